@@ -1,0 +1,42 @@
+"""logdiag: from a dead job's log to its root cause, in one read."""
+
+from logdiag.errors import AgentError, LogdiagError, MemoryStoreError, RuleError, SourceError
+from logdiag.model import (
+    Action,
+    Candidate,
+    Category,
+    Consequence,
+    Diagnosis,
+    Digest,
+    Evidence,
+    Line,
+    Reason,
+    Recovery,
+    RootCause,
+    Similar,
+)
+
+__version__ = "0.1.0"
+
+from logdiag.pipeline import diagnose
+
+__all__ = [
+    "Action",
+    "AgentError",
+    "Candidate",
+    "Category",
+    "Consequence",
+    "Diagnosis",
+    "Digest",
+    "Evidence",
+    "Line",
+    "LogdiagError",
+    "MemoryStoreError",
+    "Reason",
+    "Recovery",
+    "RootCause",
+    "RuleError",
+    "Similar",
+    "SourceError",
+    "diagnose",
+]

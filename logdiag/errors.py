@@ -1,0 +1,34 @@
+"""The errors a caller can meet.
+
+    LogdiagError            anything wrong with what logdiag was given
+    ├── SourceError         a log that cannot be found, opened or read
+    ├── RuleError           rule files that are broken; holds all problems at once
+    ├── MemoryStoreError    an incident store that cannot be used
+    └── AgentError          a language model that is set up wrongly
+
+Each message is one sentence that names the file, the field and the remedy.
+"""
+
+from __future__ import annotations
+
+__all__ = ["AgentError", "LogdiagError", "MemoryStoreError", "RuleError", "SourceError"]
+
+
+class LogdiagError(Exception):
+    """Something that logdiag was given cannot be used."""
+
+
+class SourceError(LogdiagError):
+    """A log that cannot be found, opened or read."""
+
+
+class RuleError(LogdiagError):
+    """Rule files that are broken."""
+
+
+class MemoryStoreError(LogdiagError):
+    """An incident store that cannot be used."""
+
+
+class AgentError(LogdiagError):
+    """A language model that is set up wrongly."""

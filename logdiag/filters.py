@@ -1,0 +1,172 @@
+"""What a log repeats, and what is left of it: the digest, with a receipt.
+
+A line's shape is the line without its digits. Shapes are counted block by block with operations that run in C, so the cost does not
+depend on how many lines are alike. Only the first lines of a shape are looked at one by one; there the filter rules say what
+kind of regular output it is, and the rules of progress whether it shows that the job moved on.
+
+Shapes decide only what is shown and what counts as progress. The failure rules never ask them: they see every line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from logdiag.model import Block, Digest, Line
+from logdiag.prefixes import parse_line
+from logdiag.rules import Filter, RuleBook
+
+__all__ = ["KeptLines", "Shapes", "digest", "filters_for"]
+
+_DIGITS = b"0123456789"
+# Numbers in base 16, quoted words and paths, which vary as numbers do.
+_VARYING = re.compile(rb"0x[0-9a-fA-F]*|\b[a-f]{4,}(?:-[a-f]*)+|'[^']{0,200}'|\"[^\"]{0,200}\"|(?:/[\w.@%+-]+){2,}|[#=._-]{6,}")
+_MOST_SHAPES = 50_000
+_LONGEST_SHAPE = 4096
+_FIRST_OF_SHAPE = 3
+
+
+@dataclass(slots=True)
+class _Shape:
+    """One shape: how often it came, how many of its lines were kept, and what kind of output it is."""
+
+    count: int = 0
+    kept: int = 0
+    progress: bool = False
+    filter: str | None = None
+    first: tuple[int, int] = (0, 0)
+
+
+@dataclass
+class Shapes:
+    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping."""
+
+    book: RuleBook
+    filters: tuple[Filter, ...]
+    known: dict[bytes, _Shape] = field(default_factory=dict)
+    finer: dict[bytes, _Shape] = field(default_factory=dict)
+    shapes: list[_Shape] = field(default_factory=list)
+    progress_keys: set[bytes] = field(default_factory=set)
+    unshaped: int = 0
+
+    def add(self, block: Block, position: int) -> tuple[list[bytes], list[int]]:
+        """The shapes of a block's lines, and the indices of those that are the first of theirs.
+
+        `position` is the place of the block's first line in its stream.
+        """
+        lines = block.data.translate(None, _DIGITS).split(b"\n")
+        if not lines[-1] and block.data.endswith(b"\n"):
+            lines.pop()
+        counts = Counter(lines)
+        wanted: list[bytes] = []
+        for key, count in counts.items():
+            shape = self.known.get(key)
+            if shape is None:
+                wanted.append(key)
+                continue
+            shape.count += count
+            if shape.kept < _FIRST_OF_SHAPE and not shape.progress and shape.filter is None:
+                wanted.append(key)
+        return lines, self._look_at(wanted, counts, lines, block, position) if wanted else []
+
+    def _look_at(
+        self, wanted: list[bytes], counts: Counter[bytes], lines: list[bytes], block: Block, position: int
+    ) -> list[int]:
+        first = dict(zip(reversed(lines), range(len(lines) - 1, -1, -1), strict=True))
+        originals = block.data.split(b"\n")
+        kept: list[int] = []
+        for key in wanted:
+            index = first[key]
+            shape = self.known.get(key)
+            if shape is None:
+                shape = self._new(key, counts[key], originals[index], block.stream, position + index)
+                if shape is None:
+                    continue
+            if shape.kept < (1 if shape.progress or shape.filter else _FIRST_OF_SHAPE):
+                shape.kept += 1
+                kept.append(index)
+        return kept
+
+    def _new(self, key: bytes, count: int, original: bytes, stream: int, position: int) -> _Shape | None:
+        if len(self.known) >= _MOST_SHAPES or len(key) > _LONGEST_SHAPE:
+            self.unshaped += count
+            return None
+        finer = _VARYING.sub(b"", key).strip()
+        shape = self.finer.get(finer)
+        if shape is None:
+            shape = self.finer[finer] = _Shape(first=(stream, position))
+            self.shapes.append(shape)
+            line = parse_line(original[:_LONGEST_SHAPE].decode(errors="replace"))
+            shape.progress = self.book.is_progress(line)
+            shape.filter = self._filter_of(line)
+        shape.count += count
+        self.known[key] = shape
+        if shape.progress:
+            self.progress_keys.add(key)
+        return shape
+
+    def _filter_of(self, line: Line) -> str | None:
+        for item in self.filters:
+            if any(self.book.search(pattern, line) for pattern in item.drop):
+                return item.id
+        return None
+
+
+@dataclass
+class KeptLines:
+    """The lines of one stream that are worth keeping, by position: the earliest ones, and the latest when there are too many."""
+
+    most: int = 30_000
+    early: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    late: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+
+    def keep(self, position: int, number: int, text: bytes) -> None:
+        """Remembers a line; `number` is its own in the file."""
+        if position in self.early:
+            return
+        if len(self.early) < self.most:
+            self.early[position] = (number, text)
+            return
+        self.late[position] = (number, text)
+        if len(self.late) > self.most:
+            del self.late[next(iter(self.late))]
+
+    def lines(self) -> list[tuple[int, int, bytes]]:
+        """(position, number, text) in order."""
+        return sorted((position, *line) for position, line in (self.early | self.late).items())
+
+
+def filters_for(filters: Iterable[Filter], job: Mapping[str, str]) -> tuple[Filter, ...]:
+    """The filters that hold for a job: those bound to nothing, and those whose every word its metadata match."""
+    return tuple(
+        item
+        for item in filters
+        if all(re.search(pattern, str(job.get(name, ""))) is not None for name, pattern in item.job.items())
+    )
+
+
+def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes: int) -> Digest:
+    """The kept lines with what each stands for, and the receipt of what was dropped and why."""
+    kept = tuple(lines)
+    by_position = {(line.stream, line.position): line for line in kept}
+    counts: dict[tuple[str, int], int] = {}
+    dropped: Counter[str] = Counter()
+    for shape in shapes.shapes:
+        if shape.count <= shape.kept:
+            continue
+        line = by_position.get(shape.first)
+        if line is not None:
+            counts[(line.source, line.number)] = shape.count
+        dropped["progress" if shape.progress and not shape.filter else shape.filter or "repeats"] += shape.count - shape.kept
+    if shapes.unshaped:
+        dropped["too many shapes"] += shapes.unshaped
+    # Windows around findings keep lines that their shape alone would not: those are not dropped.
+    surplus = sum(dropped.values()) - (total_lines - len(kept))
+    for name, count in dropped.most_common():
+        taken = min(max(surplus, 0), count)
+        dropped[name] = count - taken
+        surplus -= taken
+    dropped["repeats"] += max(-surplus, 0)
+    return Digest(kept, counts, {name: count for name, count in dropped.items() if count}, total_lines, total_bytes)

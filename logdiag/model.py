@@ -1,0 +1,335 @@
+"""The frozen types that stages pass on, and the two closed lists: reasons and actions.
+
+The taxonomy is that of "Characterization of Large Language Model Development in the Datacenter" (NSDI '24, arXiv 2403.07648).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+__all__ = [
+    "Action",
+    "Block",
+    "Candidate",
+    "Category",
+    "Consequence",
+    "Diagnosis",
+    "Digest",
+    "Evidence",
+    "Finding",
+    "Line",
+    "Reason",
+    "Recovery",
+    "Role",
+    "RootCause",
+    "Similar",
+    "fill",
+]
+
+SCHEMA = "logdiag.diagnosis/1"
+
+
+class Category(str, Enum):
+    """Where the cause lies; `none` for a log that shows no failure."""
+
+    INFRASTRUCTURE = "infrastructure"
+    FRAMEWORK = "framework"
+    SCRIPT = "script"
+    NONE = "none"
+
+
+_REASONS = {
+    Category.INFRASTRUCTURE: "NVLinkError CUDAError NodeFailure ECCError NetworkError ConnectionError S3StorageError"
+    " NCCLTimeoutError NCCLRemoteError",
+    Category.FRAMEWORK: "DataloaderKilled AttributeError OutOfMemoryError RuntimeError AssertionError ValueError"
+    " ZeroDivisionError ModelLoadingError DatasetLoadingError",
+    Category.SCRIPT: "FileNotFoundError OSError TypeError NameError PermissionError ImportError KeyError SyntaxError"
+    " ArgumentError CalledProcessError IndexError Others",
+    Category.NONE: "none",
+}
+_CATEGORY_OF = {reason: category for category, reasons in _REASONS.items() for reason in reasons.split()}
+
+
+class Reason(str, Enum):
+    """The root cause's name in the paper's taxonomy; `none` for a log that shows no failure."""
+
+    NVLINK_ERROR = "NVLinkError"
+    CUDA_ERROR = "CUDAError"
+    NODE_FAILURE = "NodeFailure"
+    ECC_ERROR = "ECCError"
+    NETWORK_ERROR = "NetworkError"
+    CONNECTION_ERROR = "ConnectionError"
+    S3_STORAGE_ERROR = "S3StorageError"
+    NCCL_TIMEOUT_ERROR = "NCCLTimeoutError"
+    NCCL_REMOTE_ERROR = "NCCLRemoteError"
+    DATALOADER_KILLED = "DataloaderKilled"
+    ATTRIBUTE_ERROR = "AttributeError"
+    OUT_OF_MEMORY_ERROR = "OutOfMemoryError"
+    RUNTIME_ERROR = "RuntimeError"
+    ASSERTION_ERROR = "AssertionError"
+    VALUE_ERROR = "ValueError"
+    ZERO_DIVISION_ERROR = "ZeroDivisionError"
+    MODEL_LOADING_ERROR = "ModelLoadingError"
+    DATASET_LOADING_ERROR = "DatasetLoadingError"
+    FILE_NOT_FOUND_ERROR = "FileNotFoundError"
+    OS_ERROR = "OSError"
+    TYPE_ERROR = "TypeError"
+    NAME_ERROR = "NameError"
+    PERMISSION_ERROR = "PermissionError"
+    IMPORT_ERROR = "ImportError"
+    KEY_ERROR = "KeyError"
+    SYNTAX_ERROR = "SyntaxError"
+    ARGUMENT_ERROR = "ArgumentError"
+    CALLED_PROCESS_ERROR = "CalledProcessError"
+    INDEX_ERROR = "IndexError"
+    OTHERS = "Others"
+    NONE = "none"
+
+    @property
+    def category(self) -> Category:
+        """The category that the paper files this reason under."""
+        return _CATEGORY_OF[self.value]
+
+
+class Action(str, Enum):
+    """What to do next. Those of `automatic` need no person."""
+
+    RESTART = "restart"
+    RESTART_EXCLUDING_NODE = "restart_excluding_node"
+    ROLLBACK_AND_SKIP = "rollback_and_skip"
+    RETRY_LATER = "retry_later"
+    REDUCE_MEMORY = "reduce_memory"
+    FIX_AND_RESUBMIT = "fix_and_resubmit"
+    NONE = "none"
+
+    @property
+    def automatic(self) -> bool:
+        """Whether a scheduler may carry it out without a person."""
+        return self in _AUTOMATIC
+
+
+_AUTOMATIC = frozenset({Action.RESTART, Action.RESTART_EXCLUDING_NODE, Action.ROLLBACK_AND_SKIP, Action.RETRY_LATER})
+
+
+class Role(str, Enum):
+    """What a matching line is worth; see `rules/README.md`."""
+
+    CAUSE = "cause"
+    SYMPTOM = "symptom"
+    HINT = "hint"
+    PROGRESS = "progress"
+    FINISHED = "finished"
+    HARMLESS = "harmless"
+    STRUCTURE = "structure"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines of one stream, as bytes without colours, in the order of the file.
+
+    `line_numbers` is None where line i of the block is line `first_line + i` of the file; an envelope that joins lines gives
+    each line's own number instead.
+    """
+
+    stream: int
+    first_line: int
+    offset: int
+    data: bytes
+    line_numbers: tuple[int, ...] | None = None
+
+    def number_of(self, index: int) -> int:
+        """The file's own number of this block's line `index`, both counted from the block's first."""
+        if self.line_numbers is None:
+            return self.first_line + index
+        return self.line_numbers[min(index, len(self.line_numbers) - 1)] if self.line_numbers else self.first_line
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line as it stands in its source, with what its prefixes say.
+
+    `starts` are the offsets at which the message may begin: the line's start, and the end of each prefix.
+    `time` is seconds since the epoch (only differences count), `clock` the text it was read from. `speaker` tells processes
+    that share a stream apart. `position` is the line's place among the lines of its `stream`, from 0: unlike `number` it also
+    counts the parts of a line that carriage returns wrote over each other.
+    """
+
+    source: str
+    number: int
+    text: str
+    rank: int | None = None
+    node: str | None = None
+    time: float | None = None
+    clock: str | None = None
+    level: str | None = None
+    speaker: str = ""
+    starts: tuple[int, ...] = (0,)
+    stream: int = 0
+    position: int = 0
+
+    @property
+    def message(self) -> str:
+        """The text without its prefixes."""
+        return self.text[self.starts[-1] :]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that fired on a line, with the rule's words resolved for this line (a code's row may replace the rule's)."""
+
+    rule: str
+    line: Line
+    role: Role
+    reason: Reason
+    title: str
+    why: str
+    action: Action | None
+    action_before_progress: Action | None
+    steps: tuple[str, ...]
+    explains: frozenset[Reason]
+    facts: dict[str, str] = field(default_factory=dict)
+    generality: int = 0
+
+    @property
+    def rank(self) -> int | None:
+        """The failing rank: named by the line itself, or the one that speaks."""
+        named = self.facts.get("rank", "")
+        return int(named) if named.isdigit() else self.line.rank
+
+    @property
+    def node(self) -> str | None:
+        """The failing node: named by the line itself, or the one that speaks."""
+        return self.facts.get("node") or self.line.node
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What is worth reading of a log, and the receipt of what was left out.
+
+    `lines` are in the order of the sources; `counts` gives, for each kept line that stands for others, how many it stands for;
+    `dropped_by` counts dropped lines by filter.
+    """
+
+    lines: tuple[Line, ...]
+    counts: dict[tuple[str, int], int]
+    dropped_by: dict[str, int]
+    total_lines: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RootCause:
+    """The line that names what broke first."""
+
+    source: str
+    line: int
+    text: str
+    rank: int | None
+    node: str | None
+    time: str | None
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One line that the answer rests on; `role` is root, consequence or context."""
+
+    source: str
+    line: int
+    text: str
+    role: str
+    rule: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """What the root cause made other lines and ranks say."""
+
+    reason: str
+    title: str
+    count: int
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Another reading of the log, and how likely it is."""
+
+    reason: Reason
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """A past failure like this one, what was done about it, and whether that worked."""
+
+    incident: str
+    similarity: float
+    reason: Reason
+    action: Action
+    outcome: str
+    seen_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What to do next. `automatic` says that a scheduler may do it without a person."""
+
+    action: Action
+    automatic: bool
+    exclude_nodes: tuple[str, ...]
+    steps: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The answer; `to_dict()` gives the schema `logdiag.diagnosis/1`."""
+
+    source: str
+    failed: bool
+    category: Category
+    reason: Reason
+    confidence: float
+    decided_by: str
+    summary: str
+    root_cause: RootCause | None
+    evidence: tuple[Evidence, ...]
+    consequences: tuple[Consequence, ...]
+    candidates: tuple[Candidate, ...]
+    similar: tuple[Similar, ...]
+    recovery: Recovery
+    notes: tuple[str, ...]
+    stats: dict[str, Any]
+    digest: Digest = field(repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as plain values, in the schema's order, ready for JSON."""
+        answer: dict[str, Any] = {"schema": SCHEMA}
+        for name in self.__dataclass_fields__:
+            if name != "digest":
+                answer[name] = _plain(getattr(self, name))
+        return answer
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return value
+
+
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+
+
+def fill(text: str, facts: dict[str, str]) -> str:
+    """Puts facts into a rule's words: `{node}` becomes its value, or `the node` where the log does not tell."""
+    return _PLACEHOLDER.sub(lambda match: facts.get(match[1]) or f"the {match[1]}", text)

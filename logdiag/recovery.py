@@ -1,0 +1,80 @@
+"""What to do next: the rule's action or the reason's default, where the job stood, and which nodes to leave out.
+
+The action comes from tables that people wrote and can read, never from a model.
+"""
+
+from __future__ import annotations
+
+from logdiag.causes import Causes
+from logdiag.model import Action, Finding, Reason, Recovery, fill
+from logdiag.rules import RuleBook
+
+__all__ = ["recover"]
+
+_NOTHING = Recovery(Action.NONE, False, (), (), "The log shows no failure.")
+# Nothing else is known: a person has to look.
+_UNKNOWN = Action.FIX_AND_RESUBMIT
+
+
+def recover(causes: Causes, book: RuleBook, *, failed: bool) -> Recovery:
+    """The recovery for a root cause; for a failure without one, what to collect."""
+    if not failed:
+        return _NOTHING
+    if causes.root is None:
+        return Recovery(
+            Action.FIX_AND_RESUBMIT, False, (), _collect(Reason.OTHERS, book), "The job failed, but its log does not say why."
+        )
+    finding = causes.root.finding
+    entry = book.reasons.get(finding.reason)
+    action = finding.action or (Action(entry.action) if entry else _UNKNOWN)
+    early = finding.action_before_progress
+    if early is None and finding.action is None and entry and entry.action_before_progress:
+        early = Action(entry.action_before_progress)
+    before_progress = _before_progress(causes, finding)
+    if early is not None and before_progress:
+        action = early
+    nodes = (finding.node,) if action is Action.RESTART_EXCLUDING_NODE and finding.node else ()
+    return Recovery(
+        action=action,
+        automatic=action.automatic,
+        exclude_nodes=nodes,
+        steps=_steps(finding, action, nodes, book),
+        why=_why(finding, action, early is not None, before_progress),
+    )
+
+
+def _before_progress(causes: Causes, finding: Finding) -> bool:
+    """Whether it failed before its first step: the first collective, or no sign of work before the root."""
+    sequence = finding.facts.get("seqnum", "")
+    if sequence.isdigit():
+        return int(sequence) <= 2 and causes.progressed is None
+    return causes.progressed is None
+
+
+def _steps(finding: Finding, action: Action, nodes: tuple[str, ...], book: RuleBook) -> tuple[str, ...]:
+    facts = dict(finding.facts)
+    if finding.node:
+        facts.setdefault("node", finding.node)
+    if finding.rank is not None:
+        facts.setdefault("rank", str(finding.rank))
+    entry = book.reasons.get(finding.reason)
+    steps = finding.steps or (entry.steps if entry else ())
+    first = {
+        Action.RESTART: "Restart from the last checkpoint.",
+        Action.RESTART_EXCLUDING_NODE: f"Restart from the last checkpoint without {', '.join(nodes) or 'the node that failed'}.",
+        Action.ROLLBACK_AND_SKIP: "Restart from an earlier checkpoint and skip the batches of the spike.",
+        Action.RETRY_LATER: "Submit the job again when the service answers.",
+    }.get(action)
+    return tuple(([first] if first else []) + [fill(step, facts) for step in steps])
+
+
+def _why(finding: Finding, action: Action, depends: bool, before_progress: bool) -> str:
+    if not depends:
+        return finding.why
+    when = "It failed before any step was made" if before_progress else "The job had made progress"
+    return f"{when}: {finding.why}"
+
+
+def _collect(reason: Reason, book: RuleBook) -> tuple[str, ...]:
+    entry = book.reasons.get(reason)
+    return entry.collect if entry else ()

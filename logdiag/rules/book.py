@@ -1,0 +1,291 @@
+"""All rules that are in force: loaded once, found in blocks by one scan, confirmed line by line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logdiag.errors import RuleError
+from logdiag.model import Action, Block, Finding, Line, Reason, Role, fill
+from logdiag.rules import cache
+from logdiag.rules.matcher import Matcher
+from logdiag.rules.schema import Filter, ReasonEntry, Rule, from_plain, to_plain
+
+if TYPE_CHECKING:
+    import regex
+
+__all__ = ["Hit", "RuleBook", "example_line"]
+
+# A leading ^ means the start of the message, which only a line's prefixes can tell.
+_ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
+# Confirming one pattern on one line may take this long; a pattern that needs more did not match.
+_CONFIRM_SECONDS = 0.2
+_ROLE_ORDER = (Role.HARMLESS, Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.PROGRESS, Role.STRUCTURE)
+
+Hit = tuple[int, int, tuple[int, ...]]
+"""Where a candidate line begins and ends in its block, and the patterns that may match it."""
+
+
+class RuleBook:
+    """The rules in force. Build one with `RuleBook.load`; it may be used from several threads in turn."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        filters: Sequence[Filter] = (),
+        reasons: dict[Reason, ReasonEntry] | None = None,
+        narrower: dict[int, frozenset[int]] | None = None,
+        matcher: Matcher | None = None,
+    ) -> None:
+        self.rules = tuple(rules)
+        self.filters = tuple(filters)
+        self.reasons = reasons or {}
+        self.roles = tuple(Role(rule.role) for rule in self.rules)
+        # Progress is told by line shape, not by a scan: such lines are the bulk of every log.
+        self._patterns = tuple(
+            (index, pattern)
+            for index, rule in enumerate(self.rules)
+            if self.roles[index] is not Role.PROGRESS
+            for pattern in rule.match
+        )
+        self._compiled: dict[str, regex.Pattern[str]] = {}
+        self.matcher = matcher or self._compile_matcher()
+        self._structural = frozenset(
+            number for number, (index, _) in enumerate(self._patterns) if self.roles[index] is Role.STRUCTURE
+        )
+        self.narrower = narrower if narrower is not None else _narrower(self)
+
+    @classmethod
+    def load(cls, folders: Iterable[str | os.PathLike[str]] = (), *, proof: bool = False) -> RuleBook:
+        """The shipped rules and those of `folders`; compiled ones come from the cache when nothing has changed.
+
+        With `proof`, the rules keep their examples and references, which no diagnosis needs. Raises RuleError with all problems
+        of all files.
+        """
+        from logdiag.rules.folders import read_folders
+
+        files = read_folders([Path(folder) for folder in folders])
+        key = files.fingerprint()
+        if not proof and (stored := cache.read(key)) is not None:
+            plain, database = stored
+            matcher = Matcher.restore(database) if database else None
+            if matcher is not None:
+                return cls._from_plain(plain, matcher)
+        from logdiag.rules.files import parse
+
+        rules, filters, reasons = parse(files)
+        book = cls(rules, filters, reasons)
+        if book.matcher.serialized:
+            cache.write(key, book._to_plain(), book.matcher.serialized)
+        return book
+
+    def scan(self, data: bytes) -> list[Hit]:
+        """The lines of a block (whole lines, as bytes) on which a rule may fire, in order."""
+        hits: list[Hit] = []
+        start, end, patterns = 0, -1, set[int]()
+        for offset, pattern in self.matcher.find(data):
+            if offset > end:
+                if patterns:
+                    hits.append((start, end, tuple(sorted(patterns))))
+                place = max(offset - 1, 0)
+                start = data.rfind(b"\n", 0, place) + 1
+                end = data.find(b"\n", place)
+                end = len(data) if end < 0 else end
+                patterns = set()
+            patterns.add(pattern)
+        if patterns:
+            hits.append((start, end, tuple(sorted(patterns))))
+        return hits
+
+    def structural(self, patterns: tuple[int, ...]) -> bool:
+        """Whether one of these patterns marks a frame of a traceback."""
+        return not self._structural.isdisjoint(patterns)
+
+    def confirm(self, line: Line, patterns: Iterable[int], frames: str = "") -> Finding | None:
+        """The narrowest rule that really fires on the line, of those whose patterns were found there.
+
+        `frames` is the text of the traceback that ends in this line, for rules that ask where an exception was raised.
+        """
+        matched: dict[int, regex.Match[str]] = {}
+        for number in patterns:
+            index, pattern = self._patterns[number]
+            if index in matched or number in self._structural:
+                continue
+            match = self._search(pattern, line)
+            if match and self._stands(self.rules[index], line, frames):
+                matched[index] = match
+        if not matched:
+            return None
+        index = self._narrowest(matched)
+        return self._finding(index, line, matched[index])
+
+    def confirm_all(self, line: Line, frames: str = "") -> Finding | None:
+        """As `confirm`, for a line that no scan has seen."""
+        data = line.text.encode(errors="replace")
+        return self.confirm(line, sorted({pattern for _, pattern in self.matcher.find(data)}), frames)
+
+    def asks_for_frames(self, rule: str) -> bool:
+        """Whether a narrower rule than this one asks where an exception was raised."""
+        return rule in self._framed
+
+    def is_progress(self, line: Line) -> bool:
+        """Whether the line says that a step of the job's work was made."""
+        return any(
+            self._search(pattern, line)
+            for index in self._progress
+            for pattern in self.rules[index].match
+            if not any(self._search(other, line) for other in self.rules[index].unless)
+        )
+
+    def claims(self, index: int, line: Line, frames: str = "") -> bool:
+        """Whether a rule matches a line, whatever other rules say; for checking the rules themselves."""
+        rule = self.rules[index]
+        return any(self._search(pattern, line) for pattern in rule.match) and self._stands(rule, line, frames)
+
+    def search(self, pattern: str, line: Line) -> regex.Match[str] | None:
+        """The first place where a pattern of a rule matches on a line."""
+        return self._search(pattern, line)
+
+    def _stands(self, rule: Rule, line: Line, frames: str) -> bool:
+        """Whether what a rule asks for beside its match holds."""
+        if any(self._search(pattern, line) for pattern in rule.unless):
+            return False
+        return not rule.within or any(self._compile(pattern).search(frames) for pattern in rule.within)
+
+    @cached_property
+    def _framed(self) -> frozenset[str]:
+        framed = {index for index, rule in enumerate(self.rules) if rule.within}
+        return frozenset(self.rules[index].id for index, narrow in self.narrower.items() if not framed.isdisjoint(narrow))
+
+    @cached_property
+    def _progress(self) -> tuple[int, ...]:
+        return tuple(index for index, role in enumerate(self.roles) if role is Role.PROGRESS)
+
+    def _search(self, pattern: str, line: Line) -> regex.Match[str] | None:
+        compiled = self._compile(pattern)
+        try:
+            if not _ANCHOR.match(pattern):
+                return compiled.search(line.text, timeout=_CONFIRM_SECONDS)
+            for start in _message_starts(line):
+                if match := compiled.match(line.text, start, timeout=_CONFIRM_SECONDS):
+                    return match
+        except TimeoutError:
+            pass
+        return None
+
+    def _compile(self, pattern: str) -> regex.Pattern[str]:
+        compiled = self._compiled.get(pattern)
+        if compiled is None:
+            import regex
+
+            compiled = self._compiled[pattern] = regex.compile(_ANCHOR.sub(r"\1", pattern))
+        return compiled
+
+    def _narrowest(self, matched: dict[int, regex.Match[str]]) -> int:
+        harmless = [index for index in matched if self.roles[index] is Role.HARMLESS]
+        candidates = harmless or [
+            index for index in matched if self.narrower.get(index, frozenset()).isdisjoint(matched)
+        ] or list(matched)
+        return min(candidates, key=lambda i: (_ROLE_ORDER.index(self.roles[i]), -len(matched[i][0]), self.rules[i].id))
+
+    def _finding(self, index: int, line: Line, match: regex.Match[str]) -> Finding:
+        rule = self.rules[index]
+        facts = {name: value.strip() for name, value in match.groupdict().items() if value}
+        row = rule.rows.get(facts.get(rule.code_group or "", "").lstrip("0") or "0", {}) if rule.code_group else {}
+        if rule.code_group and not row:
+            row = rule.rows.get(facts.get(rule.code_group, ""), {})
+        reason = Reason(row.get("reason", rule.reason))
+        action, early = row.get("action", rule.action), row.get("action_before_progress", rule.action_before_progress)
+        if "action" in row and "action_before_progress" not in row:
+            early = None
+        return Finding(
+            rule=rule.id,
+            line=line,
+            role=Role(row.get("role", rule.role)),
+            reason=reason,
+            title=fill(row.get("title", rule.title), facts),
+            why=fill(row.get("why", rule.why), facts),
+            action=Action(action) if action else None,
+            action_before_progress=Action(early) if early else None,
+            steps=tuple(row.get("steps", rule.steps)),
+            explains=frozenset(Reason(name) for name in row.get("explains", rule.explains)),
+            facts=facts,
+            generality=len(self.narrower.get(index, ())),
+        )
+
+    def _compile_matcher(self) -> Matcher:
+        from logdiag.rules.scanform import scan_form
+
+        healthy = "\n".join(
+            line
+            for index, rule in enumerate(self.rules)
+            for line in (*rule.quiet, *(rule.fires if self.roles[index] is Role.PROGRESS else ()))
+        )
+        healthy = "\n".join([healthy, *(line for item in self.filters for line in item.drops)]).lower()
+        forms = [scan_form(pattern, healthy) for _, pattern in self._patterns]
+        try:
+            return Matcher.compile(forms)
+        except ValueError as error:
+            for (index, pattern), form in zip(self._patterns, forms, strict=True):
+                if str(error).startswith(f"{form}: "):
+                    file = self.rules[index].file or self.rules[index].id
+                    raise RuleError(f"{file}: match: {pattern}: {error}; rewrite the pattern") from error
+            raise RuleError(f"rules: match: {error}; rewrite the pattern") from error
+
+    def _to_plain(self) -> dict[str, Any]:
+        return {
+            "rules": [to_plain(rule) for rule in self.rules],
+            "filters": [to_plain(item) for item in self.filters],
+            "reasons": {reason.value: to_plain(entry) for reason, entry in self.reasons.items()},
+            "narrower": {str(index): sorted(others) for index, others in self.narrower.items()},
+        }
+
+    @classmethod
+    def _from_plain(cls, plain: dict[str, Any], matcher: Matcher) -> RuleBook:
+        return cls(
+            [from_plain(Rule, item) for item in plain["rules"]],
+            [from_plain(Filter, item) for item in plain["filters"]],
+            {Reason(name): from_plain(ReasonEntry, entry) for name, entry in plain["reasons"].items()},
+            {int(index): frozenset(others) for index, others in plain["narrower"].items()},
+            matcher,
+        )
+
+
+def _message_starts(line: Line) -> list[int]:
+    """Where an anchored pattern may begin: after each prefix, with and without the blanks that follow it."""
+    starts = []
+    for start in line.starts:
+        starts.append(start)
+        inner = start + len(line.text[start:]) - len(line.text[start:].lstrip())
+        if inner != start:
+            starts.append(inner)
+    return starts
+
+
+def _narrower(book: RuleBook) -> dict[int, frozenset[int]]:
+    """For each rule, those that are narrower: it matches their examples and they match none of its own."""
+    claimed: dict[int, set[int]] = {index: set() for index in range(len(book.rules))}
+    for index, rule in enumerate(book.rules):
+        for example in rule.fires:
+            line, frames = example_line(example)
+            candidates = {book._patterns[number][0] for _, number in book.matcher.find(line.text.encode())}
+            for other in candidates - {index} - claimed[index]:
+                if book.claims(other, line, frames):
+                    claimed[index].add(other)
+    return {
+        other: narrow
+        for other in range(len(book.rules))
+        if (narrow := frozenset(i for i in claimed if other in claimed[i] and i not in claimed[other]))
+    }
+
+
+def example_line(example: str) -> tuple[Line, str]:
+    """The line that an example is about, and the traceback above it: the last line of several."""
+    from logdiag.prefixes import parse_line
+
+    frames, _, last = example.rstrip("\n").rpartition("\n")
+    return parse_line(last), frames

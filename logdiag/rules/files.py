@@ -1,0 +1,242 @@
+"""Reads rule files: YAML into `Rule`, `Filter` and `ReasonEntry`, with every problem of every file reported at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from logdiag.errors import RuleError
+from logdiag.model import Action, Category, Reason, Role
+from logdiag.rules.folders import RuleFiles
+from logdiag.rules.schema import Filter, ReasonEntry, Rule
+
+__all__ = ["parse"]
+
+_FAILURE_ROLES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
+_CONTEXT_ROLES = (Role.PROGRESS, Role.FINISHED, Role.HARMLESS, Role.STRUCTURE)
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+def _as_text(value: object) -> object:
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+class _Row(_Strict):
+    title: str | None = None
+    why: str | None = None
+    reason: Reason | None = None
+    action: Action | None = None
+    action_before_progress: Action | None = None
+    role: Role | None = None
+    steps: list[str] | None = None
+    explains: list[Reason] | None = None
+
+
+class _Codes(_Strict):
+    group: str
+    rows: dict[Annotated[str, BeforeValidator(_as_text)], _Row] = Field(min_length=1)
+
+
+class _Examples(_Strict):
+    fires: list[str] = Field(min_length=1)
+    quiet: list[str] = []
+
+
+class _RuleFile(_Strict):
+    title: str
+    why: str = ""
+    role: Role = Role.CAUSE
+    reason: Reason | None = None
+    action: Action | None = None
+    action_before_progress: Action | None = None
+    steps: list[str] = []
+    match: list[str] = Field(min_length=1)
+    unless: list[str] = []
+    within: list[str] = []
+    explains: list[Reason] = []
+    codes: _Codes | None = None
+    references: list[str] = []
+    examples: _Examples
+
+    @model_validator(mode="after")
+    def _fits_its_role(self) -> _RuleFile:
+        if self.role in _CONTEXT_ROLES and (self.reason or self.action):
+            raise ValueError(f"a {self.role.value} rule has no reason and no action; remove them")
+        if self.role in _FAILURE_ROLES and self.reason in (None, Reason.NONE):
+            raise ValueError("reason is missing; name one of the taxonomy's reasons, or a context role")
+        if self.role in _FAILURE_ROLES and not self.why:
+            raise ValueError("why is missing; say in a sentence what happened and what it makes others do")
+        return self
+
+
+class _FilterExamples(_Strict):
+    drops: list[str] = Field(min_length=1)
+    keeps: list[str] = []
+
+
+class _FilterFile(_Strict):
+    title: str
+    drop: list[str] = Field(min_length=1)
+    job: dict[str, str] = {}
+    examples: _FilterExamples
+
+
+class _ReasonFile(_Strict):
+    action: Action
+    action_before_progress: Action | None = None
+    explains: list[Reason] = []
+    steps: list[str] = []
+    collect: list[str] = []
+
+
+def parse(files: RuleFiles) -> tuple[list[Rule], list[Filter], dict[Reason, ReasonEntry]]:
+    """All rules, filters and the table of reasons.
+
+    Raises RuleError with a line for each problem of each file: the file, the line, the reason and the remedy.
+    """
+    rules: list[Rule] = []
+    filters: list[Filter] = []
+    reasons: dict[Reason, ReasonEntry] = {}
+    problems: list[str] = []
+    for identity, (path, content) in sorted(files.contents.items()):
+        try:
+            document = _load_yaml(path, content)
+            if identity == "reasons":
+                reasons = _reasons(path, document)
+            elif identity.startswith("filters/"):
+                filters.append(_filter(identity, path, document))
+            else:
+                rules.append(_rule(identity, path, document))
+        except RuleError as error:
+            problems.append(str(error))
+    if problems:
+        raise RuleError("\n".join(problems))
+    return rules, filters, reasons
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses a key given twice."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: dict[Any, Any] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} is given twice; keep one", key_node.start_mark
+            )
+        seen[key] = loader.construct_object(value_node, deep=True)
+    return seen
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def _load_yaml(path: Path, content: bytes) -> dict[str, Any]:
+    try:
+        document = yaml.load(content.decode("utf-8"), Loader=_Loader)  # a subclass of SafeLoader
+    except UnicodeDecodeError as error:
+        raise RuleError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f":{mark.line + 1}" if mark else ""
+        what = getattr(error, "problem", None) or str(error)
+        raise RuleError(f"{path}{where}: not valid YAML: {what}; quote patterns with single quotes") from error
+    if not isinstance(document, dict):
+        raise RuleError(f"{path}: holds no mapping; see rules/README.md for the form of a rule")
+    return document
+
+
+def _validated(model: type[BaseModel], path: Path, document: Any, where: str = "") -> Any:
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        lines = path.read_text(errors="replace").splitlines()
+        problems = []
+        for item in error.errors():
+            names = [str(part) for part in item["loc"]]
+            number = _line_of(lines, names)
+            field_name = ".".join([where, *names] if where else names) or "file"
+            problems.append(f"{path}:{number}: {field_name}: {item['msg']}; see rules/README.md for the allowed form")
+        raise RuleError("\n".join(problems)) from error
+
+
+def _line_of(lines: list[str], names: list[str]) -> int:
+    for name in reversed(names):
+        for number, line in enumerate(lines, 1):
+            if line.lstrip(" -{").startswith((f"{name}:", f"'{name}':")):
+                return number
+    return 1
+
+
+def _rule(identity: str, path: Path, document: dict[str, Any]) -> Rule:
+    read: _RuleFile = _validated(_RuleFile, path, document)
+    folder = identity.split("/", 1)[0]
+    reason = read.reason or Reason.NONE
+    context = read.role in _CONTEXT_ROLES
+    if "/" not in identity or folder not in {*(c.value for c in Category if c is not Category.NONE), "context"}:
+        raise RuleError(f"{path}:1: {identity}: not in a category's folder; move it to <category>/<name>.yaml")
+    if context != (folder == "context"):
+        raise RuleError(f"{path}:1: role: a {read.role.value} rule cannot stand in {folder}/; move it or change its role")
+    if not context and reason.category.value != folder:
+        raise RuleError(f"{path}:1: reason: {reason.value} belongs to {reason.category.value}/, not {folder}/; move the file")
+    rows = {key: row.model_dump(mode="json", exclude_none=True) for key, row in read.codes.rows.items()} if read.codes else {}
+    return Rule(
+        id=identity,
+        role=read.role.value,
+        reason=reason.value,
+        title=read.title,
+        why=read.why,
+        match=tuple(read.match),
+        unless=tuple(read.unless),
+        within=tuple(read.within),
+        action=read.action.value if read.action else None,
+        action_before_progress=read.action_before_progress.value if read.action_before_progress else None,
+        steps=tuple(read.steps),
+        explains=tuple(item.value for item in read.explains),
+        code_group=read.codes.group if read.codes else None,
+        rows=rows,
+        references=tuple(read.references),
+        fires=tuple(read.examples.fires),
+        quiet=tuple(read.examples.quiet),
+        file=str(path),
+    )
+
+
+def _filter(identity: str, path: Path, document: dict[str, Any]) -> Filter:
+    read: _FilterFile = _validated(_FilterFile, path, document)
+    return Filter(
+        id=identity,
+        title=read.title,
+        drop=tuple(read.drop),
+        job=read.job,
+        drops=tuple(read.examples.drops),
+        keeps=tuple(read.examples.keeps),
+        file=str(path),
+    )
+
+
+def _reasons(path: Path, document: dict[str, Any]) -> dict[Reason, ReasonEntry]:
+    unknown = [name for name in document if name not in {reason.value for reason in Reason}]
+    missing = [reason.value for reason in Reason if reason is not Reason.NONE and reason.value not in document]
+    if unknown or missing:
+        wrong = ", ".join([f"{name} is unknown" for name in unknown] + [f"{name} is missing" for name in missing])
+        raise RuleError(f"{path}:1: {wrong}; the table holds each reason of the taxonomy once")
+    table = {}
+    for name, entry in document.items():
+        read: _ReasonFile = _validated(_ReasonFile, path, entry, name)
+        table[Reason(name)] = ReasonEntry(
+            action=read.action.value,
+            action_before_progress=read.action_before_progress.value if read.action_before_progress else None,
+            explains=tuple(reason.value for reason in read.explains),
+            steps=tuple(read.steps),
+            collect=tuple(read.collect),
+        )
+    return table

@@ -1,0 +1,93 @@
+"""What to scan for instead of a rule's pattern: the cheapest expression that every match must contain.
+
+Hyperscan runs at gigabytes a second over plain words and ten times slower over hundreds of patterns with gaps. A match of
+`(?:mkdir|ln|cp): .{0,60}: File exists` holds the words `: File exists`; lines without them need no closer look. So each pattern is
+scanned for by its longest literal (a set of them where the pattern branches) that healthy output does not hold, and where there
+is none, by the pattern itself with its gaps unbounded. Either way the candidates are confirmed by the pattern as written.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import re._constants as constants
+    import re._parser as parser
+else:
+    import sre_constants as constants
+    import sre_parse as parser
+
+__all__ = ["scan_form", "unanchored"]
+
+_ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
+_NAME = re.compile(r"\(\?P<\w+>")
+_NAME_AGAIN = re.compile(r"\(\?P=\w+\)")
+_BOUNDS = re.compile(r"\{(\d+),(\d*)\}")
+_NEGATED = re.compile(r"(?<!\\)\[\^")
+_CASELESS = re.compile(r"\(\?[a-zA-Z]*i")
+# A shorter literal is found too often by chance; a longer list of them is no cheaper than the pattern.
+_SHORTEST_LITERAL = 6
+_MOST_LITERALS = 80
+_WIDEST_EXACT_GAP = 6
+_COMMON_PENALTY = 8
+
+Literals = list[str]
+
+
+def unanchored(pattern: str) -> str:
+    """The pattern without the demand to begin where the message begins."""
+    return _ANCHOR.sub(r"\1", pattern)
+
+
+def scan_form(pattern: str, healthy: str) -> str:
+    """An expression that Hyperscan finds wherever `pattern` matches on a line, and perhaps elsewhere.
+
+    `healthy` is lower-case text as healthy jobs print it; literals it holds are avoided.
+    """
+    plain = _NAME_AGAIN.sub(".*", _NAME.sub("(?:", unanchored(pattern)))
+    caseless = "(?i)" if _CASELESS.search(plain) else ""
+    try:
+        literals = _best(parser.parse(plain), healthy)
+    except (re.error, RecursionError, OverflowError):
+        literals = None
+    if literals and _worth(literals, healthy) >= _SHORTEST_LITERAL:
+        return f"{caseless}(?:{'|'.join(sorted({re.escape(literal) for literal in literals}))})"
+    return _NEGATED.sub(r"[^\\n", _BOUNDS.sub(_unbounded, plain))
+
+
+def _unbounded(bounds: re.Match[str]) -> str:
+    least, most = int(bounds[1]), bounds[2]
+    if most and int(most) <= _WIDEST_EXACT_GAP:
+        return bounds[0]
+    return "+" if least else "*"
+
+
+def _worth(literals: Literals, healthy: str) -> int:
+    return min(len(text) - (_COMMON_PENALTY if text.lower() in healthy else 0) for text in literals)
+
+
+def _best(sequence: Any, healthy: str) -> Literals | None:
+    """The set of literals of which every match of a parsed sequence holds at least one, the most telling such set."""
+    choices: list[Literals] = []
+    run = ""
+    for operation, argument in [*sequence, (None, None)]:
+        if operation is constants.LITERAL:
+            run += chr(argument)
+            continue
+        if run:
+            choices.append([run])
+            run = ""
+        if operation is constants.SUBPATTERN:
+            inner = _best(argument[3], healthy)
+        elif operation is constants.BRANCH:
+            branches = [_best(branch, healthy) for branch in argument[1]]
+            inner = [text for branch in branches if branch for text in branch] if all(branches) else None
+        elif operation in (constants.MAX_REPEAT, constants.MIN_REPEAT) and argument[0] >= 1:
+            inner = _best(argument[2], healthy)
+        else:
+            inner = None
+        if inner and len(inner) <= _MOST_LITERALS:
+            choices.append(inner)
+    return max(choices, key=lambda literals: (_worth(literals, healthy), -len(literals))) if choices else None

@@ -1,0 +1,74 @@
+"""Rules, filters and the table of reasons as plain frozen values. Their YAML form is read in `files`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+__all__ = ["Filter", "ReasonEntry", "Rule"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One kind of line; `rules/README.md` explains each field.
+
+    `id` is the path below the rule folder, `file` where it was read. `rows` maps the value of the group `code_group` to the
+    fields that replace the rule's own.
+    """
+
+    id: str
+    role: str
+    reason: str
+    title: str
+    why: str
+    match: tuple[str, ...]
+    unless: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+    action: str | None = None
+    action_before_progress: str | None = None
+    steps: tuple[str, ...] = ()
+    explains: tuple[str, ...] = ()
+    code_group: str | None = None
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    references: tuple[str, ...] = ()
+    fires: tuple[str, ...] = ()
+    quiet: tuple[str, ...] = ()
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Regular output that the digest leaves out, for every job or only for those whose metadata match `job`."""
+
+    id: str
+    title: str
+    drop: tuple[str, ...]
+    job: dict[str, str] = field(default_factory=dict)
+    drops: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonEntry:
+    """What holds for every failure of one reason, unless its rule says otherwise."""
+
+    action: str
+    action_before_progress: str | None = None
+    explains: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    collect: tuple[str, ...] = ()
+
+
+_PROOF = frozenset({"fires", "quiet", "drops", "keeps", "file", "references"})
+
+
+def to_plain(value: Rule | Filter | ReasonEntry) -> dict[str, Any]:
+    """The fields a diagnosis needs, without the proof, ready for JSON."""
+    return {name: item for name, item in asdict(value).items() if name not in _PROOF}
+
+
+def from_plain(kind: type[Any], plain: dict[str, Any]) -> Any:
+    """The reverse of `to_plain`: lists become tuples again."""
+    known = {item.name for item in fields(kind)}
+    return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in plain.items() if name in known})

@@ -1,0 +1,261 @@
+"""Puts tracebacks together from single lines: chained, relayed, interleaved by rank, cut at either end.
+
+Lines are sorted by who speaks before they are read, so the tracebacks of many ranks in one file do not mix. Python's own form, the
+boxes of `rich`, and forms whose indentation was lost are read alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from logdiag.model import Line
+
+__all__ = ["Link", "RaisedException", "Traceback", "find_tracebacks"]
+
+_HEADER = re.compile(r"Traceback \(most recent call last\)")
+_ESCAPED = re.compile(r"Traceback \(most recent call last\):?\\n")
+_RELAYED_HEADER = re.compile(r"Original Traceback|Error: Traceback|Exception: Traceback|RemoteTraceback")
+_FRAME = re.compile(r'^(?P<indent>[\s|>]*)File "[^"]*", line \d+')
+_BOX = re.compile(r"^\s*[\u2502\u256d\u2570|+]")
+_CARETS = re.compile(r"^[\s|]*[\^~]+[\s^~]*$")
+_REPEATED = re.compile(r"\[Previous line repeated \d+ more times?\]")
+_CAUSE = re.compile(r"The above exception was the direct cause of the following exception")
+_CONTEXT = re.compile(r"During handling of the above exception, another exception occurred")
+_PROCESS = re.compile(r"-- Process \d+ terminated with the following error|The actor died because of an error raised|^\s*\"\"\"$")
+# ValueError: boom   torch.cuda.OutOfMemoryError: ...   ray.exceptions.RayTaskError(KeyError): ...   AssertionError   socket.timeout: ...
+_FINAL = re.compile(
+    r"^(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|\w*(?:error|timeout|Error|Exception)))(?:\([\w., ]*\))?(?P<rest>: ?.*|\s*)$"
+)
+_CLASS_NAME = re.compile(r"(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure|Failed|Killed|Abort(?:ed)?|Warning|error)$")
+_IGNORED = re.compile(
+    r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|Exception in thread"
+)
+_LONGEST_MESSAGE = 40
+# Kept lines of one speaker further apart than this belong to different tracebacks.
+_LARGEST_GAP = 400
+
+
+class Link(str, Enum):
+    """How an exception hangs together with the one printed before it."""
+
+    FIRST = "first"
+    CAUSE = "cause"
+    CONTEXT = "context"
+    RELAYED = "relayed"
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedException:
+    """The line that names an exception, the lines of its message, and the frames it came through."""
+
+    line: Line
+    name: str
+    link: Link
+    message: tuple[Line, ...]
+    frames: tuple[str, ...]
+    explicit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Traceback:
+    """One chain of exceptions, in the order printed.
+
+    `positions` are all lines it covers, `code` those that only show source text and can be no evidence. `ignored` says that the
+    interpreter itself reports that nobody minded, `logged` that a logger printed it: the process may have gone on.
+    """
+
+    exceptions: tuple[RaisedException, ...]
+    stream: int
+    positions: frozenset[int]
+    code: frozenset[int]
+    ignored: bool
+    logged: bool
+
+
+def find_tracebacks(lines: Iterable[Line]) -> list[Traceback]:
+    """All tracebacks in the kept lines of all streams, each stream's lines in order."""
+    speakers: dict[tuple[int, int | None, str | None, str], list[Line]] = {}
+    for line in lines:
+        speakers.setdefault((line.stream, line.rank, line.node, line.speaker), []).append(line)
+    found: list[Traceback] = []
+    for group in speakers.values():
+        reader = _Reader()
+        for index, line in enumerate(group):
+            reader.read(line, group[index + 1 : index + 4])
+        reader.close()
+        found.extend(reader.found)
+    return found
+
+
+@dataclass
+class _Reader:
+    """Walks over one speaker's lines; `found` grows by each chain that ends."""
+
+    found: list[Traceback] = field(default_factory=list)
+    exceptions: list[RaisedException] = field(default_factory=list)
+    positions: set[int] = field(default_factory=set)
+    code: set[int] = field(default_factory=set)
+    frames: list[str] = field(default_factory=list)
+    message: list[Line] = field(default_factory=list)
+    indent: int = 0
+    in_frames: bool = False
+    in_message: bool = False
+    in_box: bool = False
+    link: Link = Link.FIRST
+    ignored: bool = False
+    logged: bool = False
+    last: Line | None = None
+    last_code: str = ""
+
+    def read(self, line: Line, ahead: list[Line]) -> None:
+        text = _body(line)
+        if self.last and line.position - self.last.position > _LARGEST_GAP:
+            self.close()
+        if _IGNORED.search(text):
+            self.close()
+            self.ignored = True
+        elif _HEADER.search(text) and not _ESCAPED.search(text):
+            self._header(line, text)
+        elif (frame := _FRAME.match(text)) or (self.in_box and _BOX.match(text)):
+            self._frame(line, text, len(frame["indent"]) if frame else 0)
+        elif self.in_frames:
+            self._among_frames(line, text, ahead)
+        elif _CAUSE.search(text) or _CONTEXT.search(text):
+            self._finish_message()
+            self.link = Link.CAUSE if _CAUSE.search(text) else Link.CONTEXT
+            self.positions.add(line.position)
+        elif _PROCESS.search(text) and self.exceptions:
+            self._finish_message()
+            self.link = Link.RELAYED
+            self.positions.add(line.position)
+        elif self.in_message:
+            self._continue_message(line, text)
+        self.last = line
+
+    def close(self) -> None:
+        """Ends the chain."""
+        self._finish_message()
+        if self.last and (self.exceptions or self.code):
+            self.found.append(
+                Traceback(
+                    exceptions=tuple(self.exceptions),
+                    stream=self.last.stream,
+                    positions=frozenset(self.positions),
+                    code=frozenset(self.code),
+                    ignored=self.ignored,
+                    logged=self.logged,
+                )
+            )
+        self.exceptions, self.positions, self.code, self.frames = [], set(), set(), []
+        self.in_frames = self.in_box = self.ignored = self.logged = False
+        self.link = Link.FIRST
+
+    def _header(self, line: Line, text: str) -> None:
+        self._finish_message()
+        relayed = _RELAYED_HEADER.search(text) is not None
+        expected = relayed or self.link is not Link.FIRST
+        if not expected and (self.exceptions or self.code):
+            ignored = self.ignored and not self.exceptions
+            self.close()
+            self.ignored = ignored
+        if relayed:
+            self.link = Link.RELAYED
+        if not self.exceptions:
+            before = self.last if self.last and line.position - self.last.position <= 2 else None
+            self.logged = line.level is not None or (before is not None and before.level is not None)
+        self.frames = []
+        self.positions.add(line.position)
+        self.code.add(line.position)
+        self.in_frames, self.in_box = True, "\u2500" in text
+        self.indent = max(len(text) - len(text.lstrip()), 0)
+
+    def _frame(self, line: Line, text: str, indent: int) -> None:
+        if self.in_message and not self.in_frames:
+            # Frames right after a final line: what a relay wraps, printed without a header of its own.
+            self._finish_message()
+            self.link = Link.RELAYED if self.link is Link.FIRST else self.link
+        if not self.in_frames:
+            self.frames = []
+        self.in_frames = True
+        self.indent = indent
+        self.positions.add(line.position)
+        self.code.add(line.position)
+        self.frames.append(text.strip())
+        self.last_code = ""
+
+    def _among_frames(self, line: Line, text: str, ahead: list[Line]) -> None:
+        stripped = text.strip()
+        indent = len(text) - len(text.lstrip())
+        final = _FINAL.match(stripped)
+        named = final is not None and (final["rest"].startswith(":") or _CLASS_NAME.search(final["name"]) is not None)
+        if not stripped or _CARETS.match(text) or _REPEATED.search(text) or (self.in_box and _BOX.match(text)):
+            self.positions.add(line.position)
+            self.code.add(line.position)
+        elif self.frames and indent > self.indent and not (named and indent <= self.indent):
+            self._code(line, stripped)
+        elif named and final is not None:
+            self._final(line, final["name"])
+        elif any(_FRAME.match(_body(later)) for later in ahead[:2]):
+            self._code(line, stripped)
+        elif self.frames and not self.last_code:
+            self._code(line, stripped)
+        else:
+            self.close()
+
+    def _code(self, line: Line, stripped: str) -> None:
+        self.positions.add(line.position)
+        self.code.add(line.position)
+        self.last_code = stripped
+        if self.frames:
+            self.frames[-1] += "\n" + stripped
+
+    def _final(self, line: Line, name: str) -> None:
+        explicit = self.last_code.startswith("raise ") if self.last_code else False
+        self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), explicit))
+        self.positions.add(line.position)
+        self.in_frames = self.in_box = False
+        self.in_message = True
+        self.message = []
+        self.link = Link.FIRST
+        self.last_code = ""
+
+    def _continue_message(self, line: Line, text: str) -> None:
+        stripped = text.strip()
+        final = _FINAL.match(stripped)
+        if final and _CLASS_NAME.search(final["name"]) and len(text) == len(text.lstrip()):
+            # Another process's last line, its frames mixed into those before.
+            self.exceptions.append(RaisedException(line, final["name"], Link.FIRST, (), tuple(self.frames)))
+            self.positions.add(line.position)
+            return
+        fresh_record = line.level is not None or line.clock is not None
+        if len(self.message) >= _LONGEST_MESSAGE or (fresh_record and not _same_record(self.exceptions[-1].line, line)):
+            self._finish_message()
+            return
+        if stripped:
+            self.message.append(line)
+
+    def _finish_message(self) -> None:
+        if self.in_message and self.exceptions and self.message:
+            last = self.exceptions[-1]
+            self.exceptions[-1] = RaisedException(
+                last.line, last.name, last.link, tuple(self.message), last.frames, last.explicit
+            )
+        self.in_message = False
+        self.message = []
+
+
+def _body(line: Line) -> str:
+    """The text after the prefixes; a prefix's catch-all may not swallow a frame's own words."""
+    for start in line.starts:
+        text = line.text[start:]
+        if _FRAME.match(text) or _FINAL.match(text.strip()):
+            return text
+    return line.message
+
+
+def _same_record(first: Line, second: Line) -> bool:
+    """Whether a logger printed both lines as parts of one record, prefix and all."""
+    return first.level == second.level and first.clock == second.clock

@@ -1,0 +1,202 @@
+"""One answer out of what was found: did it fail, why, how sure, on what evidence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from logdiag.causes import Causes, Event
+from logdiag.model import (
+    Candidate,
+    Category,
+    Consequence,
+    Diagnosis,
+    Digest,
+    Evidence,
+    Finding,
+    Line,
+    Reason,
+    Role,
+    RootCause,
+)
+from logdiag.recovery import recover
+from logdiag.rules import RuleBook
+from logdiag.survey import Survey
+
+__all__ = ["decide"]
+
+# How often a root of this kind was right on development logs, rounded down.
+_NARROW, _GENERAL, _CATCH_ALL, _SYMPTOM, _BARE_SYMPTOM, _QUIET, _HINT = 0.93, 0.88, 0.75, 0.75, 0.5, 0.55, 0.35
+_FAILED_WITHOUT_EVIDENCE = 0.2
+_FINISHED, _WORKING, _SILENT = 0.95, 0.85, 0.7
+# Another cause that stands on its own makes the first less certain.
+_RIVAL = 0.88
+_MOST_RIVALS = 3
+_SURE = 0.6
+_MOST_EVIDENCE = 12
+_CONTEXT_LINES = 3
+
+
+def decide(
+    causes: Causes,
+    survey: Survey,
+    digest: Digest,
+    book: RuleBook,
+    *,
+    source: str,
+    exit_code: int | None,
+    notes: Iterable[str],
+    stats: dict[str, object],
+) -> Diagnosis:
+    """The diagnosis for what was found. `exit_code` is the job's, where the caller knows it."""
+    root = causes.root
+    failed = root is not None or exit_code not in (None, 0)
+    confidence = _confidence(causes, exit_code, failed)
+    reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
+    all_notes = [*notes]
+    if failed and (root is None or confidence < _SURE):
+        entry = book.reasons.get(reason)
+        wanted = "; ".join(entry.collect) if entry and entry.collect else "the other ranks' logs and the node's kernel log"
+        lead = "the cause is not in this log" if root is None else "not sure"
+        all_notes.append(f"{lead}; collect next: {wanted}")
+    if causes.recovered:
+        names = Counter(event.finding.title for event in causes.recovered)
+        all_notes.extend(f"recovered from: {title} ({count}x)" for title, count in names.most_common(3))
+    if survey.uncounted:
+        all_notes.append(f"{sum(survey.uncounted.values()):,} further lines like those found were counted, not looked at one by one")
+    return Diagnosis(
+        source=source,
+        failed=failed,
+        category=reason.category,
+        reason=reason,
+        confidence=round(confidence, 3),
+        decided_by="rules" if root or not failed else "none",
+        summary=_summary(causes, failed, exit_code),
+        root_cause=_root_cause(root.finding) if root else None,
+        evidence=_evidence(causes, survey),
+        consequences=_consequences(causes),
+        candidates=_candidates(causes, confidence),
+        similar=(),
+        recovery=recover(causes, book, failed=failed),
+        notes=tuple(all_notes),
+        stats=stats,
+        digest=digest,
+    )
+
+
+def _confidence(causes: Causes, exit_code: int | None, failed: bool) -> float:
+    root = causes.root
+    if root is None:
+        if failed:
+            return _FAILED_WITHOUT_EVIDENCE
+        quiet = _FINISHED if causes.finished or exit_code == 0 else _WORKING if causes.progressed else _SILENT
+        return quiet * (0.85 if causes.hints or causes.independent else 1.0)
+    base = _base(root)
+    rivals = {event.reason for event in causes.independent if event.finding.role is Role.CAUSE} - {root.reason}
+    within = {finding.reason for finding in root.findings if finding.role is Role.CAUSE} - {root.reason}
+    base *= _RIVAL ** min(len(rivals), _MOST_RIVALS)
+    return base * (0.97 if within else 1.0)
+
+
+def _base(root: Event) -> float:
+    finding = root.finding
+    if finding.role is Role.HINT:
+        return _HINT
+    if finding.role is Role.SYMPTOM:
+        return _BARE_SYMPTOM if finding.reason is Reason.OTHERS else _SYMPTOM
+    if root.quiet:
+        return _QUIET
+    if finding.reason is Reason.OTHERS and finding.generality:
+        return _CATCH_ALL
+    return _GENERAL if finding.generality else _NARROW
+
+
+def _summary(causes: Causes, failed: bool, exit_code: int | None) -> str:
+    root = causes.root
+    if root is None:
+        if failed:
+            return f"The job ended with exit code {exit_code}, and its log shows no cause."
+        return "The log shows no failure." + (" The job came to its end." if causes.finished else "")
+    finding = root.finding
+    where = " on " + ", ".join(
+        part
+        for part in (
+            f"rank {finding.rank}" if finding.rank is not None else "",
+            f"node {finding.node}" if finding.node else "",
+        )
+        if part
+    )
+    said = finding.title + (where if where != " on " else "")
+    ranks = {rank for event in causes.consequences for rank in _ranks_of(event)} - {finding.rank}
+    followed = f"; {len(ranks)} other rank{'s' if len(ranks) != 1 else ''} failed in consequence" if ranks else ""
+    return f"{said}{followed}."
+
+
+def _root_cause(finding: Finding) -> RootCause:
+    line = finding.line
+    return RootCause(line.source, line.number, line.text, finding.rank, finding.node, line.clock, finding.rule)
+
+
+def _ranks_of(event: Event) -> set[int]:
+    return {finding.rank for finding in event.findings if finding.rank is not None}
+
+
+def _consequences(causes: Causes) -> tuple[Consequence, ...]:
+    """Consequences folded by reason and title, the most frequent first."""
+    folded: dict[tuple[str, str], tuple[int, set[int]]] = {}
+    for event in causes.consequences:
+        key = (event.reason.value, event.finding.title)
+        count, ranks = folded.get(key, (0, set()))
+        folded[key] = (count + 1, ranks | _ranks_of(event))
+    ordered = sorted(folded.items(), key=lambda item: -item[1][0])
+    return tuple(Consequence(reason, title, count, tuple(sorted(ranks))) for (reason, title), (count, ranks) in ordered)
+
+
+def _evidence(causes: Causes, survey: Survey) -> tuple[Evidence, ...]:
+    """The root line with the lines around it, what else belongs to it, and the first of each kind of consequence."""
+    if causes.root is None:
+        return ()
+    root = causes.root.finding
+    chosen: dict[tuple[str, int, int], Evidence] = {}
+
+    def add(line: Line, role: str, rule: str | None) -> None:
+        key = (line.source, line.number, line.position)
+        if key not in chosen and len(chosen) < _MOST_EVIDENCE:
+            chosen[key] = Evidence(line.source, line.number, line.text, role, rule)
+
+    add(root.line, "root", root.rule)
+    for finding in causes.root.findings:
+        add(finding.line, "context", finding.rule)
+    for line in _around(root.line, survey.lines):
+        add(line, "context", None)
+    seen: set[str] = set()
+    for event in causes.consequences:
+        if event.finding.rule not in seen:
+            seen.add(event.finding.rule)
+            add(event.line, "consequence", event.finding.rule)
+    order = {id(stream): stream.index for stream in survey.streams}
+    del order
+    return tuple(sorted(chosen.values(), key=lambda item: (item.source != root.line.source, item.source, item.line)))
+
+
+def _around(line: Line, lines: list[Line]) -> list[Line]:
+    same = [other for other in lines if other.stream == line.stream and abs(other.position - line.position) <= _CONTEXT_LINES]
+    return [other for other in same if other.position != line.position and other.text.strip()]
+
+
+def _candidates(causes: Causes, confidence: float) -> tuple[Candidate, ...]:
+    """What else it could be: rivals share what the root leaves."""
+    if causes.root is None:
+        return ()
+    weights: Counter[Reason] = Counter()
+    for finding in causes.root.findings:
+        if finding.reason is not causes.root.reason and finding.role is Role.CAUSE:
+            weights[finding.reason] += 2
+    for event in causes.independent:
+        if event.reason is not causes.root.reason:
+            weights[event.reason] += 2 if event.finding.role is Role.CAUSE else 1
+    for event in causes.consequences:
+        if event.reason is not causes.root.reason and event.reason.category is not Category.NONE:
+            weights[event.reason] += 1
+    total = sum(weights.values()) + 2
+    return tuple(Candidate(reason, round((1 - confidence) * weight / total, 3)) for reason, weight in weights.most_common(4))
