@@ -1,0 +1,5 @@
+"""`python -m logdiag`."""
+
+from logdiag.cli import main
+
+main()

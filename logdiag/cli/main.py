@@ -1,0 +1,198 @@
+"""`logdiag [PATH ...]` and `logdiag batch`; the commands on rules are in `logdiag.cli.rules`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from logdiag import __version__
+from logdiag.errors import LogdiagError, SourceError
+from logdiag.model import Category, Diagnosis
+from logdiag.pipeline import diagnose
+from logdiag.report import FORMATS, render
+from logdiag.rules import RuleBook
+from logdiag.sources import Stream
+
+__all__ = ["main"]
+
+_STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
+_WORTH_A_PROGRESS_BAR = 100_000_000
+
+
+class _Commands(click.Group):
+    """A group whose first argument, when it is no command, is a log to diagnose."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and args[0] != "rules":
+            args = ["diagnose", *args]
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = {*self.commands, "rules", "--help", "-h", "--version"}
+        if not args or args[0] not in known:
+            args = ["diagnose", *args]
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "rules":
+            from logdiag.cli.rules import rules
+
+            return rules
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*(name for name in self.commands if name != "diagnose"), "rules"]
+
+
+def _shared(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--rules", "rule_folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated."),
+        click.option("--job", "job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."),
+        click.option("--digest", is_flag=True, help="Print what is worth reading of the log, with a receipt, and no verdict."),
+        click.option("--exit-code", "by_category", is_flag=True, help="Exit 0 healthy, 10 infrastructure, 11 framework, 12 script."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Diagnose the log of a dead job: what broke first, where, and what to do.\n\n"
+    "logdiag PATH... diagnoses one job from its files and folders; without PATH it reads standard input "
+    "(see logdiag diagnose --help).",
+)
+@click.version_option(__version__, prog_name="logdiag")
+def commands() -> None:
+    pass
+
+
+@commands.command("diagnose", hidden=True)
+@click.argument("paths", nargs=-1)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print the answer.")
+@click.option("--tee", is_flag=True, help="Pass standard input through as it comes; the report follows on standard error.")
+@click.option("--exit-code-of-job", "job_status", type=int, metavar="N", help="What the job itself ended with.")
+@_shared
+def diagnose_command(
+    paths: tuple[str, ...],
+    form: str,
+    tee: bool,
+    job_status: int | None,
+    rule_folders: tuple[str, ...],
+    job: tuple[str, ...],
+    digest: bool,
+    by_category: bool,
+) -> None:
+    """Diagnose ONE job from its files and folders; several paths are its ranks and nodes. Without PATH, or for -, read a pipe."""
+    if not paths and sys.stdin.isatty():
+        raise SourceError("no log was given; name a file or a folder, or pipe the job's output in: job 2>&1 | logdiag")
+    with _progress(paths) as advance:
+        answer = diagnose(
+            *(paths or ("-",)), rules=rule_folders, exit_code=job_status, job=_metadata(job), tee=tee, advance=advance
+        )
+    _print(answer, form, digest=digest, err=tee)
+    if by_category:
+        sys.exit(_STATUS[answer.category])
+
+
+@commands.command("batch")
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="How to print each answer.")
+@_shared
+def batch_command(
+    paths: tuple[str, ...], form: str, rule_folders: tuple[str, ...], job: tuple[str, ...], digest: bool, by_category: bool
+) -> None:
+    """Diagnose one job a PATH and print one answer a line. A path that cannot be read does not stop the others."""
+    book = RuleBook.load(rule_folders)
+    worst = 0
+    for path in paths:
+        try:
+            answer = diagnose(path, rules=book, job=_metadata(job))
+        except SourceError as error:
+            click.echo(f"logdiag: {error}", err=True)
+            worst = 2
+            continue
+        _print(answer, form, digest=digest, err=False)
+        if by_category and worst != 2:
+            worst = max(worst, _STATUS[answer.category])
+    sys.exit(worst)
+
+
+def _metadata(pairs: tuple[str, ...]) -> dict[str, str]:
+    known = ("name", "user", "framework", "image")
+    metadata = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or key not in known:
+            raise LogdiagError(f"--job {pair}: not KEY=VALUE with a KEY of {', '.join(known)}")
+        metadata[key] = value
+    return metadata
+
+
+def _print(answer: Diagnosis, form: str, *, digest: bool, err: bool) -> None:
+    out = sys.stderr if err else sys.stdout
+    if form == "text" or digest:
+        from logdiag.report import as_text
+
+        rows = as_text.digest_rows(answer.digest) if digest else as_text.report_rows(answer)
+        if out.isatty() and "NO_COLOR" not in os.environ:
+            as_text.print_rows(rows, out)
+            return
+        for row in rows:
+            out.write("".join(text for text, _ in row).rstrip() + "\n")
+        return
+    out.write(render(answer, form) + "\n")
+
+
+class _progress:
+    """A progress bar on standard error for long reads, only on a terminal."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+        self.bar: Any = None
+        if size > _WORTH_A_PROGRESS_BAR and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+            console = Console(stderr=True)
+            self.bar = Progress(BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console, transient=True)
+            self.task = self.bar.add_task("reading", total=size)
+        self.done: dict[int, int] = {}
+
+    def __enter__(self) -> Callable[[Stream, int], None] | None:
+        if self.bar is None:
+            return None
+        self.bar.start()
+        return self._advance
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def _advance(self, stream: Stream, count: int) -> None:
+        self.done[stream.index] = count
+        self.bar.update(self.task, completed=sum(self.done.values()))
+
+
+def main() -> None:
+    """Runs the command; a LogdiagError becomes one sentence and exit status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        commands(standalone_mode=False)
+    except LogdiagError as error:
+        click.echo(f"logdiag: {error}", err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        click.echo(f"logdiag: {error.format_message()}; see logdiag --help", err=True)
+        sys.exit(2)
+    except click.Abort:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

@@ -1,0 +1,129 @@
+"""Proves rules by their examples: what `logdiag rules test` and the tests run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from logdiag.model import Role
+from logdiag.rules.book import RuleBook, example_line
+from logdiag.rules.schema import Filter, Rule
+
+__all__ = ["Problem", "check"]
+
+# A pattern that needs longer on one of these lines can run away on a log.
+_TIME_LIMIT = 0.05
+_HARD_LINES = ("a" * 4000, "/a" * 2000, "0123456789 " * 400, "Error: " * 600, " " * 4000, "x=1, " * 800, "(" * 3000, "=" * 4000)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a rule file: where, what, and the remedy."""
+
+    file: str
+    line: int
+    rule: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.rule}: {self.what}; {self.remedy}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def check(book: RuleBook) -> list[Problem]:
+    """Every problem of every rule and filter of a book that was loaded with its proof."""
+    lines = _FileLines()
+    problems = [problem for index in range(len(book.rules)) for problem in _check_rule(book, index, lines)]
+    problems += [problem for item in book.filters for problem in _check_filter(book, item, lines)]
+    return sorted(problems, key=lambda problem: (problem.file, problem.line))
+
+
+class _FileLines:
+    """Finds the line of a rule file that a text stands on."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+
+    def find(self, file: str, text: str) -> int:
+        if file not in self._texts:
+            self._texts[file] = []
+            if os.path.exists(file):
+                with open(file, encoding="utf-8", errors="replace") as opened:
+                    self._texts[file] = opened.read().splitlines()
+        wanted = text.strip().splitlines()[-1].strip().replace("'", "''") if text.strip() else text
+        for number, line in enumerate(self._texts[file], 1):
+            if wanted in line or text in line:
+                return number
+        return 1
+
+
+def _check_rule(book: RuleBook, index: int, lines: _FileLines) -> Iterator[Problem]:
+    rule = book.rules[index]
+
+    def problem(text: str, what: str, remedy: str) -> Problem:
+        return Problem(rule.file, lines.find(rule.file, text), rule.id, what, remedy)
+
+    for pattern in (*rule.match, *rule.unless, *rule.within):
+        yield from _check_pattern(book, rule, pattern, lines)
+    for pattern in rule.match:
+        if not any(book.search(pattern, example_line(example)[0]) for example in rule.fires):
+            yield problem(pattern, f"no example is hit by {pattern!r}", "add one real line it is for, or remove it")
+    for example in rule.fires:
+        line, frames = example_line(example)
+        if not book.claims(index, line, frames):
+            yield problem(example, f"does not fire on {line.text!r}", "mend the pattern, or move the example to quiet")
+        elif book.roles[index] in (Role.PROGRESS, Role.STRUCTURE):
+            continue
+        elif (winner := book.confirm_all(line, frames)) is None or winner.rule != rule.id:
+            other = winner.rule if winner else "no rule"
+            yield problem(example, f"{other} takes {line.text!r}", "make this pattern narrower or that one not match")
+    for example in rule.quiet:
+        line, frames = example_line(example)
+        if book.claims(index, line, frames):
+            yield problem(example, f"fires on the quiet line {line.text!r}", "make the pattern narrower or add an unless")
+
+
+def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str, lines: _FileLines) -> Iterator[Problem]:
+    import time
+
+    import regex
+
+    number = lines.find(rule.file, pattern)
+    try:
+        regex.compile(pattern)
+    except regex.error as error:
+        yield Problem(rule.file, number, rule.id, f"{pattern!r} is no regular expression ({error})", "correct it")
+        return
+    if not pattern.isascii():
+        yield Problem(rule.file, number, rule.id, f"{pattern!r} is not ASCII", "write other characters as a dot")
+    for text in _HARD_LINES:
+        began = time.thread_time()
+        book.search(pattern, example_line(text)[0])
+        if time.thread_time() - began > _TIME_LIMIT:
+            yield Problem(rule.file, number, rule.id, f"{pattern!r} takes too long on a long line", "bound its repeats")
+            return
+
+
+def _check_filter(book: RuleBook, item: Filter, lines: _FileLines) -> Iterator[Problem]:
+    for pattern in item.drop:
+        yield from _check_pattern(book, item, pattern, lines)
+        if not any(book.search(pattern, example_line(example)[0]) for example in item.drops):
+            number = lines.find(item.file, pattern)
+            yield Problem(item.file, number, item.id, f"no example is hit by {pattern!r}", "add one real line it is for")
+    for wanted, examples in ((True, item.drops), (False, item.keeps)):
+        for example in examples:
+            line, _ = example_line(example)
+            dropped = any(book.search(pattern, line) for pattern in item.drop)
+            if dropped != wanted:
+                what = "does not drop" if wanted else "drops"
+                yield Problem(item.file, lines.find(item.file, example), item.id, f"{what} {example!r}", "mend the pattern")
+            finding = book.confirm_all(line) if wanted else None
+            if finding is not None and finding.role in (Role.CAUSE, Role.SYMPTOM):
+                number = lines.find(item.file, example)
+                yield Problem(item.file, number, item.id, f"drops a line that {finding.rule} fires on", "mend the pattern")
