@@ -7,6 +7,7 @@ process is seen to work again. Of the causes that nothing explains, the earliest
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -41,7 +42,6 @@ class Event:
     findings: tuple[Finding, ...]
     died: bool
     quiet: bool
-    recovered: bool = False
 
     @property
     def reason(self) -> Reason:
@@ -71,9 +71,11 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
     """The root cause among a survey's findings. `failed` is what the caller knows of the job's end, if anything."""
     events = _events(survey, book)
     finished = [event for event in events if event.finding.role is Role.FINISHED]
-    events = [_judge_recovery(event, events, survey.progress, finished) for event in events if event not in finished]
-    recovered = [event for event in events if event.recovered]
-    standing = sorted((event for event in events if not event.recovered), key=_order)
+    events = sorted((event for event in events if event.finding.role is not Role.FINISHED), key=_order)
+    course = _Course(survey.progress, finished, events)
+    recovered = [event for event in events if _went_on(event, course)]
+    aside = {id(event) for event in recovered}
+    standing = [event for event in events if id(event) not in aside]
     hints = [event for event in standing if event.finding.role is Role.HINT]
     told = [event for event in standing if event.finding.role is not Role.HINT]
     explains = {id(event): _explained_reasons(event, book) for event in standing}
@@ -107,7 +109,7 @@ def _events(survey: Survey, book: RuleBook) -> list[Event]:
         if traceback.exceptions:
             events.extend(_chain_events(traceback, by_place, book))
     for finding in by_place.values():
-        quiet = finding.line.level in _QUIET_LEVELS
+        quiet = finding.goes_on or finding.line.level in _QUIET_LEVELS
         events.append(Event(finding, (finding,), died=False, quiet=quiet))
     return events
 
@@ -183,7 +185,8 @@ def _best(findings: list[Finding], book: RuleBook) -> Finding:
 
 def _telling(exception: RaisedException, finding: Finding, place: int, named: list[tuple[RaisedException, Finding]]) -> int:
     """How well one exception of a chain names the cause; the earlier of equals is the root."""
-    if finding.role is not Role.CAUSE:
+    wraps = place + 1 < len(named) and named[place + 1][0].link is Link.RELAYED
+    if finding.role is not Role.CAUSE or wraps:
         return 0
     if finding.generality == 0 and finding.rule != _CATCH_ALL:
         return 3
@@ -196,50 +199,64 @@ def _telling(exception: RaisedException, finding: Finding, place: int, named: li
 # --- recovery ---------------------------------------------------------------------------------------------------------------
 
 
-def _judge_recovery(event: Event, events: Sequence[Event], progress: Sequence[Progress], finished: Sequence[Event]) -> Event:
-    if not _went_on(event, events, progress, finished):
-        return event
-    return Event(event.finding, event.findings, event.died, event.quiet, recovered=True)
+class _Course:
+    """How the job went on, by place: its steps, its proper ends, and what else broke."""
+
+    def __init__(self, progress: Sequence[Progress], finished: Sequence[Event], events: Sequence[Event]) -> None:
+        self._steps: dict[tuple[int, int | None], list[int]] = {}
+        for step in progress:
+            for rank in {step.rank, None}:
+                self._steps.setdefault((step.stream, rank), []).append(step.position)
+            if step.rank is None:
+                self._steps.setdefault((step.stream, -1), []).append(step.position)
+        self._ends = _places((end.line for end in finished))
+        self._fatal = _places(event.line for event in events if event.finding.role is Role.CAUSE and not event.quiet)
+        for places in self._steps.values():
+            places.sort()
+
+    def steps_after(self, line: Line) -> list[int]:
+        """The next steps of the process that printed a line: its rank's own and those that name no rank."""
+        if line.rank is None:
+            return _after(self._steps.get((line.stream, None), []), line.position)[:_STEPS_OF_RECOVERY]
+        own = _after(self._steps.get((line.stream, line.rank), []), line.position)[:_STEPS_OF_RECOVERY]
+        unranked = _after(self._steps.get((line.stream, -1), []), line.position)[:_STEPS_OF_RECOVERY]
+        return sorted([*own, *unranked])[:_STEPS_OF_RECOVERY]
+
+    def ended_after(self, line: Line) -> int | None:
+        """Where the job came to its proper end after a line."""
+        ends = _after(self._ends.get(line.stream, []), line.position)
+        return ends[-1] if ends else None
+
+    def broke_after(self, stream: int, position: int) -> bool:
+        """Whether something else broke after a place."""
+        return bool(_after(self._fatal.get(stream, []), position))
 
 
-def _went_on(event: Event, events: Sequence[Event], progress: Sequence[Progress], finished: Sequence[Event]) -> bool:
+def _places(lines: Iterable[Line]) -> dict[int, list[int]]:
+    places: dict[int, list[int]] = {}
+    for line in lines:
+        places.setdefault(line.stream, []).append(line.position)
+    return {stream: sorted(positions) for stream, positions in places.items()}
+
+
+def _after(positions: list[int], position: int) -> list[int]:
+    return positions[bisect_right(positions, position) :]
+
+
+def _went_on(event: Event, course: _Course) -> bool:
     """Whether the process that met this fault is seen to work afterwards.
 
     Output to stdout often reaches the log after a traceback on stderr, so steps after a process died mean a recovery only when
-    something else goes wrong after them, or the job came to its proper end.
+    something else breaks after them, or the job came to its proper end.
     """
     line = event.line
-    if event.finding.role is Role.SYMPTOM and event.died:
-        return False
-    ends = [end for end in finished if _same_process(end.line, line) and end.line.position > line.position]
-    later = [
-        other
-        for other in events
-        if other.line.stream == line.stream and other.line.position > line.position and other.finding.role is not Role.FINISHED
-    ]
-    if ends and not any(_is_fatal(other) and other.line.position > ends[-1].line.position for other in later):
-        return not any(_is_fatal(other) for other in later if other.reason in event.finding.explains) or not event.died
-    steps = [
-        step.position
-        for step in progress
-        if step.stream == line.stream
-        and step.position > line.position
-        and (step.rank is None or line.rank is None or step.rank == line.rank)
-    ]
-    if len(steps) < _STEPS_OF_RECOVERY:
-        return False
-    if not event.died:
+    end = course.ended_after(line)
+    if end is not None and not course.broke_after(line.stream, end) and not event.died:
         return True
-    third = steps[_STEPS_OF_RECOVERY - 1]
-    return any(_is_fatal(other) and other.line.position > third for other in later)
-
-
-def _is_fatal(event: Event) -> bool:
-    return event.finding.role is Role.CAUSE and not event.quiet
-
-
-def _same_process(first: Line, second: Line) -> bool:
-    return first.stream == second.stream and (first.rank is None or second.rank is None or first.rank == second.rank)
+    steps = course.steps_after(line)
+    if len(steps) < _STEPS_OF_RECOVERY:
+        return end is not None and not course.broke_after(line.stream, line.position)
+    return not event.died or course.broke_after(line.stream, steps[-1])
 
 
 def _progressed(root: Event | None, survey: Survey) -> bool | None:
@@ -247,7 +264,7 @@ def _progressed(root: Event | None, survey: Survey) -> bool | None:
     if root is None:
         return bool(survey.progress)
     line = root.line
-    before = [step for step in survey.progress if step.stream != line.stream or step.position < line.position]
+    before = any(step.stream != line.stream or step.position < line.position for step in survey.progress)
     return True if before else None
 
 
@@ -296,10 +313,10 @@ def _root(
         root = _first_unexplained(loud, reasons)
         return _earlier_word(root, [*quiet, *loud], reasons)
     ended = bool(symptoms) or bool(failed)
-    if quiet and ended:
+    if quiet:
         return _first_unexplained(quiet, reasons)
     if symptoms:
-        return _most_telling(symptoms)
+        return _most_telling(symptoms, reasons)
     if hints and ended:
         return hints[-1]
     return None
@@ -331,10 +348,11 @@ def _earlier_word(root: Event, events: list[Event], reasons: dict[int, frozenset
     return min(same, key=_order) if same else root
 
 
-def _most_telling(symptoms: list[Event]) -> Event:
-    """With no cause in sight: what names a reason before what only says that something ended."""
-    named = [event for event in symptoms if event.reason is not Reason.OTHERS]
-    return min(named or symptoms, key=_order)
+def _most_telling(symptoms: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:
+    """With no cause in sight: what names a reason before what only says that something ended, and what explains before what is explained."""
+    named = [event for event in symptoms if event.reason is not Reason.OTHERS] or symptoms
+    explained = {reason for event in named for reason in reasons[id(event)] if reason is not event.reason}
+    return min([event for event in named if event.reason not in explained] or named, key=_order)
 
 
 def _sort_out(

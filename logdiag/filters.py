@@ -18,7 +18,7 @@ from logdiag.model import Block, Digest, Line
 from logdiag.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
 
-__all__ = ["KeptLines", "Shapes", "digest", "filters_for"]
+__all__ = ["BlockLines", "KeptLines", "Shapes", "digest", "filters_for"]
 
 _DIGITS = b"0123456789"
 # Numbers in base 16, quoted words and paths, which vary as numbers do.
@@ -26,6 +26,20 @@ _VARYING = re.compile(rb"0x[0-9a-fA-F]*|\b[a-f]{4,}(?:-[a-f]*)+|'[^']{0,200}'|\"
 _MOST_SHAPES = 50_000
 _LONGEST_SHAPE = 4096
 _FIRST_OF_SHAPE = 3
+_FEW_SHAPES = 4
+
+
+class BlockLines:
+    """The lines of a block by index, split only when one is asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._lines: list[bytes] | None = None
+
+    def __getitem__(self, index: int) -> bytes:
+        if self._lines is None:
+            self._lines = self._data.split(b"\n")
+        return self._lines[index]
 
 
 @dataclass(slots=True)
@@ -51,7 +65,7 @@ class Shapes:
     progress_keys: set[bytes] = field(default_factory=set)
     unshaped: int = 0
 
-    def add(self, block: Block, position: int) -> tuple[list[bytes], list[int]]:
+    def add(self, block: Block, originals: BlockLines, position: int) -> tuple[list[bytes], list[int]]:
         """The shapes of a block's lines, and the indices of those that are the first of theirs.
 
         `position` is the place of the block's first line in its stream.
@@ -69,19 +83,30 @@ class Shapes:
             shape.count += count
             if shape.kept < _FIRST_OF_SHAPE and not shape.progress and shape.filter is None:
                 wanted.append(key)
-        return lines, self._look_at(wanted, counts, lines, block, position) if wanted else []
+        if not wanted:
+            return lines, []
+        if len(wanted) <= _FEW_SHAPES:
+            first = {key: lines.index(key) for key in wanted}
+        else:
+            first = dict(zip(reversed(lines), range(len(lines) - 1, -1, -1), strict=True))
+        return lines, self._look_at(first, counts, wanted, originals, (block.stream, position))
 
     def _look_at(
-        self, wanted: list[bytes], counts: Counter[bytes], lines: list[bytes], block: Block, position: int
+        self,
+        first: dict[bytes, int],
+        counts: Counter[bytes],
+        wanted: list[bytes],
+        originals: BlockLines,
+        place: tuple[int, int],
     ) -> list[int]:
-        first = dict(zip(reversed(lines), range(len(lines) - 1, -1, -1), strict=True))
-        originals = block.data.split(b"\n")
+        """Which of the wanted shapes' first lines to keep; shapes not met before are judged."""
+        stream, position = place
         kept: list[int] = []
         for key in wanted:
             index = first[key]
             shape = self.known.get(key)
             if shape is None:
-                shape = self._new(key, counts[key], originals[index], block.stream, position + index)
+                shape = self._new(key, counts[key], originals[index], stream, position + index)
                 if shape is None:
                     continue
             if shape.kept < (1 if shape.progress or shape.filter else _FIRST_OF_SHAPE):

@@ -178,7 +178,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule that fired on a line, with the rule's words resolved for this line (a code's row may replace the rule's)."""
+    """A rule that fired on a line, with the rule's words resolved for this line (a code's row may replace the rule's).
+
+    `generality` is the number of narrower rules, `goes_on` that what prints such a line usually goes on working.
+    """
 
     rule: str
     line: Line
@@ -192,6 +195,7 @@ class Finding:
     explains: frozenset[Reason]
     facts: dict[str, str] = field(default_factory=dict)
     generality: int = 0
+    goes_on: bool = False
 
     @property
     def rank(self) -> int | None:

@@ -18,59 +18,66 @@ _CLOCK = r"(?P<hms>\d\d:\d\d:\d\d)(?:[.,:]\d{1,9})?"
 _MONTHS = {name: i for i, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
 _LEVEL = r"(?P<level>TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|SEVERE|CRITICAL|FATAL)"
 
-# Each alternative is one prefix; those with a time are tried first, the catch-all bracket last.
+_LOWER, _UPPER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
+
+# The characters that a prefix may begin with (trying all of them everywhere would cost most of the time), and the prefix itself;
+# those with a time are tried first, the catch-all bracket last.
 _PREFIXES = tuple(
-    re.compile(pattern)
-    for pattern in (
+    (characters, re.compile(pattern))
+    for characters, pattern in (
         # May 15 09:14:36 node-7 kernel:   May 15 09:14:36 node-7 slurmd[3121]:
-        rf"(?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<node>[\w.-]+) (?P<speaker>[\w./()-]+?)(?:\[\d+\])?: ?",
+        (_UPPER, rf"(?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<node>[\w.-]+) (?P<speaker>[\w./()-]+?)(?:\[\d+\])?: ?"),
         # [Sun Feb 23 17:03:18 2025]   Sun Feb 23 17:03:18 2025:
-        rf"\[?[A-Z][a-z]{{2}} (?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<year>\d{{4}})[\]:]? ?",
+        (_UPPER + "[", rf"\[?[A-Z][a-z]{{2}} (?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<year>\d{{4}})[\]:]? ?"),
         # [rank0]:[W415 13:56:39.596823099 ProcessGroupNCCL.cpp:4561]   [E ProcessGroupNCCL.cpp:523]
-        rf"\[(?P<letter>[IWEFD])(?:\d{{3,4}} {_CLOCK})? (?:\d+ )?[\w./]+:\d+\] ?",
+        ("[", rf"\[(?P<letter>[IWEFD])(?:\d{{3,4}} {_CLOCK})? (?:\d+ )?[\w./]+:\d+\] ?"),
         # E0621 10:00:00.123456 1875515 cuda_dnn.cc:8310]   I20250415 13:32:59 2846128 dinov2 config.py:59]
-        r"(?P<letter>[IWEFD])(?:\d{8}|\d{4}) \d\d:\d\d:[\d.]+ +\d+ (?:[\w.-]+ )?[\w./-]+:\d+\] ?",
+        ("IWEFD", r"(?P<letter>[IWEFD])(?:\d{8}|\d{4}) \d\d:\d\d:[\d.]+ +\d+ (?:[\w.-]+ )?[\w./-]+:\d+\] ?"),
         # [2026-10-05 19:33:27,458 W 91609 91609]
-        rf"\[(?P<date>\d{{4}}-\d\d-\d\d) {_CLOCK} (?P<letter>[IWEFDC]) \d+ \d+\] ?",
+        ("[", rf"\[(?P<date>\d{{4}}-\d\d-\d\d) {_CLOCK} (?P<letter>[IWEFDC]) \d+ \d+\] ?"),
         # 2026-11-01 10:00:00,123   [2026-11-01T10:00:00.123Z]   2026/11/01 10:00:00
-        rf"[\[(]?(?P<date>\d{{4}}[-/]\d\d[-/]\d\d)[T _-]{_CLOCK}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?[\])]?(?: ?[:|-](?= ))? ?",
+        ("[(" + _DIGITS, rf"[\[(]?(?P<date>\d{{4}}[-/]\d\d[-/]\d\d)[T _-]{_CLOCK}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?[\])]?(?: ?[:|-](?= ))? ?"),
         # 11-01 10:00:00   [11/01/26 10:00:00]   01/10/2026 10:00:00 -   [10:00:00]   10:00:00.123
-        rf"\[?(?:\d\d[-/]\d\d(?:[-/]\d{{2,4}})?[T ,]{{1,2}})?{_CLOCK}\]?(?: ?[:|-](?= ))? ?",
+        ("[" + _DIGITS, rf"\[?(?:\d\d[-/]\d\d(?:[-/]\d{{2,4}})?[T ,]{{1,2}})?{_CLOCK}\]?(?: ?[:|-](?= ))? ?"),
         # [ 1000.123456]
-        r"\[ *\d+\.\d{3,9}\] ?",
+        ("[", r"\[ *\d+\.\d{3,9}\] ?"),
         # [rank5]:   [Rank 5]   [default5]:   [rank: 5]   rank5:   Rank 5:
-        r"\[ ?(?:[Rr]ank|default|RANK|local_rank|trainer)[ :=_-]{0,2}(?P<rank>\d{1,6})(?:/\d+)?\]:? ?",
-        r"(?:[Rr]ank|RANK)[ _]?(?P<rank>\d{1,6}) ?[:|] ?",
+        ("[", r"\[ ?(?:[Rr]ank|default|RANK|local_rank|trainer)[ :=_-]{0,2}(?P<rank>\d{1,6})(?:/\d+)?\]:? ?"),
+        ("rR", r"(?:[Rr]ank|RANK)[ _]?(?P<rank>\d{1,6}) ?[:|] ?"),
         # [PG ID 0 PG GUID 0(default_pg) Rank 5]   [PG 0 Rank 7]
-        r"\[PG [^\]]{0,80}?Rank (?P<rank>\d{1,6})\] ?",
+        ("[", r"\[PG [^\]]{0,80}?Rank (?P<rank>\d{1,6})\] ?"),
         # [1,5]<stderr>:   [5]<stdout>:
-        r"\[(?:\d+,)?(?P<rank>\d{1,6})\](?:\[\w+\])?<std(?:out|err)>: ?",
+        ("[", r"\[(?:\d+,)?(?P<rank>\d{1,6})\](?:\[\w+\])?<std(?:out|err)>: ?"),
         # [pod/trainer-0/pytorch]
-        r"\[pod/(?P<speaker>[\w.-]+/[\w.-]+)\] ?",
+        ("[", r"\[pod/(?P<speaker>[\w.-]+/[\w.-]+)\] ?"),
         # (RayTrainWorker pid=60157, ip=10.0.0.10)   (Worker_TP3 pid=134157)   (raylet)   (raylet, ip=10.0.0.3)
-        r"\((?P<speaker>[A-Za-z_][\w.:/ -]{0,60}?)(?:,? rank=(?P<rank>\d+))?(?:,? pid=\d+)?(?:,? ip=(?P<node>[\w.:-]+))?\)(?=\s|$|:) ?:? ?",
+        ("(", r"\((?P<speaker>[A-Za-z_][\w.:/ -]{0,60}?)(?:,? rank=(?P<rank>\d+))?(?:,? pid=\d+)?(?:,? ip=(?P<node>[\w.:-]+))?\)(?=\s|$|:) ?:? ?"),
         # trainer-1  | (docker compose)
-        r"(?P<speaker>[a-z][\w.-]*-\d+) +\| ",
-        # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
-        r"(?P<node>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] (?:[\w./]+:\d+ )?(?:NCCL|RCCL) (?P<level>WARN|INFO) ?",
+        (_LOWER, r"(?P<speaker>[a-z][\w.-]*-\d+) +\| "),
+        # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN (which is how NCCL says that it failed)
+        (_UPPER + _LOWER, r"(?P<node>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] (?:[\w./]+:\d+ )?(?:NCCL|RCCL) (?:WARN|(?P<level>INFO)) ?"),
         # ERROR 03-08 21:20:42 [engine.py:33]   ERROR:root:   [ERROR]   ERROR -   <ERROR>   error:
-        rf"[\[<(]?{_LEVEL}[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=\s)|(?<=\]))(?:[a-zA-Z_][\w.]*:(?! ))? ?",
+        ("[<(" + _UPPER, rf"[\[<(]?{_LEVEL}[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=\s)|(?<=\]))(?:[a-zA-Z_][\w.]*:(?! ))? ?"),
         # E external/xla/cuda_fft.cc:477]   I 01-10 10:11:00
-        r"(?P<letter>[IWEFD]) (?=[\w./-]+:\d+\]|\d\d-\d\d )",
+        ("IWEFD", r"(?P<letter>[IWEFD]) (?=[\w./-]+:\d+\]|\d\d-\d\d )"),
         # trainer.py:33:   launch.py:319 --   cuda_fft.cc:477]   __main__:main:33 -
-        r"(?:[\w./-]+\.(?:py|cc|cpp|h|cu|go|rs)(?::\w+)?|[a-z_][\w.]*:\w+):\d+(?:\] ?| ?-{1,2} |: ?)",
+        (_UPPER + _LOWER + _DIGITS + "_/.", r"(?:[\w./-]+\.(?:py|cc|cpp|h|cu|go|rs)(?::\w+)?|[a-z_][\w.]*:\w+):\d+(?:\] ?| ?-{1,2} |: ?)"),
         # torch.distributed.elastic.multiprocessing.api:   root - (before a level)
-        r"[a-z_]\w*(?:\.[a-z_]\w*)+(?<!error)(?<!timeout)(?<!exit): ?|[\w.]+ - (?=[A-Z]{4,8} )",
-        r"(?:kern|user|daemon|syslog): (?:emerg|alert|crit|err|warning|notice|info|debug): ?",
+        (_UPPER + _LOWER + _DIGITS + "_", r"[a-z_]\w*(?:\.[a-z_]\w*)+(?<!error)(?<!timeout)(?<!exit): ?|[\w.]+ - (?=[A-Z]{4,8} )"),
+        ("kuds", r"(?:kern|user|daemon|syslog): (?:emerg|alert|crit|err|warning|notice|info|debug): ?"),
         # 5: (srun --label, only at the very start)      node-3: (pdsh, DeepSpeed, jsrun)
-        r"(?<![^\n])(?P<rank>\d{1,5}): ",
-        r"(?<![^\n])(?!python\d|cuda:)(?P<node>[a-z][a-z0-9]*(?:[-.][a-z0-9]+)*[-.]?\d[a-z0-9.-]*(?<!\.py)(?<!\.sh)): ",
+        (_DIGITS, r"(?<![^\n])(?P<rank>\d{1,5}): "),
+        (_LOWER, r"(?<![^\n])(?!python\d|cuda:)(?P<node>[a-z][a-z0-9]*(?:[-.][a-z0-9]+)*[-.]?\d[a-z0-9.-]*(?<!\.py)(?<!\.sh)): "),
         # [launch.py:319:sigkill_handler]   [c10d]   [2]:
-        r"\[(?P<bracket>[^\[\]]{1,80})\]:? ?(?:- )?",
+        ("[", r"\[(?P<bracket>[^\[\]]{1,80})\]:? ?(?:- )?"),
         # - | : left between two prefixes
-        r"(?<=[\] ])[-|:] ",
+        ("-|:", r"(?<=[\] ])[-|:] "),
     )
 )
+_PREFIXES_OF = {
+    character: tuple(prefix for characters, prefix in _PREFIXES if character in characters)
+    for character in {character for characters, _ in _PREFIXES for character in characters}
+}
 _LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "D": "DEBUG", "C": "CRITICAL"}
 _PARALLEL_RANK = re.compile(r"(?:Worker|TP|worker|rank|Rank|process|Process)[_ -]?(?:TP|DP|PP)?[_-]?(\d{1,5})\b")
 _BLANK = re.compile(r"[ \t]+")
@@ -124,7 +131,7 @@ def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0,
 
 
 def _next_prefix(text: str, place: int) -> re.Match[str] | None:
-    for prefix in _PREFIXES:
+    for prefix in _PREFIXES_OF.get(text[place : place + 1], ()):
         match = prefix.match(text, place)
         if match and match.end() > place:
             return match

@@ -5,13 +5,15 @@ After this nothing is proportional to the log's size.
 
 from __future__ import annotations
 
+import queue
 import re
 import threading
+from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from logdiag.filters import KeptLines, Shapes
+from logdiag.filters import BlockLines, KeptLines, Shapes
 from logdiag.model import Block, Finding, Line, Role
 from logdiag.prefixes import parse_line
 from logdiag.rules import RuleBook
@@ -23,26 +25,28 @@ __all__ = ["Progress", "Survey", "survey"]
 # Lines kept around a finding and around a frame of a traceback: (before, after).
 _AROUND_FINDING = (10, 16)
 _AROUND_FRAME = (1, 3)
+_AROUND_HINT = (0, 1)
+# A rule that fires often needs its surroundings less: up to how many firings get which window.
+_WINDOWS = ((40, _AROUND_FINDING), (400, (2, 4)), (_MOST_FINDINGS_A_RULE := 4000, (0, 1)))
 _LAST_LINES = 60
 _LONGEST_TEXT = 8192
-# Blocks smaller than this are scanned without a second thread.
+# A stream whose first block is smaller than this is scanned without a second thread.
 _WORTH_A_THREAD = 1 << 18
+_BLOCKS_AHEAD = 2
 # From this many hits of the same patterns on, only hits that say something new are confirmed.
 _MANY_HITS = 2000
-_MOST_FINDINGS_A_RULE = 5000
-_MOST_PROGRESS_MARKS = 400
+_MOST_MARKS_A_BLOCK = 200
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
 _LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Steps of the job's work: how many lines said so, up to and including this place. `rank` is the one that spoke."""
+    """A line that tells of a step of the job's work; not all such lines are remembered. `rank` is the one that spoke."""
 
     stream: int
     position: int
     rank: int | None
-    count: int
 
 
 @dataclass
@@ -72,40 +76,16 @@ class _Reader:
         self.findings_of: Counter[str] = Counter()
 
     def read(self, advance: Callable[[int], None]) -> None:
-        last: Block | None = None
-        for block in self.stream.blocks():
-            shapes, firsts, hits = self._scan(block)
-            self._keep(block, shapes, firsts, hits)
+        for block, hits in _ahead(self.stream.blocks(), self.book):
+            lines = BlockLines(block.data)
+            shapes, firsts = self.shapes.add(block, lines, self.position)
+            self._keep(block, lines, shapes, firsts, hits)
             self.position += len(shapes)
-            last = block
             advance(self.stream.bytes_read)
-        del last
         for position, number, text in self.tail:
             self.kept.keep(position, number, text)
 
-    def _scan(self, block: Block) -> tuple[list[bytes], list[int], list[Hit]]:
-        """The block's shapes and the rules' hits; Hyperscan lets go of the interpreter, so both run at once."""
-        if len(block.data) < _WORTH_A_THREAD:
-            shapes, firsts = self.shapes.add(block, self.position)
-            return shapes, firsts, self.book.scan(block.data)
-        hits: list[Hit] = []
-        failure: list[BaseException] = []
-
-        def scan() -> None:
-            try:
-                hits.extend(self.book.scan(block.data))
-            except BaseException as error:  # carried over to the reading thread
-                failure.append(error)
-
-        worker = threading.Thread(target=scan)
-        worker.start()
-        shapes, firsts = self.shapes.add(block, self.position)
-        worker.join()
-        if failure:
-            raise failure[0]
-        return shapes, firsts, hits
-
-    def _keep(self, block: Block, shapes: list[bytes], firsts: list[int], hits: list[Hit]) -> None:
+    def _keep(self, block: Block, lines: BlockLines, shapes: list[bytes], firsts: list[int], hits: list[Hit]) -> None:
         wanted = set(firsts)
         wanted.update(range(min(self.after, len(shapes))))
         self.after = max(0, self.after - len(shapes))
@@ -120,11 +100,9 @@ class _Reader:
                 self.after = max(self.after, index + after + 1 - len(shapes))
                 for position, number, text in self.tail[len(self.tail) + index - before :] if index < before else ():
                     self.kept.keep(position, number, text)
-        self._mark_progress(block, shapes, marks)
-        if wanted:
-            originals = block.data.split(b"\n")
-            for at in sorted(wanted):
-                self.kept.keep(self.position + at, block.number_of(at), originals[at])
+        self._mark_progress(block, lines, shapes, marks)
+        for at in sorted(wanted):
+            self.kept.keep(self.position + at, block.number_of(at), lines[at])
         self._remember_tail(block, len(shapes))
 
     def _weigh(
@@ -147,12 +125,15 @@ class _Reader:
         if finding is None or finding.role is Role.HARMLESS:
             return around
         self.findings_of[finding.rule] += 1
-        if self.findings_of[finding.rule] > _MOST_FINDINGS_A_RULE:
+        seen = self.findings_of[finding.rule]
+        if seen > _MOST_FINDINGS_A_RULE:
             self.survey.uncounted[finding.rule] += 1
             return around
         self.survey.findings.append(finding)
+        if finding.role is Role.HINT:
+            return max(around, _AROUND_HINT)
         marks.append(index)
-        return _AROUND_FINDING
+        return max(around, next(window for most, window in _WINDOWS if seen <= most))
 
     def _line(self, position: int, number: int, text: bytes) -> Line:
         line = parse_line(
@@ -165,25 +146,19 @@ class _Reader:
             line = replace(line, rank=rank, node=line.node or self.stream.node)
         return line
 
-    def _mark_progress(self, block: Block, shapes: list[bytes], marks: list[int]) -> None:
-        """Remembers where the job moved on: exactly around findings, roughly elsewhere."""
+    def _mark_progress(self, block: Block, lines: BlockLines, shapes: list[bytes], marks: list[int]) -> None:
+        """Remembers where the job moved on: next to each finding, and at a block's first and last step."""
         keys = self.shapes.progress_keys
-        if not keys:
+        first = next((at for at, shape in enumerate(shapes) if shape in keys), None) if keys else None
+        if first is None:
             return
-        present = keys.intersection(shapes)
-        if not present:
-            return
+        last = next(at for at in range(len(shapes) - 1, -1, -1) if shapes[at] in keys)
+        places = {first, last}
         if marks:
-            places = [at for at, shape in enumerate(shapes) if shape in present]
-        else:
-            places = sorted({shapes.index(key) for key in present} | {len(shapes) - 1 - shapes[::-1].index(key) for key in present})
-        if len(places) > _MOST_PROGRESS_MARKS:
-            step = len(places) // (_MOST_PROGRESS_MARKS // 2)
-            places = sorted({*places[::step], places[-1], *_nearest(places, marks)})
-        originals = block.data.split(b"\n")
-        for at in places:
-            line = self._line(self.position + at, block.number_of(at), originals[at][:400])
-            self.survey.progress.append(Progress(self.stream.index, self.position + at, line.rank, 1))
+            places.update(_nearest([at for at, shape in enumerate(shapes) if shape in keys], marks))
+        for at in sorted(places):
+            line = self._line(self.position + at, block.number_of(at), lines[at][:400])
+            self.survey.progress.append(Progress(self.stream.index, self.position + at, line.rank))
 
     def _remember_tail(self, block: Block, count: int) -> None:
         """Keeps the last lines at hand: a later finding's window, or the log's end, may need them."""
@@ -221,12 +196,52 @@ def survey(
     return result
 
 
-def _nearest(places: list[int], marks: list[int]) -> list[int]:
-    """The progress lines next to each mark, on both sides."""
-    from bisect import bisect
+def _ahead(blocks: Iterator[Block], book: RuleBook) -> Iterator[tuple[Block, list[Hit]]]:
+    """Blocks with the rules' hits. Of a long stream the next blocks are read and scanned while this one is looked at: neither
+    reading nor Hyperscan holds the interpreter."""
+    first = next(blocks, None)
+    if first is None:
+        return
+    yield first, book.scan(first.data)
+    if len(first.data) < _WORTH_A_THREAD:
+        yield from ((block, book.scan(block.data)) for block in blocks)
+        return
+    done: queue.Queue[tuple[Block, list[Hit]] | BaseException | None] = queue.Queue(_BLOCKS_AHEAD)
+    stopped = threading.Event()
 
-    near: list[int] = []
-    for mark in marks[:200]:
+    def put(item: tuple[Block, list[Hit]] | BaseException | None) -> None:
+        while not stopped.is_set():
+            try:
+                return done.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def work() -> None:
+        try:
+            for block in blocks:
+                put((block, book.scan(block.data)))
+                if stopped.is_set():
+                    return
+            put(None)
+        except BaseException as error:  # raised again by the thread that reads the queue
+            put(error)
+
+    worker = threading.Thread(target=work, name="logdiag-scan", daemon=True)
+    worker.start()
+    try:
+        while (item := done.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        worker.join()
+
+
+def _nearest(places: list[int], marks: list[int]) -> set[int]:
+    """The progress lines next to each mark, on both sides."""
+    near: set[int] = set()
+    for mark in marks[: _MOST_MARKS_A_BLOCK // 2] + marks[-_MOST_MARKS_A_BLOCK // 2 :]:
         at = bisect(places, mark)
-        near += places[max(0, at - 2) : at + 4]
+        near.update(places[max(0, at - 1) : at + 4])
     return near

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ __all__ = ["Hit", "RuleBook", "example_line"]
 _ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
 # Confirming one pattern on one line may take this long; a pattern that needs more did not match.
 _CONFIRM_SECONDS = 0.2
-_ROLE_ORDER = (Role.HARMLESS, Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.PROGRESS, Role.STRUCTURE)
+_ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE)
 
 Hit = tuple[int, int, tuple[int, ...]]
 """Where a candidate line begins and ends in its block, and the patterns that may match it."""
@@ -39,21 +39,18 @@ class RuleBook:
         filters: Sequence[Filter] = (),
         reasons: dict[Reason, ReasonEntry] | None = None,
         narrower: dict[int, frozenset[int]] | None = None,
-        matcher: Matcher | None = None,
+        matchers: tuple[Matcher, Matcher] | None = None,
     ) -> None:
         self.rules = tuple(rules)
         self.filters = tuple(filters)
         self.reasons = reasons or {}
         self.roles = tuple(Role(rule.role) for rule in self.rules)
-        # Progress is told by line shape, not by a scan: such lines are the bulk of every log.
-        self._patterns = tuple(
-            (index, pattern)
-            for index, rule in enumerate(self.rules)
-            if self.roles[index] is not Role.PROGRESS
-            for pattern in rule.match
-        )
+        # Progress is told by line shape, and what is harmless is only asked where something else fires: both match the bulk of
+        # every log and are not scanned for.
+        self._patterns = self._patterns_of(lambda role: role not in (Role.PROGRESS, Role.HARMLESS))
+        self._harmless = self._patterns_of(lambda role: role is Role.HARMLESS)
         self._compiled: dict[str, regex.Pattern[str]] = {}
-        self.matcher = matcher or self._compile_matcher()
+        self.matcher, self.harmless_matcher = matchers or self._compile_matchers()
         self._structural = frozenset(
             number for number, (index, _) in enumerate(self._patterns) if self.roles[index] is Role.STRUCTURE
         )
@@ -71,16 +68,16 @@ class RuleBook:
         files = read_folders([Path(folder) for folder in folders])
         key = files.fingerprint()
         if not proof and (stored := cache.read(key)) is not None:
-            plain, database = stored
-            matcher = Matcher.restore(database) if database else None
-            if matcher is not None:
-                return cls._from_plain(plain, matcher)
+            plain, databases = stored
+            matchers = [Matcher.restore(database) for database in databases]
+            if len(matchers) == 2 and matchers[0] and matchers[1]:
+                return cls._from_plain(plain, (matchers[0], matchers[1]))
         from logdiag.rules.files import parse
 
         rules, filters, reasons = parse(files)
         book = cls(rules, filters, reasons)
-        if book.matcher.serialized:
-            cache.write(key, book._to_plain(), book.matcher.serialized)
+        if book.matcher.serialized and book.harmless_matcher.serialized:
+            cache.write(key, book._to_plain(), (book.matcher.serialized, book.harmless_matcher.serialized))
         return book
 
     def scan(self, data: bytes) -> list[Hit]:
@@ -120,6 +117,10 @@ class RuleBook:
                 matched[index] = match
         if not matched:
             return None
+        for number in dict.fromkeys(number for _, number in self.harmless_matcher.find(line.text.encode(errors="replace"))):
+            index, pattern = self._harmless[number]
+            if (match := self._search(pattern, line)) and self._stands(self.rules[index], line, frames):
+                return self._finding(index, line, match)
         index = self._narrowest(matched)
         return self._finding(index, line, matched[index])
 
@@ -186,10 +187,7 @@ class RuleBook:
         return compiled
 
     def _narrowest(self, matched: dict[int, regex.Match[str]]) -> int:
-        harmless = [index for index in matched if self.roles[index] is Role.HARMLESS]
-        candidates = harmless or [
-            index for index in matched if self.narrower.get(index, frozenset()).isdisjoint(matched)
-        ] or list(matched)
+        candidates = [index for index in matched if self.narrower.get(index, frozenset()).isdisjoint(matched)] or list(matched)
         return min(candidates, key=lambda i: (_ROLE_ORDER.index(self.roles[i]), -len(matched[i][0]), self.rules[i].id))
 
     def _finding(self, index: int, line: Line, match: regex.Match[str]) -> Finding:
@@ -215,22 +213,36 @@ class RuleBook:
             explains=frozenset(Reason(name) for name in row.get("explains", rule.explains)),
             facts=facts,
             generality=len(self.narrower.get(index, ())),
+            goes_on=rule.goes_on,
         )
 
-    def _compile_matcher(self) -> Matcher:
-        from logdiag.rules.scanform import scan_form
+    def _patterns_of(self, wanted: Callable[[Role], bool]) -> tuple[tuple[int, str], ...]:
+        """(rule index, pattern) for the rules of these roles."""
+        return tuple(
+            (index, pattern)
+            for index, rule in enumerate(self.rules)
+            if wanted(self.roles[index])
+            for pattern in rule.match
+        )
 
+    def _compile_matchers(self) -> tuple[Matcher, Matcher]:
+        """One for what is scanned for, one for what is harmless."""
         healthy = "\n".join(
             line
             for index, rule in enumerate(self.rules)
-            for line in (*rule.quiet, *(rule.fires if self.roles[index] is Role.PROGRESS else ()))
+            for line in (*rule.quiet, *(rule.fires if self.roles[index] in (Role.PROGRESS, Role.HARMLESS) else ()))
         )
         healthy = "\n".join([healthy, *(line for item in self.filters for line in item.drops)]).lower()
-        forms = [scan_form(pattern, healthy) for _, pattern in self._patterns]
+        return self._compile_matcher(self._patterns, healthy), self._compile_matcher(self._harmless, "")
+
+    def _compile_matcher(self, patterns: tuple[tuple[int, str], ...], healthy: str) -> Matcher:
+        from logdiag.rules.scanform import scan_form
+
+        forms = [scan_form(pattern, healthy) for _, pattern in patterns]
         try:
             return Matcher.compile(forms)
         except ValueError as error:
-            for (index, pattern), form in zip(self._patterns, forms, strict=True):
+            for (index, pattern), form in zip(patterns, forms, strict=True):
                 if str(error).startswith(f"{form}: "):
                     file = self.rules[index].file or self.rules[index].id
                     raise RuleError(f"{file}: match: {pattern}: {error}; rewrite the pattern") from error
@@ -245,13 +257,13 @@ class RuleBook:
         }
 
     @classmethod
-    def _from_plain(cls, plain: dict[str, Any], matcher: Matcher) -> RuleBook:
+    def _from_plain(cls, plain: dict[str, Any], matchers: tuple[Matcher, Matcher]) -> RuleBook:
         return cls(
             [from_plain(Rule, item) for item in plain["rules"]],
             [from_plain(Filter, item) for item in plain["filters"]],
             {Reason(name): from_plain(ReasonEntry, entry) for name, entry in plain["reasons"].items()},
             {int(index): frozenset(others) for index, others in plain["narrower"].items()},
-            matcher,
+            matchers,
         )
 
 

@@ -19,6 +19,7 @@ __all__ = ["folder", "read", "write"]
 
 _FORM = "logdiag-rules/1"
 _KEEP = 8
+_DIGEST, _SIZE = 32, 8
 
 
 def folder() -> Path:
@@ -29,25 +30,27 @@ def folder() -> Path:
     return Path(base, "logdiag")
 
 
-def read(key: str) -> tuple[dict[str, Any], bytes] | None:
-    """What was written under this key, or None."""
+def read(key: str) -> tuple[dict[str, Any], list[bytes]] | None:
+    """The rules and the databases that were written under this key, or None."""
     try:
         content = _file(key).read_bytes()
-        digest, header, database = content[:32], content[32:40], content[40:]
-        if hashlib.sha256(header + database).digest() != digest:
+        digest, body = content[:_DIGEST], content[_DIGEST:]
+        if hashlib.sha256(body).digest() != digest:
             return None
-        size = int.from_bytes(header, "big")
-        plain = json.loads(database[:size])
-        return plain, database[size:]
-    except (OSError, ValueError):
+        parts = []
+        while body:
+            size = int.from_bytes(body[:_SIZE], "big")
+            parts.append(body[_SIZE : _SIZE + size])
+            body = body[_SIZE + size :]
+        return json.loads(parts[0]), parts[1:]
+    except (OSError, ValueError, IndexError):
         return None
 
 
-def write(key: str, plain: dict[str, Any], database: bytes) -> None:
+def write(key: str, plain: dict[str, Any], databases: tuple[bytes, ...]) -> None:
     """Stores compiled rules whole or not at all; a folder that cannot be written is left alone."""
-    text = json.dumps(plain, separators=(",", ":")).encode()
-    header = len(text).to_bytes(8, "big")
-    body = header + text + database
+    parts = [json.dumps(plain, separators=(",", ":")).encode(), *databases]
+    body = b"".join(len(part).to_bytes(_SIZE, "big") + part for part in parts)
     target = _file(key)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

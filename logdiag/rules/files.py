@@ -59,6 +59,7 @@ class _RuleFile(_Strict):
     match: list[str] = Field(min_length=1)
     unless: list[str] = []
     within: list[str] = []
+    goes_on: bool = False
     explains: list[Reason] = []
     codes: _Codes | None = None
     references: list[str] = []
@@ -197,6 +198,7 @@ def _rule(identity: str, path: Path, document: dict[str, Any]) -> Rule:
         match=tuple(read.match),
         unless=tuple(read.unless),
         within=tuple(read.within),
+        goes_on=read.goes_on,
         action=read.action.value if read.action else None,
         action_before_progress=read.action_before_progress.value if read.action_before_progress else None,
         steps=tuple(read.steps),

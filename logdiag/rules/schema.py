@@ -24,6 +24,7 @@ class Rule:
     match: tuple[str, ...]
     unless: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
+    goes_on: bool = False
     action: str | None = None
     action_before_progress: str | None = None
     steps: tuple[str, ...] = ()
