@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from logdiag.model import Finding, Line, Reason, Role
+from logdiag.model import Category, Finding, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.survey import Progress, Survey
 from logdiag.tracebacks import Link, RaisedException, Traceback, find_tracebacks
@@ -27,6 +27,8 @@ _DISORDER = 400
 _LOOKUPS = frozenset(
     {"KeyError", "AttributeError", "IndexError", "StopIteration", "Empty", "ModuleNotFoundError", "ImportError", "LookupError"}
 )
+# Fewer lines before a fault may be the end of a longer log.
+_TELLING_START = 40
 _CATCH_ALL = "script/uncaught-exception"
 
 
@@ -260,12 +262,13 @@ def _went_on(event: Event, course: _Course) -> bool:
 
 
 def _progressed(root: Event | None, survey: Survey) -> bool | None:
-    """Whether the job had made steps before its root cause; None where the log does not tell."""
+    """Whether the job had made steps before its root cause; None where the log is too short to tell."""
     if root is None:
         return bool(survey.progress)
     line = root.line
-    before = any(step.stream != line.stream or step.position < line.position for step in survey.progress)
-    return True if before else None
+    if any(step.stream != line.stream or step.position < line.position for step in survey.progress):
+        return True
+    return False if line.position >= _TELLING_START else None
 
 
 # --- root and consequences --------------------------------------------------------------------------------------------------
@@ -313,10 +316,13 @@ def _root(
         root = _first_unexplained(loud, reasons)
         return _earlier_word(root, [*quiet, *loud], reasons)
     ended = bool(symptoms) or bool(failed)
+    symptom = _most_telling(symptoms) if symptoms else None
     if quiet:
-        return _first_unexplained(quiet, reasons)
-    if symptoms:
-        return _most_telling(symptoms, reasons)
+        root = _first_unexplained(quiet, reasons)
+        if symptom is None or symptom.reason is Reason.OTHERS or symptom.reason in reasons[id(root)]:
+            return root
+    if symptom is not None:
+        return symptom
     if hints and ended:
         return hints[-1]
     return None
@@ -325,12 +331,14 @@ def _root(
 def _first_unexplained(events: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:
     """The earliest cause that no other cause explains; an exception that ended its process before one that was only logged."""
     free = [event for event in events if not any(_explains(other, event, reasons) for other in events)] or events
-    first = min(free, key=_order)
-    for event in free:
+    # What a process says and survives is a weaker candidate than what it died of, unless a machine says it.
+    fatal = [event for event in free if event.died or event.reason.category is Category.INFRASTRUCTURE]
+    first = min(fatal or free, key=_order)
+    for event in fatal or free:
         if event.line.stream != first.line.stream and _precedes(event, first):
             first = event
     if first.finding.rule == _CATCH_ALL:
-        named = [event for event in free if event.finding.rule != _CATCH_ALL]
+        named = [event for event in fatal or free if event.finding.rule != _CATCH_ALL]
         return named[0] if named else first
     return first
 
@@ -348,11 +356,23 @@ def _earlier_word(root: Event, events: list[Event], reasons: dict[int, frozenset
     return min(same, key=_order) if same else root
 
 
-def _most_telling(symptoms: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:
-    """With no cause in sight: what names a reason before what only says that something ended, and what explains before what is explained."""
-    named = [event for event in symptoms if event.reason is not Reason.OTHERS] or symptoms
-    explained = {reason for event in named for reason in reasons[id(event)] if reason is not event.reason}
-    return min([event for event in named if event.reason not in explained] or named, key=_order)
+def _most_telling(symptoms: list[Event]) -> Event:
+    """With no cause in sight: what names a machine's or a peer's part before a crash, that before a bare end; of these the earliest
+    that no other symptom's rule explains."""
+
+    def kind(event: Event) -> int:
+        if event.reason.category is Category.INFRASTRUCTURE:
+            return 0
+        return 2 if event.reason is Reason.OTHERS else 1
+
+    most = min(kind(event) for event in symptoms)
+    named = [event for event in symptoms if kind(event) == most]
+    free = [
+        event
+        for event in named
+        if not any(event.reason in other.finding.explains and other.finding.rule != event.finding.rule for other in named)
+    ]
+    return min(free or named, key=_order)
 
 
 def _sort_out(

@@ -123,6 +123,7 @@ class Role(str, Enum):
     PROGRESS = "progress"
     FINISHED = "finished"
     HARMLESS = "harmless"
+    RETRY = "retry"
     STRUCTURE = "structure"
 
 

@@ -47,8 +47,8 @@ def _before_progress(causes: Causes, finding: Finding) -> bool:
     """Whether it failed before its first step: the first collective, or no sign of work before the root."""
     sequence = finding.facts.get("seqnum", "")
     if sequence.isdigit():
-        return int(sequence) <= 2 and causes.progressed is None
-    return causes.progressed is None
+        return int(sequence) <= 1
+    return causes.progressed is False
 
 
 def _steps(finding: Finding, action: Action, nodes: tuple[str, ...], book: RuleBook) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ __all__ = ["Hit", "RuleBook", "example_line"]
 _ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
 # Confirming one pattern on one line may take this long; a pattern that needs more did not match.
 _CONFIRM_SECONDS = 0.2
+_SOFTENING = (Role.HARMLESS, Role.RETRY)
 _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE)
 
 Hit = tuple[int, int, tuple[int, ...]]
@@ -45,12 +47,12 @@ class RuleBook:
         self.filters = tuple(filters)
         self.reasons = reasons or {}
         self.roles = tuple(Role(rule.role) for rule in self.rules)
-        # Progress is told by line shape, and what is harmless is only asked where something else fires: both match the bulk of
-        # every log and are not scanned for.
-        self._patterns = self._patterns_of(lambda role: role not in (Role.PROGRESS, Role.HARMLESS))
-        self._harmless = self._patterns_of(lambda role: role is Role.HARMLESS)
+        # Progress is told by line shape, and what softens a line is only asked where a failure rule fires: both match the bulk
+        # of every log and are not scanned for.
+        self._patterns = self._patterns_of(lambda role: role is not Role.PROGRESS and role not in _SOFTENING)
+        self._softening = self._patterns_of(lambda role: role in _SOFTENING)
         self._compiled: dict[str, regex.Pattern[str]] = {}
-        self.matcher, self.harmless_matcher = matchers or self._compile_matchers()
+        self.matcher, self.softening_matcher = matchers or self._compile_matchers()
         self._structural = frozenset(
             number for number, (index, _) in enumerate(self._patterns) if self.roles[index] is Role.STRUCTURE
         )
@@ -76,8 +78,8 @@ class RuleBook:
 
         rules, filters, reasons = parse(files)
         book = cls(rules, filters, reasons)
-        if book.matcher.serialized and book.harmless_matcher.serialized:
-            cache.write(key, book._to_plain(), (book.matcher.serialized, book.harmless_matcher.serialized))
+        if book.matcher.serialized and book.softening_matcher.serialized:
+            cache.write(key, book._to_plain(), (book.matcher.serialized, book.softening_matcher.serialized))
         return book
 
     def scan(self, data: bytes) -> list[Hit]:
@@ -117,12 +119,24 @@ class RuleBook:
                 matched[index] = match
         if not matched:
             return None
-        for number in dict.fromkeys(number for _, number in self.harmless_matcher.find(line.text.encode(errors="replace"))):
-            index, pattern = self._harmless[number]
-            if (match := self._search(pattern, line)) and self._stands(self.rules[index], line, frames):
-                return self._finding(index, line, match)
+        softened = self._softened(line)
+        if softened is not None and self.roles[softened[0]] is Role.HARMLESS:
+            return self._finding(softened[0], line, softened[1])
         index = self._narrowest(matched)
-        return self._finding(index, line, matched[index])
+        finding = self._finding(index, line, matched[index])
+        return replace(finding, role=Role.HINT) if softened and finding.role is Role.CAUSE else finding
+
+    def _softened(self, line: Line) -> tuple[int, regex.Match[str]] | None:
+        """The rule that calls a line harmless, or else one that says it announces another try."""
+        retried = None
+        for number in dict.fromkeys(number for _, number in self.softening_matcher.find(line.text.encode(errors="replace"))):
+            index, pattern = self._softening[number]
+            match = self._search(pattern, line)
+            if match and self._stands(self.rules[index], line, ""):
+                if self.roles[index] is Role.HARMLESS:
+                    return index, match
+                retried = index, match
+        return retried
 
     def confirm_all(self, line: Line, frames: str = "") -> Finding | None:
         """As `confirm`, for a line that no scan has seen."""
@@ -233,7 +247,7 @@ class RuleBook:
             for line in (*rule.quiet, *(rule.fires if self.roles[index] in (Role.PROGRESS, Role.HARMLESS) else ()))
         )
         healthy = "\n".join([healthy, *(line for item in self.filters for line in item.drops)]).lower()
-        return self._compile_matcher(self._patterns, healthy), self._compile_matcher(self._harmless, "")
+        return self._compile_matcher(self._patterns, healthy), self._compile_matcher(self._softening, "")
 
     def _compile_matcher(self, patterns: tuple[tuple[int, str], ...], healthy: str) -> Matcher:
         from logdiag.rules.scanform import scan_form

@@ -1,0 +1,55 @@
+# On a fresh machine with only Python 3.10 or newer: `make run`, `make test`. Everything lands in .venv.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+LOG ?= tests/data/logs/demo.log
+ARGS ?=
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup dev run test check format bench clean
+
+help:  ## Show what there is
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+# A stamp is newer than what it was made from, so that a second call has nothing to do.
+$(VENV)/.base: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "logdiag needs Python 3.10 or newer: make PYTHON=python3.x")'
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	@echo "adding the tools for tests and checks"
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.base  ## Install logdiag into .venv
+
+dev: $(VENV)/.dev  ## Install the tools for tests and checks too
+
+run: $(VENV)/.base  ## Diagnose a log: make run LOG=slurm-4711.out ARGS='--format json'
+	@$(BIN)/logdiag $(ARGS) '$(LOG)'
+
+test: $(VENV)/.dev  ## Run all tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev  ## Formatting, lint, types, rules and tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/logdiag rules test
+	$(BIN)/python -m pytest
+
+format: $(VENV)/.dev  ## Format the code and fix what lint can fix
+	$(BIN)/ruff check --fix --exit-zero .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## Measure speed and memory: make bench ARGS=--small for a quick one
+	$(BIN)/python -m evals.bench $(ARGS)
+
+clean:  ## Remove everything that can be made again
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,360 @@
+"""Measures how fast logdiag is and how much memory it takes, each as a ratio within one run on one machine.
+
+    make bench                       300 MB and 3 GB, about ten minutes
+    make bench ARGS=--small          30 MB and 90 MB, about two minutes
+
+Prints a table of bars and measured values, writes evals/results/bench.json, and exits with 1 when a bar is missed. The
+large logs are made in a temporary folder and removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import regex
+import zstandard
+from rich.console import Console
+from rich.table import Table
+
+from evals.fuzz import FuzzReport, fuzz
+from evals.generate import FAILED_RANK, Written, write_log
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / "tests" / "data" / "logs"
+RESULTS = ROOT / "evals" / "results" / "bench.json"
+
+GREP = (
+    r"Traceback \(most recent call last\)|CUDA error|uncorrectable ECC|Watchdog caught|ChildFailedError|"
+    r"out of memory|Segmentation fault|No space left"
+)
+
+# Runs in a process of its own. VmHWM is asked first: ru_maxrss of a fresh process starts at its parent's size.
+DIAGNOSE = """
+import json, resource, sys, time
+begun = time.perf_counter()
+from logdiag import diagnose
+answer = diagnose(sys.argv[1]).to_dict()
+seconds = time.perf_counter() - begun
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+try:
+    with open("/proc/self/status") as status:
+        peak = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+except OSError:
+    pass
+children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+print(json.dumps({"answer": answer, "seconds": seconds, "peak": peak + children}))
+"""
+
+PACKAGES = ("logdiag", "hyperscan", "regex", "pydantic", "rich", "click", "PyYAML", "zstandard", "drain3")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One promise and what was measured."""
+
+    name: str
+    bar: str
+    measured: str
+    value: float
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """Whole processes that diagnosed one file: the median of their times, the largest of their peaks."""
+
+    seconds: float
+    peak: int
+    answer: dict[str, Any]
+
+
+def timed(command: list[str], env: dict[str, str] | None = None) -> tuple[float, str]:
+    """Run a command and give its wall-clock time and output; a failure ends the benchmark with what it said."""
+    begun = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, cwd=tempfile.gettempdir())
+    seconds = time.perf_counter() - begun
+    if done.returncode:
+        raise SystemExit(f"{command[0]} ended with {done.returncode} on {command[-1]}:\n{done.stderr[-2000:]}")
+    return seconds, done.stdout
+
+
+def grep_seconds(path: Path, times: int) -> float:
+    """The median time of grep with eight alternatives over a file that is in the page cache."""
+    command = ["grep", "-cE", GREP, str(path)]
+    env = {**os.environ, "LC_ALL": "C"}
+    timed(command, env)
+    return statistics.median(timed(command, env)[0] for _ in range(times))
+
+
+def diagnose_file(path: Path, times: int) -> Run:
+    """Diagnose a file in fresh processes."""
+    command = [sys.executable, "-c", DIAGNOSE, str(path)]
+    timed(command)
+    seconds: list[float] = []
+    peaks: list[int] = []
+    answer: dict[str, Any] = {}
+    for _ in range(times):
+        elapsed, output = timed(command)
+        result = json.loads(output)
+        seconds.append(elapsed)
+        peaks.append(int(result["peak"]))
+        answer = result["answer"]
+    return Run(statistics.median(seconds), max(peaks), answer)
+
+
+def slice_lines(path: Path, size: int) -> list[str]:
+    """Whole lines from the middle of a file, `size` bytes of them."""
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size // 2 - size // 2))
+        stream.readline()
+        return stream.read(size).decode("utf-8", "replace").splitlines()
+
+
+def throughput(lines: list[str], work: Callable[[str], object], limit: float) -> float:
+    """Bytes a second of a function called line by line; stops after `limit` seconds."""
+    begun = time.perf_counter()
+    size = 0
+    for line in lines:
+        work(line)
+        size += len(line) + 1
+        if time.perf_counter() - begun > limit:
+            break
+    return size / (time.perf_counter() - begun)
+
+
+def drain_throughput(lines: list[str]) -> float:
+    """Drain3 with its default settings."""
+    from drain3 import TemplateMiner
+
+    return throughput(lines, TemplateMiner().add_log_message, limit=120.0)
+
+
+def regex_throughput(path: Path) -> tuple[float, int]:
+    """A loop over all our patterns for each line, and how many patterns there are."""
+    from logdiag.rules import RuleBook
+
+    patterns = [regex.compile(pattern) for rule in RuleBook.load().rules for pattern in rule.match]
+
+    def search(line: str) -> None:
+        for pattern in patterns:
+            pattern.search(line)
+
+    return throughput(slice_lines(path, 10_000_000), search, limit=20.0), len(patterns)
+
+
+def compress(path: Path) -> Path:
+    """A .zst of a file, beside it."""
+    target = path.with_name(path.name + ".zst")
+    with path.open("rb") as source, target.open("wb") as sink:
+        zstandard.ZstdCompressor(level=3).copy_stream(source, sink)
+    return target
+
+
+def small_log() -> Path:
+    """The sample log that is nearest to 10 KB."""
+    return min(SAMPLES.glob("*.log"), key=lambda path: abs(path.stat().st_size - 10_000))
+
+
+def start_ratio(times: int) -> tuple[float, float, float]:
+    """`logdiag small.log` against `python -c pass`, whole processes by turns: seconds, seconds, their ratio."""
+    script = Path(sys.executable).with_name("logdiag")
+    ours = [str(script), str(small_log())]
+    bare = [sys.executable, "-c", "pass"]
+    for command in (ours, bare, ours, bare):
+        timed(command)
+    pairs = [(timed(ours)[0], timed(bare)[0]) for _ in range(times)]
+    first = statistics.median(pair[0] for pair in pairs)
+    second = statistics.median(pair[1] for pair in pairs)
+    return first, second, first / second
+
+
+def at_most(name: str, limit: float, value: float, unit: str = "times") -> Bar:
+    return Bar(name, f"at most {limit:g} {unit}", f"{value:.2f} {unit}", value, value <= limit)
+
+
+def at_least(name: str, limit: float, value: float, unit: str = "times") -> Bar:
+    return Bar(name, f"at least {limit:g} {unit}", f"{value:.0f} {unit}", value, value >= limit)
+
+
+def answer_bar(size: str, run: Run, written: Written) -> Bar:
+    """The fast answer must be the right one."""
+    root = run.answer.get("root_cause") or {}
+    got = (run.answer.get("reason"), root.get("line"), root.get("rank"))
+    right = got == ("ECCError", written.root_line, FAILED_RANK)
+    return Bar(
+        f"{size}: the answer", "ECCError, root line, rank 37", f"{got[0]}, line {got[1]}, rank {got[2]}", right, right
+    )
+
+
+def size_bars(size: str, path: Path, written: Written, times: int) -> tuple[list[Bar], Run]:
+    """The bars of one plain file and of its .zst."""
+    grep = grep_seconds(path, times)
+    run = diagnose_file(path, times)
+    packed = compress(path)
+    zst = diagnose_file(packed, times)
+    packed.unlink()
+    speed = written.bytes / run.seconds / 1e6
+    bars = [
+        at_most(f"{size}: time of diagnose() to grep -cE", 5, run.seconds / grep),
+        at_most(f"{size}: peak memory", 200, run.peak / 1e6, "MB"),
+        at_most(f"{size}: time of .zst to plain", 2, zst.seconds / run.seconds),
+        at_most(f"{size}: peak memory of .zst", 200, zst.peak / 1e6, "MB"),
+        answer_bar(size, run, written),
+        Bar(f"{size}: speed", "-", f"{speed:.0f} MB/s ({run.seconds:.2f} s; grep {grep:.2f} s)", speed, True),
+    ]
+    return bars, run
+
+
+def throughput_bars(size: str, path: Path, speed: float) -> list[Bar]:
+    """diagnose() against Drain3 and against a plain loop."""
+    lines = slice_lines(path, 10_000_000)
+    drain = drain_throughput(lines)
+    # Drain3 slows down by far where lines are keys with values; without them it is fast. Both figures are shown.
+    easy = drain_throughput([line for line in lines if "msg=resources" not in line])
+    loop, count = regex_throughput(path)
+    return [
+        at_least(f"{size}: throughput to Drain3 ({drain / 1e6:.2f} MB/s)", 300, speed / drain),
+        Bar(
+            f"{size}: the same, Drain3 spared the key=value lines ({easy / 1e6:.2f} MB/s)",
+            "-",
+            f"{speed / easy:.1f} times",
+            speed / easy,
+            True,
+        ),
+        at_least(f"{size}: throughput to a loop over {count} patterns ({loop / 1e6:.3f} MB/s)", 100, speed / loop),
+    ]
+
+
+def fuzz_bar(seconds: float) -> tuple[Bar, FuzzReport]:
+    """Random damage to the sample logs."""
+    report = fuzz(SAMPLES, seconds, random.Random(1))
+    passed = not report.problems
+    measured = f"{report.runs} logs, {len(report.problems)} problems, slowest {report.slowest:.2f} s"
+    return Bar(f"fuzz, {seconds:.0f} s", "no problem", measured, len(report.problems), passed), report
+
+
+def measure(sizes: tuple[int, int], fuzz_seconds: float, times: int, say: Callable[[str], None]) -> Iterator[Bar]:
+    """All bars, one after the other."""
+    with tempfile.TemporaryDirectory(prefix="logdiag-bench-") as folder:
+        per_byte: list[float] = []
+        for megabytes in sizes:
+            size = f"{megabytes} MB" if megabytes < 1000 else f"{megabytes / 1000:g} GB"
+            path = Path(folder) / f"run-{megabytes}.log"
+            say(f"{size}: writing")
+            written = write_log(path, megabytes)
+            say(f"{size}: grep, diagnose, .zst")
+            bars, run = size_bars(size, path, written, times)
+            yield from bars
+            per_byte.append(run.seconds / written.bytes)
+            if len(per_byte) == 1:
+                say(f"{size}: Drain3 and the loop")
+                yield from throughput_bars(size, path, written.bytes / run.seconds)
+            path.unlink()
+        yield at_most(f"time a byte, {sizes[1]} MB to {sizes[0]} MB", 1.15, per_byte[1] / per_byte[0])
+    say("start of the command")
+    ours, bare, ratio = start_ratio(21)
+    yield at_most(f"logdiag small.log ({ours * 1000:.0f} ms) to python -c pass ({bare * 1000:.0f} ms)", 15, ratio)
+    say("fuzz")
+    bar, report = fuzz_bar(fuzz_seconds)
+    for problem in report.problems[:10]:
+        say(f"  {problem}")
+    yield bar
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    model, memory = platform.processor() or platform.machine(), 0
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError, AttributeError):
+        pass
+    return {"cpu": model, "cores": os.cpu_count(), "memory_gb": round(memory / 1e9, 1), "system": platform.system()}
+
+
+def versions() -> dict[str, str]:
+    """Python, grep and the packages that matter here."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    found["grep"] = timed(["grep", "--version"])[1].splitlines()[0]
+    return found
+
+
+def revision() -> str:
+    """The git revision, marked when files differ from it."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    return (git("rev-parse", "HEAD") or "unknown") + ("+changes" if git("status", "--porcelain") else "")
+
+
+def print_table(bars: list[Bar], console: Console) -> None:
+    """The bars as a table."""
+    table = Table(title="logdiag bench", title_justify="left")
+    for heading in ("what", "bar", "measured", ""):
+        table.add_column(heading)
+    for bar in bars:
+        verdict = "" if bar.bar == "-" else "[green]pass[/]" if bar.passed else "[bold red]FAIL[/]"
+        table.add_row(bar.name, bar.bar, bar.measured, verdict)
+    console.print(table)
+
+
+def main() -> None:
+    """Read the arguments, measure, print, write."""
+    parser = argparse.ArgumentParser(description="Measure logdiag's speed and memory.")
+    parser.add_argument("--small", action="store_true", help="30 MB and 90 MB instead of 300 MB and 3 GB")
+    parser.add_argument("--fuzz-seconds", type=float, help="how long to fuzz (default: 60, with --small 10)")
+    parser.add_argument(
+        "--out", type=Path, help=f"result file (default: {RESULTS.relative_to(ROOT)}; none with --small)"
+    )
+    arguments = parser.parse_args()
+    if not shutil.which("grep"):
+        raise SystemExit("grep is not installed; the bars are ratios to its time")
+    seconds = arguments.fuzz_seconds or (10.0 if arguments.small else 60.0)
+    sizes = (30, 90) if arguments.small else (300, 3000)
+    console, notes = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True)
+    begun = time.time()
+    bars = list(measure(sizes, seconds, 5, lambda text: notes.print(f"[dim]{text}[/]")))
+    print_table(bars, console)
+    out: Path | None = arguments.out or (None if arguments.small else RESULTS)
+    if out:
+        result = {
+            "schema": "logdiag.bench/1",
+            "revision": revision(),
+            "machine": machine(),
+            "versions": versions(),
+            "seconds": round(time.time() - begun, 1),
+            "bars": [asdict(bar) for bar in bars],
+        }
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        console.print(f"written to {out}")
+    raise SystemExit(0 if all(bar.passed for bar in bars) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Every test run has a rule cache of its own, shared by its workers and the processes they start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from logdiag.rules import RuleBook
+
+settings.register_profile("logdiag", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("logdiag")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The controller makes the cache folder; workers inherit it by the environment."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        for name in [name for name in os.environ if name.startswith("LOGDIAG_")]:
+            del os.environ[name]
+        os.environ["LOGDIAG_CACHE"] = tempfile.mkdtemp(prefix="logdiag-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The controller removes what it made."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ["LOGDIAG_CACHE"], ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def book() -> RuleBook:
+    """The shipped rules."""
+    return RuleBook.load()
+
+
+@pytest.fixture(scope="session")
+def proof_book() -> RuleBook:
+    """The shipped rules with their examples."""
+    return RuleBook.load(proof=True)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A rule cache that only this test uses."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("LOGDIAG_CACHE", str(folder))
+    yield folder

@@ -1,0 +1,221 @@
+"""What containers and journals wrap around lines is taken off, and the file's own line numbers stay."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from logdiag import diagnose
+from logdiag.envelopes import recognise
+from logdiag.rules import RuleBook
+from logdiag.sources import open_sources
+from tests.helpers import log_of, steps, traceback_of
+
+FAILURE = [*steps(1, 40), *traceback_of("KeyError: 'caption'")]
+
+
+def unwrapped(data: bytes) -> list[tuple[int, str]]:
+    """(number, text) of each line of a log, as the later stages get them."""
+    found = []
+    for block in open_sources((data,))[0].blocks():
+        for index, line in enumerate(block.data.removesuffix(b"\n").split(b"\n")):
+            found.append((block.number_of(index), line.decode()))
+    return found
+
+
+def docker(lines: list[str]) -> bytes:
+    """Docker's json-file driver."""
+    return log_of(
+        *(
+            json.dumps({"log": f"{line}\n", "stream": "stderr", "time": f"2026-03-11T18:04:{i % 60:02}.104213Z"})
+            for i, line in enumerate(lines)
+        )
+    )
+
+
+def cri(lines: list[str]) -> bytes:
+    """The form of containerd and CRI-O."""
+    return log_of(*(f"2026-03-11T18:04:{i % 60:02}.104213000Z stderr F {line}" for i, line in enumerate(lines)))
+
+
+def journal_export(lines: list[str]) -> bytes:
+    """`journalctl -o export`, five lines an entry."""
+    return "".join(
+        f"__CURSOR=s=0{i}\n__REALTIME_TIMESTAMP={1773252251000000 + i}\n_HOSTNAME=gpu-node12\nMESSAGE={line}\n\n"
+        for i, line in enumerate(lines)
+    ).encode()
+
+
+def journal_json(lines: list[str]) -> bytes:
+    """`journalctl -o json`."""
+    return log_of(
+        *(
+            json.dumps({"__REALTIME_TIMESTAMP": str(1773252251000000 + i), "_HOSTNAME": "gpu-node12", "MESSAGE": line})
+            for i, line in enumerate(lines)
+        )
+    )
+
+
+def json_logger(lines: list[str]) -> bytes:
+    """A logger that writes one object a line."""
+    return log_of(*(json.dumps({"level": "info", "message": line}) for line in lines))
+
+
+def kubectl(lines: list[str]) -> bytes:
+    """`kubectl logs --prefix`."""
+    return log_of(*(f"[pod/trainer-3/pytorch] {line}" for line in lines))
+
+
+ENVELOPES = {
+    "docker": (docker, 1),
+    "cri": (cri, 1),
+    "journal export": (journal_export, 5),
+    "journal json": (journal_json, 1),
+    "json logger": (json_logger, 1),
+    "kubectl": (kubectl, 1),
+}
+
+
+@pytest.mark.parametrize("name", ENVELOPES)
+def test_a_failure_is_found_inside_each_envelope(name: str, book: RuleBook) -> None:
+    """The same reason, and the number of the file's line, whatever wraps the output."""
+    wrap, lines_each = ENVELOPES[name]
+    answer = diagnose(wrap(FAILURE), rules=book)
+    assert answer.reason.value == "KeyError"
+    assert answer.root_cause is not None
+    assert (answer.root_cause.line + lines_each - 1) // lines_each == len(FAILURE)
+    assert "KeyError: 'caption'" in answer.root_cause.text
+
+
+def test_plain_text_has_no_envelope() -> None:
+    """Ordinary output is left as it is, an empty head too."""
+    assert recognise([b"step 1", b"{not json"]) is None
+    assert recognise([]) is None
+    assert recognise([b"", b"   "]) is None
+
+
+def test_objects_without_a_message_are_no_envelope() -> None:
+    """A log of metrics as JSON is the program's own output."""
+    assert recognise([b'{"step": 1, "loss": 2.1}'] * 5) is None
+
+
+def test_docker_parts_of_a_long_line_are_joined() -> None:
+    """Docker cuts a line after 16 KiB; its parts are one line again, with the number of the first part."""
+    long = "x" * 16384
+    records = [{"log": "before\n"}, {"log": long}, {"log": "end\n"}, {"log": "after\n"}]
+    lines = unwrapped(log_of(*(json.dumps(record) for record in records)))
+    assert lines == [(1, "before"), (2, long + "end"), (4, "after")]
+
+
+def test_cri_parts_of_a_long_line_are_joined() -> None:
+    """`P` marks a part that the next line goes on with."""
+    data = log_of(
+        "2026-03-11T18:04:11.1Z stderr F before",
+        "2026-03-11T18:04:12.1Z stderr P one ",
+        "2026-03-11T18:04:12.2Z stderr P two ",
+        "2026-03-11T18:04:12.3Z stderr F three",
+        "2026-03-11T18:04:13.1Z stderr F after",
+    )
+    numbers, texts = zip(*unwrapped(data), strict=True)
+    assert numbers == (1, 2, 5)
+    assert texts[1].endswith("one two three")
+
+
+def test_parts_are_joined_wherever_the_blocks_are_cut() -> None:
+    """A message whose parts fall into two blocks of the read is one line too."""
+    data = log_of(
+        *(
+            line
+            for i in range(9000)
+            for line in (
+                f"2026-03-11T18:04:12.1Z stderr P head-{i}-{'x' * 60} ",
+                f"2026-03-11T18:04:12.1Z stderr F tail-{i}",
+            )
+        )
+    )
+    assert len(data) > 1_200_000
+    lines = unwrapped(data)
+    assert [number for number, _ in lines] == list(range(1, 18001, 2))
+    assert all(f"head-{i}-" in text and text.endswith(f"tail-{i}") for i, (_, text) in enumerate(lines))
+
+
+def test_journal_entries_are_whole_wherever_the_blocks_are_cut() -> None:
+    """No field name of an entry reaches the later stages, in a journal of many blocks."""
+    data = journal_export([f"message {i} {'x' * 80}" for i in range(12_000)])
+    assert len(data) > 1_200_000
+    lines = unwrapped(data)
+    assert [text for _, text in lines if "message" not in text or "gpu-node12:" not in text] == []
+    assert len(lines) == 12_000
+
+
+def test_a_journal_message_of_several_lines_stays_several_lines() -> None:
+    """Each part keeps the number of the entry's message."""
+    record = json.dumps({"_HOSTNAME": "gpu-node12", "MESSAGE": "one\ntwo"})
+    lines = unwrapped(log_of(record, record))
+    assert [(number, text.split(": ")[-1]) for number, text in lines] == [(1, "one"), (1, "two"), (2, "one"), (2, "two")]
+
+
+def test_a_journal_message_written_as_numbers_is_text_again() -> None:
+    """journald writes messages with control bytes as lists of numbers."""
+    record = json.dumps({"MESSAGE": list(b"NVRM: \x1b[1mbad")})
+    assert unwrapped(log_of(record))[0][1].startswith("NVRM: ")
+
+
+def test_a_binary_journal_field_is_read_by_its_length() -> None:
+    """A field with control bytes follows its name after eight bytes of length."""
+    message = b"widget \x01 jammed"
+    data = b"__CURSOR=s=0\n_HOSTNAME=gpu-node12\nMESSAGE\n" + len(message).to_bytes(8, "little") + message + b"\n\n"
+    data += journal_export(["after"])
+    texts = [text for _, text in unwrapped(data)]
+    assert any("widget" in text and "jammed" in text for text in texts)
+    assert texts[-1].endswith("after")
+
+
+def test_the_envelopes_time_and_host_stand_before_the_message(book: RuleBook) -> None:
+    """What only the envelope knows is not lost: the answer names node and time."""
+    answer = diagnose(journal_json(["all well", "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus."]), rules=book)
+    assert answer.root_cause is not None
+    assert answer.root_cause.node == "gpu-node12"
+    assert answer.root_cause.time is not None
+
+
+def test_an_elastic_error_file_gives_its_traceback(book: RuleBook) -> None:
+    """`error.json` holds a whole traceback in one JSON string."""
+    stack = "\n".join(traceback_of("KeyError: 'caption'")) + "\n"
+    data = json.dumps({"message": {"message": "KeyError: 'caption'", "extraInfo": {"py_callstack": stack, "timestamp": "1773252251"}}})
+    answer = diagnose(data.encode(), rules=book)
+    assert answer.reason.value == "KeyError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.line == 1
+
+
+@pytest.mark.parametrize("name", ["docker", "cri", "journal json"])
+def test_a_line_outside_the_envelope_is_kept(name: str) -> None:
+    """What a crashing runtime writes in between is a line like others, with its own number."""
+    wrap, _ = ENVELOPES[name]
+    data = wrap(["one"] * 25) + b"fatal: runtime died\n" + wrap(["two"])
+    lines = unwrapped(data)
+    assert (26, "fatal: runtime died") in lines
+    assert lines[-1][0] == 27
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"log": 5}',
+        '{"log": null, "time": [1]}',
+        '{"MESSAGE": [300, -1]}',
+        '{"message": {"message": {}}}',
+        '{"message": {"extraInfo": 3}}',
+        '{"log": "\\ud800"}',
+        "[" * 5000,
+        '{"log":' + "[" * 5000,
+        base64.b64encode(bytes(range(256))).decode(),
+    ],
+)
+def test_a_strange_record_is_no_error(line: str) -> None:
+    """Values of other types, lone surrogates and deep nesting are read without failing."""
+    assert isinstance(unwrapped(log_of(line)), list)
+    assert isinstance(unwrapped(docker(["fine"] * 25) + log_of(line)), list)

@@ -1,0 +1,142 @@
+"""What stands before a message: time, level, rank, node and speaker."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logdiag.prefixes import parse_line
+
+# (line, rank): made up in the form of each launcher.
+RANKS = {
+    "torchrun": ("[rank5]: KeyError: 'a'", 5),
+    "torchrun tee": ("[default3]:KeyError: 'a'", 3),
+    "torchrun tee and torch": ("[default3]:[rank11]: KeyError: 'a'", 11),
+    "c10d": ("[rank7]:[E311 18:04:11.104213000 ProcessGroupNCCL.cpp:632] [Rank 7] boom", 7),
+    "process group": ("[PG ID 0 PG GUID 0(default_pg) Rank 12] boom", 12),
+    "srun --label": ("6: KeyError: 'a'", 6),
+    "mpirun --tag-output": ("[1,9]<stderr>:KeyError: 'a'", 9),
+    "mpiexec": ("[4]<stdout>: loading", 4),
+    "lightning": ("[rank: 2] Seed set to 42", 2),
+    "megatron": ("[Rank 14] (after 10 iterations) memory (MB)", 14),
+    "deepspeed": ("[2026-03-11 18:04:11,104] [INFO] [RANK 8] [engine.py:33:step] boom", 8),
+    "ray": ("(RayTrainWorker pid=6015, ip=10.0.0.7) [rank3]: KeyError: 'a'", 3),
+    "vllm": ("(Worker_TP3 pid=13415) ERROR 03-08 21:20:42 [engine.py:33] boom", 3),
+    "accelerate": ("rank 4: boom", 4),
+    "jax": ("I0311 18:04:11.104213 1875515 distributed.py:106] [task 1] boom", None),
+}
+
+NODES = {
+    "pdsh": ("node-3: KeyError: 'a'", "node-3"),
+    "nccl": ("gpu017:4711:4890 [2] NCCL INFO Bootstrap : Using eth0", "gpu017"),
+    "syslog": ("Mar 11 18:04:11 gpu-node12 kernel: NVRM: boom", "gpu-node12"),
+    "ray": ("(RayTrainWorker pid=6015, ip=10.0.0.7) boom", "10.0.0.7"),
+}
+
+
+@pytest.mark.parametrize(("text", "rank"), RANKS.values(), ids=list(RANKS))
+def test_the_rank_is_read_from_each_launchers_prefix(text: str, rank: int | None) -> None:
+    """Whoever started the processes, the speaking rank is known."""
+    assert parse_line(text).rank == rank
+
+
+@pytest.mark.parametrize(("text", "node"), NODES.values(), ids=list(NODES))
+def test_the_node_is_read_from_prefixes(text: str, node: str) -> None:
+    """A prefix that names the machine tells the node."""
+    assert parse_line(text).node == node
+
+
+# Prefixes that may stand in any row before a message.
+PREFIXES = [
+    "2026-11-01 10:00:00,123 ",
+    "[2026-11-01T10:00:00.123Z] ",
+    "2026/11/01 10:00:00 ",
+    "[11/01/26 10:00:00] ",
+    "Sun Nov 01 10:00:00 2026: ",
+    "[ 1000.123456] ",
+    "[rank5]: ",
+    "[1,5]<stderr>:",
+    "(RayTrainWorker pid=6015, ip=10.0.0.7) ",
+    "ERROR [trainer.py:33] ",
+    "E0311 18:04:11.104213 1875515 trainer.cc:8310] ",
+    "[pod/trainer-0/pytorch] ",
+    "ERROR:root:",
+]
+
+
+@pytest.mark.parametrize("second", PREFIXES)
+@pytest.mark.parametrize("first", PREFIXES)
+def test_the_message_begins_after_any_row_of_prefixes(first: str, second: str) -> None:
+    """One of the places where the message may begin is where it does, whatever two prefixes stand before it."""
+    message = "ValueError: the widget is jammed"
+    line = parse_line(f"{first}{second}{message}")
+    assert message in [line.text[start:].lstrip() for start in line.starts]
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("2026-11-01 10:00:00,123 ERROR boom", "ERROR"),
+        ("WARNING:root: boom", "WARNING"),
+        ("WARN  boom", "WARNING"),
+        ("[rank0]:[W415 13:56:39.596823099 ProcessGroupNCCL.cpp:4561] boom", "WARNING"),
+        ("E0311 18:04:11.104213 1875515 trainer.cc:8310] boom", "ERROR"),
+        ("plain words", None),
+    ],
+)
+def test_the_level_is_read(text: str, level: str | None) -> None:
+    """Long names, letters and the short form of warning."""
+    assert parse_line(text).level == level
+
+
+def test_two_lines_with_dates_tell_how_far_apart_they_are() -> None:
+    """Only differences of `time` count, and they are seconds."""
+    first = parse_line("2026-11-01 10:00:00,123 boom")
+    later = parse_line("[2026-11-01T10:10:00.123Z] boom")
+    assert first.time is not None
+    assert later.time is not None
+    assert later.time - first.time == 600
+
+
+def test_the_time_is_kept_as_it_was_printed() -> None:
+    """`clock` is the text the time was read from."""
+    assert parse_line("[2026-11-01 10:00:00,123] boom").clock == "2026-11-01 10:00:00"
+
+
+@pytest.mark.parametrize("text", ["2026-13-41 10:00:00 boom", "2026-02-30 10:00:00 boom", "Sun Foo 01 10:00:00 2026: boom"])
+def test_an_impossible_date_is_no_time(text: str) -> None:
+    """A date that does not exist is no error."""
+    assert parse_line(text).time is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "KeyError: 'rank'",
+        "torch.cuda.OutOfMemoryError: CUDA out of memory",
+        'File "/work/train.py", line 5, in main',
+        "Traceback (most recent call last):",
+        "srun: error: gpu018: task 6: Exited with exit code 1",
+    ],
+)
+def test_the_start_of_the_line_is_always_a_possible_start(message: str) -> None:
+    """No prefix reading can take a message's own first words away for good."""
+    line = parse_line(message)
+    assert line.starts[0] == 0
+    assert line.text == message
+
+
+@given(st.text(max_size=300))
+def test_any_text_can_be_read(text: str) -> None:
+    """No text fails, and the places where the message may begin lie in it, in order."""
+    line = parse_line(text)
+    assert line.text == text
+    assert list(line.starts) == sorted(line.starts)
+    assert 0 <= line.starts[0] <= line.starts[-1] <= len(text)
+
+
+@given(st.text(alphabet="[]()0123456789:-., rankTZ<>stdeo", max_size=200))
+def test_text_made_of_prefix_parts_can_be_read(text: str) -> None:
+    """What only looks like prefixes is no error."""
+    assert parse_line(text).text == text
