@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from logdiag.model import Category, Finding, Line, Reason, Role
 from logdiag.rules import RuleBook
-from logdiag.survey import Progress, Survey
+from logdiag.survey import Survey
 from logdiag.tracebacks import Link, RaisedException, Traceback, find_tracebacks
 
 __all__ = ["Causes", "Event", "find_causes"]
@@ -21,6 +21,8 @@ __all__ = ["Causes", "Event", "find_causes"]
 _QUIET_LEVELS = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE", "WARNING"})
 # So many steps after a fault show that its process went on; fewer may be a progress bar closing.
 _STEPS_OF_RECOVERY = 3
+# So many ordinary log lines after an error that was only logged show the same.
+_LINES_OF_CALM = 8
 # What other processes print is out of order by up to so many lines, because each buffers its own output.
 _DISORDER = 400
 # Exceptions that code raises to look something up; what it raises instead tells more.
@@ -74,7 +76,7 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
     events = _events(survey, book)
     finished = [event for event in events if event.finding.role is Role.FINISHED]
     events = sorted((event for event in events if event.finding.role is not Role.FINISHED), key=_order)
-    course = _Course(survey.progress, finished, events)
+    course = _Course(survey, finished, events)
     recovered = [event for event in events if _went_on(event, course)]
     aside = {id(event) for event in recovered}
     standing = [event for event in events if id(event) not in aside]
@@ -132,7 +134,10 @@ def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Fin
     """What the rules say of an exception: of its own line first, then of the lines of its message."""
     line = exception.line
     own = by_place.pop((line.stream, line.position), None)
-    if own is None or book.asks_for_frames(own.rule):
+    if exception.said:
+        own = book.confirm_all(replace(line, text=exception.said, starts=(0,)))
+        own = own and replace(own, line=line)
+    elif own is None or book.asks_for_frames(own.rule):
         own = book.confirm_all(line, "\n".join(exception.frames)) or own
     found = [own or _unnamed(exception, book)]
     for part in exception.message:
@@ -204,15 +209,18 @@ def _telling(exception: RaisedException, finding: Finding, place: int, named: li
 class _Course:
     """How the job went on, by place: its steps, its proper ends, and what else broke."""
 
-    def __init__(self, progress: Sequence[Progress], finished: Sequence[Event], events: Sequence[Event]) -> None:
+    def __init__(self, survey: Survey, finished: Sequence[Event], events: Sequence[Event]) -> None:
         self._steps: dict[tuple[int, int | None], list[int]] = {}
-        for step in progress:
+        self._calm = _places(line for line in survey.lines if line.level in ("INFO", "DEBUG"))
+        for step in survey.progress:
             for rank in {step.rank, None}:
                 self._steps.setdefault((step.stream, rank), []).append(step.position)
             if step.rank is None:
                 self._steps.setdefault((step.stream, -1), []).append(step.position)
         self._ends = _places((end.line for end in finished))
-        self._fatal = _places(event.line for event in events if event.finding.role is Role.CAUSE and not event.quiet)
+        self._fatal = _places(
+            event.line for event in events if event.finding.role in (Role.CAUSE, Role.SYMPTOM) and not event.quiet
+        )
         for places in self._steps.values():
             places.sort()
 
@@ -228,6 +236,12 @@ class _Course:
         """Where the job came to its proper end after a line."""
         ends = _after(self._ends.get(line.stream, []), line.position)
         return ends[-1] if ends else None
+
+    def calm_after(self, line: Line) -> bool:
+        """Whether a logger that reported an error goes on to report ordinary work, and nothing breaks any more."""
+        if line.level is None or self.broke_after(line.stream, line.position):
+            return False
+        return len(_after(self._calm.get(line.stream, []), line.position)) >= _LINES_OF_CALM
 
     def broke_after(self, stream: int, position: int) -> bool:
         """Whether something else broke after a place."""
@@ -252,6 +266,8 @@ def _went_on(event: Event, course: _Course) -> bool:
     something else breaks after them, or the job came to its proper end.
     """
     line = event.line
+    if not event.died and course.calm_after(line):
+        return True
     end = course.ended_after(line)
     if end is not None and not course.broke_after(line.stream, end) and not event.died:
         return True
@@ -316,7 +332,7 @@ def _root(
         root = _first_unexplained(loud, reasons)
         return _earlier_word(root, [*quiet, *loud], reasons)
     ended = bool(symptoms) or bool(failed)
-    symptom = _most_telling(symptoms) if symptoms else None
+    symptom = _most_telling(symptoms, reasons) if symptoms else None
     if quiet:
         root = _first_unexplained(quiet, reasons)
         if symptom is None or symptom.reason is Reason.OTHERS or symptom.reason in reasons[id(root)]:
@@ -356,9 +372,9 @@ def _earlier_word(root: Event, events: list[Event], reasons: dict[int, frozenset
     return min(same, key=_order) if same else root
 
 
-def _most_telling(symptoms: list[Event]) -> Event:
+def _most_telling(symptoms: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:
     """With no cause in sight: what names a machine's or a peer's part before a crash, that before a bare end; of these the earliest
-    that no other symptom's rule explains."""
+    that no other symptom explains, by its rule or else by its reason."""
 
     def kind(event: Event) -> int:
         if event.reason.category is Category.INFRASTRUCTURE:
@@ -367,12 +383,17 @@ def _most_telling(symptoms: list[Event]) -> Event:
 
     most = min(kind(event) for event in symptoms)
     named = [event for event in symptoms if kind(event) == most]
-    free = [
+    by_rule = [
         event
         for event in named
         if not any(event.reason in other.finding.explains and other.finding.rule != event.finding.rule for other in named)
     ]
-    return min(free or named, key=_order)
+    by_reason = [
+        event
+        for event in by_rule
+        if not any(event.reason in reasons[id(other)] and not _precedes(event, other) for other in by_rule)
+    ]
+    return min(by_reason or by_rule or named, key=_order)
 
 
 def _sort_out(

@@ -30,6 +30,8 @@ _FINAL = re.compile(
     r"^(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|\w*(?:error|timeout|Error|Exception)))(?:\([\w., ]*\))?(?P<rest>: ?.*|\s*)$"
 )
 _CLASS_NAME = re.compile(r"(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure|Failed|Killed|Abort(?:ed)?|Warning|error)$")
+# raise ReadError("unexpected end of data")
+_RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
 _IGNORED = re.compile(
     r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|Exception in thread"
 )
@@ -49,7 +51,11 @@ class Link(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class RaisedException:
-    """The line that names an exception, the lines of its message, and the frames it came through."""
+    """The line that names an exception, the lines of its message, and the frames it came through.
+
+    `explicit` says that a `raise` made it. Where the log breaks off before the exception's own line, `line` is that `raise` and
+    `said` what it would have printed.
+    """
 
     line: Line
     name: str
@@ -57,6 +63,7 @@ class RaisedException:
     message: tuple[Line, ...]
     frames: tuple[str, ...]
     explicit: bool = False
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +145,7 @@ class _Reader:
     def close(self) -> None:
         """Ends the chain."""
         self._finish_message()
+        self._name_by_raise()
         if self.last and (self.exceptions or self.code):
             self.found.append(
                 Traceback(
@@ -152,6 +160,16 @@ class _Reader:
         self.exceptions, self.positions, self.code, self.frames = [], set(), set(), []
         self.in_frames = self.in_box = self.ignored = self.logged = False
         self.link = Link.FIRST
+
+    def _name_by_raise(self) -> None:
+        """The exception of a traceback that breaks off at its `raise`."""
+        raised = _RAISE.match(self.last_code) if self.in_frames and self.last and self.last_code else None
+        if raised and self.last and self.last.position in self.code and not self.exceptions:
+            said = f"{raised['name']}: {raised['text'] or ''}".rstrip(": ")
+            self.exceptions.append(
+                RaisedException(self.last, raised["name"], self.link, (), tuple(self.frames), explicit=True, said=said)
+            )
+            self.code.discard(self.last.position)
 
     def _header(self, line: Line, text: str) -> None:
         self._finish_message()
@@ -226,8 +244,10 @@ class _Reader:
         stripped = text.strip()
         final = _FINAL.match(stripped)
         if final and _CLASS_NAME.search(final["name"]) and len(text) == len(text.lstrip()):
-            # Another process's last line, its frames mixed into those before.
-            self.exceptions.append(RaisedException(line, final["name"], Link.FIRST, (), tuple(self.frames)))
+            # What `X raised:` quotes; otherwise another process's last line, its frames mixed into those before.
+            quoted = not self.message and self.exceptions[-1].line.text.rstrip().endswith(":")
+            link = Link.RELAYED if quoted else Link.FIRST
+            self.exceptions.append(RaisedException(line, final["name"], link, (), tuple(self.frames)))
             self.positions.add(line.position)
             return
         fresh_record = line.level is not None or line.clock is not None
