@@ -27,12 +27,16 @@ from pathlib import Path
 from typing import Any
 
 import regex
-import zstandard
 from rich.console import Console
 from rich.table import Table
 
 from evals.fuzz import FuzzReport, fuzz
 from evals.generate import FAILED_RANK, Written, write_log
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "tests" / "data" / "logs"
@@ -60,7 +64,7 @@ children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.pl
 print(json.dumps({"answer": answer, "seconds": seconds, "peak": peak + children}))
 """
 
-PACKAGES = ("logdiag", "hyperscan", "regex", "pydantic", "rich", "click", "PyYAML", "zstandard", "drain3")
+PACKAGES = ("logdiag", "hyperscan", "regex", "pydantic", "rich", "click", "PyYAML", "backports.zstd", "drain3")
 
 
 @dataclass(frozen=True)
@@ -160,8 +164,8 @@ def regex_throughput(path: Path) -> tuple[float, int]:
 def compress(path: Path) -> Path:
     """A .zst of a file, beside it."""
     target = path.with_name(path.name + ".zst")
-    with path.open("rb") as source, target.open("wb") as sink:
-        zstandard.ZstdCompressor(level=3).copy_stream(source, sink)
+    with path.open("rb") as source, zstd.ZstdFile(target, "wb", level=3) as sink:
+        shutil.copyfileobj(source, sink, 1 << 20)
     return target
 
 

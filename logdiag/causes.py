@@ -1,61 +1,31 @@
 """Orders what was found: the root cause before its consequences, the first failing rank, recovered faults set aside.
 
-Findings become events: one thing that went wrong in one process, a whole chain of exceptions being one. An event is a consequence
-when a cause explains it (by its rule, or by the table of reasons) and does not come after it; it is recovered when the same
-process is seen to work again. Of the causes that nothing explains, the earliest is the root.
+An event is a consequence when a cause explains it (by its rule, or by the table of reasons) and does not come after
+it; it is recovered when the same process is seen to work again. Of the causes that nothing explains, the earliest is
+the root.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from logdiag.model import Category, Finding, Line, Reason, Role
+from logdiag.events import CATCH_ALL, Event, find_events, reasons_explained
+from logdiag.model import Category, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
-from logdiag.tracebacks import Link, RaisedException, Traceback, find_tracebacks
 
-__all__ = ["Causes", "Event", "find_causes"]
+__all__ = ["Causes", "find_causes"]
 
-_QUIET_LEVELS = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE", "WARNING"})
 # So many steps after a fault show that its process went on; fewer may be a progress bar closing.
 _STEPS_OF_RECOVERY = 3
 # So many ordinary log lines after an error that was only logged show the same.
 _LINES_OF_CALM = 8
 # What other processes print is out of order by up to so many lines, because each buffers its own output.
 _DISORDER = 400
-# Exceptions that code raises to look something up; what it raises instead tells more.
-_LOOKUPS = frozenset(
-    {"KeyError", "AttributeError", "IndexError", "StopIteration", "Empty", "ModuleNotFoundError", "ImportError", "LookupError"}
-)
 # Fewer lines before a fault may be the end of a longer log.
 _TELLING_START = 40
-_CATCH_ALL = "script/uncaught-exception"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One thing that went wrong in one process.
-
-    `finding` names it, `findings` are all that belong to it. `died` says that the process ended by it, `quiet` that it was
-    printed as a warning or less.
-    """
-
-    finding: Finding
-    findings: tuple[Finding, ...]
-    died: bool
-    quiet: bool
-
-    @property
-    def reason(self) -> Reason:
-        """The reason of the finding that names it."""
-        return self.finding.reason
-
-    @property
-    def line(self) -> Line:
-        """The line that names it."""
-        return self.finding.line
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +43,7 @@ class Causes:
 
 def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -> Causes:
     """The root cause among a survey's findings. `failed` is what the caller knows of the job's end, if anything."""
-    events = _events(survey, book)
+    events = find_events(survey, book)
     finished = [event for event in events if event.finding.role is Role.FINISHED]
     events = sorted((event for event in events if event.finding.role is not Role.FINISHED), key=_order)
     course = _Course(survey, finished, events)
@@ -100,112 +70,6 @@ def _order(event: Event) -> tuple[int, int]:
     return event.line.stream, event.line.position
 
 
-# --- events -----------------------------------------------------------------------------------------------------------------
-
-
-def _events(survey: Survey, book: RuleBook) -> list[Event]:
-    by_place: dict[tuple[int, int], Finding] = {(f.line.stream, f.line.position): f for f in survey.findings}
-    events: list[Event] = []
-    for traceback in find_tracebacks(survey.lines):
-        places = [(traceback.stream, position) for position in traceback.code]
-        for place in places:
-            by_place.pop(place, None)  # source text is no evidence
-        if traceback.exceptions:
-            events.extend(_chain_events(traceback, by_place, book))
-    for finding in by_place.values():
-        quiet = finding.goes_on or finding.line.level in _QUIET_LEVELS
-        events.append(Event(finding, (finding,), died=False, quiet=quiet))
-    return events
-
-
-def _chain_events(traceback: Traceback, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> Iterable[Event]:
-    """A chain of exceptions as one event; a second exception without a link is another process's, mixed in."""
-    chain: list[tuple[RaisedException, list[Finding]]] = []
-    for exception in traceback.exceptions:
-        if chain and exception.link is Link.FIRST:
-            yield _event_of(chain, traceback, book)
-            chain = []
-        chain.append((exception, _findings_of(exception, by_place, book)))
-    if chain:
-        yield _event_of(chain, traceback, book)
-
-
-def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> list[Finding]:
-    """What the rules say of an exception: of its own line first, then of the lines of its message."""
-    line = exception.line
-    own = by_place.pop((line.stream, line.position), None)
-    if exception.said:
-        own = book.confirm_all(replace(line, text=exception.said, starts=(0,)))
-        own = own and replace(own, line=line)
-    elif own is None or book.asks_for_frames(own.rule):
-        own = book.confirm_all(line, "\n".join(exception.frames)) or own
-    found = [own or _unnamed(exception, book)]
-    for part in exception.message:
-        place = (part.stream, part.position)
-        finding = by_place.get(place)
-        if finding is not None and finding.role is Role.CAUSE:
-            found.append(by_place.pop(place))
-    return found
-
-
-def _unnamed(exception: RaisedException, book: RuleBook) -> Finding:
-    """An exception that no rule knows."""
-    return Finding(
-        rule=_CATCH_ALL,
-        line=exception.line,
-        role=Role.CAUSE,
-        reason=Reason.OTHERS,
-        title=f"Uncaught {exception.name.rsplit('.', 1)[-1]}",
-        why="The program raised an exception that nothing in it handled.",
-        action=None,
-        action_before_progress=None,
-        steps=(),
-        explains=frozenset(),
-        facts={"exception": exception.name},
-        generality=1,
-    )
-
-
-def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Traceback, book: RuleBook) -> Event:
-    named = [(exception, _best(findings, book)) for exception, findings in chain]
-    root = max(enumerate(named), key=lambda item: (_telling(item[1][0], item[1][1], item[0], named), -item[0]))[1][1]
-    findings = tuple(finding for _, group in chain for finding in group)
-    died = not traceback.ignored and not traceback.logged and root.role is not Role.HINT
-    return Event(root, findings, died=died, quiet=traceback.ignored)
-
-
-def _best(findings: list[Finding], book: RuleBook) -> Finding:
-    """The finding that names an exception: one that explains another, a narrow one before a general, the exception's own line first."""
-    explained = {
-        id(other)
-        for finding in findings
-        for other in findings
-        if other.reason is not finding.reason and other.reason in _reasons_explained(finding, book)
-    }
-
-    def weight(item: tuple[int, Finding]) -> tuple[bool, bool, bool, int]:
-        place, finding = item
-        return id(finding) not in explained, finding.role is Role.CAUSE, finding.generality == 0, -place
-
-    return max(enumerate(findings), key=weight)[1]
-
-
-def _telling(exception: RaisedException, finding: Finding, place: int, named: list[tuple[RaisedException, Finding]]) -> int:
-    """How well one exception of a chain names the cause; the earlier of equals is the root."""
-    wraps = place + 1 < len(named) and named[place + 1][0].link is Link.RELAYED
-    if finding.role is not Role.CAUSE or wraps:
-        return 0
-    if finding.generality == 0 and finding.rule != _CATCH_ALL:
-        return 3
-    replaced = place + 1 < len(named) and named[place + 1][0].link is Link.CONTEXT and named[place + 1][0].explicit
-    if replaced and exception.name.rsplit(".", 1)[-1] in _LOOKUPS:
-        return 1
-    return 2
-
-
-# --- recovery ---------------------------------------------------------------------------------------------------------------
-
-
 class _Course:
     """How the job went on, by place: its steps, its proper ends, and what else broke."""
 
@@ -217,7 +81,7 @@ class _Course:
                 self._steps.setdefault((step.stream, rank), []).append(step.position)
             if step.rank is None:
                 self._steps.setdefault((step.stream, -1), []).append(step.position)
-        self._ends = _places((end.line for end in finished))
+        self._ends = _places(end.line for end in finished)
         self._fatal = _places(
             event.line for event in events if event.finding.role in (Role.CAUSE, Role.SYMPTOM) and not event.quiet
         )
@@ -262,8 +126,8 @@ def _after(positions: list[int], position: int) -> list[int]:
 def _went_on(event: Event, course: _Course) -> bool:
     """Whether the process that met this fault is seen to work afterwards.
 
-    Output to stdout often reaches the log after a traceback on stderr, so steps after a process died mean a recovery only when
-    something else breaks after them, or the job came to its proper end.
+    Output to stdout often reaches the log after a traceback on stderr, so steps after a process died mean a recovery
+    only when something else breaks after them, or the job came to its proper end.
     """
     line = event.line
     if not event.died and course.calm_after(line):
@@ -287,16 +151,8 @@ def _progressed(root: Event | None, survey: Survey) -> bool | None:
     return False if line.position >= _TELLING_START else None
 
 
-# --- root and consequences --------------------------------------------------------------------------------------------------
-
-
-def _reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:
-    entry = book.reasons.get(finding.reason)
-    return finding.explains | frozenset(Reason(name) for name in entry.explains) if entry else finding.explains
-
-
 def _explained_reasons(event: Event, book: RuleBook) -> frozenset[Reason]:
-    return _reasons_explained(event.finding, book)
+    return reasons_explained(event.finding, book)
 
 
 def _explains(cause: Event, effect: Event, reasons: dict[int, frozenset[Reason]]) -> bool:
@@ -324,7 +180,8 @@ def _precedes(first: Event, second: Event) -> bool:
 def _root(
     told: list[Event], hints: list[Event], reasons: dict[int, frozenset[Reason]], failed: bool | None
 ) -> Event | None:
-    """The root among the events that stand, in this order: loud causes, quiet ones with something behind them, symptoms, hints."""
+    """The root among the events that stand, in this order: loud causes, quiet ones with something behind them,
+    symptoms, hints."""
     loud = [event for event in told if event.finding.role is Role.CAUSE and not event.quiet]
     quiet = [event for event in told if event.finding.role is Role.CAUSE and event.quiet]
     symptoms = [event for event in told if event.finding.role is Role.SYMPTOM and not event.quiet]
@@ -345,7 +202,8 @@ def _root(
 
 
 def _first_unexplained(events: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:
-    """The earliest cause that no other cause explains; an exception that ended its process before one that was only logged."""
+    """The earliest cause that no other cause explains; an exception that ended its process before one that was only
+    logged."""
     free = [event for event in events if not any(_explains(other, event, reasons) for other in events)] or events
     # What a process says and survives is a weaker candidate than what it died of, unless a machine says it.
     fatal = [event for event in free if event.died or event.reason.category is Category.INFRASTRUCTURE]
@@ -353,8 +211,8 @@ def _first_unexplained(events: list[Event], reasons: dict[int, frozenset[Reason]
     for event in fatal or free:
         if event.line.stream != first.line.stream and _precedes(event, first):
             first = event
-    if first.finding.rule == _CATCH_ALL:
-        named = [event for event in fatal or free if event.finding.rule != _CATCH_ALL]
+    if first.finding.rule == CATCH_ALL:
+        named = [event for event in fatal or free if event.finding.rule != CATCH_ALL]
         return named[0] if named else first
     return first
 
@@ -373,7 +231,8 @@ def _earlier_word(root: Event, events: list[Event], reasons: dict[int, frozenset
 
 
 def _most_telling(symptoms: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:
-    """With no cause in sight: what names a machine's or a peer's part before a crash, that before a bare end; of these the earliest
+    """With no cause in sight: what names a machine's or a peer's part before a crash, that before a bare end; of
+    these the earliest
     that no other symptom explains, by its rule or else by its reason."""
 
     def kind(event: Event) -> int:
@@ -386,7 +245,9 @@ def _most_telling(symptoms: list[Event], reasons: dict[int, frozenset[Reason]]) 
     by_rule = [
         event
         for event in named
-        if not any(event.reason in other.finding.explains and other.finding.rule != event.finding.rule for other in named)
+        if not any(
+            event.reason in other.finding.explains and other.finding.rule != event.finding.rule for other in named
+        )
     ]
     by_reason = [
         event

@@ -1,8 +1,8 @@
 """Takes log lines out of what containers and journals wrap around them.
 
-Each envelope is recognised by the first lines of a stream and turned line by line into the message with its own time and host
-before it, so that later stages see what the program wrote. A message that an envelope split is joined again; each line keeps
-the number of the file's line it began on.
+Each envelope is recognised by the first lines of a stream and turned line by line into the message with its own time
+and host before it, so that later stages see what the program wrote. A message that an envelope split is joined again;
+each line keeps the number of the file's line it began on.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ Unwrap = Callable[[Iterable[Numbered]], Iterator[Numbered]]
 """Takes (number, line) pairs of the file and gives those of the program's output."""
 
 # 2026-11-01T10:00:00.123456789Z stderr F message
-_CRI = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) ([FP]) (.*)$", re.DOTALL)
-_EXPORT_FIELD = re.compile(rb"^[A-Z_][A-Z0-9_]*(?:=|$)")
+_CRI = re.compile(
+    rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) ([FP]) (.*)$", re.DOTALL
+)
 _MESSAGE_KEYS = ("log", "MESSAGE", "message", "msg", "text")
 _TIME_KEYS = ("time", "timestamp", "ts", "@timestamp", "asctime")
 _HOST_KEYS = ("_HOSTNAME", "hostname", "host", "node")
@@ -33,7 +34,7 @@ def recognise(head: list[bytes]) -> Unwrap | None:
         return None
     if all(_CRI.match(line) for line in sample):
         return _unwrap_cri
-    if sample[0].startswith(b"__CURSOR=") and all(_EXPORT_FIELD.match(line) for line in sample[:5]):
+    if sample[0].startswith(b"__CURSOR="):
         return _unwrap_journal_export
     if _is_torchelastic_error(sample):
         return _unwrap_torchelastic_error
@@ -90,7 +91,9 @@ def _head(record: dict[str, object]) -> bytes:
     host = _first_text(record, _HOST_KEYS)
     level = _first_text(record, ("level", "levelname", "severity")).upper()
     known = level if level in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL") else ""
-    said = " ".join(part for part in (stamp, f"{host}:" if re.search(r"\d", host) else "", f"{known}:" if known else "") if part)
+    said = " ".join(
+        part for part in (f"{host}:" if re.search(r"\d", host) else "", stamp, f"{known}:" if known else "") if part
+    )
     return f"{said} ".encode(errors="replace") if said else b""
 
 
@@ -147,13 +150,14 @@ def _journal_entry(number: int, fields: dict[bytes, bytes]) -> Iterator[Numbered
     micros = fields.get(b"__REALTIME_TIMESTAMP", b"")
     stamp = _from_micros(int(micros)) if micros.isdigit() else ""
     host = fields.get(b"_HOSTNAME", b"").decode(errors="replace")
-    said = " ".join(part for part in (stamp, f"{host}:" if host else "") if part)
+    said = " ".join(part for part in (f"{host}:" if host else "", stamp) if part)
     for part in fields[b"MESSAGE"].split(b"\n"):
         yield number, (f"{said} ".encode() if said else b"") + part
 
 
 def _is_torchelastic_error(sample: list[bytes]) -> bool:
-    """`error.json`: {"message": {"message": "...", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "..."}}}"""
+    """`error.json`: {"message": {"message": "...", "extraInfo": {"py_callstack": "Traceback ...", "timestamp":
+    "..."}}}"""
     return sample[0].lstrip().startswith(b'{"message": {') or b'"py_callstack"' in sample[0]
 
 

@@ -1,8 +1,8 @@
 """What a log repeats, and what is left of it: the digest, with a receipt.
 
-A line's shape is the line without its digits. Shapes are counted block by block with operations that run in C, so the cost does not
-depend on how many lines are alike. Only the first lines of a shape are looked at one by one; there the filter rules say what
-kind of regular output it is, and the rules of progress whether it shows that the job moved on.
+A line's shape is the line without its digits. Shapes are counted block by block with operations that run in C, so the
+cost does not depend on how many lines are alike. Only the first lines of a shape are looked at one by one; there the
+filter rules say what kind of regular output it is, and the rules of progress whether it shows that the job moved on.
 
 Shapes decide only what is shown and what counts as progress. The failure rules never ask them: they see every line.
 """
@@ -22,8 +22,10 @@ __all__ = ["BlockLines", "KeptLines", "Shapes", "digest", "filters_for"]
 
 _DIGITS = b"0123456789"
 # Numbers in base 16, quoted words and paths, which vary as numbers do.
-_VARYING = re.compile(rb"0x[0-9a-fA-F]*|\b[a-f]{4,}(?:-[a-f]*)+|'[^']{0,200}'|\"[^\"]{0,200}\"|(?:/[\w.@%+-]+){2,}|[#=._-]{6,}")
-_MOST_SHAPES = 50_000
+_VARYING = re.compile(
+    rb"\b0x[0-9a-fA-F]+|\b[0-9a-f]{6,}(?:-[0-9a-f]+)*\b|'[^']{0,200}'|\"[^\"]{0,200}\"|(?:/[\w.@%+-]+){2,}|[#=._-]{6,}"
+)
+_MOST_SHAPES = 20_000
 _LONGEST_SHAPE = 4096
 _FIRST_OF_SHAPE = 3
 _FEW_SHAPES = 4
@@ -118,30 +120,25 @@ class Shapes:
         if len(self.known) >= _MOST_SHAPES or len(key) > _LONGEST_SHAPE:
             self.unshaped += count
             return None
-        finer = _VARYING.sub(b"", key).strip()
+        finer = _VARYING.sub(b"", original[:_LONGEST_SHAPE]).translate(None, _DIGITS).strip()
         shape = self.finer.get(finer)
         if shape is None:
             shape = self.finer[finer] = _Shape(first=(stream, position))
             self.shapes.append(shape)
             line = parse_line(original[:_LONGEST_SHAPE].decode(errors="replace"))
-            shape.progress = self.book.is_progress(line)
-            shape.filter = self._filter_of(line)
+            shape.progress, dropping = self.book.regular(line)
+            shape.filter = next((item.id for item in self.filters if item.id in dropping), None)
         shape.count += count
         self.known[key] = shape
         if shape.progress:
             self.progress_keys.add(key)
         return shape
 
-    def _filter_of(self, line: Line) -> str | None:
-        for item in self.filters:
-            if any(self.book.search(pattern, line) for pattern in item.drop):
-                return item.id
-        return None
-
 
 @dataclass
 class KeptLines:
-    """The lines of one stream that are worth keeping, by position: the earliest ones, and the latest when there are too many."""
+    """The lines of one stream that are worth keeping, by position: the earliest ones, and the latest when there are
+    too many."""
 
     most: int = 30_000
     early: dict[int, tuple[int, bytes]] = field(default_factory=dict)
@@ -184,7 +181,9 @@ def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes:
         line = by_position.get(shape.first)
         if line is not None:
             counts[(line.source, line.number)] = shape.count
-        dropped["progress" if shape.progress and not shape.filter else shape.filter or "repeats"] += shape.count - shape.kept
+        dropped["progress" if shape.progress and not shape.filter else shape.filter or "repeats"] += (
+            shape.count - shape.kept
+        )
     if shapes.unshaped:
         dropped["too many shapes"] += shapes.unshaped
     # Windows around findings keep lines that their shape alone would not: those are not dropped.

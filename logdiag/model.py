@@ -1,6 +1,7 @@
 """The frozen types that stages pass on, and the two closed lists: reasons and actions.
 
-The taxonomy is that of "Characterization of Large Language Model Development in the Datacenter" (NSDI '24, arXiv 2403.07648).
+The taxonomy is that of "Characterization of Large Language Model Development in the Datacenter" (NSDI '24, arXiv
+2403.07648).
 """
 
 from __future__ import annotations
@@ -131,8 +132,8 @@ class Role(str, Enum):
 class Block:
     """Whole lines of one stream, as bytes without colours, in the order of the file.
 
-    `line_numbers` is None where line i of the block is line `first_line + i` of the file; an envelope that joins lines gives
-    each line's own number instead.
+    `line_numbers` is None where line i of the block is line `first_line + i` of the file; an envelope that joins
+    lines gives each line's own number instead.
     """
 
     stream: int
@@ -152,10 +153,10 @@ class Block:
 class Line:
     """One line as it stands in its source, with what its prefixes say.
 
-    `starts` are the offsets at which the message may begin: the line's start, and the end of each prefix.
-    `time` is seconds since the epoch (only differences count), `clock` the text it was read from. `speaker` tells processes
-    that share a stream apart. `position` is the line's place among the lines of its `stream`, from 0: unlike `number` it also
-    counts the parts of a line that carriage returns wrote over each other.
+    `starts` are the offsets at which the message may begin: the line's start, and the end of each prefix. `time` is
+    seconds since the epoch (only differences count), `clock` the text it was read from. `speaker` tells processes
+    that share a stream apart. `position` is the line's place among the lines of its `stream`, from 0: unlike `number`
+    it also counts the parts of a line that carriage returns wrote over each other.
     """
 
     source: str
@@ -214,8 +215,8 @@ class Finding:
 class Digest:
     """What is worth reading of a log, and the receipt of what was left out.
 
-    `lines` are in the order of the sources; `counts` gives, for each kept line that stands for others, how many it stands for;
-    `dropped_by` counts dropped lines by filter.
+    `lines` are in the order of the sources; `counts` gives, for each kept line that stands for others, how many it
+    stands for; `dropped_by` counts dropped lines by filter.
     """
 
     lines: tuple[Line, ...]

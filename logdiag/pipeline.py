@@ -31,9 +31,10 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnoses one job from its logs: what broke first, where, on what evidence, and what to do.
 
-    `sources` are paths (files, or a job's folder), `-` for standard input, open binary files, or logs as bytes; several are the ranks and
-    nodes of one job. `rules` are folders of rules beside the shipped ones, or a RuleBook to reuse. `exit_code` is the job's, `job`
-    its metadata (name, user, framework, image). `tee` passes standard input through; `advance` is told what was read.
+    `sources` are paths (files, or a job's folder), `-` for standard input, open binary files, or logs as bytes;
+    several are the ranks and nodes of one job. `rules` are folders of rules beside the shipped ones, or a RuleBook to
+    reuse. `exit_code` is the job's, `job` its metadata (name, user, framework, image). `tee` passes standard input
+    through; `advance` is told what was read.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """
@@ -62,7 +63,9 @@ def diagnose(
         found,
         kept,
         book,
-        source=", ".join(dict.fromkeys(str(getattr(source, "name", source)) for source in sources if not isinstance(source, bytes)))
+        source=", ".join(
+            dict.fromkeys(str(getattr(source, "name", source)) for source in sources if not isinstance(source, bytes))
+        )
         or "<bytes>",
         exit_code=exit_code,
         notes=[note for stream in streams for note in stream.notes],

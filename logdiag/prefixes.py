@@ -1,8 +1,8 @@
 """What the head of a line says: when, how loud, and which rank or node speaks.
 
-Launchers, loggers and containers put their own words before a message, often several in a row
-(`node-3: [rank5]: 2026-11-01 10:00:00,123 ERROR [trainer.py:33] boom`). `parse_line` walks over them one by one and remembers
-each place where the message may begin, so that a rule anchored at the message's start fits whatever stands before it.
+Launchers, loggers and containers put their own words before a message, often several in a row (`node-3: [rank5]:
+2026-11-01 10:00:00,123 ERROR [trainer.py:33] boom`). `parse_line` walks over them one by one and remembers each place
+where the message may begin, so that a rule anchored at the message's start fits whatever stands before it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,28 @@ from logdiag.model import Line
 __all__ = ["parse_line"]
 
 _CLOCK = r"(?P<hms>\d\d:\d\d:\d\d)(?:[.,:]\d{1,9})?"
-_MONTHS = {name: i for i, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _LEVEL = r"(?P<level>TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|SEVERE|CRITICAL|FATAL)"
 
 _LOWER, _UPPER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
 
-# The characters that a prefix may begin with (trying all of them everywhere would cost most of the time), and the prefix itself;
-# those with a time are tried first, the catch-all bracket last.
+# The characters that a prefix may begin with (trying all of them everywhere would cost most of the time), and the
+# prefix itself; those with a time are tried first, the catch-all bracket last.
 _PREFIXES = tuple(
     (characters, re.compile(pattern))
     for characters, pattern in (
         # May 15 09:14:36 node-7 kernel:   May 15 09:14:36 node-7 slurmd[3121]:
-        (_UPPER, rf"(?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<node>[\w.-]+) (?P<speaker>[\w./()-]+?)(?:\[\d+\])?: ?"),
+        (
+            _UPPER,
+            rf"(?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<node>[\w.-]+) "
+            r"(?P<speaker>[\w./()-]+?)(?:\[\d+\])?: ?",
+        ),
         # [Sun Feb 23 17:03:18 2025]   Sun Feb 23 17:03:18 2025:
-        (_UPPER + "[", rf"\[?[A-Z][a-z]{{2}} (?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<year>\d{{4}})[\]:]? ?"),
+        (
+            _UPPER + "[",
+            rf"\[?[A-Z][a-z]{{2}} (?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<year>\d{{4}})[\]:]? ?",
+        ),
         # [rank0]:[W415 13:56:39.596823099 ProcessGroupNCCL.cpp:4561]   [E ProcessGroupNCCL.cpp:523]
         ("[", rf"\[(?P<letter>[IWEFD])(?:\d{{3,4}} {_CLOCK})? (?:\d+ )?[\w./]+:\d+\] ?"),
         # E0621 10:00:00.123456 1875515 cuda_dnn.cc:8310]   I20250415 13:32:59 2846128 dinov2 config.py:59]
@@ -36,7 +44,11 @@ _PREFIXES = tuple(
         # [2026-10-05 19:33:27,458 W 91609 91609]
         ("[", rf"\[(?P<date>\d{{4}}-\d\d-\d\d) {_CLOCK} (?P<letter>[IWEFDC]) \d+ \d+\] ?"),
         # 2026-11-01 10:00:00,123   [2026-11-01T10:00:00.123Z]   2026/11/01 10:00:00
-        ("[(" + _DIGITS, rf"[\[(]?(?P<date>\d{{4}}[-/]\d\d[-/]\d\d)[T _-]{_CLOCK}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?[\])]?(?: ?[:|-](?= ))? ?"),
+        (
+            "[(" + _DIGITS,
+            rf"[\[(]?(?P<date>\d{{4}}[-/]\d\d[-/]\d\d)[T _-]{_CLOCK}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?[\])]?"
+            r"(?: ?[:|-](?= ))? ?",
+        ),
         # 11-01 10:00:00   [11/01/26 10:00:00]   01/10/2026 10:00:00 -   [10:00:00]   10:00:00.123
         ("[" + _DIGITS, rf"\[?(?:\d\d[-/]\d\d(?:[-/]\d{{2,4}})?[T ,]{{1,2}})?{_CLOCK}\]?(?: ?[:|-](?= ))? ?"),
         # [ 1000.123456]
@@ -51,23 +63,44 @@ _PREFIXES = tuple(
         # [pod/trainer-0/pytorch]
         ("[", r"\[pod/(?P<speaker>[\w.-]+/[\w.-]+)\] ?"),
         # (RayTrainWorker pid=60157, ip=10.0.0.10)   (Worker_TP3 pid=134157)   (raylet)   (raylet, ip=10.0.0.3)
-        ("(", r"\((?P<speaker>[A-Za-z_][\w.:/ -]{0,60}?)(?:,? rank=(?P<rank>\d+))?(?:,? pid=\d+)?(?:,? ip=(?P<node>[\w.:-]+))?\)(?=\s|$|:) ?:? ?"),
+        (
+            "(",
+            r"\((?P<speaker>[A-Za-z_][\w.:/ -]{0,60}?)(?:,? rank=(?P<rank>\d+))?(?:,? pid=\d+)?"
+            r"(?:,? ip=(?P<node>[\w.:-]+))?\)(?=\s|$|:) ?:? ?",
+        ),
         # trainer-1  | (docker compose)
         (_LOWER, r"(?P<speaker>[a-z][\w.-]*-\d+) +\| "),
         # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN (which is how NCCL says that it failed)
-        (_UPPER + _LOWER, r"(?P<node>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] (?:[\w./]+:\d+ )?(?:NCCL|RCCL) (?:WARN|(?P<level>INFO)) ?"),
+        (
+            _UPPER + _LOWER,
+            r"(?P<node>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] (?:[\w./]+:\d+ )?(?:NCCL|RCCL) (?:WARN|(?P<level>INFO)) ?",
+        ),
         # ERROR 03-08 21:20:42 [engine.py:33]   ERROR:root:   [ERROR]   ERROR -   <ERROR>   error:
-        ("[<(" + _UPPER, rf"[\[<(]?{_LEVEL}[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=\s)|(?<=\]))(?:[a-zA-Z_][\w.]*:(?! ))? ?"),
+        (
+            "[<(" + _UPPER,
+            rf"[\[<(]?{_LEVEL}[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=[\s\[])|(?<=\]))"
+            r"(?:[a-zA-Z_][\w.]*:(?! ))? ?",
+        ),
         # E external/xla/cuda_fft.cc:477]   I 01-10 10:11:00
         ("IWEFD", r"(?P<letter>[IWEFD]) (?=[\w./-]+:\d+\]|\d\d-\d\d )"),
         # trainer.py:33:   launch.py:319 --   cuda_fft.cc:477]   __main__:main:33 -
-        (_UPPER + _LOWER + _DIGITS + "_/.", r"(?:[\w./-]+\.(?:py|cc|cpp|h|cu|go|rs)(?::\w+)?|[a-z_][\w.]*:\w+):\d+(?:\] ?| ?-{1,2} |: ?)"),
+        (
+            _UPPER + _LOWER + _DIGITS + "_/.",
+            r"(?:[\w./-]+\.(?:py|cc|cpp|h|cu|go|rs)(?::\w+)?|[a-z_][\w.]*:\w+):\d+(?:\] ?| ?-{1,2} |: ?)",
+        ),
         # torch.distributed.elastic.multiprocessing.api:   root - (before a level)
-        (_UPPER + _LOWER + _DIGITS + "_", r"[a-z_]\w*(?:\.[a-z_]\w*)+(?<!error)(?<!timeout)(?<!exit): ?|[\w.]+ - (?=[A-Z]{4,8} )"),
+        (
+            _UPPER + _LOWER + _DIGITS + "_",
+            r"[a-z_]\w*(?:\.[a-z_]\w*)+(?<!error)(?<!timeout)(?<!exit): ?|[\w.]+ - (?=[A-Z]{4,8} )",
+        ),
         ("kuds", r"(?:kern|user|daemon|syslog): (?:emerg|alert|crit|err|warning|notice|info|debug): ?"),
         # 5: (srun --label, only at the very start)      node-3: (pdsh, DeepSpeed, jsrun)
         (_DIGITS, r"(?<![^\n])(?P<rank>\d{1,5}): "),
-        (_LOWER, r"(?<![^\n])(?!python\d|cuda:)(?P<node>[a-z][a-z0-9]*(?:[-.][a-z0-9]+)*[-.]?\d[a-z0-9.-]*(?<!\.py)(?<!\.sh)): "),
+        (
+            _LOWER,
+            r"(?<![^\n])(?!python\d|cuda:)"
+            r"(?P<node>[a-z][a-z0-9]*(?:[-.][a-z0-9]+)*[-.]?\d[a-z0-9.-]*(?<!\.py)(?<!\.sh)): ",
+        ),
         # [launch.py:319:sigkill_handler]   [c10d]   [2]:
         ("[", r"\[(?P<bracket>[^\[\]]{1,80})\]:? ?(?:- )?"),
         # - | : left between two prefixes

@@ -22,7 +22,11 @@ def recover(causes: Causes, book: RuleBook, *, failed: bool) -> Recovery:
         return _NOTHING
     if causes.root is None:
         return Recovery(
-            Action.FIX_AND_RESUBMIT, False, (), _collect(Reason.OTHERS, book), "The job failed, but its log does not say why."
+            Action.FIX_AND_RESUBMIT,
+            False,
+            (),
+            _collect(Reason.OTHERS, book),
+            "The job failed, but its log does not say why.",
         )
     finding = causes.root.finding
     entry = book.reasons.get(finding.reason)
@@ -59,9 +63,10 @@ def _steps(finding: Finding, action: Action, nodes: tuple[str, ...], book: RuleB
         facts.setdefault("rank", str(finding.rank))
     entry = book.reasons.get(finding.reason)
     steps = finding.steps or (entry.steps if entry else ())
+    without = ", ".join(nodes) or "the node that failed"
     first = {
         Action.RESTART: "Restart from the last checkpoint.",
-        Action.RESTART_EXCLUDING_NODE: f"Restart from the last checkpoint without {', '.join(nodes) or 'the node that failed'}.",
+        Action.RESTART_EXCLUDING_NODE: f"Restart from the last checkpoint without {without}.",
         Action.ROLLBACK_AND_SKIP: "Restart from an earlier checkpoint and skip the batches of the spike.",
         Action.RETRY_LATER: "Submit the job again when the service answers.",
     }.get(action)

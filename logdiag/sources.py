@@ -1,7 +1,7 @@
 """Where logs come from: files, folders, standard input and open files, compressed or not, as blocks of whole lines.
 
-A block's bytes are what later stages scan: colours, NUL runs and carriage returns are gone, UTF-16 has become UTF-8, envelopes are
-opened, and every line still knows its own number in the file.
+A block's bytes are what later stages scan: colours, NUL runs and carriage returns are gone, UTF-16 has become UTF-8,
+envelopes are opened, and every line still knows its own number in the file.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import chain
 from typing import Any, BinaryIO, cast
 
-from logdiag.envelopes import Unwrap, recognise
+from logdiag.envelopes import recognise
 from logdiag.errors import SourceError
 from logdiag.model import Block
 
@@ -39,7 +39,9 @@ _LOG_NAME = re.compile(
 _RANK_IN_NAME = re.compile(r"(?i)(?:^|[^a-z])(?:global_?rank|rank|task|proc|process|t)[_.-]?(\d{1,5})(?:\D|$)")
 _ELASTIC = re.compile(r"(?:^|/)attempt_\d+/(\d+)/[^/]+$")
 # node-004.log   gpu-node12.out   host-3/stdout
-_NODE_IN_NAME = re.compile(r"(?i)(?:^|[/_.-])((?:[a-z]+-)*(?:node|host|gpu-?node|worker|ip)-?\d[\w-]*?)(?=\.|/|_rank|$)")
+_NODE_IN_NAME = re.compile(
+    r"(?i)(?:^|[/_.-])((?:[a-z]+-)*(?:node|host|gpu-?node|worker|ip)-?\d[\w-]*?)(?=\.|/|_rank|$)"
+)
 
 
 @dataclass
@@ -63,7 +65,8 @@ class Stream:
     def blocks(self) -> Iterator[Block]:
         """The log in blocks of whole lines.
 
-        A stream that breaks midway ends there and is no longer `complete`. Raises SourceError when nothing could be read.
+        A stream that breaks midway ends there and is no longer `complete`. Raises SourceError when nothing could be
+        read.
         """
         with self.open() as raw:
             yield from _blocks(self, self._chunks(raw))
@@ -82,11 +85,14 @@ class Stream:
                     f"{self.name}: cannot be read ({error}); check that the file is whole and not mislabelled"
                 ) from error
             self.complete = False
-            self.notes.append(f"{self.name}: breaks off after {self.bytes_read:,} bytes ({error}); diagnosed as far as it came")
+            self.notes.append(
+                f"{self.name}: breaks off after {self.bytes_read:,} bytes ({error}); diagnosed as far as it came"
+            )
 
 
 def open_sources(sources: tuple[object, ...], *, tee: bool = False) -> list[Stream]:
-    """The streams of one job, in order. Raises SourceError for what is missing, unreadable, or a folder without logs."""
+    """The streams of one job, in order. Raises SourceError for what is missing, unreadable, or a folder without
+    logs."""
     streams: list[Stream] = []
     for source in sources:
         for name, opener, path in _openers(source):
@@ -146,7 +152,9 @@ def _file_opener(path: str) -> Callable[[], BinaryIO]:
             unbuffered: Any = open(path, "rb", buffering=0)  # noqa: SIM115 (the caller closes it)
             return cast(BinaryIO, unbuffered)
         except OSError as error:
-            raise SourceError(f"{path}: cannot be opened ({error.strerror}); check the path and its permissions") from error
+            raise SourceError(
+                f"{path}: cannot be opened ({error.strerror}); check the path and its permissions"
+            ) from error
 
     return opener
 
@@ -170,7 +178,9 @@ def _logs_below(folder: str) -> list[str]:
     ]
     logs = [path for path in found if not path.endswith(".json") or os.path.basename(path).endswith("error.json")]
     if not logs:
-        raise SourceError(f"{folder}: holds no logs (*.log, *.out, *.err, *.txt, stdout, stderr ...); name the files themselves")
+        raise SourceError(
+            f"{folder}: holds no logs (*.log, *.out, *.err, *.txt, stdout, stderr ...); name the files themselves"
+        )
     for path in logs:
         _check_readable(path)
     return sorted(logs, key=_natural)
@@ -197,9 +207,11 @@ def _decompressed(raw: BinaryIO) -> Iterator[bytes]:
 
         yield from _read_all(lzma.LZMAFile(rewound))
     elif head.startswith(b"\x28\xb5\x2f\xfd"):
-        import zstandard
-
-        yield from _read_all(zstandard.ZstdDecompressor().stream_reader(rewound, read_across_frames=True))
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+        else:
+            from backports import zstd
+        yield from _read_all(zstd.ZstdFile(rewound))
     else:
         yield head
         yield from _read_all(raw)
@@ -256,7 +268,8 @@ class _Rewound:
 def _broken_stream_errors() -> tuple[type[BaseException], ...]:
     """What a stream that ends or turns bad midway raises."""
     errors: list[type[BaseException]] = [OSError, EOFError]
-    for module, name in (("zlib", "error"), ("lzma", "LZMAError"), ("zstandard", "ZstdError")):
+    zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    for module, name in (("zlib", "error"), ("lzma", "LZMAError"), (zstd, "ZstdError")):
         if module in sys.modules:
             errors.append(getattr(sys.modules[module], name))
     return tuple(errors)
@@ -278,17 +291,47 @@ def _decoded(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _blocks(stream: Stream, chunks: Iterator[bytes]) -> Iterator[Block]:
+    pieces = _whole_lines(chunks)
+    first = next(pieces, None)
+    if first is None:
+        return
+    pieces = chain([first], pieces)
+    unwrap = recognise(first[0][: 1 << 16].splitlines())
+    if unwrap is not None:
+        yield from _unwrapped_blocks(stream.index, unwrap(_numbered(pieces)))
+        return
     number, offset = 1, 0
-    unwrap: Unwrap | None = None
-    undecided = True
-    for data, whole in _whole_lines(chunks):
-        if undecided:
-            unwrap = recognise(data[: 1 << 16].splitlines())
-            undecided = False
-        lines = data.count(b"\n") if whole else 0
-        yield from _clean_block(stream.index, number, offset, data, unwrap)
-        number += lines
+    for data, whole in pieces:
+        yield from _clean_block(stream.index, number, offset, data, None)
+        number += data.count(b"\n") if whole else 0
         offset += len(data)
+
+
+def _numbered(pieces: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[int, bytes]]:
+    number = 1
+    for data, whole in pieces:
+        for line in data.removesuffix(b"\n").split(b"\n"):
+            yield number, line
+            number += whole
+
+
+def _unwrapped_blocks(stream: int, lines: Iterator[tuple[int, bytes]]) -> Iterator[Block]:
+    """Gathers unwrapped lines into blocks."""
+    gathered: list[tuple[int, bytes]] = []
+    size, offset = 0, 0
+    for at, line in lines:
+        gathered.append((at, line))
+        size += len(line) + 1
+        if size >= _BLOCK_BYTES:
+            yield from _gathered_block(stream, offset, gathered)
+            gathered, offset, size = [], offset + size, 0
+    if gathered:
+        yield from _gathered_block(stream, offset, gathered)
+
+
+def _gathered_block(stream: int, offset: int, lines: list[tuple[int, bytes]]) -> Iterator[Block]:
+    numbers = tuple(at for at, _ in lines)
+    return _clean_block(stream, numbers[0], offset, b"\n".join(line for _, line in lines), numbers)
 
 
 def _whole_lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
@@ -314,16 +357,13 @@ def _whole_lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
         yield b"".join(parts), True
 
 
-def _clean_block(stream: int, number: int, offset: int, data: bytes, unwrap: Unwrap | None) -> Iterator[Block]:
+def _clean_block(
+    stream: int, number: int, offset: int, data: bytes, numbers: tuple[int, ...] | None
+) -> Iterator[Block]:
     if b"\x1b" in data:
         data = _COLOUR.sub(b"", data)
     if b"\x00" in data:
         data = data.replace(b"\x00", b"")
-    numbers: tuple[int, ...] | None = None
-    if unwrap is not None:
-        pairs = list(unwrap(enumerate(data.removesuffix(b"\n").split(b"\n"), number)))
-        numbers = tuple(at for at, _ in pairs)
-        data = b"\n".join(line for _, line in pairs)
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
         if b"\r" in data:

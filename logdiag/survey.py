@@ -12,6 +12,7 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from logdiag.filters import BlockLines, KeptLines, Shapes
 from logdiag.model import Block, Finding, Line, Role
@@ -42,7 +43,8 @@ _LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A line that tells of a step of the job's work; not all such lines are remembered. `rank` is the one that spoke."""
+    """A line that tells of a step of the job's work; not all such lines are remembered. `rank` is the one that
+    spoke."""
 
     stream: int
     position: int
@@ -137,7 +139,11 @@ class _Reader:
 
     def _line(self, position: int, number: int, text: bytes) -> Line:
         line = parse_line(
-            text[:_LONGEST_TEXT].decode(errors="replace"), self.stream.name, number, stream=self.stream.index, position=position
+            text[:_LONGEST_TEXT].decode(errors="replace"),
+            self.stream.name,
+            number,
+            stream=self.stream.index,
+            position=position,
         )
         if (line.rank is None and self.stream.rank is not None) or (line.node is None and self.stream.node):
             from dataclasses import replace
@@ -171,7 +177,10 @@ class _Reader:
             cut = start - 1
         texts.reverse()
         first = count - len(texts)
-        lines = [(self.position + first + i, block.number_of(first + i), text[:_LONGEST_TEXT]) for i, text in enumerate(texts)]
+        lines = [
+            (self.position + first + i, block.number_of(first + i), text[:_LONGEST_TEXT])
+            for i, text in enumerate(texts)
+        ]
         self.tail = (self.tail + lines)[-_LAST_LINES:]
 
     def finish(self) -> None:
@@ -191,13 +200,14 @@ def survey(
     result = Survey(list(streams))
     for stream in streams:
         reader = _Reader(result, book, shapes, stream)
-        reader.read((lambda count, s=stream: advance(s, count)) if advance else lambda _count: None)
+        reader.read(partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
     return result
 
 
 def _ahead(blocks: Iterator[Block], book: RuleBook) -> Iterator[tuple[Block, list[Hit]]]:
-    """Blocks with the rules' hits. Of a long stream the next blocks are read and scanned while this one is looked at: neither
+    """Blocks with the rules' hits. Of a long stream the next blocks are read and scanned while this one is looked at:
+    neither
     reading nor Hyperscan holds the interpreter."""
     first = next(blocks, None)
     if first is None:
@@ -215,6 +225,7 @@ def _ahead(blocks: Iterator[Block], book: RuleBook) -> Iterator[tuple[Block, lis
                 return done.put(item, timeout=0.1)
             except queue.Full:
                 continue
+        return None
 
     def work() -> None:
         try:

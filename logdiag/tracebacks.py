@@ -1,7 +1,7 @@
 """Puts tracebacks together from single lines: chained, relayed, interleaved by rank, cut at either end.
 
-Lines are sorted by who speaks before they are read, so the tracebacks of many ranks in one file do not mix. Python's own form, the
-boxes of `rich`, and forms whose indentation was lost are read alike.
+Lines are sorted by who speaks before they are read, so the tracebacks of many ranks in one file do not mix. Python's
+own form, the boxes of `rich`, and forms whose indentation was lost are read alike.
 """
 
 from __future__ import annotations
@@ -24,16 +24,23 @@ _CARETS = re.compile(r"^[\s|]*[\^~]+[\s^~]*$")
 _REPEATED = re.compile(r"\[Previous line repeated \d+ more times?\]")
 _CAUSE = re.compile(r"The above exception was the direct cause of the following exception")
 _CONTEXT = re.compile(r"During handling of the above exception, another exception occurred")
-_PROCESS = re.compile(r"-- Process \d+ terminated with the following error|The actor died because of an error raised|^\s*\"\"\"$")
-# ValueError: boom   torch.cuda.OutOfMemoryError: ...   ray.exceptions.RayTaskError(KeyError): ...   AssertionError   socket.timeout: ...
-_FINAL = re.compile(
-    r"^(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|\w*(?:error|timeout|Error|Exception)))(?:\([\w., ]*\))?(?P<rest>: ?.*|\s*)$"
+_PROCESS = re.compile(
+    r"-- Process \d+ terminated with the following error|The actor died because of an error raised|^\s*\"\"\"$"
 )
-_CLASS_NAME = re.compile(r"(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure|Failed|Killed|Abort(?:ed)?|Warning|error)$")
+# ValueError: boom   torch.cuda.OutOfMemoryError: ...
+# ray.exceptions.RayTaskError(KeyError): ...   AssertionError   socket.timeout: ...
+_FINAL = re.compile(
+    r"^(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|\w*(?:error|timeout|Error|Exception)))"
+    r"(?:\([\w., ]*\))?(?P<rest>: ?.*|\s*)$"
+)
+_CLASS_NAME = re.compile(
+    r"(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure|Failed|Killed|Abort(?:ed)?|Warning|error)$"
+)
 # raise ReadError("unexpected end of data")
 _RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
 _IGNORED = re.compile(
-    r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|Exception in thread"
+    r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|"
+    r"Exception in thread"
 )
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.
@@ -53,8 +60,8 @@ class Link(str, Enum):
 class RaisedException:
     """The line that names an exception, the lines of its message, and the frames it came through.
 
-    `explicit` says that a `raise` made it. Where the log breaks off before the exception's own line, `line` is that `raise` and
-    `said` what it would have printed.
+    `explicit` says that a `raise` made it. Where the log breaks off before the exception's own line, `line` is that
+    `raise` and `said` what it would have printed.
     """
 
     line: Line
@@ -70,8 +77,9 @@ class RaisedException:
 class Traceback:
     """One chain of exceptions, in the order printed.
 
-    `positions` are all lines it covers, `code` those that only show source text and can be no evidence. `ignored` says that the
-    interpreter itself reports that nobody minded, `logged` that a logger printed it: the process may have gone on.
+    `positions` are all lines it covers, `code` those that only show source text and can be no evidence. `ignored`
+    says that the interpreter itself reports that nobody minded, `logged` that a logger printed it: the process may
+    have gone on.
     """
 
     exceptions: tuple[RaisedException, ...]
@@ -216,9 +224,7 @@ class _Reader:
             self._code(line, stripped)
         elif named and final is not None:
             self._final(line, final["name"])
-        elif any(_FRAME.match(_body(later)) for later in ahead[:2]):
-            self._code(line, stripped)
-        elif self.frames and not self.last_code:
+        elif any(_FRAME.match(_body(later)) for later in ahead[:2]) or (self.frames and not self.last_code):
             self._code(line, stripped)
         else:
             self.close()

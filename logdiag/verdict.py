@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from logdiag.causes import Causes, Event
+from logdiag.causes import Causes
+from logdiag.events import Event
 from logdiag.model import (
     Candidate,
     Category,
@@ -56,14 +57,18 @@ def decide(
     all_notes = [*notes]
     if failed and (root is None or confidence < _SURE):
         entry = book.reasons.get(reason)
-        wanted = "; ".join(entry.collect) if entry and entry.collect else "the other ranks' logs and the node's kernel log"
+        wanted = (
+            "; ".join(entry.collect) if entry and entry.collect else "the other ranks' logs and the node's kernel log"
+        )
         lead = "the cause is not in this log" if root is None else "not sure"
         all_notes.append(f"{lead}; collect next: {wanted}")
     if causes.recovered:
         names = Counter(event.finding.title for event in causes.recovered)
         all_notes.extend(f"recovered from: {title} ({count}x)" for title, count in names.most_common(3))
     if survey.uncounted:
-        all_notes.append(f"{sum(survey.uncounted.values()):,} further lines like those found were counted, not looked at one by one")
+        all_notes.append(
+            f"{sum(survey.uncounted.values()):,} further lines like those found were counted, not looked at one by one"
+        )
     return Diagnosis(
         source=source,
         failed=failed,
@@ -180,7 +185,11 @@ def _evidence(causes: Causes, survey: Survey) -> tuple[Evidence, ...]:
 
 
 def _around(line: Line, lines: list[Line]) -> list[Line]:
-    same = [other for other in lines if other.stream == line.stream and abs(other.position - line.position) <= _CONTEXT_LINES]
+    same = [
+        other
+        for other in lines
+        if other.stream == line.stream and abs(other.position - line.position) <= _CONTEXT_LINES
+    ]
     return [other for other in same if other.position != line.position and other.text.strip()]
 
 
@@ -199,4 +208,6 @@ def _candidates(causes: Causes, confidence: float) -> tuple[Candidate, ...]:
         if event.reason is not causes.root.reason and event.reason.category is not Category.NONE:
             weights[event.reason] += 1
     total = sum(weights.values()) + 2
-    return tuple(Candidate(reason, round((1 - confidence) * weight / total, 3)) for reason, weight in weights.most_common(4))
+    return tuple(
+        Candidate(reason, round((1 - confidence) * weight / total, 3)) for reason, weight in weights.most_common(4)
+    )

@@ -147,7 +147,12 @@ def test_a_journal_message_of_several_lines_stays_several_lines() -> None:
     """Each part keeps the number of the entry's message."""
     record = json.dumps({"_HOSTNAME": "gpu-node12", "MESSAGE": "one\ntwo"})
     lines = unwrapped(log_of(record, record))
-    assert [(number, text.split(": ")[-1]) for number, text in lines] == [(1, "one"), (1, "two"), (2, "one"), (2, "two")]
+    assert [(number, text.split(": ")[-1]) for number, text in lines] == [
+        (1, "one"),
+        (1, "two"),
+        (2, "one"),
+        (2, "two"),
+    ]
 
 
 def test_a_journal_message_written_as_numbers_is_text_again() -> None:
@@ -168,7 +173,9 @@ def test_a_binary_journal_field_is_read_by_its_length() -> None:
 
 def test_the_envelopes_time_and_host_stand_before_the_message(book: RuleBook) -> None:
     """What only the envelope knows is not lost: the answer names node and time."""
-    answer = diagnose(journal_json(["all well", "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus."]), rules=book)
+    answer = diagnose(
+        journal_json(["all well", "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus."]), rules=book
+    )
     assert answer.root_cause is not None
     assert answer.root_cause.node == "gpu-node12"
     assert answer.root_cause.time is not None
@@ -177,7 +184,9 @@ def test_the_envelopes_time_and_host_stand_before_the_message(book: RuleBook) ->
 def test_an_elastic_error_file_gives_its_traceback(book: RuleBook) -> None:
     """`error.json` holds a whole traceback in one JSON string."""
     stack = "\n".join(traceback_of("KeyError: 'caption'")) + "\n"
-    data = json.dumps({"message": {"message": "KeyError: 'caption'", "extraInfo": {"py_callstack": stack, "timestamp": "1773252251"}}})
+    data = json.dumps(
+        {"message": {"message": "KeyError: 'caption'", "extraInfo": {"py_callstack": stack, "timestamp": "1773252251"}}}
+    )
     answer = diagnose(data.encode(), rules=book)
     assert answer.reason.value == "KeyError"
     assert answer.root_cause is not None

@@ -51,7 +51,10 @@ def test_the_first_line_of_each_shape_is_kept(book: RuleBook) -> None:
 def test_lines_with_another_path_or_address_are_one_shape(book: RuleBook) -> None:
     """Paths, addresses and quoted words vary as numbers do."""
     words = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot"]
-    lines = [f"cached /data/{words[i % 6]}/{words[i % 5]}/part.bin at 0x{i * 7919:x} for '{words[i % 4]}'" for i in range(3000)]
+    lines = [
+        f"cached /data/{words[i % 6]}/{words[i % 5]}/part.bin at 0x{i * 7919:x} for '{words[i % 4]}'"
+        for i in range(3000)
+    ]
     assert sum("cached" in text for text in kept(diagnosed(book, *lines))) < 100
 
 
@@ -100,14 +103,30 @@ def test_kept_lines_are_in_the_order_of_the_sources(book: RuleBook) -> None:
 
 def test_findings_stay_in_the_digest(book: RuleBook) -> None:
     """A filter never hides evidence: the root line and all consequences are there."""
-    answer = diagnosed(book, *CHATTER, *traceback_of("KeyError: 'caption'", prefix="[rank2]: "), *map(watchdog, range(8)), *CHATTER)
+    answer = diagnosed(
+        book, *CHATTER, *traceback_of("KeyError: 'caption'", prefix="[rank2]: "), *map(watchdog, range(8)), *CHATTER
+    )
     numbers = {line.number for line in answer.digest.lines}
     assert {item.line for item in answer.evidence} <= numbers
 
 
 def test_more_shapes_than_are_remembered_are_still_counted() -> None:
     """A log of which no two lines are alike is read to its end, and the receipt adds up."""
-    words = ["ash", "birch", "cedar", "dogwood", "elm", "fir", "gorse", "hazel", "ivy", "juniper", "kauri", "larch", "maple"]
+    words = [
+        "ash",
+        "birch",
+        "cedar",
+        "dogwood",
+        "elm",
+        "fir",
+        "gorse",
+        "hazel",
+        "ivy",
+        "juniper",
+        "kauri",
+        "larch",
+        "maple",
+    ]
     lines = [f"{a} {b} {c} {d} {e}" for a in words for b in words for c in words for d in words for e in words[:3]]
     answer = diagnose(log_of(*lines), rules=RuleBook(()))
     assert answer.digest.total_lines == len(lines) == 85_683
@@ -129,7 +148,11 @@ def _filter(identity: str, **job: str) -> Filter:
 )
 def test_a_bound_filter_holds_only_for_its_jobs(job: dict[str, str], names: Sequence[str]) -> None:
     """A filter with metadata needs all of them; one without holds for every job."""
-    filters = [_filter("all"), _filter("megatron", framework="megatron"), _filter("both", framework="megatron", user="mira")]
+    filters = [
+        _filter("all"),
+        _filter("megatron", framework="megatron"),
+        _filter("both", framework="megatron", user="mira"),
+    ]
     assert [item.id for item in filters_for(filters, job)] == list(names)
 
 

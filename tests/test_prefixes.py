@@ -104,7 +104,9 @@ def test_the_time_is_kept_as_it_was_printed() -> None:
     assert parse_line("[2026-11-01 10:00:00,123] boom").clock == "2026-11-01 10:00:00"
 
 
-@pytest.mark.parametrize("text", ["2026-13-41 10:00:00 boom", "2026-02-30 10:00:00 boom", "Sun Foo 01 10:00:00 2026: boom"])
+@pytest.mark.parametrize(
+    "text", ["2026-13-41 10:00:00 boom", "2026-02-30 10:00:00 boom", "Sun Foo 01 10:00:00 2026: boom"]
+)
 def test_an_impossible_date_is_no_time(text: str) -> None:
     """A date that does not exist is no error."""
     assert parse_line(text).time is None

@@ -20,7 +20,18 @@ from logdiag.rules.check import check
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
 from logdiag.rules.scanform import scan_form
-from tests.helpers import LOGS, SAMPLES, book_of, environment, log_of, quoted, rule_text, steps, traceback_of, write_rule
+from tests.helpers import (
+    LOGS,
+    SAMPLES,
+    book_of,
+    environment,
+    log_of,
+    quoted,
+    rule_text,
+    steps,
+    traceback_of,
+    write_rule,
+)
 
 
 def fires(book: RuleBook, text: str, frames: str = "") -> Finding | None:
@@ -134,10 +145,16 @@ def test_a_missing_rule_folder_is_an_error(tmp_path: Path) -> None:
 # --- what the check finds ---
 
 UNPROVEN = {
-    "an example that does not fire": (rule_text(fires=["error: widget jammed", "gear broke"]), "does not fire on 'gear broke'"),
+    "an example that does not fire": (
+        rule_text(fires=["error: widget jammed", "gear broke"]),
+        "does not fire on 'gear broke'",
+    ),
     "a quiet line that fires": (rule_text(quiet="['no widget jammed']"), "fires on the quiet line 'no widget jammed'"),
-    "a pattern without example": (rule_text(match=["widget jammed", "gear broke"]), "no example is hit by 'gear broke'"),
-    "a pattern that runs away": (rule_text(match=["(?:a+)+$|widget jammed"]), "takes too long"),
+    "a pattern without example": (
+        rule_text(match=["widget jammed", "gear broke"]),
+        "no example is hit by 'gear broke'",
+    ),
+    "a pattern that runs away": (rule_text(match=["(?:a|aa)+[b-z]$|widget jammed"]), "takes too long"),
     "a pattern that is not ASCII": (rule_text(match=["widget jammed|zäh"]), "is not ASCII"),
 }
 
@@ -151,7 +168,7 @@ def test_the_check_finds(tmp_path: Path, text: str, what: str) -> None:
     assert problems[0].file == str(path)
     assert problems[0].remedy
     lines = text.splitlines()
-    assert any(part in lines[problems[0].line - 1] for part in ("widget", "gear", "a+", "zäh"))
+    assert any(part in lines[problems[0].line - 1] for part in ("widget", "gear"))
 
 
 def test_the_check_has_nothing_to_say_of_a_good_rule(tmp_path: Path) -> None:
@@ -171,7 +188,9 @@ def test_a_filter_that_drops_a_failure_is_a_problem(tmp_path: Path) -> None:
     """As are examples it does not drop, and lines to keep that it drops."""
     write_rule(tmp_path, "framework/a", rule_text())
     write_rule(
-        tmp_path, "filters/f", "title: t\ndrop: ['widget', 'gear']\nexamples: {drops: ['widget jammed', 'x'], keeps: ['a widget']}\n"
+        tmp_path,
+        "filters/f",
+        "title: t\ndrop: ['widget', 'gear']\nexamples: {drops: ['widget jammed', 'x'], keeps: ['a widget']}\n",
     )
     what = "\n".join(problem.what for problem in check(book_of(tmp_path)))
     assert "no example is hit by 'gear'" in what
@@ -187,7 +206,9 @@ def test_a_filter_that_drops_a_failure_is_a_problem(tmp_path: Path) -> None:
 def test_on_one_line_the_narrower_rule_wins(tmp_path: Path, names: tuple[str, str]) -> None:
     """Whatever the files are called; where only the general one matches, it is used."""
     general, narrow = names
-    write_rule(tmp_path, f"framework/{general}", rule_text(match=["^RuntimeError: .{1,200}"], fires=["RuntimeError: odd"]))
+    write_rule(
+        tmp_path, f"framework/{general}", rule_text(match=["^RuntimeError: .{1,200}"], fires=["RuntimeError: odd"])
+    )
     write_rule(
         tmp_path,
         f"framework/{narrow}",
@@ -196,7 +217,9 @@ def test_on_one_line_the_narrower_rule_wins(tmp_path: Path, names: tuple[str, st
     book = book_of(tmp_path)
     assert fired(book, "RuntimeError: widget jammed").rule == f"framework/{narrow}"
     assert fired(book, "RuntimeError: something else").rule == f"framework/{general}"
-    assert fired(book, "RuntimeError: something else").generality > fired(book, "RuntimeError: widget jammed").generality
+    assert (
+        fired(book, "RuntimeError: something else").generality > fired(book, "RuntimeError: widget jammed").generality
+    )
 
 
 def test_of_three_rules_the_narrowest_wins(tmp_path: Path) -> None:
@@ -218,7 +241,9 @@ def test_a_harmless_line_is_no_other_rules(tmp_path: Path) -> None:
     write_rule(
         tmp_path,
         "context/h",
-        rule_text(reason=None, role="harmless", match=["tip: .{0,80}widget jammed"], fires=["tip: when a widget jammed"]),
+        rule_text(
+            reason=None, role="harmless", match=["tip: .{0,80}widget jammed"], fires=["tip: when a widget jammed"]
+        ),
     )
     book = book_of(tmp_path)
     assert fired(book, "error: widget jammed for 9 s").role is Role.CAUSE
@@ -237,9 +262,14 @@ def test_unless_silences_a_rule(tmp_path: Path) -> None:
 
 def test_within_asks_for_the_frames(tmp_path: Path) -> None:
     """The rule fires only on exceptions that came through the named place."""
-    write_rule(tmp_path, "framework/general", rule_text(reason="RuntimeError", match=["^KeyError:"], fires=["KeyError: 'x'"]))
-    example = 'KeyError: \'w\''
-    frames = "  - |-\n      Traceback (most recent call last):\n        File \"x.py\", line 1, in load_widget\n      " + example
+    write_rule(
+        tmp_path, "framework/general", rule_text(reason="RuntimeError", match=["^KeyError:"], fires=["KeyError: 'x'"])
+    )
+    example = "KeyError: 'w'"
+    frames = (
+        '  - |-\n      Traceback (most recent call last):\n        File "x.py", line 1, in load_widget\n      '
+        + example
+    )
     text = rule_text(reason="ModelLoadingError", match=["^KeyError:"], within="['in load_widget']")
     text = text.replace("    - 'error: widget jammed'", "  " + frames)
     write_rule(tmp_path, "framework/narrow", text)
@@ -311,7 +341,11 @@ def test_meaningful_numbers_tell_lines_apart(tmp_path: Path) -> None:
 def test_named_groups_are_facts(tmp_path: Path) -> None:
     """They appear in the finding; a rank and a node named by the line are the failing ones."""
     pattern = r"widget jammed on rank (?P<rank>\d+) of (?P<node>[\w-]+)"
-    write_rule(tmp_path, "framework/a", rule_text(match=[pattern], fires=["widget jammed on rank 3 of node-7"], title="'Jam on {node}'"))
+    write_rule(
+        tmp_path,
+        "framework/a",
+        rule_text(match=[pattern], fires=["widget jammed on rank 3 of node-7"], title="'Jam on {node}'"),
+    )
     finding = fired(book_of(tmp_path), "[rank0]: widget jammed on rank 5 of node-9")
     assert finding.facts == {"rank": "5", "node": "node-9"}
     assert (finding.rank, finding.node, finding.title) == (5, "node-9", "Jam on node-9")
@@ -344,8 +378,10 @@ def test_a_symptom_is_the_root_only_when_nothing_better_is_there(tmp_path: Path)
 
 def test_a_pattern_that_would_run_away_costs_little(tmp_path: Path) -> None:
     """A pattern with nested repeats that slipped in does not hang a diagnosis."""
-    write_rule(tmp_path, "framework/a", rule_text(match=["widget (?:a+)+!"], fires=["widget aa!"]))
-    answer = diagnose(log_of(*["widget " + "a" * 3000] * 5, *traceback_of("KeyError: 'caption'")), rules=book_of(tmp_path))
+    write_rule(tmp_path, "framework/a", rule_text(match=["widget (?:a|aa)+[b-z]$"], fires=["widget aab"]))
+    answer = diagnose(
+        log_of(*["widget " + "a" * 3000] * 5, *traceback_of("KeyError: 'caption'")), rules=book_of(tmp_path)
+    )
     assert answer.stats["seconds"] < 10
 
 
@@ -391,9 +427,13 @@ def test_a_users_folder_adds_and_replaces(tmp_path: Path) -> None:
 
 def test_a_users_rule_works_beside_the_shipped_ones(tmp_path: Path) -> None:
     """A new failure is known, the others stay known, and a shipped rule can be replaced by its id."""
-    write_rule(tmp_path, "framework/widget", rule_text(match=["widget (?P<name>\\w+) jammed"], fires=["widget a jammed"]))
     write_rule(
-        tmp_path, "script/key-error", rule_text(reason="KeyError", match=["^KeyError: "], fires=["KeyError: 'x'"], title="Ours")
+        tmp_path, "framework/widget", rule_text(match=["widget (?P<name>\\w+) jammed"], fires=["widget a jammed"])
+    )
+    write_rule(
+        tmp_path,
+        "script/key-error",
+        rule_text(reason="KeyError", match=["^KeyError: "], fires=["KeyError: 'x'"], title="Ours"),
     )
     book = RuleBook.load([tmp_path])
     assert diagnose(log_of(*steps(1, 20), "widget left jammed"), rules=book).root_cause is not None
@@ -440,13 +480,10 @@ def sized(*parts: bytes) -> bytes:
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda content: b"",
     "torn": lambda content: content[: len(content) // 2],
     "one bit": lambda content: content[:-100] + bytes([content[-100] ^ 1]) + content[-99:],
-    "foreign": lambda content: signed(sized(b"[]", b"x", b"y")),
     "foreign words": lambda content: signed(sized(json.dumps({"rules": 3}).encode(), b"x", b"y")),
     "foreign database": lambda content: signed(content[32:-2000] + b"\0" * 2000),
-    "longer": lambda content: signed(content[32:] + b"more"),
 }
 
 

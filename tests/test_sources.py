@@ -7,17 +7,22 @@ import gzip
 import io
 import lzma
 import os
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from logdiag import SourceError
 from logdiag.model import Block
 from logdiag.sources import Stream, open_sources
 from tests.helpers import log_of
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 LINES = [f"line {number} of the log" for number in range(1, 2001)]
 PLAIN = log_of(*LINES)
@@ -47,11 +52,11 @@ EXPECTED = [(number, line.encode()) for number, line in enumerate(LINES, 1)]
     [
         pytest.param(lambda data: data, id="plain"),
         pytest.param(gzip.compress, id="gz"),
-        pytest.param(lambda data: zstandard.compress(data), id="zst"),
+        pytest.param(lambda data: zstd.compress(data), id="zst"),
         pytest.param(lzma.compress, id="xz"),
         pytest.param(bz2.compress, id="bz2"),
         pytest.param(lambda data: gzip.compress(data[:9000]) + gzip.compress(data[9000:]), id="gz of two members"),
-        pytest.param(lambda data: zstandard.compress(data[:9000]) + zstandard.compress(data[9000:]), id="zst of two frames"),
+        pytest.param(lambda data: zstd.compress(data[:9000]) + zstd.compress(data[9000:]), id="zst of two frames"),
         pytest.param(lambda data: bz2.compress(data[:9000]) + bz2.compress(data[9000:]), id="bz2 of two streams"),
         pytest.param(lambda data: lzma.compress(data[:9000]) + lzma.compress(data[9000:]), id="xz of two streams"),
     ],
@@ -91,7 +96,13 @@ def test_lines_are_clean_and_numbered(data: bytes, lines: list[tuple[int, bytes]
 
 def test_parts_that_carriage_returns_overwrote_share_the_lines_number() -> None:
     """A progress bar is many lines with one number, and what follows keeps its own."""
-    assert read_bytes(b"a\n 10%\r 20%\r 30%\nboom\n") == [(1, b"a"), (2, b" 10%"), (2, b" 20%"), (2, b" 30%"), (3, b"boom")]
+    assert read_bytes(b"a\n 10%\r 20%\r 30%\nboom\n") == [
+        (1, b"a"),
+        (2, b" 10%"),
+        (2, b" 20%"),
+        (2, b" 30%"),
+        (3, b"boom"),
+    ]
 
 
 def test_a_megabyte_long_line_is_one_line() -> None:
@@ -122,7 +133,7 @@ def test_blocks_hold_whole_lines_and_know_their_place(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     """A .zst of 60 MB is read in a few blocks' worth of memory."""
     path = tmp_path / "job.log.zst"
-    path.write_bytes(zstandard.compress(PLAIN * 1300))
+    path.write_bytes(zstd.compress(PLAIN * 1300))
     tracemalloc.start()
     count = sum(block.data.count(b"\n") for block in open_sources((path,))[0].blocks())
     _, peak = tracemalloc.get_traced_memory()
@@ -135,7 +146,9 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "compress", [gzip.compress, lambda data: zstandard.compress(data), lzma.compress, bz2.compress], ids=["gz", "zst", "xz", "bz2"]
+    "compress",
+    [gzip.compress, lambda data: zstd.compress(data), lzma.compress, bz2.compress],
+    ids=["gz", "zst", "xz", "bz2"],
 )
 def test_a_torn_file_is_read_as_far_as_it_came_and_says_so(compress: Callable[[bytes], bytes]) -> None:
     """What is there is diagnosed; a note names the file and how far it came."""

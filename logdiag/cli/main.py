@@ -50,10 +50,25 @@ class _Commands(click.Group):
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        click.option("--rules", "rule_folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated."),
-        click.option("--job", "job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."),
-        click.option("--digest", is_flag=True, help="Print what is worth reading of the log, with a receipt, and no verdict."),
-        click.option("--exit-code", "by_category", is_flag=True, help="Exit 0 healthy, 10 infrastructure, 11 framework, 12 script."),
+        click.option(
+            "--rules", "rule_folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated."
+        ),
+        click.option(
+            "--job",
+            "job",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="The job's name, user, framework or image, for filters.",
+        ),
+        click.option(
+            "--digest", is_flag=True, help="Print what is worth reading of the log, with a receipt, and no verdict."
+        ),
+        click.option(
+            "--exit-code",
+            "by_category",
+            is_flag=True,
+            help="Exit 0 healthy, 10 infrastructure, 11 framework, 12 script.",
+        ),
     ):
         command = option(command)
     return command
@@ -73,8 +88,12 @@ def commands() -> None:
 
 @commands.command("diagnose", hidden=True)
 @click.argument("paths", nargs=-1)
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print the answer.")
-@click.option("--tee", is_flag=True, help="Pass standard input through as it comes; the report follows on standard error.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print the answer."
+)
+@click.option(
+    "--tee", is_flag=True, help="Pass standard input through as it comes; the report follows on standard error."
+)
 @click.option("--exit-code-of-job", "job_status", type=int, metavar="N", help="What the job itself ended with.")
 @_shared
 def diagnose_command(
@@ -87,10 +106,11 @@ def diagnose_command(
     digest: bool,
     by_category: bool,
 ) -> None:
-    """Diagnose ONE job from its files and folders; several paths are its ranks and nodes. Without PATH, or for -, read a pipe."""
+    """Diagnose ONE job from its files and folders; several paths are its ranks and nodes. Without PATH, or for -,
+    read a pipe."""
     if not paths and sys.stdin.isatty():
         raise SourceError("no log was given; name a file or a folder, or pipe the job's output in: job 2>&1 | logdiag")
-    with _progress(paths) as advance:
+    with _ProgressBar(paths) as advance:
         answer = diagnose(
             *(paths or ("-",)), rules=rule_folders, exit_code=job_status, job=_metadata(job), tee=tee, advance=advance
         )
@@ -101,10 +121,17 @@ def diagnose_command(
 
 @commands.command("batch")
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="How to print each answer.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="How to print each answer."
+)
 @_shared
 def batch_command(
-    paths: tuple[str, ...], form: str, rule_folders: tuple[str, ...], job: tuple[str, ...], digest: bool, by_category: bool
+    paths: tuple[str, ...],
+    form: str,
+    rule_folders: tuple[str, ...],
+    job: tuple[str, ...],
+    digest: bool,
+    by_category: bool,
 ) -> None:
     """Diagnose one job a PATH and print one answer a line. A path that cannot be read does not stop the others."""
     book = RuleBook.load(rule_folders)
@@ -148,7 +175,7 @@ def _print(answer: Diagnosis, form: str, *, digest: bool, err: bool) -> None:
     out.write(render(answer, form) + "\n")
 
 
-class _progress:
+class _ProgressBar:
     """A progress bar on standard error for long reads, only on a terminal."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:

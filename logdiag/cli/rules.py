@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
@@ -12,7 +13,9 @@ from logdiag.rules import Rule, RuleBook
 
 __all__ = ["rules"]
 
-_folders = click.option("--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated.")
+_folders = click.option(
+    "--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated."
+)
 
 
 @click.group()
@@ -40,18 +43,18 @@ def list_command(reason: str | None, folders: tuple[str, ...]) -> None:
 def show_command(identity: str, folders: tuple[str, ...]) -> None:
     """Print one rule's file."""
     book = RuleBook.load(folders, proof=True)
-    for item in (*book.rules, *book.filters):
-        if item.id == identity:
-            click.echo(f"# {item.file}")
-            with open(item.file, encoding="utf-8") as file:
-                click.echo(file.read(), nl=False)
-            return
-    raise RuleError(f"{identity}: no such rule; see logdiag rules list")
+    files = {rule.id: rule.file for rule in book.rules} | {item.id: item.file for item in book.filters}
+    if identity not in files:
+        raise RuleError(f"{identity}: no such rule; see logdiag rules list")
+    click.echo(f"# {files[identity]}")
+    click.echo(Path(files[identity]).read_text(encoding="utf-8"), nl=False)
 
 
 @rules.command("test")
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the problems.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the problems."
+)
 def test_command(folders: tuple[str, ...], form: str) -> None:
     """Prove the shipped rules, and those of DIR, by their examples. All problems of all files are printed at once."""
     from logdiag.rules.check import check
@@ -64,7 +67,9 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
         for problem in problems:
             click.echo(str(problem))
         examples = sum(len(rule.fires) + len(rule.quiet) for rule in book.rules)
-        click.echo(f"{len(book.rules)} rules, {len(book.filters)} filters, {examples} examples, {len(problems)} problems")
+        click.echo(
+            f"{len(book.rules)} rules, {len(book.filters)} filters, {examples} examples, {len(problems)} problems"
+        )
     sys.exit(1 if problems else 0)
 
 

@@ -17,7 +17,15 @@ def to_markdown(diagnosis: Diagnosis) -> str:
     parts = [f"## {_safe(headline(diagnosis))}", "", _safe(diagnosis.summary), ""]
     if diagnosis.root_cause:
         parts += [f"**Root cause** {_code(where(diagnosis))} ({_code(diagnosis.root_cause.rule)})", ""]
-        parts += [*_fenced([f"{'>' if e.role == 'root' else ' '} {clean(e.source)}:{e.line} | {clean(e.text)}" for e in diagnosis.evidence]), ""]
+        parts += [
+            *_fenced(
+                [
+                    f"{'>' if e.role == 'root' else ' '} {clean(e.source)}:{e.line} | {clean(e.text)}"
+                    for e in diagnosis.evidence
+                ]
+            ),
+            "",
+        ]
     if diagnosis.consequences:
         parts += ["| count | consequence | ranks |", "| ---: | --- | --- |"]
         parts += [
@@ -30,7 +38,10 @@ def to_markdown(diagnosis: Diagnosis) -> str:
         parts += [f"{number}. {_safe(step)}" for number, step in enumerate(diagnosis.recovery.steps, 1)]
         parts += ["", _safe(diagnosis.recovery.why), ""]
     if diagnosis.candidates:
-        parts += ["Also possible: " + ", ".join(f"{c.reason.value} {c.confidence:.0%}" for c in diagnosis.candidates), ""]
+        parts += [
+            "Also possible: " + ", ".join(f"{c.reason.value} {c.confidence:.0%}" for c in diagnosis.candidates),
+            "",
+        ]
     parts += [f"> {_safe(note)}" for note in diagnosis.notes]
     return "\n".join([*parts, "", _safe(amount(diagnosis))])
 

@@ -1,6 +1,7 @@
 """The report for a person: the verdict, the root line in its context, consequences folded, what to do.
 
-The layout is made of spans of (text, style), so a pipe gets plain text without `rich` being loaded, and a terminal the same in colour.
+The layout is made of spans of (text, style), so a pipe gets plain text without `rich` being loaded, and a terminal
+the same in colour.
 """
 
 from __future__ import annotations

@@ -10,7 +10,9 @@ from logdiag.model import Diagnosis, Recovery
 __all__ = ["action_words", "amount", "clean", "headline", "rank_ranges", "where"]
 
 # Control characters, and those that turn the direction of text or hide it.
-_UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]")
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
 _LONGEST = 400
 
 
@@ -64,4 +66,5 @@ def amount(diagnosis: Diagnosis) -> str:
             break
         size /= 1000
     shown = f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-    return f"{stats['lines']:,} lines, {shown} read in {stats['seconds']:.2f} s; {stats['kept_lines']:,} lines worth reading"
+    kept = f"{stats['kept_lines']:,} lines worth reading"
+    return f"{stats['lines']:,} lines, {shown} read in {stats['seconds']:.2f} s; {kept}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import RuleError
-from logdiag.model import Action, Block, Finding, Line, Reason, Role, fill
+from logdiag.model import Action, Finding, Line, Reason, Role, fill
 from logdiag.rules import cache
 from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule, from_plain, to_plain
@@ -25,6 +25,7 @@ __all__ = ["Hit", "RuleBook", "example_line"]
 _ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
 # Confirming one pattern on one line may take this long; a pattern that needs more did not match.
 _CONFIRM_SECONDS = 0.2
+_MATCHERS = 3
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE)
 
@@ -41,18 +42,20 @@ class RuleBook:
         filters: Sequence[Filter] = (),
         reasons: dict[Reason, ReasonEntry] | None = None,
         narrower: dict[int, frozenset[int]] | None = None,
-        matchers: tuple[Matcher, Matcher] | None = None,
+        matchers: Sequence[Matcher] | None = None,
     ) -> None:
         self.rules = tuple(rules)
         self.filters = tuple(filters)
         self.reasons = reasons or {}
         self.roles = tuple(Role(rule.role) for rule in self.rules)
-        # Progress is told by line shape, and what softens a line is only asked where a failure rule fires: both match the bulk
-        # of every log and are not scanned for.
+        # Regular output (progress, filters) is told by line shape, and what softens a line is only asked where a
+        # failure rule fires: both match the bulk of every log and are not scanned for.
         self._patterns = self._patterns_of(lambda role: role is not Role.PROGRESS and role not in _SOFTENING)
         self._softening = self._patterns_of(lambda role: role in _SOFTENING)
+        self._progress = self._patterns_of(lambda role: role is Role.PROGRESS)
+        self._drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
         self._compiled: dict[str, regex.Pattern[str]] = {}
-        self.matcher, self.softening_matcher = matchers or self._compile_matchers()
+        self.matcher, self.softening_matcher, self.regular_matcher = matchers or self._compile_matchers()
         self._structural = frozenset(
             number for number, (index, _) in enumerate(self._patterns) if self.roles[index] is Role.STRUCTURE
         )
@@ -62,8 +65,8 @@ class RuleBook:
     def load(cls, folders: Iterable[str | os.PathLike[str]] = (), *, proof: bool = False) -> RuleBook:
         """The shipped rules and those of `folders`; compiled ones come from the cache when nothing has changed.
 
-        With `proof`, the rules keep their examples and references, which no diagnosis needs. Raises RuleError with all problems
-        of all files.
+        With `proof`, the rules keep their examples and references, which no diagnosis needs. Raises RuleError with
+        all problems of all files.
         """
         from logdiag.rules.folders import read_folders
 
@@ -71,15 +74,16 @@ class RuleBook:
         key = files.fingerprint()
         if not proof and (stored := cache.read(key)) is not None:
             plain, databases = stored
-            matchers = [Matcher.restore(database) for database in databases]
-            if len(matchers) == 2 and matchers[0] and matchers[1]:
-                return cls._from_plain(plain, (matchers[0], matchers[1]))
+            matchers = [matcher for database in databases if (matcher := Matcher.restore(database))]
+            if len(matchers) == _MATCHERS:
+                return cls._from_plain(plain, matchers)
         from logdiag.rules.files import parse
 
         rules, filters, reasons = parse(files)
         book = cls(rules, filters, reasons)
-        if book.matcher.serialized and book.softening_matcher.serialized:
-            cache.write(key, book._to_plain(), (book.matcher.serialized, book.softening_matcher.serialized))
+        databases = [book.matcher.serialized, book.softening_matcher.serialized, book.regular_matcher.serialized]
+        if all(databases):
+            cache.write(key, book._to_plain(), databases)
         return book
 
     def scan(self, data: bytes) -> list[Hit]:
@@ -129,7 +133,9 @@ class RuleBook:
     def _softened(self, line: Line) -> tuple[int, regex.Match[str]] | None:
         """The rule that calls a line harmless, or else one that says it announces another try."""
         retried = None
-        for number in dict.fromkeys(number for _, number in self.softening_matcher.find(line.text.encode(errors="replace"))):
+        for number in dict.fromkeys(
+            number for _, number in self.softening_matcher.find(line.text.encode(errors="replace"))
+        ):
             index, pattern = self._softening[number]
             match = self._search(pattern, line)
             if match and self._stands(self.rules[index], line, ""):
@@ -147,14 +153,18 @@ class RuleBook:
         """Whether a narrower rule than this one asks where an exception was raised."""
         return rule in self._framed
 
-    def is_progress(self, line: Line) -> bool:
-        """Whether the line says that a step of the job's work was made."""
-        return any(
-            self._search(pattern, line)
-            for index in self._progress
-            for pattern in self.rules[index].match
-            if not any(self._search(other, line) for other in self.rules[index].unless)
-        )
+    def regular(self, line: Line) -> tuple[bool, frozenset[str]]:
+        """Whether a line says that a step of the job's work was made, and the filters that would drop it."""
+        progress, filters = False, set[str]()
+        for number in {number for _, number in self.regular_matcher.find(line.text.encode(errors="replace"))}:
+            if number >= len(self._progress):
+                name, pattern = self._drops[number - len(self._progress)]
+                if name not in filters and self._search(pattern, line):
+                    filters.add(name)
+            elif not progress:
+                index, pattern = self._progress[number]
+                progress = self._search(pattern, line) is not None and self._stands(self.rules[index], line, "")
+        return progress, frozenset(filters)
 
     def claims(self, index: int, line: Line, frames: str = "") -> bool:
         """Whether a rule matches a line, whatever other rules say; for checking the rules themselves."""
@@ -174,11 +184,9 @@ class RuleBook:
     @cached_property
     def _framed(self) -> frozenset[str]:
         framed = {index for index, rule in enumerate(self.rules) if rule.within}
-        return frozenset(self.rules[index].id for index, narrow in self.narrower.items() if not framed.isdisjoint(narrow))
-
-    @cached_property
-    def _progress(self) -> tuple[int, ...]:
-        return tuple(index for index, role in enumerate(self.roles) if role is Role.PROGRESS)
+        return frozenset(
+            self.rules[index].id for index, narrow in self.narrower.items() if not framed.isdisjoint(narrow)
+        )
 
     def _search(self, pattern: str, line: Line) -> regex.Match[str] | None:
         compiled = self._compile(pattern)
@@ -201,7 +209,9 @@ class RuleBook:
         return compiled
 
     def _narrowest(self, matched: dict[int, regex.Match[str]]) -> int:
-        candidates = [index for index in matched if self.narrower.get(index, frozenset()).isdisjoint(matched)] or list(matched)
+        candidates = [index for index in matched if self.narrower.get(index, frozenset()).isdisjoint(matched)] or list(
+            matched
+        )
         return min(candidates, key=lambda i: (_ROLE_ORDER.index(self.roles[i]), -len(matched[i][0]), self.rules[i].id))
 
     def _finding(self, index: int, line: Line, match: regex.Match[str]) -> Finding:
@@ -239,28 +249,25 @@ class RuleBook:
             for pattern in rule.match
         )
 
-    def _compile_matchers(self) -> tuple[Matcher, Matcher]:
-        """One for what is scanned for, one for what is harmless."""
+    def _compile_matchers(self) -> tuple[Matcher, Matcher, Matcher]:
+        """One for what is scanned for, one for what softens a line, one for regular output."""
         healthy = "\n".join(
             line
             for index, rule in enumerate(self.rules)
             for line in (*rule.quiet, *(rule.fires if self.roles[index] in (Role.PROGRESS, Role.HARMLESS) else ()))
         )
         healthy = "\n".join([healthy, *(line for item in self.filters for line in item.drops)]).lower()
-        return self._compile_matcher(self._patterns, healthy), self._compile_matcher(self._softening, "")
+        files = {item.id: item.file for item in self.filters}
 
-    def _compile_matcher(self, patterns: tuple[tuple[int, str], ...], healthy: str) -> Matcher:
-        from logdiag.rules.scanform import scan_form
+        def named(patterns: tuple[tuple[int, str], ...]) -> list[tuple[str, str]]:
+            return [(self.rules[index].file or self.rules[index].id, pattern) for index, pattern in patterns]
 
-        forms = [scan_form(pattern, healthy) for _, pattern in patterns]
-        try:
-            return Matcher.compile(forms)
-        except ValueError as error:
-            for (index, pattern), form in zip(patterns, forms, strict=True):
-                if str(error).startswith(f"{form}: "):
-                    file = self.rules[index].file or self.rules[index].id
-                    raise RuleError(f"{file}: match: {pattern}: {error}; rewrite the pattern") from error
-            raise RuleError(f"rules: match: {error}; rewrite the pattern") from error
+        regular = [*named(self._progress), *((files[name] or name, pattern) for name, pattern in self._drops)]
+        return (
+            _compile_matcher(named(self._patterns), healthy),
+            _compile_matcher(named(self._softening), ""),
+            _compile_matcher(regular, ""),
+        )
 
     def _to_plain(self) -> dict[str, Any]:
         return {
@@ -271,7 +278,7 @@ class RuleBook:
         }
 
     @classmethod
-    def _from_plain(cls, plain: dict[str, Any], matchers: tuple[Matcher, Matcher]) -> RuleBook:
+    def _from_plain(cls, plain: dict[str, Any], matchers: Sequence[Matcher]) -> RuleBook:
         return cls(
             [from_plain(Rule, item) for item in plain["rules"]],
             [from_plain(Filter, item) for item in plain["filters"]],
@@ -290,6 +297,20 @@ def _message_starts(line: Line) -> list[int]:
         if inner != start:
             starts.append(inner)
     return starts
+
+
+def _compile_matcher(patterns: Sequence[tuple[str, str]], healthy: str) -> Matcher:
+    """A matcher for (file, pattern) pairs; raises RuleError naming the file of a pattern that cannot be scanned for."""
+    from logdiag.rules.scanform import scan_form
+
+    forms = [scan_form(pattern, healthy) for _, pattern in patterns]
+    try:
+        return Matcher.compile(forms)
+    except ValueError as error:
+        for (file, pattern), form in zip(patterns, forms, strict=True):
+            if str(error).startswith(f"{form}: "):
+                raise RuleError(f"{file}: match: {pattern}: {error}; rewrite the pattern") from error
+        raise RuleError(f"rules: match: {error}; rewrite the pattern") from error
 
 
 def _narrower(book: RuleBook) -> dict[int, frozenset[int]]:

@@ -1,7 +1,7 @@
 """Compiled rules kept between runs, by the fingerprint of the files they came from.
 
-A cache that is missing, torn, unwritable or of another version costs speed, never correctness: the key holds every byte of
-every rule file and the versions of what compiled them.
+A cache that is missing, torn, unwritable or of another version costs speed, never correctness: the key holds every
+byte of every rule file and the versions of what compiled them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read(key: str) -> tuple[dict[str, Any], list[bytes]] | None:
         return None
 
 
-def write(key: str, plain: dict[str, Any], databases: tuple[bytes, ...]) -> None:
+def write(key: str, plain: dict[str, Any], databases: list[bytes]) -> None:
     """Stores compiled rules whole or not at all; a folder that cannot be written is left alone."""
     parts = [json.dumps(plain, separators=(",", ":")).encode(), *databases]
     body = b"".join(len(part).to_bytes(_SIZE, "big") + part for part in parts)

@@ -15,7 +15,16 @@ __all__ = ["Problem", "check"]
 
 # A pattern that needs longer on one of these lines can run away on a log.
 _TIME_LIMIT = 0.05
-_HARD_LINES = ("a" * 4000, "/a" * 2000, "0123456789 " * 400, "Error: " * 600, " " * 4000, "x=1, " * 800, "(" * 3000, "=" * 4000)
+_HARD_LINES = (
+    "a" * 4000,
+    "/a" * 2000,
+    "0123456789 " * 400,
+    "Error: " * 600,
+    " " * 4000,
+    "x=1, " * 800,
+    "(" * 3000,
+    "=" * 4000,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,9 @@ def _check_rule(book: RuleBook, index: int, lines: _FileLines) -> Iterator[Probl
     for example in rule.quiet:
         line, frames = example_line(example)
         if book.claims(index, line, frames):
-            yield problem(example, f"fires on the quiet line {line.text!r}", "make the pattern narrower or add an unless")
+            yield problem(
+                example, f"fires on the quiet line {line.text!r}", "make the pattern narrower or add an unless"
+            )
 
 
 def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str, lines: _FileLines) -> Iterator[Problem]:
@@ -115,15 +126,21 @@ def _check_filter(book: RuleBook, item: Filter, lines: _FileLines) -> Iterator[P
         yield from _check_pattern(book, item, pattern, lines)
         if not any(book.search(pattern, example_line(example)[0]) for example in item.drops):
             number = lines.find(item.file, pattern)
-            yield Problem(item.file, number, item.id, f"no example is hit by {pattern!r}", "add one real line it is for")
+            yield Problem(
+                item.file, number, item.id, f"no example is hit by {pattern!r}", "add one real line it is for"
+            )
     for wanted, examples in ((True, item.drops), (False, item.keeps)):
         for example in examples:
             line, _ = example_line(example)
             dropped = any(book.search(pattern, line) for pattern in item.drop)
             if dropped != wanted:
                 what = "does not drop" if wanted else "drops"
-                yield Problem(item.file, lines.find(item.file, example), item.id, f"{what} {example!r}", "mend the pattern")
+                yield Problem(
+                    item.file, lines.find(item.file, example), item.id, f"{what} {example!r}", "mend the pattern"
+                )
             finding = book.confirm_all(line) if wanted else None
             if finding is not None and finding.role in (Role.CAUSE, Role.SYMPTOM):
                 number = lines.find(item.file, example)
-                yield Problem(item.file, number, item.id, f"drops a line that {finding.rule} fires on", "mend the pattern")
+                yield Problem(
+                    item.file, number, item.id, f"drops a line that {finding.rule} fires on", "mend the pattern"
+                )

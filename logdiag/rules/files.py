@@ -185,10 +185,18 @@ def _rule(identity: str, path: Path, document: dict[str, Any]) -> Rule:
     if "/" not in identity or folder not in {*(c.value for c in Category if c is not Category.NONE), "context"}:
         raise RuleError(f"{path}:1: {identity}: not in a category's folder; move it to <category>/<name>.yaml")
     if context != (folder == "context"):
-        raise RuleError(f"{path}:1: role: a {read.role.value} rule cannot stand in {folder}/; move it or change its role")
+        raise RuleError(
+            f"{path}:1: role: a {read.role.value} rule cannot stand in {folder}/; move it or change its role"
+        )
     if not context and reason.category.value != folder:
-        raise RuleError(f"{path}:1: reason: {reason.value} belongs to {reason.category.value}/, not {folder}/; move the file")
-    rows = {key: row.model_dump(mode="json", exclude_none=True) for key, row in read.codes.rows.items()} if read.codes else {}
+        raise RuleError(
+            f"{path}:1: reason: {reason.value} belongs to {reason.category.value}/, not {folder}/; move the file"
+        )
+    rows = (
+        {key: row.model_dump(mode="json", exclude_none=True) for key, row in read.codes.rows.items()}
+        if read.codes
+        else {}
+    )
     return Rule(
         id=identity,
         role=read.role.value,

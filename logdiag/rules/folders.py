@@ -1,4 +1,5 @@
-"""Where rule files lie, and a fingerprint of what they hold; nothing here reads YAML, so a cached rule book stays cheap."""
+"""Where rule files lie, and a fingerprint of what they hold; nothing here reads YAML, so a cached rule book stays
+cheap."""
 
 from __future__ import annotations
 

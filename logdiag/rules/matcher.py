@@ -1,8 +1,8 @@
 """Finds many patterns in a block of bytes at once.
 
-Hyperscan does it in one pass; a platform without its wheel gets the same candidates from `regex`, one pattern after the other.
-What it reports are candidates, to be confirmed: a match may reach over a line's end, and what Hyperscan cannot express is scanned
-for with its prefilter.
+Hyperscan does it in one pass; a platform without its wheel gets the same candidates from `regex`, one pattern after
+the other. What it reports are candidates, to be confirmed: a match may reach over a line's end, and what Hyperscan
+cannot express is scanned for with its prefilter.
 """
 
 from __future__ import annotations
@@ -35,11 +35,14 @@ class Matcher:
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         expressions = [pattern.encode() for pattern in patterns]
         flags = [
-            hyperscan.HS_FLAG_MULTILINE | (hyperscan.HS_FLAG_PREFILTER if _BEYOND.search(pattern) else 0) for pattern in patterns
+            hyperscan.HS_FLAG_MULTILINE | (hyperscan.HS_FLAG_PREFILTER if _BEYOND.search(pattern) else 0)
+            for pattern in patterns
         ]
         if patterns:
             try:
-                database.compile(expressions=expressions, ids=list(range(len(patterns))), elements=len(patterns), flags=flags)
+                database.compile(
+                    expressions=expressions, ids=list(range(len(patterns))), elements=len(patterns), flags=flags
+                )
             except hyperscan.error as error:
                 raise ValueError(_first_bad(hyperscan, expressions, flags, patterns) or str(error)) from error
         else:
@@ -88,7 +91,9 @@ def _one_by_one(patterns: Sequence[str]) -> Matcher:
 def _first_bad(hyperscan: Any, expressions: list[bytes], flags: list[int], patterns: Sequence[str]) -> str | None:
     for expression, flag, pattern in zip(expressions, flags, patterns, strict=True):
         try:
-            hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK).compile(expressions=[expression], ids=[0], elements=1, flags=[flag])
+            hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK).compile(
+                expressions=[expression], ids=[0], elements=1, flags=[flag]
+            )
         except hyperscan.error as error:
             return f"{pattern}: {error}"
     return None

@@ -1,9 +1,10 @@
 """What to scan for instead of a rule's pattern: the cheapest expression that every match must contain.
 
-Hyperscan runs at gigabytes a second over plain words and ten times slower over hundreds of patterns with gaps. A match of
-`(?:mkdir|ln|cp): .{0,60}: File exists` holds the words `: File exists`; lines without them need no closer look. So each pattern is
-scanned for by its longest literal (a set of them where the pattern branches) that healthy output does not hold, and where there
-is none, by the pattern itself with its gaps unbounded. Either way the candidates are confirmed by the pattern as written.
+Hyperscan runs at gigabytes a second over plain words and ten times slower over hundreds of patterns with gaps. A
+match of `(?:mkdir|ln|cp): .{0,60}: File exists` holds the words `: File exists`; lines without them need no closer
+look. So each pattern is scanned for by its longest literal (a set of them where the pattern branches) that healthy
+output does not hold, and where there is none, by the pattern itself with its gaps unbounded. Either way the
+candidates are confirmed by the pattern as written.
 """
 
 from __future__ import annotations

@@ -1,0 +1,163 @@
+"""From findings to events: one thing that went wrong in one process, a whole chain of exceptions being one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from logdiag.model import Finding, Line, Reason, Role
+from logdiag.rules import RuleBook
+from logdiag.survey import Survey
+from logdiag.tracebacks import Link, RaisedException, Traceback, find_tracebacks
+
+__all__ = ["CATCH_ALL", "Event", "find_events", "reasons_explained"]
+
+_QUIET_LEVELS = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE", "WARNING"})
+# Exceptions that code raises to look something up; what it raises instead tells more.
+_LOOKUPS = frozenset(
+    {
+        "KeyError",
+        "AttributeError",
+        "IndexError",
+        "StopIteration",
+        "Empty",
+        "ModuleNotFoundError",
+        "ImportError",
+        "LookupError",
+    }
+)
+CATCH_ALL = "script/uncaught-exception"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that went wrong in one process.
+
+    `finding` names it, `findings` are all that belong to it. `died` says that the process ended by it, `quiet` that
+    it was printed as a warning or less.
+    """
+
+    finding: Finding
+    findings: tuple[Finding, ...]
+    died: bool
+    quiet: bool
+
+    @property
+    def reason(self) -> Reason:
+        """The reason of the finding that names it."""
+        return self.finding.reason
+
+    @property
+    def line(self) -> Line:
+        """The line that names it."""
+        return self.finding.line
+
+
+def find_events(survey: Survey, book: RuleBook) -> list[Event]:
+    """Every finding in the event it belongs to."""
+    by_place: dict[tuple[int, int], Finding] = {(f.line.stream, f.line.position): f for f in survey.findings}
+    events: list[Event] = []
+    for traceback in find_tracebacks(survey.lines):
+        places = [(traceback.stream, position) for position in traceback.code]
+        for place in places:
+            by_place.pop(place, None)  # source text is no evidence
+        if traceback.exceptions:
+            events.extend(_chain_events(traceback, by_place, book))
+    for finding in by_place.values():
+        quiet = finding.goes_on or finding.line.level in _QUIET_LEVELS
+        events.append(Event(finding, (finding,), died=False, quiet=quiet))
+    return events
+
+
+def _chain_events(traceback: Traceback, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> Iterable[Event]:
+    """A chain of exceptions as one event; a second exception without a link is another process's, mixed in."""
+    chain: list[tuple[RaisedException, list[Finding]]] = []
+    for exception in traceback.exceptions:
+        if chain and exception.link is Link.FIRST:
+            yield _event_of(chain, traceback, book)
+            chain = []
+        chain.append((exception, _findings_of(exception, by_place, book)))
+    if chain:
+        yield _event_of(chain, traceback, book)
+
+
+def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> list[Finding]:
+    """What the rules say of an exception: of its own line first, then of the lines of its message."""
+    line = exception.line
+    own = by_place.pop((line.stream, line.position), None)
+    if exception.said:
+        own = book.confirm_all(replace(line, text=exception.said, starts=(0,)))
+        own = own and replace(own, line=line)
+    elif own is None or book.asks_for_frames(own.rule):
+        own = book.confirm_all(line, "\n".join(exception.frames)) or own
+    found = [own or _unnamed(exception, book)]
+    for part in exception.message:
+        place = (part.stream, part.position)
+        finding = by_place.get(place)
+        if finding is not None and finding.role is Role.CAUSE:
+            found.append(by_place.pop(place))
+    return found
+
+
+def _unnamed(exception: RaisedException, book: RuleBook) -> Finding:
+    """An exception that no rule knows."""
+    return Finding(
+        rule=CATCH_ALL,
+        line=exception.line,
+        role=Role.CAUSE,
+        reason=Reason.OTHERS,
+        title=f"Uncaught {exception.name.rsplit('.', 1)[-1]}",
+        why="The program raised an exception that nothing in it handled.",
+        action=None,
+        action_before_progress=None,
+        steps=(),
+        explains=frozenset(),
+        facts={"exception": exception.name},
+        generality=1,
+    )
+
+
+def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Traceback, book: RuleBook) -> Event:
+    named = [(exception, _best(findings, book)) for exception, findings in chain]
+    root = max(enumerate(named), key=lambda item: (_telling(item[1][0], item[1][1], item[0], named), -item[0]))[1][1]
+    findings = tuple(finding for _, group in chain for finding in group)
+    died = not traceback.ignored and not traceback.logged and root.role is not Role.HINT
+    return Event(root, findings, died=died, quiet=traceback.ignored)
+
+
+def _best(findings: list[Finding], book: RuleBook) -> Finding:
+    """The finding that names an exception: one that explains another, a narrow one before a general, the exception's
+    own line first."""
+    explained = {
+        id(other)
+        for finding in findings
+        for other in findings
+        if other.reason is not finding.reason and other.reason in reasons_explained(finding, book)
+    }
+
+    def weight(item: tuple[int, Finding]) -> tuple[bool, bool, bool, int]:
+        place, finding = item
+        return id(finding) not in explained, finding.role is Role.CAUSE, finding.generality == 0, -place
+
+    return max(enumerate(findings), key=weight)[1]
+
+
+def _telling(
+    exception: RaisedException, finding: Finding, place: int, named: list[tuple[RaisedException, Finding]]
+) -> int:
+    """How well one exception of a chain names the cause; the earlier of equals is the root."""
+    wraps = place + 1 < len(named) and named[place + 1][0].link is Link.RELAYED
+    if finding.role is not Role.CAUSE or wraps:
+        return 0
+    if finding.generality == 0 and finding.rule != CATCH_ALL:
+        return 3
+    replaced = place + 1 < len(named) and named[place + 1][0].link is Link.CONTEXT and named[place + 1][0].explicit
+    if replaced and exception.name.rsplit(".", 1)[-1] in _LOOKUPS:
+        return 1
+    return 2
+
+
+def reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:
+    """What a finding makes other lines and ranks say: by its rule, and by the table of reasons."""
+    entry = book.reasons.get(finding.reason)
+    return finding.explains | frozenset(Reason(name) for name in entry.explains) if entry else finding.explains

@@ -1,0 +1,242 @@
+"""Root before consequence: what broke first, what followed from it, and what was recovered from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from logdiag import Diagnosis, diagnose
+from logdiag.rules import RuleBook
+from tests.helpers import diagnosed, log_of, steps, traceback_of, watchdog
+
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+LAUNCHER = [
+    "W0311 18:14:40.104000 4711 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 4790 closing signal SIGTERM",
+    "E0311 18:14:41.104000 4711 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 4790) of binary: /usr/bin/python3",
+    *traceback_of("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "),
+    "============================================================",
+    "train.py FAILED",
+    "------------------------------------------------------------",
+    "Root Cause (first observed failure):",
+    "[0]:",
+    "  time      : 2026-03-11_18:14:41",
+    "  host      : gpu017",
+    "  rank      : 0 (local_rank: 0)",
+    "  exitcode  : 1 (pid: 4790)",
+    "  error_file: <N/A>",
+    "============================================================",
+]
+
+
+def root_line(answer: Diagnosis) -> int:
+    """The number of the root line."""
+    assert answer.root_cause is not None
+    return answer.root_cause.line
+
+
+def consequence_ranks(answer: Diagnosis, reason: str) -> tuple[int, ...]:
+    """The ranks on which a consequence was seen."""
+    return tuple(sorted({rank for item in answer.consequences if item.reason == reason for rank in item.ranks}))
+
+
+def test_one_ranks_error_is_the_root_of_all_watchdog_time_outs(book: RuleBook) -> None:
+    """63 other ranks run into the time-out; they are folded with their count and their ranks."""
+    failure = traceback_of("KeyError: 'caption'", prefix="[rank37]: ")
+    answer = diagnosed(book, *steps(1, 50), *failure, *(watchdog(rank) for rank in range(64) if rank != 37))
+    assert answer.reason.value == "KeyError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.rank == 37
+    assert root_line(answer) == 50 + len(failure)
+    assert consequence_ranks(answer, "NCCLTimeoutError") == tuple(rank for rank in range(64) if rank != 37)
+    assert sum(item.count for item in answer.consequences if item.reason == "NCCLTimeoutError") == 63
+
+
+def test_the_root_may_be_printed_after_its_consequences(book: RuleBook) -> None:
+    """Each process buffers its own output: a cause a few lines after the watchdogs is still the cause."""
+    failure = traceback_of("KeyError: 'caption'", prefix="[rank2]: ")
+    answer = diagnosed(book, *steps(1, 50), watchdog(0), watchdog(1), *failure, watchdog(3))
+    assert answer.reason.value == "KeyError"
+
+
+def test_an_ecc_error_explains_cuda_errors_and_time_outs(book: RuleBook) -> None:
+    """The chain of a dying GPU has one root."""
+    answer = diagnosed(
+        book,
+        *steps(1, 50),
+        *traceback_of(ECC, prefix="[rank5]: "),
+        *traceback_of("RuntimeError: CUDA error: unspecified launch failure", prefix="[rank4]: "),
+        *map(watchdog, (0, 1, 2, 3)),
+        *LAUNCHER,
+    )
+    assert answer.reason.value == "ECCError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.rank == 5
+    assert "CUDAError" in {item.reason for item in answer.consequences}
+
+
+def test_without_an_earlier_cause_the_time_out_is_the_reason(book: RuleBook) -> None:
+    """A collective that timed out with nothing before it is what is known."""
+    answer = diagnosed(book, *steps(1, 50), *map(watchdog, range(8)), *LAUNCHER)
+    assert answer.reason.value == "NCCLTimeoutError"
+    assert root_line(answer) == 51
+
+
+def test_the_launchers_table_is_never_the_root_when_better_is_there(book: RuleBook) -> None:
+    """The table names rank 0; the traceback on rank 3 broke first."""
+    failure = traceback_of("IndexError: list index out of range", prefix="[rank3]: ")
+    answer = diagnosed(book, *steps(1, 50), *failure, *LAUNCHER)
+    assert answer.reason.value == "IndexError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.rank == 3
+
+
+def test_the_launchers_table_alone_still_means_a_failure(book: RuleBook) -> None:
+    """A failure without evidence is said to be one, and not with confidence."""
+    answer = diagnosed(book, *steps(1, 50), *LAUNCHER)
+    assert answer.failed
+    assert answer.confidence < 0.7
+    assert any("collect next" in note for note in answer.notes)
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        ["slurmstepd: error: *** STEP 4711.0 ON gpu017 CANCELLED AT 2026-03-11T18:14:41 ***", "srun: error: gpu018: tasks 4-7: Terminated"],
+        ["srun: error: gpu018: task 6: Exited with exit code 1"],
+        ["Signal: SIGTERM received, exiting"],
+        ["torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 15"],
+        LAUNCHER,
+    ],
+    ids=["slurm", "srun", "sigterm", "elastic", "table"],
+)  # fmt: skip
+def test_what_ends_the_other_processes_is_not_the_root(book: RuleBook, ending: list[str]) -> None:
+    """Signals, exit codes and cancelled steps come after the cause."""
+    failure = traceback_of("IndexError: list index out of range", prefix="[rank3]: ")
+    for lines in ([*steps(1, 50), *failure, *ending], [*steps(1, 50), *ending[:1], *failure, *ending[1:]]):
+        assert diagnosed(book, *lines).reason.value == "IndexError"
+
+
+ADVICE = [
+    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.",
+    "For debugging consider passing CUDA_LAUNCH_BLOCKING=1",
+    "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+]
+
+
+def test_advice_is_never_evidence(book: RuleBook) -> None:
+    """Advice text alone is no failure, and beside a failure it is not the root."""
+    assert not diagnosed(book, *steps(1, 20), *ADVICE, *steps(21, 20)).failed
+    answer = diagnosed(book, *steps(1, 20), *ADVICE, *traceback_of("TypeError: 'NoneType' object is not iterable"))
+    assert answer.reason.value == "TypeError"
+
+
+REFUSED = traceback_of("ConnectionRefusedError: [Errno 111] Connection refused")
+
+
+def test_a_fault_that_was_retried_and_then_progressed_is_set_aside(book: RuleBook) -> None:
+    """It is noted as recovered, and what killed the job later is the root."""
+    logged = ["2026-03-11 18:04:11,104 WARNING tracker: upload failed, retrying", *REFUSED]
+    answer = diagnosed(book, *steps(1, 30), *logged, *steps(31, 300), *traceback_of("KeyError: 'caption'"))
+    assert answer.reason.value == "KeyError"
+    assert any(note.startswith("recovered from") for note in answer.notes)
+
+
+def test_a_recovered_fault_in_a_finished_job_is_no_failure(book: RuleBook) -> None:
+    """The job went on and came to its end."""
+    logged = ["2026-03-11 18:04:11,104 WARNING tracker: upload failed, retrying", *REFUSED]
+    answer = diagnosed(book, *steps(1, 30), *logged, *steps(31, 300), "Training finished.")
+    assert not answer.failed
+    assert answer.reason.value == "none"
+
+
+def test_a_fault_without_progress_after_it_is_the_root(book: RuleBook) -> None:
+    """The same lines at the end of the log killed the job."""
+    logged = ["2026-03-11 18:04:11,104 ERROR tracker: upload failed", *REFUSED]
+    answer = diagnosed(book, *steps(1, 30), *logged)
+    assert answer.failed
+    assert answer.reason.value == "ConnectionError"
+
+
+def test_progress_of_another_rank_does_not_excuse_a_fault(book: RuleBook) -> None:
+    """The other ranks make a few more steps before they notice that one is gone."""
+    failure = traceback_of("KeyError: 'caption'", prefix="[rank3]: ")
+    answer = diagnosed(book, *steps(1, 30, "[rank0]: "), *failure, *steps(31, 5, "[rank0]: "), watchdog(0))
+    assert answer.reason.value == "KeyError"
+
+
+def test_the_first_rank_in_another_file_is_found_by_its_time(tmp_path: Path, book: RuleBook) -> None:
+    """The file that is read last holds the earliest error."""
+
+    def stamped(clock: str, lines: list[str]) -> list[str]:
+        return [f"2026-03-11 {clock},104 ERROR [train.py:88] {line}" for line in lines]
+
+    (tmp_path / "rank_0.log").write_bytes(log_of(*stamped("18:14:30", traceback_of("ValueError: batch is short"))))
+    (tmp_path / "rank_1.log").write_bytes(log_of(*stamped("18:14:29", traceback_of("TypeError: unsupported operand"))))
+    (tmp_path / "rank_2.log").write_bytes(log_of(*stamped("18:04:11", traceback_of("KeyError: 'caption'"))))
+    answer = diagnose(tmp_path, rules=book)
+    assert answer.reason.value == "KeyError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.source.endswith("rank_2.log")
+    assert answer.root_cause.rank == 2
+
+
+def test_a_cause_in_one_file_explains_symptoms_in_the_others(tmp_path: Path, book: RuleBook) -> None:
+    """Whatever the order of the files."""
+    for rank in range(4):
+        lines = traceback_of("KeyError: 'caption'", prefix="[rank2]: ") if rank == 2 else [watchdog(rank)]
+        (tmp_path / f"rank_{rank}.log").write_bytes(log_of(*steps(1, 20), *lines))
+    answer = diagnose(tmp_path, rules=book)
+    assert answer.reason.value == "KeyError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.rank == 2
+    assert consequence_ranks(answer, "NCCLTimeoutError") == (0, 1, 3)
+
+
+def test_a_second_error_that_nothing_explains_is_a_candidate(book: RuleBook) -> None:
+    """The first is the root, the second stands on its own and makes the answer less certain."""
+    first = traceback_of("KeyError: 'caption'", prefix="[rank1]: ")
+    second = traceback_of("PermissionError: [Errno 13] Permission denied: '/data/out'", prefix="[rank6]: ")
+    alone = diagnosed(book, *steps(1, 20), *first)
+    both = diagnosed(book, *steps(1, 20), *first, *second)
+    assert both.reason.value == "KeyError"
+    assert "PermissionError" in {candidate.reason.value for candidate in both.candidates}
+    assert "PermissionError" not in {item.reason for item in both.consequences}
+    assert both.confidence < alone.confidence
+
+
+def test_many_ranks_with_the_same_error_are_one_failure(book: RuleBook) -> None:
+    """The first in the log is the root, the others are folded behind it."""
+    lines = [line for rank in range(8) for line in traceback_of("KeyError: 'caption'", prefix=f"[rank{rank}]: ")]
+    answer = diagnosed(book, *steps(1, 20), *lines)
+    assert answer.reason.value == "KeyError"
+    assert root_line(answer) == 20 + 6
+    assert consequence_ranks(answer, "KeyError") == tuple(range(1, 8))
+
+
+def test_of_a_chain_the_exception_that_names_the_cause_is_the_root(book: RuleBook) -> None:
+    """A wrapper raised from it tells less."""
+    lines = [
+        *traceback_of("OSError: [Errno 28] No space left on device"),
+        "",
+        "The above exception was the direct cause of the following exception:",
+        "",
+        *traceback_of("RuntimeError: saving the checkpoint failed"),
+    ]
+    answer = diagnosed(book, *steps(1, 20), *lines)
+    assert answer.reason.value == "OSError"
+    assert root_line(answer) == 26
+
+
+def test_scary_words_without_a_failure_are_no_failure(book: RuleBook) -> None:
+    """Names and counts of errors, and text that the job trains on."""
+    answer = diagnosed(
+        book,
+        "loading error_handler plugin",
+        "word_error_rate: 0.12 failures: 0 errors=0",
+        *steps(1, 30),
+        "sample: 'the kernel panicked and the disk failed with an error'",
+        *steps(31, 30),
+    )
+    assert not answer.failed
+    assert answer.recovery.action.value == "none"

@@ -1,0 +1,142 @@
+"""What to do next comes from tables that people wrote: the rule's action, or the reason's default."""
+
+from __future__ import annotations
+
+import pytest
+
+from logdiag import Action, Reason
+from logdiag.rules import RuleBook
+from tests.helpers import SHARED, diagnosed, steps, traceback_of, watchdog
+
+XID79 = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, name=python, GPU has fallen off the bus."
+# A start that is long enough to tell that no step was made.
+LOADING = [f"loading shard {number} of the model" for number in range(300)]
+LAUNCH_FAILURE = traceback_of("RuntimeError: CUDA error: unspecified launch failure")
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.NONE])
+def test_every_reason_has_a_default_steps_and_what_to_collect(book: RuleBook, reason: Reason) -> None:
+    """The table is exhaustive, its actions are of the closed list, its words are not empty."""
+    entry = book.reasons[reason]
+    assert Action(entry.action) is not Action.NONE or reason is Reason.OTHERS
+    assert entry.action_before_progress is None or Action(entry.action_before_progress)
+    assert entry.steps
+    assert all(step.strip() for step in (*entry.steps, *entry.collect))
+    assert entry.collect
+    assert all(Reason(name) is not reason for name in entry.explains)
+
+
+def test_every_action_of_a_rule_is_of_the_closed_list(proof_book: RuleBook) -> None:
+    """Also in the rows of its table of codes."""
+    for rule in proof_book.rules:
+        for fields in ({"action": rule.action, "early": rule.action_before_progress}, *rule.rows.values()):
+            for name in ("action", "early", "action_before_progress"):
+                assert fields.get(name) is None or Action(fields[name])
+
+
+@pytest.mark.skipif(not (SHARED / "LABELS.md").exists(), reason="the shared label description is not here")
+@pytest.mark.parametrize(
+    ("action", "reasons"),
+    [
+        ("restart_excluding_node", "ECCError NVLinkError"),
+        ("retry_later", "S3StorageError ConnectionError"),
+        ("reduce_memory", "OutOfMemoryError"),
+        (
+            "fix_and_resubmit",
+            "AttributeError AssertionError ValueError ZeroDivisionError ModelLoadingError DatasetLoadingError FileNotFoundError"
+            " TypeError NameError PermissionError ImportError KeyError SyntaxError ArgumentError IndexError RuntimeError",
+        ),
+    ],
+)
+def test_defaults_are_those_of_the_label_description(book: RuleBook, action: str, reasons: str) -> None:
+    """Where LABELS.md names one default for a reason without conditions."""
+    assert {reason: book.reasons[Reason(reason)].action for reason in reasons.split()} == dict.fromkeys(
+        reasons.split(), action
+    )
+
+
+def test_a_cuda_error_before_the_first_step_needs_a_person(book: RuleBook) -> None:
+    """At the very first kernel it is a configuration; after good steps it is worth a restart."""
+    before = diagnosed(book, *LOADING, *LAUNCH_FAILURE).recovery
+    after = diagnosed(book, *steps(1, 200), *LAUNCH_FAILURE).recovery
+    assert (before.action, before.automatic) == (Action.FIX_AND_RESUBMIT, False)
+    assert (after.action, after.automatic) == (Action.RESTART, True)
+
+
+def test_a_time_out_after_progress_is_worth_a_restart(book: RuleBook) -> None:
+    """A hang after hours of steps is not the program's doing."""
+    assert diagnosed(book, *steps(1, 200), *map(watchdog, range(4))).recovery.action is Action.RESTART
+
+
+def test_the_why_says_where_the_job_stood(book: RuleBook) -> None:
+    """When the action depends on it, the reader learns what was seen."""
+    assert "progress" in diagnosed(book, *steps(1, 200), *LAUNCH_FAILURE).recovery.why
+    assert "before" in diagnosed(book, *LOADING, *LAUNCH_FAILURE).recovery.why
+
+
+def test_a_log_too_short_to_tell_claims_no_progress(book: RuleBook) -> None:
+    """The end of a log says nothing of what came before it, so neither does the answer."""
+    why = diagnosed(book, *LAUNCH_FAILURE).recovery.why
+    assert "had made progress" not in why
+
+
+def test_the_failing_node_is_excluded(book: RuleBook) -> None:
+    """It comes from the evidence: the line's own prefix."""
+    recovery = diagnosed(book, f"Mar 11 18:04:11 gpu-node12 kernel: {XID79}").recovery
+    assert recovery.action is Action.RESTART_EXCLUDING_NODE
+    assert recovery.exclude_nodes == ("gpu-node12",)
+    assert any("gpu-node12" in step for step in recovery.steps)
+
+
+def test_no_node_is_excluded_without_evidence(book: RuleBook) -> None:
+    """Where no line names the node, none is guessed, and the steps still read as a sentence."""
+    recovery = diagnosed(book, f"[ 1000.123456] {XID79}").recovery
+    assert recovery.action is Action.RESTART_EXCLUDING_NODE
+    assert recovery.exclude_nodes == ()
+    assert all("{" not in step and "None" not in step for step in recovery.steps)
+
+
+def test_a_node_is_not_excluded_for_what_a_person_must_fix(book: RuleBook) -> None:
+    """A KeyError on a named node says nothing against the node."""
+    recovery = diagnosed(book, *steps(1, 20), *traceback_of("KeyError: 'caption'", prefix="node-3: ")).recovery
+    assert recovery.action is Action.FIX_AND_RESUBMIT
+    assert recovery.exclude_nodes == ()
+
+
+def test_only_the_failing_node_is_excluded_among_many(book: RuleBook) -> None:
+    """The nodes on which consequences show are not to blame."""
+    lines = [f"gpu-node{n}: {watchdog(n)}" for n in range(1, 6)]
+    answer = diagnosed(book, *steps(1, 50), f"Mar 11 18:04:11 gpu-node7 kernel: {XID79}", *lines)
+    assert answer.recovery.exclude_nodes == ("gpu-node7",)
+
+
+def test_a_healthy_log_needs_nothing(book: RuleBook) -> None:
+    """No action, no steps, nobody called."""
+    recovery = diagnosed(book, *steps(1, 50)).recovery
+    assert (recovery.action, recovery.automatic, recovery.exclude_nodes, recovery.steps) == (Action.NONE, False, (), ())
+
+
+def test_a_failure_without_a_cause_says_what_to_collect(book: RuleBook) -> None:
+    """A person has to look, and is told at what."""
+    recovery = diagnosed(book, *steps(1, 50), exit_code=1).recovery
+    assert recovery.action is Action.FIX_AND_RESUBMIT
+    assert not recovery.automatic
+    assert recovery.steps
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*steps(1, 50), *traceback_of("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.81 GiB.")],
+        [*steps(1, 50), *traceback_of("KeyError: 'caption'")],
+        [f"gpu-node12 kernel: {XID79}"],
+        [*steps(1, 50), *LAUNCH_FAILURE],
+    ],
+    ids=["memory", "code", "gpu", "kernel"],
+)
+def test_automatic_means_that_no_person_is_needed(book: RuleBook, lines: list[str]) -> None:
+    """The flag is the action's own, and every failure comes with a reason and steps."""
+    recovery = diagnosed(book, *lines).recovery
+    assert recovery.automatic is recovery.action.automatic
+    assert recovery.why.strip()
+    assert recovery.steps

@@ -1,0 +1,344 @@
+"""Tracebacks are read as wholes: chained, relayed, interleaved, cut at either end."""
+
+from __future__ import annotations
+
+from itertools import chain, zip_longest
+
+import pytest
+
+from logdiag.rules import RuleBook
+from logdiag.tracebacks import Link, Traceback, find_tracebacks
+from tests.helpers import diagnosed, parsed, steps, traceback_of
+
+FIRST = traceback_of("KeyError: 'caption'")
+SECOND = [
+    "Traceback (most recent call last):",
+    '  File "/work/loader.py", line 40, in load',
+    '    raise DataError("no caption") from error',
+    "loader.DataError: no caption in sample 7",
+]
+CAUSE = ["", "The above exception was the direct cause of the following exception:", ""]
+CONTEXT = ["", "During handling of the above exception, another exception occurred:", ""]
+
+
+def found(lines: list[str]) -> list[Traceback]:
+    """The tracebacks in these lines."""
+    return find_tracebacks(parsed(lines))
+
+
+def only(lines: list[str]) -> Traceback:
+    """The one traceback in these lines."""
+    (traceback,) = found(lines)
+    return traceback
+
+
+def names(traceback: Traceback) -> list[str]:
+    """The exceptions of a chain by name."""
+    return [exception.name for exception in traceback.exceptions]
+
+
+def test_a_traceback_is_its_last_line_and_its_frames() -> None:
+    """The line that names the exception is the evidence; frames and source text are not."""
+    traceback = only(["starting", *FIRST, "bye"])
+    (exception,) = traceback.exceptions
+    assert exception.name == "KeyError"
+    assert exception.line.text == "KeyError: 'caption'"
+    assert exception.line.number == 7
+    assert [frame.splitlines()[0] for frame in exception.frames] == [
+        'File "/work/train.py", line 88, in <module>',
+        'File "/work/train.py", line 71, in main',
+    ]
+    assert traceback.code == frozenset(range(1, 6))
+    assert frozenset(range(1, 7)) <= traceback.positions
+
+
+@pytest.mark.parametrize(("between", "link"), [(CAUSE, Link.CAUSE), (CONTEXT, Link.CONTEXT)])
+def test_a_chain_is_one_traceback(between: list[str], link: Link) -> None:
+    """Both ways of chaining, in the order printed, with how they hang together."""
+    traceback = only([*FIRST, *between, *SECOND])
+    assert names(traceback) == ["KeyError", "loader.DataError"]
+    assert [exception.link for exception in traceback.exceptions] == [Link.FIRST, link]
+
+
+def test_a_chain_of_three_is_one_traceback() -> None:
+    """Links may differ."""
+    third = traceback_of("SystemExit: 1")
+    traceback = only([*FIRST, *CAUSE, *SECOND, *CONTEXT, *third])
+    assert names(traceback) == ["KeyError", "loader.DataError", "SystemExit"]
+    assert [exception.link for exception in traceback.exceptions] == [Link.FIRST, Link.CAUSE, Link.CONTEXT]
+
+
+def test_two_tracebacks_without_a_link_are_two() -> None:
+    """One after the other is not a chain."""
+    assert [names(traceback) for traceback in found([*FIRST, "retrying", *SECOND])] == [
+        ["KeyError"],
+        ["loader.DataError"],
+    ]
+
+
+RELAYED = [
+    "Traceback (most recent call last):",
+    '  File "/work/train.py", line 88, in <module>',
+    "    for batch in loader:",
+    '  File "/opt/conda/lib/python3.11/site-packages/torch/_utils.py", line 733, in reraise',
+    "    raise exception",
+    "KeyError: Caught KeyError in DataLoader worker process 2.",
+    "Original Traceback (most recent call last):",
+    '  File "/opt/conda/lib/python3.11/site-packages/torch/utils/data/_utils/worker.py", line 351, in _worker_loop',
+    "    data = fetcher.fetch(index)",
+    '  File "/work/data.py", line 31, in __getitem__',
+    '    return row["caption"]',
+    "KeyError: 'caption'",
+]
+
+
+def test_a_relayed_exception_of_a_loader_is_one_chain(book: RuleBook) -> None:
+    """The worker's own exception is the root, not the line that says it was caught."""
+    traceback = only(RELAYED)
+    assert traceback.exceptions[-1].line.text == "KeyError: 'caption'"
+    assert traceback.exceptions[-1].link is Link.RELAYED
+    answer = diagnosed(book, *RELAYED)
+    assert answer.reason.value == "KeyError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.line in {6, 12}
+
+
+RAY = [
+    "Traceback (most recent call last):",
+    '  File "/work/tune.py", line 20, in <module>',
+    "    results = ray.get(futures)",
+    '  File "/opt/conda/lib/python3.11/site-packages/ray/_private/worker.py", line 2639, in get',
+    "    raise value.as_instanceof_cause()",
+    "ray.exceptions.RayTaskError(ZeroDivisionError): ray::train_shard() (pid=6015, ip=10.0.0.7)",
+    '  File "/work/tune.py", line 12, in train_shard',
+    "    rate = seen / seconds",
+    "ZeroDivisionError: division by zero",
+]
+
+
+def test_an_exception_of_a_ray_task_is_found_behind_its_wrapper(book: RuleBook) -> None:
+    """The frames after Ray's own line belong to the task; the task's exception is the root."""
+    traceback = only(RAY)
+    assert names(traceback)[-1] == "ZeroDivisionError"
+    answer = diagnosed(book, *RAY)
+    assert answer.reason.value == "ZeroDivisionError"
+
+
+SPAWN = [
+    "Traceback (most recent call last):",
+    '  File "/work/main.py", line 60, in <module>',
+    "    mp.spawn(worker, nprocs=4)",
+    '  File "/opt/conda/lib/python3.11/site-packages/torch/multiprocessing/spawn.py", line 140, in join',
+    "    raise ProcessRaisedException(msg, error_index, failed_process.pid)",
+    "torch.multiprocessing.spawn.ProcessRaisedException: ",
+    "",
+    "-- Process 3 terminated with the following error:",
+    "Traceback (most recent call last):",
+    '  File "/work/main.py", line 33, in worker',
+    "    assert world == 4",
+    "AssertionError: world size is 3",
+]
+
+
+def test_a_spawned_processes_exception_is_found_behind_its_wrapper(book: RuleBook) -> None:
+    """`mp.spawn` prints the child's traceback inside its own exception."""
+    traceback = only(SPAWN)
+    assert names(traceback) == ["torch.multiprocessing.spawn.ProcessRaisedException", "AssertionError"]
+    assert traceback.exceptions[-1].link is Link.RELAYED
+    answer = diagnosed(book, *SPAWN)
+    assert answer.reason.value == "AssertionError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.line == 12
+
+
+def interleaved(*columns: list[str]) -> list[str]:
+    """Lines of several ranks, one from each in turn."""
+    return [line for line in chain.from_iterable(zip_longest(*columns)) if line is not None]
+
+
+def test_tracebacks_of_many_ranks_do_not_mix() -> None:
+    """Line by line in turn, each with its rank before it, each is read as if it stood alone."""
+    columns = [traceback_of(f"ValueError: rank {rank} saw {rank * 3}", prefix=f"[rank{rank}]: ") for rank in range(6)]
+    tracebacks = found(interleaved(*columns))
+    assert len(tracebacks) == 6
+    for rank, traceback in enumerate(sorted(tracebacks, key=lambda item: item.exceptions[0].line.rank or 0)):
+        (exception,) = traceback.exceptions
+        assert exception.line.rank == rank
+        assert exception.line.message == f"ValueError: rank {rank} saw {rank * 3}"
+        assert len(exception.frames) == 2
+
+
+def test_interleaved_chains_stay_chains() -> None:
+    """Chaining is judged within a rank."""
+    columns = [[f"[rank{rank}]: {line}" for line in [*FIRST, *CAUSE, *SECOND]] for rank in range(3)]
+    assert [names(traceback) for traceback in found(interleaved(*columns))] == [["KeyError", "loader.DataError"]] * 3
+
+
+def test_a_traceback_cut_at_its_top_is_read() -> None:
+    """A pasted end of a terminal begins among the frames."""
+    traceback = only(FIRST[2:])
+    assert names(traceback) == ["KeyError"]
+    assert len(traceback.exceptions[0].frames) == 1
+
+
+def test_a_traceback_cut_at_its_bottom_names_no_exception(book: RuleBook) -> None:
+    """Its frames are no evidence, even when source text looks like an error."""
+    lines = [*FIRST[:4], '    report("RuntimeError: CUDA out of memory")']
+    assert all(not traceback.exceptions for traceback in found(lines))
+    assert diagnosed(book, *lines).root_cause is None
+
+
+def test_a_traceback_cut_at_its_bottom_after_a_raise_names_what_is_raised(book: RuleBook) -> None:
+    """The last frame's `raise` is the best that is left of the exception."""
+    lines = [*FIRST[:4], '    raise ValueError("widget count must be positive")']
+    assert names(only(lines)) == ["ValueError"]
+    answer = diagnosed(book, *lines)
+    assert answer.reason.value == "ValueError"
+
+
+def test_source_text_in_a_frame_is_never_the_root(book: RuleBook) -> None:
+    """A `raise` with the words of another failure does not beat what was really raised."""
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/work/train.py", line 5, in main',
+        '    raise RuntimeError("CUDA error: uncorrectable ECC error encountered")  # KeyError: never',
+        "ValueError: the widget is jammed",
+    ]
+    answer = diagnosed(book, *lines)
+    assert answer.reason.value == "ValueError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.line == 4
+
+
+def test_carets_and_repeated_frames_belong_to_the_traceback() -> None:
+    """Python 3.11's marks and a deep recursion's summary end nothing."""
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/work/a.py", line 5, in main',
+        '    batch = row["caption"] + other[index]',
+        "            ~~~^^^^^^^^^^^",
+        '  File "/work/a.py", line 9, in again',
+        "    again()",
+        "  [Previous line repeated 996 more times]",
+        "RecursionError: maximum recursion depth exceeded",
+    ]
+    traceback = only(lines)
+    assert names(traceback) == ["RecursionError"]
+    assert traceback.code == frozenset(range(7))
+
+
+def test_the_lines_of_a_long_message_belong_to_the_exception() -> None:
+    """A message of several lines is kept with the exception that it belongs to."""
+    traceback = only([*FIRST[:-1], "RuntimeError: shapes differ:", "  weight: 4 x 8", "  input: 3 x 9"])
+    assert [line.text.strip() for line in traceback.exceptions[0].message] == ["weight: 4 x 8", "input: 3 x 9"]
+
+
+RICH = [
+    "\u256d\u2500\u2500\u2500\u2500 Traceback (most recent call last) \u2500\u2500\u2500\u2500\u256e",
+    "\u2502 /work/train.py:88 in main                     \u2502",
+    "\u2502                                                \u2502",
+    "\u2502   87     for row in rows:                       \u2502",
+    '\u2502 \u2771 88         use(row["caption"])                 \u2502',
+    "\u2502   89                                             \u2502",
+    "\u2570\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u256f",
+    "KeyError: 'caption'",
+]
+
+
+def test_a_box_of_rich_is_a_traceback() -> None:
+    """The lines in the box are source text, the line below it names the exception."""
+    traceback = only(RICH)
+    assert names(traceback) == ["KeyError"]
+    assert traceback.code == frozenset(range(7))
+
+
+def test_a_box_of_rich_between_ranks_is_a_traceback(book: RuleBook) -> None:
+    """With rank prefixes too, and its source text is no evidence."""
+    box = [line.replace("for row in rows", 'raise ValueError("no")') for line in RICH]
+    answer = diagnosed(book, *(f"[rank3]: {line}" for line in box))
+    assert answer.reason.value == "KeyError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.rank == 3
+
+
+def test_a_traceback_that_lost_its_indentation_is_read() -> None:
+    """As tables and chats hand it on."""
+    traceback = only([line.strip() for line in FIRST])
+    assert names(traceback) == ["KeyError"]
+    assert len(traceback.exceptions[0].frames) == 2
+    assert traceback.code == frozenset(range(5))
+
+
+def test_an_exception_that_was_ignored_is_marked(book: RuleBook) -> None:
+    """What the interpreter itself reports as ignored kills nobody."""
+    lines = [
+        "Exception ignored in: <function Pool.__del__ at 0x7f3b2c>",
+        *traceback_of("OSError: [Errno 9] Bad file descriptor"),
+    ]
+    assert only(lines).ignored
+    answer = diagnosed(book, *steps(1, 20), *traceback_of("ValueError: the widget is jammed"), *lines)
+    assert answer.reason.value == "ValueError"
+
+
+def test_a_plain_traceback_is_neither_ignored_nor_logged() -> None:
+    """It ended its process, as far as can be seen."""
+    traceback = only(FIRST)
+    assert not traceback.ignored
+    assert not traceback.logged
+
+
+def test_a_traceback_that_a_logger_printed_is_marked() -> None:
+    """The process may have gone on after `logger.exception`."""
+    assert only(["2026-11-01 10:00:00,123 ERROR trainer: sample skipped", *FIRST]).logged
+
+
+def test_a_traceback_logged_line_by_line_is_read() -> None:
+    """A logger that puts its prefix before each line changes nothing."""
+    prefix = "2026-11-01 10:00:00,123 ERROR [trainer.py:33] "
+    traceback = only([prefix + line for line in [*FIRST, *CAUSE, *SECOND]])
+    assert names(traceback) == ["KeyError", "loader.DataError"]
+
+
+def test_tracebacks_of_several_streams_do_not_mix() -> None:
+    """Each file's lines are read by themselves."""
+    from logdiag.prefixes import parse_line
+
+    lines = [
+        parse_line(text, f"rank{stream}.log", at + 1, stream=stream, position=at)
+        for stream in range(3)
+        for at, text in enumerate(FIRST)
+    ]
+    assert sorted(traceback.stream for traceback in find_tracebacks(lines)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "final",
+    [
+        "KeyError: 'caption'",
+        "KeyboardInterrupt",
+        "AssertionError",
+        "torch.OutOfMemoryError: CUDA out of memory.",
+        "torch.distributed.DistBackendError: NCCL error",
+        "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+        "socket.timeout: timed out",
+        "subprocess.CalledProcessError: Command '['make']' returned non-zero exit status 2.",
+        "ray.exceptions.RayTaskError(KeyError): ray::train()",
+        "my_package.errors.WidgetFault: jammed",
+        "zmq.error.ZMQError: Address already in use",
+        "StopIteration",
+        "botocore.exceptions.ClientError: An error occurred (403)",
+        "_queue.Empty",
+        "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly",
+    ],
+)
+def test_each_form_of_a_last_line_is_read(final: str) -> None:
+    """With and without module, message and arguments."""
+    assert names(only(traceback_of(final))) == [final.split(":")[0].split("(")[0]]
+
+
+def test_a_header_alone_is_no_exception() -> None:
+    """A log that ends at the header, and prose that mentions it, name nothing."""
+    assert all(not traceback.exceptions for traceback in found(["Traceback (most recent call last):"]))
+    assert all(
+        not t.exceptions for t in found(["see 'Traceback (most recent call last)' in the docs", "step 1", "step 2"])
+    )
