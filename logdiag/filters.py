@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from logdiag.model import Block, Digest, Line
 from logdiag.prefixes import parse_line
@@ -37,11 +39,20 @@ class BlockLines:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._lines: list[bytes] | None = None
+        self._lengths: list[int] = []
 
     def __getitem__(self, index: int) -> bytes:
         if self._lines is None:
             self._lines = self._data.split(b"\n")
         return self._lines[index]
+
+    def index_at(self, offset: int) -> int:
+        """The line that begins at an offset of the block."""
+        if not self._lengths:
+            self._lines = self._lines or self._data.split(b"\n")
+            self._lengths = list(accumulate(map(len, self._lines), initial=0))
+        # Before line i stand i newlines beside the text of the lines.
+        return bisect_right(range(len(self._lengths)), offset, key=lambda i: self._lengths[i] + i) - 1
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import codecs
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, BinaryIO, cast
@@ -62,8 +62,8 @@ class Stream:
     bytes_read: int = 0
     complete: bool = True
 
-    def blocks(self) -> Iterator[Block]:
-        """The log in blocks of whole lines.
+    def blocks(self) -> Generator[Block, int | None, None]:
+        """The log in blocks of whole lines. Who has counted a block's lines may send the count: it is not done again.
 
         A stream that breaks midway ends there and is no longer `complete`. Raises SourceError when nothing could be
         read.
@@ -290,7 +290,7 @@ def _decoded(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield from chunks
 
 
-def _blocks(stream: Stream, chunks: Iterator[bytes]) -> Iterator[Block]:
+def _blocks(stream: Stream, chunks: Iterator[bytes]) -> Generator[Block, int | None, None]:
     pieces = _whole_lines(chunks)
     first = next(pieces, None)
     if first is None:
@@ -302,8 +302,11 @@ def _blocks(stream: Stream, chunks: Iterator[bytes]) -> Iterator[Block]:
         return
     number, offset = 1, 0
     for data, whole in pieces:
-        yield from _clean_block(stream.index, number, offset, data, None)
-        number += data.count(b"\n") if whole else 0
+        block = _clean_block(stream.index, number, offset, data, None)
+        counted = (yield block) if block.data else None
+        if whole:
+            regular = counted is not None and block.line_numbers is None
+            number += counted if regular and counted else data.count(b"\n")
         offset += len(data)
 
 
@@ -323,13 +326,13 @@ def _unwrapped_blocks(stream: int, lines: Iterator[tuple[int, bytes]]) -> Iterat
         gathered.append((at, line))
         size += len(line) + 1
         if size >= _BLOCK_BYTES:
-            yield from _gathered_block(stream, offset, gathered)
+            yield _gathered_block(stream, offset, gathered)
             gathered, offset, size = [], offset + size, 0
     if gathered:
-        yield from _gathered_block(stream, offset, gathered)
+        yield _gathered_block(stream, offset, gathered)
 
 
-def _gathered_block(stream: int, offset: int, lines: list[tuple[int, bytes]]) -> Iterator[Block]:
+def _gathered_block(stream: int, offset: int, lines: list[tuple[int, bytes]]) -> Block:
     numbers = tuple(at for at, _ in lines)
     return _clean_block(stream, numbers[0], offset, b"\n".join(line for _, line in lines), numbers)
 
@@ -357,9 +360,7 @@ def _whole_lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
         yield b"".join(parts), True
 
 
-def _clean_block(
-    stream: int, number: int, offset: int, data: bytes, numbers: tuple[int, ...] | None
-) -> Iterator[Block]:
+def _clean_block(stream: int, number: int, offset: int, data: bytes, numbers: tuple[int, ...] | None) -> Block:
     if b"\x1b" in data:
         data = _COLOUR.sub(b"", data)
     if b"\x00" in data:
@@ -368,8 +369,7 @@ def _clean_block(
         data = data.replace(b"\r\n", b"\n")
         if b"\r" in data:
             data, numbers = _split_carriage_returns(data, number, numbers)
-    if data:
-        yield Block(stream, number, offset, data, numbers)
+    return Block(stream, number, offset, data, numbers)
 
 
 def _split_carriage_returns(data: bytes, number: int, numbers: tuple[int, ...] | None) -> tuple[bytes, tuple[int, ...]]:

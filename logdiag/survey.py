@@ -5,12 +5,10 @@ After this nothing is proportional to the log's size.
 
 from __future__ import annotations
 
-import queue
 import re
-import threading
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,6 +17,7 @@ from logdiag.model import Block, Finding, Line, Role
 from logdiag.prefixes import parse_line
 from logdiag.rules import RuleBook
 from logdiag.rules.book import Hit
+from logdiag.scanner import Scanner
 from logdiag.sources import Stream
 
 __all__ = ["Progress", "Survey", "survey"]
@@ -31,11 +30,10 @@ _AROUND_HINT = (0, 1)
 _WINDOWS = ((40, _AROUND_FINDING), (400, (2, 4)), (_MOST_FINDINGS_A_RULE := 4000, (0, 1)))
 _LAST_LINES = 60
 _LONGEST_TEXT = 8192
-# A stream whose first block is smaller than this is scanned without a second thread.
-_WORTH_A_THREAD = 1 << 18
-_BLOCKS_AHEAD = 2
 # From this many hits of the same patterns on, only hits that say something new are confirmed.
-_MANY_HITS = 2000
+_MANY_HITS = 200
+_MOST_KINDS = 20_000
+_MOST_LATEST = 8
 _MOST_MARKS_A_BLOCK = 200
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
 _LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
@@ -64,6 +62,49 @@ class Survey:
     total_bytes: int = 0
 
 
+class _Floods:
+    """Lines that come again and again. Past the first of a kind they are only counted, and the latest is remembered.
+
+    Two lines are of one kind when the same patterns hit them and they differ only in long numbers: an Xid, an errno or a
+    status makes another kind.
+    """
+
+    def __init__(self) -> None:
+        self._hits: Counter[tuple[int, ...]] = Counter()
+        self._rules: dict[tuple[tuple[int, ...], bytes], str] = {}
+        self._latest: dict[tuple[tuple[int, ...], bytes], tuple[Hit, Block, int]] = {}
+
+    def known(self, hit: Hit, block: Block, position: int) -> str | None:
+        """The rule that such a line belongs to, or None when it is to be looked at. `position` is the block's own."""
+        self._hits[hit[2]] += 1
+        if self._hits[hit[2]] <= _MANY_HITS:
+            return None
+        key = _kind(hit, block)
+        rule = self._rules.get(key)
+        if rule is not None:
+            self._latest.pop(key, None)
+            self._latest[key] = (hit, block, position)
+            if len(self._latest) > _MOST_LATEST:
+                del self._latest[next(iter(self._latest))]
+        return rule
+
+    def learn(self, hit: Hit, block: Block, finding: Finding | None) -> None:
+        """Remembers which rule a frequent kind of line belongs to."""
+        if finding is not None and self._hits[hit[2]] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
+            self._rules[_kind(hit, block)] = finding.rule
+
+    def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, tuple[int, ...]]]:
+        """The last line of each kind that was only counted: what failed in the end may be the last of many."""
+        for (start, end, patterns), block, position in self._latest.values():
+            index = block.data.count(b"\n", 0, start)
+            yield line_of(position + index, block.number_of(index), block.data[start:end]), patterns
+
+
+def _kind(hit: Hit, block: Block) -> tuple[tuple[int, ...], bytes]:
+    start, end, patterns = hit
+    return patterns, _LONG_NUMBER.sub(b"", block.data[start : min(end, start + _LONGEST_TEXT)])
+
+
 class _Reader:
     """Reads one stream into a survey."""
 
@@ -73,30 +114,45 @@ class _Reader:
         self.tail: list[tuple[int, int, bytes]] = []
         self.position = 0
         self.after = 0
-        self.hits_of: Counter[tuple[int, ...]] = Counter()
-        self.seen: dict[tuple[tuple[int, ...], bytes], str | None] = {}
+        self.floods = _Floods()
         self.findings_of: Counter[str] = Counter()
 
     def read(self, advance: Callable[[int], None]) -> None:
-        for block, hits in _ahead(self.stream.blocks(), self.book):
-            lines = BlockLines(block.data)
-            shapes, firsts = self.shapes.add(block, lines, self.position)
-            self._keep(block, lines, shapes, firsts, hits)
-            self.position += len(shapes)
-            advance(self.stream.bytes_read)
+        blocks = self.stream.blocks()
+        block = _following(blocks, None)
+        with Scanner(self.book) as scanner:
+            scanner.begin(block)
+            while block is not None:
+                lines = BlockLines(block.data)
+                shapes, firsts = self.shapes.add(block, lines, self.position)
+                following = _following(blocks, len(shapes))
+                hits = scanner.finish()
+                scanner.begin(following)
+                self._keep(block, lines, shapes, firsts, hits)
+                self.position += len(shapes)
+                advance(self.stream.bytes_read)
+                block = following
         for position, number, text in self.tail:
             self.kept.keep(position, number, text)
+        for line, patterns in self.floods.latest_lines(self._line):
+            self._confirm(line, patterns)
 
     def _keep(self, block: Block, lines: BlockLines, shapes: list[bytes], firsts: list[int], hits: list[Hit]) -> None:
         wanted = set(firsts)
         wanted.update(range(min(self.after, len(shapes))))
         self.after = max(0, self.after - len(shapes))
         marks: list[int] = []
-        index, counted = 0, 0
-        for start, end, patterns in hits:
-            index += block.data.count(b"\n", counted, start)
-            counted = start
-            before, after = self._weigh(block, index, start, end, patterns, marks)
+        for hit in hits:
+            if (rule := self.floods.known(hit, block, self.position)) is not None:
+                self.survey.uncounted[rule] += 1
+                continue
+            start, end, patterns = hit
+            index = lines.index_at(start)
+            line = self._line(self.position + index, block.number_of(index), block.data[start:end])
+            finding, (before, after) = self._confirm(line, patterns)
+            self.floods.learn(hit, block, finding)
+            if finding is not None and finding.role is not Role.HINT:
+                marks.append(index)
             if after:
                 wanted.update(range(max(0, index - before), min(index + after + 1, len(shapes))))
                 self.after = max(self.after, index + after + 1 - len(shapes))
@@ -107,35 +163,21 @@ class _Reader:
             self.kept.keep(self.position + at, block.number_of(at), lines[at])
         self._remember_tail(block, len(shapes))
 
-    def _weigh(
-        self, block: Block, index: int, start: int, end: int, patterns: tuple[int, ...], marks: list[int]
-    ) -> tuple[int, int]:
-        """Confirms a hit; how many lines before and after it are worth keeping, (0, 0) for none."""
+    def _confirm(self, line: Line, patterns: tuple[int, ...]) -> tuple[Finding | None, tuple[int, int]]:
+        """The finding on a line, if any, and how many lines before and after it are worth keeping."""
         around = _AROUND_FRAME if self.book.structural(patterns) else (0, 0)
-        self.hits_of[patterns] += 1
-        key = None
-        if self.hits_of[patterns] > _MANY_HITS:
-            key = (patterns, _LONG_NUMBER.sub(b"", block.data[start : min(end, start + _LONGEST_TEXT)]))
-            if key in self.seen:
-                if rule := self.seen[key]:
-                    self.survey.uncounted[rule] += 1
-                return around
-        line = self._line(self.position + index, block.number_of(index), block.data[start:end])
         finding = self.book.confirm(line, patterns)
-        if key is not None and len(self.seen) < _MANY_HITS * 10:
-            self.seen[key] = finding.rule if finding else None
         if finding is None or finding.role is Role.HARMLESS:
-            return around
+            return None, around
         self.findings_of[finding.rule] += 1
         seen = self.findings_of[finding.rule]
         if seen > _MOST_FINDINGS_A_RULE:
             self.survey.uncounted[finding.rule] += 1
-            return around
+            return None, around
         self.survey.findings.append(finding)
         if finding.role is Role.HINT:
-            return max(around, _AROUND_HINT)
-        marks.append(index)
-        return max(around, next(window for most, window in _WINDOWS if seen <= most))
+            return finding, max(around, _AROUND_HINT)
+        return finding, max(around, next(window for most, window in _WINDOWS if seen <= most))
 
     def _line(self, position: int, number: int, text: bytes) -> Line:
         line = parse_line(
@@ -205,48 +247,12 @@ def survey(
     return result
 
 
-def _ahead(blocks: Iterator[Block], book: RuleBook) -> Iterator[tuple[Block, list[Hit]]]:
-    """Blocks with the rules' hits. Of a long stream the next blocks are read and scanned while this one is looked at:
-    neither
-    reading nor Hyperscan holds the interpreter."""
-    first = next(blocks, None)
-    if first is None:
-        return
-    yield first, book.scan(first.data)
-    if len(first.data) < _WORTH_A_THREAD:
-        yield from ((block, book.scan(block.data)) for block in blocks)
-        return
-    done: queue.Queue[tuple[Block, list[Hit]] | BaseException | None] = queue.Queue(_BLOCKS_AHEAD)
-    stopped = threading.Event()
-
-    def put(item: tuple[Block, list[Hit]] | BaseException | None) -> None:
-        while not stopped.is_set():
-            try:
-                return done.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-        return None
-
-    def work() -> None:
-        try:
-            for block in blocks:
-                put((block, book.scan(block.data)))
-                if stopped.is_set():
-                    return
-            put(None)
-        except BaseException as error:  # raised again by the thread that reads the queue
-            put(error)
-
-    worker = threading.Thread(target=work, name="logdiag-scan", daemon=True)
-    worker.start()
+def _following(blocks: Generator[Block, int | None, None], counted: int | None) -> Block | None:
+    """The next block, None after the last; `counted` is the number of lines of the one before."""
     try:
-        while (item := done.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stopped.set()
-        worker.join()
+        return blocks.send(counted)
+    except StopIteration:
+        return None
 
 
 def _nearest(places: list[int], marks: list[int]) -> set[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,8 +43,8 @@ def proof_book() -> RuleBook:
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A rule cache that only this test uses."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("LOGDIAG_CACHE", str(folder))
-    yield folder
+    return folder

@@ -15,6 +15,13 @@ from logdiag.rules import RuleBook
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+__all__ = ["zstd"]
+
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"
 LOGS = DATA / "logs"
@@ -31,7 +38,7 @@ def run_logdiag(
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs `python -m logdiag` in a process of its own, its input empty unless given."""
     return subprocess.run(
-        [sys.executable, "-m", "logdiag", *map(os.fspath, arguments)],
+        [sys.executable, "-m", "logdiag", *(os.fspath(argument) for argument in arguments)],
         input=b"" if stdin is None else stdin,
         capture_output=True,
         env=environment(env),
@@ -117,7 +124,7 @@ def traceback_of(final: str, *, prefix: str = "") -> list[str]:
 def watchdog(rank: int, *, clock: str = "18:04:11") -> str:
     """What a rank's watchdog says when a collective timed out."""
     return (
-        f"[rank{rank}]:[E311 {clock}.104213000 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation "
-        f"timeout: WorkNCCL(SeqNum=4412, OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=600000) "
-        f"ran for 600021 milliseconds before timing out."
+        f"[rank{rank}]:[E311 {clock}.104213000 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective "
+        f"operation timeout: WorkNCCL(SeqNum=4412, OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, "
+        f"Timeout(ms)=600000) ran for 600021 milliseconds before timing out."
     )

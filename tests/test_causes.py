@@ -11,9 +11,10 @@ from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, log_of, steps, traceback_of, watchdog
 
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+API = "torch/distributed/elastic/multiprocessing/api.py"
 LAUNCHER = [
-    "W0311 18:14:40.104000 4711 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 4790 closing signal SIGTERM",
-    "E0311 18:14:41.104000 4711 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 4790) of binary: /usr/bin/python3",
+    f"W0311 18:14:40.104000 4711 {API}:900] Sending process 4790 closing signal SIGTERM",
+    f"E0311 18:14:41.104000 4711 {API}:874] failed (exitcode: 1) local_rank: 0 (pid: 4790) of binary: /usr/bin/python3",
     *traceback_of("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "),
     "============================================================",
     "train.py FAILED",
@@ -102,7 +103,9 @@ def test_the_launchers_table_alone_still_means_a_failure(book: RuleBook) -> None
 @pytest.mark.parametrize(
     "ending",
     [
-        ["slurmstepd: error: *** STEP 4711.0 ON gpu017 CANCELLED AT 2026-03-11T18:14:41 ***", "srun: error: gpu018: tasks 4-7: Terminated"],
+        [
+            "slurmstepd: error: *** STEP 4711.0 ON gpu017 CANCELLED AT 2026-03-11T18:14:41 ***",
+            "srun: error: gpu018: tasks 4-7: Terminated"],
         ["srun: error: gpu018: task 6: Exited with exit code 1"],
         ["Signal: SIGTERM received, exiting"],
         ["torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 15"],
@@ -118,7 +121,8 @@ def test_what_ends_the_other_processes_is_not_the_root(book: RuleBook, ending: l
 
 
 ADVICE = [
-    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.",
+    "CUDA kernel errors might be asynchronously reported at some other API call, "
+    "so the stacktrace below might be incorrect.",
     "For debugging consider passing CUDA_LAUNCH_BLOCKING=1",
     "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
 ]

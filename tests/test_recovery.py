@@ -43,8 +43,9 @@ def test_every_action_of_a_rule_is_of_the_closed_list(proof_book: RuleBook) -> N
         ("reduce_memory", "OutOfMemoryError"),
         (
             "fix_and_resubmit",
-            "AttributeError AssertionError ValueError ZeroDivisionError ModelLoadingError DatasetLoadingError FileNotFoundError"
-            " TypeError NameError PermissionError ImportError KeyError SyntaxError ArgumentError IndexError RuntimeError",
+            "AttributeError AssertionError ValueError ZeroDivisionError ModelLoadingError DatasetLoadingError"
+            " FileNotFoundError TypeError NameError PermissionError ImportError KeyError SyntaxError ArgumentError"
+            " IndexError RuntimeError",
         ),
     ],
 )

@@ -342,3 +342,13 @@ def test_a_header_alone_is_no_exception() -> None:
     assert all(
         not t.exceptions for t in found(["see 'Traceback (most recent call last)' in the docs", "step 1", "step 2"])
     )
+
+
+def test_a_warning_after_a_traceback_is_no_exception(book: RuleBook) -> None:
+    """What the dying process still says is neither part of the chain nor a failure of its own."""
+    warning = (
+        "[W311 18:04:13.104482190 ProcessGroupNCCL.cpp:1496] Warning: WARNING: destroy_process_group() was not called"
+    )
+    lines = [f"[rank2]: {line}" for line in FIRST] + [f"[rank2]:{warning}"]
+    assert names(only(lines)) == ["KeyError"]
+    assert diagnosed(book, *lines).consequences == ()

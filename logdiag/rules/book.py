@@ -90,7 +90,7 @@ class RuleBook:
         """The lines of a block (whole lines, as bytes) on which a rule may fire, in order."""
         hits: list[Hit] = []
         start, end, patterns = 0, -1, set[int]()
-        for offset, pattern in self.matcher.find(data):
+        for offset, found in self.matcher.find(data):
             if offset > end:
                 if patterns:
                     hits.append((start, end, tuple(sorted(patterns))))
@@ -99,7 +99,7 @@ class RuleBook:
                 end = data.find(b"\n", place)
                 end = len(data) if end < 0 else end
                 patterns = set()
-            patterns.add(pattern)
+            patterns.update(found)
         if patterns:
             hits.append((start, end, tuple(sorted(patterns))))
         return hits
@@ -133,9 +133,7 @@ class RuleBook:
     def _softened(self, line: Line) -> tuple[int, regex.Match[str]] | None:
         """The rule that calls a line harmless, or else one that says it announces another try."""
         retried = None
-        for number in dict.fromkeys(
-            number for _, number in self.softening_matcher.find(line.text.encode(errors="replace"))
-        ):
+        for number in sorted(_patterns_in(self.softening_matcher, line.text.encode(errors="replace"))):
             index, pattern = self._softening[number]
             match = self._search(pattern, line)
             if match and self._stands(self.rules[index], line, ""):
@@ -147,7 +145,7 @@ class RuleBook:
     def confirm_all(self, line: Line, frames: str = "") -> Finding | None:
         """As `confirm`, for a line that no scan has seen."""
         data = line.text.encode(errors="replace")
-        return self.confirm(line, sorted({pattern for _, pattern in self.matcher.find(data)}), frames)
+        return self.confirm(line, sorted(_patterns_in(self.matcher, data)), frames)
 
     def asks_for_frames(self, rule: str) -> bool:
         """Whether a narrower rule than this one asks where an exception was raised."""
@@ -156,7 +154,7 @@ class RuleBook:
     def regular(self, line: Line) -> tuple[bool, frozenset[str]]:
         """Whether a line says that a step of the job's work was made, and the filters that would drop it."""
         progress, filters = False, set[str]()
-        for number in {number for _, number in self.regular_matcher.find(line.text.encode(errors="replace"))}:
+        for number in _patterns_in(self.regular_matcher, line.text.encode(errors="replace")):
             if number >= len(self._progress):
                 name, pattern = self._drops[number - len(self._progress)]
                 if name not in filters and self._search(pattern, line):
@@ -254,7 +252,7 @@ class RuleBook:
         healthy = "\n".join(
             line
             for index, rule in enumerate(self.rules)
-            for line in (*rule.quiet, *(rule.fires if self.roles[index] in (Role.PROGRESS, Role.HARMLESS) else ()))
+            for line in (rule.fires if self.roles[index] in (Role.PROGRESS, Role.HARMLESS) else ())
         )
         healthy = "\n".join([healthy, *(line for item in self.filters for line in item.drops)]).lower()
         files = {item.id: item.file for item in self.filters}
@@ -299,6 +297,11 @@ def _message_starts(line: Line) -> list[int]:
     return starts
 
 
+def _patterns_in(matcher: Matcher, data: bytes) -> set[int]:
+    """The patterns that may match somewhere in the data."""
+    return {pattern for _, found in matcher.find(data) for pattern in found}
+
+
 def _compile_matcher(patterns: Sequence[tuple[str, str]], healthy: str) -> Matcher:
     """A matcher for (file, pattern) pairs; raises RuleError naming the file of a pattern that cannot be scanned for."""
     from logdiag.rules.scanform import scan_form
@@ -308,7 +311,7 @@ def _compile_matcher(patterns: Sequence[tuple[str, str]], healthy: str) -> Match
         return Matcher.compile(forms)
     except ValueError as error:
         for (file, pattern), form in zip(patterns, forms, strict=True):
-            if str(error).startswith(f"{form}: "):
+            if any(str(error).startswith(f"{expression}: ") for expression in form):
                 raise RuleError(f"{file}: match: {pattern}: {error}; rewrite the pattern") from error
         raise RuleError(f"rules: match: {error}; rewrite the pattern") from error
 
@@ -319,7 +322,7 @@ def _narrower(book: RuleBook) -> dict[int, frozenset[int]]:
     for index, rule in enumerate(book.rules):
         for example in rule.fires:
             line, frames = example_line(example)
-            candidates = {book._patterns[number][0] for _, number in book.matcher.find(line.text.encode())}
+            candidates = {book._patterns[number][0] for number in _patterns_in(book.matcher, line.text.encode())}
             for other in candidates - {index} - claimed[index]:
                 if book.claims(other, line, frames):
                     claimed[index].add(other)

@@ -7,47 +7,58 @@ cannot express is scanned for with its prefilter.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 __all__ = ["Matcher"]
 
+_SIZE = 8
+Find = Callable[[bytes], list[tuple[int, list[int]]]]
+
 # What Hyperscan cannot express: look-arounds, back references, atomic and possessive groups, conditionals.
 _BEYOND = re.compile(r"\(\?(?:=|!|<=|<!|>|\()|\\[1-9]|[*+?}]\+")
 
 
 class Matcher:
-    """A compiled set of patterns; `find` gives (end offset, pattern index) for each place where one ends."""
+    """A compiled set of patterns; `find` gives (end offset, patterns) for each place where an expression of theirs ends.
 
-    def __init__(self, find: Callable[[bytes], list[tuple[int, int]]], name: str, serialized: bytes = b"") -> None:
+    A pattern is given by the expressions of which it needs at least one; those that patterns share are looked for once.
+    """
+
+    def __init__(self, find: Find, name: str, serialized: bytes = b"") -> None:
         self.find = find
         self.name = name
         self.serialized = serialized
 
     @staticmethod
-    def compile(patterns: Sequence[str]) -> Matcher:
-        """Raises ValueError naming the pattern that cannot be scanned for."""
+    def compile(patterns: Sequence[Sequence[str]]) -> Matcher:
+        """Raises ValueError naming the expression that cannot be scanned for."""
+        needed: dict[str, list[int]] = {}
+        for index, expressions in enumerate(patterns):
+            for expression in expressions:
+                needed.setdefault(expression, []).append(index)
+        owners = list(needed.values())
         try:
             import hyperscan
         except ImportError:
-            return _one_by_one(patterns)
+            return _one_by_one(list(needed), owners)
+        if not needed:
+            return _one_by_one([], [])
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        expressions = [pattern.encode() for pattern in patterns]
+        encoded = [expression.encode() for expression in needed]
         flags = [
-            hyperscan.HS_FLAG_MULTILINE | (hyperscan.HS_FLAG_PREFILTER if _BEYOND.search(pattern) else 0)
-            for pattern in patterns
+            hyperscan.HS_FLAG_MULTILINE | (hyperscan.HS_FLAG_PREFILTER if _BEYOND.search(expression) else 0)
+            for expression in needed
         ]
-        if patterns:
-            try:
-                database.compile(
-                    expressions=expressions, ids=list(range(len(patterns))), elements=len(patterns), flags=flags
-                )
-            except hyperscan.error as error:
-                raise ValueError(_first_bad(hyperscan, expressions, flags, patterns) or str(error)) from error
-        else:
-            return _one_by_one(patterns)
-        return Matcher(_hyperscan_find(database), "hyperscan", hyperscan.dumpb(database))
+        try:
+            database.compile(expressions=encoded, ids=list(range(len(encoded))), elements=len(encoded), flags=flags)
+        except hyperscan.error as error:
+            raise ValueError(_first_bad(hyperscan, encoded, flags) or str(error)) from error
+        head = json.dumps(owners).encode()
+        serialized = len(head).to_bytes(_SIZE, "big") + head + hyperscan.dumpb(database)
+        return Matcher(_hyperscan_find(database, owners), "hyperscan", serialized)
 
     @staticmethod
     def restore(serialized: bytes) -> Matcher | None:
@@ -55,20 +66,22 @@ class Matcher:
         try:
             import hyperscan
 
-            database = hyperscan.loadb(serialized, hyperscan.HS_MODE_BLOCK)
+            size = int.from_bytes(serialized[:_SIZE], "big")
+            owners = json.loads(serialized[_SIZE : _SIZE + size])
+            database = hyperscan.loadb(serialized[_SIZE + size :], hyperscan.HS_MODE_BLOCK)
             database.scratch = hyperscan.Scratch(database)
         except Exception:  # any failure only means that the patterns are compiled again
             return None
-        return Matcher(_hyperscan_find(database), "hyperscan", serialized)
+        return Matcher(_hyperscan_find(database, owners), "hyperscan", serialized)
 
 
-def _hyperscan_find(database: Any) -> Callable[[bytes], list[tuple[int, int]]]:
-    def find(data: bytes) -> list[tuple[int, int]]:
-        ends: list[tuple[int, int]] = []
+def _hyperscan_find(database: Any, owners: list[list[int]]) -> Find:
+    def find(data: bytes) -> list[tuple[int, list[int]]]:
+        ends: list[tuple[int, list[int]]] = []
         append = ends.append
 
-        def on_match(pattern: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            append((end, pattern))
+        def on_match(expression: int, _start: int, end: int, _flags: int, _context: object) -> None:
+            append((end, owners[expression]))
 
         database.scan(data, match_event_handler=on_match)
         return ends
@@ -76,24 +89,28 @@ def _hyperscan_find(database: Any) -> Callable[[bytes], list[tuple[int, int]]]:
     return find
 
 
-def _one_by_one(patterns: Sequence[str]) -> Matcher:
+def _one_by_one(expressions: Sequence[str], owners: list[list[int]]) -> Matcher:
     import regex
 
-    compiled = [regex.compile(pattern.encode(), regex.MULTILINE) for pattern in patterns]
+    compiled = [regex.compile(expression.encode(), regex.MULTILINE) for expression in expressions]
 
-    def find(data: bytes) -> list[tuple[int, int]]:
-        ends = [(match.end(), index) for index, pattern in enumerate(compiled) for match in pattern.finditer(data)]
-        return sorted(ends)
+    def find(data: bytes) -> list[tuple[int, list[int]]]:
+        found = [
+            (match.end(), patterns)
+            for expression, patterns in zip(compiled, owners, strict=True)
+            for match in expression.finditer(data)
+        ]
+        return sorted(found, key=lambda item: item[0])
 
     return Matcher(find, "regex")
 
 
-def _first_bad(hyperscan: Any, expressions: list[bytes], flags: list[int], patterns: Sequence[str]) -> str | None:
-    for expression, flag, pattern in zip(expressions, flags, patterns, strict=True):
+def _first_bad(hyperscan: Any, expressions: list[bytes], flags: list[int]) -> str | None:
+    for expression, flag in zip(expressions, flags, strict=True):
         try:
             hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK).compile(
                 expressions=[expression], ids=[0], elements=1, flags=[flag]
             )
         except hyperscan.error as error:
-            return f"{pattern}: {error}"
+            return f"{expression.decode()}: {error}"
     return None

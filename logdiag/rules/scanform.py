@@ -29,7 +29,7 @@ _BOUNDS = re.compile(r"\{(\d+),(\d*)\}")
 _NEGATED = re.compile(r"(?<!\\)\[\^")
 _CASELESS = re.compile(r"\(\?[a-zA-Z]*i")
 # A shorter literal is found too often by chance; a longer list of them is no cheaper than the pattern.
-_SHORTEST_LITERAL = 6
+_SHORTEST_LITERAL = 5
 _MOST_LITERALS = 80
 _WIDEST_EXACT_GAP = 6
 _COMMON_PENALTY = 8
@@ -42,8 +42,8 @@ def unanchored(pattern: str) -> str:
     return _ANCHOR.sub(r"\1", pattern)
 
 
-def scan_form(pattern: str, healthy: str) -> str:
-    """An expression that Hyperscan finds wherever `pattern` matches on a line, and perhaps elsewhere.
+def scan_form(pattern: str, healthy: str) -> tuple[str, ...]:
+    """Expressions of which Hyperscan finds at least one wherever `pattern` matches on a line, and perhaps elsewhere.
 
     `healthy` is lower-case text as healthy jobs print it; literals it holds are avoided.
     """
@@ -54,8 +54,8 @@ def scan_form(pattern: str, healthy: str) -> str:
     except (re.error, RecursionError, OverflowError):
         literals = None
     if literals and _worth(literals, healthy) >= _SHORTEST_LITERAL:
-        return f"{caseless}(?:{'|'.join(sorted({re.escape(literal) for literal in literals}))})"
-    return _NEGATED.sub(r"[^\\n", _BOUNDS.sub(_unbounded, plain))
+        return tuple(sorted({caseless + re.escape(literal) for literal in literals}))
+    return (_NEGATED.sub(r"[^\\n", _BOUNDS.sub(_unbounded, plain)),)
 
 
 def _unbounded(bounds: re.Match[str]) -> str:
