@@ -204,7 +204,9 @@ def _root(
 def _first_unexplained(events: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:
     """The earliest cause that no other cause explains; an exception that ended its process before one that was only
     logged."""
-    free = [event for event in events if not any(_explains(other, event, reasons) for other in events)] or events
+    # The earliest of a reason explains whatever a later one of it would: the others need not be asked.
+    earliest = list({event.reason: event for event in sorted(events, key=_order, reverse=True)}.values())
+    free = [event for event in events if not any(_explains(other, event, reasons) for other in earliest)] or events
     # What a process says and survives is a weaker candidate than what it died of, unless a machine says it.
     fatal = [event for event in free if event.died or event.reason.category is Category.INFRASTRUCTURE]
     first = min(fatal or free, key=_order)

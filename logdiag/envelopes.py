@@ -7,10 +7,8 @@ each line keeps the number of the file's line it began on.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timezone
 
 __all__ = ["Unwrap", "recognise"]
 
@@ -45,6 +43,8 @@ def recognise(head: list[bytes]) -> Unwrap | None:
 
 def _record(line: bytes) -> dict[str, object] | None:
     """One JSON object with a message, or None."""
+    import json
+
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -98,6 +98,8 @@ def _head(record: dict[str, object]) -> bytes:
 
 
 def _from_micros(micros: int) -> str:
+    from datetime import datetime, timezone
+
     try:
         return datetime.fromtimestamp(micros / 1e6, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     except (OverflowError, OSError, ValueError):
@@ -162,6 +164,8 @@ def _is_torchelastic_error(sample: list[bytes]) -> bool:
 
 
 def _unwrap_torchelastic_error(lines: Iterable[Numbered]) -> Iterator[Numbered]:
+    import json
+
     for at, line in lines:
         try:
             message = json.loads(line)["message"]

@@ -10,8 +10,8 @@ Shapes decide only what is shown and what counts as progress. The failure rules 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -29,22 +29,46 @@ _VARYING = re.compile(
 )
 _MOST_SHAPES = 20_000
 _LONGEST_SHAPE = 4096
+_LONGEST_SAMPLE = 512
 _FIRST_OF_SHAPE = 3
 _FEW_SHAPES = 4
+# So many lines from either end of a block are found faster one by one.
+_NEAR = 256
 
 
 class BlockLines:
-    """The lines of a block by index, split only when one is asked for."""
+    """The lines of a block by index. They are split only when one is asked for that is not near an end of the block.
+
+    `count` is the number of lines, where it is known.
+    """
 
     def __init__(self, data: bytes) -> None:
+        self.count = 0
         self._data = data
         self._lines: list[bytes] | None = None
         self._lengths: list[int] = []
 
     def __getitem__(self, index: int) -> bytes:
         if self._lines is None:
+            if index < _NEAR:
+                return self._from_start(index)
+            if 0 < self.count - index < _NEAR:
+                return self._from_end(self.count - index)
             self._lines = self._data.split(b"\n")
         return self._lines[index]
+
+    def _from_start(self, index: int) -> bytes:
+        start = 0
+        for _ in range(index):
+            start = self._data.find(b"\n", start) + 1
+        end = self._data.find(b"\n", start)
+        return self._data[start : end if end >= 0 else len(self._data)]
+
+    def _from_end(self, behind: int) -> bytes:
+        end = start = len(self._data) + (not self._data.endswith(b"\n"))
+        for _ in range(behind):
+            end, start = start - 1, self._data.rfind(b"\n", 0, max(start - 1, 0)) + 1
+        return self._data[start:end]
 
     def index_at(self, offset: int) -> int:
         """The line that begins at an offset of the block."""
@@ -57,12 +81,13 @@ class BlockLines:
 
 @dataclass(slots=True)
 class _Shape:
-    """One shape: how often it came, how many of its lines were kept, and what kind of output it is."""
+    """One shape: how often it came, how many of its lines were kept, whether it tells of progress, and its first
+    line."""
 
     count: int = 0
     kept: int = 0
     progress: bool = False
-    filter: str | None = None
+    sample: bytes = b""
     first: tuple[int, int] = (0, 0)
 
 
@@ -86,6 +111,7 @@ class Shapes:
         lines = block.data.translate(None, _DIGITS).split(b"\n")
         if not lines[-1] and block.data.endswith(b"\n"):
             lines.pop()
+        originals.count = len(lines)
         counts = Counter(lines)
         wanted: list[bytes] = []
         for key, count in counts.items():
@@ -94,7 +120,7 @@ class Shapes:
                 wanted.append(key)
                 continue
             shape.count += count
-            if shape.kept < _FIRST_OF_SHAPE and not shape.progress and shape.filter is None:
+            if shape.kept < _FIRST_OF_SHAPE and not shape.progress:
                 wanted.append(key)
         if not wanted:
             return lines, []
@@ -122,7 +148,7 @@ class Shapes:
                 shape = self._new(key, counts[key], originals[index], stream, position + index)
                 if shape is None:
                     continue
-            if shape.kept < (1 if shape.progress or shape.filter else _FIRST_OF_SHAPE):
+            if shape.kept < (1 if shape.progress else _FIRST_OF_SHAPE):
                 shape.kept += 1
                 kept.append(index)
         return kept
@@ -137,13 +163,19 @@ class Shapes:
             shape = self.finer[finer] = _Shape(first=(stream, position))
             self.shapes.append(shape)
             line = parse_line(original[:_LONGEST_SHAPE].decode(errors="replace"))
-            shape.progress, dropping = self.book.regular(line)
-            shape.filter = next((item.id for item in self.filters if item.id in dropping), None)
+            shape.progress = self.book.is_progress(line)
+            shape.sample = original[:_LONGEST_SAMPLE]
         shape.count += count
         self.known[key] = shape
         if shape.progress:
             self.progress_keys.add(key)
         return shape
+
+    def kind_of(self, shape: _Shape) -> str:
+        """What the receipt calls a shape's left-out lines: the filter that knows them, or progress, or just repeats."""
+        dropping = self.book.filters_of(parse_line(shape.sample.decode(errors="replace")))
+        known = next((item.id for item in self.filters if item.id in dropping), None)
+        return known or ("progress" if shape.progress else "repeats")
 
 
 @dataclass
@@ -192,9 +224,7 @@ def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes:
         line = by_position.get(shape.first)
         if line is not None:
             counts[(line.source, line.number)] = shape.count
-        dropped["progress" if shape.progress and not shape.filter else shape.filter or "repeats"] += (
-            shape.count - shape.kept
-        )
+        dropped[shapes.kind_of(shape)] += shape.count - shape.kept
     if shapes.unshaped:
         dropped["too many shapes"] += shapes.unshaped
     # Windows around findings keep lines that their shape alone would not: those are not dropped.

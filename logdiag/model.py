@@ -28,6 +28,7 @@ __all__ = [
     "RootCause",
     "Similar",
     "fill",
+    "fill_title",
 ]
 
 SCHEMA = "logdiag.diagnosis/1"
@@ -336,6 +337,15 @@ def _plain(value: Any) -> Any:
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
+_UNFILLED = re.compile(r" ?\((?:[^(){}]* )?\{[a-z_]+\}[^(){}]*\)| ?[:'\"]*\{[a-z_]+\}['\"]*")
+
+
 def fill(text: str, facts: dict[str, str]) -> str:
     """Puts facts into a rule's words: `{node}` becomes its value, or `the node` where the log does not tell."""
     return _PLACEHOLDER.sub(lambda match: facts.get(match[1]) or f"the {match[1]}", text)
+
+
+def fill_title(text: str, facts: dict[str, str]) -> str:
+    """As `fill`, for a headline: a fact that the log does not tell is left out."""
+    known = _PLACEHOLDER.sub(lambda match: facts.get(match[1]) or match[0], text)
+    return _UNFILLED.sub("", known).strip() if "{" in known else known

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from logdiag.causes import find_causes
 from logdiag.errors import SourceError
@@ -14,9 +15,6 @@ from logdiag.rules import RuleBook
 from logdiag.sources import Stream, open_sources
 from logdiag.survey import survey
 from logdiag.verdict import decide
-
-if TYPE_CHECKING:
-    import os
 
 __all__ = ["diagnose"]
 
@@ -63,11 +61,15 @@ def diagnose(
         found,
         kept,
         book,
-        source=", ".join(
-            dict.fromkeys(str(getattr(source, "name", source)) for source in sources if not isinstance(source, bytes))
-        )
-        or "<bytes>",
+        source=", ".join(_name(source) for source in sources),
         exit_code=exit_code,
         notes=[note for stream in streams for note in stream.notes],
         stats=stats,
     )
+
+
+def _name(source: object) -> str:
+    """A source as the caller would call it."""
+    if isinstance(source, (str, os.PathLike)):
+        return "<stdin>" if source == "-" else os.fspath(source)
+    return "<bytes>" if isinstance(source, (bytes, bytearray)) else str(getattr(source, "name", "<stream>"))

@@ -8,7 +8,6 @@ where the message may begin, so that a rule anchored at the message's start fits
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
 
 from logdiag.model import Line
 
@@ -17,6 +16,7 @@ __all__ = ["parse_line"]
 _CLOCK = r"(?P<hms>\d\d:\d\d:\d\d)(?:[.,:]\d{1,9})?"
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
+_DAYS_IN_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LEVEL = r"(?P<level>TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|SEVERE|CRITICAL|FATAL)"
 
 _LOWER, _UPPER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
@@ -173,14 +173,17 @@ def _next_prefix(text: str, place: int) -> re.Match[str] | None:
 
 def _seconds(said: dict[str, str | None]) -> float | None:
     """Seconds since the epoch where a date with its year is printed; otherwise None."""
-    hours, minutes, seconds = (int(part) for part in (said["hms"] or "0:0:0").split(":"))
-    try:
-        if said.get("date"):
-            year, month, day = (int(part) for part in re.split("[-/]", said["date"] or ""))
-        elif said.get("year"):
-            year, month, day = int(said["year"] or 0), _MONTHS.get(said["mon"] or "", 0), int(said["day"] or 0)
-        else:
-            return None
-        return datetime(year, month, day, hours, minutes, min(seconds, 59), tzinfo=timezone.utc).timestamp()
-    except ValueError:
+    if said.get("date"):
+        year, month, day = (int(part) for part in (said["date"] or "").replace("/", "-").split("-"))
+    elif said.get("year"):
+        year, month, day = int(said["year"] or 0), _MONTHS.get(said["mon"] or "", 0), int(said["day"] or 0)
+    else:
         return None
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if not 1 <= month <= 12 or not 1 <= day <= _DAYS_IN_MONTH[month - 1] + (leap and month == 2):
+        return None
+    hours, minutes, seconds = (int(part) for part in (said["hms"] or "0:0:0").split(":"))
+    # Days of the Gregorian calendar before the date, counted from a March so that leap days come last.
+    years, months = (year, month - 3) if month > 2 else (year - 1, month + 9)
+    days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * months + 2) // 5 + day - 1 - 719_468
+    return float(days * 86_400 + hours * 3600 + minutes * 60 + seconds)

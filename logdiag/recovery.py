@@ -43,7 +43,7 @@ def recover(causes: Causes, book: RuleBook, *, failed: bool) -> Recovery:
         automatic=action.automatic,
         exclude_nodes=nodes,
         steps=_steps(finding, action, nodes, book),
-        why=_why(finding, action, early is not None, before_progress),
+        why=_why(finding, causes.progressed if early is not None else None),
     )
 
 
@@ -73,10 +73,10 @@ def _steps(finding: Finding, action: Action, nodes: tuple[str, ...], book: RuleB
     return tuple(([first] if first else []) + [fill(step, facts) for step in steps])
 
 
-def _why(finding: Finding, action: Action, depends: bool, before_progress: bool) -> str:
-    if not depends:
+def _why(finding: Finding, progressed: bool | None) -> str:
+    if progressed is None:
         return finding.why
-    when = "It failed before any step was made" if before_progress else "The job had made progress"
+    when = "The job had made progress" if progressed else "It failed before any step was made"
     return f"{when}: {finding.why}"
 
 

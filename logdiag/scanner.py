@@ -1,8 +1,9 @@
 """Scans blocks for rules beside the work on shapes.
 
-Hyperscan reports each hit through a Python callback, which has to wait for the interpreter; two threads would take turns. So of
-a long stream the blocks go to a forked process, over memory that both share, and only hits come back. Short streams, platforms
-without `fork`, and programs that run threads of their own are scanned in this process, with the same result.
+Hyperscan reports each hit through a Python callback, which has to wait for the interpreter; two threads would take
+turns. So of a long stream the blocks go to a forked process, over memory that both share, and only hits come back.
+Short streams, platforms without `fork`, and programs that run threads of their own are scanned in this process, with
+the same result.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import marshal
 import mmap
 import os
+import select
 import threading
 
 from logdiag.model import Block
@@ -19,6 +21,7 @@ __all__ = ["Scanner"]
 
 # A stream that is shorter than this is done before a second process is at work.
 _WORTH_A_PROCESS = 24 << 20
+_SHARED_BYTES = 16 << 20
 _SIZE = 8
 
 
@@ -55,35 +58,35 @@ class Scanner:
 
 def _can_fork() -> bool:
     """Whether a copy of this process is safe to make and has a core to run on."""
-    return hasattr(os, "fork") and threading.active_count() == 1 and (os.cpu_count() or 1) > 1
+    return hasattr(os, "eventfd") and threading.active_count() == 1 and (os.cpu_count() or 1) > 1
 
 
 class _Helper:
-    """The forked process and the memory shared with it."""
+    """The forked process and the memory shared with it: the length of a block, then the block.
 
-    _SHARED_BYTES = 16 << 20
+    It is woken through an eventfd: a pipe's wake-up would put it on the core of the process that is busy with shapes.
+    """
 
     def __init__(self, book: RuleBook) -> None:
-        self._shared = mmap.mmap(-1, self._SHARED_BYTES)
-        asked, self._ask = os.pipe()
+        self._shared = mmap.mmap(-1, _SHARED_BYTES)
+        self._ask = os.eventfd(0)
         self._answers, answer = os.pipe()
+        alive, self._alive = os.pipe()  # closes with this process, however it ends
         self._process = os.fork()
         if self._process == 0:
-            os.close(self._ask)
             os.close(self._answers)
-            _serve(book, self._shared, asked, answer)
-        os.close(asked)
+            os.close(self._alive)
+            _serve(book, self._shared, self._ask, alive, answer)
+        os.close(alive)
         os.close(answer)
 
     def send(self, data: bytes) -> bool:
-        """Hands a block over; False when it does not fit or the process is gone."""
-        if len(data) > self._SHARED_BYTES:
+        """Hands a block over; False when it does not fit."""
+        if len(data) + _SIZE > _SHARED_BYTES:
             return False
-        self._shared[: len(data)] = data
-        try:
-            os.write(self._ask, len(data).to_bytes(_SIZE, "big"))
-        except OSError:
-            return False
+        self._shared[:_SIZE] = len(data).to_bytes(_SIZE, "big")
+        self._shared[_SIZE : _SIZE + len(data)] = data
+        os.eventfd_write(self._ask, 1)
         return True
 
     def receive(self) -> list[Hit] | None:
@@ -95,21 +98,25 @@ class _Helper:
 
     def close(self) -> None:
         """Ends the process and gives the memory back."""
-        os.close(self._ask)
-        os.close(self._answers)
+        for pipe in (self._alive, self._answers, self._ask):
+            os.close(pipe)
         os.waitpid(self._process, 0)
         self._shared.close()
 
 
-def _serve(book: RuleBook, shared: mmap.mmap, asked: int, answer: int) -> None:
-    """The forked process: answers until the pipe closes, and leaves without running anything of its parent's."""
+def _serve(book: RuleBook, shared: mmap.mmap, ask: int, alive: int, answer: int) -> None:
+    """The forked process: answers until its parent is gone, and leaves without running anything of its parent's."""
     try:
-        while head := _read_exactly(asked, _SIZE):
-            body = marshal.dumps(book.scan(shared[: int.from_bytes(head, "big")]))
-            for part in (len(body).to_bytes(_SIZE, "big"), body):
-                view = memoryview(part)
-                while view:
-                    view = view[os.write(answer, view) :]
+        waiting = select.poll()
+        waiting.register(ask, select.POLLIN)
+        waiting.register(alive, select.POLLIN)
+        while alive not in dict(waiting.poll()):
+            os.eventfd_read(ask)
+            size = int.from_bytes(shared[:_SIZE], "big")
+            body = marshal.dumps(book.scan(shared[_SIZE : _SIZE + size]))
+            view = memoryview(len(body).to_bytes(_SIZE, "big") + body)
+            while view:
+                view = view[os.write(answer, view) :]
     finally:
         os._exit(0)
 

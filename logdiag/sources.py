@@ -24,9 +24,9 @@ __all__ = ["Source", "Stream", "open_sources"]
 Source = "str | os.PathLike[str] | BinaryIO | bytes"
 """A path (a file or a job's folder), `-` for standard input, an open binary file, or the log itself as bytes."""
 
-_BLOCK_BYTES = 2 << 20
+_BLOCK_BYTES = 1 << 20
 # A pipe hands over little at a time; that much is gathered before it is scanned.
-_LEAST_BYTES = 1 << 19
+_LEAST_BYTES = 1 << 17
 # A line longer than this is cut into pieces that share its number; a line must fit into memory more than once.
 _LONGEST_LINE = 4 << 20
 
@@ -225,7 +225,9 @@ def _read_head(raw: BinaryIO, size: int) -> bytes:
 
 
 def _read_all(reader: Any) -> Iterator[bytes]:
-    while chunk := reader.read(_BLOCK_BYTES):
+    """Reads on in pieces that are there already, so that what comes before a tear is not lost with it."""
+    read = getattr(reader, "read1", reader.read)
+    while chunk := read(_BLOCK_BYTES):
         yield chunk
 
 

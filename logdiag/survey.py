@@ -65,8 +65,8 @@ class Survey:
 class _Floods:
     """Lines that come again and again. Past the first of a kind they are only counted, and the latest is remembered.
 
-    Two lines are of one kind when the same patterns hit them and they differ only in long numbers: an Xid, an errno or a
-    status makes another kind.
+    Two lines are of one kind when the same patterns hit them and they differ only in long numbers: an Xid, an errno
+    or a status makes another kind.
     """
 
     def __init__(self) -> None:
@@ -75,13 +75,16 @@ class _Floods:
         self._latest: dict[tuple[tuple[int, ...], bytes], tuple[Hit, Block, int]] = {}
 
     def known(self, hit: Hit, block: Block, position: int) -> str | None:
-        """The rule that such a line belongs to, or None when it is to be looked at. `position` is the block's own."""
+        """The rule that such a line belongs to, empty for none; None when it is to be looked at.
+
+        `position` is that of the block's first line.
+        """
         self._hits[hit[2]] += 1
         if self._hits[hit[2]] <= _MANY_HITS:
             return None
         key = _kind(hit, block)
         rule = self._rules.get(key)
-        if rule is not None:
+        if rule:
             self._latest.pop(key, None)
             self._latest[key] = (hit, block, position)
             if len(self._latest) > _MOST_LATEST:
@@ -89,9 +92,9 @@ class _Floods:
         return rule
 
     def learn(self, hit: Hit, block: Block, finding: Finding | None) -> None:
-        """Remembers which rule a frequent kind of line belongs to."""
-        if finding is not None and self._hits[hit[2]] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
-            self._rules[_kind(hit, block)] = finding.rule
+        """Remembers which rule a frequent kind of line belongs to, or that none fires on it."""
+        if self._hits[hit[2]] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
+            self._rules[_kind(hit, block)] = finding.rule if finding else ""
 
     def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, tuple[int, ...]]]:
         """The last line of each kind that was only counted: what failed in the end may be the last of many."""
@@ -143,14 +146,16 @@ class _Reader:
         self.after = max(0, self.after - len(shapes))
         marks: list[int] = []
         for hit in hits:
-            if (rule := self.floods.known(hit, block, self.position)) is not None:
-                self.survey.uncounted[rule] += 1
-                continue
             start, end, patterns = hit
+            frame = self.book.structural(patterns)
+            if not frame and (rule := self.floods.known(hit, block, self.position)) is not None:
+                self.survey.uncounted[rule] += bool(rule)
+                continue
             index = lines.index_at(start)
             line = self._line(self.position + index, block.number_of(index), block.data[start:end])
             finding, (before, after) = self._confirm(line, patterns)
-            self.floods.learn(hit, block, finding)
+            if not frame:
+                self.floods.learn(hit, block, finding)
             if finding is not None and finding.role is not Role.HINT:
                 marks.append(index)
             if after:
@@ -195,13 +200,14 @@ class _Reader:
         return line
 
     def _mark_progress(self, block: Block, lines: BlockLines, shapes: list[bytes], marks: list[int]) -> None:
-        """Remembers where the job moved on: next to each finding, and at a block's first and last step."""
+        """Remembers where the job moved on: next to each finding, and at a block's first and last steps."""
         keys = self.shapes.progress_keys
         first = next((at for at, shape in enumerate(shapes) if shape in keys), None) if keys else None
         if first is None:
             return
         last = next(at for at in range(len(shapes) - 1, -1, -1) if shapes[at] in keys)
-        places = {first, last}
+        second = next((at for at in range(first + 1, len(shapes)) if shapes[at] in keys), last)
+        places = {first, second, last}
         if marks:
             places.update(_nearest([at for at, shape in enumerate(shapes) if shape in keys], marks))
         for at in sorted(places):

@@ -216,7 +216,11 @@ class _Reader:
         stripped = text.strip()
         indent = len(text) - len(text.lstrip())
         final = _FINAL.match(stripped)
-        named = final is not None and (final["rest"].startswith(":") or _CLASS_NAME.search(final["name"]) is not None)
+        # A bare word may be code whose indentation was lost; with a module's name before it, after code, it is a class.
+        dotted = final is not None and "." in final["name"] and bool(self.last_code)
+        named = final is not None and (
+            final["rest"].startswith(":") or dotted or _CLASS_NAME.search(final["name"]) is not None
+        )
         if not stripped or _CARETS.match(text) or _REPEATED.search(text) or (self.in_box and _BOX.match(text)):
             self.positions.add(line.position)
             self.code.add(line.position)
@@ -248,7 +252,8 @@ class _Reader:
 
     def _continue_message(self, line: Line, text: str) -> None:
         stripped = text.strip()
-        final = _FINAL.match(stripped)
+        fresh_record = line.level is not None or line.clock is not None
+        final = None if fresh_record else _FINAL.match(stripped)
         if final and _CLASS_NAME.search(final["name"]) and len(text) == len(text.lstrip()):
             # What `X raised:` quotes; otherwise another process's last line, its frames mixed into those before.
             quoted = not self.message and self.exceptions[-1].line.text.rstrip().endswith(":")
@@ -256,7 +261,6 @@ class _Reader:
             self.exceptions.append(RaisedException(line, final["name"], link, (), tuple(self.frames)))
             self.positions.add(line.position)
             return
-        fresh_record = line.level is not None or line.clock is not None
         if len(self.message) >= _LONGEST_MESSAGE or (fresh_record and not _same_record(self.exceptions[-1].line, line)):
             self._finish_message()
             return

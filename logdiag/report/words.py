@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from collections.abc import Iterable
 
 from logdiag.model import Diagnosis, Recovery
 
 __all__ = ["action_words", "amount", "clean", "headline", "rank_ranges", "where"]
 
-# Control characters, and those that turn the direction of text or hide it.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
-)
+# Control, format (hidden or direction-turning), surrogate and unassigned characters, and separators of lines.
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _LONGEST = 400
 
 
 def clean(text: str, longest: int = _LONGEST) -> str:
     """Log text that cannot steer a terminal: controls made visible, tabs as spaces, cut at `longest` characters."""
-    shown = _UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\t", "    "))
+    expanded = text[: longest * 2].replace("\t", "    ")
+    shown = expanded if expanded.isascii() and expanded.isprintable() else "".join(map(_visible, expanded))
     return shown if len(shown) <= longest else shown[: longest - 1] + "\u2026"
+
+
+def _visible(character: str) -> str:
+    if unicodedata.category(character) not in _UNSAFE_CATEGORIES:
+        return character
+    return f"\\x{ord(character):02x}"
 
 
 def rank_ranges(ranks: Iterable[int]) -> str:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import RuleError
-from logdiag.model import Action, Finding, Line, Reason, Role, fill
+from logdiag.model import Action, Finding, Line, Reason, Role, fill, fill_title
 from logdiag.rules import cache
 from logdiag.rules.matcher import Matcher
-from logdiag.rules.schema import Filter, ReasonEntry, Rule, from_plain, to_plain
+from logdiag.rules.schema import Filter, ReasonEntry, Rule, to_plain
 
 if TYPE_CHECKING:
     import regex
@@ -54,6 +54,7 @@ class RuleBook:
         self._softening = self._patterns_of(lambda role: role in _SOFTENING)
         self._progress = self._patterns_of(lambda role: role is Role.PROGRESS)
         self._drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
+        self._filters_from = len(self._progress)
         self._compiled: dict[str, regex.Pattern[str]] = {}
         self.matcher, self.softening_matcher, self.regular_matcher = matchers or self._compile_matchers()
         self._structural = frozenset(
@@ -71,8 +72,8 @@ class RuleBook:
         from logdiag.rules.folders import read_folders
 
         files = read_folders([Path(folder) for folder in folders])
-        key = files.fingerprint()
-        if not proof and (stored := cache.read(key)) is not None:
+        source = files.everything()
+        if not proof and (stored := cache.read(source)) is not None:
             plain, databases = stored
             matchers = [matcher for database in databases if (matcher := Matcher.restore(database))]
             if len(matchers) == _MATCHERS:
@@ -83,7 +84,7 @@ class RuleBook:
         book = cls(rules, filters, reasons)
         databases = [book.matcher.serialized, book.softening_matcher.serialized, book.regular_matcher.serialized]
         if all(databases):
-            cache.write(key, book._to_plain(), databases)
+            cache.write(source, book._to_plain(), databases)
         return book
 
     def scan(self, data: bytes) -> list[Hit]:
@@ -151,18 +152,24 @@ class RuleBook:
         """Whether a narrower rule than this one asks where an exception was raised."""
         return rule in self._framed
 
-    def regular(self, line: Line) -> tuple[bool, frozenset[str]]:
-        """Whether a line says that a step of the job's work was made, and the filters that would drop it."""
-        progress, filters = False, set[str]()
-        for number in _patterns_in(self.regular_matcher, line.text.encode(errors="replace")):
-            if number >= len(self._progress):
-                name, pattern = self._drops[number - len(self._progress)]
-                if name not in filters and self._search(pattern, line):
-                    filters.add(name)
-            elif not progress:
-                index, pattern = self._progress[number]
-                progress = self._search(pattern, line) is not None and self._stands(self.rules[index], line, "")
-        return progress, frozenset(filters)
+    def is_progress(self, line: Line) -> bool:
+        """Whether a line says that a step of the job's work was made."""
+        return any(
+            self._search(pattern, line) is not None and self._stands(self.rules[index], line, "")
+            for index, pattern in (
+                self._progress[number] for number in self._regular(line) if number < self._filters_from
+            )
+        )
+
+    def filters_of(self, line: Line) -> frozenset[str]:
+        """The filters that would drop a line."""
+        drops = (
+            self._drops[number - self._filters_from] for number in self._regular(line) if number >= self._filters_from
+        )
+        return frozenset(name for name, pattern in drops if self._search(pattern, line) is not None)
+
+    def _regular(self, line: Line) -> set[int]:
+        return _patterns_in(self.regular_matcher, line.text.encode(errors="replace"))
 
     def claims(self, index: int, line: Line, frames: str = "") -> bool:
         """Whether a rule matches a line, whatever other rules say; for checking the rules themselves."""
@@ -227,7 +234,7 @@ class RuleBook:
             line=line,
             role=Role(row.get("role", rule.role)),
             reason=reason,
-            title=fill(row.get("title", rule.title), facts),
+            title=fill_title(row.get("title", rule.title), facts),
             why=fill(row.get("why", rule.why), facts),
             action=Action(action) if action else None,
             action_before_progress=Action(early) if early else None,
@@ -278,9 +285,9 @@ class RuleBook:
     @classmethod
     def _from_plain(cls, plain: dict[str, Any], matchers: Sequence[Matcher]) -> RuleBook:
         return cls(
-            [from_plain(Rule, item) for item in plain["rules"]],
-            [from_plain(Filter, item) for item in plain["filters"]],
-            {Reason(name): from_plain(ReasonEntry, entry) for name, entry in plain["reasons"].items()},
+            [Rule(**item) for item in plain["rules"]],
+            [Filter(**item) for item in plain["filters"]],
+            {Reason(name): ReasonEntry(**entry) for name, entry in plain["reasons"].items()},
             {int(index): frozenset(others) for index, others in plain["narrower"].items()},
             matchers,
         )

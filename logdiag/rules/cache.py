@@ -1,25 +1,23 @@
-"""Compiled rules kept between runs, by the fingerprint of the files they came from.
+"""Compiled rules kept between runs, beside every byte of the files they came from.
 
-A cache that is missing, torn, unwritable or of another version costs speed, never correctness: the key holds every
-byte of every rule file and the versions of what compiled them.
+A cache that is missing, torn, unwritable or of another version costs speed, never correctness: it is used only when
+the rule files and the versions of what compiled them are, byte for byte, what it was made from.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import marshal
 import os
-import platform
 import sys
-import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 __all__ = ["folder", "read", "write"]
 
-_FORM = "logdiag-rules/1"
+_FORM = "logdiag-rules/2"
 _KEEP = 8
-_DIGEST, _SIZE = 32, 8
+_CHECK_SUM = 4
 
 
 def folder() -> Path:
@@ -30,32 +28,32 @@ def folder() -> Path:
     return Path(base, "logdiag")
 
 
-def read(key: str) -> tuple[dict[str, Any], list[bytes]] | None:
-    """The rules and the databases that were written under this key, or None."""
+def read(source: bytes) -> tuple[dict[str, Any], list[bytes]] | None:
+    """The rules and the databases that were made from `source`, or None."""
+    origin = _made_by() + source
     try:
-        content = _file(key).read_bytes()
-        digest, body = content[:_DIGEST], content[_DIGEST:]
-        if hashlib.sha256(body).digest() != digest:
+        with open(_file(origin), "rb") as file:
+            content = file.read()
+        check_sum, body = content[:_CHECK_SUM], memoryview(content)[_CHECK_SUM:]
+        if zlib.crc32(body).to_bytes(_CHECK_SUM, "big") != check_sum:
             return None
-        parts = []
-        while body:
-            size = int.from_bytes(body[:_SIZE], "big")
-            parts.append(body[_SIZE : _SIZE + size])
-            body = body[_SIZE + size :]
-        return json.loads(parts[0]), parts[1:]
-    except (OSError, ValueError, IndexError):
+        stored, plain, databases = marshal.loads(body)
+    except (OSError, ValueError, EOFError, TypeError):
         return None
+    return (plain, databases) if stored == origin else None
 
 
-def write(key: str, plain: dict[str, Any], databases: list[bytes]) -> None:
+def write(source: bytes, plain: dict[str, Any], databases: list[bytes]) -> None:
     """Stores compiled rules whole or not at all; a folder that cannot be written is left alone."""
-    parts = [json.dumps(plain, separators=(",", ":")).encode(), *databases]
-    body = b"".join(len(part).to_bytes(_SIZE, "big") + part for part in parts)
-    target = _file(key)
+    import tempfile
+
+    origin = _made_by() + source
+    body = marshal.dumps((origin, plain, databases))
+    target = _file(origin)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as out:
-            out.write(hashlib.sha256(body).digest() + body)
+            out.write(zlib.crc32(body).to_bytes(_CHECK_SUM, "big") + body)
         os.replace(out.name, target)
         for old in sorted(target.parent.glob("rules-*"), key=os.path.getmtime)[:-_KEEP]:
             old.unlink()
@@ -63,7 +61,7 @@ def write(key: str, plain: dict[str, Any], databases: list[bytes]) -> None:
         return
 
 
-def _file(key: str) -> Path:
+def _made_by() -> bytes:
     from logdiag import __version__
 
     try:
@@ -72,5 +70,9 @@ def _file(key: str) -> Path:
         engine = str(getattr(hyperscan, "__version__", "unknown"))
     except ImportError:
         engine = "none"
-    made_by = f"{_FORM} {__version__} {engine} {sys.version_info[:2]} {platform.machine()} {key}"
-    return folder() / f"rules-{hashlib.sha256(made_by.encode()).hexdigest()[:32]}"
+    machine = os.uname().machine if hasattr(os, "uname") else sys.platform
+    return f"{_FORM} {__version__} {engine} {sys.version_info[:2]} {machine}\0".encode()
+
+
+def _file(origin: bytes) -> Path:
+    return folder() / f"rules-{zlib.crc32(origin):08x}"

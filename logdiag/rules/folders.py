@@ -1,9 +1,8 @@
-"""Where rule files lie, and a fingerprint of what they hold; nothing here reads YAML, so a cached rule book stays
+"""Where rule files lie, and what they hold; nothing here reads YAML, so a cached rule book stays
 cheap."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,17 +20,18 @@ class RuleFiles:
         for folder in folders:
             for identity, path in _yaml_files(folder):
                 try:
-                    self.contents[identity] = (path, path.read_bytes())
+                    with open(path, "rb", buffering=0) as file:
+                        self.contents[identity] = (path, file.read())
                 except OSError as error:
                     raise RuleError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
 
-    def fingerprint(self) -> str:
-        """Changes whenever a file's path or content changes."""
-        digest = hashlib.sha256()
-        for identity, (path, content) in sorted(self.contents.items()):
-            digest.update(f"{identity}\0{path}\0{len(content)}\0".encode(errors="surrogateescape"))
-            digest.update(content)
-        return digest.hexdigest()
+    def everything(self) -> bytes:
+        """Every path and every byte, as one."""
+        return b"\0".join(
+            part
+            for identity, (path, content) in sorted(self.contents.items())
+            for part in (identity.encode(errors="surrogateescape"), os.fsencode(path), content)
+        )
 
 
 def read_folders(extra: list[Path]) -> RuleFiles:

@@ -7,7 +7,7 @@ cannot express is scanned for with its prefilter.
 
 from __future__ import annotations
 
-import json
+import marshal
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +22,8 @@ _BEYOND = re.compile(r"\(\?(?:=|!|<=|<!|>|\()|\\[1-9]|[*+?}]\+")
 
 
 class Matcher:
-    """A compiled set of patterns; `find` gives (end offset, patterns) for each place where an expression of theirs ends.
+    """A compiled set of patterns; `find` gives (end offset, patterns) for each place where an expression of theirs
+    ends.
 
     A pattern is given by the expressions of which it needs at least one; those that patterns share are looked for once.
     """
@@ -56,7 +57,7 @@ class Matcher:
             database.compile(expressions=encoded, ids=list(range(len(encoded))), elements=len(encoded), flags=flags)
         except hyperscan.error as error:
             raise ValueError(_first_bad(hyperscan, encoded, flags) or str(error)) from error
-        head = json.dumps(owners).encode()
+        head = marshal.dumps(owners)
         serialized = len(head).to_bytes(_SIZE, "big") + head + hyperscan.dumpb(database)
         return Matcher(_hyperscan_find(database, owners), "hyperscan", serialized)
 
@@ -67,7 +68,7 @@ class Matcher:
             import hyperscan
 
             size = int.from_bytes(serialized[:_SIZE], "big")
-            owners = json.loads(serialized[_SIZE : _SIZE + size])
+            owners = marshal.loads(serialized[_SIZE : _SIZE + size])
             database = hyperscan.loadb(serialized[_SIZE + size :], hyperscan.HS_MODE_BLOCK)
             database.scratch = hyperscan.Scratch(database)
         except Exception:  # any failure only means that the patterns are compiled again

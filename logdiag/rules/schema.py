@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 __all__ = ["Filter", "ReasonEntry", "Rule"]
@@ -65,11 +65,5 @@ _PROOF = frozenset({"fires", "quiet", "drops", "keeps", "file", "references"})
 
 
 def to_plain(value: Rule | Filter | ReasonEntry) -> dict[str, Any]:
-    """The fields a diagnosis needs, without the proof, ready for JSON."""
+    """The fields a diagnosis needs, without the proof; keyword arguments that make the value again."""
     return {name: item for name, item in asdict(value).items() if name not in _PROOF}
-
-
-def from_plain(kind: type[Any], plain: dict[str, Any]) -> Any:
-    """The reverse of `to_plain`: lists become tuples again."""
-    known = {item.name for item in fields(kind)}
-    return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in plain.items() if name in known})
