@@ -75,10 +75,13 @@ _PREFIXES = tuple(
             _UPPER + _LOWER,
             r"(?P<node>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] (?:[\w./]+:\d+ )?(?:NCCL|RCCL) (?:WARN|(?P<level>INFO)) ?",
         ),
+        # /container_e12_1700000000000_0001_01_000002: (YARN)
+        ("/c", r"(?P<speaker>/?container_\w+): "),
+        # The kernel's `INFO: task python:31 blocked for more than 120 seconds` is no level.
         # ERROR 03-08 21:20:42 [engine.py:33]   ERROR:root:   [ERROR]   ERROR -   <ERROR>   error:
         (
             "[<(" + _UPPER,
-            rf"[\[<(]?{_LEVEL}[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=[\s\[])|(?<=\]))"
+            rf"(?!INFO: (?:task|rcu))[\[<(]?{_LEVEL}[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=[\s\[])|(?<=\]))"
             r"(?:[a-zA-Z_][\w.]*:(?! ))? ?",
         ),
         # E external/xla/cuda_fft.cc:477]   I 01-10 10:11:00

@@ -33,6 +33,8 @@ _FINAL = re.compile(
     r"^(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|\w*(?:error|timeout|Error|Exception)))"
     r"(?:\([\w., ]*\))?(?P<rest>: ?.*|\s*)$"
 )
+# AttributeErrorAttributeError: : no attribute ... (two processes wrote at once)
+_DOUBLED = re.compile(r"^(?P<name>(?:\w+\.)*[A-Za-z]\w*?(?:Error|Exception))(?P=name)+[: ]*(?P<rest>.*)$")
 _CLASS_NAME = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure|Failed|Killed|Abort(?:ed)?|Warning|error)$"
 )
@@ -61,7 +63,8 @@ class RaisedException:
     """The line that names an exception, the lines of its message, and the frames it came through.
 
     `explicit` says that a `raise` made it. Where the log breaks off before the exception's own line, `line` is that
-    `raise` and `said` what it would have printed.
+    `raise` and `said` what it would have printed;
+    where two processes wrote into one line, `said` is the line of one.
     """
 
     line: Line
@@ -242,7 +245,10 @@ class _Reader:
 
     def _final(self, line: Line, name: str) -> None:
         explicit = self.last_code.startswith("raise ") if self.last_code else False
-        self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), explicit))
+        doubled = _DOUBLED.match(_body(line).strip())
+        said = f"{doubled['name']}: {doubled['rest']}" if doubled else ""
+        name = doubled["name"] if doubled else name
+        self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), explicit, said))
         self.positions.add(line.position)
         self.in_frames = self.in_box = False
         self.in_message = True
