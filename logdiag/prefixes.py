@@ -81,7 +81,8 @@ _PREFIXES = tuple(
         # ERROR 03-08 21:20:42 [engine.py:33]   ERROR:root:   [ERROR]   ERROR -   <ERROR>   error:
         (
             "[<(" + _UPPER,
-            rf"(?!INFO: (?:task|rcu))[\[<(]?{_LEVEL}[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=[\s\[])|(?<=\]))"
+            r"(?!INFO: (?:task|rcu))"
+            rf"[\[<(]?{_LEVEL}[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=[\s\[])|(?<=\]))"
             r"(?:[a-zA-Z_][\w.]*:(?! ))? ?",
         ),
         # E external/xla/cuda_fft.cc:477]   I 01-10 10:11:00

@@ -20,7 +20,7 @@ from logdiag.rules.book import Hit, RuleBook
 __all__ = ["Scanner"]
 
 # A stream that is shorter than this is done before a second process is at work.
-_WORTH_A_PROCESS = 24 << 20
+_WORTH_A_PROCESS = 4 << 20
 _SHARED_BYTES = 16 << 20
 _SIZE = 8
 

@@ -197,7 +197,8 @@ def _decompressed(raw: BinaryIO) -> Iterator[bytes]:
     if head.startswith(b"\x1f\x8b"):
         import gzip
 
-        yield from _read_all(gzip.GzipFile(fileobj=rewound))
+        with gzip.GzipFile(fileobj=rewound) as file:
+            yield from _read_all(file)
     elif head.startswith(b"BZh"):
         import bz2
 

@@ -108,13 +108,36 @@ def _kind(hit: Hit, block: Block) -> tuple[tuple[int, ...], bytes]:
     return patterns, _LONG_NUMBER.sub(b"", block.data[start : min(end, start + _LONGEST_TEXT)])
 
 
+class _Tail:
+    """The last lines that were read, cut out only when a window or the end of the log needs them."""
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[Block, int, BlockLines]] = []
+
+    def add(self, block: Block, position: int, lines: BlockLines) -> None:
+        """Remembers a block, and as many before it as are needed for `_LAST_LINES`."""
+        self._blocks.append((block, position, lines))
+        while sum(lines.count for _, _, lines in self._blocks[1:]) >= _LAST_LINES:
+            del self._blocks[0]
+
+    def lines(self, most: int) -> list[tuple[int, int, bytes]]:
+        """(position, number, text) of the last lines, in order."""
+        found: list[tuple[int, int, bytes]] = []
+        for block, position, lines in reversed(self._blocks):
+            for at in range(lines.count - 1, -1, -1):
+                if len(found) >= most:
+                    return found[::-1]
+                found.append((position + at, block.number_of(at), lines[at][:_LONGEST_TEXT]))
+        return found[::-1]
+
+
 class _Reader:
     """Reads one stream into a survey."""
 
     def __init__(self, survey: Survey, book: RuleBook, shapes: Shapes, stream: Stream) -> None:
         self.survey, self.book, self.shapes, self.stream = survey, book, shapes, stream
         self.kept = KeptLines()
-        self.tail: list[tuple[int, int, bytes]] = []
+        self.tail = _Tail()
         self.position = 0
         self.after = 0
         self.floods = _Floods()
@@ -135,7 +158,7 @@ class _Reader:
                 self.position += len(shapes)
                 advance(self.stream.bytes_read)
                 block = following
-        for position, number, text in self.tail:
+        for position, number, text in self.tail.lines(_LAST_LINES):
             self.kept.keep(position, number, text)
         for line, patterns in self.floods.latest_lines(self._line):
             self._confirm(line, patterns)
@@ -161,12 +184,12 @@ class _Reader:
             if after:
                 wanted.update(range(max(0, index - before), min(index + after + 1, len(shapes))))
                 self.after = max(self.after, index + after + 1 - len(shapes))
-                for position, number, text in self.tail[len(self.tail) + index - before :] if index < before else ():
+                for position, number, text in self.tail.lines(before - index):
                     self.kept.keep(position, number, text)
         self._mark_progress(block, lines, shapes, marks)
         for at in sorted(wanted):
             self.kept.keep(self.position + at, block.number_of(at), lines[at])
-        self._remember_tail(block, len(shapes))
+        self.tail.add(block, self.position, lines)
 
     def _confirm(self, line: Line, patterns: tuple[int, ...]) -> tuple[Finding | None, tuple[int, int]]:
         """The finding on a line, if any, and how many lines before and after it are worth keeping."""
@@ -213,23 +236,6 @@ class _Reader:
         for at in sorted(places):
             line = self._line(self.position + at, block.number_of(at), lines[at][:400])
             self.survey.progress.append(Progress(self.stream.index, self.position + at, line.rank))
-
-    def _remember_tail(self, block: Block, count: int) -> None:
-        """Keeps the last lines at hand: a later finding's window, or the log's end, may need them."""
-        cut = len(block.data)
-        texts: list[bytes] = []
-        cut -= block.data.endswith(b"\n")
-        while len(texts) < min(_LAST_LINES, count):
-            start = block.data.rfind(b"\n", 0, cut) + 1
-            texts.append(block.data[start:cut])
-            cut = start - 1
-        texts.reverse()
-        first = count - len(texts)
-        lines = [
-            (self.position + first + i, block.number_of(first + i), text[:_LONGEST_TEXT])
-            for i, text in enumerate(texts)
-        ]
-        self.tail = (self.tail + lines)[-_LAST_LINES:]
 
     def finish(self) -> None:
         """Hands the kept lines to the survey."""

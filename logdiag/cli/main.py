@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -205,21 +205,34 @@ class _ProgressBar:
         self.bar.update(self.task, completed=sum(self.done.values()))
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Runs the command; a LogdiagError becomes one sentence and exit status 2."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    status = _run()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        status = 141
+    # Taking the interpreter down costs as much as a small diagnosis, and nothing is left that needs it.
+    os._exit(status)
+
+
+def _run() -> int:
     try:
         commands(standalone_mode=False)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0
     except LogdiagError as error:
         click.echo(f"logdiag: {error}", err=True)
-        sys.exit(2)
+        return 2
     except click.ClickException as error:
         click.echo(f"logdiag: {error.format_message()}; see logdiag --help", err=True)
-        sys.exit(2)
+        return 2
     except click.Abort:
-        sys.exit(130)
+        return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        return 141
+    return 0

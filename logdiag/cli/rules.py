@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import click
 
@@ -47,7 +46,8 @@ def show_command(identity: str, folders: tuple[str, ...]) -> None:
     if identity not in files:
         raise RuleError(f"{identity}: no such rule; see logdiag rules list")
     click.echo(f"# {files[identity]}")
-    click.echo(Path(files[identity]).read_text(encoding="utf-8"), nl=False)
+    with open(files[identity], encoding="utf-8") as file:
+        click.echo(file.read(), nl=False)
 
 
 @rules.command("test")

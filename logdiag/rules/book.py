@@ -6,9 +6,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import Any
 
 from logdiag.errors import RuleError
 from logdiag.model import Action, Finding, Line, Reason, Role, fill, fill_title
@@ -16,8 +15,8 @@ from logdiag.rules import cache
 from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule, to_plain
 
-if TYPE_CHECKING:
-    import regex
+Match = Any
+"""What a search found: a match of `re` or of `regex`."""
 
 __all__ = ["Hit", "RuleBook", "example_line"]
 
@@ -55,7 +54,7 @@ class RuleBook:
         self._progress = self._patterns_of(lambda role: role is Role.PROGRESS)
         self._drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
         self._filters_from = len(self._progress)
-        self._compiled: dict[str, regex.Pattern[str]] = {}
+        self._compiled: dict[str, tuple[Callable[..., Match | None], Callable[..., Match | None]]] = {}
         self.matcher, self.softening_matcher, self.regular_matcher = matchers or self._compile_matchers()
         self._structural = frozenset(
             number for number, (index, _) in enumerate(self._patterns) if self.roles[index] is Role.STRUCTURE
@@ -71,7 +70,7 @@ class RuleBook:
         """
         from logdiag.rules.folders import read_folders
 
-        files = read_folders([Path(folder) for folder in folders])
+        files = read_folders(folders)
         source = files.everything()
         if not proof and (stored := cache.read(source)) is not None:
             plain, databases = stored
@@ -114,7 +113,7 @@ class RuleBook:
 
         `frames` is the text of the traceback that ends in this line, for rules that ask where an exception was raised.
         """
-        matched: dict[int, regex.Match[str]] = {}
+        matched: dict[int, Match] = {}
         for number in patterns:
             index, pattern = self._patterns[number]
             if index in matched or number in self._structural:
@@ -131,7 +130,7 @@ class RuleBook:
         finding = self._finding(index, line, matched[index])
         return replace(finding, role=Role.HINT) if softened and finding.role is Role.CAUSE else finding
 
-    def _softened(self, line: Line) -> tuple[int, regex.Match[str]] | None:
+    def _softened(self, line: Line) -> tuple[int, Match] | None:
         """The rule that calls a line harmless, or else one that says it announces another try."""
         retried = None
         for number in sorted(_patterns_in(self.softening_matcher, line.text.encode(errors="replace"))):
@@ -176,7 +175,7 @@ class RuleBook:
         rule = self.rules[index]
         return any(self._search(pattern, line) for pattern in rule.match) and self._stands(rule, line, frames)
 
-    def search(self, pattern: str, line: Line) -> regex.Match[str] | None:
+    def search(self, pattern: str, line: Line) -> Match | None:
         """The first place where a pattern of a rule matches on a line."""
         return self._search(pattern, line)
 
@@ -184,7 +183,7 @@ class RuleBook:
         """Whether what a rule asks for beside its match holds."""
         if any(self._search(pattern, line) for pattern in rule.unless):
             return False
-        return not rule.within or any(self._compile(pattern).search(frames) for pattern in rule.within)
+        return not rule.within or any(self._compile(pattern)[0](frames) for pattern in rule.within)
 
     @cached_property
     def _framed(self) -> frozenset[str]:
@@ -193,33 +192,51 @@ class RuleBook:
             self.rules[index].id for index, narrow in self.narrower.items() if not framed.isdisjoint(narrow)
         )
 
-    def _search(self, pattern: str, line: Line) -> regex.Match[str] | None:
-        compiled = self._compile(pattern)
+    def _search(self, pattern: str, line: Line) -> Match | None:
+        search, match = self._compile(pattern)
         try:
             if not _ANCHOR.match(pattern):
-                return compiled.search(line.text, timeout=_CONFIRM_SECONDS)
+                return search(line.text)
             for start in _message_starts(line):
-                if match := compiled.match(line.text, start, timeout=_CONFIRM_SECONDS):
-                    return match
+                if found := match(line.text, start):
+                    return found
         except TimeoutError:
             pass
         return None
 
-    def _compile(self, pattern: str) -> regex.Pattern[str]:
-        compiled = self._compiled.get(pattern)
-        if compiled is None:
-            import regex
+    def _compile(self, pattern: str) -> tuple[Callable[..., Match | None], Callable[..., Match | None]]:
+        """A pattern's search and match. Shipped ones were proved not to run away and use `re`, which compiles them
+        three
+        times as fast; others run under the time-out of `regex`."""
+        if pattern not in self._compiled:
+            plain = _ANCHOR.sub(r"\1", pattern)
+            try:
+                if pattern not in self._shipped:
+                    raise re.error("not proved")
+                compiled = re.compile(plain)
+                self._compiled[pattern] = compiled.search, compiled.match
+            except re.error:
+                import regex
 
-            compiled = self._compiled[pattern] = regex.compile(_ANCHOR.sub(r"\1", pattern))
-        return compiled
+                timed = regex.compile(plain)
+                self._compiled[pattern] = (
+                    partial(timed.search, timeout=_CONFIRM_SECONDS),
+                    partial(timed.match, timeout=_CONFIRM_SECONDS),
+                )
+        return self._compiled[pattern]
 
-    def _narrowest(self, matched: dict[int, regex.Match[str]]) -> int:
+    @cached_property
+    def _shipped(self) -> frozenset[str]:
+        shipped = [rule for rule in self.rules if rule.shipped]
+        return frozenset(pattern for rule in shipped for pattern in (*rule.match, *rule.unless, *rule.within))
+
+    def _narrowest(self, matched: dict[int, Match]) -> int:
         candidates = [index for index in matched if self.narrower.get(index, frozenset()).isdisjoint(matched)] or list(
             matched
         )
         return min(candidates, key=lambda i: (_ROLE_ORDER.index(self.roles[i]), -len(matched[i][0]), self.rules[i].id))
 
-    def _finding(self, index: int, line: Line, match: regex.Match[str]) -> Finding:
+    def _finding(self, index: int, line: Line, match: Match) -> Finding:
         rule = self.rules[index]
         facts = {name: value.strip() for name, value in match.groupdict().items() if value}
         row = rule.rows.get(facts.get(rule.code_group or "", "").lstrip("0") or "0", {}) if rule.code_group else {}

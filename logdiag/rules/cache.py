@@ -10,7 +10,6 @@ import marshal
 import os
 import sys
 import zlib
-from pathlib import Path
 from typing import Any
 
 __all__ = ["folder", "read", "write"]
@@ -20,12 +19,12 @@ _KEEP = 8
 _CHECK_SUM = 4
 
 
-def folder() -> Path:
+def folder() -> str:
     """`LOGDIAG_CACHE`, or the user's cache folder."""
     if named := os.environ.get("LOGDIAG_CACHE"):
-        return Path(named)
+        return named
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base, "logdiag")
+    return os.path.join(base, "logdiag")
 
 
 def read(source: bytes) -> tuple[dict[str, Any], list[bytes]] | None:
@@ -46,10 +45,11 @@ def read(source: bytes) -> tuple[dict[str, Any], list[bytes]] | None:
 def write(source: bytes, plain: dict[str, Any], databases: list[bytes]) -> None:
     """Stores compiled rules whole or not at all; a folder that cannot be written is left alone."""
     import tempfile
+    from pathlib import Path
 
     origin = _made_by() + source
     body = marshal.dumps((origin, plain, databases))
-    target = _file(origin)
+    target = Path(_file(origin))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as out:
@@ -74,5 +74,5 @@ def _made_by() -> bytes:
     return f"{_FORM} {__version__} {engine} {sys.version_info[:2]} {machine}\0".encode()
 
 
-def _file(origin: bytes) -> Path:
-    return folder() / f"rules-{zlib.crc32(origin):08x}"
+def _file(origin: bytes) -> str:
+    return os.path.join(folder(), f"rules-{zlib.crc32(origin):08x}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Annotated, Any
 
 import yaml
@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from logdiag.errors import RuleError
 from logdiag.model import Action, Category, Reason, Role
-from logdiag.rules.folders import RuleFiles
+from logdiag.rules.folders import RuleFiles, shipped_folder
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 
 __all__ = ["parse"]
@@ -140,7 +140,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
-def _load_yaml(path: Path, content: bytes) -> dict[str, Any]:
+def _load_yaml(path: str, content: bytes) -> dict[str, Any]:
     try:
         document = yaml.load(content.decode("utf-8"), Loader=_Loader)  # a subclass of SafeLoader
     except UnicodeDecodeError as error:
@@ -155,11 +155,12 @@ def _load_yaml(path: Path, content: bytes) -> dict[str, Any]:
     return document
 
 
-def _validated(model: type[BaseModel], path: Path, document: Any, where: str = "") -> Any:
+def _validated(model: type[BaseModel], path: str, document: Any, where: str = "") -> Any:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        lines = path.read_text(errors="replace").splitlines()
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
         problems = []
         for item in error.errors():
             names = [str(part) for part in item["loc"]]
@@ -177,7 +178,7 @@ def _line_of(lines: list[str], names: list[str]) -> int:
     return 1
 
 
-def _rule(identity: str, path: Path, document: dict[str, Any]) -> Rule:
+def _rule(identity: str, path: str, document: dict[str, Any]) -> Rule:
     read: _RuleFile = _validated(_RuleFile, path, document)
     folder = identity.split("/", 1)[0]
     reason = read.reason or Reason.NONE
@@ -207,6 +208,7 @@ def _rule(identity: str, path: Path, document: dict[str, Any]) -> Rule:
         unless=tuple(read.unless),
         within=tuple(read.within),
         goes_on=read.goes_on,
+        shipped=path.startswith(shipped_folder() + os.sep),
         action=read.action.value if read.action else None,
         action_before_progress=read.action_before_progress.value if read.action_before_progress else None,
         steps=tuple(read.steps),
@@ -216,11 +218,11 @@ def _rule(identity: str, path: Path, document: dict[str, Any]) -> Rule:
         references=tuple(read.references),
         fires=tuple(read.examples.fires),
         quiet=tuple(read.examples.quiet),
-        file=str(path),
+        file=path,
     )
 
 
-def _filter(identity: str, path: Path, document: dict[str, Any]) -> Filter:
+def _filter(identity: str, path: str, document: dict[str, Any]) -> Filter:
     read: _FilterFile = _validated(_FilterFile, path, document)
     return Filter(
         id=identity,
@@ -229,11 +231,11 @@ def _filter(identity: str, path: Path, document: dict[str, Any]) -> Filter:
         job=read.job,
         drops=tuple(read.examples.drops),
         keeps=tuple(read.examples.keeps),
-        file=str(path),
+        file=path,
     )
 
 
-def _reasons(path: Path, document: dict[str, Any]) -> dict[Reason, ReasonEntry]:
+def _reasons(path: str, document: dict[str, Any]) -> dict[Reason, ReasonEntry]:
     unknown = [name for name in document if name not in {reason.value for reason in Reason}]
     missing = [reason.value for reason in Reason if reason is not Reason.NONE and reason.value not in document]
     if unknown or missing:

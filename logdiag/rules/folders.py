@@ -1,24 +1,27 @@
-"""Where rule files lie, and what they hold; nothing here reads YAML, so a cached rule book stays
-cheap."""
+"""Where rule files lie, and what they hold; nothing here reads YAML, so a cached rule book stays cheap."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 from logdiag.errors import RuleError
 
 __all__ = ["RuleFiles", "read_folders", "shipped_folder"]
 
+Folder = str | os.PathLike[str]
+
 
 class RuleFiles:
-    """The rule files of one or more folders, a later folder's file replacing an earlier one's of the same id."""
+    """The rule files of one or more folders, a later folder's file replacing an earlier one's of the same id.
 
-    def __init__(self, folders: list[Path]) -> None:
-        self.contents: dict[str, tuple[Path, bytes]] = {}
+    `contents` gives the path and the bytes of each.
+    """
+
+    def __init__(self, folders: Iterable[Folder]) -> None:
+        self.contents: dict[str, tuple[str, bytes]] = {}
         for folder in folders:
-            for identity, path in _yaml_files(folder):
+            for identity, path in _yaml_files(os.fspath(folder)):
                 try:
                     with open(path, "rb", buffering=0) as file:
                         self.contents[identity] = (path, file.read())
@@ -30,30 +33,32 @@ class RuleFiles:
         return b"\0".join(
             part
             for identity, (path, content) in sorted(self.contents.items())
-            for part in (identity.encode(errors="surrogateescape"), os.fsencode(path), content)
+            for part in (os.fsencode(identity), os.fsencode(path), content)
         )
 
 
-def read_folders(extra: list[Path]) -> RuleFiles:
+def read_folders(extra: Iterable[Folder]) -> RuleFiles:
     """The shipped rules and those of `extra` folders, unparsed."""
-    for folder in extra:
-        if not folder.is_dir():
+    folders = [shipped_folder(), *extra]
+    for folder in folders:
+        if not os.path.isdir(folder):
             raise RuleError(f"{folder}: no such folder of rules; give a folder that holds <category>/<name>.yaml")
-    return RuleFiles([shipped_folder(), *extra])
+    return RuleFiles(folders)
 
 
-def shipped_folder() -> Path:
+def shipped_folder() -> str:
     """Where the rules that come with logdiag lie: inside the package, or beside it in a checkout."""
-    package = Path(__file__).resolve().parent.parent
-    installed = package / "data" / "rules"
-    return installed if installed.is_dir() else package.parent / "rules"
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    installed = os.path.join(package, "data", "rules")
+    return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "rules")
 
 
-def _yaml_files(folder: Path) -> Iterator[tuple[str, Path]]:
+def _yaml_files(folder: str) -> Iterator[tuple[str, str]]:
+    """(id, path) of each rule file below a folder."""
     for parent, folders, names in os.walk(folder):
         folders.sort()
+        below = parent[len(folder) :].strip(os.sep).replace(os.sep, "/")
         for name in sorted(names):
             stem, suffix = os.path.splitext(name)
             if suffix in (".yaml", ".yml"):
-                path = Path(parent, name)
-                yield os.path.relpath(os.path.join(parent, stem), folder).replace(os.sep, "/"), path
+                yield f"{below}/{stem}" if below else stem, os.path.join(parent, name)

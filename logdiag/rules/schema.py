@@ -12,8 +12,8 @@ __all__ = ["Filter", "ReasonEntry", "Rule"]
 class Rule:
     """One kind of line; `rules/README.md` explains each field.
 
-    `id` is the path below the rule folder, `file` where it was read. `rows` maps the value of the group `code_group`
-    to the fields that replace the rule's own.
+    `shipped` says that it comes with logdiag, `id` is the path below the rule folder, `file` where it was read.
+    `rows` maps the value of the group `code_group` to the fields that replace the rule's own.
     """
 
     id: str
@@ -25,6 +25,7 @@ class Rule:
     unless: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
     goes_on: bool = False
+    shipped: bool = False
     action: str | None = None
     action_before_progress: str | None = None
     steps: tuple[str, ...] = ()
