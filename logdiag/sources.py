@@ -197,22 +197,25 @@ def _decompressed(raw: BinaryIO) -> Iterator[bytes]:
     if head.startswith(b"\x1f\x8b"):
         import gzip
 
-        with gzip.GzipFile(fileobj=rewound) as file:
-            yield from _read_all(file)
+        with gzip.GzipFile(fileobj=rewound) as unpacked:
+            yield from _read_all(unpacked)
     elif head.startswith(b"BZh"):
         import bz2
 
-        yield from _read_all(bz2.BZ2File(rewound))
+        with bz2.BZ2File(rewound) as unpacked:
+            yield from _read_all(unpacked)
     elif head.startswith(b"\xfd7zXZ\x00"):
         import lzma
 
-        yield from _read_all(lzma.LZMAFile(rewound))
+        with lzma.LZMAFile(rewound) as unpacked:
+            yield from _read_all(unpacked)
     elif head.startswith(b"\x28\xb5\x2f\xfd"):
         if sys.version_info >= (3, 14):
             from compression import zstd
         else:
             from backports import zstd
-        yield from _read_all(zstd.ZstdFile(rewound))
+        with zstd.ZstdFile(rewound) as unpacked:
+            yield from _read_all(unpacked)
     else:
         yield head
         yield from _read_all(raw)

@@ -48,7 +48,9 @@ def small_log(tmp_path: Path) -> str:
 def test_the_command_loads_nothing_heavy(small_log: str, form: str) -> None:
     """The second run of `logdiag small.log` in each format."""
     code = (
-        "import sys\nfrom logdiag.cli import main\nsys.argv[1:] = sys.argv[1:] + ['--format', '" + form + "']\nmain()"
+        "import sys\nfrom logdiag.cli.main import run\nsys.argv[1:] = sys.argv[1:] + ['--format', '"
+        + form
+        + "']\nrun()"
     )
     modules = loaded_by(code, small_log)
     assert "logdiag.verdict" in modules

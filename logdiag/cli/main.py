@@ -17,7 +17,7 @@ from logdiag.report import FORMATS, render
 from logdiag.rules import RuleBook
 from logdiag.sources import Stream
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
 
 _STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
 _WORTH_A_PROGRESS_BAR = 100_000_000
@@ -210,7 +210,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    status = _run()
+    status = run()
     try:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -220,7 +220,8 @@ def main() -> NoReturn:
     os._exit(status)
 
 
-def _run() -> int:
+def run() -> int:
+    """The command without its exit: what it would have ended with."""
     try:
         commands(standalone_mode=False)
     except SystemExit as ended:
