@@ -7,9 +7,11 @@ the root.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from logdiag.events import CATCH_ALL, Event, find_events, reasons_explained
 from logdiag.model import Category, Line, Reason, Role
@@ -24,15 +26,22 @@ _STEPS_OF_RECOVERY = 3
 _LINES_OF_CALM = 8
 # What other processes print is out of order by up to so many lines, because each buffers its own output.
 _DISORDER = 400
+# The launcher's table:   host      : node-004   and on the next line   rank      : 5 (local_rank: 5)
+_TABLE_HOST = re.compile(r"\s*host {2,}: ([\w.-]{1,120})\s*$")
+_TABLE_RANK = re.compile(r"\s*rank {2,}: (\d+) \(local_rank: \d+\)")
 # Fewer lines before a fault may be the end of a longer log.
 _TELLING_START = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """The root, what it explains, what else went wrong on its own, and what was recovered from."""
+    """The root, what it explains, what else went wrong on its own, and what was recovered from.
+
+    `node` is where the root happened, as far as the log tells. `progressed` says whether steps were made before it.
+    """
 
     root: Event | None
+    node: str | None
     consequences: tuple[Event, ...]
     independent: tuple[Event, ...]
     recovered: tuple[Event, ...]
@@ -57,6 +66,7 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
     consequences, independent = _sort_out(root, [event for event in told if event is not root], explains)
     return Causes(
         root=root,
+        node=_node_of(root, survey) if root else None,
         consequences=tuple(consequences),
         independent=tuple(independent),
         recovered=tuple(recovered),
@@ -182,6 +192,9 @@ def _root(
 ) -> Event | None:
     """The root among the events that stand, in this order: loud causes, quiet ones with something behind them,
     symptoms, hints."""
+    if failed is False:
+        # The job is known to have ended well: only what a process died of can still be a failure.
+        told = [event for event in told if event.died]
     loud = [event for event in told if event.finding.role is Role.CAUSE and not event.quiet]
     quiet = [event for event in told if event.finding.role is Role.CAUSE and event.quiet]
     symptoms = [event for event in told if event.finding.role is Role.SYMPTOM and not event.quiet]
@@ -199,6 +212,28 @@ def _root(
     if hints and ended:
         return hints[-1]
     return None
+
+
+def _node_of(root: Event, survey: Survey) -> str | None:
+    """The node of the root: named on its line, by other lines of its rank, by the launcher's table, or the only one."""
+    if root.finding.node:
+        return root.finding.node
+    rank = root.finding.rank
+    if rank is not None:
+        named = {line.node for line in survey.lines if line.rank == rank and line.node}
+        named |= {host for host, listed in _launcher_table(survey.lines) if listed == rank}
+        if len(named) == 1:
+            return named.pop()
+    every = {line.node for line in survey.lines if line.node}
+    return every.pop() if len(every) == 1 else None
+
+
+def _launcher_table(lines: Sequence[Line]) -> Iterable[tuple[str, int]]:
+    """(host, rank) of each entry in torchrun's summary, which names the host on the line before the rank."""
+    for one, two in pairwise(lines):
+        host, rank = _TABLE_HOST.match(one.message), _TABLE_RANK.match(two.message)
+        if host and rank:
+            yield host[1], int(rank[1])
 
 
 def _first_unexplained(events: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:

@@ -31,7 +31,7 @@ _MOST_SHAPES = 20_000
 _LONGEST_SHAPE = 4096
 _LONGEST_SAMPLE = 512
 _FIRST_OF_SHAPE = 3
-_FEW_SHAPES = 4
+_LINES_OF_ONE_RANK = 20
 # So many lines from either end of a block are found faster one by one.
 _NEAR = 256
 
@@ -81,14 +81,26 @@ class BlockLines:
 
 @dataclass(slots=True)
 class _Shape:
-    """One shape: how often it came, how many of its lines were kept, whether it tells of progress, and its first
-    line."""
+    """One shape: how often it came, how many of its lines were kept, whether it tells of progress, and its first line.
+
+    It is `open` while more of its lines are worth keeping: the first few, more while only one rank prints them.
+    """
 
     count: int = 0
     kept: int = 0
+    open: bool = True
     progress: bool = False
+    rank: int | None = None
     sample: bytes = b""
     first: tuple[int, int] = (0, 0)
+
+    def keep(self, text: bytes) -> None:
+        """Notes that a line was kept."""
+        rank = parse_line(text[:_LONGEST_SAMPLE].decode(errors="replace")).rank
+        lonely = rank is not None and (self.kept == 0 or rank == self.rank)
+        self.rank = rank if lonely else None
+        self.kept += 1
+        self.open = not self.progress and self.kept < (_LINES_OF_ONE_RANK if lonely else _FIRST_OF_SHAPE)
 
 
 @dataclass
@@ -113,44 +125,41 @@ class Shapes:
             lines.pop()
         originals.count = len(lines)
         counts = Counter(lines)
-        wanted: list[bytes] = []
+        wanted: set[bytes] = set()
         for key, count in counts.items():
             shape = self.known.get(key)
             if shape is None:
-                wanted.append(key)
+                wanted.add(key)
                 continue
             shape.count += count
-            if shape.kept < _FIRST_OF_SHAPE and not shape.progress:
-                wanted.append(key)
-        if not wanted:
-            return lines, []
-        if len(wanted) <= _FEW_SHAPES:
-            first = {key: lines.index(key) for key in wanted}
-        else:
-            first = dict(zip(reversed(lines), range(len(lines) - 1, -1, -1), strict=True))
-        return lines, self._look_at(first, counts, wanted, originals, (block.stream, position))
+            if shape.open:
+                wanted.add(key)
+        return lines, self._look_at(wanted, counts, lines, originals, (block.stream, position)) if wanted else []
 
     def _look_at(
         self,
-        first: dict[bytes, int],
+        wanted: set[bytes],
         counts: Counter[bytes],
-        wanted: list[bytes],
+        lines: list[bytes],
         originals: BlockLines,
         place: tuple[int, int],
     ) -> list[int]:
-        """Which of the wanted shapes' first lines to keep; shapes not met before are judged."""
+        """Which lines of the wanted shapes to keep; shapes not met before are judged."""
         stream, position = place
         kept: list[int] = []
-        for key in wanted:
-            index = first[key]
+        for index, key in enumerate(lines):
+            if key not in wanted:
+                continue
             shape = self.known.get(key)
             if shape is None:
                 shape = self._new(key, counts[key], originals[index], stream, position + index)
-                if shape is None:
-                    continue
-            if shape.kept < (1 if shape.progress else _FIRST_OF_SHAPE):
-                shape.kept += 1
+            if shape is not None and shape.open:
                 kept.append(index)
+                shape.keep(originals[index])
+            if shape is None or not shape.open:
+                wanted.remove(key)
+                if not wanted:
+                    break
         return kept
 
     def _new(self, key: bytes, count: int, original: bytes, stream: int, position: int) -> _Shape | None:

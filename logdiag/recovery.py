@@ -37,12 +37,12 @@ def recover(causes: Causes, book: RuleBook, *, failed: bool) -> Recovery:
     before_progress = _before_progress(causes, finding)
     if early is not None and before_progress:
         action = early
-    nodes = (finding.node,) if action is Action.RESTART_EXCLUDING_NODE and finding.node else ()
+    nodes = (causes.node,) if action is Action.RESTART_EXCLUDING_NODE and causes.node else ()
     return Recovery(
         action=action,
         automatic=action.automatic,
         exclude_nodes=nodes,
-        steps=_steps(finding, action, nodes, book),
+        steps=_steps(finding, action, nodes, causes.node, book),
         why=_why(finding, causes.progressed if early is not None else None),
     )
 
@@ -55,10 +55,12 @@ def _before_progress(causes: Causes, finding: Finding) -> bool:
     return causes.progressed is False
 
 
-def _steps(finding: Finding, action: Action, nodes: tuple[str, ...], book: RuleBook) -> tuple[str, ...]:
+def _steps(
+    finding: Finding, action: Action, nodes: tuple[str, ...], node: str | None, book: RuleBook
+) -> tuple[str, ...]:
     facts = dict(finding.facts)
-    if finding.node:
-        facts.setdefault("node", finding.node)
+    if node:
+        facts.setdefault("node", node)
     if finding.rank is not None:
         facts.setdefault("rank", str(finding.rank))
     entry = book.reasons.get(finding.reason)

@@ -77,9 +77,9 @@ def decide(
         confidence=round(confidence, 3),
         decided_by="rules" if root or not failed else "none",
         summary=_summary(causes, failed, exit_code),
-        root_cause=_root_cause(root.finding) if root else None,
+        root_cause=_root_cause(root.finding, causes.node) if root else None,
         evidence=_evidence(causes, survey),
-        consequences=_consequences(causes),
+        consequences=_consequences(causes, survey),
         candidates=_candidates(causes, confidence),
         similar=(),
         recovery=recover(causes, book, failed=failed),
@@ -127,7 +127,7 @@ def _summary(causes: Causes, failed: bool, exit_code: int | None) -> str:
         part
         for part in (
             f"rank {finding.rank}" if finding.rank is not None else "",
-            f"node {finding.node}" if finding.node else "",
+            f"node {causes.node}" if causes.node else "",
         )
         if part
     )
@@ -137,22 +137,24 @@ def _summary(causes: Causes, failed: bool, exit_code: int | None) -> str:
     return f"{said}{followed}."
 
 
-def _root_cause(finding: Finding) -> RootCause:
+def _root_cause(finding: Finding, node: str | None) -> RootCause:
     line = finding.line
-    return RootCause(line.source, line.number, line.text, finding.rank, finding.node, line.clock, finding.rule)
+    return RootCause(line.source, line.number, line.text, finding.rank, node, line.clock, finding.rule)
 
 
 def _ranks_of(event: Event) -> set[int]:
     return {finding.rank for finding in event.findings if finding.rank is not None}
 
 
-def _consequences(causes: Causes) -> tuple[Consequence, ...]:
-    """Consequences folded by reason and title, the most frequent first."""
+def _consequences(causes: Causes, survey: Survey) -> tuple[Consequence, ...]:
+    """Consequences folded by reason and title, those that were only counted included, the most frequent first."""
+    counted = dict(survey.uncounted)
     folded: dict[tuple[str, str], tuple[int, set[int]]] = {}
     for event in causes.consequences:
         key = (event.reason.value, event.finding.title)
         count, ranks = folded.get(key, (0, set()))
-        folded[key] = (count + 1, ranks | _ranks_of(event))
+        more = counted.pop(event.finding.rule, 0)
+        folded[key] = (count + 1 + more, ranks | _ranks_of(event))
     ordered = sorted(folded.items(), key=lambda item: -item[1][0])
     return tuple(Consequence(reason, title, count, tuple(sorted(ranks))) for (reason, title), (count, ranks) in ordered)
 
@@ -179,8 +181,6 @@ def _evidence(causes: Causes, survey: Survey) -> tuple[Evidence, ...]:
         if event.finding.rule not in seen:
             seen.add(event.finding.rule)
             add(event.line, "consequence", event.finding.rule)
-    order = {id(stream): stream.index for stream in survey.streams}
-    del order
     return tuple(sorted(chosen.values(), key=lambda item: (item.source != root.line.source, item.source, item.line)))
 
 

@@ -125,10 +125,14 @@ class RuleBook:
             return None
         softened = self._softened(line)
         if softened is not None and self.roles[softened[0]] is Role.HARMLESS:
-            return self._finding(softened[0], line, softened[1])
+            # Advice after an error on the same line does not excuse the error.
+            matched = {index: match for index, match in matched.items() if match.end() <= softened[1].start()}
+            if not matched:
+                return self._finding(softened[0], line, softened[1])
         index = self._narrowest(matched)
         finding = self._finding(index, line, matched[index])
-        return replace(finding, role=Role.HINT) if softened and finding.role is Role.CAUSE else finding
+        retried = softened is not None and self.roles[softened[0]] is Role.RETRY
+        return replace(finding, role=Role.HINT) if retried and finding.role is Role.CAUSE else finding
 
     def _softened(self, line: Line) -> tuple[int, Match] | None:
         """The rule that calls a line harmless, or else one that says it announces another try."""
