@@ -11,7 +11,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from logdiag.events import CATCH_ALL, Event, find_events, reasons_explained
 from logdiag.model import Category, Line, Reason, Role
@@ -229,11 +228,14 @@ def _node_of(root: Event, survey: Survey) -> str | None:
 
 
 def _launcher_table(lines: Sequence[Line]) -> Iterable[tuple[str, int]]:
-    """(host, rank) of each entry in torchrun's summary, which names the host on the line before the rank."""
-    for one, two in pairwise(lines):
-        host, rank = _TABLE_HOST.match(one.message), _TABLE_RANK.match(two.message)
-        if host and rank:
-            yield host[1], int(rank[1])
+    """(host, rank) of each entry in torchrun's summary, which names the host just before the rank."""
+    host = ""
+    for line in lines:
+        if named := _TABLE_HOST.match(line.message):
+            host = named[1]
+        elif host and (rank := _TABLE_RANK.match(line.message)):
+            yield host, int(rank[1])
+            host = ""
 
 
 def _first_unexplained(events: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:
