@@ -30,7 +30,7 @@ PIECES = [
     *(f"[rank{rank}]: ".encode() for rank in range(3)),
     *(watchdog(rank).encode() for rank in range(2)),
     *(line.encode() for line in steps(1, 4)),
-    b"RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    b"torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered",
     b"The above exception was the direct cause of the following exception:",
     b"Training finished.",
     b"2026-11-01 10:00:00,123 ERROR [trainer.py:33] ",
@@ -216,7 +216,7 @@ def test_a_root_line_anywhere_among_blocks_is_found(seed: int) -> None:
     place = random.Random(seed)
     lines = [f"worker {number % 13} opened shard {number} {'x' * place.randrange(200)}" for number in range(30_000)]
     at = place.randrange(len(lines))
-    lines[at:at] = ["RuntimeError: CUDA error: uncorrectable ECC error encountered"]
+    lines[at:at] = ["torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"]
     answer = diagnose(Chunks(log_of(*lines), [place.randrange(1, 400_000) for _ in range(7)]), rules=BOOK)
     assert answer.reason.value == "ECCError"
     assert answer.root_cause is not None
@@ -234,7 +234,7 @@ HARD = {
     "open escapes": b"\x1b[" * 1_000_000,
     "open links": b"\x1b]8;;" * 500_000,
     "open braces": b'{"log": ' * 400_000,
-    "a flood of failures": b"RuntimeError: CUDA error: an illegal memory access was encountered\n" * 40_000,
+    "a flood of failures": b"torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n" * 40_000,
     "a flood of headers": b"Traceback (most recent call last):\n" * 100_000,
     "a flood of frames": b'  File "a.py", line 1, in a\n    a()\n' * 60_000,
     "a flood of ranks": b"".join(b"[rank%d]: KeyError: 'a'\n" % rank for rank in range(40_000)),

@@ -87,8 +87,12 @@ def _check_rule(book: RuleBook, index: int, lines: _FileLines) -> Iterator[Probl
         line, frames = example_line(example)
         if not book.claims(index, line, frames):
             yield problem(example, f"does not fire on {line.text!r}", "mend the pattern, or move the example to quiet")
-        elif book.roles[index] in (Role.PROGRESS, Role.STRUCTURE, Role.HARMLESS, Role.RETRY):
+        elif book.roles[index] in (Role.STRUCTURE, Role.RETRY):
             continue
+        elif book.roles[index] in (Role.PROGRESS, Role.HARMLESS, Role.FINISHED):
+            taken = book.confirm_all(line, frames)
+            if taken is not None and taken.role in (Role.CAUSE, Role.SYMPTOM):
+                yield problem(example, f"{taken.rule} takes {line.text!r} for a failure", "make that pattern narrower")
         elif (winner := book.confirm_all(line, frames)) is None or winner.rule != rule.id:
             other = winner.rule if winner else "no rule"
             yield problem(example, f"{other} takes {line.text!r}", "make this pattern narrower or that one not match")
