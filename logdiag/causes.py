@@ -204,13 +204,22 @@ def _root(
     symptom = _most_telling(symptoms, reasons) if symptoms else None
     if quiet:
         root = _first_unexplained(quiet, reasons)
-        if symptom is None or symptom.reason is Reason.OTHERS or symptom.reason in reasons[id(root)]:
+        if symptom is None or symptom.reason in reasons[id(root)] or _leads_to(root, symptom):
             return root
     if symptom is not None:
         return symptom
     if hints and ended:
         return hints[-1]
     return None
+
+
+def _leads_to(warning: Event, symptom: Event) -> bool:
+    """Whether a warning may be why a process ended or crashed: it came before, and not long before a crash."""
+    if symptom.reason.category is Category.INFRASTRUCTURE or _precedes(symptom, warning):
+        return False
+    same = warning.line.stream == symptom.line.stream
+    near = same and symptom.line.position - warning.line.position <= _DISORDER
+    return near or symptom.reason is Reason.OTHERS
 
 
 def _node_of(root: Event, survey: Survey) -> str | None:

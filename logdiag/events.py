@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from logdiag.model import Finding, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
-from logdiag.tracebacks import Link, RaisedException, Traceback, find_tracebacks
+from logdiag.tracebacks import Link, RaisedException, Traceback, find_tracebacks, unmixed
 
 __all__ = ["CATCH_ALL", "Event", "find_events", "reasons_explained"]
 
@@ -63,10 +63,17 @@ def find_events(survey: Survey, book: RuleBook) -> list[Event]:
             by_place.pop(place, None)  # source text is no evidence
         if traceback.exceptions:
             events.extend(_chain_events(traceback, by_place, book))
-    for finding in by_place.values():
+    for finding in (_unmix(finding, book) for finding in by_place.values()):
         quiet = finding.goes_on or finding.line.level in _QUIET_LEVELS
         events.append(Event(finding, (finding,), died=False, quiet=quiet))
     return events
+
+
+def _unmix(finding: Finding, book: RuleBook) -> Finding:
+    """A finding on a line into which two processes wrote the same exception."""
+    said = unmixed(finding.line.message) if finding.rule == CATCH_ALL else ""
+    named = book.confirm_all(replace(finding.line, text=said, starts=(0,))) if said else None
+    return replace(named, line=finding.line) if named else finding
 
 
 def _chain_events(traceback: Traceback, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> Iterable[Event]:

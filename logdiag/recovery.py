@@ -84,4 +84,4 @@ def _why(finding: Finding, progressed: bool | None) -> str:
 
 def _collect(reason: Reason, book: RuleBook) -> tuple[str, ...]:
     entry = book.reasons.get(reason)
-    return entry.collect if entry else ()
+    return tuple(f"Collect {item}." for item in entry.collect) if entry else ()

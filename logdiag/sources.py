@@ -183,7 +183,8 @@ def _logs_below(folder: str) -> list[str]:
         )
     for path in logs:
         _check_readable(path)
-    return sorted(logs, key=_natural)
+    # torchelastic's error.json repeats what the log beside it says in its place.
+    return sorted(logs, key=lambda path: (_natural(os.path.dirname(path)), path.endswith(".json"), _natural(path)))
 
 
 def _natural(path: str) -> list[tuple[int, int, str]]:

@@ -13,7 +13,7 @@ from enum import Enum
 
 from logdiag.model import Line
 
-__all__ = ["Link", "RaisedException", "Traceback", "find_tracebacks"]
+__all__ = ["Link", "RaisedException", "Traceback", "find_tracebacks", "unmixed"]
 
 _HEADER = re.compile(r"Traceback \(most recent call last\)")
 _ESCAPED = re.compile(r"Traceback \(most recent call last\):?\\n")
@@ -44,6 +44,8 @@ _IGNORED = re.compile(
     r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|"
     r"Exception in thread"
 )
+# `logger.exception` prints such a record and the traceback below it.
+_LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL", "FATAL"})
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.
 _LARGEST_GAP = 400
@@ -194,7 +196,7 @@ class _Reader:
             self.link = Link.RELAYED
         if not self.exceptions:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
-            self.logged = line.level is not None or (before is not None and before.level is not None)
+            self.logged = line.level is not None or (before is not None and before.level in _LEVELS_OF_TROUBLE)
         self.frames = []
         self.positions.add(line.position)
         self.code.add(line.position)
@@ -245,9 +247,8 @@ class _Reader:
 
     def _final(self, line: Line, name: str) -> None:
         explicit = self.last_code.startswith("raise ") if self.last_code else False
-        doubled = _DOUBLED.match(_body(line).strip())
-        said = f"{doubled['name']}: {doubled['rest']}" if doubled else ""
-        name = doubled["name"] if doubled else name
+        said = unmixed(_body(line))
+        name = said.partition(":")[0] or name
         self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), explicit, said))
         self.positions.add(line.position)
         self.in_frames = self.in_box = False
@@ -281,6 +282,12 @@ class _Reader:
             )
         self.in_message = False
         self.message = []
+
+
+def unmixed(text: str) -> str:
+    """What one of two processes wrote that wrote an exception into one line at once; empty for any other line."""
+    doubled = _DOUBLED.match(text.strip())
+    return f"{doubled['name']}: {doubled['rest']}" if doubled else ""
 
 
 def _body(line: Line) -> str:

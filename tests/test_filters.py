@@ -68,7 +68,11 @@ def test_a_traceback_is_kept_whole(book: RuleBook) -> None:
 
 def test_the_lines_around_a_finding_are_kept(book: RuleBook) -> None:
     """What was printed just before and just after the failure is there, regular as it may be."""
-    lines = [*CHATTER[:2000], "torch.AcceleratorError: CUDA error: an illegal memory access was encountered", *CHATTER[2000:]]
+    lines = [
+        *CHATTER[:2000],
+        "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+        *CHATTER[2000:],
+    ]
     numbers = {line.number for line in diagnosed(book, *lines).digest.lines}
     assert {1996, 1997, 1998, 1999, 2000, 2001, 2002, 2003, 2004, 2005, 2006} <= numbers
 

@@ -39,7 +39,9 @@ def loaded_by(code: str, *arguments: str) -> set[str]:
 def small_log(tmp_path: Path) -> str:
     """10 kB of log, with a warm cache to diagnose it with."""
     path = tmp_path / "job.log"
-    path.write_bytes(log_of(*steps(1, 230), "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"))
+    path.write_bytes(
+        log_of(*steps(1, 230), "torch.AcceleratorError: CUDA error: an illegal memory access was encountered")
+    )
     assert run_logdiag(path).returncode == 0
     return str(path)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from logdiag.model import Role
+from logdiag.model import Line, Role
 from logdiag.rules.book import RuleBook, example_line
 from logdiag.rules.schema import Filter, Rule
 
@@ -87,21 +87,29 @@ def _check_rule(book: RuleBook, index: int, lines: _FileLines) -> Iterator[Probl
         line, frames = example_line(example)
         if not book.claims(index, line, frames):
             yield problem(example, f"does not fire on {line.text!r}", "mend the pattern, or move the example to quiet")
-        elif book.roles[index] in (Role.STRUCTURE, Role.RETRY):
-            continue
-        elif book.roles[index] in (Role.PROGRESS, Role.HARMLESS, Role.FINISHED):
-            taken = book.confirm_all(line, frames)
-            if taken is not None and taken.role in (Role.CAUSE, Role.SYMPTOM):
-                yield problem(example, f"{taken.rule} takes {line.text!r} for a failure", "make that pattern narrower")
-        elif (winner := book.confirm_all(line, frames)) is None or winner.rule != rule.id:
-            other = winner.rule if winner else "no rule"
-            yield problem(example, f"{other} takes {line.text!r}", "make this pattern narrower or that one not match")
+        elif wrong := _misjudged(book, index, line, frames):
+            yield problem(example, *wrong)
     for example in rule.quiet:
         line, frames = example_line(example)
         if book.claims(index, line, frames):
             yield problem(
                 example, f"fires on the quiet line {line.text!r}", "make the pattern narrower or add an unless"
             )
+
+
+def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str, str] | None:
+    """What is wrong, and the remedy, when all rules together see something else on an example than its rule does."""
+    role, winner = book.roles[index], book.confirm_all(line, frames)
+    if role in (Role.STRUCTURE, Role.RETRY):
+        return None
+    if role in (Role.PROGRESS, Role.HARMLESS, Role.FINISHED):
+        if winner is not None and winner.role in (Role.CAUSE, Role.SYMPTOM):
+            return f"{winner.rule} takes {line.text!r} for a failure", "make that pattern narrower"
+        return None
+    if winner is not None and winner.rule == book.rules[index].id:
+        return None
+    other = winner.rule if winner else "no rule"
+    return f"{other} takes {line.text!r}", "make this pattern narrower or that one not match"
 
 
 def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str, lines: _FileLines) -> Iterator[Problem]:
