@@ -32,11 +32,13 @@ _LAST_LINES = 60
 _LONGEST_TEXT = 8192
 # From this many hits of the same patterns on, only hits that say something new are confirmed.
 _MANY_HITS = 200
+_VERY_MANY_HITS = 5000
 _MOST_KINDS = 20_000
 _MOST_LATEST = 8
 _MOST_MARKS_A_BLOCK = 200
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
 _LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
+_SHORT_NUMBER = re.compile(rb"(?<![\w:.,-])\d{1,3}(?![\w:.,-]*\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class _Floods:
         self._hits[hit[2]] += 1
         if self._hits[hit[2]] <= _MANY_HITS:
             return None
-        key = _kind(hit, block)
+        key = self._kind(hit, block)
         rule = self._rules.get(key)
         if rule:
             self._latest.pop(key, None)
@@ -94,18 +96,20 @@ class _Floods:
     def learn(self, hit: Hit, block: Block, finding: Finding | None) -> None:
         """Remembers which rule a frequent kind of line belongs to, or that none fires on it."""
         if self._hits[hit[2]] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
-            self._rules[_kind(hit, block)] = finding.rule if finding else ""
+            self._rules[self._kind(hit, block)] = finding.rule if finding else ""
+
+    def _kind(self, hit: Hit, block: Block) -> tuple[tuple[int, ...], bytes]:
+        start, end, patterns = hit
+        text = block.data[start : min(end, start + _LONGEST_TEXT)]
+        if self._hits[patterns] > _VERY_MANY_HITS:
+            return patterns, b" ".join(_SHORT_NUMBER.findall(text))
+        return patterns, _LONG_NUMBER.sub(b"", text)
 
     def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, tuple[int, ...]]]:
         """The last line of each kind that was only counted: what failed in the end may be the last of many."""
         for (start, end, patterns), block, position in self._latest.values():
             index = block.data.count(b"\n", 0, start)
             yield line_of(position + index, block.number_of(index), block.data[start:end]), patterns
-
-
-def _kind(hit: Hit, block: Block) -> tuple[tuple[int, ...], bytes]:
-    start, end, patterns = hit
-    return patterns, _LONG_NUMBER.sub(b"", block.data[start : min(end, start + _LONGEST_TEXT)])
 
 
 class _Tail:

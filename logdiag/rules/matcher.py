@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import marshal
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 __all__ = ["Matcher"]
 
 _SIZE = 8
-Find = Callable[[bytes], list[tuple[int, list[int]]]]
+Find = Callable[[bytes], Iterable[tuple[int, list[int]]]]
 
 # What Hyperscan cannot express: look-arounds, back references, atomic and possessive groups, conditionals.
 _BEYOND = re.compile(r"\(\?(?:=|!|<=|<!|>|\()|\\[1-9]|[*+?}]\+")
@@ -77,15 +77,16 @@ class Matcher:
 
 
 def _hyperscan_find(database: Any, owners: list[list[int]]) -> Find:
-    def find(data: bytes) -> list[tuple[int, list[int]]]:
-        ends: list[tuple[int, list[int]]] = []
-        append = ends.append
+    def find(data: bytes) -> Iterable[tuple[int, list[int]]]:
+        ends: list[int] = []
+        found: list[int] = []
 
         def on_match(expression: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            append((end, owners[expression]))
+            ends.append(end)
+            found.append(expression)
 
         database.scan(data, match_event_handler=on_match)
-        return ends
+        return zip(ends, map(owners.__getitem__, found), strict=True)
 
     return find
 
@@ -95,7 +96,7 @@ def _one_by_one(expressions: Sequence[str], owners: list[list[int]]) -> Matcher:
 
     compiled = [regex.compile(expression.encode(), regex.MULTILINE) for expression in expressions]
 
-    def find(data: bytes) -> list[tuple[int, list[int]]]:
+    def find(data: bytes) -> Iterable[tuple[int, list[int]]]:
         found = [
             (match.end(), patterns)
             for expression, patterns in zip(compiled, owners, strict=True)

@@ -27,6 +27,8 @@ _NAME = re.compile(r"\(\?P<\w+>")
 _NAME_AGAIN = re.compile(r"\(\?P=\w+\)")
 _BOUNDS = re.compile(r"\{(\d+),(\d*)\}")
 _NEGATED = re.compile(r"(?<!\\)\[\^")
+# A repeat at the very end would be reported once for each length.
+_OPEN_END = re.compile(r"(\.|\\[wSd]|\[(?:[^\]\\]|\\.)*\])([+*])\??(\)*)$")
 _CASELESS = re.compile(r"\(\?[a-zA-Z]*i")
 # A shorter literal is found too often by chance; a longer list of them is no cheaper than the pattern.
 _SHORTEST_LITERAL = 5
@@ -55,7 +57,8 @@ def scan_form(pattern: str, healthy: str) -> tuple[str, ...]:
         literals = None
     if literals and _worth(literals, healthy) >= _SHORTEST_LITERAL:
         return tuple(sorted({caseless + re.escape(literal) for literal in literals}))
-    return (_NEGATED.sub(r"[^\\n", _BOUNDS.sub(_unbounded, plain)),)
+    unbounded = _NEGATED.sub(r"[^\\n", _BOUNDS.sub(_unbounded, plain))
+    return (_OPEN_END.sub(lambda end: (end[1] if end[2] == "+" else "") + end[3], unbounded),)
 
 
 def _unbounded(bounds: re.Match[str]) -> str:
