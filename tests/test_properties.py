@@ -238,6 +238,11 @@ HARD = {
     "a flood of headers": b"Traceback (most recent call last):\n" * 100_000,
     "a flood of frames": b'  File "a.py", line 1, in a\n    a()\n' * 60_000,
     "a flood of ranks": b"".join(b"[rank%d]: KeyError: 'a'\n" % rank for rank in range(40_000)),
+    "a flood of ever different failures": b"".join(
+        b"peer %s: NewConnectionError: Failed to establish a new connection: [Errno 111] Connection refused by %s\n"
+        % (bytes([97 + number % 26, 97 + number // 26 % 26, 97 + number // 676 % 26]), b"abc"[number % 3 :] * 9)
+        for number in range(40_000)
+    ),
     "a flood of tracebacks": log_of(*traceback_of("KeyError: 'caption'")) * 8_000,
 }
 
