@@ -108,9 +108,9 @@ def book_of(folder: Path) -> RuleBook:
 
 PYTHON_ERROR = (
     "Traceback (most recent call last):",
-    '  File "/work/train.py", line 88, in <module>',
+    '  File "/srv/job/train.py", line 88, in <module>',
     "    main()",
-    '  File "/work/train.py", line 71, in main',
+    '  File "/srv/job/train.py", line 71, in main',
     '    batch = row["caption"]',
 )
 """The head of a traceback, to be followed by the line that names the exception."""

@@ -117,7 +117,7 @@ def test_an_impossible_date_is_no_time(text: str) -> None:
     [
         "KeyError: 'rank'",
         "torch.cuda.OutOfMemoryError: CUDA out of memory",
-        'File "/work/train.py", line 5, in main',
+        'File "/srv/job/train.py", line 5, in main',
         "Traceback (most recent call last):",
         "srun: error: gpu018: task 6: Exited with exit code 1",
     ],

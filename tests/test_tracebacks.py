@@ -13,7 +13,7 @@ from tests.helpers import diagnosed, parsed, steps, traceback_of
 FIRST = traceback_of("KeyError: 'caption'")
 SECOND = [
     "Traceback (most recent call last):",
-    '  File "/work/loader.py", line 40, in load',
+    '  File "/srv/job/loader.py", line 40, in load',
     '    raise DataError("no caption") from error',
     "loader.DataError: no caption in sample 7",
 ]
@@ -45,8 +45,8 @@ def test_a_traceback_is_its_last_line_and_its_frames() -> None:
     assert exception.line.text == "KeyError: 'caption'"
     assert exception.line.number == 7
     assert [frame.splitlines()[0] for frame in exception.frames] == [
-        'File "/work/train.py", line 88, in <module>',
-        'File "/work/train.py", line 71, in main',
+        'File "/srv/job/train.py", line 88, in <module>',
+        'File "/srv/job/train.py", line 71, in main',
     ]
     assert traceback.code == frozenset(range(1, 6))
     assert frozenset(range(1, 7)) <= traceback.positions
@@ -78,7 +78,7 @@ def test_two_tracebacks_without_a_link_are_two() -> None:
 
 RELAYED = [
     "Traceback (most recent call last):",
-    '  File "/work/train.py", line 88, in <module>',
+    '  File "/srv/job/train.py", line 88, in <module>',
     "    for batch in loader:",
     '  File "/opt/conda/lib/python3.11/site-packages/torch/_utils.py", line 733, in reraise',
     "    raise exception",
@@ -86,7 +86,7 @@ RELAYED = [
     "Original Traceback (most recent call last):",
     '  File "/opt/conda/lib/python3.11/site-packages/torch/utils/data/_utils/worker.py", line 351, in _worker_loop',
     "    data = fetcher.fetch(index)",
-    '  File "/work/data.py", line 31, in __getitem__',
+    '  File "/srv/job/data.py", line 31, in __getitem__',
     '    return row["caption"]',
     "KeyError: 'caption'",
 ]
@@ -105,12 +105,12 @@ def test_a_relayed_exception_of_a_loader_is_one_chain(book: RuleBook) -> None:
 
 RAY = [
     "Traceback (most recent call last):",
-    '  File "/work/tune.py", line 20, in <module>',
+    '  File "/srv/job/tune.py", line 20, in <module>',
     "    results = ray.get(futures)",
     '  File "/opt/conda/lib/python3.11/site-packages/ray/_private/worker.py", line 2639, in get',
     "    raise value.as_instanceof_cause()",
     "ray.exceptions.RayTaskError(ZeroDivisionError): ray::train_shard() (pid=6015, ip=10.0.0.7)",
-    '  File "/work/tune.py", line 12, in train_shard',
+    '  File "/srv/job/tune.py", line 12, in train_shard',
     "    rate = seen / seconds",
     "ZeroDivisionError: division by zero",
 ]
@@ -126,7 +126,7 @@ def test_an_exception_of_a_ray_task_is_found_behind_its_wrapper(book: RuleBook) 
 
 SPAWN = [
     "Traceback (most recent call last):",
-    '  File "/work/main.py", line 60, in <module>',
+    '  File "/srv/job/main.py", line 60, in <module>',
     "    mp.spawn(worker, nprocs=4)",
     '  File "/opt/conda/lib/python3.11/site-packages/torch/multiprocessing/spawn.py", line 140, in join',
     "    raise ProcessRaisedException(msg, error_index, failed_process.pid)",
@@ -134,7 +134,7 @@ SPAWN = [
     "",
     "-- Process 3 terminated with the following error:",
     "Traceback (most recent call last):",
-    '  File "/work/main.py", line 33, in worker',
+    '  File "/srv/job/main.py", line 33, in worker',
     "    assert world == 4",
     "AssertionError: world size is 3",
 ]
@@ -200,7 +200,7 @@ def test_source_text_in_a_frame_is_never_the_root(book: RuleBook) -> None:
     """A `raise` with the words of another failure does not beat what was really raised."""
     lines = [
         "Traceback (most recent call last):",
-        '  File "/work/train.py", line 5, in main',
+        '  File "/srv/job/train.py", line 5, in main',
         '    raise RuntimeError("CUDA error: uncorrectable ECC error encountered")  # KeyError: never',
         "ValueError: the widget is jammed",
     ]
@@ -214,10 +214,10 @@ def test_carets_and_repeated_frames_belong_to_the_traceback() -> None:
     """Python 3.11's marks and a deep recursion's summary end nothing."""
     lines = [
         "Traceback (most recent call last):",
-        '  File "/work/a.py", line 5, in main',
+        '  File "/srv/job/a.py", line 5, in main',
         '    batch = row["caption"] + other[index]',
         "            ~~~^^^^^^^^^^^",
-        '  File "/work/a.py", line 9, in again',
+        '  File "/srv/job/a.py", line 9, in again',
         "    again()",
         "  [Previous line repeated 996 more times]",
         "RecursionError: maximum recursion depth exceeded",
