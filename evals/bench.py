@@ -227,17 +227,18 @@ def size_bars(size: str, path: Path, written: Written, times: int) -> tuple[list
 def throughput_bars(size: str, path: Path, speed: float) -> list[Bar]:
     """diagnose() against Drain3 and against a plain loop."""
     lines = slice_lines(path, 10_000_000)
-    drain = drain_throughput(lines)
-    # Drain3 slows down by far where lines are keys with values; without them it is fast. Both figures are shown.
-    easy = drain_throughput([line for line in lines if "msg=resources" not in line])
+    # Drain3 is forty times slower on the monitors' lines of keys and values than on the rest. The bar is judged
+    # without them: with them it would only measure how many there are.
+    plain = drain_throughput([line for line in lines if "msg=resources" not in line])
+    all_lines = drain_throughput(lines)
     loop, count = regex_throughput(path)
     return [
-        at_least(f"{size}: throughput to Drain3 ({drain / 1e6:.2f} MB/s)", 300, speed / drain),
+        at_least(f"{size}: throughput to Drain3 ({plain / 1e6:.2f} MB/s)", 300, speed / plain),
         Bar(
-            f"{size}: the same, Drain3 spared the key=value lines ({easy / 1e6:.2f} MB/s)",
+            f"{size}: the same with lines of keys and values ({all_lines / 1e6:.2f} MB/s)",
             "-",
-            f"{speed / easy:.1f} times",
-            speed / easy,
+            f"{speed / all_lines:.0f} times",
+            speed / all_lines,
             True,
         ),
         at_least(f"{size}: throughput to a loop over {count} patterns ({loop / 1e6:.3f} MB/s)", 100, speed / loop),
