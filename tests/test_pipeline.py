@@ -233,3 +233,22 @@ def test_an_error_of_the_user_is_raised_from_the_reading_thread(book: RuleBook) 
     with pytest.raises(GaveUpError):
         diagnose(log_of(*steps(1, 100_000)), rules=book, advance=advance)
     assert threading.active_count() <= before + 1
+
+
+def test_the_last_of_a_flood_is_the_root_when_only_it_was_not_survived(book: RuleBook) -> None:
+    """A thousand equal errors with steps after each, and one more at the end: that one is reported, with its line."""
+    error = "ERROR loader.py:31: CUDA error: an illegal memory access was encountered"
+    survived = [line for number in range(1000) for line in (error, *steps(number * 4 + 1, 4))]
+    assert not diagnosed(book, *survived).failed
+    answer = diagnosed(book, *survived, error)
+    assert answer.failed
+    assert answer.root_cause is not None
+    assert answer.root_cause.line == len(survived) + 1
+
+
+def test_a_job_that_ended_with_0_did_not_fail_by_what_it_survived(book: RuleBook) -> None:
+    """The same error line is a failure without the exit code, and none when the job ended well; a death stays one."""
+    logged = "ERROR loader.py:31: CUDA error: an illegal memory access was encountered"
+    assert diagnosed(book, *steps(1, 30), logged).failed
+    assert not diagnosed(book, *steps(1, 30), logged, exit_code=0).failed
+    assert diagnosed(book, *steps(1, 30), *traceback_of("KeyError: 'caption'"), exit_code=0).failed

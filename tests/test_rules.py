@@ -507,6 +507,17 @@ def test_a_damaged_or_foreign_cache_costs_speed_not_correctness(own_cache: Path)
     assert cached_answer(RuleBook.load()) == expected
 
 
+def test_the_cache_of_other_rules_is_never_served(tmp_path: Path, own_cache: Path) -> None:
+    """A whole and valid cache under the wrong name, as a collision of names would leave it, is compiled again."""
+    write_rule(tmp_path / "own", "framework/widget", rule_text())
+    RuleBook.load()
+    (plain,) = own_cache.glob("rules-*")
+    RuleBook.load([tmp_path / "own"])
+    (with_own,) = set(own_cache.glob("rules-*")) - {plain}
+    with_own.write_bytes(plain.read_bytes())
+    assert "framework/widget" in {rule.id for rule in RuleBook.load([tmp_path / "own"]).rules}
+
+
 def test_an_unwritable_cache_costs_speed_not_correctness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache folder that cannot be made is left alone."""
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
