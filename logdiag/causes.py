@@ -23,8 +23,12 @@ __all__ = ["Causes", "find_causes"]
 _STEPS_OF_RECOVERY = 3
 # So many ordinary log lines after an error that was only logged show the same.
 _LINES_OF_CALM = 8
+# So many are enough against a mere hint.
+_FEW_LINES_OF_CALM = 2
 # What other processes print is out of order by up to so many lines, because each buffers its own output.
 _DISORDER = 400
+# AttributeError: ... printed alone, as by a library that goes on without a part
+_BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 # The launcher's table:   host      : node-004   and on the next line   rank      : 5 (local_rank: 5)
 _TABLE_HOST = re.compile(r"\s*host {2,}: ([\w.-]{1,120})\s*$")
 _TABLE_RANK = re.compile(r"\s*rank {2,}: (\d+) \(local_rank: \d+\)")
@@ -54,14 +58,13 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
     events = find_events(survey, book)
     finished = [event for event in events if event.finding.role is Role.FINISHED]
     events = sorted((event for event in events if event.finding.role is not Role.FINISHED), key=_order)
-    course = _Course(survey, finished, events)
-    recovered = [event for event in events if _went_on(event, course)]
-    aside = {id(event) for event in recovered}
-    standing = [event for event in events if id(event) not in aside]
+    course = _Course(survey, finished)
+    standing, recovered = _standing(events, course)
     hints = [event for event in standing if event.finding.role is Role.HINT]
     told = [event for event in standing if event.finding.role is not Role.HINT]
     explains = {id(event): _explained_reasons(event, book) for event in standing}
-    root = _root(told, hints, explains, failed)
+    last_words = [hint for hint in hints if _may_stand_alone(hint) and not course.worked_after(hint.line)]
+    root = _root(told, hints, last_words, explains, failed)
     consequences, independent = _sort_out(root, [event for event in told if event is not root], explains)
     return Causes(
         root=root,
@@ -82,7 +85,7 @@ def _order(event: Event) -> tuple[int, int]:
 class _Course:
     """How the job went on, by place: its steps, its proper ends, and what else broke."""
 
-    def __init__(self, survey: Survey, finished: Sequence[Event], events: Sequence[Event]) -> None:
+    def __init__(self, survey: Survey, finished: Sequence[Event]) -> None:
         self._steps: dict[tuple[int, int | None], list[int]] = {}
         self._calm = _places(line for line in survey.lines if line.level in ("INFO", "DEBUG"))
         for step in survey.progress:
@@ -91,9 +94,7 @@ class _Course:
             if step.rank is None:
                 self._steps.setdefault((step.stream, -1), []).append(step.position)
         self._ends = _places(end.line for end in finished)
-        self._fatal = _places(
-            event.line for event in events if event.finding.role in (Role.CAUSE, Role.SYMPTOM) and not event.quiet
-        )
+        self._last_break: dict[int, int] = {}
         for places in self._steps.values():
             places.sort()
 
@@ -111,14 +112,44 @@ class _Course:
         return ends[-1] if ends else None
 
     def calm_after(self, line: Line) -> bool:
-        """Whether a logger that reported an error goes on to report ordinary work, and nothing breaks any more."""
-        if line.level is None or self.broke_after(line.stream, line.position):
+        """Whether ordinary work is reported after an error that was only told, and nothing breaks any more."""
+        if line.level is None and not _BARE_EXCEPTION.match(line.message):
+            return False
+        if self.broke_after(line.stream, line.position):
             return False
         return len(_after(self._calm.get(line.stream, []), line.position)) >= _LINES_OF_CALM
 
+    def worked_after(self, line: Line) -> bool:
+        """Whether the job made a step or reported ordinary work after a line."""
+        return (
+            bool(self.steps_after(line))
+            or len(_after(self._calm.get(line.stream, []), line.position)) >= _FEW_LINES_OF_CALM
+        )
+
     def broke_after(self, stream: int, position: int) -> bool:
-        """Whether something else broke after a place."""
-        return bool(_after(self._fatal.get(stream, []), position))
+        """Whether something broke for good after a place."""
+        return self._last_break.get(stream, -1) > position
+
+    def broke(self, event: Event) -> None:
+        """Remembers what broke for good. The events are gone through from the last to the first."""
+        if event.finding.role in (Role.CAUSE, Role.SYMPTOM) and not event.quiet:
+            self._last_break.setdefault(event.line.stream, event.line.position)
+
+
+def _standing(events: Sequence[Event], course: _Course) -> tuple[list[Event], list[Event]]:
+    """What broke for good, and what was recovered from; both in the order of the log.
+
+    From the last to the first: an error counts as something that broke later only if it was not itself survived.
+    """
+    standing: list[Event] = []
+    recovered: list[Event] = []
+    for event in reversed(events):
+        if _went_on(event, course):
+            recovered.append(event)
+        else:
+            standing.append(event)
+            course.broke(event)
+    return standing[::-1], recovered[::-1]
 
 
 def _places(lines: Iterable[Line]) -> dict[int, list[int]]:
@@ -187,10 +218,14 @@ def _precedes(first: Event, second: Event) -> bool:
 
 
 def _root(
-    told: list[Event], hints: list[Event], reasons: dict[int, frozenset[Reason]], failed: bool | None
+    told: list[Event],
+    hints: list[Event],
+    last_words: list[Event],
+    reasons: dict[int, frozenset[Reason]],
+    failed: bool | None,
 ) -> Event | None:
     """The root among the events that stand, in this order: loud causes, quiet ones with something behind them,
-    symptoms, hints."""
+    symptoms, hints; of a job whose end is not known only hints after which it said nothing of its work."""
     if failed is False:
         # The job is known to have ended well: only what a process died of can still be a failure.
         told = [event for event in told if event.died]
@@ -208,9 +243,14 @@ def _root(
             return root
     if symptom is not None:
         return symptom
-    if hints and ended:
-        return hints[-1]
+    if failed is not False:
+        return next(reversed(hints if ended else last_words), None)
     return None
+
+
+def _may_stand_alone(hint: Event) -> bool:
+    """Whether a hint reports an error of the program, not a condition of a machine or a link that jobs live with."""
+    return not hint.quiet and hint.reason.category is not Category.INFRASTRUCTURE
 
 
 def _leads_to(warning: Event, symptom: Event) -> bool:

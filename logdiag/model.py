@@ -27,6 +27,7 @@ __all__ = [
     "Role",
     "RootCause",
     "Similar",
+    "Support",
     "fill",
     "fill_title",
 ]
@@ -127,6 +128,28 @@ class Role(str, Enum):
     HARMLESS = "harmless"
     RETRY = "retry"
     STRUCTURE = "structure"
+
+
+class Support(str, Enum):
+    """What an answer rests on; `rules/confidence.yaml` says what each is worth."""
+
+    # One of these for a failure with a root cause, after the kind of its root ...
+    NARROW = "narrow"
+    GENERAL = "general"
+    CATCH_ALL = "catch_all"
+    SYMPTOM = "symptom"
+    BARE_SYMPTOM = "bare_symptom"
+    QUIET = "quiet"
+    HINT = "hint"
+    # ... or of these where no root was found.
+    EXIT_CODE = "exit_code"
+    FINISHED = "finished"
+    WORKING = "working"
+    SILENT = "silent"
+    # These may come on top.
+    RIVAL = "rival"
+    DISAGREEING_CHAIN = "disagreeing_chain"
+    DOUBTFUL = "doubtful"
 
 
 @dataclass(frozen=True, slots=True)

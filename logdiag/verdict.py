@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from logdiag.causes import Causes
+from logdiag.confidence import confidence_of, supports_of
 from logdiag.events import Event
 from logdiag.model import (
     Candidate,
@@ -24,16 +25,10 @@ from logdiag.recovery import recover
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
 
-__all__ = ["decide"]
+__all__ = ["SURE", "decide"]
 
-# How often a root of this kind was right on development logs, rounded down.
-_NARROW, _GENERAL, _CATCH_ALL, _SYMPTOM, _BARE_SYMPTOM, _QUIET, _HINT = 0.93, 0.88, 0.75, 0.75, 0.5, 0.55, 0.35
-_FAILED_WITHOUT_EVIDENCE = 0.2
-_FINISHED, _WORKING, _SILENT = 0.95, 0.85, 0.7
-# Another cause that stands on its own makes the first less certain.
-_RIVAL = 0.88
-_MOST_RIVALS = 3
-_SURE = 0.6
+# Below this the answer says that it is not sure, and what to collect next.
+SURE = 0.6
 _MOST_EVIDENCE = 12
 _CONTEXT_LINES = 3
 
@@ -52,10 +47,11 @@ def decide(
     """The diagnosis for what was found. `exit_code` is the job's, where the caller knows it."""
     root = causes.root
     failed = root is not None or exit_code not in (None, 0)
-    confidence = _confidence(causes, exit_code, failed)
+    supports = supports_of(causes, failed=failed, exit_code=exit_code)
+    confidence = confidence_of(supports, book.confidence)
     reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
     all_notes = [*notes]
-    if failed and (root is None or confidence < _SURE):
+    if failed and (root is None or confidence < SURE):
         entry = book.reasons.get(reason)
         wanted = (
             "; ".join(entry.collect) if entry and entry.collect else "the other ranks' logs and the node's kernel log"
@@ -84,36 +80,9 @@ def decide(
         similar=(),
         recovery=recover(causes, book, failed=failed),
         notes=tuple(all_notes),
-        stats=stats,
+        stats={**stats, "supports": [support.value for support in supports]},
         digest=digest,
     )
-
-
-def _confidence(causes: Causes, exit_code: int | None, failed: bool) -> float:
-    root = causes.root
-    if root is None:
-        if failed:
-            return _FAILED_WITHOUT_EVIDENCE
-        quiet = _FINISHED if causes.finished or exit_code == 0 else _WORKING if causes.progressed else _SILENT
-        return quiet * (0.85 if causes.hints or causes.independent else 1.0)
-    base = _base(root)
-    rivals = {event.reason for event in causes.independent if event.finding.role is Role.CAUSE} - {root.reason}
-    within = {finding.reason for finding in root.findings if finding.role is Role.CAUSE} - {root.reason}
-    base *= _RIVAL ** min(len(rivals), _MOST_RIVALS)
-    return base * (0.97 if within else 1.0)
-
-
-def _base(root: Event) -> float:
-    finding = root.finding
-    if finding.role is Role.HINT:
-        return _HINT
-    if finding.role is Role.SYMPTOM:
-        return _BARE_SYMPTOM if finding.reason is Reason.OTHERS else _SYMPTOM
-    if root.quiet:
-        return _QUIET
-    if finding.reason is Reason.OTHERS and finding.generality:
-        return _CATCH_ALL
-    return _GENERAL if finding.generality else _NARROW
 
 
 def _summary(causes: Causes, failed: bool, exit_code: int | None) -> str:

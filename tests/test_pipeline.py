@@ -45,7 +45,15 @@ SCHEMA: dict[str, Any] = {
     "similar": [],
     "recovery": {"action": str, "automatic": bool, "exclude_nodes": list, "steps": list, "why": str},
     "notes": list,
-    "stats": {"bytes": int, "lines": int, "kept_lines": int, "seconds": float, "stages": dict, "matcher": str},
+    "stats": {
+        "bytes": int,
+        "lines": int,
+        "kept_lines": int,
+        "seconds": float,
+        "stages": dict,
+        "matcher": str,
+        "supports": list,
+    },
 }
 
 

@@ -20,6 +20,7 @@ from logdiag.rules.check import check
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
 from logdiag.rules.scanform import scan_form
+from logdiag.verdict import SURE
 from tests.helpers import (
     LOGS,
     SAMPLES,
@@ -370,17 +371,30 @@ def test_what_prints_a_line_of_goes_on_may_work_on(tmp_path: Path) -> None:
 
 
 def test_a_symptom_is_the_root_only_when_nothing_better_is_there(tmp_path: Path) -> None:
-    """And a hint alone never makes a job failed."""
+    """And a hint alone makes a job failed only when nothing is reported after it, and never surely."""
     write_rule(tmp_path, "framework/cause", rule_text(reason="ValueError", match=["gear broke"], fires=["gear broke"]))
     write_rule(tmp_path, "framework/symptom", rule_text(role="symptom", match=["peer closed"], fires=["peer closed"]))
     write_rule(tmp_path, "framework/hint", rule_text(role="hint", match=["trying again"], fires=["trying again"]))
     book = book_of(tmp_path)
     assert diagnose(log_of("peer closed", "gear broke"), rules=book).reason is Reason.VALUE_ERROR
     assert diagnose(log_of("trying again", "peer closed"), rules=book).reason is Reason.RUNTIME_ERROR
-    assert not diagnose(log_of("trying again", "more"), rules=book).failed
+    assert not diagnose(log_of("trying again", "INFO: on we go", "INFO: fetched"), rules=book).failed
+    alone = diagnose(log_of("trying again", "more"), rules=book)
+    assert alone.failed
+    assert alone.confidence < SURE
     hinted = diagnose(log_of("trying again", "more"), rules=book, exit_code=1)
     assert hinted.root_cause is not None
     assert hinted.root_cause.rule == "framework/hint"
+
+
+def test_a_hint_that_programs_live_with_never_stands_alone(tmp_path: Path) -> None:
+    """`goes_on` says so in its rule."""
+    write_rule(
+        tmp_path,
+        "framework/hint",
+        rule_text(role="hint", goes_on="true", match=["trying again"], fires=["trying again"]),
+    )
+    assert not diagnose(log_of("trying again", "more"), rules=book_of(tmp_path)).failed
 
 
 def test_a_pattern_that_would_run_away_costs_little(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from logdiag.errors import RuleError
-from logdiag.model import Action, Finding, Line, Reason, Role, fill, fill_title
+from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title
 from logdiag.rules import cache
 from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule, to_plain
@@ -40,12 +40,14 @@ class RuleBook:
         rules: Sequence[Rule],
         filters: Sequence[Filter] = (),
         reasons: dict[Reason, ReasonEntry] | None = None,
+        confidence: dict[Support, float] | None = None,
         narrower: dict[int, frozenset[int]] | None = None,
         matchers: Sequence[Matcher] | None = None,
     ) -> None:
         self.rules = tuple(rules)
         self.filters = tuple(filters)
         self.reasons = reasons or {}
+        self.confidence = confidence or dict.fromkeys(Support, 0.0)
         self.roles = tuple(Role(rule.role) for rule in self.rules)
         # Regular output (progress, filters) is told by line shape, and what softens a line is only asked where a
         # failure rule fires: both match the bulk of every log and are not scanned for.
@@ -79,8 +81,7 @@ class RuleBook:
                 return cls._from_plain(plain, matchers)
         from logdiag.rules.files import parse
 
-        rules, filters, reasons = parse(files)
-        book = cls(rules, filters, reasons)
+        book = cls(*parse(files))
         databases = [book.matcher.serialized, book.softening_matcher.serialized, book.regular_matcher.serialized]
         if all(databases):
             cache.write(source, book._to_plain(), databases)
@@ -300,6 +301,7 @@ class RuleBook:
             "rules": [to_plain(rule) for rule in self.rules],
             "filters": [to_plain(item) for item in self.filters],
             "reasons": {reason.value: to_plain(entry) for reason, entry in self.reasons.items()},
+            "confidence": {support.value: weight for support, weight in self.confidence.items()},
             "narrower": {str(index): sorted(others) for index, others in self.narrower.items()},
         }
 
@@ -309,6 +311,7 @@ class RuleBook:
             [Rule(**item) for item in plain["rules"]],
             [Filter(**item) for item in plain["filters"]],
             {Reason(name): ReasonEntry(**entry) for name, entry in plain["reasons"].items()},
+            {Support(name): weight for name, weight in plain["confidence"].items()},
             {int(index): frozenset(others) for index, others in plain["narrower"].items()},
             matchers,
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["folder", "read", "write"]
 
-_FORM = "logdiag-rules/2"
+_FORM = "logdiag-rules/3"
 _KEEP = 8
 _CHECK_SUM = 4
 

@@ -1,19 +1,19 @@
-"""Reads rule files: YAML into `Rule`, `Filter` and `ReasonEntry`, with every problem of every file reported at once."""
+"""Reads rule files: YAML into `Rule`, `Filter` and the tables, with every problem of every file reported at once."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from logdiag.errors import RuleError
-from logdiag.model import Action, Category, Reason, Role
+from logdiag.model import Action, Category, Reason, Role, Support
 from logdiag.rules.folders import RuleFiles, shipped_folder
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 
-__all__ = ["parse"]
+__all__ = ["Parsed", "parse"]
 
 _FAILURE_ROLES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
 _CONTEXT_ROLES = (Role.PROGRESS, Role.FINISHED, Role.HARMLESS, Role.RETRY, Role.STRUCTURE)
@@ -88,6 +88,16 @@ class _FilterFile(_Strict):
     examples: _FilterExamples
 
 
+class _ConfidenceFile(_Strict):
+    weights: dict[Support, float]
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> _ConfidenceFile:
+        if missing := [support.value for support in Support if support not in self.weights]:
+            raise ValueError(f"weights: {', '.join(missing)} missing; fit them again with make calibrate")
+        return self
+
+
 class _ReasonFile(_Strict):
     action: Action
     action_before_progress: Action | None = None
@@ -96,20 +106,32 @@ class _ReasonFile(_Strict):
     collect: list[str] = []
 
 
-def parse(files: RuleFiles) -> tuple[list[Rule], list[Filter], dict[Reason, ReasonEntry]]:
-    """All rules, filters and the table of reasons.
+class Parsed(NamedTuple):
+    """What rule folders hold: rules, filters, the table of reasons, and the weights of the confidence."""
+
+    rules: list[Rule]
+    filters: list[Filter]
+    reasons: dict[Reason, ReasonEntry]
+    confidence: dict[Support, float]
+
+
+def parse(files: RuleFiles) -> Parsed:
+    """All that the files say.
 
     Raises RuleError with a line for each problem of each file: the file, the line, the reason and the remedy.
     """
     rules: list[Rule] = []
     filters: list[Filter] = []
     reasons: dict[Reason, ReasonEntry] = {}
+    confidence: dict[Support, float] = {}
     problems: list[str] = []
     for identity, (path, content) in sorted(files.contents.items()):
         try:
             document = _load_yaml(path, content)
             if identity == "reasons":
                 reasons = _reasons(path, document)
+            elif identity == "confidence":
+                confidence = _validated(_ConfidenceFile, path, document).weights
             elif identity.startswith("filters/"):
                 filters.append(_filter(identity, path, document))
             else:
@@ -118,7 +140,7 @@ def parse(files: RuleFiles) -> tuple[list[Rule], list[Filter], dict[Reason, Reas
             problems.append(str(error))
     if problems:
         raise RuleError("\n".join(problems))
-    return rules, filters, reasons
+    return Parsed(rules, filters, reasons, confidence)
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,0 +1,50 @@
+"""How sure an answer is: what it rests on, weighed by numbers that were fitted on labelled failures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from logdiag.causes import Causes
+from logdiag.events import Event
+from logdiag.model import Reason, Role, Support
+
+__all__ = ["confidence_of", "supports_of"]
+
+_MOST_RIVALS = 3
+
+
+def supports_of(causes: Causes, *, failed: bool, exit_code: int | None) -> tuple[Support, ...]:
+    """What an answer rests on: its kind first, then what makes it more or less certain; a rival counts each time."""
+    root = causes.root
+    if root is None:
+        if failed:
+            return (Support.EXIT_CODE,)
+        ended = causes.finished or exit_code == 0
+        kind = Support.FINISHED if ended else Support.WORKING if causes.progressed else Support.SILENT
+        return (kind, Support.DOUBTFUL) if causes.hints or causes.independent else (kind,)
+    rivals = {event.reason for event in causes.independent if event.finding.role is Role.CAUSE} - {root.reason}
+    within = {finding.reason for finding in root.findings if finding.role is Role.CAUSE} - {root.reason}
+    return (
+        _kind(root),
+        *[Support.RIVAL] * min(len(rivals), _MOST_RIVALS),
+        *[Support.DISAGREEING_CHAIN] * bool(within),
+    )
+
+
+def confidence_of(supports: Iterable[Support], weights: Mapping[Support, float]) -> float:
+    """The share of answers with such support that are right: the logistic function of the summed weights."""
+    return 1 / (1 + math.exp(-sum(weights[support] for support in supports)))
+
+
+def _kind(root: Event) -> Support:
+    finding = root.finding
+    if finding.role is Role.HINT:
+        return Support.HINT
+    if finding.role is Role.SYMPTOM:
+        return Support.BARE_SYMPTOM if finding.reason is Reason.OTHERS else Support.SYMPTOM
+    if root.quiet:
+        return Support.QUIET
+    if finding.reason is Reason.OTHERS and finding.generality:
+        return Support.CATCH_ALL
+    return Support.GENERAL if finding.generality else Support.NARROW
