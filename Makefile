@@ -8,7 +8,7 @@ ARGS ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test check format bench clean
+.PHONY: help setup dev run test check format bench faultlab clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -24,6 +24,11 @@ $(VENV)/.base: pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/.base
 	@echo "adding the tools for tests and checks"
 	@$(PIP) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.lab: $(VENV)/.base
+	@echo "adding what the jobs of the fault lab run on: PyTorch and others, some gigabytes"
+	@$(PIP) -e '.[lab]'
 	@touch $@
 
 setup: $(VENV)/.base  ## Install logdiag into .venv
@@ -49,6 +54,9 @@ format: $(VENV)/.dev  ## Format the code and fix what lint can fix
 
 bench: $(VENV)/.dev  ## Measure speed and memory: make bench ARGS=--small for a quick one
 	$(BIN)/python -m evals.bench $(ARGS)
+
+faultlab: $(VENV)/.lab  ## Make the labelled cases from real jobs: make faultlab ARGS='--only dev/'
+	$(BIN)/python -m evals.faultlab $(ARGS)
 
 clean:  ## Remove everything that can be made again
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
     LogdiagError            anything wrong with what logdiag was given
     ├── SourceError         a log that cannot be found, opened or read
     ├── RuleError           rule files that are broken; holds all problems at once
+    ├── CaseError           labelled cases that are broken; holds all problems at once
     ├── MemoryStoreError    an incident store that cannot be used
     └── AgentError          a language model that is set up wrongly
 
@@ -11,7 +12,7 @@ Each message is one sentence that names the file, the field and the remedy.
 
 from __future__ import annotations
 
-__all__ = ["AgentError", "LogdiagError", "MemoryStoreError", "RuleError", "SourceError"]
+__all__ = ["AgentError", "CaseError", "LogdiagError", "MemoryStoreError", "RuleError", "SourceError"]
 
 
 class LogdiagError(Exception):
@@ -24,6 +25,10 @@ class SourceError(LogdiagError):
 
 class RuleError(LogdiagError):
     """Rule files that are broken."""
+
+
+class CaseError(LogdiagError):
+    """Labelled cases, or results of an evaluation, that are broken."""
 
 
 class MemoryStoreError(LogdiagError):

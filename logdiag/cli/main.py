@@ -1,4 +1,4 @@
-"""`logdiag [PATH ...]` and `logdiag batch`; the commands on rules are in `logdiag.cli.rules`."""
+"""`logdiag [PATH ...]` and `logdiag batch`; `rules` and `eval` have modules of their own, loaded when called."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ __all__ = ["main", "run"]
 
 _STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
 _WORTH_A_PROGRESS_BAR = 100_000_000
+_LOADED_WHEN_CALLED = ("rules", "eval")
 
 
 class _Commands(click.Group):
     """A group whose first argument, when it is no command, is a log to diagnose."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in self.commands and args[0] != "rules":
+        if args and args[0] not in (*self.commands, *_LOADED_WHEN_CALLED):
             args = ["diagnose", *args]
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        known = {*self.commands, "rules", "--help", "-h", "--version"}
+        known = {*self.commands, *_LOADED_WHEN_CALLED, "--help", "-h", "--version"}
         if not args or args[0] not in known:
             args = ["diagnose", *args]
         return super().parse_args(ctx, args)
@@ -42,10 +43,14 @@ class _Commands(click.Group):
             from logdiag.cli.rules import rules
 
             return rules
+        if cmd_name == "eval":
+            from logdiag.cli.evaluate import evaluate_command
+
+            return evaluate_command
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*(name for name in self.commands if name != "diagnose"), "rules"]
+        return [*(name for name in self.commands if name != "diagnose"), *_LOADED_WHEN_CALLED]
 
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:

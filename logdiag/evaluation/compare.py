@@ -1,0 +1,158 @@
+"""Two evaluations side by side: what changed, case by case, and whether anything that was right is wrong now."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from logdiag.errors import CaseError
+from logdiag.evaluation.document import SCHEMA
+from logdiag.evaluation.metrics import METRICS, measure
+from logdiag.evaluation.scoring import Row
+
+__all__ = ["Change", "Comparison", "below_interval", "compare", "read_document"]
+
+# What is judged of a case: how it is called, its judgement, and the field that answers it.
+_JUDGED = (
+    ("reason", "reason_right", "reason"),
+    ("root line", "root_right", "root_text"),
+    ("rank", "rank_right", "rank"),
+    ("node", "node_right", "node"),
+    ("action", "action_right", "action"),
+    ("kept root line", "survived", "survived"),
+)
+# These say how fast the machine was and what a model charged, not how good the answers are.
+_NOT_QUALITY = frozenset({"latency_p50", "latency_p95", "tokens", "cost"})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A judgement of one case that is another now. `relabelled` says that the case's label changed too."""
+
+    id: str
+    what: str
+    was: Any
+    now: Any
+    was_right: bool | None
+    now_right: bool | None
+    relabelled: bool
+
+    @property
+    def regression(self) -> bool:
+        """Whether what was right is wrong now."""
+        return self.was_right is True and self.now_right is False
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All changes, the cases of only one side, and the metrics (old, new) over the common cases that moved."""
+
+    common: int
+    changes: tuple[Change, ...]
+    only_old: tuple[str, ...]
+    only_new: tuple[str, ...]
+    metrics: dict[str, tuple[float | None, float | None]]
+
+    @property
+    def regressions(self) -> tuple[Change, ...]:
+        """The changes for the worse."""
+        return tuple(change for change in self.changes if change.regression)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain values, ready for JSON."""
+        return {
+            "common": self.common,
+            "regressions": len(self.regressions),
+            "changes": [
+                {
+                    "id": change.id,
+                    "what": change.what,
+                    "was": change.was,
+                    "now": change.now,
+                    "was_right": change.was_right,
+                    "now_right": change.now_right,
+                    "regression": change.regression,
+                    "relabelled": change.relabelled,
+                }
+                for change in self.changes
+            ],
+            "only_old": list(self.only_old),
+            "only_new": list(self.only_new),
+            "metrics": {name: list(pair) for name, pair in self.metrics.items()},
+        }
+
+
+def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """An evaluation written before, its `cases` as rows. Raises CaseError when the file holds none."""
+    remedy = "give a file that logdiag eval --json wrote"
+    try:
+        with open(path, "rb") as file:
+            document = json.loads(file.read())
+    except OSError as error:
+        raise CaseError(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
+    except ValueError as error:
+        raise CaseError(f"{path}: is not JSON; {remedy}") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise CaseError(f"{path}: is no evaluation of the schema {SCHEMA}; {remedy}")
+    try:
+        rows = TypeAdapter(list[Row]).validate_python(document.get("cases"))
+        TypeAdapter(dict[str, float | None]).validate_python(document.get("metrics"))
+        TypeAdapter(dict[str, tuple[float, float]]).validate_python(document.get("intervals"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "cases"
+        raise CaseError(f"{path}: {place}: {first['msg'].lower()}; {remedy}") from error
+    return {**document, "cases": rows}
+
+
+def compare(old: Sequence[Row], new: Sequence[Row]) -> Comparison:
+    """What is another judgement now, over the cases that both have."""
+    before, after = {row.id: row for row in old}, {row.id: row for row in new}
+    common = [row.id for row in new if row.id in before]
+    was, now = measure([before[name] for name in common]), measure([after[name] for name in common])
+    return Comparison(
+        common=len(common),
+        changes=tuple(change for name in common for change in _changes(before[name], after[name])),
+        only_old=tuple(name for name in before if name not in after),
+        only_new=tuple(name for name in after if name not in before),
+        metrics={
+            name: (was[name], now[name]) for name in METRICS if name not in _NOT_QUALITY and was[name] != now[name]
+        },
+    )
+
+
+def below_interval(old: Mapping[str, Any], metrics: Mapping[str, float | None]) -> list[str]:
+    """A sentence for each metric that is worse than the 95 % interval of an older document allows."""
+    worse = []
+    for name, (low, high) in old["intervals"].items():
+        metric, value = METRICS.get(name), metrics.get(name)
+        if metric is None:
+            continue
+        if value is None:
+            worse.append(f"{name}: was measured in the baseline and is not any more")
+        elif metric.less_is_better and value > high:
+            worse.append(f"{name}: {value:.4f} is above {high:.4f}, the upper end of the baseline's 95 % interval")
+        elif not metric.less_is_better and value < low:
+            worse.append(f"{name}: {value:.4f} is below {low:.4f}, the lower end of the baseline's 95 % interval")
+    return worse
+
+
+def _changes(old: Row, new: Row) -> list[Change]:
+    """The judgements that changed, or whose answer is another though still right or still wrong."""
+    relabelled = _label(old) != _label(new)
+    found = []
+    for what, judgement, field in _JUDGED:
+        was_right, now_right = getattr(old, judgement), getattr(new, judgement)
+        was, now = (row.error if row.error and field != "survived" else getattr(row, field) for row in (old, new))
+        if was_right != now_right or (was != now and was_right is False):
+            found.append(Change(new.id, what, was, now, was_right, now_right, relabelled))
+    return found
+
+
+def _label(row: Row) -> tuple[object, ...]:
+    return (row.accepted_reasons, row.true_root, row.true_rank, row.true_node, row.accepted_actions)

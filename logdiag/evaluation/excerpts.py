@@ -1,0 +1,65 @@
+"""The lines of a log that a reader of a miss wants to see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from logdiag.errors import LogdiagError
+from logdiag.evaluation.cases import Case
+from logdiag.evaluation.logs import encoded, last_lines, lines_between, lines_with
+from logdiag.evaluation.scoring import Row
+
+__all__ = ["Excerpt", "excerpt"]
+
+_AROUND = 5
+_LONGEST = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A line of the log; `labelled` and `answered` say whose root line it is."""
+
+    source: str
+    number: int
+    text: str
+    labelled: bool = False
+    answered: bool = False
+
+
+def excerpt(case: Case, row: Row) -> tuple[Excerpt, ...]:
+    """The labelled root line and the one that was named, each with the five lines before and after it.
+
+    Without either (a healthy log, for which nothing was found) the end of the log. Nothing of a log that went away.
+    """
+    try:
+        return _chosen(case, row)
+    except LogdiagError:
+        return ()
+
+
+def _chosen(case: Case, row: Row) -> tuple[Excerpt, ...]:
+    found = next(lines_with(case.pieces(), [encoded(case.roots[0])]), None) if case.roots else None
+    labelled = found[:2] if found else None
+    answered = (row.root_source or "", row.root_line) if row.root_line is not None else None
+    places = [place for place in (labelled, answered) if place]
+    if not places:
+        return tuple(Excerpt(*line[:2], _cut(line[2], "")) for line in last_lines(case.pieces(), _AROUND))
+    spans = [(source, number - _AROUND, number + _AROUND) for source, number in places]
+    return tuple(
+        Excerpt(
+            source,
+            number,
+            _cut(text, case.roots[0] if (source, number) == labelled else ""),
+            labelled=(source, number) == labelled,
+            answered=(source, number) == answered,
+        )
+        for source, number, text in lines_between(case.pieces(), spans)
+    )
+
+
+def _cut(text: str, around: str) -> str:
+    """A long line reduced to the part that matters."""
+    if len(text) <= _LONGEST:
+        return text
+    start = max(0, min(text.find(around) - 80, len(text) - _LONGEST)) if around else 0
+    return ("\u2026" if start else "") + text[start : start + _LONGEST] + "\u2026"

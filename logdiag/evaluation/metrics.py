@@ -1,0 +1,313 @@
+"""Rows into shares, their uncertainty, and tables: plain functions, nothing is kept.
+
+The truth of a case is its first reason, or the one that was answered where that is an accepted reading too.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from logdiag.evaluation.paper import COUNT, GPU_TIME
+from logdiag.evaluation.scoring import Row
+from logdiag.model import Reason
+from logdiag.verdict import SURE
+
+__all__ = [
+    "METRICS", "Metric", "by_category", "by_reason", "by_split", "confusion", "intervals", "measure", "reliability",
+    "wilson",
+]  # fmt: skip
+
+CONFIDENT = 0.7
+_BINS = 10
+_SEED = 20240307
+_NORMAL_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How a metric is called and read. `kind` is share, error (a number from 0 to 1), seconds, tokens or cost."""
+
+    title: str
+    kind: str = "share"
+    less_is_better: bool = False
+
+
+METRICS = {
+    "reason_accuracy": Metric("Reason right"),
+    "category_accuracy": Metric("Category right"),
+    "macro_f1": Metric("Macro F1 over reasons"),
+    "category_macro_f1": Metric("Macro F1 over categories"),
+    "count_accuracy": Metric("Reason right, weighted by failure count"),
+    "gpu_time_accuracy": Metric("Reason right, weighted by GPU time"),
+    "root_line_hit": Metric("Root line right"),
+    "first_rank_hit": Metric("First failing rank right"),
+    "node_hit": Metric("Node right"),
+    "action_accuracy": Metric("Action right"),
+    "false_restart_rate": Metric("False restarts", less_is_better=True),
+    "false_stop_rate": Metric("False stops", less_is_better=True),
+    "false_alarm_rate": Metric("False alarms on healthy jobs", less_is_better=True),
+    "missed_failure_rate": Metric("Failures missed", less_is_better=True),
+    "confident_error_rate": Metric("Confident errors", less_is_better=True),
+    "abstention_rate": Metric("Abstentions", less_is_better=True),
+    "ece": Metric("Expected calibration error", "error", less_is_better=True),
+    "root_line_survival": Metric("Root line kept by the filters"),
+    "kept_share": Metric("Lines kept by the filters", less_is_better=True),
+    "latency_p50": Metric("Seconds a diagnosis, median", "seconds", less_is_better=True),
+    "latency_p95": Metric("Seconds a diagnosis, 95th percentile", "seconds", less_is_better=True),
+    "tokens": Metric("Tokens", "tokens", less_is_better=True),
+    "cost": Metric("Cost", "cost", less_is_better=True),
+}
+"""Every metric by its name in JSON, in the order in which it is shown."""
+
+_SHARES: dict[str, Callable[[Row], bool | None]] = {
+    "reason_accuracy": lambda row: row.reason_right,
+    "category_accuracy": lambda row: row.category_right,
+    "root_line_hit": lambda row: row.root_right,
+    # Where no rank is to be found, naming none is no hit.
+    "first_rank_hit": lambda row: row.rank_right if row.true_rank is not None else None,
+    "node_hit": lambda row: row.node_right,
+    "action_accuracy": lambda row: row.action_right,
+    "false_restart_rate": lambda row: row.false_restart,
+    "false_stop_rate": lambda row: None if row.healthy else row.false_stop,
+    "false_alarm_rate": lambda row: not row.reason_right if row.healthy else None,
+    "missed_failure_rate": lambda row: None if row.healthy else _missed_failure(row),
+    "confident_error_rate": lambda row: _of_confidence(row, lambda sure: sure >= CONFIDENT and not row.reason_right),
+    "abstention_rate": lambda row: _of_confidence(row, lambda sure: sure < SURE),
+    "root_line_survival": lambda row: row.survived,
+}
+
+
+def _missed_failure(row: Row) -> bool:
+    return row.reason in (None, Reason.NONE.value) and not row.reason_right
+
+
+def _of_confidence(row: Row, judged: Callable[[float], bool]) -> bool | None:
+    return None if row.confidence is None else judged(row.confidence)
+
+
+# --- one number a metric ---
+
+_Profile = tuple[str, str, str, str, str, bool, float | None]
+"""Labelled reason, true reason, answer, true category, answered category, whether the reason is right, confidence."""
+
+
+def measure(rows: Sequence[Row]) -> dict[str, float | None]:
+    """Every metric by name; None where the rows hold nothing to measure it by."""
+    values: dict[str, float | None] = {name: _mean(of(row) for row in rows) for name, of in _SHARES.items()}
+    values |= _pooled(Counter(map(_profile, rows)))
+    seconds = sorted(row.seconds for row in rows)
+    lines = sum(row.lines or 0 for row in rows)
+    values["kept_share"] = sum(row.kept_lines or 0 for row in rows) / lines if lines else None
+    values["latency_p50"] = _percentile(seconds, 0.5)
+    values["latency_p95"] = _percentile(seconds, 0.95)
+    for name in ("tokens", "cost"):
+        spent = [getattr(row, name) for row in rows if getattr(row, name) is not None]
+        values[name] = sum(spent) if spent else None
+    return {name: None if values[name] is None else round(float(values[name] or 0), 6) for name in METRICS}
+
+
+def intervals(rows: Sequence[Row], *, resamples: int = 1000) -> dict[str, list[float]]:
+    """The 95 % interval of each metric that is measured by cases: Wilson's for shares, for the others the bootstrap's.
+
+    The bootstrap draws cases; its seed is fixed, so the same rows give the same intervals.
+    """
+    found: dict[str, list[float]] = {}
+    for name, of in _SHARES.items():
+        judged = [value for row in rows if (value := of(row)) is not None]
+        if judged:
+            found[name] = [round(end, 6) for end in wilson(sum(judged), len(judged))]
+    profiles = [_profile(row) for row in rows]
+    draw = random.Random(_SEED)
+    drawn: dict[str, list[float]] = {}
+    for _ in range(resamples if rows else 0):
+        for name, number in _pooled(Counter(draw.choices(profiles, k=len(profiles)))).items():
+            if number is not None:
+                drawn.setdefault(name, []).append(number)
+    for name, numbers in drawn.items():
+        numbers.sort()
+        found[name] = [round(_percentile(numbers, share) or 0.0, 6) for share in (0.025, 0.975)]
+    return {name: found[name] for name in METRICS if name in found}
+
+
+def wilson(hits: int, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share."""
+    share, square = hits / count, _NORMAL_95**2
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    reach = _NORMAL_95 * math.sqrt(share * (1 - share) / count + square / (4 * count**2)) / (1 + square / count)
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
+def _profile(row: Row) -> _Profile:
+    answer, category = row.reason or "(no answer)", row.category or "(no answer)"
+    return (
+        row.true_reason,
+        answer if row.reason_right else row.true_reason,
+        answer,
+        category if row.category_right else row.true_category,
+        category,
+        row.reason_right,
+        row.confidence,
+    )
+
+
+def _pooled(profiles: Mapping[_Profile, int]) -> dict[str, float | None]:
+    """The metrics that no single case has."""
+    reasons: Counter[tuple[str, str]] = Counter()
+    categories: Counter[tuple[str, str]] = Counter()
+    labelled: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for (label, truth, answer, true_category, category, hit, _), count in profiles.items():
+        reasons[truth, answer] += count
+        categories[true_category, category] += count
+        labelled[label] += count
+        right[label] += count * hit
+    return {
+        "macro_f1": _macro_f1(reasons),
+        "category_macro_f1": _macro_f1(categories),
+        "count_accuracy": _weighted(labelled, right, COUNT),
+        "gpu_time_accuracy": _weighted(labelled, right, GPU_TIME),
+        "ece": _calibration_error(profiles),
+    }
+
+
+def _macro_f1(pairs: Mapping[tuple[str, str], int]) -> float | None:
+    """The mean F1 over what occurs as truth."""
+    scores = [score["f1"] for score in _scores(pairs).values()]
+    return sum(scores) / len(scores) if scores else None
+
+
+def _scores(pairs: Mapping[tuple[str, str], int]) -> dict[str, dict[str, float]]:
+    """Precision, recall and F1 of each class that occurs as truth; precision is 0 for one never answered."""
+    truths: Counter[str] = Counter()
+    answers: Counter[str] = Counter()
+    for (truth, answer), count in pairs.items():
+        truths[truth] += count
+        answers[answer] += count
+    return {
+        name: {
+            "precision": pairs.get((name, name), 0) / answers[name] if answers[name] else 0.0,
+            "recall": pairs.get((name, name), 0) / truths[name],
+            "f1": 2 * pairs.get((name, name), 0) / (truths[name] + answers[name]),
+        }
+        for name in truths
+    }
+
+
+def _weighted(labelled: Mapping[str, int], right: Mapping[str, int], weights: Mapping[str, float]) -> float | None:
+    """Accuracy per labelled reason, weighted; the weights of the reasons that occur add up to 1."""
+    total = sum(weights.get(name, 0.0) for name in labelled)
+    if not total:
+        return None
+    return sum(weights.get(name, 0.0) * right[name] / count for name, count in labelled.items()) / total
+
+
+def _calibration_error(profiles: Mapping[_Profile, int]) -> float | None:
+    """How far the mean confidence of a bin is from the share that is right in it, on average over cases."""
+    sums = [(0, 0.0, 0)] * _BINS
+    for (*_, hit, confidence), count in profiles.items():
+        if confidence is not None:
+            number, sure, right = sums[_bin(confidence)]
+            sums[_bin(confidence)] = (number + count, sure + confidence * count, right + hit * count)
+    total = sum(number for number, _, _ in sums)
+    return sum(abs(sure - right) for _, sure, right in sums) / total if total else None
+
+
+def _bin(confidence: float) -> int:
+    return min(int(confidence * _BINS + 1e-9), _BINS - 1)
+
+
+def _mean(values: Iterable[bool | None]) -> float | None:
+    judged = [value for value in values if value is not None]
+    return sum(judged) / len(judged) if judged else None
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float | None:
+    """The value at a share of a sorted list, between its neighbours where it falls between them."""
+    if not ordered:
+        return None
+    at = share * (len(ordered) - 1)
+    below = math.floor(at)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
+
+
+# --- tables ---
+
+
+def by_reason(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
+    """For each labelled reason, in the taxonomy's order: cases, how many right, precision, recall, F1, and the shares
+    of right root lines and actions."""
+    scores = _scores(Counter(profile[1:3] for profile in map(_profile, rows)))
+    groups = _grouped(rows, lambda row: row.true_reason)
+    return {
+        reason.value: _table_row(groups[reason.value], scores.get(reason.value))
+        for reason in Reason
+        if reason.value in groups
+    }
+
+
+def by_category(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
+    """As `by_reason`, for categories; `right` counts right categories."""
+    scores = _scores(Counter(profile[3:5] for profile in map(_profile, rows)))
+    groups = _grouped(rows, lambda row: row.true_category)
+    return {
+        name: _table_row(group, scores.get(name)) | {"right": sum(row.category_right for row in group)}
+        for name, group in groups.items()
+    }
+
+
+def by_split(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
+    """Every metric for each split, with the number of cases `n`; empty where no case has a split."""
+    groups = _grouped([row for row in rows if row.split is not None], lambda row: row.split or "")
+    return {name: {"n": len(group), **measure(group)} for name, group in sorted(groups.items())}
+
+
+def confusion(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
+    """Truth -> answer -> cases. An accepted second reading stands on the diagonal."""
+    table: dict[str, dict[str, int]] = {}
+    for profile in map(_profile, rows):
+        answers = table.setdefault(profile[1], {})
+        answers[profile[2]] = answers.get(profile[2], 0) + 1
+    return table
+
+
+def reliability(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """For each tenth of confidence that occurs: its bounds, cases, mean confidence, share right and its interval."""
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        if row.confidence is not None:
+            groups.setdefault(_bin(row.confidence), []).append(row)
+    return [
+        {
+            "from": number / _BINS,
+            "to": (number + 1) / _BINS,
+            "n": len(group),
+            "confidence": round(sum(row.confidence or 0.0 for row in group) / len(group), 6),
+            "right": round(sum(row.reason_right for row in group) / len(group), 6),
+            "interval": [round(end, 6) for end in wilson(sum(row.reason_right for row in group), len(group))],
+        }
+        for number, group in sorted(groups.items())
+    ]
+
+
+def _grouped(rows: Sequence[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def _table_row(group: Sequence[Row], scores: dict[str, float] | None) -> dict[str, float | None]:
+    empty: dict[str, float | None] = {"precision": None, "recall": None, "f1": None}
+    return {
+        "n": len(group),
+        "right": sum(row.reason_right for row in group),
+        **({name: round(value, 6) for name, value in scores.items()} if scores else empty),
+        "root_line_hit": _mean(row.root_right for row in group),
+        "action_accuracy": _mean(row.action_right for row in group),
+    }

@@ -1,0 +1,225 @@
+"""What of one answer was right."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from logdiag.evaluation.cases import Case
+from logdiag.evaluation.logs import encoded, line_at, lines_with
+from logdiag.model import Action, Diagnosis, Reason
+
+__all__ = ["Answer", "Row", "answer_of", "failed_row", "judge"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was said of a log, by a diagnosis or by a baseline.
+
+    `kept` are the digest's lines as (source, number, text), None where there is no digest. A baseline that does not
+    name lines or ranks at all is not judged on them.
+    """
+
+    reason: Reason
+    action: Action
+    confidence: float | None
+    decided_by: str
+    root: tuple[str, int, str] | None = None
+    rank: int | None = None
+    node: str | None = None
+    names_lines: bool = True
+    names_ranks: bool = True
+    kept: tuple[tuple[str, int, str], ...] | None = None
+    lines: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    supports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case, its label (`true_...`), its answer, and what was right of it.
+
+    A judgement is None where the case is not labelled for it or nothing was to be found; `error` says why there was
+    no answer, and then every judgement that can be made is wrong. `seconds` is the time of the diagnosis alone, and
+    `supports` what its confidence was made of.
+    """
+
+    id: str
+    split: str | None
+    fault: str | None
+    tags: tuple[str, ...]
+    true_reason: str
+    accepted_reasons: tuple[str, ...]
+    true_category: str
+    true_root: str | None
+    true_rank: int | None
+    true_node: str | None
+    true_action: str
+    accepted_actions: tuple[str, ...]
+    reason: str | None
+    category: str | None
+    confidence: float | None
+    decided_by: str | None
+    root_source: str | None
+    root_line: int | None
+    root_text: str | None
+    rank: int | None
+    node: str | None
+    action: str | None
+    reason_right: bool
+    category_right: bool
+    root_right: bool | None
+    rank_right: bool | None
+    node_right: bool | None
+    action_right: bool
+    false_restart: bool
+    false_stop: bool
+    survived: bool | None
+    lines: int | None
+    kept_lines: int | None
+    kept_share: float | None
+    seconds: float
+    tokens: int | None = None
+    cost: float | None = None
+    supports: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the label says that the log shows no failure."""
+        return self.true_reason == Reason.NONE.value
+
+    @property
+    def missed(self) -> bool:
+        """Whether anything that was judged is wrong."""
+        judged = (self.reason_right, self.root_right, self.rank_right, self.node_right, self.action_right)
+        return False in judged or self.error is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain values, ready for JSON."""
+        return asdict(self)
+
+
+def answer_of(diagnosis: Diagnosis) -> Answer:
+    """The diagnosis, reduced to what is judged."""
+    root, digest, stats = diagnosis.root_cause, diagnosis.digest, diagnosis.stats
+    return Answer(
+        reason=diagnosis.reason,
+        action=diagnosis.recovery.action,
+        confidence=diagnosis.confidence,
+        decided_by=diagnosis.decided_by,
+        root=(root.source, root.line, root.text) if root else None,
+        rank=root.rank if root else None,
+        node=root.node if root else None,
+        kept=tuple((line.source, line.number, line.text) for line in digest.lines),
+        lines=digest.total_lines,
+        tokens=stats.get("tokens"),
+        cost=stats.get("cost"),
+        supports=tuple(stats.get("supports", ())),
+    )
+
+
+def judge(case: Case, answer: Answer, seconds: float) -> Row:
+    """The answer held against the label."""
+    automatic = answer.action.automatic
+    wanted = {action.automatic for action in case.actions}
+    rank_labelled = case.rank_known and not case.healthy and answer.names_ranks
+    node_labelled = case.node is not None and not case.healthy and answer.names_ranks
+    kept = None if answer.kept is None else len(answer.kept)
+    return Row(
+        **_truth(case),
+        reason=answer.reason.value,
+        category=answer.reason.category.value,
+        confidence=answer.confidence,
+        decided_by=answer.decided_by,
+        root_source=answer.root[0] if answer.root else None,
+        root_line=answer.root[1] if answer.root else None,
+        root_text=answer.root[2] if answer.root else None,
+        rank=answer.rank,
+        node=answer.node,
+        action=answer.action.value,
+        reason_right=answer.reason in case.reasons,
+        category_right=answer.reason.category in {reason.category for reason in case.reasons},
+        root_right=_root_right(case, answer) if answer.names_lines else None,
+        rank_right=answer.rank == case.rank if rank_labelled else None,
+        node_right=answer.node == case.node if node_labelled else None,
+        action_right=answer.action in case.actions,
+        false_restart=automatic and True not in wanted,
+        false_stop=not automatic and wanted == {True} and not case.healthy,
+        survived=None if answer.kept is None or case.healthy else _survived(case, answer.kept),
+        lines=answer.lines,
+        kept_lines=kept,
+        kept_share=round(kept / answer.lines, 6) if kept is not None and answer.lines else None,
+        seconds=round(seconds, 6),
+        tokens=answer.tokens,
+        cost=answer.cost,
+        supports=answer.supports,
+    )
+
+
+_NO_ANSWER: dict[str, Any] = dict.fromkeys(
+    (
+        *("reason", "category", "decided_by", "root_source", "root_line", "root_text", "rank", "node", "action"),
+        *("lines", "kept_lines", "kept_share"),
+    )
+)
+
+
+def failed_row(case: Case, error: str, seconds: float) -> Row:
+    """The row of a case that got no answer: wrong in every respect, with a confidence of 0."""
+    failed = not case.healthy
+    return Row(
+        **_truth(case),
+        **_NO_ANSWER,
+        confidence=0.0,
+        reason_right=False,
+        category_right=False,
+        root_right=False,
+        rank_right=False if case.rank_known and failed else None,
+        node_right=False if case.node is not None and failed else None,
+        action_right=False,
+        false_restart=False,
+        false_stop=failed and all(action.automatic for action in case.actions),
+        survived=False if failed else None,
+        seconds=round(seconds, 6),
+        error=error,
+    )
+
+
+def _truth(case: Case) -> dict[str, Any]:
+    return {
+        "id": case.id,
+        "split": case.split,
+        "fault": case.fault,
+        "tags": case.tags,
+        "true_reason": case.reasons[0].value,
+        "accepted_reasons": tuple(reason.value for reason in case.reasons),
+        "true_category": case.reasons[0].category.value,
+        "true_root": case.roots[0] if case.roots else None,
+        "true_rank": case.rank,
+        "true_node": case.node,
+        "true_action": case.actions[0].value,
+        "accepted_actions": tuple(action.value for action in case.actions),
+    }
+
+
+def _root_right(case: Case, answer: Answer) -> bool:
+    """The labelled text stands in the line that was named; a healthy log has no such line."""
+    if answer.root is None:
+        return case.healthy
+    source, number, text = answer.root
+    if any(root in text for root in case.roots):
+        return True
+    # A label may quote what cleaning took away: colours, or the envelope around the line.
+    raw = line_at(case.pieces(), source, number)
+    return any(root in raw for root in case.roots)
+
+
+def _survived(case: Case, kept: tuple[tuple[str, int, str], ...]) -> bool:
+    """The labelled line is among those kept."""
+    label = case.roots[0]
+    if any(label in text for _, _, text in kept):
+        return True
+    places = {(source, number) for source, number, _ in kept}
+    return any((source, number) in places for source, number, _ in lines_with(case.pieces(), [encoded(label)]))

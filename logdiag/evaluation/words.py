@@ -1,0 +1,62 @@
+"""Numbers and misses as a reader wants them, for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logdiag.evaluation.metrics import METRICS
+from logdiag.evaluation.scoring import Row
+
+__all__ = ["interval_words", "kinds_of_miss", "miss_words", "value_words"]
+
+_NOTHING = "\u2013"
+
+
+def value_words(name: str, value: float | None) -> str:
+    """A metric's value with its unit; a dash for what was not measured."""
+    if value is None:
+        return _NOTHING
+    kind = METRICS[name].kind
+    if kind == "share":
+        return f"{value:.1%}"
+    if kind == "seconds":
+        return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms" if value >= 0.0001 else "< 0.1 ms"
+    return f"{value:,.0f}" if kind == "tokens" else f"{value:.3f}"
+
+
+def interval_words(name: str, interval: Sequence[float] | None) -> str:
+    """From where to where, in the metric's unit."""
+    return "" if interval is None else " to ".join(value_words(name, end) for end in interval)
+
+
+def kinds_of_miss(row: Row) -> list[str]:
+    """In what respects a case was missed, in short."""
+    kinds = ["crash"] if row.error else []
+    if not row.reason_right and not row.error:
+        kinds.append("false alarm" if row.healthy else "reason")
+    judged = {"root line": row.root_right, "rank": row.rank_right, "node": row.node_right, "action": row.action_right}
+    return kinds + ([] if row.error else [name for name, right in judged.items() if right is False])
+
+
+def miss_words(row: Row) -> list[str]:
+    """What was expected and what was answered, for each respect in which a case was missed."""
+    if row.error:
+        return [f"crash: {row.error}"]
+    sure = f" ({row.confidence:.2f})" if row.confidence is not None else ""
+    answers = {
+        "false alarm": f"{row.reason}{sure} on a healthy job",
+        "reason": f"{_or(row.accepted_reasons)}, answered {row.reason}{sure}",
+        "root line": f"answered line {row.root_line}" if row.root_line is not None else "not found",
+        "rank": f"{_shown(row.true_rank)}, answered {_shown(row.rank)}",
+        "node": f"{_shown(row.true_node)}, answered {_shown(row.node)}",
+        "action": f"{_or(row.accepted_actions)}, answered {row.action}",
+    }
+    return [f"{kind}: {answers[kind]}" for kind in kinds_of_miss(row)]
+
+
+def _or(names: Sequence[str]) -> str:
+    return " or ".join(names)
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else str(value)
