@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from logdiag.events import CATCH_ALL, Event, find_events, reasons_explained
 from logdiag.model import Category, Line, Reason, Role
+from logdiag.places import node_of, rank_of
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
 
@@ -29,24 +30,24 @@ _FEW_LINES_OF_CALM = 2
 _DISORDER = 400
 # AttributeError: ... printed alone, as by a library that goes on without a part
 _BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
-# The launcher's table:   host      : node-004   and on the next line   rank      : 5 (local_rank: 5)
-_TABLE_HOST = re.compile(r"\s*host {2,}: ([\w.-]{1,120})\s*$")
-_TABLE_RANK = re.compile(r"\s*rank {2,}: (\d+) \(local_rank: \d+\)")
 # Fewer lines before a fault may be the end of a longer log.
 _TELLING_START = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """The root, what it explains, what else went wrong on its own, and what was recovered from.
+    """The root, what it explains, what else went wrong on its own or in a later program, and what was recovered from.
 
-    `node` is where the root happened, as far as the log tells. `progressed` says whether steps were made before it.
+    `rank` and `node` are where the root happened, as far as the log tells. `progressed` says whether steps were made
+    before it.
     """
 
     root: Event | None
+    rank: int | None
     node: str | None
     consequences: tuple[Event, ...]
     independent: tuple[Event, ...]
+    afterwards: tuple[Event, ...]
     recovered: tuple[Event, ...]
     hints: tuple[Event, ...]
     progressed: bool | None
@@ -60,17 +61,21 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
     events = sorted((event for event in events if event.finding.role is not Role.FINISHED), key=_order)
     course = _Course(survey, finished)
     standing, recovered = _standing(events, course)
-    hints = [event for event in standing if event.finding.role is Role.HINT]
-    told = [event for event in standing if event.finding.role is not Role.HINT]
+    within, afterwards = _until_closed(standing)
+    hints = [event for event in within if event.finding.role is Role.HINT]
+    told = [event for event in within if event.finding.role is not Role.HINT]
     explains = {id(event): _explained_reasons(event, book) for event in standing}
     last_words = [hint for hint in hints if _may_stand_alone(hint) and not course.worked_after(hint.line)]
     root = _root(told, hints, last_words, explains, failed)
     consequences, independent = _sort_out(root, [event for event in told if event is not root], explains)
+    rank = rank_of(root, told, explains[id(root)], survey.lines) if root else None
     return Causes(
         root=root,
-        node=_node_of(root, survey) if root else None,
+        rank=rank,
+        node=node_of(root, rank, survey.lines) if root else None,
         consequences=tuple(consequences),
         independent=tuple(independent),
+        afterwards=tuple(afterwards),
         recovered=tuple(recovered),
         hints=tuple(hint for hint in hints if hint is not root),
         progressed=_progressed(root, survey),
@@ -95,6 +100,7 @@ class _Course:
                 self._steps.setdefault((step.stream, -1), []).append(step.position)
         self._ends = _places(end.line for end in finished)
         self._last_break: dict[int, int] = {}
+        self._last_cause: dict[int, int] = {}
         for places in self._steps.values():
             places.sort()
 
@@ -130,10 +136,17 @@ class _Course:
         """Whether something broke for good after a place."""
         return self._last_break.get(stream, -1) > position
 
+    def cause_after(self, stream: int, position: int) -> bool:
+        """Whether another cause broke the job after a place."""
+        return self._last_cause.get(stream, -1) > position
+
     def broke(self, event: Event) -> None:
         """Remembers what broke for good. The events are gone through from the last to the first."""
-        if event.finding.role in (Role.CAUSE, Role.SYMPTOM) and not event.quiet:
-            self._last_break.setdefault(event.line.stream, event.line.position)
+        if event.quiet or event.finding.role not in (Role.CAUSE, Role.SYMPTOM):
+            return
+        self._last_break.setdefault(event.line.stream, event.line.position)
+        if event.finding.role is Role.CAUSE and not event.finding.closes:
+            self._last_cause.setdefault(event.line.stream, event.line.position)
 
 
 def _standing(events: Sequence[Event], course: _Course) -> tuple[list[Event], list[Event]]:
@@ -152,6 +165,19 @@ def _standing(events: Sequence[Event], course: _Course) -> tuple[list[Event], li
     return standing[::-1], recovered[::-1]
 
 
+def _until_closed(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
+    """What belongs to the job, and what the same output shows after a launcher's last words: a script's next program,
+    which fails because the job did, or on its own."""
+    closed = {event.line.stream: event.line.position for event in events if event.finding.closes}
+
+    def is_after(event: Event) -> bool:
+        line = event.line
+        unnamed = line.rank is None and line.node is None
+        return event.died and unnamed and line.position > closed.get(line.stream, line.position)
+
+    return [event for event in events if not is_after(event)], [event for event in events if is_after(event)]
+
+
 def _places(lines: Iterable[Line]) -> dict[int, list[int]]:
     places: dict[int, list[int]] = {}
     for line in lines:
@@ -167,18 +193,24 @@ def _went_on(event: Event, course: _Course) -> bool:
     """Whether the process that met this fault is seen to work afterwards.
 
     Output to stdout often reaches the log after a traceback on stderr, so steps after a process died mean a recovery
-    only when something else breaks after them, or the job came to its proper end.
+    only when another cause breaks the job after them, or it came to its proper end.
     """
     line = event.line
+    if event.reason is Reason.NODE_FAILURE and course.broke_after(line.stream, line.position):
+        return False  # a machine that is about to be taken away works until it is
     if not event.died and course.calm_after(line):
         return True
     end = course.ended_after(line)
     if end is not None and not course.broke_after(line.stream, end) and not event.died:
         return True
-    steps = course.steps_after(line)
+    # Ranks work in step: one that is gone stops them all, so each one's steps speak for a rank that only told of an
+    # error; not so for what the others say of one that is gone.
+    told = not event.died and event.finding.role is Role.CAUSE
+    steps = course.steps_after(replace(line, rank=None) if told else line)
     if len(steps) < _STEPS_OF_RECOVERY:
         return end is not None and not course.broke_after(line.stream, line.position)
-    return not event.died or course.broke_after(line.stream, steps[-1])
+    ended_well = end is not None and end > steps[0] and not course.broke_after(line.stream, line.position)
+    return not event.died or ended_well or course.cause_after(line.stream, steps[-1])
 
 
 def _progressed(root: Event | None, survey: Survey) -> bool | None:
@@ -262,31 +294,6 @@ def _leads_to(warning: Event, symptom: Event) -> bool:
     return near or symptom.reason is Reason.OTHERS
 
 
-def _node_of(root: Event, survey: Survey) -> str | None:
-    """The node of the root: named on its line, by other lines of its rank, by the launcher's table, or the only one."""
-    if root.finding.node:
-        return root.finding.node
-    rank = root.finding.rank
-    if rank is not None:
-        named = {line.node for line in survey.lines if line.rank == rank and line.node}
-        named |= {host for host, listed in _launcher_table(survey.lines) if listed == rank}
-        if len(named) == 1:
-            return named.pop()
-    every = {line.node for line in survey.lines if line.node}
-    return every.pop() if len(every) == 1 else None
-
-
-def _launcher_table(lines: Sequence[Line]) -> Iterable[tuple[str, int]]:
-    """(host, rank) of each entry in torchrun's summary, which names the host just before the rank."""
-    host = ""
-    for line in lines:
-        if named := _TABLE_HOST.match(line.message):
-            host = named[1]
-        elif host and (rank := _TABLE_RANK.match(line.message)):
-            yield host, int(rank[1])
-            host = ""
-
-
 def _first_unexplained(events: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:
     """The earliest cause that no other cause explains; an exception that ended its process before one that was only
     logged."""
@@ -299,6 +306,10 @@ def _first_unexplained(events: list[Event], reasons: dict[int, frozenset[Reason]
     for event in fatal or free:
         if event.line.stream != first.line.stream and _precedes(event, first):
             first = event
+    # Files without common clocks: of two lines that name one reason, the one that says more.
+    if first.finding.generality:
+        named = [event for event in free if event.reason is first.reason and event.line.stream != first.line.stream]
+        first = next((event for event in named if not event.finding.generality and not _precedes(first, event)), first)
     if first.finding.rule == CATCH_ALL:
         named = [event for event in fatal or free if event.finding.rule != CATCH_ALL]
         return named[0] if named else first
@@ -324,7 +335,8 @@ def _most_telling(symptoms: list[Event], reasons: dict[int, frozenset[Reason]]) 
     that no other symptom explains, by its rule or else by its reason."""
 
     def kind(event: Event) -> int:
-        if event.reason.category is Category.INFRASTRUCTURE:
+        tells_why = any(reason.category is Category.INFRASTRUCTURE for reason in event.finding.explains)
+        if event.reason.category is Category.INFRASTRUCTURE or tells_why:
             return 0
         return 2 if event.reason is Reason.OTHERS else 1
 

@@ -26,6 +26,13 @@ _LOOKUPS = frozenset(
         "LookupError",
     }
 )
+# What sockets and the layer above them raise; the library that wraps it says towards whom.
+_OF_SOCKETS = frozenset(
+    {
+        *("ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "TimeoutError", "timeout", "gaierror"),
+        *("RemoteDisconnected", "ProtocolError", "ReadTimeoutError", "ConnectTimeoutError", "IncompleteRead"),
+    }
+)
 CATCH_ALL = "script/uncaught-exception"
 
 
@@ -128,8 +135,11 @@ def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Tra
     named = [(exception, _best(findings, book)) for exception, findings in chain]
     root = max(enumerate(named), key=lambda item: (_telling(item[1][0], item[1][1], item[0], named), -item[0]))[1][1]
     findings = tuple(finding for _, group in chain for finding in group)
-    died = not traceback.ignored and not traceback.logged and root.role is not Role.HINT
-    return Event(root, findings, died=died, quiet=traceback.ignored)
+    if traceback.ignored and root.role is Role.CAUSE:
+        root = replace(root, role=Role.HINT)
+    spared = traceback.ignored or traceback.in_thread
+    died = not spared and not traceback.logged and root.role is not Role.HINT
+    return Event(root, findings, died=died, quiet=spared)
 
 
 def _best(findings: list[Finding], book: RuleBook) -> Finding:
@@ -156,6 +166,9 @@ def _telling(
     wraps = place + 1 < len(named) and named[place + 1][0].link is Link.RELAYED
     if finding.role is not Role.CAUSE or wraps:
         return 0
+    wrapped = place + 1 < len(named) and named[place + 1][0].link in (Link.CAUSE, Link.CONTEXT)
+    if wrapped and exception.name.rsplit(".", 1)[-1] in _OF_SOCKETS:
+        return 2
     if finding.generality == 0 and finding.rule != CATCH_ALL:
         return 3
     replaced = place + 1 < len(named) and named[place + 1][0].link is Link.CONTEXT and named[place + 1][0].explicit

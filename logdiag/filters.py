@@ -27,6 +27,8 @@ _DIGITS = b"0123456789"
 _VARYING = re.compile(
     rb"\b0x[0-9a-fA-F]+|\b[0-9a-f]{6,}(?:-[0-9a-f]+)*\b|'[^']{0,200}'|\"[^\"]{0,200}\"|(?:/[\w.@%+-]+){2,}|[#=._-]{6,}"
 )
+# What a record in JSON says is no quoted word that varies.
+_JSON_MESSAGE = re.compile(rb'"(?:message|msg)": ?"')
 _MOST_SHAPES = 20_000
 _LONGEST_SHAPE = 4096
 _LONGEST_SAMPLE = 512
@@ -166,7 +168,8 @@ class Shapes:
         if len(self.known) >= _MOST_SHAPES or len(key) > _LONGEST_SHAPE:
             self.unshaped += count
             return None
-        finer = _VARYING.sub(b"", original[:_LONGEST_SHAPE]).translate(None, _DIGITS).strip()
+        said = _JSON_MESSAGE.sub(b" ", original[:_LONGEST_SHAPE], count=1)
+        finer = _VARYING.sub(b"", said).translate(None, _DIGITS).strip()
         shape = self.finer.get(finer)
         if shape is None:
             shape = self.finer[finer] = _Shape(first=(stream, position))

@@ -206,7 +206,8 @@ class Line:
 class Finding:
     """A rule that fired on a line, with the rule's words resolved for this line (a code's row may replace the rule's).
 
-    `generality` is the number of narrower rules, `goes_on` that what prints such a line usually goes on working.
+    `generality` is the number of narrower rules, `goes_on` that what prints such a line usually goes on working,
+    `closes` that a launcher prints it when all its workers have ended.
     """
 
     rule: str
@@ -222,6 +223,7 @@ class Finding:
     facts: dict[str, str] = field(default_factory=dict)
     generality: int = 0
     goes_on: bool = False
+    closes: bool = False
 
     @property
     def rank(self) -> int | None:

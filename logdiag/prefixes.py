@@ -117,6 +117,10 @@ _PREFIXES_OF = {
 }
 _LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "D": "DEBUG", "C": "CRITICAL"}
 _PARALLEL_RANK = re.compile(r"(?:Worker|TP|worker|rank|Rank|process|Process)[_ -]?(?:TP|DP|PP)?[_-]?(\d{1,5})\b")
+# {"time": "2026-11-04 10:00:00", "level": "WARNING", "rank": 3, "message": "..."}
+_JSON_LEVEL = re.compile(r'"(?:level|levelname|severity|lvl)": ?"([A-Za-z]{4,8})"')
+_JSON_RANK = re.compile(r'"(?:rank|global_rank)": ?(\d{1,6})\b')
+_JSON_MESSAGE = re.compile(r'"(?:message|msg)": ?"')
 _BLANK = re.compile(r"[ \t]+")
 _MOST_PREFIXES = 10
 
@@ -151,6 +155,13 @@ def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0,
             first = next(name for name in ("date", "mon", "hms") if said.get(name))
             clock = text[match.start(first) : match.end("hms")]
             time = _seconds(said)
+    if text.startswith("{", place):
+        level = level or _said_in_json(_JSON_LEVEL, text, place)
+        told = _said_in_json(_JSON_RANK, text, place)
+        # Only of a logger's record: torch's error files have such a field too, with a whole traceback.
+        if level and (message := _JSON_MESSAGE.search(text, place)):
+            starts.append(message.end())
+        rank = int(told) if rank is None and told else rank
     return Line(
         source=source,
         number=number,
@@ -165,6 +176,11 @@ def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0,
         stream=stream,
         position=position,
     )
+
+
+def _said_in_json(pattern: re.Pattern[str], text: str, place: int) -> str | None:
+    match = pattern.search(text, place)
+    return match[1].upper() if match else None
 
 
 def _next_prefix(text: str, place: int) -> re.Match[str] | None:

@@ -42,7 +42,7 @@ def recover(causes: Causes, book: RuleBook, *, failed: bool) -> Recovery:
         action=action,
         automatic=action.automatic,
         exclude_nodes=nodes,
-        steps=_steps(finding, action, nodes, causes.node, book),
+        steps=_steps(causes, finding, action, nodes, book),
         why=_why(finding, causes.progressed if early is not None else None),
     )
 
@@ -55,14 +55,12 @@ def _before_progress(causes: Causes, finding: Finding) -> bool:
     return causes.progressed is False
 
 
-def _steps(
-    finding: Finding, action: Action, nodes: tuple[str, ...], node: str | None, book: RuleBook
-) -> tuple[str, ...]:
+def _steps(causes: Causes, finding: Finding, action: Action, nodes: tuple[str, ...], book: RuleBook) -> tuple[str, ...]:
     facts = dict(finding.facts)
-    if node:
-        facts.setdefault("node", node)
-    if finding.rank is not None:
-        facts.setdefault("rank", str(finding.rank))
+    if causes.node:
+        facts.setdefault("node", causes.node)
+    if causes.rank is not None:
+        facts.setdefault("rank", str(causes.rank))
     entry = book.reasons.get(finding.reason)
     steps = finding.steps or (entry.steps if entry else ())
     without = ", ".join(nodes) or "the node that failed"

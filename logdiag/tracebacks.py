@@ -7,7 +7,7 @@ own form, the boxes of `rich`, and forms whose indentation was lost are read ali
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -41,14 +41,21 @@ _CLASS_NAME = re.compile(
 # raise ReadError("unexpected end of data")
 _RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
 _IGNORED = re.compile(
-    r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|"
-    r"Exception in thread"
+    r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved"
 )
+_IN_THREAD = re.compile(r"Exception in thread")
 # `logger.exception` prints such a record and the traceback below it.
 _LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL", "FATAL"})
+# skipping a batch that cannot be read
+_INSTEAD = re.compile(
+    r"(?i)\b(?:skip(?:s|ped|ping)?|ignor(?:e|es|ed|ing)|continu(?:e|es|ed|ing)|fall(?:s|ing)? back|retry(?:ing)?|"
+    r"try(?:ing)? again|recover(?:s|ed|ing)?|going on|carry(?:ing)? on|left out|leaving out|without it)\b"
+)
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.
 _LARGEST_GAP = 400
+# What follows an exception's line after so many others is no part of its message.
+_LARGEST_GAP_IN_A_MESSAGE = 8
 
 
 class Link(str, Enum):
@@ -83,8 +90,8 @@ class Traceback:
     """One chain of exceptions, in the order printed.
 
     `positions` are all lines it covers, `code` those that only show source text and can be no evidence. `ignored`
-    says that the interpreter itself reports that nobody minded, `logged` that a logger printed it: the process may
-    have gone on.
+    says that the interpreter itself reports that nobody minded, `in_thread` that only a thread ended by it, `logged`
+    that a logger printed it: the process may have gone on.
     """
 
     exceptions: tuple[RaisedException, ...]
@@ -92,18 +99,22 @@ class Traceback:
     positions: frozenset[int]
     code: frozenset[int]
     ignored: bool
+    in_thread: bool
     logged: bool
 
 
-def find_tracebacks(lines: Iterable[Line]) -> list[Traceback]:
+def find_tracebacks(lines: Sequence[Line]) -> list[Traceback]:
     """All tracebacks in the kept lines of all streams, each stream's lines in order."""
     speakers: dict[tuple[int, int | None, str | None, str], list[Line]] = {}
     for line in lines:
         speakers.setdefault((line.stream, line.rank, line.node, line.speaker), []).append(line)
     found: list[Traceback] = []
+    # A logger's prefix may give the record another speaker than the traceback that it prints below.
+    records = {(line.stream, line.position + 1): line for line in lines if line.level in _LEVELS_OF_TROUBLE}
     for group in speakers.values():
         reader = _Reader()
         for index, line in enumerate(group):
+            reader.above = records.get((line.stream, line.position))
             reader.read(line, group[index + 1 : index + 4])
         reader.close()
         found.extend(reader.found)
@@ -126,17 +137,23 @@ class _Reader:
     in_box: bool = False
     link: Link = Link.FIRST
     ignored: bool = False
+    in_thread: bool = False
     logged: bool = False
     last: Line | None = None
     last_code: str = ""
+    above: Line | None = None
 
     def read(self, line: Line, ahead: list[Line]) -> None:
         text = _body(line)
-        if self.last and line.position - self.last.position > _LARGEST_GAP:
+        gap = line.position - self.last.position if self.last else 0
+        if gap > _LARGEST_GAP:
             self.close()
-        if _IGNORED.search(text):
+        elif gap > _LARGEST_GAP_IN_A_MESSAGE:
+            self._finish_message()
+        if _IGNORED.search(text) or _IN_THREAD.search(text):
             self.close()
-            self.ignored = True
+            self.in_thread = _IN_THREAD.search(text) is not None
+            self.ignored = not self.in_thread
         elif _HEADER.search(text) and not _ESCAPED.search(text):
             self._header(line, text)
         elif (frame := _FRAME.match(text)) or (self.in_box and _BOX.match(text)):
@@ -167,11 +184,12 @@ class _Reader:
                     positions=frozenset(self.positions),
                     code=frozenset(self.code),
                     ignored=self.ignored,
+                    in_thread=self.in_thread,
                     logged=self.logged,
                 )
             )
         self.exceptions, self.positions, self.code, self.frames = [], set(), set(), []
-        self.in_frames = self.in_box = self.ignored = self.logged = False
+        self.in_frames = self.in_box = self.ignored = self.in_thread = self.logged = False
         self.link = Link.FIRST
 
     def _name_by_raise(self) -> None:
@@ -189,14 +207,17 @@ class _Reader:
         relayed = _RELAYED_HEADER.search(text) is not None
         expected = relayed or self.link is not Link.FIRST
         if not expected and (self.exceptions or self.code):
-            ignored = self.ignored and not self.exceptions
+            ignored, in_thread = (kind and not self.exceptions for kind in (self.ignored, self.in_thread))
             self.close()
-            self.ignored = ignored
+            self.ignored, self.in_thread = ignored, in_thread
         if relayed:
             self.link = Link.RELAYED
         if not self.exceptions:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
-            self.logged = line.level is not None or (before is not None and before.level in _LEVELS_OF_TROUBLE)
+            above = self.above if self.above and line.rank in (None, self.above.rank) else None
+            self.logged = line.level is not None or any(
+                _announces_a_survivor(said) for said in (before, above) if said is not None
+            )
         self.frames = []
         self.positions.add(line.position)
         self.code.add(line.position)
@@ -297,6 +318,12 @@ def _body(line: Line) -> str:
         if _FRAME.match(text) or _FINAL.match(text.strip()):
             return text
     return line.message
+
+
+def _announces_a_survivor(line: Line) -> bool:
+    """Whether the line before a traceback shows that it is only told: a record of trouble, or a word of what is done
+    instead."""
+    return line.level in _LEVELS_OF_TROUBLE or _INSTEAD.search(line.message) is not None
 
 
 def _same_record(first: Line, second: Line) -> bool:

@@ -20,6 +20,7 @@ from logdiag.model import (
     Reason,
     Role,
     RootCause,
+    Support,
 )
 from logdiag.recovery import recover
 from logdiag.rules import RuleBook
@@ -51,16 +52,20 @@ def decide(
     confidence = confidence_of(supports, book.confidence)
     reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
     all_notes = [*notes]
-    if failed and (root is None or confidence < SURE):
+    unexplained = root is None or Support.BARE_SYMPTOM in supports
+    if failed and (unexplained or confidence < SURE):
         entry = book.reasons.get(reason)
         wanted = (
             "; ".join(entry.collect) if entry and entry.collect else "the other ranks' logs and the node's kernel log"
         )
-        lead = "the cause is not in this log" if root is None else "not sure"
+        lead = "the cause is not in this log" if unexplained else "not sure"
         all_notes.append(f"{lead}; collect next: {wanted}")
     if causes.recovered:
         names = Counter(event.finding.title for event in causes.recovered)
         all_notes.extend(f"recovered from: {title} ({count}x)" for title, count in names.most_common(3))
+    if causes.afterwards:
+        later = ", ".join(dict.fromkeys(event.finding.title for event in causes.afterwards))
+        all_notes.append(f"after the job had ended, another program of its script failed too: {later}")
     if survey.uncounted:
         all_notes.append(
             f"{sum(survey.uncounted.values()):,} further lines like those found were counted, not looked at one by one"
@@ -73,7 +78,7 @@ def decide(
         confidence=round(confidence, 3),
         decided_by="rules" if root or not failed else "none",
         summary=_summary(causes, failed, exit_code),
-        root_cause=_root_cause(root.finding, causes.node) if root else None,
+        root_cause=_root_cause(root.finding, causes) if root else None,
         evidence=_evidence(causes, survey),
         consequences=_consequences(causes, survey),
         candidates=_candidates(causes, confidence),
@@ -95,20 +100,20 @@ def _summary(causes: Causes, failed: bool, exit_code: int | None) -> str:
     where = " on " + ", ".join(
         part
         for part in (
-            f"rank {finding.rank}" if finding.rank is not None else "",
+            f"rank {causes.rank}" if causes.rank is not None else "",
             f"node {causes.node}" if causes.node else "",
         )
         if part
     )
     said = finding.title + (where if where != " on " else "")
-    ranks = {rank for event in causes.consequences for rank in _ranks_of(event)} - {finding.rank}
+    ranks = {rank for event in causes.consequences for rank in _ranks_of(event)} - {causes.rank}
     followed = f"; {len(ranks)} other rank{'s' if len(ranks) != 1 else ''} failed in consequence" if ranks else ""
     return f"{said}{followed}."
 
 
-def _root_cause(finding: Finding, node: str | None) -> RootCause:
+def _root_cause(finding: Finding, causes: Causes) -> RootCause:
     line = finding.line
-    return RootCause(line.source, line.number, line.text, finding.rank, node, line.clock, finding.rule)
+    return RootCause(line.source, line.number, line.text, causes.rank, causes.node, line.clock, finding.rule)
 
 
 def _ranks_of(event: Event) -> set[int]:

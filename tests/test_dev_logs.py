@@ -78,8 +78,7 @@ def test_no_healthy_log_is_called_failed(outcomes: list[Outcome]) -> None:
     assert [outcome.case["id"] for outcome in healthy if outcome.answer.failed] == []
 
 
-def test_no_wrong_answer_is_sure_of_itself(outcomes: list[Outcome]) -> None:
-    """Above 0.9, every answer is right."""
-    assert [
-        outcome.case["id"] for outcome in outcomes if not outcome.reason_right and outcome.answer.confidence > 0.9
-    ] == []
+def test_hardly_a_wrong_answer_is_sure_of_itself(outcomes: list[Outcome]) -> None:
+    """At most one answer in a hundred is wrong with a confidence of 0.7 or more."""
+    sure = [outcome.case["id"] for outcome in outcomes if not outcome.reason_right and outcome.answer.confidence >= 0.7]
+    assert len(sure) <= 0.01 * len(outcomes), sure

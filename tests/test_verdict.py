@@ -105,7 +105,7 @@ def test_an_empty_log_shows_no_failure(book: RuleBook) -> None:
 
 
 def test_a_cause_is_surer_than_a_symptom_and_a_symptom_than_a_bare_exit(book: RuleBook) -> None:
-    """Confidence falls with what the answer rests on."""
+    """Confidence, which is fitted, falls with what the answer rests on."""
     cause = diagnosed(book, *steps(1, 50), *traceback_of("KeyError: 'caption'")).confidence
     symptom = diagnosed(book, *steps(1, 50), watchdog(0)).confidence
     bare = diagnosed(book, *steps(1, 50), "srun: error: gpu018: task 6: Exited with exit code 1").confidence

@@ -265,6 +265,7 @@ class RuleBook:
             facts=facts,
             generality=len(self.narrower.get(index, ())),
             goes_on=rule.goes_on,
+            closes=rule.closes,
         )
 
     def _patterns_of(self, wanted: Callable[[Role], bool]) -> tuple[tuple[int, str], ...]:

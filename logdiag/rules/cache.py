@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["folder", "read", "write"]
 
-_FORM = "logdiag-rules/3"
+_FORM = "logdiag-rules/4"
 _KEEP = 8
 _CHECK_SUM = 4
 

@@ -60,6 +60,7 @@ class _RuleFile(_Strict):
     unless: list[str] = []
     within: list[str] = []
     goes_on: bool = False
+    closes: bool = False
     explains: list[Reason] = []
     codes: _Codes | None = None
     references: list[str] = []
@@ -230,6 +231,7 @@ def _rule(identity: str, path: str, document: dict[str, Any]) -> Rule:
         unless=tuple(read.unless),
         within=tuple(read.within),
         goes_on=read.goes_on,
+        closes=read.closes,
         shipped=path.startswith(shipped_folder() + os.sep),
         action=read.action.value if read.action else None,
         action_before_progress=read.action_before_progress.value if read.action_before_progress else None,

@@ -25,6 +25,7 @@ class Rule:
     unless: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
     goes_on: bool = False
+    closes: bool = False
     shipped: bool = False
     action: str | None = None
     action_before_progress: str | None = None

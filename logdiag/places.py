@@ -1,0 +1,80 @@
+"""On which rank and node the root cause happened, where its own line does not say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from logdiag.events import Event
+from logdiag.model import Line, Reason, Role
+
+__all__ = ["node_of", "rank_of"]
+
+# The launcher's table:   host      : node-004
+#                         rank      : 5 (local_rank: 5)
+#                         exitcode  : -6 (pid: 812)
+_TABLE_HOST = re.compile(r"\s*host {2,}: ([\w.-]{1,120})\s*$")
+_TABLE_RANK = re.compile(r"\s*rank {2,}: (\d+) \(local_rank: \d+\)")
+_TABLE_PROCESS = re.compile(r"\s*exitcode {2,}: -?\d+ \(pid: (\d+)\)")
+# node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
+_NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d+)\] ")
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """One entry of torchrun's summary."""
+
+    host: str
+    rank: int
+    process: str
+
+
+def rank_of(root: Event, events: Sequence[Event], explained: frozenset[Reason], lines: Sequence[Line]) -> int | None:
+    """The rank of the root: named on its line; that of its process by the launcher's table; NCCL's device number on a
+    single node; the one rank that died of the same reason, or of one that the root explains; or the one that the
+    launcher saw fail first."""
+    finding = root.finding
+    if finding.rank is not None:
+        return finding.rank
+    if process := finding.facts.get("pid"):
+        listed = {worker.rank for worker in _workers(lines) if worker.process == process}
+        if len(listed) == 1:
+            return listed.pop()
+    device = _NCCL_DEVICE.search(finding.line.text)
+    if device and len({line.node for line in lines if line.node}) == 1:
+        return int(device[1])
+    died = [event for event in events if event.died]
+    same = [event for event in died if event.reason is root.reason]
+    for group in (same, [event for event in died if event.reason in explained and event.finding.role is Role.CAUSE]):
+        if ranks := {event.finding.rank for event in group} - {None}:
+            return ranks.pop() if len(ranks) == 1 else None
+    # Its last entry is what the launcher calls the first observed failure.
+    return next((worker.rank for worker in reversed(list(_workers(lines)))), None)
+
+
+def node_of(root: Event, rank: int | None, lines: Sequence[Line]) -> str | None:
+    """The node of the root: named on its line, by other lines of its rank, by the launcher's table, or the only one."""
+    if root.finding.node:
+        return root.finding.node
+    if rank is not None:
+        named = {line.node for line in lines if line.rank == rank and line.node}
+        named |= {worker.host for worker in _workers(lines) if worker.rank == rank}
+        if len(named) == 1:
+            return named.pop()
+    every = {line.node for line in lines if line.node}
+    return every.pop() if len(every) == 1 else None
+
+
+def _workers(lines: Sequence[Line]) -> Iterable[_Worker]:
+    """The entries of torchrun's summary, which names the host before the rank and the process after it."""
+    host, rank = "", -1
+    for line in lines:
+        if named := _TABLE_HOST.match(line.message):
+            host, rank = named[1], -1
+        elif host and (numbered := _TABLE_RANK.match(line.message)):
+            rank = int(numbered[1])
+            yield _Worker(host, rank, "")
+        elif rank >= 0 and (process := _TABLE_PROCESS.match(line.message)):
+            yield _Worker(host, rank, process[1])
+            host, rank = "", -1
