@@ -8,7 +8,7 @@ ARGS ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test check format bench faultlab calibrate baseline clean
+.PHONY: help setup dev run test check format bench faultlab packages calibrate baseline clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -57,6 +57,9 @@ bench: $(VENV)/.dev  ## Measure speed and memory: make bench ARGS=--small for a 
 
 faultlab: $(VENV)/.lab  ## Make the labelled cases from real jobs: make faultlab ARGS='--only dev/'
 	$(BIN)/python -m evals.faultlab $(ARGS)
+
+packages:  ## Install the Debian packages that the fault lab uses (as root)
+	xargs apt-get install -y --no-install-recommends <evals/faultlab/packages.txt
 
 calibrate: $(VENV)/.dev  ## Fit the confidence again: make calibrate ARGS='--collect NAME CASES...'
 	$(BIN)/python -m evals.calibrate $(ARGS)

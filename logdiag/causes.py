@@ -60,10 +60,10 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
     finished = [event for event in events if event.finding.role is Role.FINISHED]
     events = sorted((event for event in events if event.finding.role is not Role.FINISHED), key=_order)
     course = _Course(survey, finished)
-    standing, recovered = _standing(events, course)
-    within, afterwards = _until_closed(standing)
-    hints = [event for event in within if event.finding.role is Role.HINT]
-    told = [event for event in within if event.finding.role is not Role.HINT]
+    within, afterwards = _until_closed(events)
+    standing, recovered = _standing(within, course)
+    hints = [event for event in standing if event.finding.role is Role.HINT]
+    told = [event for event in standing if event.finding.role is not Role.HINT]
     explains = {id(event): _explained_reasons(event, book) for event in standing}
     last_words = [hint for hint in hints if _may_stand_alone(hint) and not course.worked_after(hint.line)]
     root = _root(told, hints, last_words, explains, failed)
@@ -198,6 +198,10 @@ def _went_on(event: Event, course: _Course) -> bool:
     line = event.line
     if event.reason is Reason.NODE_FAILURE and course.broke_after(line.stream, line.position):
         return False  # a machine that is about to be taken away works until it is
+    if event.finding.role is Role.SYMPTOM and event.reason is Reason.OTHERS:
+        # What a launcher reports of the end is the end, whatever its workers' buffers still print.
+        end = course.ended_after(line)
+        return end is not None and not course.broke_after(line.stream, end)
     if not event.died and course.calm_after(line):
         return True
     end = course.ended_after(line)
@@ -334,9 +338,11 @@ def _most_telling(symptoms: list[Event], reasons: dict[int, frozenset[Reason]]) 
     these the earliest
     that no other symptom explains, by its rule or else by its reason."""
 
+    # A crash that explains all that machines and peers are said to have done stands beside them.
+    peers = {event.reason for event in symptoms if event.reason.category is Category.INFRASTRUCTURE}
+
     def kind(event: Event) -> int:
-        tells_why = any(reason.category is Category.INFRASTRUCTURE for reason in event.finding.explains)
-        if event.reason.category is Category.INFRASTRUCTURE or tells_why:
+        if event.reason.category is Category.INFRASTRUCTURE or (peers and peers <= event.finding.explains):
             return 0
         return 2 if event.reason is Reason.OTHERS else 1
 

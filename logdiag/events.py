@@ -171,7 +171,7 @@ def _telling(
         return 2
     if finding.generality == 0 and finding.rule != CATCH_ALL:
         return 3
-    replaced = place + 1 < len(named) and named[place + 1][0].link is Link.CONTEXT and named[place + 1][0].explicit
+    replaced = wrapped and named[place + 1][0].link is Link.CONTEXT and named[place + 1][0].explicit
     if replaced and exception.name.rsplit(".", 1)[-1] in _LOOKUPS:
         return 1
     return 2

@@ -46,6 +46,8 @@ _IGNORED = re.compile(
 _IN_THREAD = re.compile(r"Exception in thread")
 # `logger.exception` prints such a record and the traceback below it.
 _LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL", "FATAL"})
+# [rank3]: Traceback (most recent call last):   which is what torch prints when nothing caught it
+_UNCAUGHT = re.compile(r"\[rank\d+\]: Traceback")
 # skipping a batch that cannot be read
 _INSTEAD = re.compile(
     r"(?i)\b(?:skip(?:s|ped|ping)?|ignor(?:e|es|ed|ing)|continu(?:e|es|ed|ing)|fall(?:s|ing)? back|retry(?:ing)?|"
@@ -215,8 +217,9 @@ class _Reader:
         if not self.exceptions:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
             above = self.above if self.above and line.rank in (None, self.above.rank) else None
-            self.logged = line.level is not None or any(
-                _announces_a_survivor(said) for said in (before, above) if said is not None
+            self.logged = not _UNCAUGHT.search(line.text) and (
+                line.level is not None
+                or any(_announces_a_survivor(said) for said in (before, above) if said is not None)
             )
         self.frames = []
         self.positions.add(line.position)

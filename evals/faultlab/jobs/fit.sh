@@ -1,0 +1,1 @@
+python fit.py --devices "$RANKS" --steps "$STEPS" ${ARGUMENTS:-}

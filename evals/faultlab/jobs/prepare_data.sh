@@ -1,0 +1,2 @@
+set -f
+python prepare_data.py --steps "$STEPS" --style "$STYLE" ${ARGUMENTS:-}

@@ -1,0 +1,1 @@
+launch_ranks train.py --steps "$STEPS" --style "$STYLE" ${ARGUMENTS:-}

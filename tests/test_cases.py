@@ -1,0 +1,58 @@
+"""The committed cases: sound, without leaks, and answered no worse than they were."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from evals.faultlab.cases import leaks_of, wording
+from logdiag.evaluation.cases import CaseSet, load_cases
+from logdiag.evaluation.compare import below_interval
+from logdiag.evaluation.document import document_of
+from logdiag.evaluation.run import evaluate
+from logdiag.rules import RuleBook
+from tests.helpers import ROOT
+
+CASES = ROOT / "evals" / "cases"
+BASELINE = ROOT / "evals" / "results" / "cases.json"
+
+
+@pytest.fixture(scope="module")
+def cases() -> CaseSet:
+    """All committed cases, as `logdiag eval evals/cases` reads them."""
+    return load_cases([str(CASES)])
+
+
+def test_no_case_gives_its_label_away(cases: CaseSet) -> None:
+    """No name of the lab or of its scenario, no name that only the taxonomy uses, no path of the machine that made it."""
+    for case in cases.cases:
+        text = case.log or ""
+        assert leaks_of(case.fault or "", text) == [], case.id
+        assert not re.search(r"/(?:root|home|work|tmp/job-)\b", text), case.id
+
+
+def test_no_wording_of_a_held_back_case_is_a_rules_example(cases: CaseSet, proof_book: RuleBook) -> None:
+    """What the rules show as their proof is not what they are judged by, but for the software's bare messages."""
+    examples = {wording(line) for rule in proof_book.rules for text in rule.fires for line in text.splitlines()}
+    held_back = {wording(root) for case in cases.cases if case.split == "heldback" for root in case.roots}
+    # A message without anything of the job in it is the same wherever it is printed.
+    assert {root for root in held_back & examples if re.search(r"['\"/#]", root)} == set()
+
+
+def test_the_answers_are_no_worse_than_the_committed_baseline(cases: CaseSet) -> None:
+    """The gate: no metric below what its committed 95 % interval allows. `make baseline` writes a new one."""
+    before = json.loads(Path(BASELINE).read_text(encoding="utf-8"))
+    after = document_of(cases, evaluate(cases.cases))
+    assert len(after["cases"]) == len(before["cases"])
+    assert below_interval(before, after["metrics"]) == []
+
+
+def test_no_healthy_development_case_is_called_failed(cases: CaseSet) -> None:
+    """No false alarm, whatever the interval allows; those of the held-back split are counted by the gate above."""
+    healthy = [case for case in cases.cases if case.healthy and case.split == "dev"]
+    assert len(healthy) >= 25
+    rows = [result.row for result in evaluate(healthy)]
+    assert [row.id for row in rows if row.reason != "none"] == []
