@@ -27,7 +27,7 @@ def cases() -> CaseSet:
 
 
 def test_no_case_gives_its_label_away(cases: CaseSet) -> None:
-    """No name of the lab or of its scenario, no name that only the taxonomy uses, no path of the machine that made it."""
+    """No name of the lab or of its scenario, none that only the taxonomy uses, no path of the machine that made it."""
     for case in cases.cases:
         text = case.log or ""
         assert leaks_of(case.fault or "", text) == [], case.id
