@@ -20,7 +20,7 @@ __all__ = ["take"]
 
 CASES = Path(__file__).parent.parent / "cases"
 _LONGEST = 64_000
-_LEVEL = {zstd.CompressionParameter.compression_level: 19}
+_LEVEL = 19
 
 
 def take(made: Path, kept: Path = CASES) -> dict[str, int]:
@@ -31,7 +31,7 @@ def take(made: Path, kept: Path = CASES) -> dict[str, int]:
         small = sorted((row for row in rows if 0 < len(row.get("log", "")) <= _LONGEST), key=lambda row: str(row["id"]))
         if small:
             text = "".join(json.dumps(row, sort_keys=True) + "\n" for row in small)
-            (kept / f"{path.stem}.jsonl.zst").write_bytes(zstd.compress(text.encode(), options=_LEVEL))
+            (kept / f"{path.stem}.jsonl.zst").write_bytes(zstd.compress(text.encode(), level=_LEVEL))
             counts[path.stem] = len(small)
     return counts
 
