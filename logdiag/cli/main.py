@@ -1,4 +1,4 @@
-"""`logdiag [PATH ...]` and `logdiag batch`; `rules` and `eval` have modules of their own, loaded when called."""
+"""`logdiag [PATH ...]` and `logdiag batch`; other commands have modules of their own, loaded when called."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["main", "run"]
 
 _STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
 _WORTH_A_PROGRESS_BAR = 100_000_000
-_LOADED_WHEN_CALLED = ("rules", "eval")
+_LOADED_WHEN_CALLED = ("rules", "eval", "incidents")
 
 
 class _Commands(click.Group):
@@ -47,6 +47,10 @@ class _Commands(click.Group):
             from logdiag.cli.evaluate import evaluate_command
 
             return evaluate_command
+        if cmd_name == "incidents":
+            from logdiag.cli.incidents import incidents
+
+            return incidents
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

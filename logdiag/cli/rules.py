@@ -1,8 +1,9 @@
-"""`logdiag rules list|show|test|why`."""
+"""`logdiag rules list|show|test|why|suggest`."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import click
@@ -93,3 +94,42 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
         click.echo(f"{finding.title}: {finding.why}" if finding.why else finding.title)
         for name, value in finding.facts.items():
             click.echo(f"  {name} = {value}")
+
+
+@rules.command("suggest")
+@click.option("--reason", metavar="REASON", help="Only rules for one reason.")
+@click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
+@click.option("--healthy", multiple=True, metavar="PATH", help="Logs of healthy jobs, on which nothing may fire.")
+@click.option("--memory", "place", metavar="PLACE", help="The store of incidents; LOGDIAG_MEMORY if left out.")
+@_folders
+def suggest_command(
+    reason: str | None, accepted: bool, healthy: tuple[str, ...], place: str | None, folders: tuple[str, ...]
+) -> None:
+    """Propose rules from incidents that people confirmed: at least two of one reason with alike lines.
+
+    What is printed has passed all that rules test asks, fires on its incidents, on none of another reason, and on no
+    healthy log. Exits 1 when something was found that did not pass.
+    """
+    from logdiag.memory.store import open_store
+    from logdiag.memory.suggest import accept, suggest
+    from logdiag.model import Reason
+
+    if reason is not None and reason not in {item.value for item in Reason}:
+        raise RuleError(f"--reason {reason}: no such reason; see logdiag rules list")
+    if accepted and len(folders) != 1:
+        raise RuleError("--accept needs a folder to write to; give --rules DIR once")
+    if accepted:
+        os.makedirs(folders[0], exist_ok=True)
+    with open_store(place) as store:
+        found = suggest(store, reason=Reason(reason) if reason else None, folders=folders, healthy=healthy)
+    for item in found:
+        if item.problems:
+            lines = [f"{item.id} (from {', '.join(item.incidents)}) did not pass:", *item.problems]
+            click.echo("\n  ".join(lines), err=True)
+        elif accepted:
+            click.echo(str(accept(item, folders[0])))
+        else:
+            click.echo(f"# {item.id}.yaml\n{item.text}")
+    if not found:
+        click.echo("nothing to suggest: no two confirmed incidents of one reason are alike and unknown", err=True)
+    sys.exit(1 if any(item.problems for item in found) else 0)

@@ -1,0 +1,310 @@
+"""Measures what the memory finds: how often the nearest past failures had the right reason, and how fast.
+
+    python -m evals.retrieval CASES...          # leave one out, by model and lexical share
+    python -m evals.retrieval --bench           # a million incidents, a fresh process: evals/results/memory.json
+
+Leave one out: each labelled failure's masked root line is looked for among those of all others (`within`), and among
+the corpus that ships with logdiag (`corpus`). Right is a reason that the label accepts. `1-NN` takes the nearest one's,
+`5-NN` the one that the five nearest speak for, each with its cosine squared; `recall@5` is whether one of the five is
+right; `fault` is whether one of the five is the same fault, among cases whose fault another case has too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from evals.static_model import ROOT, shipped_lines
+from logdiag.evaluation.cases import Case, load_cases
+from logdiag.evaluation.logs import encoded, lines_with
+from logdiag.memory.embedding import Embedder, Vectors, load_embedder
+from logdiag.memory.incident import masked
+from logdiag.memory.index import Index, build, load
+from logdiag.model import Reason
+from logdiag.prefixes import parse_line
+
+RESULTS = ROOT / "evals" / "results" / "memory.json"
+_NEAREST = 5
+_MODELS: tuple[tuple[str, float | None], ...] = (
+    ("static", 0.0),
+    ("lexical", None),
+    ("static", None),
+    ("minilm", 0.0),
+    ("minilm", None),
+)
+
+_COUNT = 1_000_000
+_QUERIES = 500
+_CHUNK = 50_000
+
+# Runs in a process of its own. The time of the interpreter's own start is measured around it.
+FRESH = """
+import sys, time
+begun = time.perf_counter()
+from logdiag.memory.embedding import load_embedder
+from logdiag.memory.index import load
+embedder = load_embedder()
+index = load(sys.argv[1], embedder.name)
+index.search(embedder.embed([sys.argv[2]]), 5)
+print(time.perf_counter() - begun)
+heavy = {"torch", "transformers", "sentence_transformers", "tokenizers", "faiss"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A failure with its label: the masked root line, the accepted reasons (the first one first) and the fault."""
+
+    text: str
+    reasons: tuple[Reason, ...]
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Shares in percent; `fault` is None where no two cases share one."""
+
+    cases: int
+    nearest: float
+    vote: float
+    recall: float
+    fault: float | None
+
+
+def labelled(paths: Sequence[str]) -> list[Known]:
+    """The failures of labelled cases."""
+    cases = [case for case in load_cases(paths).cases if not case.healthy and case.roots]
+    return [Known(masked(parse_line(_root_line(case))), case.reasons, case.fault) for case in cases]
+
+
+def shipped() -> list[Known]:
+    """The corpus."""
+    return [
+        Known(masked(parse_line(incident["signature"])), (Reason(path.stem),))
+        for path in sorted((ROOT / "corpus").glob("*/*.yaml"))
+        for incident in yaml.safe_load(path.read_text()) or []
+    ]
+
+
+def score(asked: Sequence[Known], memory: Sequence[Known], cosines: Vectors) -> Score:
+    """How well `memory` speaks for `asked`, by their cosines (asked, memory); those below -1 are left out."""
+    nearest = vote = recall = fault = with_fault = 0
+    faults = Counter(known.fault for known in memory)
+    for known, row in zip(asked, cosines, strict=True):
+        best = [int(place) for place in np.argsort(-row, kind="stable")[:_NEAREST] if row[place] >= -1]
+        weights: dict[Reason, float] = defaultdict(float)
+        for place in best:
+            weights[memory[place].reasons[0]] += max(float(row[place]), 0.0) ** 2
+        nearest += memory[best[0]].reasons[0] in known.reasons
+        vote += max(weights, key=lambda reason: weights[reason]) in known.reasons
+        recall += any(memory[place].reasons[0] in known.reasons for place in best)
+        if known.fault and faults[known.fault] > 1:
+            with_fault += 1
+            fault += any(memory[place].fault == known.fault for place in best)
+    share = 100 / len(asked)
+    return Score(
+        len(asked), nearest * share, vote * share, recall * share, 100 * fault / with_fault if with_fault else None
+    )
+
+
+def leave_one_out(embedder: Embedder, cases: Sequence[Known]) -> Score:
+    """Each case against all others."""
+    vectors = embedder.embed([case.text for case in cases])
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -2)
+    return score(cases, cases, cosines)
+
+
+def from_corpus(embedder: Embedder, cases: Sequence[Known]) -> Score:
+    """Each case against the corpus."""
+    memory = shipped()
+    vectors = embedder.embed([case.text for case in cases])
+    return score(cases, memory, vectors @ embedder.embed([known.text for known in memory]).T)
+
+
+def table_of(paths: Sequence[str], models: Sequence[tuple[str, float | None]]) -> Table:
+    """What each model finds of the cases."""
+    cases = labelled(paths)
+    table = Table(title=f"{len(cases)} failures: right in % (1-NN / 5-NN / recall@5 / fault), and milliseconds a line")
+    for name in ("model", "lexical share", "dimensions", "within", "corpus", "ms"):
+        table.add_column(name)
+    for name, share in models:
+        embedder = load_embedder(name, lexical_share=share)
+        row = [name, f"{embedder.lexical_share:g}", str(embedder.dimensions)]
+        row += [_said(leave_one_out(embedder, cases)), _said(from_corpus(embedder, cases))]
+        table.add_row(*row, f"{_embed_ms(embedder, [case.text for case in cases[:100]]):.2f}")
+    return table
+
+
+def synthetic(base: Vectors, count: int, seed: int) -> Vectors:
+    """Vectors (count, d) near real ones: a real line's, with up to a third of another's and with noise of up to half
+    its length, of length 1 again."""
+    random = np.random.default_rng(seed)
+    found = np.empty((count, base.shape[1]), np.float32)
+    for start in range(0, count, _CHUNK):
+        many = min(_CHUNK, count - start)
+        one, other = base[random.integers(len(base), size=(2, many))]
+        share = random.uniform(0, 1 / 3, (many, 1)).astype(np.float32)
+        noise = random.standard_normal((many, base.shape[1]), np.float32) / np.float32(base.shape[1] ** 0.5)
+        noise *= random.uniform(0, 0.5, (many, 1)).astype(np.float32)
+        mixed = (1 - share) * one + share * other + noise
+        found[start : start + many] = mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
+    return found
+
+
+def bench(count: int) -> dict[str, Any]:
+    """Search over `count` synthetic incidents, and what a fresh process takes."""
+    embedder = load_embedder()
+    base = embedder.embed(shipped_lines())
+    queries = synthetic(base, _QUERIES, 2)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index"
+        vectors = synthetic(base, count, 1)
+        truth = _flat(vectors, queries)
+        begun = time.perf_counter()
+        index = build(vectors, np.arange(count), embedder.name)
+        built = time.perf_counter() - begun
+        del vectors
+        index.save(path)
+        del index
+        begun = time.perf_counter()
+        index = load(path, embedder.name)
+        opened = time.perf_counter() - begun
+        found = np.concatenate([index.search(query, _NEAREST)[1] for query in queries])
+        recall = statistics.fmean(len(set(a) & set(b)) / _NEAREST for a, b in zip(found, truth, strict=True))
+        wall, processor = _search_times(index, queries)
+        begun = time.perf_counter()
+        index.add(queries[:1], np.array([count]))
+        added = time.perf_counter() - begun
+        size = path.stat().st_size
+    return {
+        "incidents": count,
+        "dimensions": embedder.dimensions,
+        "embedder": embedder.name,
+        "search_ms": {"p50": _at(wall, 50), "p99": _at(wall, 99)},
+        "search_processor_ms": {"p50": _at(processor, 50), "p99": _at(processor, 99)},
+        "recall_at_5": round(recall, 4),
+        "open_ms": round(1000 * opened, 1),
+        "add_ms": round(1000 * added, 3),
+        "build_seconds": round(built, 1),
+        "file_mib": round(size / 2**20, 1),
+    }
+
+
+def fresh_process() -> dict[str, Any]:
+    """Import, load, embed one line and search 1,000 vectors in a process of its own: milliseconds, of nine runs the
+    median and the least, by the clock (around the process, and within it after the interpreter's start) and of the
+    processor."""
+    embedder = load_embedder()
+    lines = shipped_lines()
+    base = embedder.embed(lines[:1000])
+    whole, within, used = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "index")
+        build(base, np.arange(len(base)), embedder.name).save(path)
+        for turn in range(9):
+            before, begun = os.times(), time.perf_counter()
+            command = [sys.executable, "-c", FRESH, path, lines[turn]]
+            done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+            whole.append(time.perf_counter() - begun)
+            after = os.times()
+            used.append(after.children_user + after.children_system - before.children_user - before.children_system)
+            within.append(float(done.stdout))
+    return {
+        "process_ms": _median_and_least(whole),
+        "within_ms": _median_and_least(within),
+        "processor_ms": _median_and_least(used),
+        "embed_one_ms": round(_embed_ms(embedder, lines[:200]), 3),
+    }
+
+
+def _root_line(case: Case) -> str:
+    """The first whole line that holds the label's root."""
+    root = case.roots[0]
+    return next((line for _, _, line in lines_with(case.pieces(), [encoded(root)])), root)
+
+
+def _flat(vectors: Vectors, queries: Vectors) -> Any:
+    """The exact answer: ids (queries, 5)."""
+    import faiss
+
+    return faiss.knn(queries, vectors, _NEAREST, metric=faiss.METRIC_INNER_PRODUCT)[1]
+
+
+def _search_times(index: Index, queries: Vectors) -> tuple[list[float], list[float]]:
+    """Seconds by the clock, and of the processor, of each query alone, warm."""
+    wall, processor = [], []
+    for query in queries:
+        clock, used = time.perf_counter(), time.thread_time()
+        index.search(query, _NEAREST)
+        processor.append(time.thread_time() - used)
+        wall.append(time.perf_counter() - clock)
+    return wall, processor
+
+
+def _embed_ms(embedder: Embedder, lines: Sequence[str]) -> float:
+    """The median milliseconds for one line, warm."""
+    times = []
+    for line in lines:
+        begun = time.perf_counter()
+        embedder.embed([line])
+        times.append(time.perf_counter() - begun)
+    return 1000 * statistics.median(times)
+
+
+def _median_and_least(seconds: Sequence[float]) -> dict[str, int]:
+    """In milliseconds."""
+    return {"median": round(1000 * statistics.median(seconds)), "least": round(1000 * min(seconds))}
+
+
+def _at(seconds: Sequence[float], percent: int) -> float:
+    """The percentile in milliseconds."""
+    return round(1000 * float(np.percentile(seconds, percent)), 2)
+
+
+def _said(found: Score) -> str:
+    fault = "" if found.fault is None else f" / {found.fault:.1f}"
+    return f"{found.nearest:.1f} / {found.vote:.1f} / {found.recall:.1f}{fault}"
+
+
+def main() -> None:
+    """Measures, prints, and with `--bench` writes the result."""
+    parser = argparse.ArgumentParser(description="Measures what the memory finds, and how fast.")
+    parser.add_argument("cases", nargs="*", help="labelled cases, the format of logdiag eval")
+    parser.add_argument("--model", action="append", metavar="NAME[:SHARE]", help="instead of all models")
+    parser.add_argument("--bench", action="store_true", help="measure speed too, and write evals/results/memory.json")
+    parser.add_argument("--incidents", type=int, default=_COUNT, help="for --bench (default: %(default)s)")
+    given = parser.parse_args()
+    if given.cases:
+        named = [name.partition(":") for name in given.model or ()]
+        models = [(name, float(share) if share else None) for name, _, share in named] or _MODELS
+        Console(width=140).print(table_of(given.cases, models))
+    if given.bench:
+        machine = {"processors": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()[0]}
+        versions = {name: metadata.version(name) for name in ("numpy", "faiss-cpu")}
+        result = {"fresh": fresh_process(), "search": bench(given.incidents), "machine": machine, "versions": versions}
+        RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+        print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

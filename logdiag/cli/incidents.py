@@ -1,0 +1,364 @@
+"""`logdiag incidents add|confirm|correct|list|show|search|forget|export|import|stats|nodes`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+
+from logdiag.errors import LogdiagError, MemoryStoreError
+from logdiag.memory.incident import Incident, Outcome, masked
+from logdiag.memory.store import open_store
+from logdiag.model import Action, Reason
+from logdiag.prefixes import parse_line
+
+__all__ = ["incidents"]
+
+_REASONS = click.Choice([item.value for item in Reason if item is not Reason.NONE])
+_ACTIONS = click.Choice([item.value for item in Action if item is not Action.NONE])
+_OUTCOMES = click.Choice([item.value for item in Outcome])
+_WIDEST = 100
+
+_memory = click.option(
+    "--memory",
+    "place",
+    metavar="PLACE",
+    help="The store: a folder, or postgresql://...; LOGDIAG_MEMORY or the user's data folder if left out.",
+)
+_format = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print it."
+)
+_by = click.option("--by", metavar="NAME", help="Who says so; you if left out.")
+
+
+def _said(command: Callable[..., None]) -> Callable[..., None]:
+    """What a person may say of an incident."""
+    for option in (
+        click.option("--outcome", type=_OUTCOMES, help="Whether the remedy helped."),
+        click.option("--remedy", metavar="TEXT", help="What was done about it."),
+        click.option("--cause", metavar="TEXT", help="What happened, in a sentence."),
+        click.option("--action", type=_ACTIONS, help="What to do when it comes again."),
+        click.option("--reason", type=_REASONS, metavar="REASON", help="What it was, a reason of the taxonomy."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def incidents() -> None:
+    """Keep past failures and what was done about them, so that the next one like them is known."""
+
+
+@incidents.command("add")
+@click.argument("log", required=False)
+@click.option("--line", "number", type=click.IntRange(min=1), metavar="N", help="The line of LOG that names the cause.")
+@click.option("--signature", metavar="TEXT", help="The line that names the cause, when there is no log.")
+@_said
+@click.option("--node", metavar="NAME", help="The node that failed first.")
+@click.option("--job", "job", multiple=True, metavar="KEY=VALUE", help="The job's name, user or whatever tells it.")
+@click.option("--seen-at", metavar="TIME", help="When it happened, ISO 8601; now if left out.")
+@click.option("--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated.")
+@_by
+@_memory
+@_format
+def add_command(
+    log: str | None,
+    number: int | None,
+    signature: str | None,
+    node: str | None,
+    job: tuple[str, ...],
+    seen_at: str | None,
+    folders: tuple[str, ...],
+    by: str | None,
+    place: str | None,
+    form: str,
+    **said: str | None,
+) -> None:
+    """Remember the failure that LOG shows, by the line that names its cause.
+
+    The line is the one that logdiag finds, or that of --line; --signature gives it without a log. With a --reason it is
+    knowledge at once; without, it waits for logdiag incidents confirm.
+    """
+    found = _failure(log, number, signature, said["reason"], folders)
+    given = _given(said)
+    found = replace(
+        found,
+        **given,
+        node=node or found.node,
+        job={**found.job, **_pairs(job)},
+        seen_at=seen_at or "",
+        confirmed_by=(by or _person()) if by or given.get("reason") else "",
+    )
+    with open_store(place, shipped=False) as store:
+        added = store.add(found)
+    _show(added, form)
+
+
+@incidents.command("confirm")
+@click.argument("identity", metavar="ID")
+@click.option("--outcome", type=_OUTCOMES, help="Whether the remedy helped.")
+@_by
+@_memory
+def confirm_command(identity: str, outcome: str | None, by: str | None, place: str | None) -> None:
+    """Say that the reason and the remedy of an incident are right."""
+    with open_store(place) as store:
+        changed = store.confirm(identity, by or _person(), Outcome(outcome) if outcome else None)
+    click.echo(f"{changed.id}: {changed.reason.value}, {changed.outcome.value}, confirmed by {changed.confirmed_by}")
+
+
+@incidents.command("correct")
+@click.argument("identity", metavar="ID")
+@_said
+@_by
+@_memory
+@_format
+def correct_command(identity: str, by: str | None, place: str | None, form: str, **said: str | None) -> None:
+    """Replace what was wrong about an incident, and confirm the rest."""
+    given = _given(said)
+    if not given:
+        raise MemoryStoreError(
+            f"{identity}: nothing to correct; give --reason, --action, --cause, --remedy or --outcome"
+        )
+    with open_store(place) as store:
+        _show(store.correct(identity, by=by or _person(), **given), form)
+
+
+@incidents.command("list")
+@click.option("--reason", type=_REASONS, metavar="REASON", help="Only those of one reason.")
+@click.option("--node", metavar="NAME", help="Only those of one node.")
+@click.option("--since", metavar="TIME", help="Only those since then, ISO 8601.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many, the latest first.")
+@click.option("--shipped", is_flag=True, help="Those that ship with logdiag too.")
+@_memory
+@_format
+def list_command(
+    reason: str | None,
+    node: str | None,
+    since: str | None,
+    limit: int | None,
+    shipped: bool,
+    place: str | None,
+    form: str,
+) -> None:
+    """Print incidents, the latest first."""
+    with open_store(place, shipped=shipped) as store:
+        found = store.list(reason=Reason(reason) if reason else None, node=node, since=since, limit=limit)
+    _print(found, form)
+
+
+@incidents.command("show")
+@click.argument("identity", metavar="ID")
+@_memory
+@_format
+def show_command(identity: str, place: str | None, form: str) -> None:
+    """Print all that is known of one incident."""
+    with open_store(place) as store:
+        _show(store.get(identity), form)
+
+
+@incidents.command("search")
+@click.argument("text", metavar="TEXT|LOG")
+@click.option("--limit", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="How many.")
+@_memory
+@_format
+def search_command(text: str, limit: int, place: str | None, form: str) -> None:
+    """Print the incidents most like a line, or like the line that names the cause in a log."""
+    wanted = _failure(text, None, None, None, ()).signature if os.path.exists(text) else masked(parse_line(text))
+    with open_store(place) as store:
+        found = store.nearest(wanted, limit)
+    if form == "json":
+        click.echo(json.dumps([{"similarity": round(score, 4), **_plain(item)} for score, item in found], indent=2))
+        return
+    for score, item in found:
+        click.echo(f"{score:.2f}  {_row(item)}")
+
+
+@incidents.command("forget")
+@click.argument("identities", nargs=-1, required=True, metavar="ID...")
+@_memory
+def forget_command(identities: tuple[str, ...], place: str | None) -> None:
+    """Remove incidents for good."""
+    with open_store(place) as store:
+        for identity in identities:
+            store.forget(identity)
+            click.echo(f"{identity}: forgotten")
+
+
+@incidents.command("export")
+@click.argument("file", default="-", metavar="[FILE]")
+@_memory
+def export_command(file: str, place: str | None) -> None:
+    """Write all incidents as JSON lines, to share them; to standard output without FILE."""
+    with open_store(place, shipped=False) as store:
+        if file == "-":
+            store.export(sys.stdout)
+            return
+        try:
+            with open(file, "w", encoding="utf-8") as out:
+                count = store.export(out)
+        except OSError as error:
+            raise MemoryStoreError(f"{file}: cannot be written ({error.strerror}); name another file") from error
+    click.echo(f"{file}: {count} incidents", err=True)
+
+
+@incidents.command("import")
+@click.argument("file", metavar="FILE")
+@_memory
+def import_command(file: str, place: str | None) -> None:
+    """Take in what logdiag incidents export wrote; - reads standard input.
+
+    Of two forms of one incident a confirmed one stays, and else the one that was changed last.
+    """
+    with open_store(place, shipped=False) as store:
+        if file == "-":
+            merged = store.import_(sys.stdin, "<stdin>")
+        else:
+            try:
+                with open(file, encoding="utf-8") as lines:
+                    merged = store.import_(lines, file)
+            except OSError as error:
+                raise MemoryStoreError(f"{file}: cannot be read ({error.strerror}); check the path") from error
+            except UnicodeDecodeError as error:
+                raise MemoryStoreError(f"{file}: not UTF-8; give what logdiag incidents export wrote") from error
+    click.echo(f"{merged.added} added, {merged.replaced} replaced, {merged.kept} kept as they were")
+
+
+@incidents.command("stats")
+@_memory
+@_format
+def stats_command(place: str | None, form: str) -> None:
+    """Print how much is known, and of what."""
+    with open_store(place) as store:
+        stats = store.stats()
+    if form == "json":
+        click.echo(json.dumps(asdict(stats), indent=2))
+        return
+    click.echo(f"{stats.place}: {stats.incidents} incidents, {stats.confirmed} confirmed; {stats.shipped} ship with it")
+    if stats.incidents:
+        click.echo(f"from {stats.first_seen} to {stats.last_seen}")
+    for name, count in (*stats.reasons.items(), *stats.outcomes.items()):
+        click.echo(f"{count:>7}  {name}")
+
+
+@incidents.command("nodes")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True, metavar="N")
+@click.option("--of", "size", type=click.IntRange(min=1), metavar="N", help="How many nodes the cluster has.")
+@_memory
+@_format
+def nodes_command(days: float, size: int | None, place: str | None, form: str) -> None:
+    """Print which nodes failed first in which jobs in the last days, and whether that is more than chance.
+
+    p is the probability that a node no worse than the others fails so often, corrected for the number of nodes (the
+    binomial law with Holm's correction; see logdiag/memory/nodes.py). A node with * failed more often than chance.
+    """
+    from logdiag.memory.nodes import node_records
+
+    with open_store(place, shipped=False) as store:
+        records = node_records(store, days, nodes=size)
+    if form == "json":
+        click.echo(json.dumps([{**asdict(item), "suspicious": item.suspicious} for item in records], indent=2))
+        return
+    width = max((len(item.node) for item in records), default=0)
+    for item in records:
+        reasons = ", ".join(f"{count} {name}" for name, count in item.reasons.items())
+        jobs = f"  jobs {', '.join(item.jobs)}" if item.jobs else ""
+        mark = "*" if item.suspicious else " "
+        click.echo(f"{mark} {item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}")
+
+
+def _failure(
+    log: str | None, number: int | None, signature: str | None, reason: str | None, folders: Iterable[str]
+) -> Incident:
+    """What the arguments of `add` and `search` name, by a log or by its line."""
+    from logdiag.memory.record import incident_of, incident_of_line
+    from logdiag.pipeline import diagnose
+    from logdiag.rules import RuleBook
+
+    if (log is None) == (signature is None):
+        raise MemoryStoreError(
+            "an incident needs a LOG or a --signature, and not both; see logdiag incidents add --help"
+        )
+    if log is not None and number is None:
+        return incident_of(diagnose(log, rules=tuple(folders)))
+    if reason is None:
+        raise MemoryStoreError("--reason is missing; a line that you pick needs the reason that you know")
+    entry = RuleBook.load(tuple(folders)).reasons.get(Reason(reason))
+    action = Action(entry.action) if entry else Action.FIX_AND_RESUBMIT
+    if log is not None and number is not None:
+        return incident_of_line(log, number, Reason(reason), action)
+    line = parse_line(signature or "")
+    return Incident("", masked(line), Reason(reason), action, node=line.node or "")
+
+
+def _given(said: dict[str, str | None]) -> dict[str, Any]:
+    kinds: dict[str, Callable[[str], Any]] = {"reason": Reason, "action": Action, "outcome": Outcome}
+    return {name: kinds.get(name, str)(value) for name, value in said.items() if value is not None}
+
+
+def _pairs(pairs: Iterable[str]) -> dict[str, str]:
+    read = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise LogdiagError(f"--job {pair}: not KEY=VALUE; give for instance name=pretrain")
+        read[key] = value
+    return read
+
+
+def _person() -> str:
+    """Who runs the command, as far as the system knows."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _plain(incident: Incident) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps(asdict(incident)))
+    return document
+
+
+def _print(found: Iterable[Incident], form: str) -> None:
+    if form == "json":
+        click.echo(json.dumps([_plain(item) for item in found], indent=2))
+        return
+    for item in found:
+        click.echo(_row(item))
+
+
+def _row(incident: Incident) -> str:
+    text = incident.signature if len(incident.signature) <= _WIDEST else incident.signature[: _WIDEST - 3] + "..."
+    confirmed = "confirmed" if incident.confirmed_by else "unconfirmed"
+    seen = incident.seen_at[:19] + "Z" if incident.seen_at else "shipped"
+    return (
+        f"{incident.id}  {seen:<20}  {incident.reason.value:<19}  {incident.outcome.value:<7}  {confirmed:<11}  {text}"
+    )
+
+
+def _show(incident: Incident, form: str) -> None:
+    if form == "json":
+        click.echo(json.dumps(_plain(incident), indent=2))
+        return
+    click.echo(f"{incident.id}  {incident.reason.value}  {incident.action.value}  {incident.outcome.value}")
+    before = {
+        "line": incident.signature,
+        "cause": incident.cause,
+        "remedy": incident.remedy,
+        "node": incident.node,
+        "job": ", ".join(f"{key} {value}" for key, value in incident.job.items()),
+        "seen at": incident.seen_at,
+        "from": incident.provenance,
+        "confirmed by": incident.confirmed_by or "nobody: logdiag incidents confirm " + incident.id,
+    }
+    for name, value in before.items():
+        if value:
+            click.echo(f"  {name + ':':<14}{value}")
+    for line in incident.window:
+        click.echo(f"  {'beside it:':<14}{line}")

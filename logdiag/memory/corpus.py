@@ -1,0 +1,194 @@
+"""The past incidents that ship with logdiag: the ground layer of every store, never changed.
+
+Parsed incidents and their vectors are kept in the cache folder, beside what they were made from; a cache that is
+missing or torn costs speed, never correctness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from logdiag.errors import MemoryStoreError
+from logdiag.memory.incident import Incident, Outcome, fingerprint, masked
+from logdiag.model import Action, Reason
+from logdiag.rules import cache
+
+if TYPE_CHECKING:
+    from logdiag.memory.embedding import Embedder
+    from logdiag.memory.index import Vectors
+
+__all__ = ["PREFIX", "Corpus", "load_corpus", "shipped_folder"]
+
+PREFIX = "corpus/"
+_PROVENANCE = "logdiag"
+_FORM = b"logdiag-corpus/1\0"
+_KEEP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Incidents that cannot be changed, with the fingerprint of each, and `origin`, which names their exact wording."""
+
+    incidents: tuple[Incident, ...]
+    fingerprints: tuple[str, ...]
+    origin: bytes
+    _vectors: dict[str, Vectors] = field(default_factory=dict, repr=False, compare=False)
+
+    def by_fingerprint(self, wanted: str) -> list[Incident]:
+        """Those of one fingerprint."""
+        return [incident for incident, own in zip(self.incidents, self.fingerprints, strict=True) if own == wanted]
+
+    def nearest(self, queries: Vectors, k: int, embedder: Embedder) -> list[tuple[float, Incident]]:
+        """The `k` most similar to any of the queries (n, d), with their cosine, best first."""
+        if not self.incidents:
+            return []
+        scores = (queries @ self._embedded(embedder).T).max(axis=0)
+        best = scores.argsort(kind="stable")[::-1][:k].tolist()
+        return [(float(scores[at]), self.incidents[at]) for at in best]
+
+    def _embedded(self, embedder: Embedder) -> Vectors:
+        """One vector each, (n, d)."""
+        import numpy as np
+
+        if embedder.name not in self._vectors:
+            origin = hashlib.sha256(self.origin + embedder.name.encode()).digest()
+            stored = _kept(
+                "corpus-vectors",
+                origin,
+                lambda: embedder.embed([item.signature for item in self.incidents]).astype("<f4").tobytes(),
+            )
+            self._vectors[embedder.name] = np.frombuffer(stored, "<f4").reshape(len(self.incidents), -1)
+        return self._vectors[embedder.name]
+
+
+def load_corpus(folder: str | os.PathLike[str] | None = None) -> Corpus:
+    """The incidents of a folder of `<category>/<reason>.yaml`; those that ship with logdiag when none is given.
+
+    Raises MemoryStoreError with all problems of all files.
+    """
+    base = os.fspath(folder or shipped_folder())
+    contents = {}
+    for parent, folders, names in os.walk(base):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(".yaml"):
+                with open(os.path.join(parent, name), "rb", buffering=0) as file:
+                    contents[os.path.relpath(os.path.join(parent, name), base)] = file.read()
+    source = b"\0".join(part for name, content in contents.items() for part in (os.fsencode(name), content))
+    origin = hashlib.sha256(source).digest()
+    rows = _kept("corpus", origin, lambda: _parsed(contents, base))
+    return Corpus(tuple(_incident(row) for row in rows), tuple(row[0] for row in rows), origin)
+
+
+def shipped_folder() -> str:
+    """Where the incidents that come with logdiag lie: inside the package, or beside it in a checkout."""
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    installed = os.path.join(package, "data", "corpus")
+    return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "corpus")
+
+
+def _incident(row: tuple[Any, ...]) -> Incident:
+    _, name, signature, reason, action, window, cause, remedy, outcome, job = row
+    return Incident(
+        id=name,
+        signature=signature,
+        reason=Reason(reason),
+        action=Action(action),
+        window=window,
+        cause=cause,
+        remedy=remedy,
+        outcome=Outcome(outcome),
+        job=dict(job),
+        provenance=_PROVENANCE,
+        confirmed_by=_PROVENANCE,
+    )
+
+
+def _parsed(contents: dict[str, bytes], base: str) -> list[tuple[Any, ...]]:
+    """What the files say, as plain rows; see `_incident` for their order."""
+    import yaml
+
+    rows: list[tuple[Any, ...]] = []
+    problems: list[str] = []
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    for name, content in contents.items():
+        path = os.path.join(base, name)
+        category, stem = os.path.basename(os.path.dirname(path)), os.path.basename(path).removesuffix(".yaml")
+        if stem not in {reason.value for reason in Reason} or Reason(stem).category.value != category:
+            problems.append(f"{path}: not <category>/<reason>.yaml; name the file after its reason")
+            continue
+        try:
+            documents = yaml.load(content, Loader=loader)
+        except yaml.YAMLError as error:
+            problems.append(f"{path}: not valid YAML ({' '.join(str(error).split())}); correct it")
+            continue
+        for document in documents or ():
+            try:
+                rows.append(_row(document, stem))
+            except (KeyError, ValueError, TypeError, AttributeError) as error:
+                identity = document.get("id") if isinstance(document, dict) else document
+                problems.append(f"{path}: {identity}: wrong or missing: {error}; see corpus/README.md for the form")
+    names = [row[1] for row in rows]
+    problems += [f"{base}: {name}: given twice; rename one" for name in sorted(set(names)) if names.count(name) > 1]
+    if problems:
+        raise MemoryStoreError("\n".join(problems))
+    return rows
+
+
+def _row(document: dict[str, Any], reason: str) -> tuple[Any, ...]:
+    signature = masked(document["signature"])
+    return (
+        fingerprint(signature),
+        f"{PREFIX}{document['id']}",
+        signature,
+        reason,
+        Action(document["action"]).value,
+        tuple(masked(line) for line in document.get("window") or ()),
+        document.get("cause", "").strip(),
+        document.get("remedy", "").strip(),
+        Outcome(document.get("outcome", "unknown")).value,
+        tuple((str(key), str(value)) for key, value in (document.get("job") or {}).items()),
+    )
+
+
+def _kept(name: str, origin: bytes, make: Callable[[], Any]) -> Any:
+    """What was made from `origin`: from the cache, or made now and stored whole or not at all."""
+    from logdiag import __version__
+
+    whole = _FORM + __version__.encode() + b"\0" + origin
+    path = os.path.join(cache.folder(), f"{name}-{zlib.crc32(whole):08x}")
+    try:
+        with open(path, "rb", buffering=0) as file:
+            content = file.read()
+        if zlib.crc32(memoryview(content)[4:]).to_bytes(4, "big") == content[:4]:
+            stored, value = marshal.loads(memoryview(content)[4:])
+            if stored == whole:
+                return value
+    except (OSError, ValueError, EOFError, TypeError):
+        pass
+    value = make()
+    _store(path, marshal.dumps((whole, value)))
+    return value
+
+
+def _store(path: str, body: bytes) -> None:
+    import tempfile
+    from pathlib import Path
+
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as out:
+            out.write(zlib.crc32(body).to_bytes(4, "big") + body)
+        os.replace(out.name, target)
+        same = f"{target.name.rpartition('-')[0]}-" + "?" * 8
+        for old in sorted(target.parent.glob(same), key=os.path.getmtime)[:-_KEEP]:
+            old.unlink()
+    except OSError:
+        return

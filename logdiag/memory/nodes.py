@@ -1,0 +1,151 @@
+"""Nodes on which jobs fail more often than chance would have it.
+
+If no node were worse than the others, each of n failures would fall on any of N nodes alike, and the k failures of one
+node would follow a binomial law with n trials of probability 1/N. The probability of k or more is
+
+    p = sum over i = k..n of C(n, i) (1/N)^i (1 - 1/N)^(n - i)
+
+and because the worst of N nodes was picked after the fact, the p of all nodes are corrected by Holm's method (S. Holm,
+A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal of Statistics 6, 1979): sorted upwards,
+the i-th of N (from 0) is multiplied by N - i, and no corrected p is below the one before. Holm's method holds however
+the counts depend on each other. A node is suspicious when it failed twice or more and its corrected p is below 0.05.
+
+N is the size of the cluster. Where nobody tells it, the nodes that failed stand for it: they are fewer, so 1/N is
+larger and the test only becomes more careful. Only infrastructure failures count, since a script's own error is always
+told by the same first rank; and a job counts once a node, since a job that is restarted into the same trouble says
+nothing new.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from logdiag.memory.incident import Incident
+from logdiag.memory.rows import utc
+from logdiag.memory.store import Store
+from logdiag.model import Category
+
+__all__ = ["NodeRecord", "node_records", "suspicious_nodes", "tail"]
+
+_LEVEL = 0.05
+_FEWEST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """How often a node failed first.
+
+    `failures` are its infrastructure failures, one a job, `jobs` the names of those jobs as far as they are known, and
+    `incidents` all that is remembered of it. `probability` is that of so many failures or more by chance, `corrected`
+    the same after Holm's correction for the number of nodes.
+    """
+
+    node: str
+    failures: int
+    jobs: tuple[str, ...]
+    incidents: tuple[str, ...]
+    reasons: dict[str, int]
+    last_seen: str
+    probability: float
+    corrected: float
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether so many failures are more than chance."""
+        return self.failures >= _FEWEST and self.corrected < _LEVEL
+
+
+def suspicious_nodes(
+    store: Store, days: float = 30.0, *, nodes: int | None = None, until: str | None = None
+) -> tuple[str, ...]:
+    """The nodes to leave out: those that failed in the last `days` more often than chance, the worst first."""
+    return tuple(item.node for item in node_records(store, days, nodes=nodes, until=until) if item.suspicious)
+
+
+def node_records(
+    store: Store, days: float = 30.0, *, nodes: int | None = None, until: str | None = None
+) -> tuple[NodeRecord, ...]:
+    """Every node that failed in the `days` before `until` (ISO 8601, now if left out), the most suspicious first.
+
+    `nodes` is the number of nodes in the cluster. Raises MemoryStoreError where the store cannot be read.
+    """
+    end = utc(until) if until else ""
+    at = datetime.fromisoformat(end.replace("Z", "+00:00")) if end else datetime.now(timezone.utc)
+    since = (at - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    by_node: dict[str, list[Incident]] = {}
+    for incident in store.list(since=since):
+        if incident.node and (not end or incident.seen_at <= end):
+            by_node.setdefault(incident.node, []).append(incident)
+    failures = {node: len(_independent(found)) for node, found in by_node.items()}
+    total, size = sum(failures.values()), max(nodes or 0, len(by_node))
+    chances = {node: tail(total, count, 1 / size) for node, count in failures.items()}
+    corrected = _holm(chances, size)
+    records = [
+        NodeRecord(
+            node=node,
+            failures=failures[node],
+            jobs=tuple(dict.fromkeys(name for item in found if (name := _job(item)))),
+            incidents=tuple(item.id for item in found),
+            reasons=_counted(item.reason.value for item in found),
+            last_seen=found[0].seen_at,
+            probability=chances[node],
+            corrected=corrected[node],
+        )
+        for node, found in by_node.items()
+    ]
+    return tuple(sorted(records, key=lambda item: (item.corrected, item.probability, -item.failures, item.node)))
+
+
+def tail(trials: int, successes: int, probability: float) -> float:
+    """The probability of so many successes or more in independent trials."""
+    if successes <= 0 or probability >= 1:
+        return 1.0
+    if successes > trials or probability <= 0:
+        return 0.0
+    odds = probability / (1 - probability)
+    term = math.exp(
+        math.lgamma(trials + 1)
+        - math.lgamma(successes + 1)
+        - math.lgamma(trials - successes + 1)
+        + successes * math.log(probability)
+        + (trials - successes) * math.log1p(-probability)
+    )
+    total = term
+    for count in range(successes, trials):
+        term *= (trials - count) / (count + 1) * odds
+        total += term
+        if term < total * 1e-17:
+            break
+    return min(1.0, total)
+
+
+def _holm(chances: dict[str, float], size: int) -> dict[str, float]:
+    """Each probability after the correction; nodes that never failed are among the `size` with a probability of 1."""
+    corrected, worst = {}, 0.0
+    for place, (node, chance) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
+        worst = max(worst, min(1.0, chance * (size - place)))
+        corrected[node] = worst
+    return corrected
+
+
+def _independent(found: Iterable[Incident]) -> set[str]:
+    """The infrastructure failures of a node, one a job; one whose job is unknown stands for itself."""
+    return {
+        f"job {name}" if (name := _job(item)) else item.id
+        for item in found
+        if item.reason.category is Category.INFRASTRUCTURE
+    }
+
+
+def _job(incident: Incident) -> str:
+    return incident.job.get("id") or incident.job.get("name") or ""
+
+
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))

@@ -1,0 +1,72 @@
+"""Makes an incident of a diagnosis, or of a line that a person picked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from logdiag.errors import MemoryStoreError, SourceError
+from logdiag.memory.incident import Incident, masked
+from logdiag.model import Action, Diagnosis, Line, Reason
+from logdiag.prefixes import parse_line
+from logdiag.sources import open_sources
+
+__all__ = ["incident_of", "incident_of_line"]
+
+_AROUND = 2
+_NEAR = 5
+
+
+def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> Incident:
+    """What is worth remembering of a diagnosis: its root line with two lines either side, all masked.
+
+    Raises MemoryStoreError for a diagnosis without a root line.
+    """
+    root = diagnosis.root_cause
+    if root is None:
+        raise MemoryStoreError(
+            f"{diagnosis.source}: no line was found that names what broke; pick one with --line or --signature"
+        )
+    near = [
+        line for line in diagnosis.digest.lines if line.source == root.source and abs(line.number - root.line) <= _NEAR
+    ]
+    before = [line for line in near if line.number < root.line][-_AROUND:]
+    after = [line for line in near if line.number > root.line][:_AROUND]
+    return Incident(
+        id="",
+        signature=masked(parse_line(root.text, root.source, root.line)),
+        reason=diagnosis.reason,
+        action=diagnosis.recovery.action,
+        window=_window([*before, *after]),
+        cause=diagnosis.summary,
+        job=dict(job or {}),
+        node=root.node or "",
+        provenance=os.path.basename(root.source),
+    )
+
+
+def incident_of_line(path: str, number: int, reason: Reason, action: Action) -> Incident:
+    """The same for line `number` of a log, counted from 1. Raises SourceError when there is no such line."""
+    around: list[Line] = []
+    for stream in open_sources((path,)):
+        for block in stream.blocks():
+            for at, text in enumerate(block.data.split(b"\n")):
+                if abs(block.number_of(at) - number) <= _AROUND:
+                    decoded = text.decode(errors="replace").rstrip("\r")
+                    around.append(parse_line(decoded, stream.name, block.number_of(at)))
+    picked = next((line for line in around if line.number == number and line.text.strip()), None)
+    if picked is None:
+        raise SourceError(f"{path}: line {number} is empty, or there is no such line; give another --line")
+    return Incident(
+        id="",
+        signature=masked(picked),
+        reason=reason,
+        action=action,
+        window=_window([line for line in around if line.number != number]),
+        node=picked.node or "",
+        provenance=os.path.basename(path),
+    )
+
+
+def _window(lines: Sequence[Line]) -> tuple[str, ...]:
+    return tuple(text for line in lines if (text := masked(line)))

@@ -1,0 +1,353 @@
+"""The store of past incidents: what people and earlier diagnoses put in, above what ships with logdiag.
+
+with open_store("/srv/logdiag") as store:        # or postgresql://..., or LOGDIAG_MEMORY, or the user's data folder
+    incident = store.add(Incident("", masked(line), Reason.ECC_ERROR, Action.RESTART_EXCLUDING_NODE))
+    store.confirm(incident.id, by="mira", outcome=Outcome.WORKED)
+    store.by_fingerprint(incident.fingerprint)   # exact; needs nothing beyond the standard library
+    store.nearest(masked(other_line), 5)         # similar; needs the extra `memory`
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TextIO
+
+from logdiag.errors import MemoryStoreError
+from logdiag.memory.corpus import PREFIX, Corpus, load_corpus
+from logdiag.memory.incident import Incident, Outcome, masked
+from logdiag.memory.rows import (
+    SCHEMA,
+    Entry,
+    Merged,
+    Rows,
+    Wanted,
+    from_document,
+    now,
+    problems_of,
+    to_text,
+    utc,
+)
+from logdiag.model import Action, Reason
+
+if TYPE_CHECKING:
+    from logdiag.memory.embedding import Embedder
+    from logdiag.memory.index import Vectors
+
+__all__ = ["Merged", "Stats", "Store", "default_place", "open_store"]
+
+_POSTGRES = ("postgresql://", "postgres://")
+# No vowels, and nothing that reads like something else.
+_LETTERS = "23456789bcdfghjkmnpqrstvwxyz"
+_ID_LETTERS = 8
+_ID_TRIES = 20
+_SHOWN_PROBLEMS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a store holds, without the shipped incidents, which `shipped` counts. Times are ISO 8601 in UTC."""
+
+    place: str
+    incidents: int
+    confirmed: int
+    shipped: int
+    reasons: dict[str, int]
+    outcomes: dict[str, int]
+    first_seen: str
+    last_seen: str
+
+
+class Store:
+    """Past incidents, those that ship with logdiag included. Get one from `open_store`.
+
+    It may be used from several threads in turn and by many processes at once. Whatever cannot be done raises
+    MemoryStoreError with one sentence: where, what, and the remedy.
+    """
+
+    def __init__(self, rows: Rows, corpus: Corpus | None, embedder: str | Embedder = "static") -> None:
+        self._rows = rows
+        self._corpus = corpus
+        self._named = embedder
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def place(self) -> str:
+        """Where it is, without a password."""
+        return self._rows.name
+
+    @property
+    def shipped(self) -> tuple[Incident, ...]:
+        """The incidents that ship with logdiag."""
+        return self._corpus.incidents if self._corpus else ()
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """What makes vectors of signatures; loaded when first asked for."""
+        if not isinstance(self._named, str):
+            return self._named
+        from logdiag.memory.embedding import load_embedder
+
+        return load_embedder(self._named)
+
+    def add(self, incident: Incident) -> Incident:
+        """Adds an incident, and gives it as it was stored: masked, with an id and a time where it had none."""
+        return self.add_all([incident])[0]
+
+    def add_all(self, incidents: Iterable[Incident]) -> tuple[Incident, ...]:
+        """As `add`, all at once."""
+        added = {}
+        waiting = {at: self._checked(incident) for at, incident in enumerate(incidents)}
+        for _ in range(_ID_TRIES):
+            named = {at: item if item.id else replace(item, id=_new_id()) for at, item in waiting.items()}
+            taken_here = {item.id for item in waiting.values() if item.id}
+            done = self._rows.insert([Entry(item, now()) for item in named.values()])
+            added.update({at: item for at, item in named.items() if item.id in done})
+            waiting = {at: item for at, item in waiting.items() if at not in added}
+            if taken := sorted(taken_here - done):
+                raise MemoryStoreError(f"{self.place}: {taken[0]}: is there already; correct it, or leave the id out")
+            if not waiting:
+                return tuple(added[at] for at in sorted(added))
+        raise MemoryStoreError(f"{self.place}: no free id was found; run it again")
+
+    def get(self, identity: str) -> Incident:
+        """One incident by its id."""
+        if identity.startswith(PREFIX):
+            found = next((item for item in self.shipped if item.id == identity), None)
+        else:
+            found = self._rows.get(identity)
+        if found is None:
+            raise self._unknown(identity)
+        return found
+
+    def list(
+        self,
+        *,
+        reason: Reason | None = None,
+        node: str | None = None,
+        since: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[Incident, ...]:
+        """The latest first, the shipped ones last; `since` is an ISO 8601 time or date."""
+        from_then = self._time(since or "", "since")
+        found = self._rows.find(Wanted(reason, node or "", from_then, limit=limit))
+        if not node and not from_then:
+            found += [item for item in self.shipped if reason in (None, item.reason)]
+        return tuple(found[:limit])
+
+    def by_fingerprint(self, wanted: str, limit: int = 100) -> tuple[Incident, ...]:
+        """Occurrences of exactly this failure, the latest first, the shipped ones last."""
+        found = self._rows.find(Wanted(fingerprint=wanted, limit=limit))
+        if self._corpus:
+            found += self._corpus.by_fingerprint(wanted)
+        return tuple(found[:limit])
+
+    def nearest(self, texts: str | Sequence[str] | Vectors, k: int = 5) -> tuple[tuple[float, Incident], ...]:
+        """The `k` incidents most similar to a masked line, or to any of several, with their cosine, best first.
+
+        Instead of texts it takes vectors of its embedder, (d,) or (n, d). Incidents that were added since the last
+        call get their vectors here, so the first call after a large import, or by another embedder, takes longer.
+        """
+        embedder = self.embedder
+        given: Any = [texts] if isinstance(texts, str) else texts
+        if not len(given):
+            return ()
+        queries: Vectors = embedder.embed(given) if isinstance(given[0], str) else given
+        if queries.ndim == 1:
+            queries = queries[None, :]
+        found = list(self._rows.nearest(queries, k, embedder))
+        if self._corpus:
+            found += self._corpus.nearest(queries, k, embedder)
+        return tuple(sorted(found, key=lambda item: -item[0])[:k])
+
+    def confirm(self, identity: str, by: str, outcome: Outcome | None = None) -> Incident:
+        """Says that reason and remedy are right, and whether the remedy helped."""
+        return self.correct(identity, outcome=outcome, by=by)
+
+    def correct(
+        self,
+        identity: str,
+        *,
+        by: str,
+        reason: Reason | None = None,
+        action: Action | None = None,
+        remedy: str | None = None,
+        cause: str | None = None,
+        outcome: Outcome | None = None,
+    ) -> Incident:
+        """Replaces what is given, and confirms the rest."""
+        if not by.strip():
+            raise MemoryStoreError(f"{identity}: confirmed by nobody; say who confirms it")
+        given = {"reason": reason, "action": action, "remedy": remedy, "cause": cause, "outcome": outcome}
+        more: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        return self._change(identity, lambda old: replace(old, confirmed_by=by.strip(), **more))
+
+    def forget(self, identity: str) -> None:
+        """Removes an incident for good."""
+        self._refuse_shipped(identity)
+        if not self._rows.delete(identity):
+            raise self._unknown(identity)
+
+    def count(self) -> int:
+        """How many incidents it holds beside the shipped ones."""
+        return self._rows.count()
+
+    def stats(self) -> Stats:
+        """What it holds, in numbers."""
+        tallies = self._rows.tallies()
+        reasons: dict[str, int] = {}
+        outcomes: dict[str, int] = {}
+        for tally in tallies:
+            reasons[tally.reason.value] = reasons.get(tally.reason.value, 0) + tally.count
+            outcomes[tally.outcome.value] = outcomes.get(tally.outcome.value, 0) + tally.count
+        return Stats(
+            place=self.place,
+            incidents=sum(reasons.values()),
+            confirmed=sum(tally.count for tally in tallies if tally.confirmed),
+            shipped=len(self.shipped),
+            reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+            outcomes=dict(sorted(outcomes.items())),
+            first_seen=min((tally.first for tally in tallies), default=""),
+            last_seen=max((tally.last for tally in tallies), default=""),
+        )
+
+    def export(self, file: TextIO) -> int:
+        """Writes every incident but the shipped ones as a line of JSON; how many there were."""
+        count = 0
+        for entry in self._rows.entries():
+            file.write(to_text(entry.incident, schema=SCHEMA, changed_at=entry.changed_at) + "\n")
+            count += 1
+        return count
+
+    def import_(self, file: Iterable[str], name: str = "") -> Merged:
+        """Takes in what `export` wrote, all of it or nothing.
+
+        Of two forms of one incident a confirmed one stays before one that is not, and else the one that was changed
+        last. Raises MemoryStoreError with the problems of all lines; `name` is what to call the file there.
+        """
+        entries, problems = [], []
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            where = f"{name or getattr(file, 'name', 'import')}:{number}"
+            try:
+                document = json.loads(line)
+            except ValueError as error:
+                problems.append(f"{where}: not JSON ({error}); give one incident a line")
+                continue
+            wrong = problems_of(document)
+            if not wrong and str(document.get("id", "")).startswith(PREFIX):
+                wrong = [f"id: {document['id']} ships with logdiag; leave it out"]
+            if wrong:
+                problems += [f"{where}: {problem}" for problem in wrong]
+            else:
+                entries.append(self._entry(document, where))
+        if problems:
+            more = len(problems) - _SHOWN_PROBLEMS
+            rest = [f"and {more} problems more"] if more > 0 else []
+            raise MemoryStoreError("\n".join(problems[:_SHOWN_PROBLEMS] + rest))
+        # In one order, so that two imports at once do not wait for each other.
+        entries.sort(key=lambda entry: entry.incident.id)
+        return self._rows.merge(entries, _better) if entries else Merged()
+
+    def close(self) -> None:
+        """Lets go of its files or of its connection; nothing is lost by not calling it."""
+        self._rows.close()
+
+    def _entry(self, document: dict[str, Any], where: str) -> Entry:
+        incident = self._checked(from_document({"action": "none", **document}, where))
+        incident = incident if incident.id else replace(incident, id=_new_id())
+        return Entry(incident, utc(document.get("changed_at") or "") or incident.seen_at)
+
+    def _checked(self, incident: Incident) -> Incident:
+        """As it is stored: masked, so that no path or address is kept, and with a time."""
+        if incident.id.startswith(PREFIX):
+            raise self._fixed(incident.id)
+        signature = masked(incident.signature)
+        if not signature:
+            raise MemoryStoreError(
+                f"{self.place}: an incident without a signature; give the line that named the failure"
+            )
+        return replace(
+            incident,
+            signature=signature,
+            window=tuple(masked(line) for line in incident.window),
+            seen_at=self._time(incident.seen_at, "seen_at") or now(),
+        )
+
+    def _change(self, identity: str, change: Callable[[Incident], Incident]) -> Incident:
+        self._refuse_shipped(identity)
+        changed = self._rows.change(identity, change)
+        if changed is None:
+            raise self._unknown(identity)
+        return changed
+
+    def _refuse_shipped(self, identity: str) -> None:
+        if identity.startswith(PREFIX):
+            raise self._fixed(identity)
+
+    def _fixed(self, identity: str) -> MemoryStoreError:
+        return MemoryStoreError(
+            f"{identity}: ships with logdiag and cannot be changed; add an incident of your own with the same signature"
+        )
+
+    def _unknown(self, identity: str) -> MemoryStoreError:
+        return MemoryStoreError(f"{self.place}: {identity}: no such incident; see logdiag incidents list")
+
+    def _time(self, text: str, field: str) -> str:
+        try:
+            return utc(text)
+        except ValueError as error:
+            raise MemoryStoreError(
+                f"{self.place}: {field}: {text!r} is no time; write it like 2026-11-03T14:05:00Z or 2026-11-03"
+            ) from error
+
+
+def open_store(
+    place: str | os.PathLike[str] | None = None, *, embedder: str | Embedder = "static", shipped: bool = True
+) -> Store:
+    """The store in a folder, or in a database for `postgresql://user@host/database`.
+
+    None is the place that `LOGDIAG_MEMORY` names, or else the user's data folder. Nothing is written there before the
+    first incident is added. `embedder` is the name of one (see `embedding.load_embedder`) or one that is loaded;
+    without `shipped` the incidents that ship with logdiag are left out. Raises MemoryStoreError.
+    """
+    named = os.fspath(place) if place is not None else default_place()
+    corpus = load_corpus() if shipped else None
+    if named.startswith(_POSTGRES):
+        from logdiag.memory.postgres import PostgresRows
+
+        return Store(PostgresRows(named), corpus, embedder)
+    from logdiag.memory.sqlite import SqliteRows
+
+    return Store(SqliteRows(named), corpus, embedder)
+
+
+def default_place() -> str:
+    """`LOGDIAG_MEMORY`, or a folder among the user's data."""
+    if named := os.environ.get("LOGDIAG_MEMORY"):
+        return named
+    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(base, "logdiag", "memory")
+
+
+def _better(old: Entry, new: Entry) -> bool:
+    """Whether an imported form of an incident shall replace the one in the store."""
+    return _weight(new) > _weight(old)
+
+
+def _weight(entry: Entry) -> tuple[bool, str]:
+    return bool(entry.incident.confirmed_by), entry.changed_at
+
+
+def _new_id() -> str:
+    drawn = int.from_bytes(os.urandom(8), "big")
+    return "i-" + "".join(_LETTERS[drawn // len(_LETTERS) ** at % len(_LETTERS)] for at in range(_ID_LETTERS))

@@ -1,0 +1,48 @@
+"""The shipped incidents: enough of them, sound, and in words of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import yaml
+
+from logdiag.evaluation.cases import load_cases
+from logdiag.memory.incident import masked
+from logdiag.model import Action, Reason
+from logdiag.rules import RuleBook
+from tests.helpers import ROOT
+
+FILES = sorted((ROOT / "corpus").glob("*/*.yaml"))
+INCIDENTS = [(path, incident) for path in FILES for incident in yaml.safe_load(path.read_text(encoding="utf-8"))]
+
+
+def test_every_reason_has_past_incidents() -> None:
+    """At least 250 over all reasons, each file in its reason's category."""
+    assert len(INCIDENTS) >= 250
+    assert {path.stem for path in FILES} == {reason.value for reason in Reason} - {"none"}
+    assert min(Counter(path.stem for path in FILES for _ in yaml.safe_load(path.read_text())).values()) >= 6
+    assert [path for path in FILES if path.parent.name != Reason(path.stem).category.value] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_an_incident_says_what_happened_and_what_was_done(path: object) -> None:
+    """One line as the software prints it, a cause, a remedy, an action of the list; no id twice."""
+    for _, incident in [item for item in INCIDENTS if item[0] == path]:
+        assert "\n" not in incident["signature"]
+        assert 10 < len(incident["signature"]) < 400
+        assert Action(incident["action"]) is not Action.NONE
+        assert len(incident["cause"]) > 20, incident["id"]
+        assert len(incident["remedy"]) > 8, incident["id"]
+        assert incident["outcome"] in ("worked", "did_not", "unknown")
+    ids = Counter(incident["id"] for _, incident in INCIDENTS)
+    assert [identity for identity, count in ids.items() if count > 1] == []
+
+
+def test_no_signature_is_a_rules_example_or_a_cases_root_line(proof_book: RuleBook) -> None:
+    """What memory knows is not what rules and evaluation show as their own."""
+    signatures = {masked(incident["signature"]).lower() for _, incident in INCIDENTS}
+    examples = {masked(line).lower() for rule in proof_book.rules for text in rule.fires for line in text.splitlines()}
+    roots = {masked(root).lower() for case in load_cases([str(ROOT / "evals" / "cases")]).cases for root in case.roots}
+    assert signatures & examples == set()
+    assert signatures & roots == set()

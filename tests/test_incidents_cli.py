@@ -1,0 +1,211 @@
+"""`logdiag incidents`, run as people run it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers import LOGS, log_of, run_logdiag, steps, traceback_of
+
+DEMO = LOGS / "demo.log"
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place of an empty store, told by the environment."""
+    monkeypatch.setenv("LOGDIAG_MEMORY", str(tmp_path / "memory"))
+    return tmp_path / "memory"
+
+
+def said(*arguments: str | Path) -> str:
+    """What `logdiag incidents` prints when all is well."""
+    done = run_logdiag("incidents", *arguments)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def answer(*arguments: str | Path) -> Any:
+    """The same, read as JSON."""
+    return json.loads(said(*arguments, "--format", "json"))
+
+
+def complaint(*arguments: str | Path) -> str:
+    """The one sentence of a command that could not do its work."""
+    done = run_logdiag("incidents", *arguments)
+    text = done.stderr.decode()
+    assert (done.returncode, done.stdout) == (2, b""), text
+    assert len(text.splitlines()) == 1, text
+    assert text.startswith("logdiag: ")
+    return text
+
+
+def test_a_failure_is_remembered_by_its_log(memory: Path) -> None:
+    """The root line that logdiag finds, masked, with its window, node, reason and action; unconfirmed."""
+    added = answer("add", DEMO, "--outcome", "worked", "--remedy", "Left the node out.", "--job", "name=demo")
+    assert added["signature"] == "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+    assert (added["reason"], added["action"]) == ("ECCError", "restart_excluding_node")
+    assert (added["node"], added["outcome"], added["remedy"]) == ("node-004", "worked", "Left the node out.")
+    assert (added["job"], added["confirmed_by"]) == ({"name": "demo"}, "")
+    assert 1 <= len(added["window"]) <= 4
+    assert answer("list") == [added]
+    assert answer("show", added["id"]) == added
+
+
+def test_confirming_and_correcting_turn_it_into_knowledge(memory: Path) -> None:
+    """By whom is told, or is who runs the command."""
+    added = answer("add", DEMO)
+    assert "confirmed by mira" in said("confirm", added["id"], "--by", "mira", "--outcome", "did_not")
+    assert answer("show", added["id"])["confirmed_by"] == "mira"
+    corrected = answer("correct", added["id"], "--reason", "CUDAError", "--remedy", "Swapped the card.")
+    assert (corrected["reason"], corrected["remedy"], corrected["outcome"]) == (
+        "CUDAError",
+        "Swapped the card.",
+        "did_not",
+    )
+    assert corrected["confirmed_by"] not in ("", "mira")
+    assert "nothing to correct; give --reason" in complaint("correct", added["id"])
+
+
+def test_a_line_that_a_person_picks_is_remembered(memory: Path, tmp_path: Path) -> None:
+    """By its number or as text; with the reason it is confirmed, and the action is the reason's own."""
+    log = tmp_path / "job.log"
+    log.write_bytes(log_of(*steps(1, 20), "[rank3]: the flux ran out at 0x7f00aa11", "later"))
+    by_line = answer("add", log, "--line", "21", "--reason", "NetworkError", "--by", "mira")
+    assert by_line["signature"] == "the flux ran out at <hex>"
+    assert by_line["confirmed_by"] == "mira"
+    assert by_line["window"][-1] == "later"
+    by_text = answer("add", "--signature", "node-4: the flux ran out at 0x12", "--reason", "NetworkError")
+    assert by_text["signature"].endswith("the flux ran out at <hex>")
+    assert by_text["action"] == by_line["action"] != "none"
+    assert "--reason is missing" in complaint("add", log, "--line", "21")
+    assert "line 99 is empty, or there is no such line" in complaint(
+        "add", log, "--line", "99", "--reason", "NetworkError"
+    )
+    assert "needs a LOG or a --signature, and not both" in complaint("add")
+
+
+def test_a_log_without_a_root_line_is_refused(memory: Path, tmp_path: Path) -> None:
+    """With what to do instead."""
+    log = tmp_path / "job.log"
+    log.write_bytes(log_of(*steps(1, 20)))
+    assert "pick one with --line or --signature" in complaint("add", log)
+    assert not memory.exists()
+
+
+def test_search_finds_what_is_alike(memory: Path, tmp_path: Path) -> None:
+    """For a line, and for the root line of a log; the shipped incidents are searched too."""
+    added = answer("add", "--signature", "the flux capacitor of lane 4 ran dry", "--reason", "NetworkError")
+    found = answer("search", "the flux capacitor of lane 17 ran dry", "--limit", "3")
+    assert found[0]["id"] == added["id"]
+    assert found[0]["similarity"] == pytest.approx(1, abs=0.01)
+    assert len(found) == 3
+    assert all(item["id"].startswith("corpus/") for item in found[1:])
+    log = tmp_path / "job.log"
+    log.write_bytes(log_of(*steps(1, 20), *traceback_of("KeyError: 'caption'")))
+    by_log = answer("search", log, "--limit", "1")
+    assert by_log[0]["reason"] == "KeyError"
+    assert said("search", "the flux capacitor of lane 17 ran dry").startswith(f"1.00  {added['id']}")
+
+
+def test_the_list_is_narrowed(memory: Path) -> None:
+    """By reason, node, time and number; the shipped ones when asked for."""
+    one = answer("add", "--signature", "a b", "--reason", "KeyError", "--node", "n1", "--seen-at", "2026-11-01")
+    two = answer("add", "--signature", "c d", "--reason", "OSError", "--seen-at", "2026-11-02T10:00:00+02:00")
+    assert two["seen_at"] == "2026-11-02T08:00:00Z"
+    assert answer("list") == [two, one]
+    assert answer("list", "--reason", "KeyError") == [one]
+    assert answer("list", "--node", "n1") == [one]
+    assert answer("list", "--since", "2026-11-02") == [two]
+    assert answer("list", "--limit", "1") == [two]
+    assert len(answer("list", "--shipped")) > 250
+    line = said("list", "--node", "n1")
+    assert line.split() == [one["id"], "2026-11-01T00:00:00Z", "KeyError", "unknown", "confirmed", "a", "b"]
+
+
+def test_everything_is_shown(memory: Path) -> None:
+    """Each field with its name, and how to confirm what is not."""
+    added = answer("add", DEMO, "--cause", "Rust.", "--job", "name=demo")
+    text = said("show", added["id"])
+    for part in (added["signature"], "cause:        Rust.", "node-004", "name demo", added["window"][0], "demo.log"):
+        assert part in text
+    assert f"nobody: logdiag incidents confirm {added['id']}" in text
+    shipped = answer("list", "--shipped")[-1]["id"]
+    assert said("show", shipped).startswith(shipped)
+
+
+def test_teams_share_by_export_and_import(memory: Path, tmp_path: Path) -> None:
+    """Files and pipes; a second import keeps what is there."""
+    answer("add", "--signature", "a b", "--reason", "KeyError")
+    assert said("export", tmp_path / "out.jsonl") == ""
+    assert said("export") == (tmp_path / "out.jsonl").read_text()
+    other = tmp_path / "other"
+    assert said("import", tmp_path / "out.jsonl", "--memory", other) == "1 added, 0 replaced, 0 kept as they were\n"
+    piped = run_logdiag("incidents", "import", "-", "--memory", other, stdin=(tmp_path / "out.jsonl").read_bytes())
+    assert piped.stdout == b"0 added, 0 replaced, 1 kept as they were\n"
+    assert answer("list", "--memory", other) == answer("list")
+    (tmp_path / "broken.jsonl").write_text("{\n")
+    assert f"{tmp_path / 'broken.jsonl'}:1: not JSON" in complaint("import", tmp_path / "broken.jsonl")
+    assert "cannot be read" in complaint("import", tmp_path / "gone.jsonl")
+    assert "cannot be written" in complaint("export", tmp_path / "gone" / "out.jsonl")
+
+
+def test_what_is_forgotten_is_gone(memory: Path) -> None:
+    """Several at once; an unknown one is one sentence."""
+    ids = [answer("add", "--signature", text, "--reason", "KeyError")["id"] for text in ("a b", "c d")]
+    assert said("forget", *ids) == f"{ids[0]}: forgotten\n{ids[1]}: forgotten\n"
+    assert answer("list") == []
+    assert f"{ids[0]}: no such incident" in complaint("forget", ids[0])
+    assert "ships with logdiag and cannot be changed" in complaint("forget", "corpus/x")
+
+
+def test_stats_count(memory: Path) -> None:
+    """By reason and outcome, with the shipped ones apart."""
+    answer("add", "--signature", "a b", "--reason", "KeyError", "--outcome", "worked")
+    stats = answer("stats")
+    assert (stats["incidents"], stats["confirmed"], stats["reasons"]) == (1, 1, {"KeyError": 1})
+    assert stats["shipped"] > 250
+    assert f"{memory}: 1 incidents, 1 confirmed" in said("stats")
+
+
+def test_nodes_that_fail_too_often_are_marked(memory: Path) -> None:
+    """With the corrected probability, the reasons and the jobs."""
+    for job in ("a", "b", "c"):
+        answer("add", "--signature", "lost it", "--reason", "ECCError", "--node", "node-7", "--job", f"name={job}")
+    answer("add", "--signature", "lost it", "--reason", "ECCError", "--node", "node-8")
+    lines = said("nodes", "--of", "100").splitlines()
+    assert lines[0].startswith("* node-7    3 failures  p ")
+    assert lines[0].endswith("3 ECCError  jobs c, b, a")
+    assert lines[1].startswith("  node-8    1 failures")
+    assert [item["suspicious"] for item in answer("nodes", "--of", "100")] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["add", "--signature", "x", "--reason", "Bad"], "'Bad' is not one of"),
+        (["add", "--signature", "x", "--reason", "KeyError", "--seen-at", "noon"], "'noon' is no time"),
+        (["add", "--signature", "x", "--reason", "KeyError", "--job", "name"], "not KEY=VALUE"),
+        (["add", "--signature", "  ", "--reason", "KeyError"], "without a signature"),
+        (["add", "gone.log"], "gone.log"),
+        (["show", "i-gone"], "no such incident"),
+        (["confirm", "i-gone"], "no such incident"),
+        (["list", "--since", "noon"], "'noon' is no time"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_arguments_are_one_sentence(memory: Path, arguments: list[str], part: str) -> None:
+    """Exit status 2, and nothing is stored."""
+    assert part in complaint(*arguments)
+    assert not memory.exists()
+
+
+def test_a_place_is_given_each_time_or_by_the_environment(memory: Path, tmp_path: Path) -> None:
+    """`--memory` comes before `LOGDIAG_MEMORY`."""
+    answer("add", "--signature", "a b", "--reason", "KeyError", "--memory", tmp_path / "mine")
+    assert answer("list") == []
+    assert len(answer("list", "--memory", tmp_path / "mine")) == 1
+    assert os.listdir(tmp_path / "mine") == ["incidents.db"]

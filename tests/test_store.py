@@ -1,0 +1,703 @@
+"""The incident store: what is put in comes back, whoever else uses it and whatever breaks."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from logdiag.errors import MemoryStoreError
+from logdiag.memory import neighbours
+from logdiag.memory.corpus import load_corpus
+from logdiag.memory.incident import Incident, Outcome, masked
+from logdiag.memory.store import Merged, Store, default_place, open_store
+from logdiag.model import Action, Reason
+from tests.helpers import environment
+from tests.memory_helpers import incident, letters, letters_store, python, text_of, without_root_powers
+from tests.test_imports import HEAVY, loaded_by
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="uses what only Linux has")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty store without the shipped incidents."""
+    return letters_store(tmp_path / "memory")
+
+
+# --- what is put in comes back ---
+
+
+def test_an_incident_comes_back_as_it_was_added(store: Store) -> None:
+    """With an id and a time that it did not have."""
+    given = incident(
+        "widget 7 jammed in /srv/a/b",
+        window=("before <n>", "after"),
+        cause="It rusted.",
+        remedy="Oil it.",
+        outcome=Outcome.WORKED,
+        job={"name": "pretrain"},
+        node="node-004",
+        provenance="test",
+        confirmed_by="mira",
+    )
+    added = store.add(given)
+    assert added.id.startswith("i-")
+    assert added.seen_at.endswith("Z")
+    assert replace(added, id="", seen_at="") == given
+    assert store.get(added.id) == added
+    assert store.list() == (added,)
+    assert store.count() == 1
+
+
+def test_what_is_stored_is_masked(store: Store) -> None:
+    """Paths, addresses and numbers of a raw line are not kept, neither in the signature nor in the window."""
+    raw = Incident(
+        "",
+        "lost 203.0.113.9 reading /home/mira/x.bin",
+        Reason.OS_ERROR,
+        Action.RESTART,
+        window=("open /home/mira/y/z",),
+    )
+    added = store.add(raw)
+    assert added.signature == "lost <address> reading <path>"
+    assert added.window == ("open <path>",)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("2026-11-03", "2026-11-03T00:00:00Z"),
+        ("2026-11-03T14:05:00+02:00", "2026-11-03T12:05:00Z"),
+        ("2026-11-03 14:05:00", "2026-11-03T14:05:00Z"),
+        ("2026-11-03T14:05:00Z", "2026-11-03T14:05:00Z"),
+    ],
+)
+def test_times_are_kept_in_utc(store: Store, given: str, kept: str) -> None:
+    """Whatever zone they are given in; without a zone they are UTC."""
+    assert store.add(incident("widget", seen_at=given)).seen_at == kept
+
+
+def test_the_list_is_narrowed_and_has_the_latest_first(store: Store) -> None:
+    """By reason, node, time and number."""
+    a = store.add(incident("a", seen_at="2026-11-01", node="n1"))
+    b = store.add(incident("b", Reason.KEY_ERROR, seen_at="2026-11-03"))
+    c = store.add(incident("c", seen_at="2026-11-02", node="n2"))
+    assert store.list() == (b, c, a)
+    assert store.list(reason=Reason.ECC_ERROR) == (c, a)
+    assert store.list(node="n1") == (a,)
+    assert store.list(since="2026-11-02") == (b, c)
+    assert store.list(since="2026-11-02T00:00:00Z", limit=1) == (b,)
+
+
+def test_exactly_this_failure_is_found_by_its_fingerprint(store: Store) -> None:
+    """Occurrences that differ in what is masked are one failure; the latest first."""
+    first = store.add(incident("widget 7 jammed", seen_at="2026-11-01"))
+    second = store.add(incident("widget 12 jammed", seen_at="2026-11-02"))
+    store.add(incident("gear 7 jammed"))
+    assert store.by_fingerprint(first.fingerprint) == (second, first)
+    assert store.by_fingerprint("0" * 16) == ()
+
+
+def test_confirming_says_who_and_whether_it_helped(store: Store) -> None:
+    """The very next look shows it, from another connection too."""
+    added = store.add(incident("widget"))
+    confirmed = store.confirm(added.id, "mira", Outcome.WORKED)
+    assert confirmed == replace(added, confirmed_by="mira", outcome=Outcome.WORKED)
+    assert letters_store(store.place).get(added.id) == confirmed
+
+
+def test_correcting_replaces_what_is_given(store: Store) -> None:
+    """And confirms the rest; the signature stays."""
+    added = store.add(incident("widget", remedy="pray", outcome=Outcome.DID_NOT))
+    corrected = store.correct(
+        added.id, by="mira", reason=Reason.KEY_ERROR, remedy="oil it", action=Action.FIX_AND_RESUBMIT, cause="rust"
+    )
+    assert corrected == replace(
+        added,
+        confirmed_by="mira",
+        reason=Reason.KEY_ERROR,
+        remedy="oil it",
+        action=Action.FIX_AND_RESUBMIT,
+        cause="rust",
+    )
+    assert store.list(reason=Reason.KEY_ERROR) == (corrected,)
+    assert store.list(reason=Reason.ECC_ERROR) == ()
+    with pytest.raises(MemoryStoreError, match="confirmed by nobody; say who"):
+        store.confirm(added.id, " ")
+
+
+def test_what_is_forgotten_is_gone(store: Store) -> None:
+    """From the list, from the search, and from the file's bytes."""
+    kept = store.add(incident(text_of(1)))
+    gone = store.add(incident("a secret codename"))
+    assert {item.id for _, item in store.nearest("a secret codename", 5)} == {kept.id, gone.id}
+    store.forget(gone.id)
+    assert store.list() == (kept,)
+    assert [item.id for _, item in store.nearest("a secret codename", 5)] == [kept.id]
+    store.close()
+    assert b"codename" not in Path(store.place, "incidents.db").read_bytes()
+
+
+@pytest.mark.parametrize("identity", ["i-gone", "corpus/gone"])
+def test_an_unknown_id_is_one_sentence(store: Store, identity: str) -> None:
+    """Which names the place, the id, and where ids are shown."""
+    with pytest.raises(MemoryStoreError, match=f"{identity}: no such incident; see logdiag incidents list"):
+        store.get(identity)
+    if not identity.startswith("corpus/"):
+        with pytest.raises(MemoryStoreError, match="no such incident"):
+            store.confirm(identity, "mira")
+        with pytest.raises(MemoryStoreError, match="no such incident"):
+            store.forget(identity)
+
+
+def test_an_id_is_given_once(store: Store) -> None:
+    """Adding under an id that is taken is refused, and nothing is changed."""
+    store.add(incident("widget", id="i-mine"))
+    with pytest.raises(MemoryStoreError, match="i-mine: is there already"):
+        store.add(incident("gear", id="i-mine"))
+    assert store.get("i-mine").signature == "widget"
+
+
+def test_the_numbers_add_up(store: Store) -> None:
+    """Stats count by reason and outcome, and who is confirmed."""
+    assert store.stats().incidents == 0
+    store.add(incident("a", seen_at="2026-11-01"))
+    store.add(incident("b", Reason.KEY_ERROR, seen_at="2026-11-03", confirmed_by="mira", outcome=Outcome.WORKED))
+    store.add(incident("c", seen_at="2026-11-02"))
+    stats = store.stats()
+    assert (stats.incidents, stats.confirmed) == (3, 1)
+    assert stats.reasons == {"ECCError": 2, "KeyError": 1}
+    assert stats.outcomes == {"unknown": 2, "worked": 1}
+    assert (stats.first_seen, stats.last_seen) == ("2026-11-01T00:00:00Z", "2026-11-03T00:00:00Z")
+
+
+def test_looking_writes_nothing(tmp_path: Path) -> None:
+    """A store that nobody has added to is empty, and no folder appears."""
+    store = letters_store(tmp_path / "memory")
+    assert store.list() == ()
+    assert store.nearest("widget") == ()
+    assert store.count() == 0
+    assert list(store._rows.entries()) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_place_is_told_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`LOGDIAG_MEMORY`, else a folder among the user's data."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert default_place() == str(tmp_path / "logdiag" / "memory")
+    monkeypatch.setenv("LOGDIAG_MEMORY", str(tmp_path / "elsewhere"))
+    assert open_store().place == str(tmp_path / "elsewhere")
+
+
+def test_exact_recall_loads_nothing_heavy(tmp_path: Path) -> None:
+    """Adding and finding by fingerprint need the standard library alone."""
+    letters_store(tmp_path, shipped=True).add(incident("widget"))
+    code = (
+        "import sys\nfrom logdiag.memory.store import open_store\nfrom logdiag.memory.incident import fingerprint\n"
+        "assert open_store(sys.argv[1]).by_fingerprint(fingerprint('widget'))"
+    )
+    assert loaded_by(code, str(tmp_path)) & (HEAVY | {"tokenizers", "psycopg", "pathlib"}) <= {"sqlite3", "pathlib"}
+
+
+def test_without_numpy_only_similarity_search_is_missing(tmp_path: Path) -> None:
+    """It says what to install; everything else works."""
+    code = (
+        "import sys\nsys.modules['numpy'] = None\nfrom logdiag.errors import MemoryStoreError\n"
+        "from logdiag.memory.incident import Incident\nfrom logdiag.memory.store import open_store\n"
+        "from logdiag.model import Action, Reason\nstore = open_store(sys.argv[1])\n"
+        "added = store.add(Incident('', 'widget', Reason.ECC_ERROR, Action.RESTART))\n"
+        "assert store.by_fingerprint(added.fingerprint) == (added,)\n"
+        "try:\n    store.nearest('widget')\nexcept MemoryStoreError as error:\n    print(error)"
+    )
+    out, err = python(code, tmp_path).communicate(timeout=60)
+    assert out.strip().endswith("pip install 'logdiag[memory]'"), err
+
+
+def test_threads_may_take_turns(store: Store) -> None:
+    """A store that one thread opened serves another."""
+    store.add(incident("widget"))
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(store.nearest, "widget", 1).result()[0][1].signature == "widget"
+        pool.submit(store.add, incident("gear")).result()
+    assert store.count() == 2
+
+
+# --- the shipped incidents ---
+
+
+def test_shipped_incidents_lie_under_every_store(tmp_path: Path) -> None:
+    """In the list after one's own, by fingerprint, in the search; never changed."""
+    store = letters_store(tmp_path, shipped=True)
+    shipped = store.shipped[0]
+    assert shipped.id.startswith("corpus/")
+    assert (shipped.provenance, shipped.seen_at) == ("logdiag", "")
+    own = store.add(replace(shipped, id="", remedy="Mine."))
+    assert store.list()[0] == own
+    assert shipped in store.list(reason=shipped.reason)
+    assert shipped not in store.list(since="2020-01-01")
+    assert store.by_fingerprint(shipped.fingerprint)[:2] == (own, shipped)
+    assert store.get(shipped.id) == shipped
+    nearest = store.nearest(shipped.signature, 2)
+    assert {item.id for _, item in nearest} == {own.id, shipped.id}
+    assert [round(score, 2) for score, _ in nearest] == [1.0, 1.0]
+    for refused in (
+        lambda: store.forget(shipped.id),
+        lambda: store.confirm(shipped.id, "mira"),
+        lambda: store.add(shipped),
+    ):
+        with pytest.raises(MemoryStoreError, match="cannot be changed; add an incident of your own"):
+            refused()
+    assert store.count() == 1
+
+
+def test_the_shipped_incidents_are_well_formed() -> None:
+    """Each is masked, says what happened and what was done, and shares its wording with no other of its reason."""
+    corpus = load_corpus()
+    assert len(corpus.incidents) >= 250
+    for item in corpus.incidents:
+        assert item.signature == masked(item.signature), item.id
+        assert item.cause, item.id
+        assert item.remedy, item.id
+        assert item.action is not Action.NONE, item.id
+    keys = [(item.reason, item.fingerprint) for item in corpus.incidents]
+    assert len(set(keys)) == len(keys)
+
+
+def test_broken_shipped_files_are_reported_together(tmp_path: Path, own_cache: Path) -> None:
+    """With the file, the incident, and what is wrong."""
+    (tmp_path / "script").mkdir()
+    (tmp_path / "script" / "KeyError.yaml").write_text(
+        "- {id: a, signature: x, action: dance}\n- {id: b, action: restart}\n"
+    )
+    (tmp_path / "script" / "ECCError.yaml").write_text("[]")
+    (tmp_path / "script" / "OSError.yaml").write_text("- [")
+    with pytest.raises(MemoryStoreError) as caught:
+        load_corpus(tmp_path)
+    text = str(caught.value)
+    assert "KeyError.yaml: a: wrong or missing: 'dance'" in text
+    assert "KeyError.yaml: b: wrong or missing: 'signature'" in text
+    assert "ECCError.yaml: not <category>/<reason>.yaml" in text
+    assert "OSError.yaml: not valid YAML" in text
+
+
+def test_the_cache_follows_the_shipped_files(tmp_path: Path, own_cache: Path) -> None:
+    """Changed files are read anew, a torn cache is made anew, and an unchanged one is not parsed again."""
+    folder = tmp_path / "corpus" / "script"
+    folder.mkdir(parents=True)
+    file = folder / "KeyError.yaml"
+    file.write_text("- {id: a, signature: x y, action: restart}\n")
+    assert load_corpus(folder.parent).incidents[0].signature == "x y"
+    file.write_text("- {id: a, signature: x z, action: restart}\n")
+    assert load_corpus(folder.parent).incidents[0].signature == "x z"
+    for cached in own_cache.iterdir():
+        cached.write_bytes(cached.read_bytes()[:-3])
+    assert load_corpus(folder.parent).incidents[0].signature == "x z"
+    code = "import sys\nfrom logdiag.memory.corpus import load_corpus\nload_corpus(sys.argv[1])"
+    assert "yaml" not in loaded_by(code, str(folder.parent))
+
+
+# --- similarity search ---
+
+
+def test_the_most_similar_come_first(store: Store) -> None:
+    """With their cosine; the same wording has 1."""
+    store.add_all([incident(text_of(number)) for number in range(200)])
+    store.add(incident("the widget jammed again"))
+    found = store.nearest("the widget jammed again", 3)
+    assert found[0][1].signature == "the widget jammed again"
+    assert found[0][0] == pytest.approx(1, abs=0.002)
+    assert [score for score, _ in found] == sorted((score for score, _ in found), reverse=True)
+    assert len(found) == 3
+    embedder = letters()
+    assert store.nearest(embedder.embed(["the widget jammed again"]), 3) == found
+    assert store.nearest(embedder.embed(["the widget jammed again"])[0], 3) == found
+    both = store.nearest(["the widget jammed again", text_of(7)], 2)
+    assert {item.signature for _, item in both} == {"the widget jammed again", text_of(7)}
+    assert store.nearest([], 2) == ()
+
+
+def test_what_others_add_is_found_by_the_next_search(store: Store) -> None:
+    """A store that is open sees what another process committed."""
+    store.add(incident(text_of(1)))
+    store.nearest(text_of(1))
+    letters_store(store.place).add(incident("the widget jammed"))
+    assert store.nearest("the widget jammed", 1)[0][1].signature == "the widget jammed"
+
+
+def test_each_incident_is_embedded_once(store: Store) -> None:
+    """Vectors are kept; another model makes its own, and those of the first stay."""
+    store.add_all([incident(text_of(number)) for number in range(50)])
+    store.nearest("x")
+    again: list[str] = []
+    other: list[str] = []
+    open_store(store.place, embedder=letters(embedded=again), shipped=False).nearest(text_of(3))
+    assert again == [text_of(3)]
+    small = letters("small", 32, embedded=other)
+    assert open_store(store.place, embedder=small, shipped=False).nearest(text_of(3), 1)[0][1].signature == text_of(3)
+    assert len(other) == 51
+    open_store(store.place, embedder=letters(embedded=again), shipped=False).nearest(text_of(3))
+    assert again == [text_of(3)] * 2
+
+
+def index_files(store: Store) -> list[Path]:
+    """The indexes in a store's folder."""
+    return sorted(Path(store.place).glob("index-*.ldix"))
+
+
+@pytest.fixture
+def indexed(store: Store) -> Store:
+    """A store with an index file."""
+    store.add_all([incident(text_of(number)) for number in range(neighbours._BESIDE + 200)])
+    store.nearest(text_of(5), 1)
+    assert len(index_files(store)) == 1
+    store.close()
+    return store
+
+
+@pytest.mark.parametrize("harm", ["missing", "torn", "other bytes", "of another store"])
+def test_a_broken_index_is_made_anew(indexed: Store, tmp_path: Path, harm: str) -> None:
+    """Nobody notices but by the time it takes."""
+    file = index_files(indexed)[0]
+    content = file.read_bytes()
+    if harm == "missing":
+        file.unlink()
+    elif harm == "torn":
+        file.write_bytes(content[: len(content) // 2])
+    elif harm == "other bytes":
+        file.write_bytes(content[:5000] + b"torn!" + content[5005:])
+    else:
+        other = letters_store(tmp_path / "other")
+        other.add_all([incident(f"other {text_of(number)}") for number in range(neighbours._BESIDE + 200)])
+        other.nearest("x")
+        file.unlink()
+        index_files(other)[0].rename(file.with_name("index-0123.ldix"))
+    again = letters_store(indexed.place)
+    for number in (5, 700, neighbours._BESIDE + 199):
+        score, found = again.nearest(text_of(number), 1)[0]
+        assert (found.signature, round(score, 2)) == (text_of(number), 1.0)
+    assert len(again.nearest(text_of(5), 50)) == 50
+
+
+def test_an_index_that_is_no_longer_in_force_is_removed(indexed: Store) -> None:
+    """Once nobody can be about to open it; one that another process may be making stays."""
+    old, young = Path(indexed.place, "index-aa.ldix"), Path(indexed.place, ".index-bb.ldix.tmp")
+    for path in (old, young):
+        path.write_bytes(b"x")
+    os.utime(old, (0, 0))
+    indexed.add_all([incident(text_of(number)) for number in range(5000, 5000 + neighbours._BESIDE + 200)])
+    indexed.nearest("x")
+    assert not old.exists()
+    assert young.exists()
+    assert len(index_files(indexed)) == 2
+
+
+def test_forgotten_incidents_do_not_crowd_the_search(indexed: Store) -> None:
+    """As many are found as were asked for, although the index still holds what is gone."""
+    for item in indexed.list(limit=100):
+        indexed.forget(item.id)
+    assert len(indexed.nearest(text_of(neighbours._BESIDE + 150), 60)) == 60
+
+
+def test_adding_stays_cheap_with_an_index(indexed: Store) -> None:
+    """An incident is one row: the index is not touched."""
+    before = index_files(indexed)[0].stat()
+    indexed.add(incident("widget"))
+    assert index_files(indexed)[0].stat() == before
+
+
+# --- sharing ---
+
+
+def test_export_and_import_carry_everything(store: Store, tmp_path: Path) -> None:
+    """A second import changes nothing."""
+    store.add(incident("a", window=("x",), job={"name": "j"}, node="n", cause="c", remedy="r"))
+    store.confirm(store.add(incident("b")).id, "mira", Outcome.WORKED)
+    text = io.StringIO()
+    assert store.export(text) == 2
+    other = letters_store(tmp_path / "other")
+    assert other.import_(text.getvalue().splitlines()) == Merged(added=2)
+    assert other.list() == store.list()
+    assert other.import_(text.getvalue().splitlines()) == Merged(kept=2)
+    assert json.loads(text.getvalue().splitlines()[0])["schema"] == "logdiag.incident/1"
+
+
+def line_of(**fields: object) -> str:
+    """A line of an import."""
+    return json.dumps({"id": "i-1", "signature": "widget", "reason": "KeyError", "action": "restart", **fields})
+
+
+EARLY, LATE = "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "wins"),
+    [
+        ({"changed_at": EARLY}, {"changed_at": LATE}, "theirs"),
+        ({"changed_at": LATE}, {"changed_at": EARLY}, "ours"),
+        ({"changed_at": EARLY, "confirmed_by": "m"}, {"changed_at": LATE}, "ours"),
+        ({"changed_at": LATE}, {"changed_at": EARLY, "confirmed_by": "m"}, "theirs"),
+        ({"changed_at": EARLY, "confirmed_by": "m"}, {"changed_at": LATE, "confirmed_by": "n"}, "theirs"),
+        ({"changed_at": EARLY}, {"changed_at": EARLY}, "ours"),
+    ],
+)
+def test_an_import_keeps_what_is_confirmed_and_then_what_is_newer(
+    store: Store, ours: dict[str, str], theirs: dict[str, str], wins: str
+) -> None:
+    """In whatever order they come."""
+    store.import_([line_of(**ours, remedy="ours")])
+    merged = store.import_([line_of(**theirs, remedy="theirs")])
+    assert store.get("i-1").remedy == wins
+    assert merged == (Merged(replaced=1) if wins == "theirs" else Merged(kept=1))
+
+
+def test_an_import_with_another_wording_is_found_by_it(store: Store) -> None:
+    """The old wording's vector does not stay."""
+    store.import_([line_of(changed_at=EARLY)])
+    store.nearest("widget")
+    store.import_([line_of(changed_at=LATE, signature="gear broke")])
+    assert store.nearest("gear broke", 1)[0][0] == pytest.approx(1, abs=0.002)
+    assert store.count() == 1
+
+
+def test_a_broken_import_changes_nothing(store: Store) -> None:
+    """All problems of all lines are told, with their line and what is allowed."""
+    lines = [
+        line_of(),
+        "{torn",
+        line_of(reason="Bad", action="", window="x", job={"a": 1}, seen_at="noon", node=5),
+        line_of(id="corpus/x"),
+        "[]",
+    ]
+    with pytest.raises(MemoryStoreError) as caught:
+        store.import_(lines, "shared.jsonl")
+    text = str(caught.value)
+    for part in (
+        "shared.jsonl:2: not JSON",
+        "shared.jsonl:3: reason: 'Bad' is unknown; one of NVLinkError",
+        "shared.jsonl:3: action: missing",
+        "shared.jsonl:3: window: not a list",
+        "shared.jsonl:3: job: not a mapping",
+        "shared.jsonl:3: seen_at: 'noon' is no time",
+        "shared.jsonl:3: node: not a text",
+        "shared.jsonl:4: id: corpus/x ships with logdiag",
+        "shared.jsonl:5: is no JSON object",
+    ):
+        assert part in text
+    assert store.count() == 0
+
+
+# --- many at once, and the worst ---
+
+ADDER = """
+import sys
+from logdiag.memory import neighbours
+neighbours._BESIDE = 5
+from tests.memory_helpers import incident, letters_store, text_of
+store = letters_store(sys.argv[1])
+base, count = int(sys.argv[2]), int(sys.argv[3])
+for number in range(base, base + count):
+    added = store.add(incident(text_of(number), node=f"n{base}"))
+    store.confirm(added.id, "tester")
+    print(added.id, flush=True)
+    if number % 4 == 0:
+        store.nearest(text_of(number), 3)
+"""
+
+
+def test_ten_processes_at_once_lose_nothing(tmp_path: Path) -> None:
+    """They start on a store that does not exist yet, and make indexes while others add."""
+    processes = [python(ADDER, tmp_path / "memory", str(base * 1000), "20") for base in range(10)]
+    printed = []
+    for process in processes:
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        printed += out.split()
+    assert len(set(printed)) == 200
+    store = letters_store(tmp_path / "memory")
+    found = store.list()
+    assert {item.id for item in found} == set(printed)
+    assert all(item.confirmed_by == "tester" for item in found)
+    assert len(store.nearest(text_of(1), 300)) == 200
+
+
+KILLED = """
+import sys
+from logdiag.memory import neighbours
+neighbours._BESIDE = 5
+from tests.memory_helpers import incident, letters_store, text_of
+store = letters_store(sys.argv[1])
+base = int(sys.argv[2])
+for number in range(base, base + 200):
+    added = store.add(incident(text_of(number)))
+    store.confirm(added.id, "tester")
+    print(added.id, flush=True)
+    store.nearest(text_of(number), 3)
+"""
+
+
+@pytest.mark.slow
+def test_killing_at_random_loses_no_confirmed_incident(tmp_path: Path) -> None:
+    """200 adds, each followed by a search that folds into the index now and then, killed at random points: everything
+    that was confirmed is there, and is found."""
+    place, confirmed, random_ = tmp_path / "memory", set[str](), random.Random(7)
+    for _ in range(12):
+        if len(confirmed) >= 200:
+            break
+        process = python(KILLED, place, str(len(confirmed)))
+        assert process.stdout is not None
+        for _ in range(random_.randint(1, 40)):
+            confirmed.add(process.stdout.readline().strip())
+        time.sleep(random_.random() * 0.05)
+        process.send_signal(signal.SIGKILL)
+        rest, err = process.communicate(timeout=60)
+        assert not err, err
+        # The last line may be torn.
+        confirmed.update(line.strip() for line in rest.splitlines(keepends=True) if line.endswith("\n"))
+        store = letters_store(place)
+        found = {item.id: item for item in store.list()}
+        assert confirmed <= set(found)
+        assert all(found[identity].confirmed_by == "tester" for identity in confirmed)
+        for item in random_.sample(sorted(found), 3):
+            score, nearest = store.nearest(found[item].signature, 1)[0]
+            assert (nearest.signature, round(score, 2)) == (found[item].signature, 1.0)
+        store.close()
+    assert len(confirmed) >= 100
+
+
+# --- what cannot be used says so ---
+
+
+def test_a_store_of_a_newer_version_is_refused(store: Store) -> None:
+    """With the file and the remedy."""
+    store.add(incident("widget"))
+    store.close()
+    with sqlite3.connect(Path(store.place, "incidents.db")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(MemoryStoreError, match=r"incidents\.db: written by a newer logdiag \(version 99.*upgrade"):
+        store.list()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"this is no database, " * 100, "no incident store, or it is damaged: move it away"),
+        ("cut", "damaged: move it away"),
+        ("other", "a database of another program; name another place"),
+    ],
+)
+def test_a_database_that_is_none_of_ours_is_refused(store: Store, content: bytes | str, said: str) -> None:
+    """Damaged, or another program's: nothing in it is changed."""
+    file = Path(store.place, "incidents.db")
+    store.add_all([incident(text_of(number)) for number in range(300)])
+    store.close()
+    if content == "cut":
+        file.write_bytes(file.read_bytes()[:20000])
+    elif content == "other":
+        file.unlink()
+        other = sqlite3.connect(file)
+        other.execute("CREATE TABLE recipes (name)")
+        other.close()
+    else:
+        assert isinstance(content, bytes)
+        file.write_bytes(content)
+    before = file.read_bytes()
+    with pytest.raises(MemoryStoreError, match=said) as caught:
+        store.list()
+    assert str(file) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(MemoryStoreError):
+        store.add(incident("widget"))
+    assert file.read_bytes() == before
+
+
+def test_a_place_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    """With what to give instead."""
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(MemoryStoreError, match="not a folder; give the folder of an incident store"):
+        letters_store(tmp_path / "file").add(incident("widget"))
+
+
+READ_ONLY = """
+import sys
+from logdiag.errors import MemoryStoreError
+from tests.memory_helpers import incident, letters_store, text_of
+store = letters_store(sys.argv[1])
+print(store.count(), store.nearest(text_of(5), 1)[0][1].signature == text_of(5))
+try:
+    store.add(incident("widget"))
+except MemoryStoreError as error:
+    print(error)
+"""
+
+
+@LINUX
+def test_a_store_that_may_not_be_written_is_searched(indexed: Store) -> None:
+    """What has no vector yet included; adding is refused with one sentence."""
+    indexed.add(incident("widget"))
+    indexed.close()
+    folder = Path(indexed.place)
+    for path in (*folder.iterdir(), folder):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(folder)],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            preexec_fn=without_root_powers,
+            check=True,
+            timeout=60,
+        )
+    finally:
+        folder.chmod(0o755)
+    count, found, said = done.stdout.split(None, 2)
+    assert (int(count), found) == (indexed.count(), "True")
+    assert "incidents.db: it may not be written: change its permissions" in said
+    assert len(said.splitlines()) == 1
+
+
+FULL = """
+import sys
+from logdiag.errors import MemoryStoreError
+from tests.memory_helpers import incident, letters_store, text_of
+store = letters_store(sys.argv[1])
+done = 0
+try:
+    for done in range(100000):
+        store.add(incident(text_of(done), cause="x" * 5000))
+except MemoryStoreError as error:
+    print(error)
+print(done, store.count(), store.nearest(text_of(3), 1)[0][1].signature == text_of(3))
+"""
+
+
+@LINUX
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    """Everything that was added before is there, and can be searched."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(tmp_path)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("no file system of a fixed size can be made here")
+    try:
+        out, err = python(FULL, tmp_path / "memory").communicate(timeout=120)
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    said, numbers = out.splitlines()
+    assert "incidents.db: the disk is full: free space there" in said, err
+    added, count, found = numbers.split()
+    assert int(added) > 50
+    assert (int(count), found) == (int(added), "True")
