@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ __all__ = ["Output", "missing", "run"]
 HERE = Path(__file__).parent
 BATCH = 4
 _CGROUPS = Path("/sys/fs/cgroup/memory")
+_TRIES_TO_REMOVE = 50
 _ADDRESS = "10.20.0.14"
 _ROWS = ("web", "code", "wiki")
 
@@ -185,7 +187,18 @@ def _cgroup(megabytes: int | None, name: str) -> Iterator[Path | None]:
         (group / "memory.limit_in_bytes").write_text(str(megabytes << 20))
         yield group
     finally:
-        group.rmdir()
+        _remove(group)
+
+
+def _remove(group: Path) -> None:
+    """Removes a cgroup as soon as its last process is gone, which a killed one may be only after a moment."""
+    for _ in range(_TRIES_TO_REMOVE):
+        try:
+            group.rmdir()
+            return
+        except OSError:
+            time.sleep(0.1)
+    group.rmdir()
 
 
 def _status(work: Path) -> int | None:
