@@ -50,8 +50,8 @@ _LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL", "FATAL"})
 _UNCAUGHT = re.compile(r"\[rank\d+\]: Traceback")
 # skipping a batch that cannot be read
 _INSTEAD = re.compile(
-    r"(?i)\b(?:skip(?:s|ped|ping)?|ignor(?:e|es|ed|ing)|continu(?:e|es|ed|ing)|fall(?:s|ing)? back|retry(?:ing)?|"
-    r"try(?:ing)? again|recover(?:s|ed|ing)?|going on|carry(?:ing)? on|left out|leaving out|without it)\b"
+    r"(?i)\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|retrying|trying again|recovering|going on|"
+    r"carrying on|left out|leaving out)\b"
 )
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.

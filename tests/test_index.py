@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory import index as module
-from logdiag.memory.index import Ids, Vectors, build, load
+from logdiag.memory.index import Ids, Index, Vectors, build, load
 
 DIMENSIONS = 48
 
@@ -31,11 +30,10 @@ def truth(queries: Vectors, rows: Vectors, ids: Ids, k: int) -> tuple[Vectors, I
     return np.take_along_axis(cosines, order, axis=1), ids[order]
 
 
-@pytest.fixture
-def cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes an index of some thousand vectors one of cells, as a large one is."""
+def built(rows: Vectors, ids: Ids) -> Index:
+    """An index that consists of cells from some thousand vectors on, as a large one does."""
     pytest.importorskip("faiss")
-    monkeypatch.setattr(module, "EXACT_BELOW", 4000)
+    return build(rows, ids, "model", exact_below=4000)
 
 
 @pytest.mark.parametrize("count", [1, 4, 300, 12_000])
@@ -56,12 +54,12 @@ def test_a_small_index_is_exact(count: int, tmp_path: Path) -> None:
         assert (found[:, many:] == -1).all()
 
 
-def test_a_large_index_misses_few(cells: None, tmp_path: Path) -> None:
+def test_a_large_index_misses_few(tmp_path: Path) -> None:
     """An index of cells finds at least 95 of 100 of the five nearest, also from the file."""
     rows, ids = made(8000)
     queries, _ = made(100, seed=2)
     expected = truth(queries, rows, ids, 5)[1]
-    build(rows, ids, "model").save(tmp_path / "index")
+    built(rows, ids).save(tmp_path / "index")
     index = load(tmp_path / "index", "model")
     found = index.search(queries, 5)[1]
     assert not index.exact
@@ -69,10 +67,10 @@ def test_a_large_index_misses_few(cells: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 500, 8000])
-def test_what_is_added_is_found(cells: None, count: int, tmp_path: Path) -> None:
+def test_what_is_added_is_found(count: int, tmp_path: Path) -> None:
     """A vector that was added is found at once, and after saving and loading, in a small index and in one of cells."""
     rows, ids = made(count)
-    index = build(rows, ids, "model")
+    index = built(rows, ids)
     index.save(tmp_path / "index")
     index = load(tmp_path / "index", "model")
     new, _ = made(3, seed=3)
@@ -86,20 +84,20 @@ def test_what_is_added_is_found(cells: None, count: int, tmp_path: Path) -> None
         assert one.search(new, 1)[1].ravel().tolist() == [5, 6, 7]
 
 
-def test_a_mapped_index_is_saved_whole(cells: None, tmp_path: Path) -> None:
+def test_a_mapped_index_is_saved_whole(tmp_path: Path) -> None:
     """Saving what was loaded makes a file of its own, which does not need the first one."""
     rows, ids = made(8000)
-    build(rows, ids, "model").save(tmp_path / "first")
+    built(rows, ids).save(tmp_path / "first")
     load(tmp_path / "first", "model").save(tmp_path / "second")
     assert (tmp_path / "first").stat().st_size == (tmp_path / "second").stat().st_size
     (tmp_path / "first").unlink()
     assert load(tmp_path / "second", "model").search(rows[:5], 1)[1].ravel().tolist() == ids[:5].tolist()
 
 
-def test_an_index_says_when_it_is_outgrown(cells: None) -> None:
+def test_an_index_says_when_it_is_outgrown() -> None:
     """An exact index that grew large, and one of cells that grew to four times its size, should be built anew."""
     rows, ids = made(3999)
-    index = build(rows, ids, "model")
+    index = built(rows, ids)
     assert not index.outgrown
     index.add(rows[:1], np.array([1]))
     assert index.outgrown
@@ -107,10 +105,10 @@ def test_an_index_says_when_it_is_outgrown(cells: None) -> None:
 
 @pytest.mark.parametrize("count", [200, 5000])
 @pytest.mark.parametrize("kept", [0, 10, 0.3, 0.9, -1])
-def test_a_torn_file_is_refused(cells: None, count: int, kept: float, tmp_path: Path) -> None:
+def test_a_torn_file_is_refused(count: int, kept: float, tmp_path: Path) -> None:
     """However much of a file is missing at its end, it is said to be damaged."""
     path = tmp_path / "index"
-    build(*made(count), "model").save(path)
+    built(*made(count)).save(path)
     size = path.stat().st_size
     os.truncate(path, int(kept * size) if isinstance(kept, float) else kept % size)
     with pytest.raises(MemoryStoreError, match="damaged and must be built again"):
@@ -118,10 +116,10 @@ def test_a_torn_file_is_refused(cells: None, count: int, kept: float, tmp_path: 
 
 
 @pytest.mark.parametrize("count", [200, 5000])
-def test_a_changed_byte_is_noticed(cells: None, count: int, tmp_path: Path) -> None:
+def test_a_changed_byte_is_noticed(count: int, tmp_path: Path) -> None:
     """A byte that changed anywhere in the file makes it damaged."""
     path = tmp_path / "index"
-    build(*made(count), "model").save(path)
+    built(*made(count)).save(path)
     whole = path.read_bytes()
     for place in np.linspace(0, len(whole) - 1, 25).astype(int).tolist():
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
@@ -130,16 +128,17 @@ def test_a_changed_byte_is_noticed(cells: None, count: int, tmp_path: Path) -> N
 
 
 def test_the_check_of_a_large_file_looks_at_its_ends_and_between(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """A file that is too large to be read whole at each opening is still refused when its beginning or its end
     changed."""
-    monkeypatch.setattr(module, "_CHECKED_WHOLE", 1 << 20)
     path = tmp_path / "index"
     rows, ids = made(40_000)
-    build(rows, ids, "model").save(path)
+    wide = (np.tile(rows, 9) / 3).astype(np.float32)
+    build(wide, ids, "model").save(path)
     assert len(load(path, "model")) == 40_000
     whole = path.read_bytes()
+    assert len(whole) > 64 << 20
     for place in (3, len(whole) - 400):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
         with pytest.raises(MemoryStoreError, match="built again"):

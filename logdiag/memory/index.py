@@ -78,10 +78,13 @@ class Index:
     takes them in.
     """
 
-    __slots__ = ("_added", "_added_ids", "_body", "_ids", "dimensions", "embedder")
+    __slots__ = ("_added", "_added_ids", "_body", "_exact_below", "_ids", "dimensions", "embedder")
 
-    def __init__(self, embedder: str, dimensions: int, body: Any, ids: Ids | None) -> None:
+    def __init__(
+        self, embedder: str, dimensions: int, body: Any, ids: Ids | None, exact_below: int = EXACT_BELOW
+    ) -> None:
         """`body` is the matrix whose rows have the `ids`, or FAISS's index, which has its own (`ids` is None)."""
+        self._exact_below = exact_below
         self.embedder = embedder
         self.dimensions = dimensions
         self._body = body
@@ -101,7 +104,7 @@ class Index:
     def outgrown(self) -> bool:
         """Whether building it anew from all vectors would make its searches faster or its answers better."""
         built = self._built
-        return len(self) >= EXACT_BELOW if self.exact else len(self) > 4 * max(built, 1)
+        return len(self) >= self._exact_below if self.exact else len(self) > 4 * max(built, 1)
 
     def add(self, vectors: Vectors, ids: Ids) -> None:
         """Adds vectors (n, dimensions) with their ids (n,)."""
@@ -184,12 +187,15 @@ class Index:
         out.write(said + _TRAILER.pack(_MAGIC, len(said), zlib.crc32(said)))
 
 
-def build(vectors: Vectors, ids: Ids, embedder: str) -> Index:
-    """An index over vectors (n, d) of length 1 with their ids (n,), which says that `embedder` made them."""
+def build(vectors: Vectors, ids: Ids, embedder: str, *, exact_below: int = EXACT_BELOW) -> Index:
+    """An index over vectors (n, d) of length 1 with their ids (n,), which says that `embedder` made them.
+
+    It is exact with fewer than `exact_below` vectors.
+    """
     rows, numbers = _checked(vectors, ids, None)
     count, dimensions = rows.shape
-    if count < EXACT_BELOW:
-        return Index(embedder, dimensions, rows, numbers)
+    if count < exact_below:
+        return Index(embedder, dimensions, rows, numbers, exact_below)
     faiss = _faiss()
     cells = 1 << int(np.log2(4 * count**0.5))
     body = faiss.index_factory(dimensions, f"IVF{cells},{_CODES}", faiss.METRIC_INNER_PRODUCT)
