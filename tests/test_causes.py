@@ -322,8 +322,22 @@ def rank_of(answer: Diagnosis) -> int | None:
 
 
 def test_steps_in_json_records_are_progress(book: RuleBook) -> None:
-    """What a record says is read, not only that it is one."""
-    record = '{{"time": "2026-03-11 18:14:40", "level": "INFO", "rank": 0, "message": "{}"}}'
+    """What a record says is read, not only that it is one, also behind a launcher's prefix."""
+    record = '[default0]:{{"time": "2026-03-11 18:14:40", "level": "INFO", "rank": 0, "message": "{}"}}'
     lines = [record.format(text) for text in ("starting", *steps(1, 20))]
     assert diagnosed(book, *lines).stats["supports"] == ["working"]
     assert diagnosed(book, *lines, record.format("training finished after 20 steps")).stats["supports"] == ["finished"]
+
+
+def test_what_torch_prints_when_nothing_caught_it_was_not_only_logged(book: RuleBook) -> None:
+    """A warning of the same rank right above it does not make it one that the process survived."""
+    answer = diagnosed(
+        book,
+        *steps(1, 20),
+        "[rank2]:[W311 18:14:40.104213000 socket.cpp:207] [c10d] The hostname of the client socket cannot be read.",
+        *traceback_of("KeyError: 'caption'", prefix="[rank2]: "),
+        *steps(21, 10),
+        *LAUNCHER,
+    )
+    assert answer.reason.value == "KeyError"
+    assert rank_of(answer) == 2
