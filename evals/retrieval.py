@@ -93,7 +93,7 @@ class Score:
 def labelled(paths: Sequence[str]) -> list[Known]:
     """The failures of labelled cases."""
     cases = [case for case in load_cases(paths).cases if not case.healthy and case.roots]
-    return [Known(masked(parse_line(_root_line(case))), case.reasons, case.fault) for case in cases]
+    return [Known(masked(parse_line(root_line(case))), case.reasons, case.fault) for case in cases]
 
 
 def shipped() -> list[Known]:
@@ -237,7 +237,7 @@ def fresh_process() -> dict[str, Any]:
     }
 
 
-def _root_line(case: Case) -> str:
+def root_line(case: Case) -> str:
     """The first whole line that holds the label's root."""
     root = case.roots[0]
     return next((line for _, _, line in lines_with(case.pieces(), [encoded(root)])), root)

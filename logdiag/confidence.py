@@ -23,6 +23,8 @@ def supports_of(causes: Causes, *, failed: bool, exit_code: int | None) -> tuple
         ended = causes.finished or exit_code == 0
         kind = Support.FINISHED if ended else Support.WORKING if causes.progressed else Support.SILENT
         return (kind, Support.DOUBTFUL) if causes.hints or causes.independent else (kind,)
+    if root.finding.supports:
+        return root.finding.supports
     rivals = {event.reason for event in causes.independent if event.finding.role is Role.CAUSE} - {root.reason}
     within = {finding.reason for finding in root.findings if finding.role is Role.CAUSE} - {root.reason}
     return (

@@ -99,7 +99,8 @@ def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Fin
     """What the rules say of an exception: of its own line first, then of the lines of its message."""
     line = exception.line
     own = by_place.pop((line.stream, line.position), None)
-    if exception.said:
+    remembered = own is not None and bool(own.supports)
+    if exception.said and not remembered:
         own = book.confirm_all(replace(line, text=exception.said, starts=(0,)))
         own = own and replace(own, line=line)
     elif own is None or book.asks_for_frames(own.rule):

@@ -141,12 +141,18 @@ class Support(str, Enum):
     BARE_SYMPTOM = "bare_symptom"
     QUIET = "quiet"
     HINT = "hint"
+    # ... or, where the memory named it, after how alike the past failure was ...
+    SAME = "same"
+    NEARLY_SAME = "nearly_same"
+    ALIKE = "alike"
+    FAINTLY_ALIKE = "faintly_alike"
     # ... or of these where no root was found.
     EXIT_CODE = "exit_code"
     FINISHED = "finished"
     WORKING = "working"
     SILENT = "silent"
     # These may come on top.
+    DIVIDED = "divided"
     RIVAL = "rival"
     DISAGREEING_CHAIN = "disagreeing_chain"
     DOUBTFUL = "doubtful"
@@ -207,7 +213,8 @@ class Finding:
     """A rule that fired on a line, with the rule's words resolved for this line (a code's row may replace the rule's).
 
     `generality` is the number of narrower rules, `goes_on` that what prints such a line usually goes on working,
-    `closes` that a launcher prints it when all its workers have ended.
+    `closes` that a launcher prints it when all its workers have ended. `supports` are there when not a rule but the
+    memory says this: what it rests on.
     """
 
     rule: str
@@ -224,6 +231,7 @@ class Finding:
     generality: int = 0
     goes_on: bool = False
     closes: bool = False
+    supports: tuple[Support, ...] = ()
 
     @property
     def rank(self) -> int | None:
@@ -296,7 +304,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Similar:
-    """A past failure like this one, what was done about it, and whether that worked."""
+    """A past failure like this one, what was done about it, and whether that worked; `words` say so in a sentence.
+
+    `similarity` is the cosine, 1.0 for the very same line. `seen_at` is ISO 8601 in UTC, empty for what ships with
+    logdiag.
+    """
 
     incident: str
     similarity: float
@@ -304,6 +316,8 @@ class Similar:
     action: Action
     outcome: str
     seen_at: str
+    node: str = ""
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +333,10 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The answer; `to_dict()` gives the schema `logdiag.diagnosis/1`."""
+    """The answer; `to_dict()` gives the schema `logdiag.diagnosis/1`.
+
+    `incident` is the id under which it was remembered, empty where it was not.
+    """
 
     source: str
     failed: bool
@@ -337,6 +354,7 @@ class Diagnosis:
     notes: tuple[str, ...]
     stats: dict[str, Any]
     digest: Digest = field(repr=False, compare=False)
+    incident: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values, in the schema's order, ready for JSON."""

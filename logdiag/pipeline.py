@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from logdiag.causes import find_causes
 from logdiag.errors import SourceError
@@ -16,12 +16,21 @@ from logdiag.sources import Stream, open_sources
 from logdiag.survey import survey
 from logdiag.verdict import decide
 
-__all__ = ["diagnose"]
+if TYPE_CHECKING:
+    from logdiag.memory.store import Store
+
+__all__ = ["Memory", "diagnose"]
+
+Memory: TypeAlias = "Store | str | os.PathLike[str] | Literal[False] | None"
+"""A store of past failures or its place; None for the one that `LOGDIAG_MEMORY` names or else the user's own, False
+for none at all."""
 
 
 def diagnose(
     *sources: object,
     rules: RuleBook | Sequence[str | os.PathLike[str]] | None = None,
+    memory: Memory = None,
+    remember: bool = False,
     exit_code: int | None = None,
     job: Mapping[str, str] | None = None,
     tee: bool = False,
@@ -31,41 +40,72 @@ def diagnose(
 
     `sources` are paths (files, or a job's folder), `-` for standard input, open binary files, or logs as bytes;
     several are the ranks and nodes of one job. `rules` are folders of rules beside the shipped ones, or a RuleBook to
-    reuse. `exit_code` is the job's, `job` its metadata (name, user, framework, image). `tee` passes standard input
+    reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, and the answer's `incident`
+    is its id. `exit_code` is the job's, `job` its metadata (name, user, framework, image). `tee` passes standard input
     through; `advance` is told what was read.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """
     if not sources:
         raise SourceError("no log was given; name a file or a folder, or pipe the job's output in")
-    began = time.perf_counter()
+    clock = _Clock()
     book = rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())
     streams = open_sources(sources, tee=tee)
     shapes = Shapes(book, filters_for(book.filters, job or {}))
-    loaded = time.perf_counter()
+    clock.ended("load")
     found = survey(streams, book, shapes, advance)
-    read = time.perf_counter()
+    clock.ended("read")
     causes = find_causes(found, book, failed=None if exit_code is None else exit_code != 0)
+    clock.ended("causes")
+    notes = [note for stream in streams for note in stream.notes]
+    recalled = None
+    if memory is not False:
+        from logdiag.fusion import recall
+
+        recalled = recall(found, causes, book, memory, exit_code=exit_code)
+        clock.ended("memory")
     kept = digest(found.lines, shapes, found.total_lines, found.total_bytes)
-    ended = time.perf_counter()
     stats: dict[str, Any] = {
         "bytes": found.total_bytes,
         "lines": found.total_lines,
         "kept_lines": len(kept.lines),
-        "seconds": round(ended - began, 6),
-        "stages": {"load": round(loaded - began, 6), "read": round(read - loaded, 6), "causes": round(ended - read, 6)},
+        "seconds": clock.seconds,
+        "stages": clock.stages,
         "matcher": book.matcher.name,
     }
-    return decide(
-        causes,
+    answer = decide(
+        recalled.causes if recalled else causes,
         found,
         kept,
         book,
         source=", ".join(_name(source) for source in sources),
         exit_code=exit_code,
-        notes=[note for stream in streams for note in stream.notes],
+        recalled=recalled,
+        notes=notes,
         stats=stats,
     )
+    if remember and memory is not False:
+        from logdiag.memory.record import remembered
+
+        return remembered(answer, memory, job)
+    return answer
+
+
+class _Clock:
+    """How long each stage took, in seconds."""
+
+    def __init__(self) -> None:
+        self.stages: dict[str, float] = {}
+        self._began = self._last = time.perf_counter()
+
+    def ended(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.stages[stage] = round(now - self._last, 6)
+        self._last = now
+
+    @property
+    def seconds(self) -> float:
+        return round(time.perf_counter() - self._began, 6)
 
 
 def _name(source: object) -> str:

@@ -16,8 +16,11 @@ _NOTHING = Recovery(Action.NONE, False, (), (), "The log shows no failure.")
 _UNKNOWN = Action.FIX_AND_RESUBMIT
 
 
-def recover(causes: Causes, book: RuleBook, *, failed: bool) -> Recovery:
-    """The recovery for a root cause; for a failure without one, what to collect."""
+def recover(causes: Causes, book: RuleBook, *, failed: bool, suspicious: tuple[str, ...] = ()) -> Recovery:
+    """The recovery for a root cause; for a failure without one, what to collect.
+
+    `suspicious` are nodes on which jobs failed more often than chance, the worst first.
+    """
     if not failed:
         return _NOTHING
     if causes.root is None:
@@ -37,7 +40,11 @@ def recover(causes: Causes, book: RuleBook, *, failed: bool) -> Recovery:
     before_progress = _before_progress(causes, finding)
     if early is not None and before_progress:
         action = early
-    nodes = (causes.node,) if action is Action.RESTART_EXCLUDING_NODE and causes.node else ()
+    if action is Action.RESTART and causes.node in suspicious:
+        action = Action.RESTART_EXCLUDING_NODE
+    nodes: tuple[str, ...] = ()
+    if action is Action.RESTART_EXCLUDING_NODE:
+        nodes = tuple(dict.fromkeys([*([causes.node] if causes.node else []), *suspicious]))
     return Recovery(
         action=action,
         automatic=action.automatic,

@@ -37,7 +37,8 @@ _VERY_MANY_HITS = 5000
 _MOST_KINDS = 20_000
 _MOST_LATEST = 8
 _MOST_MARKS_A_BLOCK = 200
-# After the latest line of a flood, which is no mark, enough steps must be known to tell that it was survived.
+# After a line that is no mark (the latest of a flood, one that only the memory knows) enough steps must be known to
+# tell that it was survived.
 _LAST_STEPS = 4
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
 _LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
@@ -175,13 +176,11 @@ class _Reader:
         wanted.update(range(min(self.after, len(shapes))))
         self.after = max(0, self.after - len(shapes))
         marks: list[int] = []
-        flooded = False
         for hit in hits:
             start, end, patterns = hit
             frame = self.book.structural(patterns)
             if not frame and (rule := self.floods.known(hit, block, self.position)) is not None:
                 self.survey.uncounted[rule] += bool(rule)
-                flooded = True
                 continue
             index = lines.index_at(start)
             line = self._line(self.position + index, block.number_of(index), block.data[start:end])
@@ -195,7 +194,7 @@ class _Reader:
                 self.after = max(self.after, index + after + 1 - len(shapes))
                 for position, number, text in self.tail.lines(before - index):
                     self.kept.keep(position, number, text)
-        self._mark_progress(block, lines, shapes, marks, _LAST_STEPS if flooded else 1)
+        self._mark_progress(block, lines, shapes, marks)
         for at in sorted(wanted):
             self.kept.keep(self.position + at, block.number_of(at), lines[at])
         self.tail.add(block, self.position, lines)
@@ -231,9 +230,7 @@ class _Reader:
             line = replace(line, rank=rank, node=line.node or self.stream.node)
         return line
 
-    def _mark_progress(
-        self, block: Block, lines: BlockLines, shapes: list[bytes], marks: list[int], last_steps: int
-    ) -> None:
+    def _mark_progress(self, block: Block, lines: BlockLines, shapes: list[bytes], marks: list[int]) -> None:
         """Remembers where the job moved on: next to each finding, and at a block's first and last steps."""
         keys = self.shapes.progress_keys
         first = next((at for at, shape in enumerate(shapes) if shape in keys), None) if keys else None
@@ -241,7 +238,7 @@ class _Reader:
             return
         second = next((at for at in range(first + 1, len(shapes)) if shapes[at] in keys), first)
         backwards = (at for at in range(len(shapes) - 1, -1, -1) if shapes[at] in keys)
-        places = {first, second, *islice(backwards, last_steps)}
+        places = {first, second, *islice(backwards, _LAST_STEPS)}
         if marks:
             places.update(_nearest([at for at, shape in enumerate(shapes) if shape in keys], marks))
         for at in sorted(places):

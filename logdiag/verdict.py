@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from logdiag.causes import Causes
 from logdiag.confidence import confidence_of, supports_of
@@ -26,6 +27,9 @@ from logdiag.recovery import recover
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
 
+if TYPE_CHECKING:
+    from logdiag.fusion import Recalled
+
 __all__ = ["SURE", "decide"]
 
 # Below this the answer says that it is not sure, and what to collect next.
@@ -42,16 +46,18 @@ def decide(
     *,
     source: str,
     exit_code: int | None,
+    recalled: Recalled | None,
     notes: Iterable[str],
     stats: dict[str, object],
 ) -> Diagnosis:
-    """The diagnosis for what was found. `exit_code` is the job's, where the caller knows it."""
+    """The diagnosis for what was found. `exit_code` is the job's, where the caller knows it; `recalled` is
+    what the memory said, if it was asked."""
     root = causes.root
     failed = root is not None or exit_code not in (None, 0)
     supports = supports_of(causes, failed=failed, exit_code=exit_code)
     confidence = confidence_of(supports, book.confidence)
     reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
-    all_notes = [*notes]
+    all_notes = [*notes, *(recalled.notes if recalled else ())]
     unexplained = root is None or Support.BARE_SYMPTOM in supports
     if failed and (unexplained or confidence < SURE):
         entry = book.reasons.get(reason)
@@ -76,18 +82,24 @@ def decide(
         category=reason.category,
         reason=reason,
         confidence=round(confidence, 3),
-        decided_by="rules" if root or not failed else "none",
+        decided_by=_decided_by(root, failed),
         summary=_summary(causes, failed, exit_code),
         root_cause=_root_cause(root.finding, causes) if root else None,
         evidence=_evidence(causes, survey),
         consequences=_consequences(causes, survey),
         candidates=_candidates(causes, confidence),
-        similar=(),
-        recovery=recover(causes, book, failed=failed),
+        similar=recalled.similar if recalled else (),
+        recovery=recover(causes, book, failed=failed, suspicious=recalled.suspicious if recalled else ()),
         notes=tuple(all_notes),
         stats={**stats, "supports": [support.value for support in supports]},
         digest=digest,
     )
+
+
+def _decided_by(root: Event | None, failed: bool) -> str:
+    if root is not None and root.finding.supports:
+        return "memory"
+    return "rules" if root or not failed else "none"
 
 
 def _summary(causes: Causes, failed: bool, exit_code: int | None) -> str:

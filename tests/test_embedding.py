@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from logdiag.errors import MemoryStoreError
+from logdiag.memory import light
+from logdiag.memory.corpus import load_corpus
 from logdiag.memory.embedding import CARD, STATIC, load_embedder, tokens
 from logdiag.memory.incident import masked
+from logdiag.rules import RuleBook
 
 LINES = (
     "RuntimeError: Expected all tensors to be on the same device, but found at least two devices",
@@ -136,3 +139,22 @@ def test_minilm_itself() -> None:
     assert vectors.shape == (3, embedder.dimensions)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert embedder.name.startswith("minilm@")
+
+
+def test_one_vector_is_the_same_without_numpy(proof_book: RuleBook) -> None:
+    """The light form of the default embedder gives its vectors for every line of the rules' examples."""
+    lines = [masked(line) for rule in proof_book.rules[::5] for text in rule.fires for line in text.splitlines()]
+    lines += ["", "x", "<n>", "Ünïcödé: größer", "RuntimeError: a a a a"]
+    vectors = load_embedder().embed(lines)
+    for text, vector in zip(lines, vectors, strict=True):
+        assert np.abs(np.array(light.embed(text)) - vector).max() < 1e-6, text
+
+
+def test_the_nearest_shipped_incidents_are_the_same_without_numpy() -> None:
+    """The same incidents in the same order, with the same cosines."""
+    corpus, embedder = load_corpus(), load_embedder()
+    for text in ("KeyError: 'labels'", "NVRM: Xid (<pci>): 79, GPU has fallen off the bus", "CUDA error"):
+        one = corpus.nearest_without_numpy(text, 5)
+        other = corpus.nearest(embedder.embed([text]), 5, embedder)
+        assert [item.id for _, item in one] == [item.id for _, item in other]
+        assert [score for score, _ in one] == pytest.approx([score for score, _ in other], abs=1e-5)

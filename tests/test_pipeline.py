@@ -42,7 +42,18 @@ SCHEMA: dict[str, Any] = {
     "evidence": [{"source": str, "line": int, "text": str, "role": str, "rule": OPTIONAL}],
     "consequences": [{"reason": str, "title": str, "count": int, "ranks": list}],
     "candidates": [{"reason": str, "confidence": float}],
-    "similar": [],
+    "similar": [
+        {
+            "incident": str,
+            "similarity": float,
+            "reason": str,
+            "action": str,
+            "outcome": str,
+            "seen_at": str,
+            "node": str,
+            "words": str,
+        }
+    ],
     "recovery": {"action": str, "automatic": bool, "exclude_nodes": list, "steps": list, "why": str},
     "notes": list,
     "stats": {
@@ -54,6 +65,7 @@ SCHEMA: dict[str, Any] = {
         "matcher": str,
         "supports": list,
     },
+    "incident": str,
 }
 
 

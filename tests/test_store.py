@@ -195,6 +195,7 @@ def test_looking_writes_nothing(tmp_path: Path) -> None:
 
 def test_the_place_is_told_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`LOGDIAG_MEMORY`, else a folder among the user's data."""
+    monkeypatch.delenv("LOGDIAG_MEMORY")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert default_place() == str(tmp_path / "logdiag" / "memory")
     monkeypatch.setenv("LOGDIAG_MEMORY", str(tmp_path / "elsewhere"))

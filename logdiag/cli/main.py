@@ -70,6 +70,14 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
             help="The job's name, user, framework or image, for filters.",
         ),
         click.option(
+            "--memory",
+            "place",
+            metavar="PLACE",
+            help="Past failures: a folder, or postgresql://...; LOGDIAG_MEMORY or the user's data folder if left out.",
+        ),
+        click.option("--no-memory", is_flag=True, help="Let the rules alone decide."),
+        click.option("--remember", is_flag=True, help="Keep this failure as an incident, for a person to confirm."),
+        click.option(
             "--digest", is_flag=True, help="Print what is worth reading of the log, with a receipt, and no verdict."
         ),
         click.option(
@@ -112,6 +120,9 @@ def diagnose_command(
     job_status: int | None,
     rule_folders: tuple[str, ...],
     job: tuple[str, ...],
+    place: str | None,
+    no_memory: bool,
+    remember: bool,
     digest: bool,
     by_category: bool,
 ) -> None:
@@ -121,7 +132,14 @@ def diagnose_command(
         raise SourceError("no log was given; name a file or a folder, or pipe the job's output in: job 2>&1 | logdiag")
     with _ProgressBar(paths) as advance:
         answer = diagnose(
-            *(paths or ("-",)), rules=rule_folders, exit_code=job_status, job=_metadata(job), tee=tee, advance=advance
+            *(paths or ("-",)),
+            rules=rule_folders,
+            memory=False if no_memory else place,
+            remember=remember,
+            exit_code=job_status,
+            job=_metadata(job),
+            tee=tee,
+            advance=advance,
         )
     _print(answer, form, digest=digest, err=tee)
     if by_category:
@@ -139,6 +157,9 @@ def batch_command(
     form: str,
     rule_folders: tuple[str, ...],
     job: tuple[str, ...],
+    place: str | None,
+    no_memory: bool,
+    remember: bool,
     digest: bool,
     by_category: bool,
 ) -> None:
@@ -147,7 +168,9 @@ def batch_command(
     worst = 0
     for path in paths:
         try:
-            answer = diagnose(path, rules=book, job=_metadata(job))
+            answer = diagnose(
+                path, rules=book, memory=False if no_memory else place, remember=remember, job=_metadata(job)
+            )
         except SourceError as error:
             click.echo(f"logdiag: {error}", err=True)
             worst = 2

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, fingerprint, masked
+from logdiag.memory.pieces import CARD, STATIC
 from logdiag.model import Action, Reason
 from logdiag.rules import cache
 
@@ -27,7 +28,7 @@ __all__ = ["PREFIX", "Corpus", "load_corpus", "shipped_folder"]
 
 PREFIX = "corpus/"
 _PROVENANCE = "logdiag"
-_FORM = b"logdiag-corpus/1\0"
+_FORM = b"logdiag-corpus/2\0"
 _KEEP = 8
 
 
@@ -39,6 +40,7 @@ class Corpus:
     fingerprints: tuple[str, ...]
     origin: bytes
     _vectors: dict[str, Vectors] = field(default_factory=dict, repr=False, compare=False)
+    _light: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def by_fingerprint(self, wanted: str) -> list[Incident]:
         """Those of one fingerprint."""
@@ -51,6 +53,23 @@ class Corpus:
         scores = (queries @ self._embedded(embedder).T).max(axis=0)
         best = scores.argsort(kind="stable")[::-1][:k].tolist()
         return [(float(scores[at]), self.incidents[at]) for at in best]
+
+    def nearest_without_numpy(self, text: str, k: int) -> list[tuple[float, Incident]]:
+        """As `nearest` for one text and the default embedder, without NumPy."""
+        from logdiag.memory import light
+
+        if "all" not in self._light:
+            stored = _kept(
+                "corpus-light",
+                hashlib.sha256(self.origin + (STATIC / CARD).read_bytes()).digest(),
+                lambda: b"".join(light.embed(item.signature).tobytes() for item in self.incidents),
+            )
+            self._light["all"] = memoryview(stored).cast("f")
+        table, query = self._light["all"], light.embed(text)
+        width = len(query)
+        scores = [light.cosine(query, table[at * width : (at + 1) * width]) for at in range(len(self.incidents))]
+        best = sorted(range(len(scores)), key=lambda at: -scores[at])[:k]
+        return [(scores[at], self.incidents[at]) for at in best]
 
     def _embedded(self, embedder: Embedder) -> Vectors:
         """One vector each, (n, d)."""

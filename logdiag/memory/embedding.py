@@ -18,10 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import unicodedata
-import zlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from logdiag.errors import MemoryStoreError
+from logdiag.memory.pieces import CARD, STATIC, spelling, tokens
 
 try:
     import numpy as np
@@ -50,10 +47,6 @@ __all__ = [
 
 Vectors = NDArray[np.float32]
 
-# Where the static model and the table of counts lie, and what says which they are.
-STATIC = Path(__file__).parent / "static"
-CARD = "card.json"
-
 # How much of the cosine is the lexical part's, by model: tuned by `python -m evals.retrieval`.
 LEXICAL_SHARE = {"static": 0.6, "minilm": 0.5, "lexical": 1.0}
 _OTHER_SHARE = 0.5
@@ -61,16 +54,9 @@ _OTHER_SHARE = 0.5
 _SKETCH = 512
 _SIGNS = 4
 _SHIFT = 32 - 9
-_SIZES = (3, 4, 5)
-_HEAD_WEIGHT = 8
 # Odd multipliers, each of which gives a piece's hash another place and sign.
 _MIX = np.array([0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F], np.uint32)
 _SPELLING = 1
-
-_MASK = re.compile(r"<(?:n|path|hex|id|time|address|url|pci)>")
-# RuntimeError: ...   torch.cuda.OutOfMemoryError: ...
-_CLASS = re.compile(r"\s*(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
-_WORD = re.compile(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
 
 _MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _MODELS_MISSING = "The model {} needs sentence-transformers: pip install 'logdiag[memory-models]'"
@@ -117,46 +103,13 @@ def load_embedder(name: str = "static", *, lexical_share: float | None = None) -
     return Embedder(f"{identity}+{_spelling(share)}", width + _SKETCH, dense, share)
 
 
-def tokens(text: str, known: dict[str, int]) -> list[int]:
-    """The numbers of a text's tokens, by WordPiece (Wu et al. 2016): the longest known beginning of a word, then the
-    longest known `##` continuations. A word that cannot be made of known pieces has none."""
-    plain = unicodedata.normalize("NFD", _MASK.sub(" ", text)).encode("ascii", "ignore").decode().lower()
-    return [number for word in _WORD.findall(plain) for number in _pieces(word, known)]
-
-
 def buckets(text: str, size: int) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.uint32]]:
-    """The hashed pieces of a text's spelling: their hashes, their counts (damped: 1 + log) and their places in a table
-    of `size` (a power of 2)."""
-    counts: Counter[str] = Counter()
-    plain = _MASK.sub(" ", text)
-    for word in plain.lower().split():
-        padded = f" {word} "
-        for length in _SIZES:
-            counts.update(padded[start : start + length] for start in range(len(padded) - length + 1))
-    weights = 1 + np.log(np.fromiter(counts.values(), np.float32, len(counts)))
-    pieces = list(counts)
-    if named := _CLASS.match(plain):
-        pieces.append(f"\0{named[1]}")
-        weights = np.append(weights, np.float32(_HEAD_WEIGHT))
-    hashes = np.fromiter((zlib.crc32(piece.encode()) for piece in pieces), np.uint32, len(pieces))
-    return hashes, weights.astype(np.float32), hashes & np.uint32(size - 1)
-
-
-def _pieces(word: str, known: dict[str, int]) -> list[int]:
-    if word in known:
-        return [known[word]]
-    found: list[int] = []
-    start, mark = 0, ""
-    while start < len(word):
-        for end in range(len(word), start, -1):
-            number = known.get(mark + word[start:end])
-            if number is not None:
-                found.append(number)
-                start, mark = end, "##"
-                break
-        else:
-            return []
-    return found
+    """The hashed pieces of a text's spelling: their hashes, their weights and their places in a table of `size` (a
+    power of 2)."""
+    pieces = list(spelling(text))
+    hashes = np.fromiter((hashed for hashed, _ in pieces), np.uint32, len(pieces))
+    weights = np.fromiter((weight for _, weight in pieces), np.float32, len(pieces))
+    return hashes, weights, hashes & np.uint32(size - 1)
 
 
 def static_sums(texts: Sequence[str]) -> Vectors:

@@ -60,11 +60,19 @@ _MASKS = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?"), "<time>"),
     (re.compile(r"\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b"), "<time>"),
     (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b"), "<address>"),
+    # node-17   gpu-b19   cn0441   ip-10-0-3-7   rank12: which one it was varies
+    (
+        re.compile(
+            r"(?i)\b((?:node|host|gpu|cn|dgx|hgx|worker|compute|ip|rack|rank|nid|trainer)[a-z]?(?:-[a-z]{1,2})?)(?:-?\d+)+\b"
+        ),
+        r"\1<n>",
+    ),
     (re.compile(r"(?i)\b(?:https?|s3|gs|tcp|grpc|hdfs|oss)://[^\s'\"<>)\]]+"), "<url>"),
-    (re.compile(r"(?<![\w.<])(?:~|\.{1,2})?(?:/[\w.@+%=:-]+){2,}/?"), "<path>"),
+    (re.compile(r"(?<![\w.<>])(?:~|\.{1,2})?(?:/[\w.@+%=:-]+){2,}/?"), "<path>"),
 )
 _NUMBER = re.compile(
-    rf"(?i)(?P<kept>\b{_TELLING}\b(?: \(<pci>\))?\W{{0,12}}\d{{1,5}}\b)"
+    rf"(?i)(?P<kept>\b{_TELLING}\b(?: \(<pci>\))?\W{{0,12}}\d{{1,5}}\b"
+    r"|(?<![\w<])[45]\d\d(?= (?:client|server) error| too many| forbidden| not found))"
     r"|(?<![\w<])\d+(?:\.\d+)?|(?<=\D)\d{3,}|(?<=[-_])\d+"
 )
 _LONGEST = 400

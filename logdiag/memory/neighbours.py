@@ -45,9 +45,9 @@ class Neighbours:
 
     def search(self, queries: Vectors, k: int) -> list[tuple[float, int]]:
         """The cosine and the row of the `k` nearest to any of the queries (n, d), best first. Rows of incidents that
-        were forgotten may be among them."""
-        index = self._caught_up()
-        if not len(index):
+        were forgotten may be among them; those added since the last `catch_up` are not."""
+        index = self._index
+        if index is None or not len(index):
             return []
         scores, ids = index.search(queries, min(k, len(index)))
         best: dict[int, float] = {}
@@ -56,8 +56,9 @@ class Neighbours:
                 best[row] = score
         return sorted(((score, row) for row, score in best.items()), key=lambda item: (-item[0], -item[1]))[:k]
 
-    def _caught_up(self) -> Index:
-        """The index with all that was added to the store by now."""
+    def catch_up(self, patience: float) -> bool:
+        """Takes in what was added to the store by now, for so many seconds; whether that was all."""
+        until = time.monotonic() + patience
         index = self._index
         if index is None:
             index, self._last = self._stored_index()
@@ -67,10 +68,12 @@ class Neighbours:
                 index.add(vectors, ids)
                 self._last = int(ids[-1])
                 self._beside += len(ids)
+                if time.monotonic() > until:
+                    return False
         if self._beside > max(_BESIDE, len(index) // _BESIDE_PART):
-            self._index = index = self._folded(index)
+            self._index = self._folded(index)
             self._beside = 0
-        return index
+        return True
 
     def _stored_index(self) -> tuple[Index, int]:
         """The index in force and the last row in it; an empty one when it is missing, torn or of another model."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -144,7 +145,8 @@ class PostgresRows:
     def find(self, wanted: Wanted) -> list[Incident]:
         """As `Rows.find`."""
         conditions = {
-            "fingerprint = %s": wanted.fingerprint,
+            "fingerprint = ANY(%s)": list(wanted.fingerprints),
+            "confirmed = %s": wanted.confirmed,
             "reason = %s": wanted.reason.value if wanted.reason else "",
             "node = %s": wanted.node,
             "seen_at >= %s": wanted.since,
@@ -164,6 +166,10 @@ class PostgresRows:
                 yield Entry(from_text(text, self.name), changed_at)
             last = found[-1][0]
 
+    def exists(self) -> bool:
+        """As `Rows.exists`."""
+        return True
+
     def count(self) -> int:
         """As `Rows.count`."""
         return int(self._read("SELECT count(*) FROM logdiag_incidents")[0][0])
@@ -179,10 +185,12 @@ class PostgresRows:
             for reason, outcome, confirmed, count, first, last in found
         ]
 
-    def nearest(self, queries: Vectors, k: int, embedder: Embedder) -> list[tuple[float, Incident]]:
+    def nearest(
+        self, queries: Vectors, k: int, embedder: Embedder, patience: float
+    ) -> tuple[list[tuple[float, Incident]], bool]:
         """As `Rows.nearest`. Incidents of all writers are embedded by whoever searches first."""
         column = self._vector_column(embedder)
-        self._embed_missing(column, embedder)
+        searched_all = self._embed_missing(column, embedder, patience)
         best: dict[str, tuple[float, Incident]] = {}
         with self._writing() as connection:
             connection.execute(sql.SQL("SET LOCAL hnsw.ef_search = {}").format(sql.Literal(max(_IN_VIEW, k))))
@@ -195,7 +203,7 @@ class PostgresRows:
                     # A text without a letter has no direction: its cosine is no number.
                     if score == score and (identity not in best or best[identity][0] < score):
                         best[identity] = (float(score), from_text(text, self.name))
-        return sorted(best.values(), key=lambda item: -item[0])[:k]
+        return sorted(best.values(), key=lambda item: -item[0])[:k], searched_all
 
     def close(self) -> None:
         """Lets go of the connection."""
@@ -227,16 +235,17 @@ class PostgresRows:
                 " administrator run CREATE EXTENSION vector in this database"
             ) from error
 
-    def _embed_missing(self, column: str, embedder: Embedder) -> None:
-        """Gives each incident that has none its vector. Two who do so at once share the work; who may only read
-        searches those that have one."""
+    def _embed_missing(self, column: str, embedder: Embedder, patience: float) -> bool:
+        """Gives each incident that has none its vector, for so many seconds; whether all have one. Two who do so at
+        once share the work; who may only read searches those that have one."""
         try:
-            self._fill(column, embedder)
+            return self._fill(column, embedder, time.monotonic() + patience)
         except MemoryStoreError as error:
             if not isinstance(error.__cause__, _READ_ONLY):
                 raise
+            return True
 
-    def _fill(self, column: str, embedder: Embedder) -> None:
+    def _fill(self, column: str, embedder: Embedder, until: float) -> bool:
         name = sql.Identifier(column)
         any_missing = sql.SQL("SELECT 1 FROM logdiag_incidents WHERE {} IS NULL LIMIT 1").format(name)
         missing = sql.SQL(
@@ -245,9 +254,11 @@ class PostgresRows:
         filled = sql.SQL("UPDATE logdiag_incidents SET {} = %s::vector WHERE row = %s").format(name)
         found: list[tuple[Any, ...]] = [()]
         while found:
+            if time.monotonic() > until:
+                return False
             with self._writing() as connection:
                 if connection.execute(any_missing).fetchone() is None:
-                    return
+                    return True
                 found = connection.execute(missing, (_AT_ONCE,)).fetchall()
                 if found:
                     vectors = embedder.embed([signature for _, signature in found]).tolist()
@@ -256,6 +267,7 @@ class PostgresRows:
                             filled,
                             [(json.dumps(vector), row) for vector, (row, _) in zip(vectors, found, strict=True)],
                         )
+        return True
 
     def _read(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with self._writing() as connection:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from logdiag.errors import MemoryStoreError, SourceError
 from logdiag.memory.incident import Incident, masked
+from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Diagnosis, Line, Reason
 from logdiag.prefixes import parse_line
 from logdiag.sources import open_sources
 
-__all__ = ["incident_of", "incident_of_line"]
+__all__ = ["incident_of", "incident_of_line", "remembered"]
 
 _AROUND = 2
 _NEAR = 5
@@ -43,6 +45,25 @@ def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> I
         node=root.node or "",
         provenance=os.path.basename(root.source),
     )
+
+
+def remembered(
+    diagnosis: Diagnosis, memory: Store | str | os.PathLike[str] | None, job: Mapping[str, str] | None
+) -> Diagnosis:
+    """The diagnosis of a failure with the id under which it was added to the store; where that cannot be done, with a
+    note that says why. It is knowledge only when a person confirms it."""
+    if not diagnosis.failed:
+        return diagnosis
+    try:
+        incident = incident_of(diagnosis, job)
+        if isinstance(memory, Store):
+            added = memory.add(incident)
+        else:
+            with open_store(memory, shipped=False) as store:
+                added = store.add(incident)
+    except MemoryStoreError as error:
+        return replace(diagnosis, notes=(*diagnosis.notes, f"not remembered: {error}"))
+    return replace(diagnosis, incident=added.id)
 
 
 def incident_of_line(path: str, number: int, reason: Reason, action: Action) -> Incident:

@@ -33,12 +33,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which incidents are asked for; what is left out does not narrow. `since` and `seen_at` are compared as text."""
+    """Which incidents are asked for; what is left out does not narrow. `since` and `seen_at` are compared as text, and
+    one of the `fingerprints` is enough."""
 
     reason: Reason | None = None
     node: str = ""
     since: str = ""
-    fingerprint: str = ""
+    fingerprints: tuple[str, ...] = ()
+    confirmed: bool = False
     limit: int | None = None
 
 
@@ -92,14 +94,20 @@ class Rows(Protocol):
     def entries(self) -> Iterator[Entry]:
         """All, in the order in which they were added."""
 
+    def exists(self) -> bool:
+        """Whether there is a database at all; a store is made when something is added."""
+
     def count(self) -> int:
         """How many there are."""
 
     def tallies(self) -> list[Tally]:
         """Counts by reason, outcome, and whether they are confirmed."""
 
-    def nearest(self, queries: Vectors, k: int, embedder: Embedder) -> list[tuple[float, Incident]]:
-        """The `k` incidents most similar to any of the queries (n, d), with their cosine, best first."""
+    def nearest(
+        self, queries: Vectors, k: int, embedder: Embedder, patience: float
+    ) -> tuple[list[tuple[float, Incident]], bool]:
+        """The `k` incidents most similar to any of the queries (n, d), with their cosine, best first; and whether all
+        were searched. Incidents without a vector get theirs first, for `patience` seconds at most."""
 
     def close(self) -> None:
         """Lets go of the database."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,8 @@ from logdiag.memory.rows import Entry, Merged, Tally, Wanted, from_text, now, to
 from logdiag.model import Reason
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from logdiag.memory.embedding import Embedder
     from logdiag.memory.index import Vectors
     from logdiag.memory.neighbours import Neighbours
@@ -152,7 +153,9 @@ class SqliteRows:
     def find(self, wanted: Wanted) -> list[Incident]:
         """As `Rows.find`."""
         conditions = {
-            "fingerprint = ?": wanted.fingerprint,
+            "fingerprint IN (SELECT value FROM json_each(?))": json.dumps(wanted.fingerprints)
+            * bool(wanted.fingerprints),
+            "confirmed = ?": int(wanted.confirmed),
             "reason = ?": wanted.reason.value if wanted.reason else "",
             "node = ?": wanted.node,
             "seen_at >= ?": wanted.since,
@@ -173,6 +176,10 @@ class SqliteRows:
                 yield Entry(from_text(text, self._file), changed_at)
             last = found[-1][0]
 
+    def exists(self) -> bool:
+        """As `Rows.exists`."""
+        return self._connect() is not None
+
     def count(self) -> int:
         """As `Rows.count`."""
         found = self.read("SELECT count(*) FROM incidents")
@@ -188,21 +195,24 @@ class SqliteRows:
             for reason, outcome, confirmed, count, first, last in found
         ]
 
-    def nearest(self, queries: Vectors, k: int, embedder: Embedder) -> list[tuple[float, Incident]]:
+    def nearest(
+        self, queries: Vectors, k: int, embedder: Embedder, patience: float
+    ) -> tuple[list[tuple[float, Incident]], bool]:
         """As `Rows.nearest`: exact below 50,000 incidents."""
         if self._connect() is None:
-            return []
+            return [], True
         from logdiag.memory.neighbours import Neighbours
 
         if self._neighbours is None or self._neighbours.embedder.name != embedder.name:
             self._neighbours = Neighbours(self, embedder)
         asked = k + 16
+        searched_all = self._neighbours.catch_up(patience)
         while True:
             scored = self._neighbours.search(queries, asked)
             incidents = self._by_rows([row for _, row in scored])
             found = [(score, incidents[row]) for score, row in scored if row in incidents]
             if len(found) >= k or len(scored) < asked:
-                return found[:k]
+                return found[:k], searched_all
             asked *= 4
 
     def close(self) -> None:
@@ -255,6 +265,8 @@ class SqliteRows:
             self.close()
         if self._connection is None:
             if not create and not os.path.exists(self._file):
+                if os.path.exists(self.name) and not os.path.isdir(self.name):
+                    raise self._no_folder()
                 return None
             if create:
                 self._make_folder()
@@ -268,14 +280,19 @@ class SqliteRows:
         try:
             os.makedirs(self.name, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
-            raise MemoryStoreError(f"{self.name}: not a folder; give the folder of an incident store") from error
+            raise self._no_folder() from error
         except OSError as error:
             raise MemoryStoreError(
                 f"{self.name}: cannot be made ({error.strerror}); name another place with --memory"
             ) from error
 
+    def _no_folder(self) -> MemoryStoreError:
+        return MemoryStoreError(f"{self.name}: not a folder; give the folder of an incident store")
+
     @contextmanager
     def _mapped(self) -> Iterator[None]:
+        import sqlite3  # a diagnosis without a store does not load it
+
         try:
             yield
         except sqlite3.Error as error:
@@ -286,6 +303,8 @@ class SqliteRows:
 
 def _opened(file: str, *, create: bool) -> tuple[sqlite3.Connection, bool]:
     """A connection to a store of this version, and whether it takes the file for one that nobody changes."""
+    import sqlite3
+
     frozen = False
     connection = _connection(f"{_uri(file)}?mode={'rwc' if create else 'rw'}")
     try:
@@ -330,6 +349,8 @@ def _look(file: str) -> object:
 
 
 def _connection(uri: str) -> sqlite3.Connection:
+    import sqlite3
+
     return sqlite3.connect(uri, uri=True, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
 
 
@@ -356,6 +377,8 @@ def _holds_tables(connection: sqlite3.Connection) -> bool:
 def _make(connection: sqlite3.Connection) -> None:
     """Makes the tables. Several processes may do so at once: changing to WAL needs the file for oneself, and SQLite
     does not wait for that."""
+    import sqlite3
+
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:

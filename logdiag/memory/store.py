@@ -9,8 +9,12 @@ with open_store("/srv/logdiag") as store:        # or postgresql://..., or LOGDI
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
+import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -44,6 +48,8 @@ _POSTGRES = ("postgresql://", "postgres://")
 _LETTERS = "23456789bcdfghjkmnpqrstvwxyz"
 _ID_LETTERS = 8
 _ID_TRIES = 20
+# So many fingerprints are asked for at a time.
+_AT_ONCE = 500
 _SHOWN_PROBLEMS = 20
 
 
@@ -68,10 +74,15 @@ class Store:
     MemoryStoreError with one sentence: where, what, and the remedy.
     """
 
-    def __init__(self, rows: Rows, corpus: Corpus | None, embedder: str | Embedder = "static") -> None:
+    def __init__(
+        self, rows: Rows, corpus: Corpus | None, embedder: str | Embedder = "static", patience: float = math.inf
+    ) -> None:
         self._rows = rows
         self._corpus = corpus
         self._named = embedder
+        self._patience = patience
+        self.searched_all = True
+        """Whether the last `nearest` saw every incident; False when giving them vectors took too long."""
 
     def __enter__(self) -> Store:
         return self
@@ -97,6 +108,11 @@ class Store:
         from logdiag.memory.embedding import load_embedder
 
         return load_embedder(self._named)
+
+    def load(self) -> None:
+        """Makes ready for many searches, where the libraries for that are there."""
+        with contextlib.suppress(MemoryStoreError):
+            _ = self.embedder
 
     def add(self, incident: Incident) -> Incident:
         """Adds an incident, and gives it as it was stored: masked, with an id and a time where it had none."""
@@ -143,9 +159,19 @@ class Store:
             found += [item for item in self.shipped if reason in (None, item.reason)]
         return tuple(found[:limit])
 
+    def known(self, fingerprints: Iterable[str]) -> dict[str, Incident]:
+        """What people confirmed of exactly these failures: for each fingerprint its latest confirmed incident, those
+        that ship with logdiag left out."""
+        wanted = tuple(dict.fromkeys(fingerprints))
+        found: dict[str, Incident] = {}
+        for start in range(0, len(wanted), _AT_ONCE):
+            for incident in self._rows.find(Wanted(fingerprints=wanted[start : start + _AT_ONCE], confirmed=True)):
+                found.setdefault(incident.fingerprint, incident)
+        return found
+
     def by_fingerprint(self, wanted: str, limit: int = 100) -> tuple[Incident, ...]:
         """Occurrences of exactly this failure, the latest first, the shipped ones last."""
-        found = self._rows.find(Wanted(fingerprint=wanted, limit=limit))
+        found = self._rows.find(Wanted(fingerprints=(wanted,), limit=limit))
         if self._corpus:
             found += self._corpus.by_fingerprint(wanted)
         return tuple(found[:limit])
@@ -154,8 +180,11 @@ class Store:
         """The `k` incidents most similar to a masked line, or to any of several, with their cosine, best first.
 
         Instead of texts it takes vectors of its embedder, (d,) or (n, d). Incidents that were added since the last
-        call get their vectors here, so the first call after a large import, or by another embedder, takes longer.
+        call get their vectors here, so the first call after a large import, or by another embedder, takes longer (up to
+        the store's patience: see `searched_all`).
         """
+        if isinstance(texts, str) and self._corpus and self._light():
+            return tuple(self._corpus.nearest_without_numpy(texts, k))
         embedder = self.embedder
         given: Any = [texts] if isinstance(texts, str) else texts
         if not len(given):
@@ -163,10 +192,16 @@ class Store:
         queries: Vectors = embedder.embed(given) if isinstance(given[0], str) else given
         if queries.ndim == 1:
             queries = queries[None, :]
-        found = list(self._rows.nearest(queries, k, embedder))
+        began = time.monotonic()
+        found, self.searched_all = self._rows.nearest(queries, k, embedder, self._patience)
+        self._patience = max(0.0, self._patience - (time.monotonic() - began))
         if self._corpus:
             found += self._corpus.nearest(queries, k, embedder)
         return tuple(sorted(found, key=lambda item: -item[0])[:k])
+
+    def _light(self) -> bool:
+        """Whether there is nothing to search but the shipped incidents, and no need to load NumPy for that."""
+        return self._named == "static" and "numpy" not in sys.modules and not self._rows.exists()
 
     def confirm(self, identity: str, by: str, outcome: Outcome | None = None) -> Incident:
         """Says that reason and remedy are right, and whether the remedy helped."""
@@ -312,23 +347,28 @@ class Store:
 
 
 def open_store(
-    place: str | os.PathLike[str] | None = None, *, embedder: str | Embedder = "static", shipped: bool = True
+    place: str | os.PathLike[str] | None = None,
+    *,
+    embedder: str | Embedder = "static",
+    shipped: bool = True,
+    patience: float = math.inf,
 ) -> Store:
     """The store in a folder, or in a database for `postgresql://user@host/database`.
 
     None is the place that `LOGDIAG_MEMORY` names, or else the user's data folder. Nothing is written there before the
     first incident is added. `embedder` is the name of one (see `embedding.load_embedder`) or one that is loaded;
-    without `shipped` the incidents that ship with logdiag are left out. Raises MemoryStoreError.
+    without `shipped` the incidents that ship with logdiag are left out. `patience` is how many seconds a search may
+    spend in all on incidents that have no vector yet. Raises MemoryStoreError.
     """
     named = os.fspath(place) if place is not None else default_place()
     corpus = load_corpus() if shipped else None
     if named.startswith(_POSTGRES):
         from logdiag.memory.postgres import PostgresRows
 
-        return Store(PostgresRows(named), corpus, embedder)
+        return Store(PostgresRows(named), corpus, embedder, patience)
     from logdiag.memory.sqlite import SqliteRows
 
-    return Store(SqliteRows(named), corpus, embedder)
+    return Store(SqliteRows(named), corpus, embedder, patience)
 
 
 def default_place() -> str:

@@ -37,6 +37,10 @@ def to_markdown(diagnosis: Diagnosis) -> str:
         parts += [f"**What to do** {_safe(action_words(diagnosis.recovery))}", ""]
         parts += [f"{number}. {_safe(step)}" for number, step in enumerate(diagnosis.recovery.steps, 1)]
         parts += ["", _safe(diagnosis.recovery.why), ""]
+    if diagnosis.similar:
+        parts += ["Similar failures:", ""]
+        parts += [f"- {past.similarity:.0%} {past.reason.value}: {_safe(past.words)}" for past in diagnosis.similar]
+        parts.append("")
     if diagnosis.candidates:
         parts += [
             "Also possible: " + ", ".join(f"{c.reason.value} {c.confidence:.0%}" for c in diagnosis.candidates),

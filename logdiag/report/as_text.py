@@ -52,6 +52,12 @@ def report_rows(diagnosis: Diagnosis) -> Iterator[Row]:
         for number, step in enumerate(diagnosis.recovery.steps, 1):
             yield [(f"  {number}. {clean(step)}", "")]
         yield [(f"  Why: {clean(diagnosis.recovery.why)}", "dim")]
+    if diagnosis.similar:
+        yield []
+        yield [("Similar failures", "bold")]
+        for past in diagnosis.similar:
+            said = f"{past.reason.value}  {clean(past.words)}."
+            yield [(f"  {past.similarity:>4.0%}  ", "dim"), (said, ""), (f"  {clean(past.incident)}", "dim")]
     if diagnosis.candidates:
         others = ", ".join(f"{item.reason.value} {item.confidence:.0%}" for item in diagnosis.candidates)
         yield []
@@ -60,6 +66,8 @@ def report_rows(diagnosis: Diagnosis) -> Iterator[Row]:
         yield []
         for note in diagnosis.notes:
             yield [(f"Note: {clean(note)}", "dim")]
+    if diagnosis.incident:
+        yield [(f"Remembered as {diagnosis.incident}; logdiag incidents confirm or correct it.", "dim")]
     yield []
     yield [(amount(diagnosis), "dim")]
 
