@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from logdiag.confidence import confidence_of
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import load_cases
@@ -31,7 +33,7 @@ _RIDGE = 0.1
 _HEAD = """\
 # What an answer's support is worth: its confidence is the logistic function of the summed weights.
 # Fitted by `make calibrate` on the counts in evals/results/supports.json; a team may put its own file of this name into
-# its rule folder. `kind` of support: see `Support` in logdiag/model.py.
+# its rule folder. `kind` of support: see `Support` in logdiag/model.py; `agent` is a guess, no model was measured.
 weights:
 """
 
@@ -45,10 +47,11 @@ def counts_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def fit(counts: Sequence[dict[str, Any]]) -> dict[Support, float]:
     """The weights that make the counted answers most likely (logistic regression without an intercept: the kind of
-    the root is one)."""
+    the root is one); of support that no answer had, none."""
     from sklearn.linear_model import LogisticRegression
 
-    kinds = list(Support)
+    counted = {name for row in counts for name in row["supports"]}
+    kinds = [kind for kind in Support if kind.value in counted]
     table, outcome, weight = [], [], []
     for row in counts:
         features = [row["supports"].count(kind.value) for kind in kinds]
@@ -76,7 +79,10 @@ def _collect(name: str, cases: Sequence[str]) -> None:
 
 def _fit() -> None:
     sets = json.loads(COUNTS.read_text(encoding="utf-8"))["sets"]
-    weights = fit([row for rows in sets.values() for row in rows])
+    before = yaml.safe_load(WEIGHTS.read_text(encoding="utf-8"))["weights"]
+    fitted = fit([row for rows in sets.values() for row in rows])
+    # What no answer rested on keeps the weight that a person gave it.
+    weights = {kind: fitted.get(kind, before.get(kind.value, 0.0)) for kind in Support}
     WEIGHTS.write_text(weights_text(weights), encoding="utf-8")
     for kind, weight in weights.items():
         print(f"{kind.value:18} {weight:6.2f}  alone {confidence_of([kind], weights):.2f}")

@@ -1,11 +1,18 @@
-"""Who decides: the rules, and the memory where they are silent or unsure."""
+"""Who decides: the rules; the memory where they are silent or unsure, or where a person corrected them; a language
+model where neither is sure.
+
+What memory and model say becomes findings among those of the rules, so that one mechanism tells recoveries,
+consequences, ranks and nodes apart. A model names what was left open. It never chooses the action: that is the table's,
+and never one that a scheduler may carry out where the answer without the model was for a person.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from logdiag.causes import Causes, find_causes
 from logdiag.confidence import supports_of
@@ -13,11 +20,14 @@ from logdiag.errors import MemoryStoreError
 from logdiag.memory.nodes import suspicious_nodes
 from logdiag.memory.recall import Doubt, alike_lines, known_lines, similar_to
 from logdiag.memory.store import Store, open_store
-from logdiag.model import Category, Finding, Similar, Support
+from logdiag.model import Action, Category, Diagnosis, Finding, Reason, Recovery, Role, Similar, Support
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
 
-__all__ = ["Recalled", "recall"]
+if TYPE_CHECKING:
+    from logdiag.agent.opinion import AgentSettings, Consultation, Opinion
+
+__all__ = ["Recalled", "consulted", "leaves_open", "recall", "settle"]
 
 # How alike a past failure must be to say what the rules could not, by what their answer rests on. Measured by
 # `python -m evals.recall`: below these, right answers of the rules became wrong or healthy jobs seemed to fail.
@@ -32,6 +42,15 @@ _DOUBT = {
     Support.EXIT_CODE: Doubt(exceptions=0.3, elsewhere=0.4),
     Support.SILENT: Doubt(elsewhere=0.5),
 }
+
+# What an answer rests on that a model may change.
+_OPEN = frozenset(
+    {
+        *(Support.CATCH_ALL, Support.BARE_SYMPTOM, Support.QUIET, Support.HINT, Support.EXIT_CODE, Support.SILENT),
+        *(Support.FAINTLY_ALIKE, Support.DIVIDED),
+    }
+)
+_LONGEST_TITLE = 160
 
 # After a large import a diagnosis gives past failures their vectors for so many seconds at most.
 _PATIENCE = 1.0
@@ -108,3 +127,103 @@ def _opened(memory: Store | str | os.PathLike[str] | None) -> Iterator[Store]:
         return
     with open_store(memory, patience=_PATIENCE) as store:
         yield store
+
+
+def leaves_open(diagnosis: Diagnosis) -> bool:
+    """Whether rules and memory are not sure, so that a model may be asked."""
+    return not _OPEN.isdisjoint(Support(kind) for kind in diagnosis.stats["supports"])
+
+
+def consulted(
+    before: Diagnosis,
+    sources: Sequence[object],
+    survey: Survey,
+    book: RuleBook,
+    llm: AgentSettings | str,
+    decide: Callable[[Causes], Diagnosis],
+    *,
+    job: Mapping[str, str] | None,
+    callbacks: Sequence[Any],
+    first: Callable[[Diagnosis], None] | None,
+) -> Diagnosis:
+    """The diagnosis after a model was asked, if it is to be asked; `first` is given the one before."""
+    from logdiag.agent.consult import consult
+    from logdiag.agent.opinion import AgentSettings
+
+    settings = AgentSettings(llm) if isinstance(llm, str) else llm
+    if settings.when != "always" and not leaves_open(before):
+        return before
+    if first:
+        first(before)
+    consultation = consult(before, sources, settings, book=book, job=job, callbacks=callbacks)
+    return settle(before, survey, book, consultation, settings, decide)
+
+
+def settle(
+    before: Diagnosis,
+    survey: Survey,
+    book: RuleBook,
+    consultation: Consultation,
+    settings: AgentSettings,
+    decide: Callable[[Causes], Diagnosis],
+) -> Diagnosis:
+    """The diagnosis after a model was asked: changed only where rules and memory left it open. `decide` makes a
+    diagnosis of causes."""
+    opinion = consultation.opinion
+    notes = [*before.notes, *consultation.notes]
+    after = before
+    if opinion is not None and opinion.reason is not before.reason:
+        if _may_change(before, opinion):
+            after = _changed(before, survey, book, opinion, settings, decide)
+        if after is before:
+            notes.append(f"the model {settings.model} reads it as {opinion.reason.value}: {opinion.cause}")
+    elif opinion is not None:
+        notes.append(f"the model {settings.model} agrees: {opinion.cause}")
+    trace = consultation.trace
+    stats = {**after.stats, "agent": asdict(trace), "tokens": trace.tokens_in + trace.tokens_out, "cost": trace.cost}
+    return replace(after, notes=tuple(notes), stats=stats)
+
+
+def _may_change(before: Diagnosis, opinion: Opinion) -> bool:
+    """A model may name what was left open; it may neither say that a failed job did not fail, nor make a machine's
+    fault a program's."""
+    if opinion.reason is Reason.NONE or not leaves_open(before):
+        return False
+    machine = before.category is Category.INFRASTRUCTURE
+    return not machine or opinion.reason.category is Category.INFRASTRUCTURE
+
+
+def _changed(
+    before: Diagnosis,
+    survey: Survey,
+    book: RuleBook,
+    opinion: Opinion,
+    settings: AgentSettings,
+    decide: Callable[[Causes], Diagnosis],
+) -> Diagnosis:
+    """The diagnosis with what a model named as the cause; the one before where the log shows that this was survived."""
+    assert opinion.root is not None
+    named = Finding(
+        rule=f"agent/{settings.model}",
+        line=opinion.root,
+        role=Role.CAUSE,
+        reason=opinion.reason,
+        title=opinion.cause.split(". ")[0].rstrip(".")[:_LONGEST_TITLE] or f"{opinion.reason.value}, says the model",
+        why=opinion.cause,
+        action=None,
+        action_before_progress=None,
+        steps=(),
+        explains=frozenset(Reason),
+        supports=(Support.AGENT, Support.DIVIDED) if opinion.agreed < opinion.votes else (Support.AGENT,),
+    )
+    causes = find_causes(_replaced(survey, [named]), book, failed=before.failed or None)
+    if causes.root is None or not causes.root.finding.supports:
+        return before
+    after = decide(causes)
+    steps = (f"To be sure: {opinion.would_prove}",) if opinion.would_prove else ()
+    recovery = replace(after.recovery, steps=(*steps, *after.recovery.steps))
+    if recovery.automatic and not before.recovery.automatic:
+        kept = before.recovery.action if before.failed else Action.FIX_AND_RESUBMIT
+        why = f"{recovery.why} {recovery.action.value} would follow, but only a model says so: a person decides."
+        recovery = Recovery(kept, False, (), recovery.steps, why)
+    return replace(after, recovery=recovery, confidence=round(min(after.confidence, opinion.confidence), 3))

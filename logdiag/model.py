@@ -146,6 +146,8 @@ class Support(str, Enum):
     NEARLY_SAME = "nearly_same"
     ALIKE = "alike"
     FAINTLY_ALIKE = "faintly_alike"
+    # ... or that a language model named it, every line that it cites being the log's ...
+    AGENT = "agent"
     # ... or of these where no root was found.
     EXIT_CODE = "exit_code"
     FINISHED = "finished"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from logdiag.causes import find_causes
@@ -17,6 +18,7 @@ from logdiag.survey import survey
 from logdiag.verdict import decide
 
 if TYPE_CHECKING:
+    from logdiag.agent.opinion import AgentSettings
     from logdiag.memory.store import Store
 
 __all__ = ["Memory", "diagnose"]
@@ -31,6 +33,9 @@ def diagnose(
     rules: RuleBook | Sequence[str | os.PathLike[str]] | None = None,
     memory: Memory = None,
     remember: bool = False,
+    llm: AgentSettings | str | None = None,
+    callbacks: Sequence[Any] = (),
+    first: Callable[[Diagnosis], None] | None = None,
     exit_code: int | None = None,
     job: Mapping[str, str] | None = None,
     tee: bool = False,
@@ -41,8 +46,10 @@ def diagnose(
     `sources` are paths (files, or a job's folder), `-` for standard input, open binary files, or logs as bytes;
     several are the ranks and nodes of one job. `rules` are folders of rules beside the shipped ones, or a RuleBook to
     reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, and the answer's `incident`
-    is its id. `exit_code` is the job's, `job` its metadata (name, user, framework, image). `tee` passes standard input
-    through; `advance` is told what was read.
+    is its id. `llm` is a language model as `provider:model`, or how to ask one, for where rules and memory are not
+    sure; `first` is given the answer without it before it is asked, `callbacks` are LangChain's. `exit_code` is the
+    job's, `job` its metadata (name, user, framework, image). `tee` passes standard input through; `advance` is told
+    what was read.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """
@@ -57,37 +64,42 @@ def diagnose(
     clock.ended("read")
     causes = find_causes(found, book, failed=None if exit_code is None else exit_code != 0)
     clock.ended("causes")
-    notes = [note for stream in streams for note in stream.notes]
     recalled = None
     if memory is not False:
         from logdiag.fusion import recall
 
         recalled = recall(found, causes, book, memory, exit_code=exit_code)
+        causes = recalled.causes
         clock.ended("memory")
     kept = digest(found.lines, shapes, found.total_lines, found.total_bytes)
-    stats: dict[str, Any] = {
-        "bytes": found.total_bytes,
-        "lines": found.total_lines,
-        "kept_lines": len(kept.lines),
-        "seconds": clock.seconds,
-        "stages": clock.stages,
-        "matcher": book.matcher.name,
-    }
-    answer = decide(
-        recalled.causes if recalled else causes,
-        found,
-        kept,
-        book,
+    clock.ended("digest")
+    decided = partial(
+        decide,
+        survey=found,
+        digest=kept,
+        book=book,
         source=", ".join(_name(source) for source in sources),
         exit_code=exit_code,
         recalled=recalled,
-        notes=notes,
-        stats=stats,
+        notes=[note for stream in streams for note in stream.notes],
+        stats={
+            "bytes": found.total_bytes,
+            "lines": found.total_lines,
+            "kept_lines": len(kept.lines),
+            "seconds": clock.seconds,
+            "stages": clock.stages,
+            "matcher": book.matcher.name,
+        },
     )
+    answer = decided(causes)
+    if llm:
+        from logdiag.fusion import consulted
+
+        answer = consulted(answer, sources, found, book, llm, decided, job=job, callbacks=callbacks, first=first)
     if remember and memory is not False:
         from logdiag.memory.record import remembered
 
-        return remembered(answer, memory, job)
+        answer = remembered(answer, memory, job)
     return answer
 
 
@@ -105,7 +117,7 @@ class _Clock:
 
     @property
     def seconds(self) -> float:
-        return round(time.perf_counter() - self._began, 6)
+        return round(self._last - self._began, 6)
 
 
 def _name(source: object) -> str:

@@ -98,7 +98,7 @@ def decide(
 
 def _decided_by(root: Event | None, failed: bool) -> str:
     if root is not None and root.finding.supports:
-        return "memory"
+        return "agent" if Support.AGENT in root.finding.supports else "memory"
     return "rules" if root or not failed else "none"
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +16,11 @@ from logdiag.evaluation.baselines import available
 from logdiag.evaluation.cases import load_cases
 from logdiag.evaluation.compare import compare, read_document
 from logdiag.evaluation.document import document_of
-from logdiag.evaluation.run import evaluate
+from logdiag.evaluation.run import Diagnose, answer_case, answer_with, evaluate
+from logdiag.settings import WHEN, load_settings
+
+if TYPE_CHECKING:
+    from logdiag.agent.opinion import AgentSettings
 
 __all__ = ["evaluate_command"]
 
@@ -31,6 +36,11 @@ __all__ = ["evaluate_command"]
 @click.option("--baselines", is_flag=True, help="Measure simpler means beside logdiag, on the same cases.")
 @click.option("--split", metavar="NAME", help="Only the cases of this split.")
 @click.option("--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated.")
+@click.option("--memory", metavar="PLACE", help="Past failures to ask too; without it the rules decide alone.")
+@click.option("--llm", metavar="MODEL", help="A language model to ask too (provider:model); both ways are measured.")
+@click.option("--llm-when", type=click.Choice(WHEN[:2]), help="When to ask it: always, or where unsure (default).")
+@click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long it may take for one case.")
+@click.option("--votes", type=int, metavar="N", help="How many answers of the model are held against each other.")
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Diagnose N cases at a time; one a core if left out."
 )
@@ -43,7 +53,9 @@ def evaluate_command(
     baselines: bool,
     split: str | None,
     folders: tuple[str, ...],
+    memory: str | None,
     jobs: int | None,
+    **model: Any,
 ) -> None:
     """Measure how right logdiag is on labelled cases.
 
@@ -59,9 +71,18 @@ def evaluate_command(
     for file in (json_file, html_file):
         _check_writable(file)
     case_set = load_cases(paths, split)
+    llm = _model(model)
     names, notes = available() if baselines else ((), ())
     with _ProgressBar(len(case_set.cases)) as advance:
-        results = evaluate(case_set.cases, folders=folders, jobs=jobs, baselines=names, advance=advance)
+        results = evaluate(
+            case_set.cases,
+            folders=folders,
+            jobs=jobs,
+            baselines=names,
+            beside=_beside(memory, llm),
+            diagnose_case=partial(answer_with, memory=memory or False, llm=llm),
+            advance=advance,
+        )
     rows = [result.row for result in results]
     document = document_of(case_set, results, folders=folders, notes=notes)
     comparison = compare(old["cases"], rows) if old else None
@@ -82,6 +103,28 @@ def evaluate_command(
             print_comparison(comparison)
     if comparison and comparison.regressions:
         sys.exit(1)
+
+
+def _model(said: Mapping[str, Any]) -> AgentSettings | None:
+    """The model to ask; only one that the command names, so that an evaluation never costs by accident."""
+    if said["llm"] is None:
+        return None
+    from logdiag.agent.opinion import AgentSettings
+
+    settings = load_settings(said)
+    if settings.offline:
+        raise CaseError(f"--llm {settings.llm}: offline is set ({settings.origins['offline']}); nothing may be asked")
+    return AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
+
+
+def _beside(memory: str | None, llm: AgentSettings | None) -> dict[str, Diagnose]:
+    """What to measure in the same run: the same without the model, and without the memory."""
+    beside: dict[str, Diagnose] = {}
+    if llm is not None and memory is not None:
+        beside["rules and memory"] = partial(answer_with, memory=memory)
+    if llm is not None or memory is not None:
+        beside["rules alone"] = answer_case
+    return beside
 
 
 def _as_json(document: dict[str, Any]) -> str:

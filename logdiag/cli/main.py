@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -14,14 +14,16 @@ from logdiag.errors import LogdiagError, SourceError
 from logdiag.model import Category, Diagnosis
 from logdiag.pipeline import diagnose
 from logdiag.report import FORMATS, render
+from logdiag.report.words import clean
 from logdiag.rules import RuleBook
+from logdiag.settings import WHEN, load_settings
 from logdiag.sources import Stream
 
 __all__ = ["main", "run"]
 
 _STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
 _WORTH_A_PROGRESS_BAR = 100_000_000
-_LOADED_WHEN_CALLED = ("rules", "eval", "incidents")
+_LOADED_WHEN_CALLED = ("rules", "eval", "incidents", "config")
 
 
 class _Commands(click.Group):
@@ -51,6 +53,10 @@ class _Commands(click.Group):
             from logdiag.cli.incidents import incidents
 
             return incidents
+        if cmd_name == "config":
+            from logdiag.cli.config import config
+
+            return config
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -77,6 +83,18 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--no-memory", is_flag=True, help="Let the rules alone decide."),
         click.option("--remember", is_flag=True, help="Keep this failure as an incident, for a person to confirm."),
+        click.option(
+            "--llm",
+            multiple=True,
+            metavar="MODEL",
+            help="A language model as provider:model, and when to ask it: always, unsure (default) or never.",
+        ),
+        click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take altogether."),
+        click.option(
+            "--votes", type=int, metavar="N", help="How many answers of the model are held against each other."
+        ),
+        click.option("--offline", is_flag=True, default=None, help="No model and no network."),
+        click.option("-v", "--verbose", is_flag=True, help="Show on standard error what a model was asked and took."),
         click.option(
             "--digest", is_flag=True, help="Print what is worth reading of the log, with a receipt, and no verdict."
         ),
@@ -112,36 +130,44 @@ def commands() -> None:
     "--tee", is_flag=True, help="Pass standard input through as it comes; the report follows on standard error."
 )
 @click.option("--exit-code-of-job", "job_status", type=int, metavar="N", help="What the job itself ended with.")
+@click.option("--show-prompt", is_flag=True, help="Print what a model would be sent, and stop.")
 @_shared
 def diagnose_command(
     paths: tuple[str, ...],
     form: str,
     tee: bool,
     job_status: int | None,
-    rule_folders: tuple[str, ...],
-    job: tuple[str, ...],
-    place: str | None,
-    no_memory: bool,
-    remember: bool,
+    show_prompt: bool,
     digest: bool,
     by_category: bool,
+    verbose: bool,
+    **said: Any,
 ) -> None:
     """Diagnose ONE job from its files and folders; several paths are its ranks and nodes. Without PATH, or for -,
     read a pipe."""
     if not paths and sys.stdin.isatty():
         raise SourceError("no log was given; name a file or a folder, or pipe the job's output in: job 2>&1 | logdiag")
+    given = _given(said)
+    if show_prompt:
+        _show_prompt(paths or ("-",), given, job_status)
+        return
+    shown: list[Diagnosis] = []
+
+    def first(answer: Diagnosis) -> None:
+        if form == "text" and not digest:
+            shown.append(answer)
+            _print(answer, form, digest=False, err=tee)
+            print(f"\nasking {given['llm'].model} ...", file=sys.stderr, flush=True)
+
     with _ProgressBar(paths) as advance:
-        answer = diagnose(
-            *(paths or ("-",)),
-            rules=rule_folders,
-            memory=False if no_memory else place,
-            remember=remember,
-            exit_code=job_status,
-            job=_metadata(job),
-            tee=tee,
-            advance=advance,
-        )
-    _print(answer, form, digest=digest, err=tee)
+        answer = diagnose(*(paths or ("-",)), **given, exit_code=job_status, tee=tee, advance=advance, first=first)
+    if shown and answer.decided_by != "agent":
+        for note in answer.notes[len(shown[0].notes) :]:
+            print(f"Note: {clean(note)}", file=sys.stderr if tee else sys.stdout)
+    else:
+        _print(answer, form, digest=digest, err=tee)
+    if verbose:
+        _print_trace(answer)
     if by_category:
         sys.exit(_STATUS[answer.category])
 
@@ -155,30 +181,85 @@ def diagnose_command(
 def batch_command(
     paths: tuple[str, ...],
     form: str,
-    rule_folders: tuple[str, ...],
-    job: tuple[str, ...],
-    place: str | None,
-    no_memory: bool,
-    remember: bool,
     digest: bool,
     by_category: bool,
+    verbose: bool,
+    **said: Any,
 ) -> None:
     """Diagnose one job a PATH and print one answer a line. A path that cannot be read does not stop the others."""
-    book = RuleBook.load(rule_folders)
+    given = _given(said)
+    given["rules"] = RuleBook.load(given["rules"])
     worst = 0
     for path in paths:
         try:
-            answer = diagnose(
-                path, rules=book, memory=False if no_memory else place, remember=remember, job=_metadata(job)
-            )
+            answer = diagnose(path, **given)
         except SourceError as error:
             click.echo(f"logdiag: {error}", err=True)
             worst = 2
             continue
         _print(answer, form, digest=digest, err=False)
+        if verbose:
+            _print_trace(answer)
         if by_category and worst != 2:
             worst = max(worst, _STATUS[answer.category])
     sys.exit(worst)
+
+
+def _given(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What the options, the environment and `logdiag.toml` say, as `diagnose` takes it."""
+    when = [value for value in said["llm"] if value in WHEN]
+    model = [value for value in said["llm"] if value not in WHEN]
+    settings = load_settings(
+        {
+            "rules": said["rule_folders"],
+            "memory": said["place"],
+            "llm": model[-1] if model else None,
+            "llm_when": when[-1] if when else None,
+            "llm_timeout": said["llm_timeout"],
+            "votes": said["votes"],
+            "offline": said["offline"],
+        }
+    )
+    llm = None
+    if settings.may_ask:
+        from logdiag.agent.opinion import AgentSettings
+
+        llm = AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
+    return {
+        "rules": settings.rules,
+        "memory": False if said["no_memory"] else settings.memory or None,
+        "remember": said["remember"],
+        "llm": llm,
+        "job": _metadata(said["job"]),
+    }
+
+
+def _show_prompt(paths: Sequence[str], given: Mapping[str, Any], job_status: int | None) -> None:
+    """Prints what would leave the machine; nothing does."""
+    if "-" in paths:
+        raise SourceError("--show-prompt needs a file: standard input can be read only once")
+    from logdiag.agent.consult import prompt_for
+    from logdiag.agent.opinion import AgentSettings
+
+    book = RuleBook.load(given["rules"])
+    answer = diagnose(*paths, **{**given, "rules": book, "llm": None, "remember": False}, exit_code=job_status)
+    print(prompt_for(answer, paths, given["llm"] or AgentSettings(""), book=book, job=given["job"]))
+
+
+def _print_trace(answer: Diagnosis) -> None:
+    """What a model was asked, step by step."""
+    trace = answer.stats.get("agent")
+    if trace is None:
+        print("no model was asked", file=sys.stderr)
+        return
+    for step in trace["steps"]:
+        tokens = f"{step['tokens_in']} tokens in, {step['tokens_out']} out" if step["tokens_in"] else ""
+        print(f"  {step['kind']:<18} {step['seconds']:6.2f} s  {tokens}".rstrip(), file=sys.stderr)
+    for why in trace["refusals"]:
+        print(f"  refused: {clean(why)}", file=sys.stderr)
+    cost = "" if trace["cost"] is None else f", cost {trace['cost']:g}"
+    total = f"{trace['tokens_in']} tokens in, {trace['tokens_out']} out{cost}, {trace['seconds']:.2f} s"
+    print(f"  altogether {total}", file=sys.stderr)
 
 
 def _metadata(pairs: tuple[str, ...]) -> dict[str, str]:

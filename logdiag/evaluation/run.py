@@ -8,20 +8,23 @@ import signal
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logdiag.evaluation.baselines import guess
 from logdiag.evaluation.cases import Case
 from logdiag.evaluation.excerpts import Excerpt, excerpt
 from logdiag.evaluation.scoring import Answer, Row, answer_of, failed_row, judge
-from logdiag.pipeline import diagnose
+from logdiag.pipeline import Memory, diagnose
 from logdiag.rules import RuleBook
 
-__all__ = ["Diagnose", "Result", "answer_case", "evaluate"]
+if TYPE_CHECKING:
+    from logdiag.agent.opinion import AgentSettings
+
+__all__ = ["Diagnose", "Result", "answer_case", "answer_with", "evaluate"]
 
 # How long to wait before looking whether a worker that holds its pipe open is still alive.
 _LOOK_AFTER_SECONDS = 1.0
@@ -38,6 +41,11 @@ class Result:
     excerpt: tuple[Excerpt, ...] = ()
 
 
+def answer_with(case: Case, book: RuleBook, *, memory: Memory = False, llm: AgentSettings | None = None) -> Answer:
+    """What logdiag says of a case's log with a memory and a language model, the job's exit code not told."""
+    return answer_of(diagnose(case.source, rules=book, memory=memory, llm=llm))
+
+
 def answer_case(case: Case, book: RuleBook) -> Answer:
     """What logdiag says of a case's log, the job's exit code not told."""
     return answer_of(diagnose(case.source, rules=book, memory=False))
@@ -49,17 +57,20 @@ def evaluate(
     folders: Sequence[str] = (),
     jobs: int | None = None,
     baselines: Sequence[str] = (),
+    beside: Mapping[str, Diagnose] | None = None,
     diagnose_case: Diagnose = answer_case,
     advance: Callable[[], None] | None = None,
 ) -> list[Result]:
     """A result for each case, in the order of the cases.
 
     `folders` are rules beside the shipped ones, `jobs` the number of processes (default: one a core), `baselines` the
-    names of those to run too. `diagnose_case` must be a function of a module, so that another process can find it.
+    names of those to run too, and `beside` further ways to answer by their names. These and `diagnose_case` must be
+    functions of a module, or partial ones, so that another process can find them.
     `advance` is called after each case. Raises RuleError before anything is started.
     """
     RuleBook.load(folders)
-    setup = (tuple(folders), tuple(baselines), diagnose_case)
+    others = {name: partial(guess, name) for name in baselines} | dict(beside or {})
+    setup = (tuple(folders), others, diagnose_case)
     results: dict[int, Result] = {}
     waiting = deque(range(len(cases)))
     workers = [_Worker(setup) for _ in range(min(jobs or os.cpu_count() or 1, len(cases)))]
@@ -76,7 +87,7 @@ def evaluate(
                 index = worker.index or 0
                 result = worker.finish()
                 if result is None:
-                    result = _died(cases[index], worker, baselines)
+                    result = _died(cases[index], worker, others)
                     workers[workers.index(worker)] = _Worker(setup)
                 results[index] = result
                 if advance:
@@ -123,16 +134,16 @@ class _Worker:
         self.process.join()
 
 
-def _died(case: Case, worker: _Worker, baselines: Sequence[str]) -> Result:
+def _died(case: Case, worker: _Worker, others: Iterable[str]) -> Result:
     worker.process.join(_LOOK_AFTER_SECONDS)  # it may still be on its way out
     worker.close()
     code = worker.process.exitcode or 0
     how = f"was killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exited with status {code}"
     row = failed_row(case, f"the process {how}", time.perf_counter() - worker.began)
-    return Result(row, dict.fromkeys(baselines, row), excerpt(case, row))
+    return Result(row, dict.fromkeys(others, row), excerpt(case, row))
 
 
-def _serve(pipe: Connection, folders: Sequence[str], baselines: Sequence[str], diagnose_case: Diagnose) -> None:
+def _serve(pipe: Connection, folders: Sequence[str], others: Mapping[str, Diagnose], diagnose_case: Diagnose) -> None:
     """The worker: answers until the other end is closed. Ctrl-C is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     book = RuleBook.load(folders)
@@ -142,8 +153,8 @@ def _serve(pipe: Connection, folders: Sequence[str], baselines: Sequence[str], d
         except (EOFError, OSError):
             return
         row = _row(case, partial(diagnose_case, case, book))
-        others = {name: _row(case, partial(guess, name, case, book)) for name in baselines}
-        pipe.send(Result(row, others, excerpt(case, row) if row.missed else ()))
+        beside = {name: _row(case, partial(answer, case, book)) for name, answer in others.items()}
+        pipe.send(Result(row, beside, excerpt(case, row) if row.missed else ()))
 
 
 def _row(case: Case, answer: Callable[[], Answer]) -> Row:

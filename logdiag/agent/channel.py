@@ -1,0 +1,104 @@
+"""The one way out to the model: every text is hidden, fenced and counted here, and every line shown is remembered.
+
+channel = Channel(Redactor(), nonce)
+channel.rows(lines)          # "s1:123 | RuntimeError: ..." within the fence, as the model sees it
+channel.shown(1, 123)        # what that line said there: a quote must be found in it
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from logdiag.agent.redaction import Redactor
+from logdiag.model import Line
+from logdiag.report.words import clean
+
+__all__ = ["Channel", "Shown", "neutral"]
+
+_LONGEST = 400
+# Text is hidden before it is cut to `_LONGEST`, so that no secret is cut in two; beyond this it is not looked at.
+_LONGEST_READ = 1600
+# What marks where log text begins and ends, and what chat templates of open models take for turns and calls.
+_MARKS = re.compile(
+    r"(?i)<(?=\s{0,3}/?\s{0,3}log\b)|<(?=\|)|(?<=\|)>|<(?=\s{0,3}/?\s{0,3}(?:s|think|tool_call|tool_response|function|start_of_turn|"
+    r"end_of_turn|system|assistant|user|im_start|im_end|eot_id|bos|eos)\b)|<<(?=/?SYS)|\[(?=/?INST\])"
+)
+
+
+def neutral(text: str) -> str:
+    """Text in which nothing reads as our fence or as a turn of a chat template."""
+    return _MARKS.sub("(", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A line and the text that the model saw of it."""
+
+    line: Line
+    text: str
+
+
+class Channel:
+    """What goes to one model in one conversation. `sent` counts the bytes; `fork` begins another conversation that was
+    shown the same, with the same pseudonyms."""
+
+    def __init__(self, redactor: Redactor, nonce: str) -> None:
+        self.redactor = redactor
+        self.nonce = nonce
+        self.sent = 0
+        self._shown: dict[tuple[int, int], list[Shown]] = {}
+
+    def fork(self) -> Channel:
+        """Another conversation, with what was shown so far."""
+        other = Channel(self.redactor, self.nonce)
+        other._shown = {key: list(lines) for key, lines in self._shown.items()}
+        return other
+
+    def text(self, text: str) -> str:
+        """Text of ours with names from the log in it, ready to leave."""
+        return self._out("\n".join(self._hidden([clean(neutral(line), 2000) for line in text.split("\n")])))
+
+    def rows(self, lines: Sequence[Line], counts: Mapping[tuple[str, int], int] | None = None) -> str:
+        """Lines as rows, numbered as in their files; `counts` says how many lines some of them stand for."""
+        texts = self._hidden([_readable(line.text) for line in lines])
+        rows: list[str] = []
+        before: Line | None = None
+        for line, text in zip(lines, texts, strict=True):
+            shown = text if len(text) <= _LONGEST else text[:_LONGEST] + "\u2026"
+            self._shown.setdefault((line.stream + 1, line.number), []).append(Shown(line, shown))
+            if before and (line.stream != before.stream or line.number > before.number + 1):
+                rows.append("...")
+            count = (counts or {}).get((line.source, line.number))
+            many = f" ({count} like this)" if count else ""
+            rows.append(f"s{line.stream + 1}:{line.number}{many} | {shown}")
+            before = line
+        return self._out("\n".join(rows))
+
+    def fenced(self, text: str) -> str:
+        """Text that has gone through `text` or `rows`, marked as data."""
+        return f"<log-{self.nonce}>\n{text}\n</log-{self.nonce}>"
+
+    def shown(self, source: int, number: int) -> Sequence[Shown]:
+        """What was shown of the lines with this number; empty when none was."""
+        return self._shown.get((source, number), ())
+
+    def back(self, text: str) -> str:
+        """A model's words with the real names in place of pseudonyms; secrets stay hidden."""
+        return self.redactor.restore(text)
+
+    def _out(self, text: str) -> str:
+        self.sent += len(text.encode(errors="replace"))
+        return text
+
+    def _hidden(self, texts: list[str]) -> list[str]:
+        """The texts without secrets and names; hidden as one, for some secrets run over lines."""
+        return self.redactor.hide("\n".join(texts)).split("\n") if texts else []
+
+
+def _readable(text: str) -> str:
+    """A line as it can be shown, cut between words when it is very long."""
+    if len(text) > _LONGEST_READ:
+        text = text[:_LONGEST_READ].rpartition(" ")[0] or text[:_LONGEST]
+    return clean(neutral(text), _LONGEST_READ * 2)

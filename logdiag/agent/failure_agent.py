@@ -1,0 +1,175 @@
+"""One conversation with a model about one log: it reads, answers, and is held to what it cites.
+
+The agent is LangChain's. What bounds it stands in `_Bounds`: turns, tool calls, tokens, time, and answers refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from logdiag.agent.answer import ANSWER_SCHEMA, Answer, read_answer, read_text
+from logdiag.agent.channel import Channel
+from logdiag.agent.grounding import Refusal, ground
+from logdiag.agent.models import TIMED_OUT
+from logdiag.agent.opinion import Opinion, Step
+from logdiag.agent.prompts import Prompt
+
+if TYPE_CHECKING:
+    from langchain.agents.middleware import AgentMiddleware
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.tools import BaseTool
+
+__all__ = ["ROUNDS", "Conversation", "ask"]
+
+ROUNDS = 8
+_MOST_CALLS = 24
+_REFUSALS = 2
+# In and out altogether: each turn sends the whole conversation again.
+_MOST_TOKENS = 100_000
+_SHORTEST_TURN = 0.05
+
+
+@dataclass
+class Conversation:
+    """What one conversation may take, and what it came to so far; another thread may look at it at any time.
+
+    `ends` is a time of `time.monotonic`. There is an `opinion`, or an `error` that says why not, as the end of a
+    sentence that begins with "the model".
+    """
+
+    channel: Channel
+    ends: float
+    none_allowed: bool
+    on_step: Callable[[Step], None] | None = None
+    opinion: Opinion | None = None
+    error: str = ""
+    steps: list[Step] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    cost: float | None = None
+    calls: int = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to be said; gives the reason to `error` where the bounds end it."""
+        if not (self.opinion or self.error):
+            turns = sum(step.kind == "model" for step in self.steps)
+            tokens = sum(step.tokens_in + step.tokens_out for step in self.steps)
+            if time.monotonic() > self.ends - _SHORTEST_TURN:
+                self.error = TIMED_OUT
+            elif len(self.refusals) > _REFUSALS:
+                self.error = f"gave no answer that holds, {len(self.refusals)} times"
+            elif turns >= ROUNDS:
+                self.error = f"did not come to an answer in {ROUNDS} turns"
+            elif tokens > _MOST_TOKENS:
+                self.error = f"did not come to an answer within {_MOST_TOKENS:,} tokens"
+        return bool(self.opinion or self.error)
+
+    def offer(self, answer: Answer | str) -> str:
+        """Takes an answer, or says why it is refused."""
+        if isinstance(answer, str):
+            return self._refuse(answer)
+        grounded = ground(answer, self.channel, none_allowed=self.none_allowed)
+        if isinstance(grounded, Refusal):
+            return self._refuse(grounded.why)
+        self.opinion = self.opinion or grounded
+        return ""
+
+    def step(self, kind: str, began: float, tokens_in: int = 0, tokens_out: int = 0) -> None:
+        """Notes what was done since `began`, a time of `time.monotonic`."""
+        step = Step(kind, round(time.monotonic() - began, 6), tokens_in, tokens_out)
+        self.steps.append(step)
+        if self.on_step is not None:
+            self.on_step(step)
+
+    def _refuse(self, why: str) -> str:
+        self.refusals.append(why)
+        self.step("refused", time.monotonic())
+        return f"Refused: {why}. Correct it and answer again."
+
+
+def ask(
+    model: BaseChatModel, prompt: Prompt, tools: Sequence[BaseTool], talk: Conversation, callbacks: Sequence[Any] = ()
+) -> None:
+    """Holds a conversation until it is over. What the model's client raises is passed on."""
+    from langchain.agents import create_agent
+    from langchain_core.messages import HumanMessage
+    from langchain_core.tools import StructuredTool
+
+    def answer(**given: Any) -> str:
+        return talk.offer(read_answer(given)) or "Taken."
+
+    final = StructuredTool(
+        name="answer", description="Your answer, once you have it.", args_schema=ANSWER_SCHEMA, func=answer
+    )
+    agent = create_agent(model, [*tools, final], system_prompt=prompt.system, middleware=[_bounds(talk)])
+    agent.invoke(
+        {"messages": [HumanMessage(prompt.user)]},
+        {"callbacks": list(callbacks), "recursion_limit": 20 * ROUNDS, "run_name": "logdiag failure agent"},
+    )
+    if not talk.over:
+        talk.error = "stopped without an answer"
+
+
+def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
+    """LangChain's hooks around each turn and each tool call of a conversation."""
+    from langchain.agents.middleware import AgentMiddleware, hook_config
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+    class _Bounds(AgentMiddleware[Any, Any, Any]):
+        @hook_config(can_jump_to=["end"])
+        def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+            return {"jump_to": "end"} if talk.over else None
+
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            began = time.monotonic()
+            try:
+                response = handler(request)
+            except Exception:
+                talk.step("model failed", began)
+                raise
+            said = [message for message in response.result if isinstance(message, AIMessage)]
+            used = [message.usage_metadata for message in said if message.usage_metadata]
+            into, out = sum(use["input_tokens"] for use in used), sum(use["output_tokens"] for use in used)
+            talk.step("model", began, into, out)
+            talk.cost = _added(talk.cost, said)
+            return response
+
+        @hook_config(can_jump_to=["model", "end"])
+        def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+            message = state["messages"][-1]
+            if message.additional_kwargs.get("refusal"):
+                talk.error = "declined to answer"
+            elif not message.tool_calls and (why := talk.offer(_answer_in(message))) and not talk.over:
+                return {"jump_to": "model", "messages": [HumanMessage(why)]}
+            return {"jump_to": "end"} if talk.over or not message.tool_calls else None
+
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+            began, call = time.monotonic(), request.tool_call
+            talk.calls += 1
+            if call["name"] != "answer" and (talk.calls > _MOST_CALLS or began > talk.ends):
+                return ToolMessage("No more tool calls: answer now.", tool_call_id=call["id"], name=call["name"])
+            result = handler(request)
+            talk.step(call["name"][:40], began)
+            return result
+
+    return _Bounds()
+
+
+def _answer_in(message: Any) -> Answer | str:
+    """The answer that a message without tool calls holds in words, or in a call that could not be read."""
+    for call in message.invalid_tool_calls:
+        answer = read_text(str(call.get("args")))
+        return answer if isinstance(answer, Answer) else f"the arguments of {call.get('name')} are not valid JSON"
+    return read_text(str(message.text))
+
+
+def _added(cost: float | None, messages: Sequence[Any]) -> float | None:
+    """The cost so far and that of these messages, as far as the server says it."""
+    for message in messages:
+        used = message.response_metadata.get("token_usage") or {}
+        if isinstance(more := used.get("cost"), (int, float)):
+            cost = (cost or 0.0) + more
+    return cost

@@ -1,0 +1,110 @@
+"""Chat models by name, and what their failures mean. LangChain and the providers' errors are mapped here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from logdiag.errors import AgentError
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+__all__ = ["TIMED_OUT", "failure_of", "load_model"]
+
+TIMED_OUT = "did not answer in time"
+
+# What a provider calls the variable with its key, where that is not PROVIDER_API_KEY.
+_KEYS = {"azure_openai": "AZURE_OPENAI_API_KEY", "google_genai": "GOOGLE_API_KEY", "mistralai": "MISTRAL_API_KEY"}
+# A server that is one's own asks for no key, but OpenAI's client does.
+_NO_KEY = "none"
+# Room for a model that thinks aloud before it answers.
+_MOST_ANSWER_TOKENS = 8192
+# Ollama cuts what is longer than its window off without a word, and its window is small unless one asks.
+_OLLAMA_WINDOW = 32_768
+
+
+def load_model(name: str, timeout: float) -> BaseChatModel:
+    """The chat model `provider:model`, without retries of its own; `timeout` is in seconds for each request.
+
+    Address and key come from the provider's own variables (OPENAI_BASE_URL, OPENAI_API_KEY, OLLAMA_HOST ...). Raises
+    AgentError when a package or a key is missing, or when there is no such provider.
+    """
+    provider, colon, model = name.partition(":")
+    if not (provider and colon and model):
+        raise AgentError(f"--llm {name}: not provider:model; for instance openai:gpt-5 or ollama:llama3.1")
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        raise AgentError("a language model needs LangChain: pip install 'logdiag[agent]'") from error
+    try:
+        loaded = _initialised(init_chat_model, model, provider, timeout)
+    except ImportError as error:
+        package = f"langchain-{provider.replace('_', '-')}"
+        raise AgentError(f"--llm {name}: the provider's package is missing: pip install {package}") from error
+    except Exception as error:  # each provider's client has errors of its own for what it was set up with
+        if "Unsupported provider" in str(error) or "Unsupported model_provider" in str(error):
+            raise AgentError(f"--llm {name}: LangChain knows no provider {provider}; check its spelling") from error
+        if "api_key" in str(error).lower() or "credential" in str(error).lower():
+            key = _KEYS.get(provider, f"{provider.upper()}_API_KEY")
+            raise AgentError(f"--llm {name}: no key; set {key}") from error
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise AgentError(f"--llm {name}: cannot be set up ({said[0][:200]}); check the provider's variables") from error
+    return loaded
+
+
+def _initialised(init: Callable[..., Any], model: str, provider: str, timeout: float) -> BaseChatModel:
+    """The model; without bounds of its own where its client knows no such arguments."""
+    try:
+        bounded: BaseChatModel = init(model, model_provider=provider, **_arguments(provider, timeout))
+        return bounded
+    except (TypeError, ValueError) as error:
+        if not any(name in str(error) for name in ("timeout", "max_retries", "max_tokens")):
+            raise
+        plain: BaseChatModel = init(model, model_provider=provider)
+        return plain
+
+
+def _arguments(provider: str, timeout: float) -> dict[str, Any]:
+    """What bounds one request, in the words of a provider's client."""
+    if provider == "ollama":
+        return {"client_kwargs": {"timeout": timeout}, "num_predict": _MOST_ANSWER_TOKENS, "num_ctx": _OLLAMA_WINDOW}
+    arguments: dict[str, Any] = {"timeout": timeout, "max_retries": 0, "max_tokens": _MOST_ANSWER_TOKENS}
+    own_server = os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
+    if provider == "openai" and own_server and not os.environ.get("OPENAI_API_KEY"):
+        arguments["api_key"] = _NO_KEY
+    return arguments
+
+
+def failure_of(error: BaseException) -> str:
+    """What an error of a model's client means, as the end of the sentence "the model ...".
+
+    Clients differ, so it goes by the HTTP status where there is one, else by the kind of error.
+    """
+    if isinstance(error, AgentError):
+        return f"could not be asked: {error}"
+    status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
+    names = {kind.__name__.lower() for kind in type(error).__mro__}
+    if isinstance(status, int) and status >= 400:
+        return _status_words(status)
+    if any("timeout" in name for name in names):
+        return TIMED_OUT
+    if any("connect" in name or "protocol" in name or "transport" in name for name in names):
+        return "could not be reached, or the connection broke; check its address and that it runs"
+    if any("json" in name or "decode" in name or "validation" in name for name in names):
+        return "answered with something that is no chat answer; check that its address is that of a chat server"
+    said = str(error).strip().splitlines()
+    return f"failed ({type(error).__name__}{': ' + said[0][:120] if said else ''})"
+
+
+def _status_words(status: int) -> str:
+    if status in (401, 403):
+        return f"refused the key (HTTP {status}); set the provider's key"
+    if status == 404:
+        return "is not known to its server (HTTP 404); check the model's name and the address"
+    if status == 429:
+        return "is over its rate limit (HTTP 429); try again later"
+    if status in (400, 413, 422):
+        return f"refused the request (HTTP {status}); it may lack tool calls or room for the prompt"
+    return f"failed on its server (HTTP {status})"

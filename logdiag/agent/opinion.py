@@ -1,0 +1,75 @@
+"""What the failure agent is told, what it answers, and what asking it took. Nothing here loads LangChain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from logdiag.model import Line, Reason
+
+__all__ = ["AgentSettings", "Consultation", "Opinion", "Step", "Trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """How to ask: `model` as `provider:model`, `timeout` seconds for everything together, the number of `votes`, and
+    the `budget` in tokens of log that the model is shown. `when` is `unsure` (where rules and memory are) or `always`.
+    """
+
+    model: str
+    timeout: float = 30.0
+    votes: int = 1
+    budget: int = 6000
+    when: str = "unsure"
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a model says broke first, after every line that it cites was found in the log as quoted.
+
+    `root` is None only with the reason `none`. The words (`cause`, `would_prove`) are plain text without control
+    characters. `confidence` (0 to 1) is what the model said, times the share of the `votes` that `agreed`.
+    """
+
+    reason: Reason
+    root: Line | None
+    evidence: tuple[Line, ...]
+    cause: str
+    who_must_act: str
+    would_prove: str
+    confidence: float
+    votes: int = 1
+    agreed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing the agent did: `model`, the name of a tool, or `refused` for an answer that was handed back."""
+
+    kind: str
+    seconds: float
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What asking took. `cost` is in the currency of the model's server, None where that does not say; `refusals` are
+    the reasons why answers were handed back; `error` is why there is no opinion, empty when there is one."""
+
+    steps: tuple[Step, ...] = ()
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float | None = None
+    seconds: float = 0.0
+    refusals: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Consultation:
+    """The opinion, None when there is none; what asking took; notes for the reader; and the prompt as it was sent."""
+
+    opinion: Opinion | None
+    trace: Trace
+    notes: tuple[str, ...]
+    prompt: str

@@ -1,0 +1,102 @@
+"""Hides from a language model what it must not see, under stable pseudonyms that are mapped back in its answer.
+
+Secrets never come back. All else (hosts, users, addresses) is the reader's own and is restored locally.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+
+from logdiag.agent.identity_forms import hide_identities, hide_names, learnable
+from logdiag.agent.secret_forms import hide_secrets
+
+__all__ = ["Redactor"]
+
+# While a text is worked on, each pseudonym is one sign of the last planes, which no later pattern takes for a word.
+_FIRST_SIGN = 0xF0000
+_SIGNS = re.compile("[\U000f0000-\U0010ffff]")
+_PSEUDONYM = re.compile(r"<(?:host|user|ip|mac|email|secret|text)-\d{1,6}>")
+_FOREIGN = re.compile(f"{_SIGNS.pattern}|{_PSEUDONYM.pattern}")
+_COUNTED = {"host": "hosts", "path": "paths", "user": "users", "ip": "addresses", "mac": "addresses", "email": "emails"}
+# A secret this long is hidden wherever it stands again, also without the word that told that it is one.
+_TELLING_LENGTH = 8
+
+
+class Redactor:
+    """Hides texts of one consultation: `hide` what leaves, `restore` what comes back, `manifest` says what was hidden.
+
+    What was found in one text is hidden in all later ones, under the same pseudonym: hide the whole before its parts.
+    Several threads may use one.
+    """
+
+    def __init__(self) -> None:
+        self._signs: dict[tuple[str, str], str] = {}
+        self._shown: list[str] = []
+        self._originals: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._secrets: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def hide(self, text: str) -> str:
+        """The text with pseudonyms such as `<host-1>` for what must not leave; its lines stay lines.
+
+        Hiding a hidden text again changes nothing. Raises AgentError where the library that knows secrets is missing.
+        """
+        with self._lock:
+            text = _FOREIGN.sub(lambda match: self._known_or_mark(match[0]), text)
+            text = self._without_known_secrets(text)
+            text = hide_secrets(text, self._secret)
+            text = hide_identities(text, self._sign)
+            text = hide_names(self._without_known_secrets(text), self._names)
+            return _SIGNS.sub(lambda match: self._shown[ord(match[0]) - _FIRST_SIGN], text)
+
+    def restore(self, text: str) -> str:
+        """The text with every pseudonym of this redactor mapped back, apart from secrets."""
+        return _PSEUDONYM.sub(lambda match: self._originals.get(match[0], match[0]), text)
+
+    def manifest(self) -> dict[str, int]:
+        """How many different hosts, paths, users, addresses, emails and secrets were hidden so far."""
+        kinds = dict.fromkeys((*_COUNTED.values(), "secrets"), 0)
+        for kind, count in self._counts.items():
+            if kind in _COUNTED:
+                kinds[_COUNTED[kind]] += count
+        return kinds | {"secrets": self._counts.get("secret", 0)}
+
+    def _sign(self, kind: str, value: str) -> str:
+        """The sign that stands for a value while its text is worked on."""
+        sign = self._signs.get((kind, value))
+        if sign is None:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            shown = f"<{kind}-{self._counts[kind]}>"
+            sign = self._signs[(kind, value)] = chr(_FIRST_SIGN + len(self._shown))
+            self._shown.append(shown)
+            self._originals[shown] = {"secret": shown, "text": value}.get(kind) or self._plain(value)
+            self._learn(kind, value, sign)
+        return sign
+
+    def _secret(self, value: str) -> str:
+        return self._sign("secret", self._plain(value))
+
+    def _learn(self, kind: str, value: str, sign: str) -> None:
+        if kind in ("host", "user") and learnable(value) and (kind == "user" or re.search(r"[\d.-]", value)):
+            self._names.setdefault(value, sign)
+        elif kind == "secret" and len(value) >= _TELLING_LENGTH and not value.isalpha():
+            self._secrets[value] = sign
+
+    def _without_known_secrets(self, text: str) -> str:
+        for value, sign in self._secrets.items():
+            if value in text:
+                text = text.replace(value, sign)
+        return text
+
+    def _known_or_mark(self, shown: str) -> str:
+        """The sign of a pseudonym that is ours; other text that looks like ours stands for itself."""
+        if shown in self._originals:
+            return chr(_FIRST_SIGN + self._shown.index(shown))
+        return self._sign("text", shown)
+
+    def _plain(self, value: str) -> str:
+        """A value in which something was hidden already, as it was."""
+        return _SIGNS.sub(lambda match: self._originals[self._shown[ord(match[0]) - _FIRST_SIGN]], value)

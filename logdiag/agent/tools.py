@@ -1,0 +1,85 @@
+"""The tools of the failure agent. They read the logs of this diagnosis and what is known of codes, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from logdiag.agent.channel import Channel
+from logdiag.agent.codes import KINDS, explain_code
+from logdiag.agent.evidence import similar_words
+from logdiag.agent.search import LineSearch
+from logdiag.agent.view import Excerpt, LogView
+from logdiag.errors import MemoryStoreError
+from logdiag.rules import RuleBook
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+__all__ = ["TOOL_NAMES", "tools_for"]
+
+TOOL_NAMES = ("read_lines", "grep_log", "search_log", "ranks", "similar_incidents", "explain_code")
+
+_MOST_LINES = 60
+_MOST_MATCHES = 40
+_MOST_NEAREST = 10
+_MOST_RANKS = 64
+
+
+def tools_for(view: LogView, search: LineSearch, channel: Channel, book: RuleBook) -> list[BaseTool]:
+    """The tools for one conversation. What they return went through its channel."""
+    from langchain_core.tools import StructuredTool
+
+    def read_lines(source: int, first: int, last: int) -> str:
+        return _rows(view.lines(source, first, last, _MOST_LINES), channel)
+
+    def grep_log(pattern: str, source: int | None = None) -> str:
+        return _rows(view.grep(channel.back(pattern), source, _MOST_MATCHES), channel)
+
+    def search_log(words: str) -> str:
+        try:
+            return _rows(Excerpt(tuple(search.nearest(channel.back(words), _MOST_NEAREST))), channel)
+        except MemoryStoreError:
+            return "search_log is not available here; use grep_log"
+
+    def ranks() -> str:
+        return _ranks(view, channel)
+
+    def similar_incidents() -> str:
+        return channel.fenced(channel.text("\n".join(similar_words(view.diagnosis)) or "no similar incident is known"))
+
+    def code(kind: str, code: str) -> str:
+        return channel.text(explain_code(kind, code, book))
+
+    described = (
+        (read_lines, "read_lines", f"Lines `first` to `last` of a source (1 for s1), at most {_MOST_LINES}."),
+        (grep_log, "grep_log", f"Lines that a regular expression matches, at most {_MOST_MATCHES}; case is ignored."),
+        (search_log, "search_log", "The lines whose meaning is nearest to some words."),
+        (ranks, "ranks", "Each rank with its node and its last line."),
+        (similar_incidents, "similar_incidents", "Past failures like this one, and whether their remedy worked."),
+        (code, "explain_code", f"What a code means; `kind` is one of {', '.join(KINDS)}."),
+    )
+    return [
+        StructuredTool.from_function(function, name=name, description=description)
+        for function, name, description in described
+    ]
+
+
+def _rows(excerpt: Excerpt, channel: Channel) -> str:
+    rows = channel.fenced(channel.rows(excerpt.lines)) if excerpt.lines else "no lines"
+    return rows + (f"\n({channel.text(excerpt.note)})" if excerpt.note else "")
+
+
+def _ranks(view: LogView, channel: Channel) -> str:
+    summaries = view.ranks()
+    if not summaries:
+        return "no line of these logs names a rank"
+    facts: Sequence[str] = [
+        f"rank {item.rank}, node {item.node or 'not named'}, {item.kept} lines worth reading, the last is:"
+        for item in summaries[:_MOST_RANKS]
+    ]
+    lines = channel.rows([item.last for item in summaries[:_MOST_RANKS]]).split("\n")
+    rows = [row for row in lines if row != "..."]
+    told = channel.text("\n".join(facts)).split("\n")
+    more = [f"and {len(summaries) - _MOST_RANKS} more ranks"] if len(summaries) > _MOST_RANKS else []
+    return channel.fenced("\n".join([part for pair in zip(told, rows, strict=True) for part in pair] + more))

@@ -1,0 +1,69 @@
+"""`logdiag config`: what is in force, where it came from, and whether the model answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import click
+
+from logdiag.errors import LogdiagError
+from logdiag.settings import Settings, load_settings
+
+__all__ = ["config", "rows"]
+
+_SHOWN = ("rules", "memory", "llm", "llm_when", "llm_timeout", "votes", "budget", "offline")
+
+
+@click.command("config")
+@click.option("--llm", metavar="MODEL", help="The model as provider:model, instead of the one that is set up.")
+@click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take.")
+@click.option("--test", "tested", is_flag=True, help="Ask the model one word; exit 2 when it does not answer.")
+def config(llm: str | None, llm_timeout: float | None, tested: bool) -> None:
+    """Show what is in force and where each value came from."""
+    settings = load_settings({"llm": llm, "llm_timeout": llm_timeout})
+    for name, value, origin in rows(settings, os.environ):
+        click.echo(f"{name:<12} {value:<32} {origin}".rstrip())
+    if tested:
+        _test(settings)
+
+
+def rows(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(name, value, origin) of each setting, then the variables that are set for the model's provider. No secrets."""
+    shown = [(name, _words(getattr(settings, name)), settings.origins.get(name, "")) for name in _SHOWN]
+    provider = settings.llm.partition(":")[0].upper()
+    variables = sorted(name for name in environ if provider and name.startswith(f"{provider}_"))
+    return shown + [(name, "set", "environment") for name in variables]
+
+
+def _words(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value) or "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return _without_password(str(value)) or "-"
+
+
+def _without_password(value: str) -> str:
+    """postgresql://mira:...@db.internal/logdiag"""
+    if "://" not in value:
+        return value
+    parts = urlsplit(value)
+    user, at, host = parts.netloc.rpartition("@")
+    name = user.partition(":")[0]
+    hidden = f"{name}:...{at}" if ":" in user else f"{user}{at}"
+    return parts._replace(netloc=hidden + host, query="...=..." if parts.query else "").geturl()
+
+
+def _test(settings: Settings) -> None:
+    if not settings.llm:
+        raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
+    if settings.offline:
+        raise LogdiagError(f"offline is set ({settings.origins['offline']}); nothing may be asked")
+    from logdiag.agent.probe import probe
+
+    seconds = probe(settings.llm, settings.llm_timeout)
+    click.echo(f"the model {settings.llm} answered in {seconds:.2f} s")
