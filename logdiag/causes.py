@@ -7,29 +7,21 @@ the root.
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from logdiag.course import Course, standing
 from logdiag.events import CATCH_ALL, Event, find_events, reasons_explained
-from logdiag.model import Category, Line, Reason, Role
+from logdiag.lastwords import last_word
+from logdiag.model import Category, Reason, Role
 from logdiag.places import node_of, rank_of
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
 
 __all__ = ["Causes", "find_causes"]
 
-# So many steps after a fault show that its process went on; fewer may be a progress bar closing.
-_STEPS_OF_RECOVERY = 3
-# So many ordinary log lines after an error that was only logged show the same.
-_LINES_OF_CALM = 8
-# So many are enough against a mere hint.
-_FEW_LINES_OF_CALM = 2
 # What other processes print is out of order by up to so many lines, because each buffers its own output.
 _DISORDER = 400
-# AttributeError: ... printed alone, as by a library that goes on without a part
-_BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 # Fewer lines before a fault may be the end of a longer log.
 _TELLING_START = 40
 
@@ -59,14 +51,17 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
     events = find_events(survey, book)
     finished = [event for event in events if event.finding.role is Role.FINISHED]
     events = sorted((event for event in events if event.finding.role is not Role.FINISHED), key=_order)
-    course = _Course(survey, finished)
+    course = Course(survey, finished, failed=failed)
     within, afterwards = _until_closed(events)
-    standing, recovered = _standing(within, course)
-    hints = [event for event in standing if event.finding.role is Role.HINT]
-    told = [event for event in standing if event.finding.role is not Role.HINT]
-    explains = {id(event): _explained_reasons(event, book) for event in standing}
-    last_words = [hint for hint in hints if _may_stand_alone(hint) and not course.worked_after(hint.line)]
-    root = _root(told, hints, last_words, explains, failed)
+    broke, recovered = standing(within, course)
+    hints = [event for event in broke if event.finding.role is Role.HINT]
+    told = [event for event in broke if event.finding.role is not Role.HINT]
+    explains = {id(event): reasons_explained(event.finding, book) for event in broke}
+    may_be_last = [hint for hint in hints if _may_stand_alone(hint, course) and not course.worked_after(hint.line)]
+    root = _root(told, hints, may_be_last, explains, failed)
+    if word := last_word(root, told, survey, book, failed=failed):
+        root = word
+        explains[id(root)] = reasons_explained(root.finding, book)
     consequences, independent = _sort_out(root, [event for event in told if event is not root], explains)
     rank = rank_of(root, told, explains[id(root)], survey.lines) if root else None
     return Causes(
@@ -87,84 +82,6 @@ def _order(event: Event) -> tuple[int, int]:
     return event.line.stream, event.line.position
 
 
-class _Course:
-    """How the job went on, by place: its steps, its proper ends, and what else broke."""
-
-    def __init__(self, survey: Survey, finished: Sequence[Event]) -> None:
-        self._steps: dict[tuple[int, int | None], list[int]] = {}
-        self._calm = _places(line for line in survey.lines if line.level in ("INFO", "DEBUG"))
-        for step in survey.progress:
-            for rank in {step.rank, None}:
-                self._steps.setdefault((step.stream, rank), []).append(step.position)
-            if step.rank is None:
-                self._steps.setdefault((step.stream, -1), []).append(step.position)
-        self._ends = _places(end.line for end in finished)
-        self._last_break: dict[int, int] = {}
-        self._last_cause: dict[int, int] = {}
-        for places in self._steps.values():
-            places.sort()
-
-    def steps_after(self, line: Line) -> list[int]:
-        """The next steps of the process that printed a line: its rank's own and those that name no rank."""
-        if line.rank is None:
-            return _after(self._steps.get((line.stream, None), []), line.position)[:_STEPS_OF_RECOVERY]
-        own = _after(self._steps.get((line.stream, line.rank), []), line.position)[:_STEPS_OF_RECOVERY]
-        unranked = _after(self._steps.get((line.stream, -1), []), line.position)[:_STEPS_OF_RECOVERY]
-        return sorted([*own, *unranked])[:_STEPS_OF_RECOVERY]
-
-    def ended_after(self, line: Line) -> int | None:
-        """Where the job came to its proper end after a line."""
-        ends = _after(self._ends.get(line.stream, []), line.position)
-        return ends[-1] if ends else None
-
-    def calm_after(self, line: Line) -> bool:
-        """Whether ordinary work is reported after an error that was only told, and nothing breaks any more."""
-        if line.level is None and not _BARE_EXCEPTION.match(line.message):
-            return False
-        if self.broke_after(line.stream, line.position):
-            return False
-        return len(_after(self._calm.get(line.stream, []), line.position)) >= _LINES_OF_CALM
-
-    def worked_after(self, line: Line) -> bool:
-        """Whether the job made a step or reported ordinary work after a line."""
-        return (
-            bool(self.steps_after(line))
-            or len(_after(self._calm.get(line.stream, []), line.position)) >= _FEW_LINES_OF_CALM
-        )
-
-    def broke_after(self, stream: int, position: int) -> bool:
-        """Whether something broke for good after a place."""
-        return self._last_break.get(stream, -1) > position
-
-    def cause_after(self, stream: int, position: int) -> bool:
-        """Whether another cause broke the job after a place."""
-        return self._last_cause.get(stream, -1) > position
-
-    def broke(self, event: Event) -> None:
-        """Remembers what broke for good. The events are gone through from the last to the first."""
-        if event.quiet or event.finding.role not in (Role.CAUSE, Role.SYMPTOM):
-            return
-        self._last_break.setdefault(event.line.stream, event.line.position)
-        if event.finding.role is Role.CAUSE and not event.finding.closes:
-            self._last_cause.setdefault(event.line.stream, event.line.position)
-
-
-def _standing(events: Sequence[Event], course: _Course) -> tuple[list[Event], list[Event]]:
-    """What broke for good, and what was recovered from; both in the order of the log.
-
-    From the last to the first: an error counts as something that broke later only if it was not itself survived.
-    """
-    standing: list[Event] = []
-    recovered: list[Event] = []
-    for event in reversed(events):
-        if _went_on(event, course):
-            recovered.append(event)
-        else:
-            standing.append(event)
-            course.broke(event)
-    return standing[::-1], recovered[::-1]
-
-
 def _until_closed(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
     """What belongs to the job, and what the same output shows after a launcher's last words: a script's next program,
     which fails because the job did, or on its own."""
@@ -178,45 +95,6 @@ def _until_closed(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
     return [event for event in events if not is_after(event)], [event for event in events if is_after(event)]
 
 
-def _places(lines: Iterable[Line]) -> dict[int, list[int]]:
-    places: dict[int, list[int]] = {}
-    for line in lines:
-        places.setdefault(line.stream, []).append(line.position)
-    return {stream: sorted(positions) for stream, positions in places.items()}
-
-
-def _after(positions: list[int], position: int) -> list[int]:
-    return positions[bisect_right(positions, position) :]
-
-
-def _went_on(event: Event, course: _Course) -> bool:
-    """Whether the process that met this fault is seen to work afterwards.
-
-    Output to stdout often reaches the log after a traceback on stderr, so steps after a process died mean a recovery
-    only when another cause breaks the job after them, or it came to its proper end.
-    """
-    line = event.line
-    if event.reason is Reason.NODE_FAILURE and course.broke_after(line.stream, line.position):
-        return False  # a machine that is about to be taken away works until it is
-    if event.finding.role is Role.SYMPTOM and event.reason is Reason.OTHERS:
-        # What a launcher reports of the end is the end, whatever its workers' buffers still print.
-        end = course.ended_after(line)
-        return end is not None and not course.broke_after(line.stream, end)
-    if not event.died and course.calm_after(line):
-        return True
-    end = course.ended_after(line)
-    if end is not None and not course.broke_after(line.stream, end) and not event.died:
-        return True
-    # Ranks work in step: one that is gone stops them all, so each one's steps speak for a rank that only told of an
-    # error; not so for what the others say of one that is gone.
-    told = not event.died and event.finding.role is Role.CAUSE
-    steps = course.steps_after(replace(line, rank=None) if told else line)
-    if len(steps) < _STEPS_OF_RECOVERY:
-        return end is not None and not course.broke_after(line.stream, line.position)
-    ended_well = end is not None and end > steps[0] and not course.broke_after(line.stream, line.position)
-    return not event.died or ended_well or course.cause_after(line.stream, steps[-1])
-
-
 def _progressed(root: Event | None, survey: Survey) -> bool | None:
     """Whether the job had made steps before its root cause; None where the log is too short to tell."""
     if root is None:
@@ -227,16 +105,14 @@ def _progressed(root: Event | None, survey: Survey) -> bool | None:
     return False if line.position >= _TELLING_START else None
 
 
-def _explained_reasons(event: Event, book: RuleBook) -> frozenset[Reason]:
-    return reasons_explained(event.finding, book)
-
-
 def _explains(cause: Event, effect: Event, reasons: dict[int, frozenset[Reason]]) -> bool:
     """Whether `effect` is what `cause` makes others say, and does not come before it."""
     if cause is effect or cause.finding.role is not Role.CAUSE:
         return False
     if effect.finding.role is Role.CAUSE and effect.reason not in reasons[id(cause)]:
         return False
+    if cause.caught and effect.died and effect.line.stream != cause.line.stream:
+        return False  # what one process met and survived does not end another
     return not _precedes(effect, cause)
 
 
@@ -284,8 +160,11 @@ def _root(
     return None
 
 
-def _may_stand_alone(hint: Event) -> bool:
-    """Whether a hint reports an error of the program, not a condition of a machine or a link that jobs live with."""
+def _may_stand_alone(hint: Event, course: Course) -> bool:
+    """Whether a hint reports an error of the program, not a condition of a machine or a link that jobs live with; a
+    refused line of the job script does when the script says nothing after it and no step was made before."""
+    if hint.finding.goes_on and hint.line.level is None:
+        return course.never_worked and not course.said_next(hint.line)
     return not hint.quiet and hint.reason.category is not Category.INFRASTRUCTURE
 
 

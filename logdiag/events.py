@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -34,6 +35,8 @@ _OF_SOCKETS = frozenset(
     }
 )
 CATCH_ALL = "script/uncaught-exception"
+# A sentence, not a ruler or a table's border.
+_WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +44,14 @@ class Event:
     """One thing that went wrong in one process.
 
     `finding` names it, `findings` are all that belong to it. `died` says that the process ended by it, `quiet` that
-    it was printed as a warning or less.
+    it was printed as a warning or less, `caught` that it is an exception that was only logged.
     """
 
     finding: Finding
     findings: tuple[Finding, ...]
     died: bool
     quiet: bool
+    caught: bool = False
 
     @property
     def reason(self) -> Reason:
@@ -100,7 +104,10 @@ def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Fin
     line = exception.line
     own = by_place.pop((line.stream, line.position), None)
     remembered = own is not None and bool(own.supports)
-    if exception.said and not remembered:
+    below = None if remembered else _told_below(exception, book)
+    if below is not None:
+        own = below
+    elif exception.said and not remembered:
         own = book.confirm_all(replace(line, text=exception.said, starts=(0,)))
         own = own and replace(own, line=line)
     elif own is None or book.asks_for_frames(own.rule):
@@ -112,6 +119,17 @@ def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Fin
         if finding is not None and finding.role is Role.CAUSE:
             found.append(by_place.pop(place))
     return found
+
+
+def _told_below(exception: RaisedException, book: RuleBook) -> Finding | None:
+    """What the rules say of an exception whose text only begins on the line below its class, at that line."""
+    head = exception.line.text.rstrip()
+    first = exception.message[0] if exception.message else None
+    if first is None or not head.endswith(f"{exception.name}:") or not _WORDS.search(first.message):
+        return None
+    said = f"{exception.name}: {first.message.strip()}"
+    told = book.confirm_all(replace(exception.line, text=said, starts=(0,)), "\n".join(exception.frames))
+    return replace(told, line=first) if told and told.role is Role.CAUSE else None
 
 
 def _unnamed(exception: RaisedException, book: RuleBook) -> Finding:
@@ -140,7 +158,7 @@ def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Tra
         root = replace(root, role=Role.HINT)
     spared = traceback.ignored or traceback.in_thread
     died = not spared and not traceback.logged and root.role is not Role.HINT
-    return Event(root, findings, died=died, quiet=spared)
+    return Event(root, findings, died=died, quiet=spared, caught=traceback.logged)
 
 
 def _best(findings: list[Finding], book: RuleBook) -> Finding:
@@ -172,7 +190,10 @@ def _telling(
         return 2
     if finding.generality == 0 and finding.rule != CATCH_ALL:
         return 3
-    replaced = wrapped and named[place + 1][0].link is Link.CONTEXT and named[place + 1][0].explicit
+    later = named[place + 1][0] if wrapped else exception
+    # A look-up that is raised anew under its own class, with words for the reader, is told better there.
+    reworded = later.link is Link.CAUSE and later.name == exception.name
+    replaced = wrapped and later.explicit and (later.link is Link.CONTEXT or reworded)
     if replaced and exception.name.rsplit(".", 1)[-1] in _LOOKUPS:
         return 1
     return 2

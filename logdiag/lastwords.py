@@ -53,9 +53,9 @@ def last_word(
     work = _Work(survey)
     groups: dict[tuple[int, int | None], list[tuple[Line, Finding]]] = {}
     for line in survey.lines:
-        if _complains(line, reported.get(line.stream)) and not work.after(line, reported.get(line.stream)):
-            if finding := _named(line, book):
-                groups.setdefault((line.stream, line.rank), []).append((line, finding))
+        report = reported.get(line.stream)
+        if _complains(line, report) and not work.after(line, report) and (finding := _named(line, book)):
+            groups.setdefault((line.stream, line.rank), []).append((line, finding))
     if not groups:
         return None
     first = first_observed(survey.lines)

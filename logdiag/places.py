@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from logdiag.events import Event
 from logdiag.model import Line, Reason, Role
 
-__all__ = ["node_of", "rank_of"]
+__all__ = ["first_observed", "node_of", "rank_of"]
 
 # The launcher's table:   host      : node-004
 #                         rank      : 5 (local_rank: 5)
@@ -49,7 +49,11 @@ def rank_of(root: Event, events: Sequence[Event], explained: frozenset[Reason], 
     for group in (same, [event for event in died if event.reason in explained and event.finding.role is Role.CAUSE]):
         if ranks := {event.finding.rank for event in group} - {None}:
             return ranks.pop() if len(ranks) == 1 else None
-    # Its last entry is what the launcher calls the first observed failure.
+    return first_observed(lines)
+
+
+def first_observed(lines: Sequence[Line]) -> int | None:
+    """The rank that the launcher saw fail first: the last entry of its summary."""
     return next((worker.rank for worker in reversed(list(_workers(lines)))), None)
 
 

@@ -44,8 +44,10 @@ _IGNORED = re.compile(
     r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved"
 )
 _IN_THREAD = re.compile(r"Exception in thread")
-# `logger.exception` prints such a record and the traceback below it.
-_LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL", "FATAL"})
+# `logger.exception` prints such a record and the traceback below it; after a FATAL one, of native code, nothing comes.
+_LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
+# What a launcher puts before each line of a worker, tracebacks included: [default3]:   [rank3]:   [1,3]<stderr>:   3:
+_BY_LAUNCHER = re.compile(r"(?:\[(?:default|rank)\d+\]:|\[[\d,]+\](?:\[\w+\])?<std(?:out|err)>:|\d{1,5}: )")
 # [rank3]: Traceback (most recent call last):   which is what torch prints when nothing caught it
 _UNCAUGHT = re.compile(r"\[rank\d+\]: Traceback")
 # skipping a batch that cannot be read
@@ -216,7 +218,7 @@ class _Reader:
             self.link = Link.RELAYED
         if not self.exceptions:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
-            above = self.above if self.above and line.rank in (None, self.above.rank) else None
+            above = self.above if self.above and _may_be_record_of(self.above, line) else None
             self.logged = not _UNCAUGHT.search(line.text) and (
                 line.level is not None
                 or any(_announces_a_survivor(said) for said in (before, above) if said is not None)
@@ -327,6 +329,14 @@ def _announces_a_survivor(line: Line) -> bool:
     """Whether the line before a traceback shows that it is only told: a record of trouble, or a word of what is done
     instead."""
     return line.level in _LEVELS_OF_TROUBLE or _INSTEAD.search(line.message) is not None
+
+
+def _may_be_record_of(record: Line, line: Line) -> bool:
+    """Whether the process that printed a record may have printed the next line too: a logger names its rank only in the
+    record's head, a launcher before every line."""
+    if line.rank is None and _BY_LAUNCHER.match(record.text) and not _BY_LAUNCHER.match(line.text):
+        return False
+    return line.rank in (None, record.rank)
 
 
 def _same_record(first: Line, second: Line) -> bool:

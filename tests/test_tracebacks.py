@@ -352,3 +352,35 @@ def test_a_warning_after_a_traceback_is_no_exception(book: RuleBook) -> None:
     lines = [f"[rank2]: {line}" for line in FIRST] + [f"[rank2]:{warning}"]
     assert names(only(lines)) == ["KeyError"]
     assert diagnosed(book, *lines).consequences == ()
+
+
+@pytest.mark.parametrize("head", ["RuntimeError: ", "ValueError:"])
+def test_an_exception_whose_text_begins_below_its_class_is_named_there(head: str, book: RuleBook) -> None:
+    """The line that says what is wrong is the root; a ruler below the class is no text."""
+    answer = diagnosed(book, *steps(1, 3), *traceback_of(head), "    The two heads share one weight.", "    See below.")
+    assert answer.reason.value == head.rstrip(": ")
+    assert answer.root_cause is not None
+    assert answer.root_cause.text.strip() == "The two heads share one weight."
+    ruled = diagnosed(book, *steps(1, 3), *traceback_of(head), "==========")
+    assert ruled.root_cause is not None
+    assert ruled.root_cause.text == head
+
+
+def test_a_look_up_that_is_raised_anew_under_its_own_class_is_told_there(book: RuleBook) -> None:
+    """The words for the reader name the cause better than the bare key; another class leaves the look-up the root."""
+    anew = ["Traceback (most recent call last):", '  File "/srv/job/plan.py", line 8, in find', "    raise KeyError("]
+    same = [*FIRST, *CAUSE, *anew, "KeyError: 'the plan has no column caption, only text and id'"]
+    answer = diagnosed(book, *same)
+    assert answer.root_cause is not None
+    assert answer.root_cause.line == len(same)
+    other = diagnosed(book, *FIRST, *CAUSE, *SECOND)
+    assert other.root_cause is not None
+    assert other.root_cause.line == len(FIRST)
+
+
+def test_a_record_of_another_rank_is_not_above_a_traceback() -> None:
+    """A launcher puts its prefix before tracebacks too: what has none was not printed by that rank's logger."""
+    record = "2026-03-11 18:14:39 ERROR a row was left out"
+    assert only([record, *FIRST]).logged
+    assert only([f"[default1]:{record}", *(f"[default1]:{line}" for line in FIRST)]).logged
+    assert not only([f"[default1]:{record}", *FIRST]).logged

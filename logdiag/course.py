@@ -1,0 +1,208 @@
+"""How a job went on after what went wrong: its steps, its proper end, and with them what was survived."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import dropwhile, islice
+
+from logdiag.events import Event
+from logdiag.model import Line, Reason, Role
+from logdiag.survey import Survey
+
+__all__ = ["Course", "standing"]
+
+# So many steps after a fault show that its process went on; fewer may be a progress bar closing.
+_STEPS_OF_RECOVERY = 3
+# So many ordinary log lines after an error that was only logged show the same.
+_LINES_OF_CALM = 8
+# So many are enough against a mere hint.
+_FEW_LINES_OF_CALM = 2
+# AttributeError: ... printed alone, as by a library that goes on without a part
+_BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
+# So many lines after a refused line of a job script show that the script went on.
+_LINES_AFTER_A_COMPLAINT = 3
+# How something ends that was told to: by a person, a script or a launcher.
+_STOP = re.compile(
+    r"\bSIG(?:TERM|INT)\b|\bTerminated\b|KeyboardInterrupt|\bsignal:? (?:2|15)\b|\bReceived (?:2|15) death signal|"
+    r"(?i:exit ?(?:code|status)|return code)\W{0,4}(?:-15|-2|143|130)\b"
+)
+# mkdir: cannot create ...   run.sh: line 4: ...   but not a Python program's [Errno 2]
+_OF_A_TOOL = re.compile(r"[\w./+-]{1,200}: (?!.{0,400}\[Errno)")
+_HEADER = "Traceback (most recent call last)"
+
+
+class Course:
+    """How the job went on, by place: its steps, its proper ends, and what else broke."""
+
+    def __init__(self, survey: Survey, finished: Sequence[Event], *, failed: bool | None = None) -> None:
+        self._said: dict[int, list[Line]] = {}
+        for said in survey.lines:
+            if said.text.strip():
+                self._said.setdefault(said.stream, []).append(said)
+        self.failed = failed
+        self.never_worked = not survey.progress and not finished
+        self._steps: dict[tuple[int, int | None], list[int]] = {}
+        self._calm = _places(line for line in survey.lines if line.level in ("INFO", "DEBUG"))
+        for step in survey.progress:
+            for rank in {step.rank, None}:
+                self._steps.setdefault((step.stream, rank), []).append(step.position)
+            if step.rank is None:
+                self._steps.setdefault((step.stream, -1), []).append(step.position)
+        self._ends = _places(end.line for end in finished)
+        self._last_break: dict[int, int] = {}
+        self._last_cause: dict[int, int] = {}
+        for places in self._steps.values():
+            places.sort()
+
+    def steps_after(self, line: Line) -> list[int]:
+        """The next steps of the process that printed a line: its rank's own and those that name no rank."""
+        if line.rank is None:
+            return _after(self._steps.get((line.stream, None), []), line.position)[:_STEPS_OF_RECOVERY]
+        own = _after(self._steps.get((line.stream, line.rank), []), line.position)[:_STEPS_OF_RECOVERY]
+        unranked = _after(self._steps.get((line.stream, -1), []), line.position)[:_STEPS_OF_RECOVERY]
+        return sorted([*own, *unranked])[:_STEPS_OF_RECOVERY]
+
+    def ended_after(self, line: Line) -> int | None:
+        """Where the job came to its proper end after a line."""
+        ends = _after(self._ends.get(line.stream, []), line.position)
+        return ends[-1] if ends else None
+
+    def stopped_after_its_end(self, line: Line) -> bool:
+        """Whether a line comes after the job's proper end, in what is the smaller part of the log: a test of the
+        result, a server that is tried out. A caller who knows that the job failed is believed."""
+        ends = self._ends.get(line.stream, [])
+        last = ends[bisect_right(ends, line.position) - 1] if ends and ends[0] < line.position else None
+        return last is not None and not self.failed and line.position - last <= last
+
+    def said_next(self, line: Line) -> list[Line]:
+        """The next lines of the same stream, blank ones and further ones of the same tool (`tar: `) left out; of the
+        lines that were kept, and a few at most."""
+        said = self._said.get(line.stream, [])
+        first = bisect_right(said, line.position, key=lambda other: other.position)
+        tool = line.message.partition(":")[0] + ":"
+        others = dropwhile(lambda other: other.message.startswith(tool), islice(said, first, None))
+        return list(islice(others, _LINES_AFTER_A_COMPLAINT))
+
+    def calm_after(self, line: Line) -> bool:
+        """Whether ordinary work is reported after an error that was only told, and nothing breaks any more."""
+        if line.level is None and not _BARE_EXCEPTION.match(line.message):
+            return False
+        if self.broke_after(line.stream, line.position):
+            return False
+        return len(_after(self._calm.get(line.stream, []), line.position)) >= _LINES_OF_CALM
+
+    def worked_after(self, line: Line) -> bool:
+        """Whether the job made a step or reported ordinary work after a line."""
+        return (
+            bool(self.steps_after(line))
+            or len(_after(self._calm.get(line.stream, []), line.position)) >= _FEW_LINES_OF_CALM
+        )
+
+    def broke_after(self, stream: int, position: int) -> bool:
+        """Whether something broke for good after a place."""
+        return self._last_break.get(stream, -1) > position
+
+    def cause_after(self, stream: int, position: int) -> bool:
+        """Whether another cause broke the job after a place."""
+        return self._last_cause.get(stream, -1) > position
+
+    def broke(self, event: Event) -> None:
+        """Remembers what broke for good. The events are gone through from the last to the first."""
+        if event.quiet or event.finding.role not in (Role.CAUSE, Role.SYMPTOM):
+            return
+        self._last_break.setdefault(event.line.stream, event.line.position)
+        if event.finding.role is Role.CAUSE and not event.finding.closes:
+            self._last_cause.setdefault(event.line.stream, event.line.position)
+
+
+def standing(events: Sequence[Event], course: Course) -> tuple[list[Event], list[Event]]:
+    """What broke for good, and what was recovered from; both in the order of the log.
+
+    From the last to the first: an error counts as something that broke later only if it was not itself survived.
+    """
+    broke: list[Event] = []
+    recovered: list[Event] = []
+    for event in reversed(events):
+        if _went_on(event, course):
+            recovered.append(event)
+        else:
+            event = _script_ended_by(event, course)
+            broke.append(event)
+            course.broke(event)
+    return broke[::-1], recovered[::-1]
+
+
+def _script_ended_by(event: Event, course: Course) -> Event:
+    """A refused line of the job script as what ended it: no step was made, and nothing follows but the traceback of
+    what such a script runs when it leaves."""
+    if not _of_a_script(event) or event.finding.role is not Role.CAUSE or not course.never_worked:
+        return event
+    following = course.said_next(event.line)
+    ended = not following or _HEADER in following[0].text
+    return replace(event, died=True, quiet=False) if ended else event
+
+
+def _of_a_script(event: Event) -> bool:
+    """Whether a line of a job script complains, by the tool that it called."""
+    return event.finding.goes_on and event.line.level is None and _OF_A_TOOL.match(event.line.message) is not None
+
+
+def _script_went_on(event: Event, course: Course) -> bool:
+    """Whether a job script, of which no step is known, said more after one of its lines was refused and nothing
+    broke."""
+    if not _of_a_script(event) or not course.never_worked:
+        return False
+    went_on = len(course.said_next(event.line)) == _LINES_AFTER_A_COMPLAINT
+    return went_on and not course.failed and not course.broke_after(event.line.stream, event.line.position)
+
+
+def _is_stop(event: Event) -> bool:
+    """Whether an event tells that something was stopped, or only that a launcher noticed that its workers ended."""
+    if event.reason is not Reason.OTHERS:
+        return False
+    closing = event.finding.closes and event.finding.role is Role.SYMPTOM
+    return closing or _STOP.search(event.line.text) is not None
+
+
+def _went_on(event: Event, course: Course) -> bool:
+    """Whether the process that met this fault is seen to work afterwards.
+
+    Output to stdout often reaches the log after a traceback on stderr, so steps after a process died mean a recovery
+    only when another cause breaks the job after them, or it came to its proper end.
+    """
+    line = event.line
+    if event.reason is Reason.NODE_FAILURE and course.broke_after(line.stream, line.position):
+        return False  # a machine that is about to be taken away works until it is
+    if _is_stop(event) and course.stopped_after_its_end(line):
+        return not course.broke_after(line.stream, line.position)
+    if event.finding.role is Role.SYMPTOM and event.reason is Reason.OTHERS:
+        # What a launcher reports of the end is the end, whatever its workers' buffers still print.
+        end = course.ended_after(line)
+        return end is not None and not course.broke_after(line.stream, end)
+    if not event.died and (course.calm_after(line) or _script_went_on(event, course)):
+        return True
+    end = course.ended_after(line)
+    if end is not None and not course.broke_after(line.stream, end) and not event.died:
+        return True
+    # Ranks work in step: one that is gone stops them all, so each one's steps speak for a rank that only told of an
+    # error; not so for what the others say of one that is gone.
+    told = not event.died and event.finding.role is Role.CAUSE
+    steps = course.steps_after(replace(line, rank=None) if told else line)
+    if len(steps) < _STEPS_OF_RECOVERY:
+        return end is not None and not course.broke_after(line.stream, line.position)
+    ended_well = end is not None and end > steps[0] and not course.broke_after(line.stream, line.position)
+    return not event.died or ended_well or course.cause_after(line.stream, steps[-1])
+
+
+def _places(lines: Iterable[Line]) -> dict[int, list[int]]:
+    places: dict[int, list[int]] = {}
+    for line in lines:
+        places.setdefault(line.stream, []).append(line.position)
+    return {stream: sorted(positions) for stream, positions in places.items()}
+
+
+def _after(positions: list[int], position: int) -> list[int]:
+    return positions[bisect_right(positions, position) :]

@@ -1,0 +1,122 @@
+"""How the job went on tells what ended it: refused lines of a script, stops after its end, caught exceptions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from logdiag import diagnose
+from logdiag.rules import RuleBook
+from tests.helpers import diagnosed, log_of, steps, traceback_of
+from tests.test_causes import API, LAUNCHER, rank_of, root_line
+
+REFUSED = "mkdir: cannot create directory '/results/run7': Permission denied"
+TOLD_TO_END = [
+    "W0311 18:14:40.104000 4711 torch/distributed/elastic/agent/server/api.py:719] Received 15 death signal, shutting "
+    "down workers",
+    f"W0311 18:14:40.204000 4711 {API}:900] Sending process 4790 closing signal SIGTERM",
+    *traceback_of("torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 15"),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (REFUSED, "PermissionError"),
+        ("cp: cannot stat '/data/shards.tar': No such file or directory", "FileNotFoundError"),
+    ],
+)
+def test_a_refused_line_as_a_scripts_last_word_ended_it(book: RuleBook, line: str, reason: str) -> None:
+    """Of a script with `set -e` nothing more comes, no launcher and no exit code."""
+    answer = diagnosed(book, "preparing run7 on gpu017", line)
+    assert (answer.reason.value, root_line(answer)) == (reason, 2)
+
+
+def test_further_words_of_the_same_tool_belong_to_the_refused_line(book: RuleBook) -> None:
+    """Some tools say twice that they cannot go on, and each task of a job says it once."""
+    twice = ["tar: /data/set.tar: Cannot open: No such file or directory", "tar: Error is not recoverable: exiting now"]
+    assert root_line(diagnosed(book, "unpacking", *twice)) == 2
+    assert root_line(diagnosed(book, "preparing", *(f"gpu-{n}: {REFUSED}" for n in range(1, 6)))) == 2
+
+
+def test_what_a_script_runs_when_it_leaves_is_not_the_root(book: RuleBook) -> None:
+    """The traceback of its farewell comes right after the line that was refused."""
+    farewell = traceback_of("ConnectionRefusedError: [Errno 111] Connection refused")
+    answer = diagnosed(book, "preparing run7 on gpu017", REFUSED, *farewell)
+    assert (answer.reason.value, root_line(answer)) == ("PermissionError", 2)
+
+
+def test_a_script_that_goes_on_after_a_refused_line_did_not_end_by_it(book: RuleBook) -> None:
+    """Whatever it prints next, steps or not; what breaks later is the root."""
+    failure = traceback_of("KeyError: 'caption'")
+    assert diagnosed(book, REFUSED, "loading the model", *failure).reason.value == "KeyError"
+    assert diagnosed(book, REFUSED, *steps(1, 40), *failure).reason.value == "KeyError"
+    assert not diagnosed(book, REFUSED, "loading", "first pass", "second pass", "saved").failed
+    assert diagnosed(book, "rm: cannot remove 'old': Permission denied", *failure).reason.value == "KeyError"
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        TOLD_TO_END,
+        ["run.sh: line 9:  4711 Terminated              python serve.py"],
+        traceback_of("KeyboardInterrupt"),
+        [f"E0311 18:14:41.104000 4711 {API}:874] failed (exitcode: -15) local_rank: 0 (pid: 4790) of binary: python3"],
+    ],
+    ids=["launcher", "shell", "interrupt", "exit code"],
+)
+def test_what_is_stopped_after_the_proper_end_fails_no_job(book: RuleBook, stop: list[str]) -> None:
+    """A test of the result or a server that is tried out is told to end; the job itself had ended well."""
+    tried = ["Training finished.", "trying the result", *steps(1, 4)]
+    assert not diagnosed(book, *steps(1, 60), *tried, *stop).failed
+    assert diagnosed(book, *steps(1, 60), *stop).failed
+
+
+def test_a_stop_after_an_end_fails_a_job_that_had_more_to_do(book: RuleBook) -> None:
+    """What was stopped is the larger part of the log, the caller knows of a failure, or something broke."""
+    assert diagnosed(book, *steps(1, 20), "Training finished.", *steps(1, 60), *TOLD_TO_END).failed
+    assert diagnosed(book, *steps(1, 60), "Training finished.", *TOLD_TO_END, exit_code=143).failed
+    assert diagnosed(book, *steps(1, 60), "Training finished.", *LAUNCHER).failed
+    broken = traceback_of("KeyError: 'caption'")
+    answer = diagnosed(book, *steps(1, 60), "Training finished.", *broken, *TOLD_TO_END)
+    assert answer.reason.value == "KeyError"
+
+
+def test_an_exception_that_one_rank_caught_does_not_explain_anothers_death(book: RuleBook, tmp_path: Path) -> None:
+    """Rank 0 leaves out a file that it cannot read; rank 2 dies of a service, each in a file of its own."""
+    caught = [
+        "[2026-03-11 18:14:30,100][ERROR] leaving out a file",
+        *traceback_of("tarfile.ReadError: not a gzip file"),
+    ]
+    (tmp_path / "rank0.log").write_bytes(log_of(*steps(1, 5), *caught, "[2026-03-11 18:14:31,100][INFO] saved"))
+    died = traceback_of("aiohttp.client_exceptions.ServerDisconnectedError: Server disconnected", prefix="[rank2]: ")
+    (tmp_path / "rank2.log").write_bytes(log_of(*died))
+    answer = diagnose(tmp_path, rules=book)
+    assert answer.reason.value == "ConnectionError"
+    assert rank_of(answer) == 2
+
+
+def test_a_launchers_prefix_tells_a_record_from_the_next_programs_traceback(book: RuleBook) -> None:
+    """A traceback without the prefix below a rank's record is another program's, after the launcher's last words."""
+    lines = [*LAUNCHER, "[default0]:2026-03-11 18:14:39 ERROR could not ask the seat server: Connection refused"]
+    answer = diagnosed(book, *lines, *traceback_of("FileNotFoundError: [Errno 2] No such file or directory: 'sum.csv'"))
+    assert (answer.reason.value, root_line(answer)) == ("ConnectionError", len(lines))
+
+
+def test_after_a_fatal_record_of_native_code_comes_another_program(book: RuleBook) -> None:
+    """XLA ends a process whose devices do not meet; what the script runs next fails for want of the result."""
+    abort = (
+        "F0311 18:14:41.104000 4790 rendezvous.cc:88] [id=1] Termination timeout for `join` of 30 seconds exceeded. "
+    )
+    abort += "Exiting to ensure a consistent program state."
+    missing = traceback_of("FileNotFoundError: [Errno 2] No such file or directory: 'sum.csv'")
+    assert diagnosed(book, *steps(1, 30), abort, *missing).reason.value == "NCCLTimeoutError"
+
+
+def test_an_interrupt_is_named_where_the_launcher_heard_of_it(book: RuleBook) -> None:
+    """The workers' KeyboardInterrupt follows from it."""
+    heard = "W0311 18:14:40.104000 4711 torch/distributed/elastic/agent/server/api.py:719] Received 2 death signal, "
+    heard += "shutting down workers"
+    answer = diagnosed(book, *steps(1, 30), heard, *traceback_of("KeyboardInterrupt", prefix="[rank0]: "), *LAUNCHER)
+    assert (answer.reason.value, root_line(answer)) == ("Others", 31)

@@ -1,0 +1,90 @@
+"""What a program said before it left with an error code is the root, not the launcher's report of the code."""
+
+from __future__ import annotations
+
+import pytest
+
+from logdiag import Diagnosis
+from logdiag.rules import RuleBook
+from tests.helpers import diagnosed, steps, traceback_of
+from tests.test_causes import LAUNCHER, rank_of, root_line
+
+GIVES_UP = "2026-03-11 18:14:39,120 ERROR planner: stage 2 has no device left to run on"
+
+
+def reason_of(answer: Diagnosis) -> str:
+    """The reason that was answered."""
+    return answer.reason.value
+
+
+def test_a_record_of_trouble_before_an_exit_code_is_the_root(book: RuleBook) -> None:
+    """Words that no rule knows are Others, at their line and of the rank that the launcher saw fail."""
+    answer = diagnosed(book, *steps(1, 30), GIVES_UP, *LAUNCHER)
+    assert (reason_of(answer), root_line(answer), rank_of(answer)) == ("Others", 31, 0)
+    assert not any("not in this log" in note for note in answer.notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("CRITICAL could not ask the seat server: Connection refused", "ConnectionError"),
+        ("ERROR the seat server said HTTP status 503", "ConnectionError"),
+        ("ERROR could not lock the index: Permission denied", "PermissionError"),
+        ("error: failed to read the vocabulary: No such file or directory", "FileNotFoundError"),
+        ("pack: cannot grow the arena: Cannot allocate memory", "OutOfMemoryError"),
+        ("fatal: cannot send the shard: No route to host", "NetworkError"),
+        ("could not start the sampler, its table has no rows", "Others"),
+    ],
+)
+def test_the_reason_is_what_the_words_say(book: RuleBook, line: str, reason: str) -> None:
+    """With a level or as a plain line, the system's own words name the reason."""
+    answer = diagnosed(book, *steps(1, 30), line, *LAUNCHER)
+    assert (reason_of(answer), root_line(answer)) == (reason, 31)
+
+
+def test_the_last_line_that_names_a_reason_is_taken_at_its_first_time(book: RuleBook) -> None:
+    """Three tries that fail alike and a farewell: the first of the tries."""
+    tries = [f"2026-03-11 18:14:3{n} ERROR try {n}: could not ask the seat server: Connection refused" for n in (1, 2)]
+    answer = diagnosed(book, *steps(1, 30), *tries, "2026-03-11 18:14:34 CRITICAL no seat, leaving", *LAUNCHER)
+    assert (reason_of(answer), root_line(answer)) == ("ConnectionError", 31)
+
+
+def test_the_rank_that_failed_first_is_heard_before_the_others(book: RuleBook) -> None:
+    """What another rank complains of later is not why the first one left, also where it is printed below the table."""
+    first = "[rank0]: 2026-03-11 18:14:39 ERROR layer 7 is in no stage of the plan"
+    other = "[rank1]: 2026-03-11 18:14:40 ERROR nobody answers at the barrier"
+    for lines in ([first, other, *LAUNCHER], [*LAUNCHER, first, other]):
+        answer = diagnosed(book, *lines)
+        assert answer.root_cause is not None
+        assert answer.root_cause.text == first
+
+
+def test_what_a_program_worked_on_after_is_not_why_it_left(book: RuleBook) -> None:
+    """Steps after a complaint leave the launcher's report as the root."""
+    answer = diagnosed(book, *steps(1, 30), GIVES_UP, *steps(31, 30), *LAUNCHER)
+    assert root_line(answer) > 61
+
+
+def test_a_few_records_of_leaving_do_not_hide_the_complaint(book: RuleBook) -> None:
+    """A program that closes its files in an orderly way still left for the reason that it gave."""
+    closing = [f"2026-03-11 18:14:39,{n}00 INFO planner: closing writer {n}" for n in (1, 2)]
+    assert root_line(diagnosed(book, GIVES_UP, *closing, *LAUNCHER)) == 1
+
+
+def test_a_signal_is_not_explained_by_a_complaint(book: RuleBook) -> None:
+    """A process that was killed did not leave by itself."""
+    killed = [line.replace("exitcode: 1", "exitcode: -9").replace(": 1 (pid", ": -9 (pid") for line in LAUNCHER]
+    assert root_line(diagnosed(book, *steps(1, 30), GIVES_UP, *killed)) != 31
+
+
+def test_an_exception_says_more_than_a_complaint(book: RuleBook) -> None:
+    """A complaint is asked for only where nothing else is known."""
+    answer = diagnosed(book, *steps(1, 30), GIVES_UP, *traceback_of("KeyError: 'caption'"), *LAUNCHER)
+    assert reason_of(answer) == "KeyError"
+
+
+def test_a_known_exit_code_is_enough(book: RuleBook) -> None:
+    """Without a launcher's report the caller's word counts; without either a complaint fails no job."""
+    assert root_line(diagnosed(book, *steps(1, 30), GIVES_UP, exit_code=3)) == 31
+    assert not diagnosed(book, *steps(1, 30), GIVES_UP, exit_code=0).failed
+    assert not diagnosed(book, *steps(1, 30), GIVES_UP).failed
