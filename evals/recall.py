@@ -7,7 +7,8 @@
   logdiag, and with those of the other cases, too, confirmed by a person (`with past`; a case's own fault is left out).
 * `learnt`: the rules of the reason are off again, and one case of a fault was confirmed as an incident. How often the
   fault's other cases are then named right: the reason, and the very line.
-* `kept`: with all rules on, answers that the memory made wrong or right, and healthy jobs that it called failed.
+* `kept`: with all rules on, answers that the memory (the shipped one, or that with the other cases) made wrong or
+  right, and healthy jobs that it called failed.
 
 With `--counts`, what the memory's answers rested on and how often they were right is written into
 `evals/results/supports.json`, from which `make calibrate` fits the confidence.
@@ -84,9 +85,8 @@ def measure_reason(reason: Reason, cases: Sequence[Case], everything: Sequence[C
             if not everything:
                 measured.append(Measured(case.id, reason.value, rules, alone))
                 continue
-            others = [other for other in everything if not _same_fault(other, case)]
             with open_store(f"{folder}/{case.id.replace('/', '-')}") as store:
-                store.add_all([incident_of_case(other) for other in others])
+                store.add_all(_incidents_of_others(case, everything))
                 past = _row(case, book, store)
             twin = next(
                 (other for other in cases if other is not case and other.fault and other.fault == case.fault), None
@@ -99,15 +99,28 @@ def measure_reason(reason: Reason, cases: Sequence[Case], everything: Sequence[C
     return measured
 
 
-def measure_kept(cases: Sequence[Case]) -> list[Measured]:
-    """All cases with all rules, without and with the shipped incidents."""
+def measure_kept(cases: Sequence[Case], everything: Sequence[Case] = ()) -> list[Measured]:
+    """Cases with all rules, without a memory and with the shipped incidents; with those of `everything`, too, but for
+    the case's own fault, if there are any."""
     book = RuleBook.load()
+    measured = []
     with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/none") as store:
-        return [Measured(case.id, "", _row(case, book, False), _row(case, book, store)) for case in cases]
+        for case in cases:
+            past = None
+            if everything:
+                with open_store(f"{folder}/{case.id.replace('/', '-')}") as full:
+                    full.add_all(_incidents_of_others(case, everything))
+                    past = _row(case, book, full)
+            measured.append(Measured(case.id, "", _row(case, book, False), _row(case, book, store), past))
+    return measured
+
+
+def _incidents_of_others(case: Case, everything: Sequence[Case]) -> list[Incident]:
+    return [incident_of_case(other) for other in everything if not _same_fault(other, case)]
 
 
 def _same_fault(one: Case, other: Case) -> bool:
-    return one is other or one.healthy or bool(one.fault and one.fault == other.fault)
+    return one is other or one.healthy or not one.roots or bool(one.fault and one.fault == other.fault)
 
 
 def _row(case: Case, book: RuleBook, memory: Memory) -> Row:
@@ -137,7 +150,15 @@ def summary(forgotten: Sequence[Measured], kept: Sequence[Measured]) -> dict[str
             "learnt_root": _share([one.learnt for one in rows], "root_right"),
         }
 
-    failures = [one for one in kept if not one.rules.healthy]
+    def changed(right_before: bool) -> list[str]:
+        """Cases whose answer either memory turned from right to wrong, or from wrong to right."""
+        return sorted(
+            one.case
+            for one in kept
+            if one.rules.reason_right is right_before
+            and any(row.reason_right is not right_before for row in (one.shipped, one.past) if row is not None)
+        )
+
     healthy = [one for one in kept if one.rules.healthy]
     return {
         "forgotten": {
@@ -147,9 +168,14 @@ def summary(forgotten: Sequence[Measured], kept: Sequence[Measured]) -> dict[str
         "kept": {
             "cases": len(kept),
             "by_memory": sum(one.shipped.decided_by == "memory" for one in kept),
-            "made_wrong": sorted(o.case for o in failures if o.rules.reason_right and not o.shipped.reason_right),
-            "made_right": sorted(o.case for o in failures if o.shipped.reason_right and not o.rules.reason_right),
-            "false_alarms": sorted(one.case for one in healthy if not one.shipped.reason_right),
+            "by_past": sum(one.past is not None and one.past.decided_by == "memory" for one in kept),
+            "made_wrong": changed(True),
+            "made_right": changed(False),
+            "false_alarms": sorted(
+                one.case
+                for one in healthy
+                if not all(row.reason_right for row in (one.shipped, one.past) if row is not None)
+            ),
         },
     }
 
@@ -189,7 +215,7 @@ def main() -> int:
     parser.add_argument("cases", nargs="+")
     parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument("--counts", action="store_true")
-    parser.add_argument("--shipped", action="store_true")
+    parser.add_argument("--shipped", action="store_true", help="only the incidents that ship, which is faster")
     parser.add_argument("-v", "--verbose", action="store_true", help="also list what is still wrong")
     arguments = parser.parse_args()
     try:
@@ -207,27 +233,26 @@ def main() -> int:
             pool.apply_async(measure_reason, (reason, rows, () if arguments.shipped else cases))
             for reason, rows in ordered
         ]
-        kept = pool.map(measure_kept, [cases[start::8] for start in range(8)], chunksize=1)
+        past = () if arguments.shipped else cases
+        kept = pool.starmap(measure_kept, [(cases[start::8], past) for start in range(8)], chunksize=1)
         forgotten = [one for part in parts for one in part.get()]
     figures = summary(forgotten, [one for rows in kept for one in rows])
     show(figures)
     arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     if arguments.verbose:
         for one in forgotten:
-            if not one.shipped.reason_right or (one.learnt and not one.learnt.reason_right):
-                for name, row in (("shipped", one.shipped), ("learnt", one.learnt)):
-                    if row is not None and not row.reason_right:
-                        print(
-                            one.case,
-                            one.reason,
-                            name,
-                            row.reason,
-                            row.decided_by,
-                            row.supports,
-                            (row.root_text or "")[:110],
-                            "| TRUE:",
-                            (row.true_root or "")[:90],
-                        )
+            for name, row in (("shipped", one.shipped), ("past", one.past), ("learnt", one.learnt)):
+                if row is not None and not row.reason_right:
+                    print(
+                        one.case,
+                        name,
+                        row.reason,
+                        row.decided_by,
+                        row.supports,
+                        row.root_text,
+                        row.true_root,
+                        sep=" | ",
+                    )
     if arguments.counts:
         _count(forgotten)
     return 0

@@ -36,9 +36,10 @@ from evals.static_model import ROOT, shipped_lines
 from logdiag.evaluation.cases import Case, load_cases
 from logdiag.evaluation.logs import encoded, lines_with
 from logdiag.memory.embedding import Embedder, Vectors, load_embedder
-from logdiag.memory.incident import masked
+from logdiag.memory.incident import Incident, masked
 from logdiag.memory.index import Index, build, load
-from logdiag.model import Reason
+from logdiag.memory.store import open_store
+from logdiag.model import Action, Reason
 from logdiag.prefixes import parse_line
 
 RESULTS = ROOT / "evals" / "results" / "memory.json"
@@ -237,6 +238,41 @@ def fresh_process() -> dict[str, Any]:
     }
 
 
+def novel_failure(incidents: int) -> dict[str, Any]:
+    """A failure that no rule knows, diagnosed by `logdiag LOG` in a process of its own with a store of so many
+    confirmed incidents, to the same by the rules alone; nine runs of each in turn. And one durable addition."""
+    lines = shipped_lines()
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "job.log"
+        steps = [f"step: {number} loss: {3 - number / 1000:.4f} lr: 1e-04" for number in range(400)]
+        frames = ["Traceback (most recent call last):", '  File "train.py", line 88, in <module>', "    step()"]
+        log.write_text("\n".join([*steps, *frames, "quartz.lattice.ShardFault: shard 4 could not be decoded"]) + "\n")
+        place = Path(folder) / "memory"
+        with open_store(place) as store:
+            known = [Incident("", masked(line), Reason.OTHERS, Action.RESTART, confirmed_by="bench") for line in lines]
+            store.add_all((known * (incidents // len(known) + 1))[:incidents])
+            store.nearest("makes the vectors")
+            added = []
+            for incident in known[:50]:
+                begun = time.perf_counter()
+                store.add(incident)
+                added.append(time.perf_counter() - begun)
+        ways: dict[str, list[str]] = {"rules": ["--no-memory"], "memory": ["--memory", str(place)]}
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(9):
+            for name, options in ways.items():
+                command = [sys.executable, "-m", "logdiag", *options, str(log)]
+                begun = time.perf_counter()
+                subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+                seconds[name].append(time.perf_counter() - begun)
+    return {
+        "incidents": incidents,
+        **{f"{name}_ms": _median_and_least(taken) for name, taken in seconds.items()},
+        "ratio": round(statistics.median(seconds["memory"]) / statistics.median(seconds["rules"]), 2),
+        "add_ms": {"p50": _at(added, 50), "p99": _at(added, 99)},
+    }
+
+
 def root_line(case: Case) -> str:
     """The first whole line that holds the label's root."""
     root = case.roots[0]
@@ -301,7 +337,13 @@ def main() -> None:
     if given.bench:
         machine = {"processors": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()[0]}
         versions = {name: metadata.version(name) for name in ("numpy", "faiss-cpu")}
-        result = {"fresh": fresh_process(), "search": bench(given.incidents), "machine": machine, "versions": versions}
+        result = {
+            "fresh": fresh_process(),
+            "novel": novel_failure(5000),
+            "search": bench(given.incidents),
+            "machine": machine,
+            "versions": versions,
+        }
         RESULTS.write_text(json.dumps(result, indent=2) + "\n")
         print(json.dumps(result, indent=2))
 

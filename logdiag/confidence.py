@@ -31,12 +31,13 @@ def supports_of(causes: Causes, *, failed: bool, exit_code: int | None) -> tuple
         _kind(root),
         *[Support.RIVAL] * min(len(rivals), _MOST_RIVALS),
         *[Support.DISAGREEING_CHAIN] * bool(within),
+        *[Support.TRIAL] * root.finding.trial,
     )
 
 
 def confidence_of(supports: Iterable[Support], weights: Mapping[Support, float]) -> float:
     """The share of answers with such support that are right: the logistic function of the summed weights."""
-    return 1 / (1 + math.exp(-sum(weights[support] for support in supports)))
+    return 1 / (1 + math.exp(-sum(weights.get(support, 0.0) for support in supports)))
 
 
 def _kind(root: Event) -> Support:

@@ -83,26 +83,28 @@ class BlockLines:
 
 @dataclass(slots=True)
 class _Shape:
-    """One shape: how often it came, how many of its lines were kept, whether it tells of progress, and its first line.
+    """One shape: how often it came, how many of its lines were looked at and kept, whether it tells of progress or is
+    `regular` (a filter of this very job knows it), and its first line.
 
-    It is `open` while more of its lines are worth keeping: the first few, more while only one rank prints them.
+    It is `open` while more of its lines are worth looking at: the first few, more while only one rank prints them.
     """
 
     count: int = 0
+    seen: int = 0
     kept: int = 0
     open: bool = True
     progress: bool = False
+    regular: bool = False
     rank: int | None = None
     sample: bytes = b""
     first: tuple[int, int] = (0, 0)
 
-    def keep(self, text: bytes) -> None:
-        """Notes that a line was kept."""
-        rank = parse_line(text[:_LONGEST_SAMPLE].decode(errors="replace")).rank
-        lonely = rank is not None and (self.kept == 0 or rank == self.rank)
+    def look_at(self, rank: int | None) -> None:
+        """Notes that a line of this rank was looked at."""
+        lonely = rank is not None and (self.seen == 0 or rank == self.rank)
         self.rank = rank if lonely else None
-        self.kept += 1
-        self.open = not self.progress and self.kept < (_LINES_OF_ONE_RANK if lonely else _FIRST_OF_SHAPE)
+        self.seen += 1
+        self.open = not self.progress and self.seen < (_LINES_OF_ONE_RANK if lonely else _FIRST_OF_SHAPE)
 
 
 @dataclass
@@ -116,9 +118,15 @@ class Shapes:
     shapes: list[_Shape] = field(default_factory=list)
     progress_keys: set[bytes] = field(default_factory=set)
     unshaped: int = 0
+    bound: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # The first lines of what every job may print tell what the job was; those of one job's own chatter do not.
+        self.bound = frozenset(item.id for item in self.filters if item.job)
 
     def add(self, block: Block, originals: BlockLines, position: int) -> tuple[list[bytes], list[int]]:
-        """The shapes of a block's lines, and the indices of those that are the first of theirs.
+        """The shapes of a block's lines, and the indices of those that are the first of theirs and not left out by a
+        filter of this very job.
 
         `position` is the place of the block's first line in its stream.
         """
@@ -156,8 +164,12 @@ class Shapes:
             if shape is None:
                 shape = self._new(key, counts[key], originals[index], stream, position + index)
             if shape is not None and shape.open:
-                kept.append(index)
-                shape.keep(originals[index])
+                line = _parsed(originals[index], _LONGEST_SAMPLE)
+                shape.look_at(line.rank)
+                # Lines of one shape differ in numbers, and those may be what a filter asks for.
+                if not (shape.regular and self._is_regular(line)):
+                    kept.append(index)
+                    shape.kept += 1
             if shape is None or not shape.open:
                 wanted.remove(key)
                 if not wanted:
@@ -174,8 +186,9 @@ class Shapes:
         if shape is None:
             shape = self.finer[finer] = _Shape(first=(stream, position))
             self.shapes.append(shape)
-            line = parse_line(original[:_LONGEST_SHAPE].decode(errors="replace"))
+            line = _parsed(original, _LONGEST_SHAPE)
             shape.progress = self.book.is_progress(line)
+            shape.regular = self._is_regular(line)
             shape.sample = original[:_LONGEST_SAMPLE]
         shape.count += count
         self.known[key] = shape
@@ -183,9 +196,13 @@ class Shapes:
             self.progress_keys.add(key)
         return shape
 
+    def _is_regular(self, line: Line) -> bool:
+        """Whether a filter that is bound to this job drops a line."""
+        return bool(self.bound) and not self.bound.isdisjoint(self.book.filters_of(line))
+
     def kind_of(self, shape: _Shape) -> str:
         """What the receipt calls a shape's left-out lines: the filter that knows them, or progress, or just repeats."""
-        dropping = self.book.filters_of(parse_line(shape.sample.decode(errors="replace")))
+        dropping = self.book.filters_of(_parsed(shape.sample, _LONGEST_SAMPLE))
         known = next((item.id for item in self.filters if item.id in dropping), None)
         return known or ("progress" if shape.progress else "repeats")
 
@@ -213,6 +230,10 @@ class KeptLines:
     def lines(self) -> list[tuple[int, int, bytes]]:
         """(position, number, text) in order."""
         return sorted((position, *line) for position, line in (self.early | self.late).items())
+
+
+def _parsed(text: bytes, most: int) -> Line:
+    return parse_line(text[:most].decode(errors="replace"))
 
 
 def filters_for(filters: Iterable[Filter], job: Mapping[str, str]) -> tuple[Filter, ...]:

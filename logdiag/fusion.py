@@ -47,7 +47,7 @@ _DOUBT = {
 _OPEN = frozenset(
     {
         *(Support.CATCH_ALL, Support.BARE_SYMPTOM, Support.QUIET, Support.HINT, Support.EXIT_CODE, Support.SILENT),
-        *(Support.FAINTLY_ALIKE, Support.DIVIDED),
+        *(Support.FAINTLY_ALIKE, Support.DIVIDED, Support.TRIAL),
     }
 )
 _LONGEST_TITLE = 160

@@ -158,6 +158,7 @@ class Support(str, Enum):
     RIVAL = "rival"
     DISAGREEING_CHAIN = "disagreeing_chain"
     DOUBTFUL = "doubtful"
+    TRIAL = "trial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +216,8 @@ class Finding:
     """A rule that fired on a line, with the rule's words resolved for this line (a code's row may replace the rule's).
 
     `generality` is the number of narrower rules, `goes_on` that what prints such a line usually goes on working,
-    `closes` that a launcher prints it when all its workers have ended. `supports` are there when not a rule but the
-    memory says this: what it rests on.
+    `closes` that a launcher prints it when all its workers have ended, `trial` that no person has accepted the
+    rule yet. `supports` are there when not a rule but the memory says this: what it rests on.
     """
 
     rule: str
@@ -234,6 +235,7 @@ class Finding:
     goes_on: bool = False
     closes: bool = False
     supports: tuple[Support, ...] = ()
+    trial: bool = False
 
     @property
     def rank(self) -> int | None:

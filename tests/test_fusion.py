@@ -28,11 +28,21 @@ def server(monkeypatch: pytest.MonkeyPatch) -> ChatServer:
     return server
 
 
-def ask(server: ChatServer, book: RuleBook, source: object, *, when: str = "unsure", **said: Any) -> Diagnosis:
+def ask(
+    server: ChatServer,
+    book: RuleBook,
+    source: object,
+    *,
+    when: str = "unsure",
+    exit_code: int | None = None,
+    **said: Any,
+) -> Diagnosis:
     """The diagnosis of a log by rules and a model that answers so; without the memory, which has a test of its own."""
     server.script = lambda body: calls("answer", **answer(**said))
     with server:
-        return diagnose(source, rules=book, memory=False, llm=AgentSettings(NAME, timeout=20.0, when=when))
+        return diagnose(
+            source, rules=book, memory=False, llm=AgentSettings(NAME, timeout=20.0, when=when), exit_code=exit_code
+        )
 
 
 def job(folder: Path, *lines: str) -> Path:
@@ -63,9 +73,10 @@ def test_what_the_rules_left_open_is_named_by_the_model(server: ChatServer, book
     assert "To be sure: Read shard 18 alone." in after.recovery.steps
 
 
-def test_a_sure_rule_is_not_overruled(server: ChatServer, book: RuleBook, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [[ECC], traceback_of("ZeroDivisionError: division by zero")], ids=["ecc", "code"])
+def test_a_sure_rule_is_not_overruled(ending: list[str], server: ChatServer, book: RuleBook, tmp_path: Path) -> None:
     """Asked all the same, the model's other reading is a note; the verdict is the rules' in every field."""
-    log = job(tmp_path, *steps(1, 9), "feeder jammed: the conveyor", ECC)
+    log = job(tmp_path, *steps(1, 9), "feeder jammed: the conveyor", *ending)
     alone = diagnose(log, rules=book, memory=False)
     after = ask(server, book, log, when="always", **cited(10, "feeder jammed: the conveyor"))
     assert (after.reason, after.root_cause, after.recovery, after.confidence, after.decided_by) == (
@@ -118,6 +129,20 @@ def test_where_no_failure_was_seen_a_model_gives_work_to_a_person_only(
     after = ask(server, book, log, reason="CUDAError", **cited(2, "feeder jammed: the conveyor of shard 18"))
     assert (after.failed, after.decided_by) == (True, "agent")
     assert after.recovery.automatic is False
+
+
+def test_a_known_exit_code_cannot_be_talked_away(server: ChatServer, book: RuleBook, tmp_path: Path) -> None:
+    """The job is known to have failed; a model that sees no failure in its log does not change that."""
+    log = job(tmp_path, "loader: shard 17 opened", "loader: shard 18 opened")
+    after = ask(server, book, log, exit_code=1, reason="none", root_line=None, evidence=[])
+    assert (after.failed, after.reason, after.decided_by) == (True, Reason.OTHERS, "none")
+
+
+def test_the_confidence_is_never_above_the_models_own(server: ChatServer, book: RuleBook, tmp_path: Path) -> None:
+    """A guess stays a guess."""
+    log = job(tmp_path, *steps(1, 9), *traceback_of(UNKNOWN))
+    number = 9 + len(traceback_of(UNKNOWN))
+    assert ask(server, book, log, confidence=0.2, **cited(number, UNKNOWN)).confidence == 0.2
 
 
 def test_a_failure_cannot_be_talked_away(server: ChatServer, book: RuleBook, tmp_path: Path) -> None:

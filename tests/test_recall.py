@@ -20,7 +20,7 @@ from tests.helpers import SAMPLES, environment, log_of, run_logdiag, steps, trac
 from tests.memory_helpers import python
 
 # Words that no rule and no shipped incident knows.
-LOST = "2026-11-20 10:00:0{second} [rank{rank}] lattice-daemon on {node}: quorum of the lattice lost, epoch {epoch} withdrawn"
+LOST = "2026-11-20 10:00:0{second} [rank{rank}] lattice-daemon on {node}: quorum lost, lattice epoch {epoch} withdrawn"
 
 
 def lost(rank: int = 3, node: str = "node-17", epoch: int = 4112, second: int = 7) -> str:
@@ -157,6 +157,45 @@ def test_similar_failures_are_ranked_by_likeness_age_and_outcome(store: Store) -
     day = now - timedelta(days=2)
     assert found[0].words == f"last time, on {day.day} {day:%B %Y}, restarting without node-17 worked"
     assert "did not help" in found[1].words
+
+
+@pytest.mark.parametrize("reason", [Reason.CONNECTION_ERROR, Reason.NODE_FAILURE], ids=lambda item: item.value)
+def test_a_confirmed_symptom_stays_a_symptom(book: RuleBook, store: Store, reason: Reason) -> None:
+    """Once nothing but a lost peer was in the log, and a person confirmed what that was. Next time the cause is in the
+    log too, and comes first; without it the person's word holds."""
+    peer = "[rank1]: RuntimeError: [../gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.{n}]:4{n}811"
+    store.add(known(peer.format(n=3), reason, action=Action.RESTART))
+    cause = traceback_of("KeyError: 'caption'", prefix="[rank0]: ")
+    both = said(book, store, *steps(1, 20), *traceback_of(peer.format(n=4)[9:], prefix="[rank1]: "), *cause)
+    alone = said(book, store, *steps(1, 20), *traceback_of(peer.format(n=4)[9:], prefix="[rank1]: "))
+    assert both.reason is Reason.KEY_ERROR
+    assert alone.reason is reason
+
+
+def test_of_two_judgements_of_one_failure_the_latest_counts(book: RuleBook, store: Store) -> None:
+    """What was thought last year gives way to what was learnt last week."""
+    store.add(known(lost(), Reason.OS_ERROR, seen_at="2026-10-01"))
+    store.add(known(lost(), Reason.S3_STORAGE_ERROR, seen_at="2026-11-01"))
+    store.add(known(lost(), Reason.NETWORK_ERROR, seen_at="2026-09-01"))
+    assert said(book, store, *steps(1, 20), lost()).reason is Reason.S3_STORAGE_ERROR
+
+
+def test_where_the_nearest_and_the_many_disagree_nobody_speaks(book: RuleBook, store: Store) -> None:
+    """One very alike incident says one thing, several less alike ones another: the rules' answer stays."""
+    text = "quartz.lattice.ShardFault: the lattice shard could not be decoded in stage"
+    store.add(known(f"{text} alpha", Reason.ASSERTION_ERROR))
+    for word in ("bravo", "charlie", "delta", "echo", "foxtrot"):
+        store.add(known(f"{text} {word} of the wide pipeline", Reason.DATASET_LOADING_ERROR))
+    answer = said(book, store, *steps(1, 20), *traceback_of(f"{text} alpha zulu"))
+    assert (answer.reason, answer.decided_by) == (Reason.OTHERS, "rules")
+
+
+def test_similar_failures_of_the_found_reason_come_first(store: Store) -> None:
+    """What was the same thing helps more than what only looked the same."""
+    other = store.add(known(lost(), Reason.OS_ERROR))
+    same = store.add(known(lost().replace("withdrawn", "was withdrawn")))
+    found = similar_to(parse_line(lost()), Reason.S3_STORAGE_ERROR, store)
+    assert [item.incident for item in found][:2] == [same.id, other.id]
 
 
 def test_every_failure_with_a_root_has_similar_ones_of_its_reason(book: RuleBook, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from logdiag.agent.answer import Answer, Citation
 from logdiag.agent.channel import Channel
 from logdiag.agent.opinion import Opinion
+from logdiag.agent.prompts import TOLD
 from logdiag.model import Line, Reason
 from logdiag.report.words import clean
 
@@ -75,5 +76,9 @@ def _squashed(text: str) -> str:
 
 
 def _words(text: str, channel: Channel) -> str:
-    """A model's words as plain text: no controls, no line breaks, real names."""
-    return clean(channel.back(_squashed(text)[: _LONGEST_WORDS * 2]), _LONGEST_WORDS)
+    """A model's words as plain text: no controls, no line breaks, real names; none where they repeat what it was
+    told."""
+    plain = _squashed(text)
+    if channel.nonce in plain or any(told in plain for told in TOLD):
+        return ""
+    return clean(channel.back(plain[: _LONGEST_WORDS * 2]), _LONGEST_WORDS)

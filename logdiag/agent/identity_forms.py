@@ -145,7 +145,7 @@ _COMMON = """
     name index list type not found error failed is was has are and the for in on at to of or by with from down
     up lost dead failure unreachable localhost drain drained kernel memory pod container service http https tcp
     file path config json yaml message info warning debug key value id rdzv endpoint address port network
-    interface device backend c10d static auto env:// ec2-user sagemaker-user loss step epoch batch lr time state
+    interface device backend errors c10d static auto env:// ec2-user sagemaker-user loss step epoch batch lr time state
     status reason gateway proxy registry bucket storage store
 """
 _WORDS = frozenset(sys.stdlib_module_names).union(_COMMON.split())
@@ -234,7 +234,13 @@ def _groups(match: re.Match[str], kind: str, hide: Hide) -> str:
 
 def _is_name(kind: str, value: str) -> bool:
     low = value.lower()
-    if low in _WORDS or low in _LOCAL or low.isdigit() or value[0] >= "\U000f0000":
+    if (
+        low in _WORDS
+        or low in _LOCAL
+        or low.isdigit()
+        or re.fullmatch(r"(?:default|rank|gpu)\d{1,2}", low)
+        or value[0] >= "\U000f0000"
+    ):
         return False
     return kind != "host" or any(map(str.isalpha, value))
 

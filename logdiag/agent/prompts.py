@@ -8,7 +8,7 @@ from logdiag.agent.channel import Channel
 from logdiag.agent.evidence import Bundle
 from logdiag.model import Category, Reason
 
-__all__ = ["MEANINGS", "Prompt", "prompt_of"]
+__all__ = ["MEANINGS", "TOLD", "Prompt", "prompt_of"]
 
 MEANINGS = {
     Reason.NVLINK_ERROR: "a link between GPUs (NVLink, NVSwitch, SXid) failed",
@@ -72,6 +72,10 @@ Lines of its logs:
 {lines}
 
 What broke first? Answer with the tool `answer`."""
+
+
+# Sentences of the instructions, by which words that only repeat them are known.
+TOLD = tuple(part for part in " ".join(_SYSTEM.split()).split(". ") if len(part) > 40 and "{" not in part)
 
 
 @dataclass(frozen=True, slots=True)

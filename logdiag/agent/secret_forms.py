@@ -103,7 +103,7 @@ _OF_LANGUAGE = re.compile(
 _NO_SECRET = re.compile(
     r"(?i)(?:none|null|nil|true|false|yes|no|on|off|unset|empty|missing|undefined|invalid|required|n/?a|str|string|int|"
     r"optional\W.*|\*+|\.+|x{3,}|-+|redacted|hidden|masked)\W*|\$(?:[A-Z_({]).*|%[a-z(].*|\{.*|<.*|"
-    r"(?:self|args|cfg|config|os|kwargs|settings|env|environ)(?:\.|\[).*"
+    r"(?:self|args|cfg|config|os|kwargs|settings|env|environ)(?:\.|\[).*|[\w.]+\(\)[\w.]*"
 )
 _PLAIN = re.compile(
     r"[-+\d.,:eE%_/]+|0x[0-9a-fA-F]+|(?:\.{0,2}|~)/.*|.*\.(?:py|json|ya?ml|txt|pem|crt|bin|pt|so|log|sh|toml|model)|"

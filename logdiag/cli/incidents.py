@@ -16,6 +16,7 @@ from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import open_store
 from logdiag.model import Action, Reason
 from logdiag.prefixes import parse_line
+from logdiag.settings import load_settings
 
 __all__ = ["incidents"]
 
@@ -32,6 +33,9 @@ _memory = click.option(
 )
 _format = click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print it."
+)
+_folders = click.option(
+    "--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated."
 )
 _by = click.option("--by", metavar="NAME", help="Who says so; you if left out.")
 
@@ -62,7 +66,7 @@ def incidents() -> None:
 @click.option("--node", metavar="NAME", help="The node that failed first.")
 @click.option("--job", "job", multiple=True, metavar="KEY=VALUE", help="The job's name, user or whatever tells it.")
 @click.option("--seen-at", metavar="TIME", help="When it happened, ISO 8601; now if left out.")
-@click.option("--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated.")
+@_folders
 @_by
 @_memory
 @_format
@@ -102,30 +106,43 @@ def add_command(
 @incidents.command("confirm")
 @click.argument("identity", metavar="ID")
 @click.option("--outcome", type=_OUTCOMES, help="Whether the remedy helped.")
+@_folders
 @_by
 @_memory
-def confirm_command(identity: str, outcome: str | None, by: str | None, place: str | None) -> None:
-    """Say that the reason and the remedy of an incident are right."""
+def confirm_command(
+    identity: str, outcome: str | None, folders: tuple[str, ...], by: str | None, place: str | None
+) -> None:
+    """Say that the reason and the remedy of an incident are right. A rule on trial that names another reason for it is
+    withdrawn."""
+    folders = load_settings({"rules": folders}).rules
     with open_store(place) as store:
         changed = store.confirm(identity, by or _person(), Outcome(outcome) if outcome else None)
     click.echo(f"{changed.id}: {changed.reason.value}, {changed.outcome.value}, confirmed by {changed.confirmed_by}")
+    _withdraw(changed, folders)
 
 
 @incidents.command("correct")
 @click.argument("identity", metavar="ID")
 @_said
+@_folders
 @_by
 @_memory
 @_format
-def correct_command(identity: str, by: str | None, place: str | None, form: str, **said: str | None) -> None:
-    """Replace what was wrong about an incident, and confirm the rest."""
+def correct_command(
+    identity: str, folders: tuple[str, ...], by: str | None, place: str | None, form: str, **said: str | None
+) -> None:
+    """Replace what was wrong about an incident, and confirm the rest. A rule on trial that names another reason for it
+    is withdrawn."""
     given = _given(said)
     if not given:
         raise MemoryStoreError(
             f"{identity}: nothing to correct; give --reason, --action, --cause, --remedy or --outcome"
         )
+    folders = load_settings({"rules": folders}).rules
     with open_store(place) as store:
-        _show(store.correct(identity, by=by or _person(), **given), form)
+        changed = store.correct(identity, by=by or _person(), **given)
+    _show(changed, form)
+    _withdraw(changed, folders)
 
 
 @incidents.command("list")
@@ -293,6 +310,16 @@ def _failure(
         return incident_of_line(log, number, Reason(reason), action)
     line = parse_line(signature or "")
     return Incident("", masked(line), Reason(reason), action, node=line.node or "")
+
+
+def _withdraw(incident: Incident, folders: tuple[str, ...]) -> None:
+    """Takes rules on trial out of force that the incident contradicts, and says so."""
+    from logdiag.memory.trial import withdraw_contradicted
+
+    for file in withdraw_contradicted(incident, folders):
+        click.echo(
+            f"withdrawn: a rule on trial named another reason than {incident.id} has; it is {file} now", err=True
+        )
 
 
 def _given(said: dict[str, str | None]) -> dict[str, Any]:

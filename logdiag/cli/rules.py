@@ -1,21 +1,36 @@
-"""`logdiag rules list|show|test|why|suggest`."""
+"""`logdiag rules list|show|test|why|suggest|learn-filters|draft`."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from logdiag.errors import RuleError
+from logdiag.errors import LogdiagError, RuleError
 from logdiag.rules import Rule, RuleBook
+from logdiag.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from logdiag.agent.log_agent import Proposal
+    from logdiag.memory.incident import Incident
+    from logdiag.memory.rule_gate import Suggestion
 
 __all__ = ["rules"]
 
 _folders = click.option(
     "--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated."
 )
+
+_healthy = click.option(
+    "--healthy", multiple=True, metavar="PATH", help="Logs of healthy jobs, on which nothing may fire."
+)
+_memory = click.option("--memory", "place", metavar="PLACE", help="The store of incidents; LOGDIAG_MEMORY if left out.")
+# Learning takes several questions, each of which may take the time of --llm-timeout.
+_QUESTIONS = 8
 
 
 @click.group()
@@ -99,8 +114,8 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
 @rules.command("suggest")
 @click.option("--reason", metavar="REASON", help="Only rules for one reason.")
 @click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
-@click.option("--healthy", multiple=True, metavar="PATH", help="Logs of healthy jobs, on which nothing may fire.")
-@click.option("--memory", "place", metavar="PLACE", help="The store of incidents; LOGDIAG_MEMORY if left out.")
+@_healthy
+@_memory
 @_folders
 def suggest_command(
     reason: str | None, accepted: bool, healthy: tuple[str, ...], place: str | None, folders: tuple[str, ...]
@@ -111,25 +126,187 @@ def suggest_command(
     healthy log. Exits 1 when something was found that did not pass.
     """
     from logdiag.memory.store import open_store
-    from logdiag.memory.suggest import accept, suggest
+    from logdiag.memory.suggest import suggest
     from logdiag.model import Reason
 
     if reason is not None and reason not in {item.value for item in Reason}:
         raise RuleError(f"--reason {reason}: no such reason; see logdiag rules list")
-    if accepted and len(folders) != 1:
-        raise RuleError("--accept needs a folder to write to; give --rules DIR once")
-    if accepted:
-        os.makedirs(folders[0], exist_ok=True)
+    target = _target("--accept", folders) if accepted else None
     with open_store(place) as store:
         found = suggest(store, reason=Reason(reason) if reason else None, folders=folders, healthy=healthy)
-    for item in found:
-        if item.problems:
-            lines = [f"{item.id} (from {', '.join(item.incidents)}) did not pass:", *item.problems]
-            click.echo("\n  ".join(lines), err=True)
-        elif accepted:
-            click.echo(str(accept(item, folders[0])))
-        else:
-            click.echo(f"# {item.id}.yaml\n{item.text}")
     if not found:
         click.echo("nothing to suggest: no two confirmed incidents of one reason are alike and unknown", err=True)
-    sys.exit(1 if any(item.problems for item in found) else 0)
+    sys.exit(_put([(f"{item.id} (from {', '.join(item.incidents)})", item) for item in found], target))
+
+
+def _model(command: Callable[..., None]) -> Callable[..., None]:
+    """Which model is asked."""
+    for option in (
+        click.option("--offline", is_flag=True, default=None, help="No model and no network."),
+        click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long each question may take."),
+        click.option("--llm", metavar="MODEL", help="The language model as provider:model; LOGDIAG_LLM if left out."),
+    ):
+        command = option(command)
+    return command
+
+
+@rules.command("learn-filters")
+@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
+@click.option("--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image.")
+@click.option(
+    "--samples", type=click.IntRange(1, 15), default=3, show_default=True, metavar="N", help="How many votes."
+)
+@click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
+@_memory
+@_folders
+@_model
+def learn_command(
+    logs: tuple[str, ...],
+    job: tuple[str, ...],
+    samples: int,
+    accepted: bool,
+    place: str | None,
+    folders: tuple[str, ...],
+    **said: Any,
+) -> None:
+    """Let a language model describe the regular output of LOG, so that the digests of the job's next runs leave it out.
+
+    More than half of N samples must agree on a filter. What is printed drops no finding, no traceback and nothing that
+    speaks of trouble in these logs, in the rules' examples and in past incidents. It holds for this job alone, and
+    needs no model any more. Exits 1 when something was proposed that did not pass.
+    """
+    from logdiag.agent.log_agent import learn_filters
+    from logdiag.agent.models import load_model
+    from logdiag.memory.store import open_store
+
+    settings = load_settings({"rules": folders, "memory": place, **said})
+    metadata = _metadata(job)
+    target = _target("--accept", settings.rules) if accepted else None
+    _check_may_ask(settings)
+    with open_store(settings.memory or None, shipped=False) as store:
+        incidents = store.list()
+    found = learn_filters(
+        logs,
+        load_model(settings.llm, settings.llm_timeout),
+        settings.llm,
+        book=RuleBook.load(settings.rules, proof=True),
+        job=metadata,
+        incidents=incidents,
+        samples=samples,
+        needed=samples // 2 + 1,
+        seconds=_QUESTIONS * settings.llm_timeout,
+    )
+    if not found:
+        click.echo("nothing was learnt: too few samples agree on lines that no filter in force knows", err=True)
+    sys.exit(_put([(f"{item.id} ({item.votes} of {samples} samples)", item) for item in found], target))
+
+
+@rules.command("draft")
+@click.argument("incidents", nargs=-1, required=True, metavar="INCIDENT...")
+@click.option("--log", metavar="LOG", help="A log of such a failure, whose lines around it the model is shown.")
+@click.option("--accept", "accepted", is_flag=True, help="Write the rule into the folder of --rules when it passed.")
+@click.option("--auto-accept", "on_trial", is_flag=True, help="As --accept, on trial: nobody has read the rule.")
+@_healthy
+@_memory
+@_folders
+@_model
+def draft_command(
+    incidents: tuple[str, ...],
+    log: str | None,
+    accepted: bool,
+    on_trial: bool,
+    healthy: tuple[str, ...],
+    place: str | None,
+    folders: tuple[str, ...],
+    **said: Any,
+) -> None:
+    """Let a language model write a rule for confirmed incidents of one reason, given by their ids.
+
+    The rule names the reason and the action that people confirmed. What is printed has passed all that rules suggest
+    asks. A rule on trial counts for less, and is withdrawn when a person confirms another reason for a line on which it
+    fires. Exits 1 when the rule did not pass.
+    """
+    from logdiag.agent import rule_writer
+    from logdiag.agent.models import load_model
+    from logdiag.memory.store import open_store
+    from logdiag.memory.suggest import confirmed
+
+    if accepted and on_trial:
+        raise RuleError("--accept and --auto-accept: give one of them")
+    settings = load_settings({"rules": folders, "memory": place, **said})
+    target = _target("--auto-accept" if on_trial else "--accept", settings.rules) if accepted or on_trial else None
+    _check_may_ask(settings)
+    with open_store(settings.memory or None) as store:
+        known = [store.get(identity) for identity in incidents]
+        others = [*confirmed(store), *store.shipped]
+    drafted = rule_writer.draft_rule(
+        known,
+        _context(log, known, settings.rules),
+        load_model(settings.llm, settings.llm_timeout),
+        others=others,
+        folders=settings.rules,
+        healthy=healthy,
+        seconds=_QUESTIONS * settings.llm_timeout,
+    )
+    sys.exit(_put([(drafted.id, rule_writer.on_trial(drafted) if on_trial else drafted)], target))
+
+
+def _put(found: Iterable[tuple[str, Suggestion | Proposal]], target: str | None) -> int:
+    """Prints what passed, or writes it below `target`; what did not pass goes to standard error, each under its name.
+    The exit status."""
+    from logdiag.memory.suggest import write_passed
+
+    status = 0
+    for name, item in found:
+        if item.problems:
+            click.echo("\n  ".join([f"{name} did not pass:", *item.problems]), err=True)
+            status = 1
+        elif target is not None:
+            click.echo(str(write_passed(item.id, item.text, item.problems, target)))
+        else:
+            click.echo(f"# {item.id}.yaml\n{item.text}")
+    return status
+
+
+def _target(option: str, folders: tuple[str, ...]) -> str:
+    """The one folder that is written to, made where it is not there."""
+    if len(folders) != 1:
+        raise RuleError(f"{option} needs a folder to write to; give --rules DIR once")
+    try:
+        os.makedirs(folders[0], exist_ok=True)
+    except OSError as error:
+        raise RuleError(f"{folders[0]}: cannot be made ({error.strerror}); give another --rules DIR") from error
+    return folders[0]
+
+
+def _check_may_ask(settings: Settings) -> None:
+    """Raises LogdiagError where no model is set up, or where it may not be asked."""
+    if not settings.llm:
+        raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
+    if settings.offline:
+        raise LogdiagError(f"offline is set ({settings.origins['offline']}); no model may be asked")
+    if settings.llm_when == "never":
+        raise LogdiagError(f"llm is never ({settings.origins['llm_when']}); no model may be asked")
+
+
+def _metadata(pairs: Iterable[str]) -> dict[str, str]:
+    from logdiag.agent.log_agent import BOUND
+
+    read = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or key not in BOUND:
+            raise LogdiagError(f"--job {pair}: not KEY=VALUE with a KEY of {', '.join(BOUND)}")
+        read[key] = value
+    return read
+
+
+def _context(log: str | None, known: Sequence[Incident], folders: Sequence[str]) -> list[str]:
+    """Lines around the failure: of the log, else those that the incidents hold."""
+    if log is None:
+        return [line for item in known for line in item.window]
+    from logdiag.agent.rule_writer import lines_around
+    from logdiag.pipeline import diagnose
+
+    answer = diagnose(log, rules=folders, memory=False)
+    return lines_around(answer.digest, known, answer.root_cause.line if answer.root_cause else 0)

@@ -78,9 +78,16 @@ def known_lines(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, 
     for known, incident in store.known(prints).items():
         for line in prints[known]:
             rule = ruled.get((line.stream, line.position))
-            same = rule and rule.role is Role.CAUSE and (rule.reason, _action(rule, book)) == _advice(incident)
-            if not same:
-                found.append(_finding(line, incident, incident.reason, (Support.SAME,)))
+            symptom = rule is not None and rule.role is Role.SYMPTOM
+            if (
+                rule
+                and (symptom or rule.role is Role.CAUSE)
+                and (rule.reason, _action(rule, book)) == _advice(incident)
+            ):
+                continue
+            named = _finding(line, incident, incident.reason, (Support.SAME,))
+            # What others say of a failure stays that: where a cause is in the log too, it comes first.
+            found.append(replace(named, role=Role.SYMPTOM) if symptom else named)
     return tuple(found)
 
 

@@ -9,27 +9,33 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from logdiag.errors import RuleError
 from logdiag.memory.corpus import PREFIX
-from logdiag.memory.incident import Incident, Outcome, masked
+from logdiag.memory.incident import Incident, Outcome
+from logdiag.memory.rule_gate import MASK, Group, Suggestion, example_of, judged_drafts
 from logdiag.memory.store import Store
 from logdiag.model import Action, Reason, Role
 from logdiag.prefixes import parse_line
 from logdiag.rules import RuleBook
-from logdiag.rules.book import example_line
-from logdiag.rules.check import check
-from logdiag.rules.files import parse
-from logdiag.rules.folders import RuleFiles
-from logdiag.sources import open_sources
 
-__all__ = ["Suggestion", "accept", "suggest"]
+__all__ = [
+    "Suggestion",
+    "accept",
+    "braceless",
+    "confirmed",
+    "example_of",
+    "free_id",
+    "near_wordings",
+    "quoted",
+    "shortened",
+    "suggest",
+    "write_passed",
+]
 
 _FEWEST = 2
 # Two lines belong together when they share this much of the longer one's letters, and so many letters at least.
@@ -42,7 +48,6 @@ _LONGEST_SIGNATURE = 400
 
 _GAP = ""
 _CLASS = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Interrupt|Exit):?")
-_MASK = re.compile(r"<(?:n|hex|id|pci|time|address|url|path)>")
 _CLASSES = {
     "<n>": r"\d{1,20}(?:\.\d{1,20})?",
     "<hex>": r"(?:0x)?[0-9a-fA-F]{1,64}",
@@ -53,53 +58,6 @@ _CLASSES = {
     "<url>": r"[A-Za-z0-9]{2,6}://[^\s'\"<>)\]]{1,400}",
     "<path>": r"[~.]{0,2}/[\w.@+%=:/-]{1,400}",
 }
-# What stands in an example where a mask was. After some words a short number would be taken for a telling one.
-_VALUES = (
-    {
-        "<n>": "7",
-        "<hex>": "0x7f3a12c0",
-        "<id>": "3f2b8c1e-5a7d-4e90-b1c2-9d8e7f6a5b4c",
-        "<pci>": "0000:3b:00",
-        "<time>": "2026-01-05 09:10:11",
-        "<address>": "192.0.2.17",
-        "<url>": "https://example.org/a/b",
-        "<path>": "/data/run/part",
-    },
-    {
-        "<n>": "1204481",
-        "<hex>": "0x55d01e80f2",
-        "<id>": "c81d4e2e-bcf2-11e6-869b-7df92533d2db",
-        "<pci>": "0000:c1:00",
-        "<time>": "2026-10-25 23:59:01",
-        "<address>": "198.51.100.203",
-        "<url>": "https://example.net/other/place",
-        "<path>": "/srv/jobs/other/place",
-    },
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """A rule that was proposed from incidents. `text` is its file; `problems` is why it must not be used, empty for one
-    that passed the gate."""
-
-    id: str
-    reason: Reason
-    incidents: tuple[str, ...]
-    text: str
-    problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Incidents of one reason whose lines have `shape` in common: words, and gaps between them."""
-
-    shape: tuple[str, ...]
-    incidents: tuple[Incident, ...]
-
-    @property
-    def signatures(self) -> list[str]:
-        return list(dict.fromkeys(item.signature for item in self.incidents))
 
 
 def suggest(
@@ -115,7 +73,7 @@ def suggest(
     `folders` are the rule folders in force beside the shipped one, `healthy` logs on which nothing may fire. Raises
     LogdiagError where one of them cannot be used.
     """
-    own = [item for item in store.list() if item.confirmed_by and not item.id.startswith(PREFIX)]
+    own = confirmed(store)
     others = [*own, *store.shipped]
     book = RuleBook.load(folders, proof=True)
     groups = [
@@ -126,7 +84,7 @@ def suggest(
         if len(group.incidents) >= _FEWEST and not _known(book, group)
     ]
     taken = {rule.id for rule in book.rules}
-    judged = _judged(_drafts(groups, others, taken), groups, others, folders, healthy)
+    judged = judged_drafts(_drafts(groups, others, taken), groups, others, folders, healthy)
     # What is too wide in common may hold for each wording by itself.
     narrower = [
         part
@@ -137,21 +95,31 @@ def suggest(
     ]
     passed = [item for item in judged if not item.problems]
     taken |= {item.id for item in passed}
-    again = _judged(_drafts(narrower, others, taken), narrower, others, folders, healthy)
+    again = judged_drafts(_drafts(narrower, others, taken), narrower, others, folders, healthy)
     done = {identity for item in again for identity in item.incidents}
     failed = [item for item in judged if item.problems and not done.issuperset(item.incidents)]
     return tuple(sorted((*passed, *again, *failed), key=lambda item: bool(item.problems)))
 
 
+def confirmed(store: Store) -> list[Incident]:
+    """What people confirmed, without what ships with logdiag; the latest first."""
+    return [item for item in store.list() if item.confirmed_by and not item.id.startswith(PREFIX)]
+
+
 def accept(suggestion: Suggestion, folder: str | os.PathLike[str]) -> Path:
-    """Writes a proposal that passed into a rule folder; the file."""
-    path = Path(folder, f"{suggestion.id}.yaml")
-    if suggestion.problems:
-        raise RuleError(f"{path}: did not pass: {suggestion.problems[0]}")
+    """Writes a proposal that passed into a rule folder; the file. Raises RuleError where it may not be written."""
+    return write_passed(suggestion.id, suggestion.text, suggestion.problems, folder)
+
+
+def write_passed(identity: str, text: str, problems: Sequence[str], folder: str | os.PathLike[str]) -> Path:
+    """Writes a new file of a rule or a filter, unless something speaks against it; the file. Raises RuleError."""
+    path = Path(folder, f"{identity}.yaml")
+    if problems:
+        raise RuleError(f"{path}: did not pass: {problems[0]}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:
-            file.write(suggestion.text)
+            file.write(text)
     except FileExistsError as error:
         raise RuleError(f"{path}: is there already; move it away") from error
     except OSError as error:
@@ -159,30 +127,21 @@ def accept(suggestion: Suggestion, folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-def example_of(signature: str, variant: int = 0) -> str:
-    """A line whose masked form is the signature, with made-up values."""
-    for values in (*_VALUES[variant:], *_VALUES[:variant]):
-        text = _MASK.sub(lambda match, values=values: values[match[0]], signature)  # type: ignore[misc]
-        if masked(text) == signature:
-            return text
-    return _MASK.sub(lambda match: _VALUES[variant][match[0]], signature)
-
-
 # --- what lines have in common ---
 
 
-def _groups(incidents: Iterable[Incident]) -> list[_Group]:
+def _groups(incidents: Iterable[Incident]) -> list[Group]:
     """Incidents that share a shape, each in one group."""
-    groups: list[_Group] = []
+    groups: list[Group] = []
     for incident in sorted(incidents, key=lambda item: (item.signature, item.id)):
         words = _words(incident.signature)
         for at, group in enumerate(groups):
             shape = _shared(group.shape, words)
             if shape:
-                groups[at] = _Group(shape, (*group.incidents, incident))
+                groups[at] = Group(shape, (*group.incidents, incident))
                 break
         else:
-            groups.append(_Group(words, (incident,)))
+            groups.append(Group(words, (incident,)))
     return groups
 
 
@@ -212,25 +171,25 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _numbers(words: Iterable[str]) -> list[str]:
-    return [number for word in words for number in re.findall(r"(?<![\w.])\d+(?![\w.])", _MASK.sub("", word))]
+    return [number for word in words for number in re.findall(r"(?<![\w.])\d+(?![\w.])", MASK.sub("", word))]
 
 
-def _by_wording(group: _Group) -> list[_Group]:
+def _by_wording(group: Group) -> list[Group]:
     """A group for each signature."""
     return [
-        _Group(_words(text), tuple(item for item in group.incidents if item.signature == text))
+        Group(_words(text), tuple(item for item in group.incidents if item.signature == text))
         for text in group.signatures
     ]
 
 
 def _letters(words: Iterable[str]) -> int:
     """The letters of words, without the class of an exception, which every line of one reason may begin with."""
-    return sum(sum(map(str.isalpha, _MASK.sub("", word))) for word in words if not _CLASS.fullmatch(word))
+    return sum(sum(map(str.isalpha, MASK.sub("", word))) for word in words if not _CLASS.fullmatch(word))
 
 
 def _literal(word: str) -> bool:
     """Whether a word has a part that the scan for many patterns can look for."""
-    return bool(re.search(r"[A-Za-z_]{4}", _MASK.sub(" ", word)))
+    return bool(re.search(r"[A-Za-z_]{4}", MASK.sub(" ", word)))
 
 
 # --- the rule ---
@@ -255,7 +214,7 @@ def _pattern(shape: Sequence[str]) -> str:
 def _escaped(word: str) -> str:
     pieces = []
     place = 0
-    for match in _MASK.finditer(word):
+    for match in MASK.finditer(word):
         pieces += [_plain(word[place : match.start()]), _CLASSES[match[0]]]
         place = match.end()
     return "".join([*pieces, _plain(word[place:])])
@@ -265,14 +224,14 @@ def _plain(text: str) -> str:
     return "".join(("\\" + sign if sign in r"\.^$*+?{}[]|()" else sign) if sign.isascii() else "." for sign in text)
 
 
-def _drafts(groups: Iterable[_Group], others: Sequence[Incident], taken: set[str]) -> list[Suggestion]:
+def _drafts(groups: Iterable[Group], others: Sequence[Incident], taken: set[str]) -> list[Suggestion]:
     drafts: list[Suggestion] = []
     for group in groups:
         drafts.append(_draft(group, others, taken.union(item.id for item in drafts)))
     return drafts
 
 
-def _draft(group: _Group, others: Iterable[Incident], taken: set[str]) -> Suggestion:
+def _draft(group: Group, others: Iterable[Incident], taken: set[str]) -> Suggestion:
     """A rule file for a group; the words come from what people wrote about the incidents."""
     reason = group.incidents[0].reason
     told = sorted(group.incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
@@ -280,32 +239,33 @@ def _draft(group: _Group, others: Iterable[Incident], taken: set[str]) -> Sugges
     title = re.split(r"(?<=[.!?])\s|:\s", cause)[0].rstrip(".") if cause else _title_of(group)
     good = [item for item in told if item.outcome is not Outcome.DID_NOT]
     actions = Counter(item.action.value for item in good if item.action is not Action.NONE)
-    steps = list(dict.fromkeys(_braceless(item.remedy) for item in good if item.remedy))[:3]
+    steps = list(dict.fromkeys(braceless(item.remedy) for item in good if item.remedy))[:3]
     fires = list(dict.fromkeys(example_of(text) for text in group.signatures))[:_MOST_FIRES]
     ids = [item.id for item in group.incidents]
-    lines = [f"reason: {reason.value}", f"title: {_quoted(_braceless(_shortened(title)))}"]
-    lines.append(f"why: {_quoted(_braceless(cause or 'Seen before, and confirmed by ' + told[0].confirmed_by + '.'))}")
+    lines = [f"reason: {reason.value}", f"title: {quoted(braceless(shortened(title)))}"]
+    lines.append(f"why: {quoted(braceless(cause or 'Seen before, and confirmed by ' + told[0].confirmed_by + '.'))}")
     lines += [f"action: {actions.most_common(1)[0][0]}"] if actions else []
-    lines += ["steps:", *(f"  - {_quoted(step)}" for step in steps)] if steps else []
-    lines += ["match:", f"  - {_quoted(_pattern(group.shape))}"]
-    lines.append(f"references: [{_quoted('Incidents ' + ', '.join(ids[:20]))}]")
-    lines += ["examples:", "  fires:", *(f"    - {_quoted(text)}" for text in fires)]
-    quiet = [example_of(text) for text in _near(group, others)]
-    lines += ["  quiet:", *(f"    - {_quoted(text)}" for text in quiet)] if quiet else ["  quiet: []"]
-    return Suggestion(_free_id(reason, title, taken), reason, tuple(ids), "\n".join(lines) + "\n")
+    lines += ["steps:", *(f"  - {quoted(step)}" for step in steps)] if steps else []
+    lines += ["match:", f"  - {quoted(_pattern(group.shape))}"]
+    lines.append(f"references: [{quoted('Incidents ' + ', '.join(ids[:20]))}]")
+    lines += ["examples:", "  fires:", *(f"    - {quoted(text)}" for text in fires)]
+    quiet = [example_of(text) for text in near_wordings(group, others)]
+    lines += ["  quiet:", *(f"    - {quoted(text)}" for text in quiet)] if quiet else ["  quiet: []"]
+    return Suggestion(free_id(reason, title, taken), reason, tuple(ids), "\n".join(lines) + "\n")
 
 
-def _title_of(group: _Group) -> str:
-    return " ".join(word for word in group.shape if word != _GAP and not _MASK.search(word)) or "A known failure"
+def _title_of(group: Group) -> str:
+    return " ".join(word for word in group.shape if word != _GAP and not MASK.search(word)) or "A known failure"
 
 
-def _free_id(reason: Reason, title: str, taken: set[str]) -> str:
+def free_id(reason: Reason, title: str, taken: set[str]) -> str:
+    """An id for a rule, made of its title, that no rule has yet."""
     words = re.findall(r"[a-z0-9]+", title.lower())[:6] or ["known", "failure"]
     base = f"{reason.category.value}/{'-'.join(words)}"
     return next(name for name in (base, *(f"{base}-{number}" for number in range(2, 10_000))) if name not in taken)
 
 
-def _near(group: _Group, others: Iterable[Incident]) -> list[str]:
+def near_wordings(group: Group, others: Iterable[Incident]) -> list[str]:
     """The wordings of other reasons that share most words with the group's."""
     words = {word for signature in group.signatures for word in signature.lower().split()}
     scored = {
@@ -317,25 +277,26 @@ def _near(group: _Group, others: Iterable[Incident]) -> list[str]:
     return [text for text in best[:_MOST_QUIET] if scored[text] > 1]
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """A title at a headline's length, cut between words."""
     return text if len(text) <= _LONGEST_TITLE else text[:_LONGEST_TITLE].rsplit(" ", 1)[0] + " ..."
 
 
-def _braceless(text: str) -> str:
+def braceless(text: str) -> str:
     """On one line, and without what a rule's words would be filled at."""
     return " ".join(text.replace("{", "(").replace("}", ")").split())
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A text as a single-quoted YAML value."""
     printable = "".join(sign if sign.isprintable() else " " for sign in text)
     return "'" + printable.replace("'", "''") + "'"
 
 
-# --- the gate ---
+# --- what is known already ---
 
 
-def _known(book: RuleBook, group: _Group) -> bool:
+def _known(book: RuleBook, group: Group) -> bool:
     """Whether a rule that is not a general one gives the group's reason already."""
     rules = {rule.id: rule for rule in book.rules}
     for signature in group.signatures:
@@ -347,81 +308,3 @@ def _known(book: RuleBook, group: _Group) -> bool:
         if finding.generality and not in_table:
             return False
     return True
-
-
-def _judged(
-    drafts: Sequence[Suggestion],
-    groups: Sequence[_Group],
-    others: Sequence[Incident],
-    folders: Sequence[str | os.PathLike[str]],
-    healthy: Sequence[str | os.PathLike[str]],
-) -> list[Suggestion]:
-    """The drafts with what is wrong with each.
-
-    `check` proves them by themselves. What they change for other rules can only show on examples that they match.
-    """
-    if not drafts:
-        return []
-    with tempfile.TemporaryDirectory(prefix="logdiag-rules-") as folder:
-        for draft in drafts:
-            path = Path(folder, f"{draft.id}.yaml")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(draft.text, encoding="utf-8")
-        alone = RuleBook(parse(RuleFiles([folder])).rules)
-        book = RuleBook.load([*folders, folder], proof=True)
-    names = {draft.id for draft in drafts}
-    found = [(item.rule, f"{item.what}; {item.remedy}") for item in check(alone)]
-    found += [*_against_rules(book, names), *_against_logs(alone, healthy)]
-    for draft, group in zip(drafts, groups, strict=True):
-        found += [(draft.id, what) for what in _against_incidents(alone, draft.id, group, others)]
-    return [replace(draft, problems=tuple(what for name, what in found if name == draft.id)) for draft in drafts]
-
-
-def _against_rules(book: RuleBook, names: set[str]) -> Iterator[tuple[str, str]]:
-    """Where new rules lose their own examples, or win those of other rules or of filters: the new one's id, and what is
-    wrong."""
-    new = [index for index, rule in enumerate(book.rules) if rule.id in names]
-    shown = [(rule.id, example) for rule in book.rules for example in rule.fires]
-    shown += [(item.id, example) for item in book.filters for example in item.drops]
-    for owner, example in shown:
-        line, frames = example_line(example)
-        if not any(book.claims(index, line, frames) for index in new):
-            continue
-        winner = book.confirm_all(line, frames)
-        if owner in names and (book.is_progress(line) or book.filters_of(line)):
-            yield owner, f"its example {line.text!r} is what healthy jobs print"
-        elif owner in names and (winner is None or winner.rule != owner):
-            yield owner, f"{winner.rule if winner else 'no rule'} takes its example {line.text!r}"
-        elif winner is not None and winner.rule in names and winner.rule != owner:
-            yield winner.rule, f"takes {line.text!r}, an example of {owner}"
-
-
-def _against_incidents(book: RuleBook, name: str, group: _Group, others: Iterable[Incident]) -> list[str]:
-    """What a rule does wrong on the incidents that are remembered."""
-    index = next(at for at, rule in enumerate(book.rules) if rule.id == name)
-
-    def fires(signature: str) -> list[bool]:
-        return [book.claims(index, parse_line(example_of(signature, variant)), "") for variant in range(len(_VALUES))]
-
-    missed = [item for item in group.incidents if not all(fires(item.signature))]
-    wrong = [item for item in others if item.reason is not group.incidents[0].reason and any(fires(item.signature))]
-    return [f"does not fire on its incident {item.id}" for item in missed] + [
-        f"fires on incident {item.id}, which is {item.reason.value}" for item in wrong
-    ]
-
-
-def _against_logs(book: RuleBook, logs: Sequence[str | os.PathLike[str]]) -> list[tuple[str, str]]:
-    """The first line of each healthy log that a rule fires on: the rule's id and what is wrong."""
-    found: dict[tuple[str, str], str] = {}
-    for stream in open_sources(tuple(logs)) if logs else ():
-        for block in stream.blocks():
-            for start, end, _ in book.scan(block.data):
-                line = parse_line(block.data[start:end].decode(errors="replace"))
-                finding = book.confirm_all(line)
-                if finding is not None:
-                    number = block.number_of(block.data.count(b"\n", 0, start))
-                    found.setdefault(
-                        (finding.rule, stream.name),
-                        f"fires on the healthy log {stream.name}:{number}: {line.text[:160]!r}",
-                    )
-    return [(name, what) for (name, _), what in found.items()]

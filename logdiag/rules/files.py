@@ -61,6 +61,7 @@ class _RuleFile(_Strict):
     within: list[str] = []
     goes_on: bool = False
     closes: bool = False
+    trial: bool = False
     explains: list[Reason] = []
     codes: _Codes | None = None
     references: list[str] = []
@@ -91,12 +92,6 @@ class _FilterFile(_Strict):
 
 class _ConfidenceFile(_Strict):
     weights: dict[Support, float]
-
-    @model_validator(mode="after")
-    def _is_whole(self) -> _ConfidenceFile:
-        if missing := [support.value for support in Support if support not in self.weights]:
-            raise ValueError(f"weights: {', '.join(missing)} missing; fit them again with make calibrate")
-        return self
 
 
 class _ReasonFile(_Strict):
@@ -132,7 +127,7 @@ def parse(files: RuleFiles) -> Parsed:
             if identity == "reasons":
                 reasons = _reasons(path, document)
             elif identity == "confidence":
-                confidence = _validated(_ConfidenceFile, path, document).weights
+                confidence = _weights(path, document)
             elif identity.startswith("filters/"):
                 filters.append(_filter(identity, path, document))
             else:
@@ -232,6 +227,7 @@ def _rule(identity: str, path: str, document: dict[str, Any]) -> Rule:
         within=tuple(read.within),
         goes_on=read.goes_on,
         closes=read.closes,
+        trial=read.trial,
         shipped=path.startswith(shipped_folder() + os.sep),
         action=read.action.value if read.action else None,
         action_before_progress=read.action_before_progress.value if read.action_before_progress else None,
@@ -257,6 +253,19 @@ def _filter(identity: str, path: str, document: dict[str, Any]) -> Filter:
         keeps=tuple(read.examples.keeps),
         file=path,
     )
+
+
+def _weights(path: str, document: dict[str, Any]) -> dict[Support, float]:
+    """The weights of a file; a team's own file may leave some to the shipped one."""
+    read: _ConfidenceFile = _validated(_ConfidenceFile, path, document)
+    missing = [support.value for support in Support if support not in read.weights]
+    shipped = os.path.join(shipped_folder(), "confidence.yaml")
+    if missing and path == shipped:
+        raise RuleError(f"{path}:1: weights: {', '.join(missing)} missing; fit them again with make calibrate")
+    if not missing:
+        return read.weights
+    with open(shipped, "rb") as file:
+        return _weights(shipped, _load_yaml(shipped, file.read())) | read.weights
 
 
 def _reasons(path: str, document: dict[str, Any]) -> dict[Reason, ReasonEntry]:

@@ -12,8 +12,9 @@ __all__ = ["Filter", "ReasonEntry", "Rule"]
 class Rule:
     """One kind of line; `rules/README.md` explains each field.
 
-    `shipped` says that it comes with logdiag, `id` is the path below the rule folder, `file` where it was read.
-    `rows` maps the value of the group `code_group` to the fields that replace the rule's own.
+    `trial` says that no person has accepted it yet, `shipped` that it comes with logdiag; `id` is the path below the
+    rule folder, `file` where it was read. `rows` maps the value of the group `code_group` to the fields that replace
+    the rule's own.
     """
 
     id: str
@@ -26,6 +27,7 @@ class Rule:
     within: tuple[str, ...] = ()
     goes_on: bool = False
     closes: bool = False
+    trial: bool = False
     shipped: bool = False
     action: str | None = None
     action_before_progress: str | None = None

@@ -1,0 +1,186 @@
+"""Rules on trial: drafted by a model at the command line, they count for less and go when a person contradicts them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from logdiag import diagnose
+from logdiag.agent.rule_writer import lines_around
+from logdiag.confidence import confidence_of
+from logdiag.errors import RuleError
+from logdiag.memory.incident import Incident, Outcome
+from logdiag.memory.trial import withdraw_contradicted
+from logdiag.model import Action, Digest, Reason, Support
+from logdiag.rules import RuleBook
+from logdiag.rules.files import parse
+from logdiag.rules.folders import RuleFiles
+from tests.agent_helpers import NAME
+from tests.chat_server import ChatServer, says
+from tests.helpers import book_of, log_of, parsed, rule_text, run_logdiag, steps, write_rule
+from tests.memory_helpers import incident, letters_store
+
+LOOM = "LoomFault: the weft of lane 7 tore"
+BUNDLE = "BundleFault: shard 3 of bundle 'ab' is unsealed at /srv/ab/3"
+DRAFT = {
+    "title": "A data bundle is unsealed",
+    "why": "A bundle's seal is broken; the rank that opens it fails.",
+    "pattern": r"BundleFault: shard \d{1,9} of bundle .{1,80} is unsealed",
+    "explains": [],
+    "quiet": ["BundleFault: shard 3 of bundle 'ab' is sealed"],
+}
+
+
+def trial_rule(
+    folder: Path, name: str, reason: str = "RuntimeError", match: str = "the weft of lane", **more: str
+) -> Path:
+    """A rule on trial for a line of the loom."""
+    return write_rule(folder, f"framework/{name}", rule_text(reason, [match], [match], trial="true", **more))
+
+
+def confirmed(text: str, reason: Reason, by: str = "mira") -> Incident:
+    """An incident as a person left it."""
+    told = {"action": Action.RETRY_LATER, "outcome": Outcome.WORKED, "cause": "It was torn."}
+    return replace(incident(text, reason, confirmed_by=by, **told), id="i-7f3a")
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> dict[Support, float]:
+    """The shipped weights: what a team's own file without any leaves."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "confidence.yaml").write_text("weights: {}\n")
+    return parse(RuleFiles([tmp_path / "own"])).confidence
+
+
+def test_an_answer_of_a_rule_on_trial_is_less_sure(weights: dict[Support, float], tmp_path: Path) -> None:
+    """Same log, same rule but for the mark; what it rests on says so."""
+    folder = tmp_path / "rules"
+    file = trial_rule(folder, "loom")
+    log = log_of(*steps(1, 20), LOOM)
+
+    def answered() -> tuple[float, list[str]]:
+        answer = diagnose(log, rules=RuleBook(parse(RuleFiles([folder])).rules, confidence=weights), memory=False)
+        assert answer.reason is Reason.RUNTIME_ERROR
+        return answer.confidence, answer.stats["supports"]
+
+    on_trial, supports = answered()
+    file.write_text(file.read_text().replace("trial: true\n", ""))
+    accepted, plain = answered()
+    assert on_trial < accepted
+    assert supports == [*plain, "trial"]
+
+
+def test_a_teams_weights_may_leave_some_to_the_shipped_ones(weights: dict[Support, float], tmp_path: Path) -> None:
+    """A file from before there were rules on trial still works; a kind without any weight changes nothing."""
+    folder = tmp_path / "team"
+    folder.mkdir()
+    (folder / "confidence.yaml").write_text("weights: {narrow: 2.0}\n")
+    assert set(weights) == set(Support)
+    assert weights[Support.TRIAL] < 0
+    own = parse(RuleFiles([folder])).confidence
+    assert own == weights | {Support.NARROW: 2.0}
+    assert confidence_of([Support.NARROW, Support.TRIAL], {Support.NARROW: 2.0}) == confidence_of([Support.NARROW], own)
+    (folder / "confidence.yaml").write_text("weights: {narrow: 2.0, nonsense: 1}\n")
+    with pytest.raises(RuleError, match="nonsense"):
+        parse(RuleFiles([folder]))
+
+
+def test_only_a_rule_on_trial_that_is_contradicted_is_withdrawn(tmp_path: Path) -> None:
+    """Not one that names the confirmed reason, not one that does not fire, not one that a person accepted."""
+    wrong = trial_rule(tmp_path, "wrong")
+    kept = [
+        trial_rule(tmp_path, "right", "DatasetLoadingError", "weft of lane"),
+        trial_rule(tmp_path, "elsewhere", "RuntimeError", "the warp of lane"),
+        write_rule(tmp_path, "script/accepted", rule_text("KeyError", ["LoomFault: the"], ["LoomFault: the"])),
+    ]
+    told = confirmed(LOOM, Reason.DATASET_LOADING_ERROR)
+    assert withdraw_contradicted(replace(told, confirmed_by=""), [tmp_path]) == ()
+    assert withdraw_contradicted(told, []) == ()
+    assert withdraw_contradicted(told, [tmp_path]) == (wrong.with_name("wrong.yaml.withdrawn"),)
+    assert not wrong.exists()
+    assert all(file.exists() for file in kept)
+    assert "framework/wrong" not in {rule.id for rule in book_of(tmp_path).rules}
+
+
+def test_the_lines_around_the_failure_are_those_of_the_incident() -> None:
+    """Else those around the line that rules take for the root, else the end."""
+    lines = tuple(parsed([f"line {at}" for at in range(200)] + [LOOM] + [f"more {at}" for at in range(200)]))
+    digest = Digest(lines, {}, {}, len(lines), 0)
+    told = [confirmed(LOOM, Reason.OS_ERROR)]
+    assert LOOM in lines_around(digest, told)
+    other = [confirmed(BUNDLE, Reason.OS_ERROR)]
+    assert "line 4" in lines_around(digest, other, 5)
+    assert lines_around(digest, other)[-1] == "more 199"
+    assert len(lines_around(digest, told)) == 60
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    """A store with one confirmed incident, `i-7f3a`."""
+    with letters_store(tmp_path / "memory") as store:
+        store.add(confirmed(BUNDLE, Reason.DATASET_LOADING_ERROR))
+    return tmp_path / "memory"
+
+
+def test_a_draft_is_put_on_trial_and_withdrawn_again(memory: Path, tmp_path: Path) -> None:
+    """`rules draft --auto-accept` writes it, the next log is diagnosed by it with the mark, and `incidents correct`
+    takes it out of force and says so; the folder of rules comes from the environment as well."""
+    folder, log = tmp_path / "rules", tmp_path / "job.log"
+    log.write_bytes(log_of(*steps(1, 20), "opening the bundle of mira@example.org", BUNDLE))
+    with ChatServer([says(DRAFT)]) as server:
+        asked: list[str | Path] = ["--llm", NAME, "--memory", memory, "--rules", folder, "--log", log]
+        done = run_logdiag("rules", "draft", "i-7f3a", *asked, "--auto-accept", env=server.environment)
+    file = folder / "framework" / "a-data-bundle-is-unsealed.yaml"
+    assert (done.returncode, done.stdout.decode().strip()) == (0, str(file)), done.stderr.decode()
+    assert "trial: true" in file.read_text()
+    assert "opening the bundle of" in server.sent
+    assert "mira@example.org" not in server.sent
+    told = run_logdiag("--rules", folder, "--no-memory", "--format", "json", log)
+    answer = json.loads(told.stdout)
+    assert (answer["reason"], answer["root_cause"]["rule"]) == (
+        "DatasetLoadingError",
+        "framework/a-data-bundle-is-unsealed",
+    )
+    assert "trial" in answer["stats"]["supports"]
+    corrected = run_logdiag(
+        *("incidents", "correct", "i-7f3a", "--reason", "OSError", "--memory", memory),
+        env={"LOGDIAG_RULES": str(folder)},
+    )
+    assert corrected.returncode == 0, corrected.stderr.decode()
+    assert f"it is {file}.withdrawn now" in corrected.stderr.decode()
+    assert not file.exists()
+
+
+def test_a_draft_that_does_not_pass_is_not_written(memory: Path, tmp_path: Path) -> None:
+    """Exit 1, with what is wrong with it; without --accept one that passes would only be printed."""
+    with ChatServer([says({**DRAFT, "pattern": "no such words"})]) as server:
+        asked: list[str | Path] = ["--llm", NAME, "--memory", memory, "--rules", tmp_path / "rules", "--accept"]
+        done = run_logdiag("rules", "draft", "i-7f3a", *asked, env=server.environment)
+    assert (done.returncode, done.stdout) == (1, b""), done.stderr.decode()
+    assert "framework/a-data-bundle-is-unsealed did not pass:" in done.stderr.decode()
+    assert list((tmp_path / "rules").iterdir()) == []
+
+
+REFUSED: Mapping[str, tuple[list[str], str]] = {
+    "no model": ([], "no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml"),
+    "offline": (["--llm", NAME, "--offline"], "offline is set (--offline); no model may be asked"),
+    "never": (["--llm", "never"], "no model is set up"),
+    "no folder": (["--llm", NAME, "--accept"], "--accept needs a folder to write to; give --rules DIR once"),
+    "twice": (["--llm", NAME, "--accept", "--auto-accept"], "--accept and --auto-accept: give one of them"),
+    "no incident": (["--llm", NAME], "i-none: no such incident"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_drafted_is_refused_with_one_sentence(kind: str, tmp_path: Path) -> None:
+    """Before anything is asked."""
+    options, said = REFUSED[kind]
+    with ChatServer([says(DRAFT)]) as server:
+        done = run_logdiag("rules", "draft", "i-none", "--memory", tmp_path, *options, env=server.environment)
+    assert (done.returncode, done.stdout, server.requests) == (2, b"", [])
+    assert said in done.stderr.decode()
+    assert len(done.stderr.decode().splitlines()) == 1
