@@ -10,6 +10,8 @@ value that is allowed, and all of them are drawn at random.
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,27 +55,37 @@ _ANSWER: dict[str, Any] = {
 SHAPED = {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": _ANSWER}}}
 
 
+# The server runs in a process of its own, which is killed: when it is closed in the middle of an answer it would wait
+# for a client of its own process, which cannot run meanwhile.
+_SERVE = """
+import sys, xllamacpp
+settings = xllamacpp.CommonParams()
+settings.model.path, settings.port, settings.n_parallel = sys.argv[1], 0, 1
+settings.n_ctx, settings.n_predict = int(sys.argv[2]), int(sys.argv[3])
+# More threads only wait for each other.
+settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
+settings.use_jinja, settings.warmup, settings.verbosity = True, False, -1
+server = xllamacpp.Server(settings)
+print("address", server.listening_address, flush=True)
+sys.stdin.read()
+"""
+
+
 @contextlib.contextmanager
 def noise_model(folder: Path, seed: int = 1) -> Iterator[str]:
     """The base URL of a model with random weights, whose file is written to `folder`."""
-    import xllamacpp
-
     path = folder / "noise.gguf"
     _write(path, np.random.default_rng(seed))
-    settings = xllamacpp.CommonParams()
-    settings.model.path = str(path)
-    settings.port = 0
-    settings.n_ctx = _WINDOW
-    settings.n_predict = _MOST_WORDS
-    settings.n_parallel = 1
-    # More threads only wait for each other.
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
-    settings.use_jinja, settings.warmup, settings.verbosity = True, False, -1
-    server = xllamacpp.Server(settings)
-    try:
-        yield f"{server.listening_address}/v1"
-    finally:
-        del server
+    command = [sys.executable, "-c", _SERVE, str(path), str(_WINDOW), str(_MOST_WORDS)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            said = next((line for line in process.stdout if line.startswith("address ")), "")
+            assert said, "the server of the noise model did not start"
+            yield f"{said.split()[1]}/v1"
+        finally:
+            process.kill()
 
 
 def _write(path: Path, rng: np.random.Generator) -> None:
