@@ -33,14 +33,14 @@ __all__ = ["Recalled", "consulted", "leaves_open", "recall", "settle"]
 # `python -m evals.recall`: below these, right answers of the rules became wrong or healthy jobs seemed to fail.
 _DOUBT = {
     Support.NARROW: Doubt(exceptions=0.3),
-    Support.GENERAL: Doubt(root=0.5, exceptions=0.3),
+    Support.GENERAL: Doubt(root=0.5, united=True, exceptions=0.3),
     Support.CATCH_ALL: Doubt(root=0.3, exceptions=0.3),
     Support.QUIET: Doubt(root=0.5, exceptions=0.3),
     Support.HINT: Doubt(root=0.3, exceptions=0.3, elsewhere=0.5),
     Support.SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.6),
     Support.BARE_SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.4),
     Support.EXIT_CODE: Doubt(exceptions=0.3, elsewhere=0.4),
-    Support.SILENT: Doubt(elsewhere=0.5),
+    Support.SILENT: Doubt(elsewhere=0.75),
 }
 
 # What an answer rests on that a model may change.

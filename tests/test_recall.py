@@ -172,6 +172,24 @@ def test_a_confirmed_symptom_stays_a_symptom(book: RuleBook, store: Store, reaso
     assert alone.reason is reason
 
 
+def test_a_log_without_a_failure_needs_more_than_a_likeness(book: RuleBook, store: Store) -> None:
+    """Ordinary output that shares half its words with a past failure is no failure; the same words are one."""
+    store.add(known("Train split: failed to read the lattice of shard 7 after nine attempts, giving up"))
+    ordinary = [*(f"shard {number} opened" for number in range(5)), "Train split: read the lattice of shard 3"]
+    assert said(book, store, *ordinary).failed is False
+    failing = [*ordinary, "Train split: failed to read the lattice of a shard after two attempts, giving up"]
+    assert said(book, store, *failing).failed is True
+
+
+def test_divided_votes_do_not_overrule_a_rule(book: RuleBook, store: Store) -> None:
+    """Alike incidents of two reasons say nothing against a rule that fits in general."""
+    text = "FileNotFoundError: [Errno 2] No such file or directory: the lattice of stage"
+    for word, reason in (("alpha", Reason.DATASET_LOADING_ERROR), ("bravo", Reason.MODEL_LOADING_ERROR)) * 3:
+        store.add(known(f"{text} {word}", reason))
+    answer = said(book, store, *steps(1, 20), *traceback_of(f"{text} charlie"))
+    assert (answer.reason, answer.decided_by) == (Reason.FILE_NOT_FOUND_ERROR, "rules")
+
+
 def test_of_two_judgements_of_one_failure_the_latest_counts(book: RuleBook, store: Store) -> None:
     """What was thought last year gives way to what was learnt last week."""
     store.add(known(lost(), Reason.OS_ERROR, seen_at="2026-10-01"))

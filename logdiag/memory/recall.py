@@ -57,9 +57,10 @@ _ORDINARY = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE"})
 class Doubt:
     """What the rules leave open, and how alike a past failure must be (cosine) to speak: `root` of the line that they
     took for the root, `exceptions` of other exceptions that no rule knows, `elsewhere` of lines that none fires on.
-    None: nothing is left open there."""
+    None: nothing is left open there. `united` asks for votes that are not divided."""
 
     root: float | None = None
+    united: bool = False
     exceptions: float | None = None
     elsewhere: float | None = None
 
@@ -106,7 +107,13 @@ def alike_lines(survey: Survey, causes: Causes, doubt: Doubt, store: Store) -> t
     if len(asked) > _FEW_LINES:
         store.load()
     voted = [(_voted(line, least, store), said) for line, said, least in asked]
-    return tuple(finding for finding, said in voted if finding is not None and finding.reason is not said)
+    return tuple(
+        finding
+        for finding, said in voted
+        if finding is not None
+        and finding.reason is not said
+        and not (doubt.united and Support.DIVIDED in finding.supports)
+    )
 
 
 def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
