@@ -108,7 +108,7 @@ def _doubt(causes: Causes, kind: Support) -> Doubt | None:
     """What an answer leaves open; a machine's fault that a rule names is not softened by what is only alike."""
     doubt = _DOUBT.get(kind)
     if doubt and kind is Support.GENERAL and causes.root and causes.root.reason.category is Category.INFRASTRUCTURE:
-        return replace(doubt, root=None)
+        return replace(doubt, machine=True)
     return doubt
 
 

@@ -133,6 +133,20 @@ def test_a_sure_verdict_of_a_rule_is_not_voted_on(book: RuleBook, store: Store) 
     assert (answer.reason, answer.decided_by) == (Reason.ECC_ERROR, "rules")
 
 
+def test_what_is_only_alike_does_not_make_a_machines_fault_a_programs(book: RuleBook, store: Store) -> None:
+    """A rule names a fault of the GPU in general: alike incidents may name the machine's fault better, no other."""
+    line = "RuntimeError: CUDA error: the lattice unit of the device gave up in stage"
+    for word in ("alpha", "bravo", "charlie"):
+        store.add(known(f"{line} {word}", Reason.VALUE_ERROR))
+    softened = said(book, store, *steps(1, 20), *traceback_of(f"{line} delta"))
+    assert (softened.reason, softened.decided_by) == (Reason.CUDA_ERROR, "rules")
+    with open_store(f"{store.place}-machine") as other:
+        for word in ("alpha", "bravo", "charlie"):
+            other.add(known(f"{line} {word}", Reason.NVLINK_ERROR))
+        named = said(book, other, *steps(1, 20), *traceback_of(f"{line} delta"))
+    assert (named.reason, named.decided_by) == (Reason.NVLINK_ERROR, "memory")
+
+
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_the_shipped_incidents_change_no_sample_verdict(path: Path, book: RuleBook, tmp_path: Path) -> None:
     """With an empty store, reason, root and action are those of the rules alone."""

@@ -16,7 +16,7 @@ from logdiag.causes import Causes
 from logdiag.memory.incident import Incident, Outcome, fingerprint, masked
 from logdiag.memory.rows import now
 from logdiag.memory.store import Store
-from logdiag.model import Action, Finding, Line, Reason, Role, Similar, Support
+from logdiag.model import Action, Category, Finding, Line, Reason, Role, Similar, Support
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
 
@@ -57,10 +57,12 @@ _ORDINARY = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE"})
 class Doubt:
     """What the rules leave open, and how alike a past failure must be (cosine) to speak: `root` of the line that they
     took for the root, `exceptions` of other exceptions that no rule knows, `elsewhere` of lines that none fires on.
-    None: nothing is left open there. `united` asks for votes that are not divided."""
+    None: nothing is left open there. `united` asks for votes that are not divided, `machine` for the
+    reason of a machine's fault."""
 
     root: float | None = None
     united: bool = False
+    machine: bool = False
     exceptions: float | None = None
     elsewhere: float | None = None
 
@@ -113,6 +115,7 @@ def alike_lines(survey: Survey, causes: Causes, doubt: Doubt, store: Store) -> t
         if finding is not None
         and finding.reason is not said
         and not (doubt.united and Support.DIVIDED in finding.supports)
+        and (not doubt.machine or finding.reason.category is Category.INFRASTRUCTURE)
     )
 
 
