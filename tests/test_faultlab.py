@@ -53,8 +53,8 @@ def test_there_are_enough_faults_and_healthy_jobs_in_both_splits() -> None:
     assert len(FAULTS) >= 70
     assert len(HEALTHY) >= 25
     for split in SPLITS:
-        assert sum(scenario.split == split for scenario in FAULTS) >= 25
-        assert sum(scenario.split == split for scenario in HEALTHY) >= 10
+        assert sum(scenario.split == split for scenario in FAULTS) >= 20
+        assert sum(scenario.split == split for scenario in HEALTHY) >= 5
     assert {scenario.split for scenario in SCENARIOS} == set(SPLITS)
 
 
