@@ -169,7 +169,7 @@ def test_the_votes_that_came_in_time_decide(asks: Asks) -> None:
         taken.append(1)
         return Reply(hang=True) if len(taken) == 1 else calls("answer", **answer())
 
-    done, _ = asks(script, AgentSettings(NAME, timeout=2.5, votes=3))
+    done, _ = asks(script, AgentSettings(NAME, timeout=8.0, votes=3))
     assert done.opinion is not None
     assert (done.opinion.votes, done.opinion.agreed) == (3, 2)
 
