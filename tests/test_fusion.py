@@ -100,7 +100,7 @@ def test_a_finished_job_asks_nobody(server: ChatServer, book: RuleBook, tmp_path
 
 def test_a_fault_of_a_machine_is_not_softened(server: ChatServer, book: RuleBook, tmp_path: Path) -> None:
     """Even where the rules are unsure, what they took for a machine's fault does not become the program's."""
-    warning = "2026-11-21 10:00:01,000 WARNING worker.py:2107 -- The node with node id: 75b2eec8a6 has been marked dead because the detector has missed too many heartbeats from it."  # noqa: E501
+    warning = "2026-11-21 10:00:01,000 WARNING controller.py:100] The cluster is preempted by its owner."
     log = job(tmp_path, *steps(1, 9), "feeder jammed: the conveyor", warning)
     alone = diagnose(log, rules=book, memory=False)
     after = ask(server, book, log, when="always", **cited(10, "feeder jammed: the conveyor"))

@@ -34,7 +34,7 @@ BEGIN = [*steps(1, 20, "[rank0] "), f"export DB_PASSWORD={PASSWORD}", *steps(21,
 ENDS = {
     "a machine's fault": [
         f"Nov  4 10:00:00 node-7 kernel: {XID}",
-        *traceback_of("RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+        *traceback_of("RuntimeError: CUDA error: uncorrectable ECC error in the memory of this device"),
     ],
     "a program's fault": traceback_of("KeyError: 'caption'"),
     "an open fault": ["feeder jammed: the conveyor of shard 18 does not turn"],
