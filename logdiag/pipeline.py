@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from logdiag.causes import find_causes
 from logdiag.errors import SourceError
 from logdiag.filters import Shapes, digest, filters_for
-from logdiag.model import Diagnosis
+from logdiag.model import Diagnosis, Digest
 from logdiag.rules import RuleBook
 from logdiag.sources import Stream, open_sources
-from logdiag.survey import survey
+from logdiag.survey import Survey, survey
 from logdiag.verdict import decide
 
 if TYPE_CHECKING:
@@ -45,11 +45,10 @@ def diagnose(
 
     `sources` are paths (files, or a job's folder), `-` for standard input, open binary files, or logs as bytes;
     several are the ranks and nodes of one job. `rules` are folders of rules beside the shipped ones, or a RuleBook to
-    reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, and the answer's `incident`
-    is its id. `llm` is a language model as `provider:model`, or how to ask one, for where rules and memory are not
-    sure; `first` is given the answer without it before it is asked, `callbacks` are LangChain's. `exit_code` is the
-    job's, `job` its metadata (name, user, framework, image). `tee` passes standard input through; `advance` is told
-    what was read.
+    reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, its id the answer's
+    `incident`. `llm` is a language model, or how to ask one, for where rules and memory are not sure; `first` is given
+    the answer without it, `callbacks` are LangChain's. `exit_code` is the job's, `job` its metadata (name, user,
+    framework, image). `tee` passes standard input through; `advance` is told what was read.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """
@@ -82,14 +81,7 @@ def diagnose(
         exit_code=exit_code,
         recalled=recalled,
         notes=[note for stream in streams for note in stream.notes],
-        stats={
-            "bytes": found.total_bytes,
-            "lines": found.total_lines,
-            "kept_lines": len(kept.lines),
-            "seconds": clock.seconds,
-            "stages": clock.stages,
-            "matcher": book.matcher.name,
-        },
+        stats=_stats(found, kept, book, clock),
     )
     answer = decided(causes)
     if llm:
@@ -101,6 +93,18 @@ def diagnose(
 
         answer = remembered(answer, memory, job)
     return answer
+
+
+def _stats(found: Survey, kept: Digest, book: RuleBook, clock: _Clock) -> dict[str, Any]:
+    """How much was read, how much of it is kept, and how long it took."""
+    return {
+        "bytes": found.total_bytes,
+        "lines": found.total_lines,
+        "kept_lines": len(kept.lines),
+        "seconds": clock.seconds,
+        "stages": clock.stages,
+        "matcher": book.matcher.name,
+    }
 
 
 class _Clock:
