@@ -45,7 +45,7 @@ def scenario_of(**fields: object) -> Scenario:
 
 def shape_of(scenario: Scenario) -> Shape:
     """Its first shape."""
-    return shapes_of(scenario, 1, 0)[0]
+    return shapes_of(scenario, 1)[0]
 
 
 def test_there_are_enough_faults_and_healthy_jobs_in_both_splits() -> None:
@@ -80,8 +80,8 @@ def test_names_are_unique_and_no_wording_is_in_both_splits() -> None:
 
 def test_a_label_is_allowed_by_the_taxonomy() -> None:
     """Every scenario's label is one that `logdiag eval` takes, before anything has run."""
-    for place, scenario in enumerate(SCENARIOS):
-        for shape in shapes_of(scenario, 1, place):
+    for scenario in SCENARIOS:
+        for shape in shapes_of(scenario, 1):
             label = label_of(scenario, shape)
             assert label["category"] == Reason(label["reason"]).category.value
             assert (label["reason"] == "none") == (label["action"] == "none" and not label["root_line"])
@@ -90,19 +90,19 @@ def test_a_label_is_allowed_by_the_taxonomy() -> None:
 
 def test_the_shapes_are_the_same_for_a_seed_and_cover_every_size() -> None:
     """Few and many ranks, early and late, recovered faults before, second errors after, long and very long logs."""
-    shapes = [shape for place, scenario in enumerate(SCENARIOS) for shape in shapes_of(scenario, 1, place)]
-    assert shapes == [shape for place, scenario in enumerate(SCENARIOS) for shape in shapes_of(scenario, 1, place)]
-    assert shapes != [shape for place, scenario in enumerate(SCENARIOS) for shape in shapes_of(scenario, 2, place)]
+    shapes = [shape for scenario in SCENARIOS for shape in shapes_of(scenario, 1)]
+    assert shapes == [shape for scenario in SCENARIOS for shape in shapes_of(scenario, 1)]
+    assert shapes != [shape for scenario in SCENARIOS for shape in shapes_of(scenario, 2)]
     assert {1, 2, 4, 8} <= {shape.ranks for shape in shapes}
     for split in SPLITS:
-        own = [shape for place, s in enumerate(SCENARIOS) if s.split == split for shape in shapes_of(s, 1, place)]
+        own = [shape for s in SCENARIOS if s.split == split for shape in shapes_of(s, 1)]
         assert {shape.recovered for shape in own} == {"", "tracker", "sample"}
         assert {shape.second for shape in own} == {"", "summary", "notify"}
         assert {shape.tee for shape in own} == {shape.folder for shape in own} == {True, False}
         assert max(shape.megabytes for shape in own) >= 40
     assert max(shape.megabytes for shape in shapes) >= 200
-    for place, scenario in enumerate(SCENARIOS):
-        for shape in shapes_of(scenario, 1, place):
+    for scenario in SCENARIOS:
+        for shape in shapes_of(scenario, 1):
             assert shape.ranks in scenario.ranks or (shape.ranks == 8 and max(scenario.ranks) >= 4)
             assert 0 <= shape.culprit < shape.ranks
 
@@ -247,7 +247,7 @@ def test_the_service_answers_as_planned() -> None:
 def test_the_failing_rank_reads_the_record_that_breaks() -> None:
     """Of all ranks' records only one is the scenario's, at the step at which it strikes."""
     scenario = scenario_of(ranks=[2], record={"tokens": None, "weight": "-"}, launch="cat data/*.jsonl; exit 1")
-    shape = shapes_of(scenario, 1, 0)[1]
+    shape = shapes_of(scenario, 1)[1]
     rows = sandbox.run(scenario, shape, 1).files["job.log"].decode().splitlines()
     special = [row for row in rows if '"books"' in row]
     assert len(special) == 1

@@ -137,13 +137,13 @@ def _make_all(scenarios: list[Scenario], arguments: argparse.Namespace) -> int:
     skipped: list[str] = []
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         waiting = []
-        for place, scenario in enumerate(scenarios):
+        for scenario in scenarios:
             if arguments.only not in f"{scenario.split}/{scenario.name}":
                 continue
             if lacking := sandbox.missing(scenario):
                 skipped.append(f"{scenario.split}/{scenario.name}: skipped, this machine lacks {', '.join(lacking)}")
                 continue
-            for shape in shapes_of(scenario, arguments.seed, place):
+            for shape in shapes_of(scenario, arguments.seed):
                 if arguments.shape in (None, shape.index):
                     waiting.append(pool.submit(_in_time, scenario, shape, arguments, began))
         for number, future in enumerate(concurrent.futures.as_completed(waiting), 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from dataclasses import dataclass
 
 from evals.faultlab.scenario import Scenario
@@ -16,7 +17,7 @@ HOSTS = ("node-03", "gpu017", "worker-2", "cn-0441", "ip-10-3-0-8", "h7")
 # Two steps are seen before it, so that a log can be made longer.
 _EARLY_STEP = 3
 _BEFORE_THE_END = 5
-# Every so many scenarios that work with four ranks, one is run with eight.
+# Of so many scenarios that work with four ranks, one is run with eight.
 _LARGE_RANKS, _MOST_RANKS, _EVERY_SO_MANY = 4, 8, 7
 # Of the wide runs, so many have torchrun's line prefixes, or a folder of logs for each rank.
 _TEED, _IN_FOLDERS = 0.35, 0.5
@@ -55,24 +56,25 @@ class Shape:
         return [name for name, holds in said.items() if holds]
 
 
-def shapes_of(scenario: Scenario, seed: int, place: int) -> list[Shape]:
+def shapes_of(scenario: Scenario, seed: int) -> list[Shape]:
     """The runs of a scenario, always the same for a seed: small and early; wide and late after a recovered fault; and
     for faults that strike at a step, with a second error behind it and a long healthy part before it.
 
     What strikes at the start, and a healthy job, have two runs, the second with what the third would have had.
-    `place` is the scenario's number, by which large jobs and very large logs are dealt out.
+    They depend on nothing but the seed and the scenario's name, so that a new scenario leaves the others' runs alone.
     """
     source = random.Random(f"{seed}/{scenario.name}")
+    lot = zlib.crc32(scenario.name.encode())
     ranks = sorted(scenario.ranks)
     wide, other = source.choice(ranks[1:] or ranks), source.choice(ranks)
     late = scenario.steps - _BEFORE_THE_END
     ours = scenario.job == "train" and not scenario.launch
-    if ours and ranks[-1] >= _LARGE_RANKS and place % _EVERY_SO_MANY == 0:
+    if ours and ranks[-1] >= _LARGE_RANKS and lot % _EVERY_SO_MANY == 0:
         wide = _MOST_RANKS
     at_step = scenario.phase != "start"
     layout = source.random() if ours and scenario.layouts and wide > 1 else 1.0
     second = source.choice(SECOND) if scenario.second and scenario.root else ""
-    megabytes = _megabytes(place, source) if scenario.long and at_step else 0
+    megabytes = _megabytes(lot, source) if scenario.long and at_step else 0
     three = bool(scenario.root) and at_step
     shapes = [
         _shape(scenario, 0, ranks[0], _EARLY_STEP, source),
@@ -124,9 +126,9 @@ def _shape(
     )
 
 
-def _megabytes(place: int, source: random.Random) -> int:
-    if place % _VERY_LARGE == _VERY_LARGE - 1:
+def _megabytes(lot: int, source: random.Random) -> int:
+    if lot % _VERY_LARGE == _VERY_LARGE - 1:
         return _VERY_LARGE_MEGABYTES
-    if place % _LARGER == _LARGER - 1:
+    if lot % _LARGER == _LARGER - 1:
         return _LARGER_MEGABYTES
     return source.randint(*_MEGABYTES)
