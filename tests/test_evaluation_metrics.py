@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -239,6 +240,29 @@ def test_intervals_narrow_with_more_cases() -> None:
     for name in ("reason_accuracy", "macro_f1", "ece"):
         narrow, wide = intervals(few * 10)[name], intervals(few)[name]
         assert math.isclose((wide[1] - wide[0]) / (narrow[1] - narrow[0]), math.sqrt(10), rel_tol=0.35), name
+
+
+def test_cases_of_one_fault_count_as_what_they_are_worth() -> None:
+    """Always judged alike, as one; independent of each other, as many; all right, as one too."""
+
+    def width(hits: Sequence[Sequence[bool]], name: str = "reason_accuracy") -> float:
+        rows = [
+            row_of("KeyError", "KeyError" if hit else "TypeError", fault=f"fault-{at}")
+            for at, fault in enumerate(hits)
+            for hit in fault
+        ]
+        low, high = intervals(rows)[name]
+        return high - low
+
+    alone = [[at % 4 > 0] for at in range(40)]
+    alike = [[at % 4 > 0] * 5 for at in range(40)]
+    independent = [[(at + other) % 4 > 0 for other in range(5)] for at in range(40)]
+    assert width(alike) == pytest.approx(width(alone), rel=0.05)
+    assert width(independent) < 0.6 * width(alone)
+    assert width([[True] * 5] * 40) == pytest.approx(width([[True]] * 40), abs=1e-9)
+    assert width([[True, True, False]]) > width([[True], [True], [False]])
+    # The bootstrap too draws faults.
+    assert width(alike, "ece") > 1.5 * width(independent, "ece")
 
 
 def test_splits_are_measured_apart() -> None:

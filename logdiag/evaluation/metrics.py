@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from logdiag.evaluation.paper import COUNT, GPU_TIME
@@ -114,18 +115,20 @@ def measure(rows: Sequence[Row]) -> dict[str, float | None]:
 def intervals(rows: Sequence[Row], *, resamples: int = 1000) -> dict[str, list[float]]:
     """The 95 % interval of each metric that is measured by cases: Wilson's for shares, for the others the bootstrap's.
 
-    The bootstrap draws cases; its seed is fixed, so the same rows give the same intervals.
+    Cases of one fault resemble each other, so shares count as measured on as many cases as would be as sure if each
+    were a fault of its own, and the bootstrap draws whole faults. Its seed is fixed: the same rows, the same intervals.
     """
     found: dict[str, list[float]] = {}
     for name, of in _SHARES.items():
-        judged = [value for row in rows if (value := of(row)) is not None]
-        if judged:
-            found[name] = [round(end, 6) for end in wilson(sum(judged), len(judged))]
-    profiles = [_profile(row) for row in rows]
+        judged = [[value for row in fault if (value := of(row)) is not None] for fault in _by_fault(rows)]
+        if any(judged):
+            found[name] = _share_interval([values for values in judged if values])
+    profiles = [[_profile(row) for row in fault] for fault in _by_fault(rows)]
     draw = random.Random(_SEED)
     drawn: dict[str, list[float]] = {}
     for _ in range(resamples if rows else 0):
-        for name, number in _pooled(Counter(draw.choices(profiles, k=len(profiles)))).items():
+        sample = Counter(chain.from_iterable(draw.choices(profiles, k=len(profiles))))
+        for name, number in _pooled(sample).items():
             if number is not None:
                 drawn.setdefault(name, []).append(number)
     for name, numbers in drawn.items():
@@ -134,12 +137,41 @@ def intervals(rows: Sequence[Row], *, resamples: int = 1000) -> dict[str, list[f
     return {name: found[name] for name in METRICS if name in found}
 
 
-def wilson(hits: int, count: int) -> tuple[float, float]:
+def wilson(hits: float, count: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a share."""
     share, square = hits / count, _NORMAL_95**2
     middle = (share + square / (2 * count)) / (1 + square / count)
     reach = _NORMAL_95 * math.sqrt(share * (1 - share) / count + square / (4 * count**2)) / (1 + square / count)
     return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
+def _by_fault(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each fault; a row that names none is alone."""
+    groups: dict[str | int, list[Row]] = {}
+    for at, row in enumerate(rows):
+        groups.setdefault(at if row.fault is None else row.fault, []).append(row)
+    return list(groups.values())
+
+
+def _share_interval(judged: Sequence[Sequence[bool]]) -> list[float]:
+    """Of a share over the judgements of each fault."""
+    count, hits = sum(map(len, judged)), sum(map(sum, judged))
+    alone = count / _design_effect(judged)
+    return [round(end, 6) for end in wilson(hits / count * alone, alone)]
+
+
+def _design_effect(judged: Sequence[Sequence[bool]]) -> float:
+    """How many cases are worth one independent case: the variance of the share over faults to that over cases, as in
+    Rao and Scott, "A simple method for the analysis of clustered binary data" (1992), and never below 1.
+
+    Where all are judged alike the variance says nothing, and all cases of a fault count as one.
+    """
+    count, faults = sum(map(len, judged)), len(judged)
+    share = sum(map(sum, judged)) / count
+    if faults == 1 or share in (0.0, 1.0):
+        return count / faults
+    between = sum((sum(values) - share * len(values)) ** 2 for values in judged) * faults / (faults - 1)
+    return max(1.0, between / (count * share * (1 - share))) if faults < count else 1.0
 
 
 def _profile(row: Row) -> _Profile:
@@ -289,7 +321,7 @@ def reliability(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "n": len(group),
             "confidence": round(sum(row.confidence or 0.0 for row in group) / len(group), 6),
             "right": round(sum(row.reason_right for row in group) / len(group), 6),
-            "interval": [round(end, 6) for end in wilson(sum(row.reason_right for row in group), len(group))],
+            "interval": _share_interval([[row.reason_right for row in fault] for fault in _by_fault(group)]),
         }
         for number, group in sorted(groups.items())
     ]

@@ -38,7 +38,7 @@ def page(document: Mapping[str, Any], results: Sequence[Result]) -> str:
         '<div class="pair">',
         _section(
             "Metrics",
-            "With 95 % intervals: Wilson for shares, a bootstrap over cases for the others.",
+            "With 95 % intervals, Wilson's or bootstrapped; cases of one fault count as what they are worth together.",
             _metrics(document),
         ),
         _section(
