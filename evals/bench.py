@@ -88,9 +88,13 @@ class Run:
 
 
 def timed(command: list[str], env: dict[str, str] | None = None) -> tuple[float, str]:
-    """Run a command and give its wall-clock time and output; a failure ends the benchmark with what it said."""
+    """Run a command and give its wall-clock time and output; a failure ends the benchmark with what it said.
+
+    Python may keep its bytecode, as an installed package has it.
+    """
+    kept = {name: value for name, value in (env or os.environ).items() if name != "PYTHONDONTWRITEBYTECODE"}
     begun = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, cwd=tempfile.gettempdir())
+    done = subprocess.run(command, capture_output=True, text=True, env=kept, check=False, cwd=tempfile.gettempdir())
     seconds = time.perf_counter() - begun
     if done.returncode:
         raise SystemExit(f"{command[0]} ended with {done.returncode} on {command[-1]}:\n{done.stderr[-2000:]}")
