@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from logdiag.causes import Causes
@@ -57,25 +57,8 @@ def decide(
     supports = supports_of(causes, failed=failed, exit_code=exit_code)
     confidence = confidence_of(supports, book.confidence)
     reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
-    all_notes = [*notes, *(recalled.notes if recalled else ())]
     unexplained = root is None or Support.BARE_SYMPTOM in supports
-    if failed and (unexplained or confidence < SURE):
-        entry = book.reasons.get(reason)
-        wanted = (
-            "; ".join(entry.collect) if entry and entry.collect else "the other ranks' logs and the node's kernel log"
-        )
-        lead = "the cause is not in this log" if unexplained else "not sure"
-        all_notes.append(f"{lead}; collect next: {wanted}")
-    if causes.recovered:
-        names = Counter(event.finding.title for event in causes.recovered)
-        all_notes.extend(f"recovered from: {title} ({count}x)" for title, count in names.most_common(3))
-    if causes.afterwards:
-        later = ", ".join(dict.fromkeys(event.finding.title for event in causes.afterwards))
-        all_notes.append(f"after the job had ended, another program of its script failed too: {later}")
-    if survey.uncounted:
-        all_notes.append(
-            f"{sum(survey.uncounted.values()):,} further lines like those found were counted, not looked at one by one"
-        )
+    unsure = failed and (unexplained or confidence < SURE)
     return Diagnosis(
         source=source,
         failed=failed,
@@ -90,10 +73,36 @@ def decide(
         candidates=_candidates(causes, confidence),
         similar=recalled.similar if recalled else (),
         recovery=recover(causes, book, failed=failed, suspicious=recalled.suspicious if recalled else ()),
-        notes=tuple(all_notes),
+        notes=(
+            *notes,
+            *(recalled.notes if recalled else ()),
+            *([_to_collect(reason, book, unexplained=unexplained)] if unsure else []),
+            *_remarks(causes, survey),
+        ),
         stats={**stats, "supports": [support.value for support in supports]},
         digest=digest,
     )
+
+
+def _to_collect(reason: Reason, book: RuleBook, *, unexplained: bool) -> str:
+    entry = book.reasons.get(reason)
+    wanted = "; ".join(entry.collect) if entry and entry.collect else "the other ranks' logs and the node's kernel log"
+    return f"{'the cause is not in this log' if unexplained else 'not sure'}; collect next: {wanted}"
+
+
+def _remarks(causes: Causes, survey: Survey) -> Iterator[str]:
+    """What else a reader should know of what was found."""
+    if causes.root and causes.root.finding.trial:
+        yield f"the rule {causes.root.finding.rule} is on trial: a model wrote it and no person has accepted it"
+    names = Counter(event.finding.title for event in causes.recovered)
+    for title, count in names.most_common(3):
+        yield f"recovered from: {title} ({count}x)"
+    if causes.afterwards:
+        later = ", ".join(dict.fromkeys(event.finding.title for event in causes.afterwards))
+        yield f"after the job had ended, another program of its script failed too: {later}"
+    if survey.uncounted:
+        count = sum(survey.uncounted.values())
+        yield f"{count:,} further lines like those found were counted, not looked at one by one"
 
 
 def _decided_by(root: Event | None, failed: bool) -> str:

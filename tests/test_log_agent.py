@@ -57,7 +57,7 @@ def learn(proof_book: RuleBook, tmp_path: Path) -> Learn:
         log.write_bytes(log_of(*lines))
         with ChatServer(script) as server:
             given = {"book": proof_book, "job": JOB, **more}
-            return learn_filters([log], chat(server), NAME, **given), server
+            return tuple(learn_filters([log], chat(server), NAME, **given)), server
 
     return learnt
 
@@ -238,6 +238,19 @@ def test_the_command_learns_and_the_next_run_uses_it(tmp_path: Path) -> None:
     assert "LoomFault: at rest" in next_run.stdout.decode()
     assert "spindle" in other.stdout.decode()
     assert "learnt-kind" not in other.stdout.decode()
+
+
+def test_what_was_learnt_before_the_model_fails_is_kept(tmp_path: Path) -> None:
+    """The filter of the first segment is written, and the failure at the second is named."""
+    log, folder = tmp_path / "loom.log", tmp_path / "rules"
+    log.write_bytes(log_of(*SPINS * 20))
+    with ChatServer([filters(GOOD), says({"accepted": [1]}), Reply(status=401)]) as server:
+        options: list[str | Path] = ["--rules", folder, "--job", "name=loom-sft-17", "--llm", NAME, "--samples", "1"]
+        done = run_logdiag("rules", "learn-filters", log, *options, "--accept", env=server.environment)
+    assert len(server.requests) == 3
+    assert done.returncode == 2
+    assert "HTTP 401" in done.stderr.decode()
+    assert done.stdout.decode().split() == [str(folder / "filters" / "learnt-kind-0.yaml")]
 
 
 def test_what_the_filter_does_not_know_stays_in_the_digest(tmp_path: Path) -> None:

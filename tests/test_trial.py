@@ -57,19 +57,21 @@ def weights(tmp_path: Path) -> dict[Support, float]:
 
 
 def test_an_answer_of_a_rule_on_trial_is_less_sure(weights: dict[Support, float], tmp_path: Path) -> None:
-    """Same log, same rule but for the mark; what it rests on says so."""
+    """Same log, same rule but for the mark; what it rests on says so, and so does a note."""
     folder = tmp_path / "rules"
     file = trial_rule(folder, "loom")
     log = log_of(*steps(1, 20), LOOM)
 
-    def answered() -> tuple[float, list[str]]:
+    def answered() -> tuple[float, list[str], str]:
         answer = diagnose(log, rules=RuleBook(parse(RuleFiles([folder])).rules, confidence=weights), memory=False)
         assert answer.reason is Reason.RUNTIME_ERROR
-        return answer.confidence, answer.stats["supports"]
+        return answer.confidence, answer.stats["supports"], " ".join(answer.notes)
 
-    on_trial, supports = answered()
+    on_trial, supports, said = answered()
     file.write_text(file.read_text().replace("trial: true\n", ""))
-    accepted, plain = answered()
+    accepted, plain, silent = answered()
+    assert "framework/loom is on trial" in said
+    assert "trial" not in silent
     assert on_trial < accepted
     assert supports == [*plain, "trial"]
 

@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -98,8 +98,8 @@ def learn_filters(
     samples: int = 3,
     needed: int = 2,
     seconds: float = 120.0,
-) -> tuple[Proposal, ...]:
-    """Filters for the regular output of a log that no filter in force knows yet, those that passed first.
+) -> Iterator[Proposal]:
+    """Filters for the regular output of a log that no filter in force knows yet, each as soon as it is found.
 
     `name` is the model's, for the provenance; `book` is loaded with its proof; `job` is the metadata that the filters
     are bound to; `incidents` are past failures beside the shipped ones, whose lines no filter may drop. Of `samples`
@@ -113,15 +113,14 @@ def learn_filters(
     kept = protected(lines, book)
     gate = Gate(book, lines, kept, incidents)
     redactor = Redactor()
-    proposals: list[Proposal] = []
+    taken: set[str] = set()
     for segment in _segments(lines, kept, book):
         kinds = _agreed(segment, model, redactor, samples, needed, ends)
         for kind in _judged(kinds, model, redactor, ends):
-            taken = {item.id for item in proposals}
             proposal = _proposal(kind, bound, redactor, f"{name}, {kind.votes} of {samples} samples and its judgement")
             if proposal.id not in taken:
-                proposals.append(_gated(proposal, gate))
-    return tuple(sorted(proposals, key=lambda item: bool(item.problems)))
+                taken.add(proposal.id)
+                yield _gated(proposal, gate)
 
 
 def accept(proposal: Proposal, folder: str | os.PathLike[str]) -> Path:

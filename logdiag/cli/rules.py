@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -185,7 +186,7 @@ def learn_command(
     _check_may_ask(settings)
     with open_store(settings.memory or None, shipped=False) as store:
         incidents = store.list()
-    found = learn_filters(
+    proposals = learn_filters(
         logs,
         load_model(settings.llm, settings.llm_timeout),
         settings.llm,
@@ -196,9 +197,13 @@ def learn_command(
         needed=samples // 2 + 1,
         seconds=_QUESTIONS * settings.llm_timeout,
     )
-    if not found:
+    first = next(proposals, None)
+    if first is None:
         click.echo("nothing was learnt: too few samples agree on lines that no filter in force knows", err=True)
-    sys.exit(_put([(f"{item.id} ({item.votes} of {samples} samples)", item) for item in found], target))
+        return
+    # What was learnt before the model fails is not lost.
+    found = ((f"{item.id} ({item.votes} of {samples} samples)", item) for item in chain([first], proposals))
+    sys.exit(_put(found, target))
 
 
 @rules.command("draft")
