@@ -34,6 +34,8 @@ _OF_SOCKETS = frozenset(
         *("RemoteDisconnected", "ProtocolError", "ReadTimeoutError", "ConnectTimeoutError", "IncompleteRead"),
     }
 )
+# /opt/conda/lib/python3.11/site-packages/tools/typing.py:68: UserWarning: no such library (Python's warnings module)
+_WARNED = re.compile(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
 CATCH_ALL = "script/uncaught-exception"
 # A sentence, not a ruler or a table's border.
 _WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
@@ -75,7 +77,8 @@ def find_events(survey: Survey, book: RuleBook) -> list[Event]:
         if traceback.exceptions:
             events.extend(_chain_events(traceback, by_place, book))
     for finding in (_unmix(finding, book) for finding in by_place.values()):
-        quiet = finding.goes_on or finding.line.level in _QUIET_LEVELS
+        warned = finding.line.level in _QUIET_LEVELS or _WARNED.search(finding.line.text) is not None
+        quiet = finding.goes_on or warned
         events.append(Event(finding, (finding,), died=False, quiet=quiet))
     return events
 

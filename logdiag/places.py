@@ -19,6 +19,14 @@ _TABLE_RANK = re.compile(r"\s*rank {2,}: (\d+) \(local_rank: \d+\)")
 _TABLE_PROCESS = re.compile(r"\s*exitcode {2,}: -?\d+ \(pid: (\d+)\)")
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
 _NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d+)\] ")
+_LAUNCHER = re.compile(r"torch[./]distributed[./](?:run|launcher|elastic)")
+# -- Process 1 terminated with the following error:
+_SPAWNED = re.compile(r"-- Process (\d{1,6}) terminated with the following error")
+_HEADER = "Traceback (most recent call last)"
+_LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "SEVERE", "CRITICAL", "FATAL"})
+# Kept lines.
+_LONGEST_TRACEBACK = 200
+_SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +40,8 @@ class _Worker:
 
 def rank_of(root: Event, events: Sequence[Event], explained: frozenset[Reason], lines: Sequence[Line]) -> int | None:
     """The rank of the root: named on its line; that of its process by the launcher's table; NCCL's device number on a
-    single node; the one rank that died of the same reason, or of one that the root explains; or the one that the
-    launcher saw fail first."""
+    single node; whose record an exception is printed below; the one rank that died of the same reason, or of one that
+    the root explains; or the one that the launcher saw fail first, by its table or by its reports."""
     finding = root.finding
     if finding.rank is not None:
         return finding.rank
@@ -44,12 +52,58 @@ def rank_of(root: Event, events: Sequence[Event], explained: frozenset[Reason], 
     device = _NCCL_DEVICE.search(finding.line.text)
     if device and len({line.node for line in lines if line.node}) == 1:
         return int(device[1])
+    raised_by = _raised_by(root, lines)
+    if raised_by is not None and root.caught:
+        return raised_by
     died = [event for event in events if event.died]
     same = [event for event in died if event.reason is root.reason]
     for group in (same, [event for event in died if event.reason in explained and event.finding.role is Role.CAUSE]):
         if ranks := {event.finding.rank for event in group} - {None}:
             return ranks.pop() if len(ranks) == 1 else None
-    return first_observed(lines)
+    listed_first = first_observed(lines)
+    if listed_first is not None:
+        return listed_first
+    if raised_by is not None:
+        return raised_by
+    quoted = _quoted_by(finding.line, lines)
+    return quoted if quoted is not None else _reported_first(root, events, lines)
+
+
+def _raised_by(root: Event, lines: Sequence[Line]) -> int | None:
+    """The rank that is said to have raised an exception, by what stands above its traceback: the report of
+    torch.multiprocessing, the traceback's own head, or the record of which it is a part."""
+    if not (root.died or root.caught):
+        return None
+    above = [line for line in lines if line.stream == root.line.stream and line.position < root.line.position]
+    for line in reversed(above[-_LONGEST_TRACEBACK:]):
+        if spawned := _SPAWNED.search(line.text):
+            return int(spawned[1])
+        if line.rank is not None or line.level is not None:
+            return line.rank if line.level in _LEVELS_OF_TROUBLE or _HEADER in line.text else None
+    return None
+
+
+def _quoted_by(said: Line, lines: Sequence[Line]) -> int | None:
+    """The one rank of which another line repeats the words of this one."""
+    words = said.message.strip()[:_LONGEST_QUOTE]
+    if len(words) < _SHORTEST_QUOTE:
+        return None
+    ranks = {line.rank for line in lines if line.rank is not None and words in line.text}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _reported_first(root: Event, events: Sequence[Event], lines: Sequence[Line]) -> int | None:
+    """The rank of which a launcher first reports that its process ended, where its rules find one in the report
+    (`ended`, or `local_rank` where there is one node); else the number of the device that the root names, unless it
+    is 0, as which many a process sees its only one."""
+    one_node = len({line.node for line in lines if line.node}) <= 1
+    # A task that is a launcher is no rank.
+    told = "local_rank" if any(_LAUNCHER.search(line.text) for line in lines) else "ended"
+    for event in (root, *events):
+        if (told == "ended" or one_node) and (ended := event.finding.facts.get(told)):
+            return int(ended)
+    device = int(root.finding.facts.get("device", 0))
+    return device if device and one_node else None
 
 
 def first_observed(lines: Sequence[Line]) -> int | None:

@@ -43,6 +43,12 @@ _PREFIXES = tuple(
         ("IWEFD", r"(?P<letter>[IWEFD])(?:\d{8}|\d{4}) \d\d:\d\d:[\d.]+ +\d+ (?:[\w.-]+ )?[\w./-]+:\d+\] ?"),
         # [2026-10-05 19:33:27,458 W 91609 91609]
         ("[", rf"\[(?P<date>\d{{4}}-\d\d-\d\d) {_CLOCK} (?P<letter>[IWEFDC]) \d+ \d+\] ?"),
+        # [2026-11-04 10:00:07 TP5]   [10:00:07 DP1 TP5 EP5]   [TP5 EP5] (SGLang)
+        (
+            "[",
+            rf"\[(?:(?P<date>\d{{4}}-\d\d-\d\d) )?(?:{_CLOCK} )?(?:(?:DP|PP)\d{{1,4}} )?TP(?P<rank>\d{{1,5}})"
+            r"(?: (?:EP|PP|DP)\d{1,5}){0,3}\] ?",
+        ),
         # 2026-11-01 10:00:00,123   [2026-11-01T10:00:00.123Z]   2026/11/01 10:00:00
         (
             "[(" + _DIGITS,
@@ -56,6 +62,8 @@ _PREFIXES = tuple(
         # [rank5]:   [Rank 5]   [default5]:   [rank: 5]   rank5:   Rank 5:
         ("[", r"\[ ?(?:[Rr]ank|default|RANK|local_rank|trainer)[ :=_-]{0,2}(?P<rank>\d{1,6})(?:/\d+)?\]:? ?"),
         ("rR", r"(?:[Rr]ank|RANK)[ _]?(?P<rank>\d{1,6}) ?[:|] ?"),
+        # [trainer.util:158, rank=6]
+        ("[", r"\[[\w.:/-]{1,80}, rank[=:] ?(?P<rank>\d{1,6})\]:? ?"),
         # [PG ID 0 PG GUID 0(default_pg) Rank 5]   [PG 0 Rank 7]
         ("[", r"\[PG [^\]]{0,80}?Rank (?P<rank>\d{1,6})\] ?"),
         # [1,5]<stderr>:   [5]<stdout>:
@@ -98,6 +106,19 @@ _PREFIXES = tuple(
             r"[a-z_]\w*(?:\.[a-z_]\w*)+(?<!error)(?<!timeout)(?<!exit): ?|[\w.]+ - (?=[A-Z]{4,8} )",
         ),
         ("kuds", r"(?:kern|user|daemon|syslog): (?:emerg|alert|crit|err|warning|notice|info|debug): ?"),
+        # 2|trainer  | (pm2)
+        (_DIGITS, r"(?<![^\n])\d{1,3}\|(?P<speaker>[\w.-]{1,60}) *\| "),
+        # pretrain/0 [default3]: (torchx)
+        (
+            _LOWER + _UPPER,
+            r"(?<![^\n])(?P<speaker>[A-Za-z_][\w.-]*/\d+) (?=\[|[IWEF]\d{4} |\d{4}-\d\d-\d\d|Traceback )",
+        ),
+        #  33%|###4      | 575/1725 [3:03:39<6:06:20, 19.11s/it[rank1]: (a bar is no line of its own)
+        (
+            " " + _DIGITS + _LOWER + _UPPER,
+            r"(?<![^\n])[^|\n]{0,60}?\d{1,3}%\|[^|\n]{0,300}\|[^|\[\n]{0,40}\[[^\]\n]{3,80}?(?:it/s|s/it)[^\[\]\n]{0,80}\]?"
+            r"(?=\[(?:rank|default)\d|Traceback )",
+        ),
         # 5: (srun --label, only at the very start)      node-3: (pdsh, DeepSpeed, jsrun)
         (_DIGITS, r"(?<![^\n])(?P<rank>\d{1,5}): "),
         (
@@ -116,7 +137,9 @@ _PREFIXES_OF = {
     for character in {character for characters, _ in _PREFIXES for character in characters}
 }
 _LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "D": "DEBUG", "C": "CRITICAL"}
-_PARALLEL_RANK = re.compile(r"(?:Worker|TP|worker|rank|Rank|process|Process)[_ -]?(?:TP|DP|PP)?[_-]?(\d{1,5})\b")
+_PARALLEL_RANK = re.compile(
+    r"(?:Worker|TP|worker|rank|Rank|process|Process|EngineCore)[_ -]?(?:DP0_)?(?:TP|DP|PP)?[_-]?(\d{1,5})(?=\b|_)"
+)
 # {"time": "2026-11-04 10:00:00", "level": "WARNING", "rank": 3, "message": "..."}
 _JSON_LEVEL = re.compile(r'"(?:level|levelname|severity|lvl)": ?"([A-Za-z]{4,8})"')
 _JSON_RANK = re.compile(r'"(?:rank|global_rank)": ?(\d{1,6})\b')

@@ -207,8 +207,8 @@ class _Reader:
             self.code.discard(self.last.position)
 
     def _header(self, line: Line, text: str) -> None:
+        relayed = _RELAYED_HEADER.search(text) is not None or self._announced()
         self._finish_message()
-        relayed = _RELAYED_HEADER.search(text) is not None
         expected = relayed or self.link is not Link.FIRST
         if not expected and (self.exceptions or self.code):
             ignored, in_thread = (kind and not self.exceptions for kind in (self.ignored, self.in_thread))
@@ -228,6 +228,13 @@ class _Reader:
         self.code.add(line.position)
         self.in_frames, self.in_box = True, "\u2500" in text
         self.indent = max(len(text) - len(text.lstrip()), 0)
+
+    def _announced(self) -> bool:
+        """Whether the exception before quotes the traceback that follows: its text ends with a colon."""
+        if not (self.in_message and self.exceptions):
+            return False
+        said = self.message[-1] if self.message else self.exceptions[-1].line
+        return said.text.rstrip().endswith(":")
 
     def _frame(self, line: Line, text: str, indent: int) -> None:
         if self.in_message and not self.in_frames:

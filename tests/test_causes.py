@@ -298,23 +298,6 @@ def test_a_machine_that_is_to_be_taken_away_works_until_it_is(book: RuleBook) ->
     assert answer.reason.value == "NodeFailure"
 
 
-def test_the_rank_of_a_line_without_one_is_found_elsewhere(book: RuleBook) -> None:
-    """By the launcher's table of processes, by NCCL's device on a single node, or by the one rank that died of it."""
-    killed = [line.replace("exitcode: 1", "exitcode: -9").replace(": 1 (pid", ": -9 (pid") for line in LAUNCHER]
-    assert rank_of(diagnosed(book, *steps(1, 20), *killed)) == 0
-    nccl = (
-        "gpu017:4790:4801 [3] transport/net_ib.cc:2451 NCCL WARN NET/IB: Got completion from peer 10.0.0.5<48206> with "
-    )
-    nccl += "status=12 opcode=0 len=0 vendor err 129 (Recv)"
-    assert rank_of(diagnosed(book, *steps(1, 20), nccl)) == 3
-    asserted = (
-        "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1553: indexSelectLargeIndex: block: [1,0,0], thread: [3,0,0]"
-    )
-    asserted += " Assertion `srcIndex < srcSelectDimSize` failed."
-    died = traceback_of("torch.AcceleratorError: CUDA error: device-side assert triggered", prefix="[rank5]: ")
-    assert rank_of(diagnosed(book, *steps(1, 20), asserted, *died)) == 5
-
-
 def rank_of(answer: Diagnosis) -> int | None:
     """The first failing rank."""
     assert answer.root_cause is not None

@@ -23,9 +23,20 @@ RANKS = {
     "deepspeed": ("[2026-03-11 18:04:11,104] [INFO] [RANK 8] [engine.py:33:step] boom", 8),
     "ray": ("(RayTrainWorker pid=6015, ip=10.0.0.7) [rank3]: KeyError: 'a'", 3),
     "vllm": ("(Worker_TP3 pid=13415) ERROR 03-08 21:20:42 [engine.py:33] boom", 3),
+    "vllm of several kinds": ("(Worker_DP0_TP2_EP2 pid=13415) ERROR 03-08 21:20:42 [engine.py:33] boom", 2),
+    "vllm engine": ("(EngineCore_DP1 pid=13415) ERROR 03-08 21:20:42 [core.py:33] boom", 1),
+    "sglang": ("[2026-03-11 18:04:11 TP6] Scheduler hit an exception: Traceback (most recent call last):", 6),
+    "sglang of several kinds": ("[18:04:11 DP1 TP6 EP6] boom", 6),
+    "logger's field": ("[2026-03-11 18:04:11] CRITICAL [loom.util:158, rank=6] boom", 6),
+    "torchx": ("team.recipes.pretrain/0 [default1]:[rank9]: KeyError: 'a'", 9),
+    "behind a progress bar": (" 33%|###3      | 575/1725 [3:03:39<6:06:20, 19.11s/it[rank1]:[E loom.cpp:523] boom", 1),
+    "behind a closed bar": ("Epoch 2:   7%|7     | 7/99 [00:07<01:39,  1.0it/s, loss=2.1][rank4]: KeyError: 'a'", 4),
     "accelerate": ("rank 4: boom", 4),
     "jax": ("I0311 18:04:11.104213 1875515 distributed.py:106] [task 1] boom", None),
 }
+
+# Lines that look like a prefix with a rank and are none.
+NO_RANKS = ["[18:04:11 TPU6] boom", "data/7 [loom] boom", " 33%|###3   | 575/1725 [3:03:39<6:06:20, 19.11s/it]", "7|x"]
 
 NODES = {
     "pdsh": ("node-3: KeyError: 'a'", "node-3"),
@@ -39,6 +50,18 @@ NODES = {
 def test_the_rank_is_read_from_each_launchers_prefix(text: str, rank: int | None) -> None:
     """Whoever started the processes, the speaking rank is known."""
     assert parse_line(text).rank == rank
+
+
+@pytest.mark.parametrize("text", NO_RANKS)
+def test_what_only_looks_like_a_prefix_names_no_rank(text: str) -> None:
+    """A device, a folder, a bar with nothing behind it."""
+    assert parse_line(text).rank is None
+
+
+def test_the_message_begins_behind_every_new_prefix() -> None:
+    """So that a rule anchored at a message's start fits."""
+    for text in ("3|loom  | KeyError: 'a'", RANKS["torchx"][0], RANKS["behind a closed bar"][0]):
+        assert parse_line(text).message == "KeyError: 'a'"
 
 
 @pytest.mark.parametrize(("text", "node"), NODES.values(), ids=list(NODES))

@@ -384,3 +384,15 @@ def test_a_record_of_another_rank_is_not_above_a_traceback() -> None:
     assert only([record, *FIRST]).logged
     assert only([f"[default1]:{record}", *(f"[default1]:{line}" for line in FIRST)]).logged
     assert not only([f"[default1]:{record}", *FIRST]).logged
+
+
+def test_an_exception_that_quotes_another_traceback_is_not_its_cause(book: RuleBook) -> None:
+    """Its text ends with a colon, and what it quotes follows: the quoted one is named."""
+    outer = traceback_of(
+        "RuntimeError: The actor of the loom could not be imported. This may be because of the environment:"
+    )
+    inner = traceback_of("ImportError: cannot import name 'shuttle' from 'loom'")
+    answer = diagnosed(book, *steps(1, 5), *outer, "", *inner, "", "An internal error occurred in the worker.")
+    assert answer.reason.value == "ImportError"
+    plain = [*outer[:-1], outer[-1].rstrip(":") + "."]
+    assert diagnosed(book, *steps(1, 5), *plain, "", *inner).reason.value == "RuntimeError"
