@@ -55,18 +55,25 @@ def rank_of(root: Event, events: Sequence[Event], explained: frozenset[Reason], 
     raised_by = _raised_by(root, lines)
     if raised_by is not None and root.caught:
         return raised_by
-    died = [event for event in events if event.died]
-    same = [event for event in died if event.reason is root.reason]
-    for group in (same, [event for event in died if event.reason in explained and event.finding.role is Role.CAUSE]):
-        if ranks := {event.finding.rank for event in group} - {None}:
-            return ranks.pop() if len(ranks) == 1 else None
     listed_first = first_observed(lines)
+    died = [event for event in events if event.died]
+    for group in _kin(root, died, explained):
+        if ranks := {event.finding.rank for event in group} - {None}:
+            return ranks.pop() if len(ranks) == 1 else listed_first if listed_first in ranks else None
     if listed_first is not None:
         return listed_first
     if raised_by is not None:
         return raised_by
     quoted = _quoted_by(finding.line, lines)
     return quoted if quoted is not None else _reported_first(root, events, lines)
+
+
+def _kin(root: Event, died: Sequence[Event], explained: frozenset[Reason]) -> Iterable[Sequence[Event]]:
+    """What processes died of: the root's reason, causes before what peers say, or a cause that the root explains."""
+    same = [event for event in died if event.reason is root.reason]
+    yield [event for event in same if event.finding.role is root.finding.role]
+    yield [event for event in died if event.reason in explained and event.finding.role is Role.CAUSE]
+    yield same
 
 
 def _raised_by(root: Event, lines: Sequence[Line]) -> int | None:

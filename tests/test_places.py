@@ -93,3 +93,42 @@ def test_two_ranks_that_say_the_same_are_no_answer(book: RuleBook) -> None:
     """Neither is guessed."""
     quotes = [f"[rank{rank}]: INFO the step ended with KeyError: 'a caption of the loom'" for rank in (1, 2)]
     assert rank_of(diagnosed(book, *steps(1, 20), *BOOM, *quotes)) is None
+
+
+UNREACHABLE = (
+    "tracker: HTTPConnectionPool(host='10.0.0.7', port=9090): Max retries exceeded with url: /api (Caused by "
+    "NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused'))"
+)
+CLOSED = "RuntimeError: [/src/gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.8]:57000"
+
+
+def test_who_died_of_the_cause_tells_the_rank_before_who_lost_a_peer(book: RuleBook) -> None:
+    """Both are connection errors, but one is the cause and the other its echo."""
+    died = traceback_of("ConnectionRefusedError: [Errno 111] Connection refused", prefix="[rank2]: ")
+    lost = traceback_of(CLOSED, prefix="[rank1]: ")
+    answer = diagnosed(book, *steps(1, 20), UNREACHABLE, *died, *lost)
+    assert (answer.reason.value, rank_of(answer)) == ("ConnectionError", 2)
+
+
+def test_of_several_ranks_that_died_alike_the_launchers_first_is_named(book: RuleBook) -> None:
+    """If it is one of them; otherwise none is."""
+    boom = "ConnectionRefusedError: [Errno 111] Connection refused"
+
+    def answered(*ranks: int) -> int | None:
+        died = [line for rank in ranks for line in traceback_of(boom, prefix=f"[rank{rank}]: ")]
+        return rank_of(diagnosed(book, *steps(1, 20), UNREACHABLE, *died, *LAUNCHER))
+
+    assert answered(1, 0) == 0
+    assert answered(2, 3) is None
+
+
+def test_at_a_monitored_barrier_the_rank_that_did_not_come_is_the_first(book: RuleBook) -> None:
+    """Those that reached it complain too, and in the file before."""
+    reached = (
+        "Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0."
+    )
+    failed = "RuntimeError: [Rank 0]: Rank 5 failed to pass monitoredBarrier in 600000 ms"
+    lines = [*traceback_of(f"RuntimeError: {reached}", prefix="[rank2]: "), *traceback_of(failed, prefix="[rank0]: ")]
+    answer = diagnosed(book, *steps(1, 20), *lines)
+    assert answer.root_cause is not None
+    assert (failed in answer.root_cause.text, rank_of(answer)) == (True, 5)
