@@ -94,6 +94,9 @@ def _remarks(causes: Causes, survey: Survey) -> Iterator[str]:
     """What else a reader should know of what was found."""
     if causes.root and causes.root.finding.trial:
         yield f"the rule {causes.root.finding.rule} is on trial: a model wrote it and no person has accepted it"
+    if absent := _absent_ranks(causes, survey):
+        plural = "s" if len(absent) > 1 else ""
+        yield f"rank{plural} {', '.join(map(str, absent))} reported no time-out, the others did: look there first"
     names = Counter(event.finding.title for event in causes.recovered)
     for title, count in names.most_common(3):
         yield f"recovered from: {title} ({count}x)"
@@ -103,6 +106,18 @@ def _remarks(causes: Causes, survey: Survey) -> Iterator[str]:
     if survey.uncounted:
         count = sum(survey.uncounted.values())
         yield f"{count:,} further lines like those found were counted, not looked at one by one"
+
+
+def _absent_ranks(causes: Causes, survey: Survey) -> list[int]:
+    """Where the root is a collective that timed out: the few known ranks that, unlike the others, did not report it.
+    Who comes in time waits and times out, so the one that is late is among them."""
+    root = causes.root
+    if root is None or root.reason is not Reason.NCCL_TIMEOUT_ERROR or root.finding.role is not Role.SYMPTOM:
+        return []
+    alike = [event for event in (root, *causes.consequences) if event.reason is root.reason]
+    waited = {rank for event in alike for rank in _ranks_of(event)}
+    absent = {line.rank for line in survey.lines if line.rank is not None} - waited
+    return sorted(absent) if 0 < len(absent) < len(waited) else []
 
 
 def _decided_by(root: Event | None, failed: bool) -> str:

@@ -136,3 +136,15 @@ def test_an_exception_that_no_rule_knows_is_still_a_failure(book: RuleBook) -> N
     assert answer.root_cause is not None
     assert answer.root_cause.text == "my_package.errors.WidgetFault: the widget is jammed"
     assert answer.confidence <= 0.9
+
+
+def test_of_a_time_out_the_ranks_that_did_not_report_it_are_named(book: RuleBook) -> None:
+    """Who comes to a collective in time waits for those that do not; where most are silent, nothing is told."""
+    work = [f"[rank{rank}]: step: {step} loss: 2.1" for step in range(1, 9) for rank in range(8)]
+
+    def said(waiting: set[int]) -> str:
+        return " ".join(diagnosed(book, *work, *map(watchdog, sorted(waiting))).notes)
+
+    assert "ranks 3, 5 reported no time-out, the others did: look there first" in said({0, 1, 2, 4, 6, 7})
+    assert "rank 3 reported no time-out" in said({0, 1, 2, 4, 5, 6, 7})
+    assert "reported no time-out" not in said({0, 1, 2}) + said(set(range(8)))
