@@ -22,6 +22,9 @@ __all__ = ["Causes", "find_causes"]
 
 # What other processes print is out of order by up to so many lines, because each buffers its own output.
 _DISORDER = 400
+# Seconds. A line without a year counts as of 1972: beside one with a year its time says nothing.
+_A_YEAR = 366 * 86_400
+_DATED = 3 * _A_YEAR
 # Fewer lines before a fault may be the end of a longer log.
 _TELLING_START = 40
 
@@ -119,9 +122,12 @@ def _explains(cause: Event, effect: Event, reasons: dict[int, frozenset[Reason]]
 def _precedes(first: Event, second: Event) -> bool:
     """Whether one event surely came before another."""
     one, two = first.line, second.line
-    if one.time is not None and two.time is not None and one.time != two.time:
-        return one.time < two.time and (one.stream != two.stream or one.position < two.position)
-    if one.stream != two.stream:
+    apart = one.stream != two.stream
+    since, until = one.time, two.time
+    # In one stream, lines without a year are of all ranks' watchdogs, which speak within a moment, in any order.
+    if since is not None and until is not None and 0 < abs(since - until) < _A_YEAR and (apart or since > _DATED):
+        return since < until and (apart or one.position < two.position)
+    if apart:
         return False
     slack = 0 if one.rank == two.rank and one.speaker == two.speaker else _DISORDER
     if first.finding.role is Role.SYMPTOM:
@@ -185,10 +191,7 @@ def _first_unexplained(events: list[Event], reasons: dict[int, frozenset[Reason]
     free = [event for event in events if not any(_explains(other, event, reasons) for other in earliest)] or events
     # What a process says and survives is a weaker candidate than what it died of, unless a machine says it.
     fatal = [event for event in free if event.died or event.reason.category is Category.INFRASTRUCTURE]
-    first = min(fatal or free, key=_order)
-    for event in fatal or free:
-        if event.line.stream != first.line.stream and _precedes(event, first):
-            first = event
+    first = _earliest(fatal or free)
     # Files without common clocks: of two lines that name one reason, the one that says more.
     if first.finding.generality:
         named = [event for event in free if event.reason is first.reason and event.line.stream != first.line.stream]
@@ -196,6 +199,15 @@ def _first_unexplained(events: list[Event], reasons: dict[int, frozenset[Reason]
     if first.finding.rule == CATCH_ALL:
         named = [event for event in fatal or free if event.finding.rule != CATCH_ALL]
         return named[0] if named else first
+    return first
+
+
+def _earliest(events: list[Event]) -> Event:
+    """The first event: by the clock where files tell it, by the order of the files where not."""
+    first = min(events, key=_order)
+    for event in events:
+        if event.line.stream != first.line.stream and _precedes(event, first):
+            first = event
     return first
 
 
@@ -239,7 +251,7 @@ def _most_telling(symptoms: list[Event], reasons: dict[int, frozenset[Reason]]) 
         for event in by_rule
         if not any(event.reason in reasons[id(other)] and not _precedes(event, other) for other in by_rule)
     ]
-    return min(by_reason or by_rule or named, key=_order)
+    return _earliest(by_reason or by_rule or named)
 
 
 def _sort_out(

@@ -38,7 +38,11 @@ _PREFIXES = tuple(
             rf"\[?[A-Z][a-z]{{2}} (?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<year>\d{{4}})[\]:]? ?",
         ),
         # [rank0]:[W415 13:56:39.596823099 ProcessGroupNCCL.cpp:4561]   [E ProcessGroupNCCL.cpp:523]
-        ("[", rf"\[(?P<letter>[IWEFD])(?:\d{{3,4}} {_CLOCK})? (?:\d+ )?[\w./]+:\d+\] ?"),
+        (
+            "[",
+            r"\[(?P<letter>[IWEFD])(?:(?P<monthday>\d{3,4}) (?P<hms>\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,9})?)? "
+            r"(?:\d+ )?[\w./]+:\d+\] ?",
+        ),
         # E0621 10:00:00.123456 1875515 cuda_dnn.cc:8310]   I20250415 13:32:59 2846128 dinov2 config.py:59]
         ("IWEFD", r"(?P<letter>[IWEFD])(?:\d{8}|\d{4}) \d\d:\d\d:[\d.]+ +\d+ (?:[\w.-]+ )?[\w./-]+:\d+\] ?"),
         # [2026-10-05 19:33:27,458 W 91609 91609]
@@ -175,7 +179,7 @@ def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0,
             if rank is None and (numbered := _PARALLEL_RANK.search(said["speaker"])):
                 rank = int(numbered[1])
         if said.get("hms") and time is None:
-            first = next(name for name in ("date", "mon", "hms") if said.get(name))
+            first = next(name for name in ("date", "mon", "monthday", "hms") if said.get(name))
             clock = text[match.start(first) : match.end("hms")]
             time = _seconds(said)
     if text.startswith("{", place):
@@ -215,9 +219,12 @@ def _next_prefix(text: str, place: int) -> re.Match[str] | None:
 
 
 def _seconds(said: dict[str, str | None]) -> float | None:
-    """Seconds since the epoch where a date with its year is printed; otherwise None."""
+    """Seconds since the epoch where a date with its year is printed, and as of 1972 where torch's C++ prints month and
+    day; otherwise None."""
     if said.get("date"):
         year, month, day = (int(part) for part in (said["date"] or "").replace("/", "-").split("-"))
+    elif monthday := said.get("monthday"):
+        year, month, day = 1972, int(monthday[:-2]), int(monthday[-2:])
     elif said.get("year"):
         year, month, day = int(said["year"] or 0), _MONTHS.get(said["mon"] or "", 0), int(said["day"] or 0)
     else:
@@ -229,4 +236,4 @@ def _seconds(said: dict[str, str | None]) -> float | None:
     # Days of the Gregorian calendar before the date, counted from a March so that leap days come last.
     years, months = (year, month - 3) if month > 2 else (year - 1, month + 9)
     days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * months + 2) // 5 + day - 1 - 719_468
-    return float(days * 86_400 + hours * 3600 + minutes * 60 + seconds)
+    return days * 86_400 + hours * 3600 + minutes * 60 + seconds + float(said.get("fraction") or 0)

@@ -184,6 +184,21 @@ def test_the_first_rank_in_another_file_is_found_by_its_time(tmp_path: Path, boo
     assert answer.root_cause.rank == 2
 
 
+def test_times_without_a_year_order_the_files_of_ranks(tmp_path: Path, book: RuleBook) -> None:
+    """As torch's C++ prints them, to the fraction of a second; beside a line with a year they say nothing."""
+    for rank, clock in enumerate(("11.500000000", "11.250000000", "12.000000000")):
+        line = watchdog(rank).replace("11.104213000", clock)
+        (tmp_path / f"rank_{rank}.log").write_bytes(log_of(*steps(1, 20), line))
+    answer = diagnose(tmp_path, rules=book)
+    assert (answer.reason.value, rank_of(answer)) == ("NCCLTimeoutError", 1)
+    cuda = "[rank1]:[E101 00:00:01.104213000 CUDAException.cpp:43] CUDA error: an illegal memory access was encountered"
+    dated = [f"2026-03-11 18:14:30,104 {line}" for line in traceback_of("ValueError: batch is short")]
+    (tmp_path / "rank_0.log").write_bytes(log_of(*steps(1, 20), *dated))
+    (tmp_path / "rank_1.log").write_bytes(log_of(*steps(1, 20), cuda))
+    (tmp_path / "rank_2.log").unlink()
+    assert diagnose(tmp_path, rules=book).reason.value == "ValueError"
+
+
 def test_a_cause_in_one_file_explains_symptoms_in_the_others(tmp_path: Path, book: RuleBook) -> None:
     """Whatever the order of the files."""
     for rank in range(4):
