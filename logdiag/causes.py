@@ -22,9 +22,9 @@ __all__ = ["Causes", "find_causes"]
 
 # What other processes print is out of order by up to so many lines, because each buffers its own output.
 _DISORDER = 400
-# Seconds. A line without a year counts as of 1972: beside one with a year its time says nothing.
+# Seconds. A line without a year counts as of the 1970s: beside one with a year its time says nothing.
 _A_YEAR = 366 * 86_400
-_DATED = 3 * _A_YEAR
+_DATED = 10 * _A_YEAR
 # Fewer lines before a fault may be the end of a longer log.
 _TELLING_START = 40
 
@@ -52,9 +52,8 @@ class Causes:
 def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -> Causes:
     """The root cause among a survey's findings. `failed` is what the caller knows of the job's end, if anything."""
     events = find_events(survey, book)
-    finished = [event for event in events if event.finding.role is Role.FINISHED]
+    course = Course(survey, events, failed=failed)
     events = sorted((event for event in events if event.finding.role is not Role.FINISHED), key=_order)
-    course = Course(survey, finished, failed=failed)
     within, afterwards = _until_closed(events)
     broke, recovered = standing(within, course)
     hints = [event for event in broke if event.finding.role is Role.HINT]
@@ -77,7 +76,7 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
         recovered=tuple(recovered),
         hints=tuple(hint for hint in hints if hint is not root),
         progressed=_progressed(root, survey),
-        finished=bool(finished),
+        finished=course.finished,
     )
 
 

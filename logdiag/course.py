@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 from itertools import dropwhile, islice
 
 from logdiag.events import Event
@@ -24,6 +25,8 @@ _FEW_LINES_OF_CALM = 2
 _BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 # So many lines after a refused line of a job script show that the script went on.
 _LINES_AFTER_A_COMPLAINT = 3
+# Seconds: more than time zones differ, and less than makes the last day of a year and the first of the next far apart.
+_A_DAY, _HALF_A_YEAR = 86_400, 183 * 86_400
 # How something ends that was told to: by a person, a script or a launcher.
 _STOP = re.compile(
     r"\bSIG(?:TERM|INT)\b|\bTerminated\b|KeyboardInterrupt|\bsignal:? (?:2|15)\b|\bReceived (?:2|15) death signal|"
@@ -37,12 +40,14 @@ _HEADER = "Traceback (most recent call last)"
 class Course:
     """How the job went on, by place: its steps, its proper ends, and what else broke."""
 
-    def __init__(self, survey: Survey, finished: Sequence[Event], *, failed: bool | None = None) -> None:
+    def __init__(self, survey: Survey, events: Sequence[Event], *, failed: bool | None = None) -> None:
+        finished = [event for event in events if event.finding.role is Role.FINISHED]
         self._said: dict[int, list[Line]] = {}
         for said in survey.lines:
             if said.text.strip():
                 self._said.setdefault(said.stream, []).append(said)
         self.failed = failed
+        self.finished = bool(finished)
         self.never_worked = not survey.progress and not finished
         self._steps: dict[tuple[int, int | None], list[int]] = {}
         self._calm = _places(line for line in survey.lines if line.level in ("INFO", "DEBUG"))
@@ -52,6 +57,9 @@ class Course:
             if step.rank is None:
                 self._steps.setdefault((step.stream, -1), []).append(step.position)
         self._ends = _places(end.line for end in finished)
+        self._at_work = frozenset(stream for stream, _ in self._steps) | frozenset(self._ends)
+        self._began = _began(survey, self._at_work)
+        self._nobody_died = not any(event.died for event in events)
         self._last_break: dict[int, int] = {}
         self._last_cause: dict[int, int] = {}
         for places in self._steps.values():
@@ -69,6 +77,18 @@ class Course:
         """Where the job came to its proper end after a line."""
         ends = _after(self._ends.get(line.stream, []), line.position)
         return ends[-1] if ends else None
+
+    def long_before(self, line: Line) -> bool:
+        """Whether a line of a machine's log is older than the job by more than time zones differ."""
+        if line.time is None or self._began is None or line.stream in self._at_work:
+            return False
+        return _A_DAY < self._began - _of_the_year(line.time) < _HALF_A_YEAR
+
+    def ended_well_without(self, line: Line) -> bool:
+        """Whether a line stands in a log that tells nothing of the work, a machine's, and every log that does tells of
+        its proper end and of nobody's death."""
+        ended = self._at_work <= self._ends.keys() and self._nobody_died and not self.failed
+        return ended and bool(self._ends) and line.stream not in self._at_work
 
     def stopped_after_its_end(self, line: Line) -> bool:
         """Whether a line comes after the job's proper end, in what is the smaller part of the log: a test of the
@@ -174,6 +194,8 @@ def _went_on(event: Event, course: Course) -> bool:
     only when another cause breaks the job after them, or it came to its proper end.
     """
     line = event.line
+    if course.long_before(line) or course.ended_well_without(line):
+        return True
     if event.reason is Reason.NODE_FAILURE and course.broke_after(line.stream, line.position):
         return False  # a machine that is about to be taken away works until it is
     if _is_stop(event) and course.stopped_after_its_end(line):
@@ -195,6 +217,18 @@ def _went_on(event: Event, course: Course) -> bool:
         return end is not None and not course.broke_after(line.stream, line.position)
     ended_well = end is not None and end > steps[0] and not course.broke_after(line.stream, line.position)
     return not event.died or ended_well or course.cause_after(line.stream, steps[-1])
+
+
+def _began(survey: Survey, streams: Container[int]) -> float | None:
+    """The first date in the streams that tell of steps, within its year."""
+    times = [line.time for line in survey.lines if line.stream in streams and line.time is not None]
+    return min(map(_of_the_year, times), default=None)
+
+
+def _of_the_year(time: float) -> float:
+    """Seconds since the beginning of its year, which not every log prints."""
+    moment = datetime.fromtimestamp(time, timezone.utc)
+    return (moment - moment.replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0)).total_seconds()
 
 
 def _places(lines: Iterable[Line]) -> dict[int, list[int]]:

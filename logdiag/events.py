@@ -77,10 +77,15 @@ def find_events(survey: Survey, book: RuleBook) -> list[Event]:
         if traceback.exceptions:
             events.extend(_chain_events(traceback, by_place, book))
     for finding in (_unmix(finding, book) for finding in by_place.values()):
-        warned = finding.line.level in _QUIET_LEVELS or _WARNED.search(finding.line.text) is not None
-        quiet = finding.goes_on or warned
-        events.append(Event(finding, (finding,), died=False, quiet=quiet))
+        events.append(Event(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding.line)))
     return events
+
+
+def _only_noted(line: Line) -> bool:
+    """Whether a line is printed as a warning or less. What the kernel says of a GPU is as bad as it says, at whatever
+    level a collector passes it on."""
+    noted = line.level in _QUIET_LEVELS or _WARNED.search(line.text) is not None
+    return noted and "Xid" not in line.text
 
 
 def _unmix(finding: Finding, book: RuleBook) -> Finding:
@@ -190,7 +195,7 @@ def _telling(
         return 0
     wrapped = place + 1 < len(named) and named[place + 1][0].link in (Link.CAUSE, Link.CONTEXT)
     if wrapped and exception.name.rsplit(".", 1)[-1] in _OF_SOCKETS:
-        return 2
+        return 1
     if finding.generality == 0 and finding.rule != CATCH_ALL:
         return 3
     later = named[place + 1][0] if wrapped else exception

@@ -26,13 +26,15 @@ _COMPLAINT = re.compile(
 # What launchers say of the end is no reason.
 _LAUNCHERS = re.compile(
     r"torch[./]distributed[./](?:elastic|run|launcher)|\b(?:srun|slurmstepd|mpirun|mpiexec|prterun|orterun): |"
-    r"\blaunch\.py:\d+|\bORTE\b|\bPRTE\b|\[launch\]"
+    r"\blaunch\.py:\d+|\bORTE\b|\bPRTE\b|\[launch\]|\bProcessGroup\w{0,20}\.cpp:\d+"
 )
 # Lines of ordinary work that a program may still log while it leaves.
 _MOST_CALM = 3
 # A plain line without a level is a last word only so near to the end.
 _NEAR = 60
 _NUMBERS = re.compile(r"\d+")
+# What ranks say of one that is gone.
+_OF_PEERS = frozenset({Reason.CONNECTION_ERROR, Reason.NCCL_REMOTE_ERROR, Reason.NCCL_TIMEOUT_ERROR})
 # Above this a code tells of a signal, a time limit, or a program that could not be started.
 _LARGEST_OWN_CODE = 123
 
@@ -47,7 +49,10 @@ def last_word(
     """
     if root is None and not failed:
         return None
-    if root is not None and not (_is_bare(root) and any(_left_by_itself(event) for event in told)):
+    first = first_observed(survey.lines)
+    if root is not None and not (
+        any(_left_by_itself(event) for event in told) and (_is_bare(root) or _lost_a_peer(root, first))
+    ):
         return None
     reported = {event.line.stream: event.line.position for event in reversed(told)}
     work = _Work(survey)
@@ -58,14 +63,21 @@ def last_word(
             groups.setdefault((line.stream, line.rank), []).append((line, finding))
     if not groups:
         return None
-    first = first_observed(survey.lines)
     spoken = next((group for (_, rank), group in groups.items() if rank is not None and rank == first), None)
+    if root is not None and not spoken and not _is_bare(root):
+        return None
     chosen = _choose(spoken or max(groups.values(), key=lambda group: (group[-1][0].stream, group[-1][0].position)))
     return Event(replace(chosen, role=Role.CAUSE), (chosen,), died=False, quiet=True)
 
 
 def _is_bare(root: Event) -> bool:
     return root.finding.role is Role.SYMPTOM and root.reason is Reason.OTHERS
+
+
+def _lost_a_peer(root: Event, first: int | None) -> bool:
+    """Whether the root is what one rank says of a lost peer, and the launcher saw another one fail before it."""
+    peer = root.finding.role is Role.SYMPTOM and root.reason in _OF_PEERS
+    return peer and first is not None and root.finding.rank not in (None, first)
 
 
 def _left_by_itself(event: Event) -> bool:
@@ -109,12 +121,16 @@ def _complains(line: Line, reported: int | None) -> bool:
         return False
     near = reported is None or abs(reported - line.position) <= _NEAR
     plain = near and line.level is None and _COMPLAINT.match(line.message) is not None
-    return (plain or line.level in _LEVELS_OF_TROUBLE) and _LAUNCHERS.search(line.text) is None
+    told = plain or line.level in _LEVELS_OF_TROUBLE or line.level == "WARNING"
+    return told and _LAUNCHERS.search(line.text) is None
 
 
 def _named(line: Line, book: RuleBook) -> Finding | None:
-    """What the rules say of a complaint; None for what is harmless or only what another failure makes a process say."""
+    """What the rules say of a complaint; None for what is harmless or only what another failure makes a process say,
+    and for a warning that names no cause: the last of some may be why the program gave up."""
     known = book.confirm_all(line)
+    if line.level == "WARNING":
+        return known if known is not None and known.role is Role.CAUSE else None
     if known is None:
         return _unnamed(line)
     return known if known.role in (Role.CAUSE, Role.HINT) else None

@@ -187,10 +187,10 @@ class Line:
     """One line as it stands in its source, with what its prefixes say.
 
     `starts` are the offsets at which the message may begin: the line's start, and the end of each prefix. `time` is
-    seconds since the epoch, of 1972 where no year is printed (only differences count), `clock` the text it was read
-    from. `speaker` tells processes that share a stream apart. `position` is the line's place among the lines of its
-    `stream`, from 0: unlike `number` it also counts the parts of a line that carriage returns wrote over each
-    other.
+    seconds since the epoch, of the 1970s where no year is printed (only differences count), `clock` the text it was
+    read from. `speaker` tells processes that share a stream apart. `position` is the line's place among the lines
+    of its `stream`, from 0: unlike `number` it also counts the parts of a line that carriage returns wrote over
+    each other.
     """
 
     source: str

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from logdiag.events import Event
-from logdiag.model import Line, Reason, Role
+from logdiag.model import Finding, Line, Reason, Role
 
 __all__ = ["first_observed", "node_of", "rank_of"]
 
@@ -39,10 +39,34 @@ class _Worker:
 
 
 def rank_of(root: Event, events: Sequence[Event], explained: frozenset[Reason], lines: Sequence[Line]) -> int | None:
-    """The rank of the root: named on its line; that of its process by the launcher's table; NCCL's device number on a
-    single node; whose record an exception is printed below; the one rank that died of the same reason, or of one that
-    the root explains; or the one that the launcher saw fail first, by its table or by its reports."""
-    finding = root.finding
+    """The rank of the root: the one that a collective waited for, where a report says so; the one that its line names;
+    whose record an exception is printed below; the one that died of the same reason, or of one that the root explains;
+    or the one that the launcher saw fail first, by its table or by its reports."""
+    named = _awaited(root, events)
+    if named is None:
+        named = _named(root.finding, lines)
+    if named is not None:
+        return named
+    raised_by, listed_first = _raised_by(root, lines), first_observed(lines)
+    if raised_by is not None and root.caught:
+        return raised_by
+    for group in _kin(root, [event for event in events if event.died], explained):
+        if ranks := {event.finding.rank for event in group} - {None}:
+            return ranks.pop() if len(ranks) == 1 else listed_first if listed_first in ranks else None
+    told = (listed_first, raised_by, _quoted_by(root.line, lines), _reported_first(root, events, lines))
+    return next((rank for rank in told if rank is not None), None)
+
+
+def _awaited(root: Event, events: Sequence[Event]) -> int | None:
+    """The rank that a report of a collective's time-out calls missing (`absent`)."""
+    if root.reason is not Reason.NCCL_TIMEOUT_ERROR:
+        return None
+    return next((int(absent) for event in events if (absent := event.finding.facts.get("absent"))), None)
+
+
+def _named(finding: Finding, lines: Sequence[Line]) -> int | None:
+    """The rank that a line names: by itself, by its process and the launcher's table, or by NCCL's device on the only
+    node."""
     if finding.rank is not None:
         return finding.rank
     if process := finding.facts.get("pid"):
@@ -50,22 +74,8 @@ def rank_of(root: Event, events: Sequence[Event], explained: frozenset[Reason], 
         if len(listed) == 1:
             return listed.pop()
     device = _NCCL_DEVICE.search(finding.line.text)
-    if device and len({line.node for line in lines if line.node}) == 1:
-        return int(device[1])
-    raised_by = _raised_by(root, lines)
-    if raised_by is not None and root.caught:
-        return raised_by
-    listed_first = first_observed(lines)
-    died = [event for event in events if event.died]
-    for group in _kin(root, died, explained):
-        if ranks := {event.finding.rank for event in group} - {None}:
-            return ranks.pop() if len(ranks) == 1 else listed_first if listed_first in ranks else None
-    if listed_first is not None:
-        return listed_first
-    if raised_by is not None:
-        return raised_by
-    quoted = _quoted_by(finding.line, lines)
-    return quoted if quoted is not None else _reported_first(root, events, lines)
+    one_node = len({line.node for line in lines if line.node}) == 1
+    return int(device[1]) if device and one_node else None
 
 
 def _kin(root: Event, died: Sequence[Event], explained: frozenset[Reason]) -> Iterable[Sequence[Event]]:

@@ -110,6 +110,8 @@ _PREFIXES = tuple(
             r"[a-z_]\w*(?:\.[a-z_]\w*)+(?<!error)(?<!timeout)(?<!exit): ?|[\w.]+ - (?=[A-Z]{4,8} )",
         ),
         ("kuds", r"(?:kern|user|daemon|syslog): (?:emerg|alert|crit|err|warning|notice|info|debug): ?"),
+        # task 3: cp: ... (a job script that labels its tasks)
+        (_LOWER, r"(?<![^\n])task (?P<rank>\d{1,5}): "),
         # 2|trainer  | (pm2)
         (_DIGITS, r"(?<![^\n])\d{1,3}\|(?P<speaker>[\w.-]{1,60}) *\| "),
         # pretrain/0 [default3]: (torchx)
@@ -148,6 +150,9 @@ _PARALLEL_RANK = re.compile(
 _JSON_LEVEL = re.compile(r'"(?:level|levelname|severity|lvl)": ?"([A-Za-z]{4,8})"')
 _JSON_RANK = re.compile(r'"(?:rank|global_rank)": ?(\d{1,6})\b')
 _JSON_MESSAGE = re.compile(r'"(?:message|msg)": ?"')
+# {"level": "critical", "exception": "Traceback (most recent call last):\n  File ...\nKeyError: 'a'\n"}
+_ESCAPED_HEADER = r"Traceback (most recent call last):\n"
+_ESCAPED_EXCEPTION = re.compile(r"\\n((?:[A-Za-z_]\w*\.)*[A-Z]\w*: )")
 _BLANK = re.compile(r"[ \t]+")
 _MOST_PREFIXES = 10
 
@@ -189,6 +194,8 @@ def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0,
         if level and (message := _JSON_MESSAGE.search(text, place)):
             starts.append(message.end())
         rank = int(told) if rank is None and told else rank
+    if _ESCAPED_HEADER in text and (raised := _ESCAPED_EXCEPTION.search(text, text.index(_ESCAPED_HEADER))):
+        starts.append(raised.start(1))
     return Line(
         source=source,
         number=number,
@@ -219,14 +226,16 @@ def _next_prefix(text: str, place: int) -> re.Match[str] | None:
 
 
 def _seconds(said: dict[str, str | None]) -> float | None:
-    """Seconds since the epoch where a date with its year is printed, and as of 1972 where torch's C++ prints month and
-    day; otherwise None."""
+    """Seconds since the epoch where a date with its year is printed. Without a year as of 1972 for torch's C++, and of
+    1976 for syslog: their clocks may be those of different time zones. None for a time of day alone."""
     if said.get("date"):
         year, month, day = (int(part) for part in (said["date"] or "").replace("/", "-").split("-"))
     elif monthday := said.get("monthday"):
         year, month, day = 1972, int(monthday[:-2]), int(monthday[-2:])
     elif said.get("year"):
         year, month, day = int(said["year"] or 0), _MONTHS.get(said["mon"] or "", 0), int(said["day"] or 0)
+    elif said.get("mon"):
+        year, month, day = 1976, _MONTHS.get(said["mon"] or "", 0), int(said["day"] or 0)
     else:
         return None
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)

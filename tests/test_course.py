@@ -120,3 +120,43 @@ def test_an_interrupt_is_named_where_the_launcher_heard_of_it(book: RuleBook) ->
     heard += "shutting down workers"
     answer = diagnosed(book, *steps(1, 30), heard, *traceback_of("KeyboardInterrupt", prefix="[rank0]: "), *LAUNCHER)
     assert (answer.reason.value, root_line(answer)) == ("Others", 31)
+
+
+XID = "NVRM: Xid (PCI:0000:3a:00): 31, pid=20911, name=probe, Ch 00000008, intr 00000000. MMU Fault"
+FINISHED = "2026-03-11 19:00:00,104 INFO training finished after 60 steps"
+WORK = [f"2026-03-11 18:14:{second},104 INFO step: {second} loss: 2.1" for second in range(10, 60)]
+BOOM = [f"[rank0]: {line}" for line in traceback_of("torch.AcceleratorError: CUDA error: unspecified launch failure")]
+
+
+def of_job_and_node(folder: Path, job: list[str], node: list[str], book: RuleBook) -> str:
+    """The reason for a job's log beside its machine's."""
+    (folder / "job.log").write_bytes(log_of(*job))
+    (folder / "messages.log").write_bytes(log_of(*node))
+    return diagnose(folder, rules=book, memory=False).reason.value
+
+
+@pytest.mark.parametrize(
+    ("clock", "reason"),
+    [("Mar  9 18:00:00", "CUDAError"), ("Mar 11 18:14:59", "ECCError"), ("Mar 11 02:00:00", "ECCError")],
+)
+def test_what_a_machine_said_long_before_the_job_is_not_its_cause(
+    clock: str, reason: str, tmp_path: Path, book: RuleBook
+) -> None:
+    """Two days are long, hours may be another time zone; syslog prints no year."""
+    ecc = f"{clock} gpu017 kernel: {XID.replace('31', '48')}"
+    assert of_job_and_node(tmp_path, [*WORK, *BOOM], [ecc], book) == reason
+
+
+def test_what_a_machine_said_of_others_is_no_failure_of_a_job_that_ended_well(tmp_path: Path, book: RuleBook) -> None:
+    """The job's own log tells of its end; without that end, or with a death in it, the machine is believed."""
+    node = [f"Mar 11 18:14:30 gpu017 kernel: {XID}"]
+    assert of_job_and_node(tmp_path, [*WORK, FINISHED], node, book) == "none"
+    assert of_job_and_node(tmp_path, WORK, node, book) == "CUDAError"
+    assert of_job_and_node(tmp_path, [*WORK, *BOOM, FINISHED], node, book) == "CUDAError"
+
+
+def test_an_xid_is_as_bad_as_it_says_whoever_passes_it_on(book: RuleBook) -> None:
+    """A node's agent logs it as information."""
+    noted = f"I0311 18:14:40.104213       1 log_monitor.go:160] New status generated: Message: {XID}"
+    answer = diagnosed(book, *steps(1, 30), noted, *traceback_of("RuntimeError: the loom stopped", prefix="[rank0]: "))
+    assert (answer.reason.value, root_line(answer)) == ("CUDAError", 31)

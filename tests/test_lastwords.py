@@ -88,3 +88,34 @@ def test_a_known_exit_code_is_enough(book: RuleBook) -> None:
     assert root_line(diagnosed(book, *steps(1, 30), GIVES_UP, exit_code=3)) == 31
     assert not diagnosed(book, *steps(1, 30), GIVES_UP, exit_code=0).failed
     assert not diagnosed(book, *steps(1, 30), GIVES_UP).failed
+
+
+LOST = traceback_of(
+    "RuntimeError: [/src/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:33952",
+    prefix="[rank1]: ",
+)
+NO_ANSWER = (
+    "2026-03-11 18:14:3{0},120 WARNING [rank 0] scorer: no answer: Timeout on reading data from socket, attempt {0}"
+)
+STOPPING = "2026-03-11 18:14:39,120 CRITICAL [rank 0] scorer: the rollout has no score, stopping"
+
+
+def test_the_words_of_the_rank_that_left_are_the_root_not_what_its_peer_lost(book: RuleBook) -> None:
+    """The launcher saw rank 0 leave with a code of its own; rank 1 only lost its connection to it."""
+    answer = diagnosed(book, *steps(1, 30), STOPPING, *LOST, *LAUNCHER)
+    assert (reason_of(answer), root_line(answer), rank_of(answer)) == ("Others", 31, 0)
+    # Without any word of rank 0, the peer's is all there is.
+    assert reason_of(diagnosed(book, *steps(1, 30), *LOST, *LAUNCHER)) == "ConnectionError"
+
+
+def test_the_warnings_before_the_last_word_name_the_cause(book: RuleBook) -> None:
+    """It was tried again and again, in the same words; the first of them is the root."""
+    tries = [NO_ANSWER.format(attempt) for attempt in (1, 2, 3)]
+    answer = diagnosed(book, *steps(1, 30), *tries, STOPPING, *LOST, *LAUNCHER)
+    assert (reason_of(answer), root_line(answer), rank_of(answer)) == ("ConnectionError", 31, 0)
+
+
+def test_a_warning_of_no_known_cause_is_no_last_word(book: RuleBook) -> None:
+    """Programs warn of much before they leave."""
+    warning = "2026-03-11 18:14:38,120 WARNING [rank 0] scorer: the cache is cold"
+    assert root_line(diagnosed(book, *steps(1, 30), STOPPING, warning, *LOST, *LAUNCHER)) == 31

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logdiag.rules import RuleBook
-from tests.helpers import diagnosed, steps, traceback_of
+from tests.helpers import diagnosed, steps, traceback_of, watchdog
 from tests.test_causes import API, LAUNCHER, rank_of
 
 
@@ -132,3 +132,10 @@ def test_at_a_monitored_barrier_the_rank_that_did_not_come_is_the_first(book: Ru
     answer = diagnosed(book, *steps(1, 20), *lines)
     assert answer.root_cause is not None
     assert (failed in answer.root_cause.text, rank_of(answer)) == (True, 5)
+
+
+def test_the_rank_that_a_flight_recorder_misses_is_the_first(book: RuleBook) -> None:
+    """Those that report the time-out had come."""
+    answer = diagnosed(book, *steps(1, 20), watchdog(0), watchdog(2), "missing ranks: {1}")
+    assert (answer.reason.value, rank_of(answer)) == ("NCCLTimeoutError", 1)
+    assert rank_of(diagnosed(book, *steps(1, 20), watchdog(0), watchdog(2), "missing ranks: {1, 3}")) == 0

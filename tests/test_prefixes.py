@@ -32,6 +32,7 @@ RANKS = {
     "behind a progress bar": (" 33%|###3      | 575/1725 [3:03:39<6:06:20, 19.11s/it[rank1]:[E loom.cpp:523] boom", 1),
     "behind a closed bar": ("Epoch 2:   7%|7     | 7/99 [00:07<01:39,  1.0it/s, loss=2.1][rank4]: KeyError: 'a'", 4),
     "accelerate": ("rank 4: boom", 4),
+    "a script of tasks": ("task 2: cp: error writing '/srv/a': No space left on device", 2),
     "jax": ("I0311 18:04:11.104213 1875515 distributed.py:106] [task 1] boom", None),
 }
 
@@ -165,3 +166,13 @@ def test_any_text_can_be_read(text: str) -> None:
 def test_text_made_of_prefix_parts_can_be_read(text: str) -> None:
     """What only looks like prefixes is no error."""
     assert parse_line(text).text == text
+
+
+def test_a_traceback_within_a_record_ends_in_its_exception() -> None:
+    """Loggers of JSON write a whole traceback into one field; the message is what was raised."""
+    frames = r"Traceback (most recent call last):\n  File \"/srv/train.py\", line 9, in main\n    raise LoomError: no\n"
+    record = '{"level": "critical", "rank": 3, "exception": "' + frames + r"""KeyError: 'a'\n"}"""
+    line = parse_line(record)
+    assert (line.level, line.rank) == ("CRITICAL", 3)
+    assert line.message.startswith("KeyError: 'a'")
+    assert not parse_line('{"level": "info", "message": "KeyError: a"}').message.startswith("Traceback")

@@ -396,3 +396,20 @@ def test_an_exception_that_quotes_another_traceback_is_not_its_cause(book: RuleB
     assert answer.reason.value == "ImportError"
     plain = [*outer[:-1], outer[-1].rstrip(":") + "."]
     assert diagnosed(book, *steps(1, 5), *plain, "", *inner).reason.value == "RuntimeError"
+
+
+def test_what_a_socket_raised_is_told_better_by_the_library_above(book: RuleBook) -> None:
+    """The first exception of the chain that says towards whom."""
+    chained = "The above exception was the direct cause of the following exception:"
+    lines = [
+        *traceback_of("TimeoutError: timed out"),
+        *("", chained, ""),
+        *traceback_of("urllib3.exceptions.ConnectTimeoutError: (<Connection>, 'Connection to 10.0.0.7 timed out.')"),
+        *("", chained, ""),
+        *traceback_of(
+            "urllib3.exceptions.MaxRetryError: HTTPConnectionPool(host='10.0.0.7', port=80): Max retries exceeded"
+        ),
+    ]
+    answer = diagnosed(book, *steps(1, 5), *lines)
+    assert answer.root_cause is not None
+    assert "MaxRetryError" in answer.root_cause.text
