@@ -134,6 +134,8 @@ _PREFIXES = tuple(
         ),
         # [launch.py:319:sigkill_handler]   [c10d]   [2]:
         ("[", r"\[(?P<bracket>[^\[\]]{1,80})\]:? ?(?:- )?"),
+        # : [rank18]: ... (a launcher's label that is empty)
+        (":", r"(?<![^\n]): (?=\[)"),
         # - | : left between two prefixes
         ("-|:", r"(?<=[\] ])[-|:] "),
     )

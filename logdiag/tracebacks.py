@@ -43,6 +43,8 @@ _RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<
 _IGNORED = re.compile(
     r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved"
 )
+# What Python prints between the failure of an excepthook and the exception that the hook was called for.
+_ORIGINAL = re.compile(r"^Original exception was:")
 _IN_THREAD = re.compile(r"Exception in thread")
 # `logger.exception` prints such a record and the traceback below it; after a FATAL one, of native code, nothing comes.
 _LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
@@ -154,7 +156,9 @@ class _Reader:
             self.close()
         elif gap > _LARGEST_GAP_IN_A_MESSAGE:
             self._finish_message()
-        if _IGNORED.search(text) or _IN_THREAD.search(text):
+        if _ORIGINAL.search(text):
+            self.close()
+        elif _IGNORED.search(text) or _IN_THREAD.search(text):
             self.close()
             self.in_thread = _IN_THREAD.search(text) is not None
             self.ignored = not self.in_thread

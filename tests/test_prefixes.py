@@ -32,6 +32,7 @@ RANKS = {
     "behind a progress bar": (" 33%|###3      | 575/1725 [3:03:39<6:06:20, 19.11s/it[rank1]:[E loom.cpp:523] boom", 1),
     "behind a closed bar": ("Epoch 2:   7%|7     | 7/99 [00:07<01:39,  1.0it/s, loss=2.1][rank4]: KeyError: 'a'", 4),
     "accelerate": ("rank 4: boom", 4),
+    "behind an empty label": (": [rank18]: KeyError: 'a'", 18),
     "a script of tasks": ("task 2: cp: error writing '/srv/a': No space left on device", 2),
     "jax": ("I0311 18:04:11.104213 1875515 distributed.py:106] [task 1] boom", None),
 }

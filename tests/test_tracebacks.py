@@ -413,3 +413,13 @@ def test_what_a_socket_raised_is_told_better_by_the_library_above(book: RuleBook
     answer = diagnosed(book, *steps(1, 5), *lines)
     assert answer.root_cause is not None
     assert "MaxRetryError" in answer.root_cause.text
+
+
+def test_the_exception_that_a_failing_hook_was_called_for_is_the_one_that_counts(book: RuleBook) -> None:
+    """What failed in the hook was only ignored."""
+    lines = [
+        *("Error in sys.excepthook:", *traceback_of("tracker.errors.UploadRefused: text is too long")),
+        *("", "Original exception was:", *traceback_of("ValueError: Input 0 of the loom has 5 dimensions")),
+    ]
+    answer = diagnosed(book, *steps(1, 5), *lines)
+    assert (answer.reason.value, answer.failed) == ("ValueError", True)
