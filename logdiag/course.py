@@ -21,6 +21,11 @@ _STEPS_OF_RECOVERY = 3
 _LINES_OF_CALM = 8
 # So many are enough against a mere hint.
 _FEW_LINES_OF_CALM = 2
+# INFO Parent process exited, terminating worker   INFO WorkerProc shutting down.   which is no work
+_FAREWELL = re.compile(
+    r"(?i)\b(?:shut(?:ting)?[ _-]?down|terminat(?:e|ed|es|ing)|exit(?:ed|s|ing)?|stopp(?:ed|ing)|clos(?:ed|ing)|killed|"
+    r"killing|clean(?:ing|ed)? ?up|abort(?:ed|ing)?|tearing down)\b"
+)
 # AttributeError: ... printed alone, as by a library that goes on without a part
 _BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 # So many lines after a refused line of a job script show that the script went on.
@@ -50,7 +55,9 @@ class Course:
         self.finished = bool(finished)
         self.never_worked = not survey.progress and not finished
         self._steps: dict[tuple[int, int | None], list[int]] = {}
-        self._calm = _places(line for line in survey.lines if line.level in ("INFO", "DEBUG"))
+        self._calm = _places(
+            line for line in survey.lines if line.level in ("INFO", "DEBUG") and not _FAREWELL.search(line.message)
+        )
         for step in survey.progress:
             for rank in {step.rank, None}:
                 self._steps.setdefault((step.stream, rank), []).append(step.position)
@@ -80,7 +87,7 @@ class Course:
 
     def long_before(self, line: Line) -> bool:
         """Whether a line of a machine's log is older than the job by more than time zones differ."""
-        if line.time is None or self._began is None or line.stream in self._at_work:
+        if line.time is None or self._began is None:
             return False
         return _A_DAY < self._began - _of_the_year(line.time) < _HALF_A_YEAR
 
@@ -226,9 +233,8 @@ def _began(survey: Survey, streams: Container[int]) -> float | None:
 
 
 def _of_the_year(time: float) -> float:
-    """Seconds since the beginning of its year, which not every log prints."""
-    moment = datetime.fromtimestamp(time, timezone.utc)
-    return (moment - moment.replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0)).total_seconds()
+    """The same moment of one leap year: not every log prints its year."""
+    return datetime.fromtimestamp(time, timezone.utc).replace(year=1976).timestamp()
 
 
 def _places(lines: Iterable[Line]) -> dict[int, list[int]]:

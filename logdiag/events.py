@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from logdiag.model import Finding, Line, Reason, Role
+from logdiag.model import Category, Finding, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
 from logdiag.tracebacks import Link, RaisedException, Traceback, find_tracebacks, unmixed
@@ -77,15 +77,16 @@ def find_events(survey: Survey, book: RuleBook) -> list[Event]:
         if traceback.exceptions:
             events.extend(_chain_events(traceback, by_place, book))
     for finding in (_unmix(finding, book) for finding in by_place.values()):
-        events.append(Event(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding.line)))
+        events.append(Event(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding)))
     return events
 
 
-def _only_noted(line: Line) -> bool:
-    """Whether a line is printed as a warning or less. What the kernel says of a GPU is as bad as it says, at whatever
-    level a collector passes it on."""
-    noted = line.level in _QUIET_LEVELS or _WARNED.search(line.text) is not None
-    return noted and "Xid" not in line.text
+def _only_noted(finding: Finding) -> bool:
+    """Whether a finding is printed as a warning or less. What the kernel says of a GPU is as bad as it says, whatever
+    collector passes it on, and a machine's fault as bad as it is, though Python only warns of it."""
+    line = finding.line
+    warned = _WARNED.search(line.text) is not None and finding.reason.category is not Category.INFRASTRUCTURE
+    return (line.level in _QUIET_LEVELS or warned) and "Xid" not in line.text
 
 
 def _unmix(finding: Finding, book: RuleBook) -> Finding:

@@ -153,6 +153,11 @@ def test_what_a_machine_said_of_others_is_no_failure_of_a_job_that_ended_well(tm
     assert of_job_and_node(tmp_path, [*WORK, FINISHED], node, book) == "none"
     assert of_job_and_node(tmp_path, WORK, node, book) == "CUDAError"
     assert of_job_and_node(tmp_path, [*WORK, *BOOM, FINISHED], node, book) == "CUDAError"
+    (tmp_path / "rank_1.log").write_bytes(log_of(*WORK))
+    assert of_job_and_node(tmp_path, [*WORK, FINISHED], node, book) == "CUDAError"
+    (tmp_path / "rank_1.log").write_bytes(log_of(*WORK, FINISHED))
+    assert of_job_and_node(tmp_path, [*WORK, FINISHED], node, book) == "none"
+    assert diagnose(tmp_path, rules=book, memory=False, exit_code=1).reason.value == "CUDAError"
 
 
 def test_an_xid_is_as_bad_as_it_says_whoever_passes_it_on(book: RuleBook) -> None:
@@ -160,3 +165,16 @@ def test_an_xid_is_as_bad_as_it_says_whoever_passes_it_on(book: RuleBook) -> Non
     noted = f"I0311 18:14:40.104213       1 log_monitor.go:160] New status generated: Message: {XID}"
     answer = diagnosed(book, *steps(1, 30), noted, *traceback_of("RuntimeError: the loom stopped", prefix="[rank0]: "))
     assert (answer.reason.value, root_line(answer)) == ("CUDAError", 31)
+
+
+def test_farewells_of_other_processes_are_no_calm(book: RuleBook) -> None:
+    """After an error, ordinary work shows that it was survived; that all the others leave shows the contrary."""
+    error = "2026-03-11 18:14:40,104 ERROR engine: CUDA out of memory. Tried to allocate 2.50 GiB."
+
+    def said(words: str) -> str:
+        others = [f"2026-03-11 18:14:4{second},104 INFO worker {second}: {words}" for second in range(10)]
+        return diagnosed(book, *steps(1, 20), error, *others).reason.value
+
+    assert said("request 17 served") == "none"
+    assert said("the parent exited, terminating worker") == "OutOfMemoryError"
+    assert said("shutting down") == "OutOfMemoryError"
