@@ -339,3 +339,16 @@ def test_what_torch_prints_when_nothing_caught_it_was_not_only_logged(book: Rule
     )
     assert answer.reason.value == "KeyError"
     assert rank_of(answer) == 2
+
+
+def test_what_python_only_warns_of_is_no_cause_unless_a_machine_is_at_fault(book: RuleBook) -> None:
+    """A library goes on without an extension; a GPU that does not start makes the next line fail."""
+    warning = "/opt/lib/python3.11/site-packages/loom/typing.py:68: UserWarning: "
+    failed = traceback_of("AssertionError: nothing to weave with")
+    missing = warning + "No fast weaving: libweft.so.2: cannot open shared object file: No such file or directory"
+    assert diagnosed(book, missing, "  warnings.warn(", *steps(1, 5), *failed).reason.value == "AssertionError"
+    gpu = (
+        warning
+        + "CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized"
+    )
+    assert diagnosed(book, gpu, "  return torch._C._cuda_getDeviceCount() > 0", *failed).reason.value == "NVLinkError"
