@@ -104,8 +104,13 @@ def test_the_words_of_the_rank_that_left_are_the_root_not_what_its_peer_lost(boo
     """The launcher saw rank 0 leave with a code of its own; rank 1 only lost its connection to it."""
     answer = diagnosed(book, *steps(1, 30), STOPPING, *LOST, *LAUNCHER)
     assert (reason_of(answer), root_line(answer), rank_of(answer)) == ("Others", 31, 0)
-    # Without any word of rank 0, the peer's is all there is.
+    # Without any word of rank 0, the peer's is all there is, whatever a third rank says.
     assert reason_of(diagnosed(book, *steps(1, 30), *LOST, *LAUNCHER)) == "ConnectionError"
+    third = STOPPING.replace("[rank 0]", "[rank 2]")
+    assert reason_of(diagnosed(book, *steps(1, 30), third, *LOST, *LAUNCHER)) == "ConnectionError"
+    # A rank that lost its peer and failed first is believed.
+    own = [line.replace("[rank1]", "[rank0]") for line in LOST]
+    assert reason_of(diagnosed(book, *steps(1, 30), STOPPING, *own, *LAUNCHER)) == "ConnectionError"
 
 
 def test_the_warnings_before_the_last_word_name_the_cause(book: RuleBook) -> None:

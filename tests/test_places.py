@@ -139,3 +139,9 @@ def test_the_rank_that_a_flight_recorder_misses_is_the_first(book: RuleBook) -> 
     answer = diagnosed(book, *steps(1, 20), watchdog(0), watchdog(2), "missing ranks: {1}")
     assert (answer.reason.value, rank_of(answer)) == ("NCCLTimeoutError", 1)
     assert rank_of(diagnosed(book, *steps(1, 20), watchdog(0), watchdog(2), "missing ranks: {1, 3}")) == 0
+
+
+def test_a_plain_line_below_another_ranks_record_is_not_its(book: RuleBook) -> None:
+    """Only an exception is printed below the record that it belongs to."""
+    record = "2026-03-11 18:14:40,104 ERROR [rank 5] loom: a request failed"
+    assert rank_of(diagnosed(book, *steps(1, 20), record, UNREACHABLE)) is None
