@@ -151,6 +151,10 @@ _PARALLEL_RANK = re.compile(
 # {"time": "2026-11-04 10:00:00", "level": "WARNING", "rank": 3, "message": "..."}
 _JSON_LEVEL = re.compile(r'"(?:level|levelname|severity|lvl)": ?"([A-Za-z]{4,8})"')
 _JSON_RANK = re.compile(r'"(?:rank|global_rank)": ?(\d{1,6})\b')
+_JSON_TIME = re.compile(
+    r'"(?:time|timestamp|@timestamp|asctime|datetime|ts)": ?'
+    r'"(?P<clock>(?P<date>\d{4}-\d\d-\d\d)[T ](?P<hms>\d\d:\d\d:\d\d))'
+)
 _JSON_MESSAGE = re.compile(r'"(?:message|msg)": ?"')
 # {"level": "critical", "exception": "Traceback (most recent call last):\n  File ...\nKeyError: 'a'\n"}
 _ESCAPED_HEADER = r"Traceback (most recent call last):\n"
@@ -192,6 +196,8 @@ def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0,
     if text.startswith("{", place):
         level = level or _said_in_json(_JSON_LEVEL, text, place)
         told = _said_in_json(_JSON_RANK, text, place)
+        if time is None and (dated := _JSON_TIME.search(text, place)):
+            time, clock = _seconds(dated.groupdict()), dated["clock"]
         # Only of a logger's record: torch's error files have such a field too, with a whole traceback.
         if level and (message := _JSON_MESSAGE.search(text, place)):
             starts.append(message.end())

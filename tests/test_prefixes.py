@@ -177,3 +177,10 @@ def test_a_traceback_within_a_record_ends_in_its_exception() -> None:
     assert (line.level, line.rank) == ("CRITICAL", 3)
     assert line.message.startswith("KeyError: 'a'")
     assert not parse_line('{"level": "info", "message": "KeyError: a"}').message.startswith("Traceback")
+
+
+def test_the_time_of_a_record_in_json_is_read() -> None:
+    """As in a prefix, so that files of records can be put in order."""
+    record = parse_line('[default0]:{"time": "2026-03-11 18:04:11,104", "level": "ERROR", "message": "boom"}')
+    assert (record.time, record.clock) == (parse_line("2026-03-11 18:04:11,104 ERROR boom").time, "2026-03-11 18:04:11")
+    assert parse_line('{"ts": 1773252251.104, "level": "error", "message": "boom"}').time is None
