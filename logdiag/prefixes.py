@@ -94,7 +94,7 @@ _PREFIXES = tuple(
         (
             "[<(" + _UPPER,
             r"(?!INFO: (?:task|rcu))"
-            rf"[\[<(]?{_LEVEL}[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=[\s\[])|(?<=\]))"
+            rf"[\[<(]?{_LEVEL} ?[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=[\s\[])|(?<=\]))"
             r"(?:[a-zA-Z_][\w.]*:(?! ))? ?",
         ),
         # E external/xla/cuda_fft.cc:477]   I 01-10 10:11:00
@@ -110,6 +110,8 @@ _PREFIXES = tuple(
             r"[a-z_]\w*(?:\.[a-z_]\w*)+(?<!error)(?<!timeout)(?<!exit): ?|[\w.]+ - (?=[A-Z]{4,8} )",
         ),
         ("kuds", r"(?:kern|user|daemon|syslog): (?:emerg|alert|crit|err|warning|notice|info|debug): ?"),
+        # W-9000-resnet_1.0-stdout MODEL_LOG - (TorchServe, which logs all that a model prints as information)
+        ("W", r"(?P<speaker>W-\d+-[\w.+-]{1,120}-std(?:out|err)) (?P<relay>MODEL_LOG) - "),
         # task 3: cp: ... (a job script that labels its tasks)
         (_LOWER, r"(?<![^\n])task (?P<rank>\d{1,5}): "),
         # 2|trainer  | (pm2)
@@ -184,7 +186,7 @@ def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0,
         if said.get("rank"):
             rank = int(said["rank"])
         node = said.get("node") or node
-        level = said.get("level") or _LETTERS.get(said.get("letter") or "", level)
+        level = None if said.get("relay") else said.get("level") or _LETTERS.get(said.get("letter") or "", level)
         if said.get("speaker"):
             speakers.append(said["speaker"])
             if rank is None and (numbered := _PARALLEL_RANK.search(said["speaker"])):

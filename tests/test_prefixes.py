@@ -184,3 +184,13 @@ def test_the_time_of_a_record_in_json_is_read() -> None:
     record = parse_line('[default0]:{"time": "2026-03-11 18:04:11,104", "level": "ERROR", "message": "boom"}')
     assert (record.time, record.clock) == (parse_line("2026-03-11 18:04:11,104 ERROR boom").time, "2026-03-11 18:04:11")
     assert parse_line('{"ts": 1773252251.104, "level": "error", "message": "boom"}').time is None
+
+
+def test_the_level_at_which_another_relays_a_line_is_not_its_own() -> None:
+    """A server logs what a model prints, tracebacks too, as information."""
+    line = parse_line(
+        "2026-03-11T18:04:11,104 [INFO ] W-9000-loom_1.0-stdout MODEL_LOG - NameError: name 'weft' is gone"
+    )
+    assert (line.level, line.message) == (None, "NameError: name 'weft' is gone")
+    own = parse_line("2026-03-11T18:04:11,104 [INFO ] W-9000-loom_1.0-stdout org.serve.WorkerThread - started")
+    assert own.level == "INFO"
