@@ -240,9 +240,11 @@ class Finding:
 
     @property
     def rank(self) -> int | None:
-        """The failing rank: named by the line itself, or the one that speaks."""
-        named = self.facts.get("rank", "")
-        return int(named) if named.isdigit() else self.line.rank
+        """The failing rank: named by the line itself (`rank`), or the one that speaks, which without a prefix the line
+        may name too (`own_rank`: a launcher's prefix is of the whole job, this of a process group)."""
+        named, own = self.facts.get("rank", ""), self.facts.get("own_rank", "")
+        spoke = int(own) if self.line.rank is None and own.isdigit() else self.line.rank
+        return int(named) if named.isdigit() else spoke
 
     @property
     def node(self) -> str | None:

@@ -114,6 +114,8 @@ _PREFIXES = tuple(
         ("W", r"(?P<speaker>W-\d+-[\w.+-]{1,120}-std(?:out|err)) (?P<relay>MODEL_LOG) - "),
         # task 3: cp: ... (a job script that labels its tasks)
         (_LOWER, r"(?<![^\n])task (?P<rank>\d{1,5}): "),
+        # t=114.6 | stderr | ...   stderr | ... (recorders of both outputs)
+        ("ts", r"(?<![^\n])(?:t=[\d.]{1,20} \| )?(?P<speaker>stdout|stderr) ?\| ?"),
         # 2|trainer  | (pm2)
         (_DIGITS, r"(?<![^\n])\d{1,3}\|(?P<speaker>[\w.-]{1,60}) *\| "),
         # pretrain/0 [default3]: (torchx)
@@ -170,6 +172,7 @@ def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0,
     place = 0
     starts = [0]
     rank: int | None = None
+    of_job = False
     node = level = clock = None
     time: float | None = None
     speakers: list[str] = []
@@ -183,8 +186,9 @@ def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0,
         said = match.groupdict()
         place = match.end()
         starts.append(place)
-        if said.get("rank"):
-            rank = int(said["rank"])
+        # [rank17]:[E ProcessGroupNCCL.cpp:523] [Rank 2]   the first counts over the job, the second within a group
+        if said.get("rank") and not (of_job and match[0].startswith(("[Rank", "[PG"))):
+            rank, of_job = int(said["rank"]), match[0].startswith("[rank")
         node = said.get("node") or node
         level = None if said.get("relay") else said.get("level") or _LETTERS.get(said.get("letter") or "", level)
         if said.get("speaker"):

@@ -134,6 +134,13 @@ def test_at_a_monitored_barrier_the_rank_that_did_not_come_is_the_first(book: Ru
     assert (failed in answer.root_cause.text, rank_of(answer)) == (True, 5)
 
 
+def test_a_launchers_rank_is_believed_before_that_of_a_process_group(book: RuleBook) -> None:
+    """Within a group the ranks are counted anew."""
+    in_group = watchdog(17).replace("[Rank 17]", "[Rank 2]")
+    assert rank_of(diagnosed(book, *steps(1, 20), in_group)) == 17
+    assert rank_of(diagnosed(book, *steps(1, 20), in_group.removeprefix("[rank17]:"))) == 2
+
+
 def test_the_rank_that_a_flight_recorder_misses_is_the_first(book: RuleBook) -> None:
     """Those that report the time-out had come."""
     answer = diagnosed(book, *steps(1, 20), watchdog(0), watchdog(2), "missing ranks: {1}")

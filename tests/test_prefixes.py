@@ -62,7 +62,13 @@ def test_what_only_looks_like_a_prefix_names_no_rank(text: str) -> None:
 
 def test_the_message_begins_behind_every_new_prefix() -> None:
     """So that a rule anchored at a message's start fits."""
-    for text in ("3|loom  | KeyError: 'a'", RANKS["torchx"][0], RANKS["behind a closed bar"][0]):
+    for text in (
+        "3|loom  | KeyError: 'a'",
+        "t=114.6 | stderr | KeyError: 'a'",
+        "stdout | KeyError: 'a'",
+        RANKS["torchx"][0],
+        RANKS["behind a closed bar"][0],
+    ):
         assert parse_line(text).message == "KeyError: 'a'"
 
 
