@@ -352,3 +352,11 @@ def test_what_python_only_warns_of_is_no_cause_unless_a_machine_is_at_fault(book
         + "CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized"
     )
     assert diagnosed(book, gpu, "  return torch._C._cuda_getDeviceCount() > 0", *failed).reason.value == "NVLinkError"
+
+
+def test_in_one_file_times_without_a_year_do_not_order_ranks(book: RuleBook) -> None:
+    """Watchdogs of all ranks speak within a moment; which of them is the cause, their words tell."""
+    line = "[rank{0}]:[E311 18:04:1{0}.104213000 ProcessGroupNCCL.cpp:2068] [Rank {0}] Process group watchdog thread "
+    line += "terminated with exception: CUDA error: {1}"
+    lines = [line.format(1, "unspecified launch failure"), line.format(3, "uncorrectable ECC error encountered")]
+    assert diagnosed(book, *steps(1, 20), *lines).reason.value == "ECCError"

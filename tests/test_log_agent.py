@@ -240,6 +240,12 @@ def test_the_command_learns_and_the_next_run_uses_it(tmp_path: Path) -> None:
     assert "learnt-kind" not in other.stdout.decode()
 
 
+def test_a_filter_that_several_segments_ask_for_is_proposed_once(learn: Learn) -> None:
+    """The next run's file would be the same."""
+    found, server = learn(scripted([filters(GOOD)]), *SPINS * 20)
+    assert (len(found), len(server.requests) > 4) == (1, True)
+
+
 def test_what_was_learnt_before_the_model_fails_is_kept(tmp_path: Path) -> None:
     """The filter of the first segment is written, and the failure at the second is named."""
     log, folder = tmp_path / "loom.log", tmp_path / "rules"

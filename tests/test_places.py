@@ -152,3 +152,12 @@ def test_a_plain_line_below_another_ranks_record_is_not_its(book: RuleBook) -> N
     """Only an exception is printed below the record that it belongs to."""
     record = "2026-03-11 18:14:40,104 ERROR [rank 5] loom: a request failed"
     assert rank_of(diagnosed(book, *steps(1, 20), record, UNREACHABLE)) is None
+
+
+def test_numbers_within_a_node_are_no_ranks_where_there_are_several(book: RuleBook) -> None:
+    """Neither a worker's local rank nor a device."""
+    nodes = [f"node-{number}: step 20 loss 2.0" for number in (1, 2)]
+    worker = f"E0311 18:14:44.104000 4711 {API}:869] failed (exitcode: 1) local_rank: 1 (pid: 4713) of binary: python"
+    assert rank_of(diagnosed(book, *steps(1, 20), *nodes, *BOOM, worker)) is None
+    full = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 3 has a total capacity"
+    assert rank_of(diagnosed(book, *steps(1, 20), *nodes, *traceback_of(full))) is None

@@ -423,3 +423,11 @@ def test_the_exception_that_a_failing_hook_was_called_for_is_the_one_that_counts
     ]
     answer = diagnosed(book, *steps(1, 5), *lines)
     assert (answer.reason.value, answer.failed) == ("ValueError", True)
+
+
+def test_what_a_later_record_follows_is_not_quoted(book: RuleBook) -> None:
+    """Between an exception's text and what it quotes nothing else is logged."""
+    first = traceback_of("ValueError: these rows have no weft:")
+    record = "2026-03-11 18:14:40,104 INFO loom: closing"
+    second = traceback_of("KeyError: 'shuttle'")
+    assert diagnosed(book, *steps(1, 5), *first, record, *second).reason.value == "ValueError"

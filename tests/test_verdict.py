@@ -148,3 +148,10 @@ def test_of_a_time_out_the_ranks_that_did_not_report_it_are_named(book: RuleBook
     assert "ranks 3, 5 reported no time-out, the others did: look there first" in said({0, 1, 2, 4, 6, 7})
     assert "rank 3 reported no time-out" in said({0, 1, 2, 4, 5, 6, 7})
     assert "reported no time-out" not in said({0, 1, 2}) + said(set(range(8)))
+
+
+def test_only_time_outs_name_the_ranks_that_did_not_report_them(book: RuleBook) -> None:
+    """Of another cause the watchdogs are consequences."""
+    work = [f"[rank{rank}]: step: {step} loss: 2.1" for step in range(1, 9) for rank in range(4)]
+    failure = traceback_of("KeyError: 'caption'", prefix="[rank3]: ")
+    assert "reported no time-out" not in " ".join(diagnosed(book, *work, *failure, *map(watchdog, (0, 1, 2))).notes)
