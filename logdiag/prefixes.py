@@ -253,7 +253,7 @@ def _seconds(said: dict[str, str | None]) -> float | None:
     else:
         return None
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if not 1 <= month <= 12 or not 1 <= day <= _DAYS_IN_MONTH[month - 1] + (leap and month == 2):
+    if year < 1970 or not 1 <= month <= 12 or not 1 <= day <= _DAYS_IN_MONTH[month - 1] + (leap and month == 2):
         return None
     hours, minutes, seconds = (int(part) for part in (said["hms"] or "0:0:0").split(":"))
     # Days of the Gregorian calendar before the date, counted from a March so that leap days come last.

@@ -178,3 +178,11 @@ def test_farewells_of_other_processes_are_no_calm(book: RuleBook) -> None:
     assert said("request 17 served") == "none"
     assert said("the parent exited, terminating worker") == "OutOfMemoryError"
     assert said("shutting down") == "OutOfMemoryError"
+
+
+@pytest.mark.parametrize("date", ["0000-01-01", "0001-01-01", "9999-12-31", "1969-12-31"])
+def test_no_date_is_too_odd(date: str, tmp_path: Path, book: RuleBook) -> None:
+    """Machines without a clock print such dates; the answer is as without them."""
+    odd = [line.replace("2026-03-11", date) for line in WORK]
+    node = [f"Mar 11 18:14:59 gpu017 kernel: {XID.replace('31', '48')}"]
+    assert of_job_and_node(tmp_path, [*odd, *BOOM], node, book) == "ECCError"
