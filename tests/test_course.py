@@ -186,3 +186,18 @@ def test_no_date_is_too_odd(date: str, tmp_path: Path, book: RuleBook) -> None:
     odd = [line.replace("2026-03-11", date) for line in WORK]
     node = [f"Mar 11 18:14:59 gpu017 kernel: {XID.replace('31', '48')}"]
     assert of_job_and_node(tmp_path, [*odd, *BOOM], node, book) == "ECCError"
+
+
+def test_stray_exceptions_after_the_end_are_what_interpreters_ignored(book: RuleBook) -> None:
+    """Mixed by several processes they lose their heads; before the end, or in a traceback of their own, they count."""
+    stray = [
+        "Exception ignored in: <function Loom.__del__ at 0x7f57>",
+        "Exception ignored in: <function Loom.__del__ at 0x7f3e>",
+    ]
+    stray += ["AttributeError: 'Loom' object has no attribute 'weft'"] * 2
+    assert not diagnosed(book, *steps(1, 40), FINISHED, *stray).failed
+    assert diagnosed(book, *steps(1, 40), stray[-1]).reason.value == "AttributeError"
+    # What torch prints of an exception that nobody caught.
+    assert diagnosed(book, *steps(1, 40), FINISHED, f"[rank0]: {stray[-1]}").reason.value == "AttributeError"
+    whole = traceback_of(stray[-1])
+    assert diagnosed(book, *steps(1, 40), FINISHED, *whole).reason.value == "AttributeError"
