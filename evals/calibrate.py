@@ -5,7 +5,8 @@
     python -m evals.calibrate --check CASES...            # how well the weights in force do on cases not used for them
 
 Count answers only at first contact, before any rule was made with sight of the logs: those to known logs are nearly
-always right and would teach that nothing makes an answer doubtful. The counts hold no text of any log: what an answer rested on, how many such answers there were, how many were right.
+always right and would teach that nothing makes an answer doubtful. The counts hold no text of any log: what an answer
+rested on, how many such answers there were, how many were right.
 """
 
 from __future__ import annotations
