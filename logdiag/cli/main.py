@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from logdiag import __version__
+from logdiag.cli.job import metadata_of
 from logdiag.errors import LogdiagError, SourceError
 from logdiag.model import Category, Diagnosis
 from logdiag.pipeline import diagnose
@@ -230,7 +231,7 @@ def _given(said: Mapping[str, Any]) -> dict[str, Any]:
         "memory": False if said["no_memory"] else settings.memory or None,
         "remember": said["remember"],
         "llm": llm,
-        "job": _metadata(said["job"]),
+        "job": metadata_of(said["job"]),
     }
 
 
@@ -260,17 +261,6 @@ def _print_trace(answer: Diagnosis) -> None:
     cost = "" if trace["cost"] is None else f", cost {trace['cost']:g}"
     total = f"{trace['tokens_in']} tokens in, {trace['tokens_out']} out{cost}, {trace['seconds']:.2f} s"
     print(f"  altogether {total}", file=sys.stderr)
-
-
-def _metadata(pairs: tuple[str, ...]) -> dict[str, str]:
-    known = ("name", "user", "framework", "image")
-    metadata = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or key not in known:
-            raise LogdiagError(f"--job {pair}: not KEY=VALUE with a KEY of {', '.join(known)}")
-        metadata[key] = value
-    return metadata
 
 
 def _print(answer: Diagnosis, form: str, *, digest: bool, err: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from logdiag.cli.job import metadata_of
 from logdiag.errors import LogdiagError, RuleError
 from logdiag.rules import Rule, RuleBook
 from logdiag.settings import Settings, load_settings
@@ -181,7 +182,7 @@ def learn_command(
     from logdiag.memory.store import open_store
 
     settings = load_settings({"rules": folders, "memory": place, **said})
-    metadata = _metadata(job)
+    metadata = metadata_of(job)
     target = _target("--accept", settings.rules) if accepted else None
     _check_may_ask(settings)
     with open_store(settings.memory or None, shipped=False) as store:
@@ -292,18 +293,6 @@ def _check_may_ask(settings: Settings) -> None:
         raise LogdiagError(f"offline is set ({settings.origins['offline']}); no model may be asked")
     if settings.llm_when == "never":
         raise LogdiagError(f"llm is never ({settings.origins['llm_when']}); no model may be asked")
-
-
-def _metadata(pairs: Iterable[str]) -> dict[str, str]:
-    from logdiag.agent.log_agent import BOUND
-
-    read = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or key not in BOUND:
-            raise LogdiagError(f"--job {pair}: not KEY=VALUE with a KEY of {', '.join(BOUND)}")
-        read[key] = value
-    return read
 
 
 def _context(log: str | None, known: Sequence[Incident], folders: Sequence[str]) -> list[str]:

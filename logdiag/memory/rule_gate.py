@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,11 +78,12 @@ class Group:
 
 def example_of(signature: str, variant: int = 0) -> str:
     """A line whose masked form is the signature, with made-up values."""
-    for values in (*_VALUES[variant:], *_VALUES[:variant]):
-        text = MASK.sub(lambda match, values=values: values[match[0]], signature)  # type: ignore[misc]
-        if masked(text) == signature:
-            return text
-    return MASK.sub(lambda match: _VALUES[variant][match[0]], signature)
+    filled = [_filled(signature, values) for values in (*_VALUES[variant:], *_VALUES[:variant])]
+    return next((text for text in filled if masked(text) == signature), filled[0])
+
+
+def _filled(signature: str, values: Mapping[str, str]) -> str:
+    return MASK.sub(lambda match: values[match[0]], signature)
 
 
 def judged_drafts(
