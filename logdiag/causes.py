@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from logdiag.course import Course, standing
 from logdiag.events import CATCH_ALL, Event, find_events, reasons_explained
 from logdiag.lastwords import last_word
-from logdiag.model import Category, Reason, Role
+from logdiag.model import Category, Reason, Role, Support
 from logdiag.places import node_of, rank_of
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
@@ -188,15 +188,25 @@ def _first_unexplained(events: list[Event], reasons: dict[int, frozenset[Reason]
     # The earliest of a reason explains whatever a later one of it would: the others need not be asked.
     earliest = list({event.reason: event for event in sorted(events, key=_order, reverse=True)}.values())
     free = [event for event in events if not any(_explains(other, event, reasons) for other in earliest)] or events
-    # What a process says and survives is a weaker candidate than what it died of, unless a machine says it.
-    fatal = [event for event in free if event.died or event.reason.category is Category.INFRASTRUCTURE]
+    # What a process says and survives is a weaker candidate than what it died of, unless a machine says it, or a
+    # person has once confirmed that it was the cause.
+    fatal = [
+        event
+        for event in free
+        if event.died or event.reason.category is Category.INFRASTRUCTURE or Support.SAME in event.finding.supports
+    ]
     first = _earliest(fatal or free)
     # Files without common clocks: of two lines that name one reason, the one that says more.
     if first.finding.generality:
         named = [event for event in free if event.reason is first.reason and event.line.stream != first.line.stream]
         first = next((event for event in named if not event.finding.generality and not _precedes(first, event)), first)
     if first.finding.rule == CATCH_ALL:
-        named = [event for event in fatal or free if event.finding.rule != CATCH_ALL]
+        # What came after its process had ended is another's; a mere line may be explained by the lines below it.
+        named = [
+            event
+            for event in fatal or free
+            if event.finding.rule != CATCH_ALL and not (first.died and _precedes(first, event))
+        ]
         return named[0] if named else first
     return first
 

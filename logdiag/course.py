@@ -39,6 +39,12 @@ _STOP = re.compile(
 )
 # mkdir: cannot create ...   run.sh: line 4: ...   but not a Python program's [Errno 2]
 _OF_A_TOOL = re.compile(r"[\w./+-]{1,200}: (?!.{0,400}\[Errno)")
+# cp: error writing ...   train.py: error: argument ...   but not ValueError: ...
+_ENDED_TOOL = re.compile(r"[a-z][\w.+-]{0,80}: (?!.{0,400}\[Errno)")
+# [Sun Nov 22 06:33:08 2026] NVRM: ...   [ 1000.123456] NVRM: ...   Nov 22 06:33:08 node-7 kernel: ...
+_OF_KERNEL = re.compile(
+    r"^\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}| *\d{1,9}\.\d{3,9})\] |\bkernel: "
+)
 _HEADER = "Traceback (most recent call last)"
 
 
@@ -69,6 +75,7 @@ class Course:
         self._nobody_died = not any(event.died for event in events)
         self._last_break: dict[int, int] = {}
         self._last_cause: dict[int, int] = {}
+        self._crash_of: dict[tuple[int, int | None], int] = {}
         for places in self._steps.values():
             places.sort()
 
@@ -92,10 +99,12 @@ class Course:
         return _A_DAY < self._began - _of_the_year(line.time) < _HALF_A_YEAR
 
     def ended_well_without(self, line: Line) -> bool:
-        """Whether a line stands in a log that tells nothing of the work, a machine's, and every log that does tells of
-        its proper end and of nobody's death."""
-        ended = self._at_work <= self._ends.keys() and self._nobody_died and not self.failed
-        return ended and bool(self._ends) and line.stream not in self._at_work
+        """Whether a line is a machine's, and every log that tells of the work tells of its proper end and of nobody's
+        death: it stands in a log of its own, or is of the kernel and shown behind the end."""
+        if not (self._ends and self._at_work <= self._ends.keys() and self._nobody_died and not self.failed):
+            return False
+        end = max(self._ends.get(line.stream, [line.position]))
+        return line.stream not in self._at_work or (line.position > end and _OF_KERNEL.search(line.text) is not None)
 
     def stopped_after_its_end(self, line: Line) -> bool:
         """Whether a line comes after the job's proper end, in what is the smaller part of the log: a test of the
@@ -136,11 +145,18 @@ class Course:
         """Whether another cause broke the job after a place."""
         return self._last_cause.get(stream, -1) > position
 
+    def crashed_next(self, line: Line) -> bool:
+        """Whether the rank that told of an error crashed before it made another step."""
+        crash = self._crash_of.get((line.stream, line.rank))
+        return crash is not None and not any(step < crash for step in self.steps_after(line))
+
     def broke(self, event: Event) -> None:
         """Remembers what broke for good. The events are gone through from the last to the first."""
         if event.quiet or event.finding.role not in (Role.CAUSE, Role.SYMPTOM):
             return
         self._last_break.setdefault(event.line.stream, event.line.position)
+        if event.reason is Reason.RUNTIME_ERROR and event.finding.role is Role.SYMPTOM:
+            self._crash_of[event.line.stream, event.line.rank] = event.line.position
         if event.finding.role is Role.CAUSE and not event.finding.closes:
             self._last_cause.setdefault(event.line.stream, event.line.position)
 
@@ -164,8 +180,12 @@ def standing(events: Sequence[Event], course: Course) -> tuple[list[Event], list
 
 def _script_ended_by(event: Event, course: Course) -> Event:
     """A refused line of the job script as what ended it: no step was made, and nothing follows but the traceback of
-    what such a script runs when it leaves."""
-    if not _of_a_script(event) or event.finding.role is not Role.CAUSE or not course.never_worked:
+    what such a script runs when it leaves. A tool that says what it cannot survive has ended, whatever follows."""
+    if event.finding.role is not Role.CAUSE or event.line.level is not None or not course.never_worked:
+        return event
+    if not event.finding.goes_on and _ENDED_TOOL.match(event.line.message):
+        return replace(event, died=True)
+    if not _of_a_script(event):
         return event
     following = course.said_next(event.line)
     ended = not following or _HEADER in following[0].text
@@ -226,9 +246,13 @@ def _went_on(event: Event, course: Course) -> bool:
     # Ranks work in step: one that is gone stops them all, so each one's steps speak for a rank that only told of an
     # error; not so for what the others say of one that is gone.
     told = not event.died and event.finding.role is Role.CAUSE
+    if told and line.rank is not None and course.crashed_next(line):
+        return False
     steps = course.steps_after(replace(line, rank=None) if told else line)
     if len(steps) < _STEPS_OF_RECOVERY:
         return end is not None and not course.broke_after(line.stream, line.position)
+    if event.of_a_child and not course.broke_after(line.stream, line.position):
+        return True
     ended_well = end is not None and end > steps[0] and not course.broke_after(line.stream, line.position)
     return not event.died or ended_well or course.cause_after(line.stream, steps[-1])
 

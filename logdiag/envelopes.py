@@ -20,8 +20,11 @@ Unwrap = Callable[[Iterable[Numbered]], Iterator[Numbered]]
 _CRI = re.compile(
     rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) ([FP]) (.*)$", re.DOTALL
 )
-_MESSAGE_KEYS = ("log", "MESSAGE", "message", "msg", "text")
+# Docker, journald, loggers; Cloud Logging, CloudWatch, OpenTelemetry and Loki as they export
+_MESSAGE_KEYS = ("log", "MESSAGE", "message", "msg", "text", "textPayload", "@message", "body", "line")
 _TIME_KEYS = ("time", "timestamp", "ts", "@timestamp", "asctime")
+# {"jsonPayload": {"message": "..."}, "timestamp": "..."} (Cloud Logging)
+_NESTED = "jsonPayload"
 _HOST_KEYS = ("_HOSTNAME", "hostname", "host", "node")
 
 
@@ -49,6 +52,8 @@ def _record(line: bytes) -> dict[str, object] | None:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return None
+    if isinstance(value, dict) and isinstance(nested := value.get(_NESTED), dict):
+        value = {**nested, **value}
     return value if isinstance(value, dict) and any(key in value for key in _MESSAGE_KEYS) else None
 
 

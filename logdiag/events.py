@@ -46,7 +46,8 @@ class Event:
     """One thing that went wrong in one process.
 
     `finding` names it, `findings` are all that belong to it. `died` says that the process ended by it, `quiet` that
-    it was printed as a warning or less, `caught` that it is an exception that was only logged.
+    it was printed as a warning or less, `caught` that it is an exception that was only logged, `of_a_child` that a
+    process ended which the program itself had started and may have started again.
     """
 
     finding: Finding
@@ -54,6 +55,7 @@ class Event:
     died: bool
     quiet: bool
     caught: bool = False
+    of_a_child: bool = False
 
     @property
     def reason(self) -> Reason:
@@ -167,7 +169,7 @@ def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Tra
         root = replace(root, role=Role.HINT)
     spared = traceback.ignored or traceback.in_thread
     died = not spared and not traceback.logged and root.role is not Role.HINT
-    return Event(root, findings, died=died, quiet=spared, caught=traceback.logged)
+    return Event(root, findings, died=died, quiet=spared, caught=traceback.logged, of_a_child=traceback.in_child)
 
 
 def _best(findings: list[Finding], book: RuleBook) -> Finding:

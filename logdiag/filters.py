@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from logdiag.model import Block, Digest, Line
+from logdiag.model import Block, CommonPrefix, Digest, Line
 from logdiag.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
 
@@ -84,7 +84,7 @@ class BlockLines:
 @dataclass(slots=True)
 class _Shape:
     """One shape: how often it came, how many of its lines were looked at and kept, whether it tells of progress or is
-    `regular` (a filter of this very job knows it), and its first line.
+    `regular` (a filter of this very job knows it), its first line, and the `prefix` of that line's stream.
 
     It is `open` while more of its lines are worth looking at: the first few, more while only one rank prints them.
     """
@@ -97,6 +97,7 @@ class _Shape:
     regular: bool = False
     rank: int | None = None
     sample: bytes = b""
+    prefix: CommonPrefix | None = None
     first: tuple[int, int] = (0, 0)
 
     def look_at(self, rank: int | None) -> None:
@@ -144,7 +145,7 @@ class Shapes:
             shape.count += count
             if shape.open:
                 wanted.add(key)
-        return lines, self._look_at(wanted, counts, lines, originals, (block.stream, position)) if wanted else []
+        return lines, self._look_at(wanted, counts, lines, originals, block, position) if wanted else []
 
     def _look_at(
         self,
@@ -152,19 +153,19 @@ class Shapes:
         counts: Counter[bytes],
         lines: list[bytes],
         originals: BlockLines,
-        place: tuple[int, int],
+        block: Block,
+        position: int,
     ) -> list[int]:
         """Which lines of the wanted shapes to keep; shapes not met before are judged."""
-        stream, position = place
         kept: list[int] = []
         for index, key in enumerate(lines):
             if key not in wanted:
                 continue
             shape = self.known.get(key)
             if shape is None:
-                shape = self._new(key, counts[key], originals[index], stream, position + index)
+                shape = self._new(key, counts[key], originals[index], block, position + index)
             if shape is not None and shape.open:
-                line = _parsed(originals[index], _LONGEST_SAMPLE)
+                line = _parsed(originals[index], _LONGEST_SAMPLE, block.prefix)
                 shape.look_at(line.rank)
                 # Lines of one shape differ in numbers, and those may be what a filter asks for.
                 if not (shape.regular and self._is_regular(line)):
@@ -176,7 +177,7 @@ class Shapes:
                     break
         return kept
 
-    def _new(self, key: bytes, count: int, original: bytes, stream: int, position: int) -> _Shape | None:
+    def _new(self, key: bytes, count: int, original: bytes, block: Block, position: int) -> _Shape | None:
         if len(self.known) >= _MOST_SHAPES or len(key) > _LONGEST_SHAPE:
             self.unshaped += count
             return None
@@ -184,9 +185,9 @@ class Shapes:
         finer = _VARYING.sub(b"", said).translate(None, _DIGITS).strip()
         shape = self.finer.get(finer)
         if shape is None:
-            shape = self.finer[finer] = _Shape(first=(stream, position))
+            shape = self.finer[finer] = _Shape(first=(block.stream, position), prefix=block.prefix)
             self.shapes.append(shape)
-            line = _parsed(original, _LONGEST_SHAPE)
+            line = _parsed(original, _LONGEST_SHAPE, block.prefix)
             shape.progress = self.book.is_progress(line)
             shape.regular = self._is_regular(line)
             shape.sample = original[:_LONGEST_SAMPLE]
@@ -202,7 +203,7 @@ class Shapes:
 
     def kind_of(self, shape: _Shape) -> str:
         """What the receipt calls a shape's left-out lines: the filter that knows them, or progress, or just repeats."""
-        dropping = self.book.filters_of(_parsed(shape.sample, _LONGEST_SAMPLE))
+        dropping = self.book.filters_of(_parsed(shape.sample, _LONGEST_SAMPLE, shape.prefix))
         known = next((item.id for item in self.filters if item.id in dropping), None)
         return known or ("progress" if shape.progress else "repeats")
 
@@ -232,8 +233,8 @@ class KeptLines:
         return sorted((position, *line) for position, line in (self.early | self.late).items())
 
 
-def _parsed(text: bytes, most: int) -> Line:
-    return parse_line(text[:most].decode(errors="replace"))
+def _parsed(text: bytes, most: int, prefix: CommonPrefix | None) -> Line:
+    return parse_line(text[:most].decode(errors="replace"), prefix=prefix)
 
 
 def filters_for(filters: Iterable[Filter], job: Mapping[str, str]) -> tuple[Filter, ...]:

@@ -162,11 +162,20 @@ class Support(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class CommonPrefix:
+    """What a recorder puts before every line of a stream. One that `relays` gives another program's lines the same
+    level whatever they say: that level tells nothing."""
+
+    pattern: re.Pattern[str]
+    relays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """Whole lines of one stream, as bytes without colours, in the order of the file.
 
     `line_numbers` is None where line i of the block is line `first_line + i` of the file; an envelope that joins
-    lines gives each line's own number instead.
+    lines gives each line's own number instead. `prefix` is what a recorder puts before every line of the stream.
     """
 
     stream: int
@@ -174,6 +183,7 @@ class Block:
     offset: int
     data: bytes
     line_numbers: tuple[int, ...] | None = None
+    prefix: CommonPrefix | None = None
 
     def number_of(self, index: int) -> int:
         """The file's own number of this block's line `index`, both counted from the block's first."""

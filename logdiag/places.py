@@ -65,14 +65,18 @@ def _awaited(root: Event, events: Sequence[Event]) -> int | None:
 
 
 def _named(finding: Finding, lines: Sequence[Line]) -> int | None:
-    """The rank that a line names: by itself, by its process and the launcher's table, or by NCCL's device on the only
-    node."""
+    """The rank that a line names: by itself, by its process and the launcher's table, by its pod and what that
+    printed, or by NCCL's device on the only node."""
     if finding.rank is not None:
         return finding.rank
     if process := finding.facts.get("pid"):
         listed = {worker.rank for worker in _workers(lines) if worker.process == process}
         if len(listed) == 1:
             return listed.pop()
+    if pod := finding.facts.get("pod"):
+        spoke = {line.rank for line in lines if line.rank is not None and pod in line.speaker.split("/")}
+        if len(spoke) == 1:
+            return spoke.pop()
     device = _NCCL_DEVICE.search(finding.line.text)
     one_node = len({line.node for line in lines if line.node}) == 1
     return int(device[1]) if device and one_node else None

@@ -8,8 +8,9 @@ where the message may begin, so that a rule anchored at the message's start fits
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from logdiag.model import Line
+from logdiag.model import CommonPrefix, Line
 
 __all__ = ["parse_line"]
 
@@ -29,7 +30,7 @@ _PREFIXES = tuple(
         # May 15 09:14:36 node-7 kernel:   May 15 09:14:36 node-7 slurmd[3121]:
         (
             _UPPER,
-            rf"(?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<node>[\w.-]+) "
+            rf"(?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<node>(?!\d{{4}}-\d\d-)[\w.-]+) "
             r"(?P<speaker>[\w./()-]+?)(?:\[\d+\])?: ?",
         ),
         # [Sun Feb 23 17:03:18 2025]   Sun Feb 23 17:03:18 2025:
@@ -45,6 +46,8 @@ _PREFIXES = tuple(
         ),
         # E0621 10:00:00.123456 1875515 cuda_dnn.cc:8310]   I20250415 13:32:59 2846128 dinov2 config.py:59]
         ("IWEFD", r"(?P<letter>[IWEFD])(?:\d{8}|\d{4}) \d\d:\d\d:[\d.]+ +\d+ (?:[\w.-]+ )?[\w./-]+:\d+\] ?"),
+        # [W 2026-10-05 19:33:27,458]   [I 2026-10-05 19:33:27.458 ServerApp]   (Optuna, Jupyter)
+        ("[", rf"\[(?P<letter>[IWEFDC]) (?P<date>\d{{4}}-\d\d-\d\d) {_CLOCK}(?: [\w.:-]{{1,60}})?\] ?"),
         # [2026-10-05 19:33:27,458 W 91609 91609]
         ("[", rf"\[(?P<date>\d{{4}}-\d\d-\d\d) {_CLOCK} (?P<letter>[IWEFDC]) \d+ \d+\] ?"),
         # [2026-11-04 10:00:07 TP5]   [10:00:07 DP1 TP5 EP5]   [TP5 EP5] (SGLang)
@@ -167,30 +170,33 @@ _BLANK = re.compile(r"[ \t]+")
 _MOST_PREFIXES = 10
 
 
-def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0, position: int = 0) -> Line:
-    """Reads the prefixes of a line, colours already removed, into a `Line`."""
-    place = 0
+def parse_line(
+    text: str,
+    source: str = "",
+    number: int = 0,
+    *,
+    stream: int = 0,
+    position: int = 0,
+    prefix: CommonPrefix | None = None,
+) -> Line:
+    """Reads the prefixes of a line, colours already removed, into a `Line`. `prefix` is what stands before every line
+    of the stream, where something does."""
     starts = [0]
     rank: int | None = None
     of_job = False
     node = level = clock = None
     time: float | None = None
     speakers: list[str] = []
-    for _ in range(_MOST_PREFIXES):
-        blank = _BLANK.match(text, place)
-        if blank and place:
-            place = blank.end()
-        match = _next_prefix(text, place)
-        if match is None:
-            break
+    recorded = prefix.pattern.match(text) if prefix else None
+    for match in _prefixes_of(text, recorded):
         said = match.groupdict()
-        place = match.end()
-        starts.append(place)
+        starts.append(match.end())
         # [rank17]:[E ProcessGroupNCCL.cpp:523] [Rank 2]   the first counts over the job, the second within a group
         if said.get("rank") and not (of_job and match[0].startswith(("[Rank", "[PG"))):
             rank, of_job = int(said["rank"]), match[0].startswith("[rank")
         node = said.get("node") or node
-        level = None if said.get("relay") else said.get("level") or _LETTERS.get(said.get("letter") or "", level)
+        relayed = said.get("relay") or (recorded and prefix and prefix.relays and match.end() <= recorded.end())
+        level = None if relayed else said.get("level") or _LETTERS.get(said.get("letter") or "", level)
         if said.get("speaker"):
             speakers.append(said["speaker"])
             if rank is None and (numbered := _PARALLEL_RANK.search(said["speaker"])):
@@ -199,6 +205,7 @@ def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0,
             first = next(name for name in ("date", "mon", "monthday", "hms") if said.get(name))
             clock = text[match.start(first) : match.end("hms")]
             time = _seconds(said)
+    place = starts[-1]
     if text.startswith("{", place):
         level = level or _said_in_json(_JSON_LEVEL, text, place)
         told = _said_in_json(_JSON_RANK, text, place)
@@ -229,6 +236,20 @@ def parse_line(text: str, source: str = "", number: int = 0, *, stream: int = 0,
 def _said_in_json(pattern: re.Pattern[str], text: str, place: int) -> str | None:
     match = pattern.search(text, place)
     return match[1].upper() if match else None
+
+
+def _prefixes_of(text: str, recorded: re.Match[str] | None) -> Iterator[re.Match[str]]:
+    """The prefixes of a line, one behind the other; where none is known, what the stream's recorder wrote is one."""
+    place = 0
+    for _ in range(_MOST_PREFIXES):
+        blank = _BLANK.match(text, place) if place else None
+        match = _next_prefix(text, blank.end() if blank else place)
+        if match is None:
+            match, recorded = recorded, None
+        if match is None or match.end() <= place:
+            return
+        place = match.end()
+        yield match
 
 
 def _next_prefix(text: str, place: int) -> re.Match[str] | None:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, BinaryIO, cast
 
+from logdiag.common_prefix import common_prefix
 from logdiag.envelopes import recognise
 from logdiag.errors import SourceError
-from logdiag.model import Block
+from logdiag.model import Block, CommonPrefix
 
 __all__ = ["Source", "Stream", "open_sources"]
 
@@ -308,13 +309,18 @@ def _blocks(stream: Stream, chunks: Iterator[bytes]) -> Generator[Block, int | N
         yield from _unwrapped_blocks(stream.index, unwrap(_numbered(pieces)))
         return
     number, offset = 1, 0
+    prefix = _prefix_in(first[0])
     for data, whole in pieces:
-        block = _clean_block(stream.index, number, offset, data, None)
+        block = _clean_block(stream.index, number, offset, data, None, prefix)
         counted = (yield block) if block.data else None
         if whole:
             regular = counted is not None and block.line_numbers is None
             number += counted if regular and counted else data.count(b"\n")
         offset += len(data)
+
+
+def _prefix_in(data: bytes) -> CommonPrefix | None:
+    return common_prefix(_COLOUR.sub(b"", data[:_BLOCK_BYTES]).decode(errors="replace").split("\n"))
 
 
 def _numbered(pieces: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[int, bytes]]:
@@ -327,21 +333,27 @@ def _numbered(pieces: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[int, bytes
 
 def _unwrapped_blocks(stream: int, lines: Iterator[tuple[int, bytes]]) -> Iterator[Block]:
     """Gathers unwrapped lines into blocks."""
+    prefix: CommonPrefix | None = None
+    offset = 0
+    for gathered in _gathered(lines):
+        numbers = tuple(at for at, _ in gathered)
+        data = b"\n".join(line for _, line in gathered)
+        prefix = prefix if offset else _prefix_in(data)
+        yield _clean_block(stream, numbers[0], offset, data, numbers, prefix)
+        offset += len(data) + 1
+
+
+def _gathered(lines: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
     gathered: list[tuple[int, bytes]] = []
-    size, offset = 0, 0
+    size = 0
     for at, line in lines:
         gathered.append((at, line))
         size += len(line) + 1
         if size >= _BLOCK_BYTES:
-            yield _gathered_block(stream, offset, gathered)
-            gathered, offset, size = [], offset + size, 0
+            yield gathered
+            gathered, size = [], 0
     if gathered:
-        yield _gathered_block(stream, offset, gathered)
-
-
-def _gathered_block(stream: int, offset: int, lines: list[tuple[int, bytes]]) -> Block:
-    numbers = tuple(at for at, _ in lines)
-    return _clean_block(stream, numbers[0], offset, b"\n".join(line for _, line in lines), numbers)
+        yield gathered
 
 
 def _whole_lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
@@ -367,7 +379,14 @@ def _whole_lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
         yield b"".join(parts), True
 
 
-def _clean_block(stream: int, number: int, offset: int, data: bytes, numbers: tuple[int, ...] | None) -> Block:
+def _clean_block(
+    stream: int,
+    number: int,
+    offset: int,
+    data: bytes,
+    numbers: tuple[int, ...] | None,
+    prefix: CommonPrefix | None = None,
+) -> Block:
     if b"\x1b" in data:
         data = _COLOUR.sub(b"", data)
     if b"\x00" in data:
@@ -376,7 +395,7 @@ def _clean_block(stream: int, number: int, offset: int, data: bytes, numbers: tu
         data = data.replace(b"\r\n", b"\n")
         if b"\r" in data:
             data, numbers = _split_carriage_returns(data, number, numbers)
-    return Block(stream, number, offset, data, numbers)
+    return Block(stream, number, offset, data, numbers, prefix)
 
 
 def _split_carriage_returns(data: bytes, number: int, numbers: tuple[int, ...] | None) -> tuple[bytes, tuple[int, ...]]:

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 
 from logdiag.filters import BlockLines, KeptLines, Shapes
-from logdiag.model import Block, Finding, Line, Role
+from logdiag.model import Block, CommonPrefix, Finding, Line, Role
 from logdiag.prefixes import parse_line
 from logdiag.rules import RuleBook
 from logdiag.rules.book import Hit
@@ -147,6 +147,7 @@ class _Reader:
         self.kept = KeptLines()
         self.tail = _Tail()
         self.position = 0
+        self.prefix: CommonPrefix | None = None
         self.after = 0
         self.floods = _Floods()
         self.findings_of: Counter[str] = Counter()
@@ -154,6 +155,7 @@ class _Reader:
     def read(self, advance: Callable[[int], None]) -> None:
         blocks = self.stream.blocks()
         block = _following(blocks, None)
+        self.prefix = block.prefix if block else None
         with Scanner(self.book) as scanner:
             scanner.begin(block)
             while block is not None:
@@ -222,6 +224,7 @@ class _Reader:
             number,
             stream=self.stream.index,
             position=position,
+            prefix=self.prefix,
         )
         if (line.rank is None and self.stream.rank is not None) or (line.node is None and self.stream.node):
             from dataclasses import replace

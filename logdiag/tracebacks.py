@@ -28,9 +28,9 @@ _PROCESS = re.compile(
     r"-- Process \d+ terminated with the following error|The actor died because of an error raised|^\s*\"\"\"$"
 )
 # ValueError: boom   torch.cuda.OutOfMemoryError: ...
-# ray.exceptions.RayTaskError(KeyError): ...   AssertionError   socket.timeout: ...
+# ray.exceptions.RayTaskError(KeyError): ...   AssertionError   socket.timeout: ...   but not the level of `ERROR: ...`
 _FINAL = re.compile(
-    r"^(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|\w*(?:error|timeout|Error|Exception)))"
+    r"^(?P<name>(?!(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b)(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|\w*(?:error|timeout|Error|Exception)))"
     r"(?:\([\w., ]*\))?(?P<rest>: ?.*|\s*)$"
 )
 # AttributeErrorAttributeError: : no attribute ... (two processes wrote at once)
@@ -46,6 +46,8 @@ _IGNORED = re.compile(
 # What Python prints between the failure of an excepthook and the exception that the hook was called for.
 _ORIGINAL = re.compile(r"^Original exception was:")
 _IN_THREAD = re.compile(r"Exception in thread")
+# Process Worker-3:   (what multiprocessing prints before the traceback of a child)
+_IN_CHILD = re.compile(r"Process [\w.-]{1,80}:")
 # `logger.exception` prints such a record and the traceback below it; after a FATAL one, of native code, nothing comes.
 _LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
 # What a launcher puts before each line of a worker, tracebacks included: [default3]:   [rank3]:   [1,3]<stderr>:   3:
@@ -96,8 +98,8 @@ class Traceback:
     """One chain of exceptions, in the order printed.
 
     `positions` are all lines it covers, `code` those that only show source text and can be no evidence. `ignored`
-    says that the interpreter itself reports that nobody minded, `in_thread` that only a thread ended by it, `logged`
-    that a logger printed it: the process may have gone on.
+    says that the interpreter itself reports that nobody minded, `in_thread` that only a thread ended by it, `in_child`
+    that a child of the program did, `logged` that a logger printed it: the process may have gone on.
     """
 
     exceptions: tuple[RaisedException, ...]
@@ -106,6 +108,7 @@ class Traceback:
     code: frozenset[int]
     ignored: bool
     in_thread: bool
+    in_child: bool
     logged: bool
 
 
@@ -144,6 +147,7 @@ class _Reader:
     link: Link = Link.FIRST
     ignored: bool = False
     in_thread: bool = False
+    in_child: bool = False
     logged: bool = False
     last: Line | None = None
     last_code: str = ""
@@ -193,11 +197,12 @@ class _Reader:
                     code=frozenset(self.code),
                     ignored=self.ignored,
                     in_thread=self.in_thread,
+                    in_child=self.in_child,
                     logged=self.logged,
                 )
             )
         self.exceptions, self.positions, self.code, self.frames = [], set(), set(), []
-        self.in_frames = self.in_box = self.ignored = self.in_thread = self.logged = False
+        self.in_frames = self.in_box = self.ignored = self.in_thread = self.in_child = self.logged = False
         self.link = Link.FIRST
 
     def _name_by_raise(self) -> None:
@@ -222,6 +227,7 @@ class _Reader:
             self.link = Link.RELAYED
         if not self.exceptions:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
+            self.in_child = before is not None and _IN_CHILD.fullmatch(before.message.strip()) is not None
             above = self.above if self.above and _may_be_record_of(self.above, line) else None
             self.logged = not _UNCAUGHT.search(line.text) and (
                 line.level is not None

@@ -110,6 +110,17 @@ def test_rows_carry_the_files_own_numbers() -> None:
     assert channel.fenced("x") == "<log-abc>\nx\n</log-abc>"
 
 
+def test_of_a_long_line_the_beginning_and_the_end_are_shown() -> None:
+    """A record of JSON ends with what was raised; words of either part may be quoted, but none that were not shown."""
+    record = '{"level": "critical", "exception": "Traceback ' + "frame " * 200 + 'TypeError: not so"}'
+    channel = Channel(Redactor(), "abc")
+    row = channel.rows(parsed([record]))
+    assert row.startswith('s1:1 | {"level": "critical", "exception": "Traceback frame')
+    assert row.endswith('frame TypeError: not so"}')
+    assert len(row) < 420
+    assert channel.shown(1, 1)[0].text in row
+
+
 def test_what_one_conversation_was_shown_another_was_not() -> None:
     """A fork knows what was shown before it, and no more."""
     lines = parsed(["one", "two"])

@@ -83,6 +83,17 @@ def test_without_an_earlier_cause_the_time_out_is_the_reason(book: RuleBook) -> 
     assert root_line(answer) == 51
 
 
+def test_an_exception_that_no_rule_knows_stands_before_a_later_programs_known_one(book: RuleBook) -> None:
+    """What broke first is the root, though a class of the program's own says less than the next program's."""
+    unknown = traceback_of("recipe.SchemaFault: no column of this name")
+    later = traceback_of("FileNotFoundError: [Errno 2] No such file or directory: 'results/summary.json'")
+    answer = diagnosed(book, *steps(1, 50), *unknown, *later)
+    assert root_line(answer) == 50 + len(unknown)
+    assert answer.reason.value == "Others"
+    both = diagnosed(book, *steps(1, 50), *later, *unknown)
+    assert both.reason.value == "FileNotFoundError"
+
+
 def test_the_launchers_table_is_never_the_root_when_better_is_there(book: RuleBook) -> None:
     """The table names rank 0; the traceback on rank 3 broke first."""
     failure = traceback_of("IndexError: list index out of range", prefix="[rank3]: ")

@@ -201,3 +201,59 @@ def test_stray_exceptions_after_the_end_are_what_interpreters_ignored(book: Rule
     assert diagnosed(book, *steps(1, 40), FINISHED, f"[rank0]: {stray[-1]}").reason.value == "AttributeError"
     whole = traceback_of(stray[-1])
     assert diagnosed(book, *steps(1, 40), FINISHED, *whole).reason.value == "AttributeError"
+
+
+def test_a_tool_that_says_what_it_cannot_survive_ended_before_the_next_program(book: RuleBook) -> None:
+    """The job script stops what it was about, and only reports: the report's own traceback is not the cause."""
+    full = "task 1: cp: error writing '/srv/shard-7.tar': No space left on device"
+    report = traceback_of("FileNotFoundError: [Errno 2] No such file or directory: 'results/summary.json'")
+    answer = diagnosed(book, "task 0: stage-in: done", full, "stage-in failed for 1 of 4 tasks", *report)
+    assert (answer.reason.value, root_line(answer)) == ("OSError", 2)
+    assert answer.root_cause is not None
+    assert answer.root_cause.rank == 1
+
+
+KERNEL = [
+    "[Sun Nov 22 06:13:00 2026] Memory cgroup out of memory: Killed process 3120077 (etl) total-vm:18874112kB",
+    "[Sun Nov 22 06:33:08 2026] NVRM: Xid (PCI:0000:ba:00): 31, pid=3155410, name=jupyter, MMU Fault",
+]
+
+
+def test_what_the_kernel_said_of_others_shown_behind_a_proper_end_is_no_failure(book: RuleBook) -> None:
+    """An epilogue prints the whole node's messages; a job that died is another matter, and so is one that only
+    stopped to speak."""
+    worked = [*steps(1, 60), "training finished after 60 steps"]
+    assert not diagnosed(book, *worked, *KERNEL).failed
+    assert diagnosed(book, *worked, *KERNEL, exit_code=1).failed
+    assert diagnosed(book, *steps(1, 60), *KERNEL).failed
+    died = traceback_of("KeyError: 'caption'", prefix="[rank1]: ")
+    assert diagnosed(book, *steps(1, 60), *died, *KERNEL).failed
+
+
+def test_a_child_that_was_started_again_ends_no_program(book: RuleBook) -> None:
+    """multiprocessing names the child above its traceback; the program made its steps without it."""
+    child = ["Process simulator-3:", *traceback_of("sim.SimulationError: the state is not finite")]
+    again = "2026-11-22 06:53:09,263 ERROR pool: worker 3 died with exit code 1, starting a fresh one"
+    assert not diagnosed(book, *steps(1, 30), *child, again, *steps(31, 30)).failed
+    alone = diagnosed(book, *steps(1, 30), *child)
+    assert (alone.failed, root_line(alone)) == (True, 30 + len(child))
+    lost = traceback_of("RuntimeError: the pool lost a worker")
+    both = diagnosed(book, *steps(1, 30), *child, *lost)
+    assert root_line(both) == 30 + len(child)
+
+
+def test_steps_of_other_ranks_do_not_revive_one_that_crashed(book: RuleBook) -> None:
+    """What the others had in their buffers comes after the line that one rank crashed of."""
+    told = "3: [gpu017:24:0:24] ib_mlx5_log.c:171  Transport retry count exceeded on mlx5_2:1/RoCE (synd 0x15)"
+    crash = "3: [gpu017:00024] Signal: Aborted (6)"
+    others = steps(31, 10, prefix="1: ")
+    answer = diagnosed(book, *steps(1, 30, prefix="1: "), told, crash, *others, exit_code=134)
+    assert (answer.reason.value, root_line(answer)) == ("NetworkError", 31)
+    assert diagnosed(book, *steps(1, 30, prefix="1: "), told, *others).failed is False
+
+
+def test_the_text_of_a_training_example_is_no_event_of_the_job(book: RuleBook) -> None:
+    """A log of somebody's failure with the marks of a chat template was data; the same line without them was not."""
+    line = "slurmstepd: error: *** JOB 918822 ON gpu-b-04 CANCELLED AT 2025-03-02T04:10:12 DUE TO NODE FAILURE ***"
+    assert not diagnosed(book, "training example:", f"{line}<|im_end|>", *steps(1, 30)).failed
+    assert diagnosed(book, *steps(1, 30), line).failed

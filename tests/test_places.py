@@ -161,3 +161,18 @@ def test_numbers_within_a_node_are_no_ranks_where_there_are_several(book: RuleBo
     assert rank_of(diagnosed(book, *steps(1, 20), *nodes, *BOOM, worker)) is None
     full = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 3 has a total capacity"
     assert rank_of(diagnosed(book, *steps(1, 20), *nodes, *traceback_of(full))) is None
+
+
+def test_a_pod_that_is_named_tells_the_rank_that_spoke_from_it(book: RuleBook) -> None:
+    """The table of pods comes after the others' tracebacks; the pod's own lines carry its rank."""
+    lines = [f"[pod/trainer-worker-{rank}/pytorch] [rank{rank}]: ready" for rank in range(3)]
+    peer = "RuntimeError: [../gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.7]:923"
+    lost = traceback_of(peer, prefix="[pod/trainer-worker-0/pytorch] [rank0]: ")
+    table = [
+        "NAME               READY   STATUS      RESTARTS   AGE",
+        "trainer-worker-1   0/1     OOMKilled   0          21s",
+    ]
+    answer = diagnosed(book, *lines, *steps(1, 30), *lost, *table)
+    assert answer.reason.value == "OutOfMemoryError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.rank == 1

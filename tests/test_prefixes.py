@@ -85,6 +85,7 @@ PREFIXES = [
     "2026/11/01 10:00:00 ",
     "[11/01/26 10:00:00] ",
     "Sun Nov 01 10:00:00 2026: ",
+    "[W 2026-11-01 10:00:00,123] ",
     "[ 1000.123456] ",
     "[rank5]: ",
     "[1,5]<stderr>:",
@@ -113,6 +114,8 @@ def test_the_message_begins_after_any_row_of_prefixes(first: str, second: str) -
         ("WARN  boom", "WARNING"),
         ("[rank0]:[W415 13:56:39.596823099 ProcessGroupNCCL.cpp:4561] boom", "WARNING"),
         ("E0311 18:04:11.104213 1875515 trainer.cc:8310] boom", "ERROR"),
+        ("[W 2026-11-01 10:00:00,123] Trial 3 failed with value None.", "WARNING"),
+        ("[I 2026-11-01 10:00:00.123 ServerApp] boom", "INFO"),
         ("plain words", None),
     ],
 )

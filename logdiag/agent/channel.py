@@ -17,9 +17,11 @@ from logdiag.report.words import clean
 
 __all__ = ["Channel", "Shown", "neutral"]
 
-_LONGEST = 400
+# A record of JSON says at its end what was raised: of a long line the beginning and the end are shown.
+_BEGINNING, _END = 250, 150
+_LONGEST = _BEGINNING + _END
 # Text is hidden before it is cut to `_LONGEST`, so that no secret is cut in two; beyond this it is not looked at.
-_LONGEST_READ = 1600
+_LONGEST_READ = 4000
 # What marks where log text begins and ends, and what chat templates of open models take for turns and calls.
 _MARKS = re.compile(
     r"(?i)<(?=\s{0,3}/?\s{0,3}log\b)|<(?=\|)|(?<=\|)>|<(?=\s{0,3}/?\s{0,3}(?:s|think|tool_call|tool_response|function|start_of_turn|"
@@ -66,7 +68,7 @@ class Channel:
         rows: list[str] = []
         before: Line | None = None
         for line, text in zip(lines, texts, strict=True):
-            shown = text if len(text) <= _LONGEST else text[:_LONGEST] + "\u2026"
+            shown = text if len(text) <= _LONGEST else f"{text[:_BEGINNING]}\u2026{text[-_END:]}"
             self._shown.setdefault((line.stream + 1, line.number), []).append(Shown(line, shown))
             if before and (line.stream != before.stream or line.number > before.number + 1):
                 rows.append("...")

@@ -138,7 +138,13 @@ def _read(sources: Sequence[object]) -> list[Line]:
         for block in stream.blocks():
             texts = block.data.removesuffix(b"\n").split(b"\n")
             lines += [
-                parse_line(text[:4096].decode(errors="replace"), stream.name, block.number_of(at), position=len(lines))
+                parse_line(
+                    text[:4096].decode(errors="replace"),
+                    stream.name,
+                    block.number_of(at),
+                    position=len(lines),
+                    prefix=block.prefix,
+                )
                 for at, text in enumerate(texts[: max(0, _MOST_LINES - len(lines))])
             ]
     return lines

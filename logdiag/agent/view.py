@@ -141,7 +141,7 @@ class LogView:
                 texts = block.data.split(b"\n")
                 for at in range(_count(block)):
                     if wanted.first <= block.number_of(at) <= wanted.last:
-                        yield _line(stream, source - 1, block.number_of(at), position + at, texts[at])
+                        yield _line(stream, block, source - 1, at, position, texts[at])
 
     def _blocks(self, stream: Stream) -> Iterator[tuple[Block, int]]:
         """Blocks with the position of their first line, while there is time."""
@@ -174,7 +174,7 @@ class LogView:
             for block, position in self._blocks(stream):
                 for at, text in enumerate(block.data.split(b"\n")):
                     if matches(text[:_LONGEST_LINE].decode(errors="replace")) and at < _count(block):
-                        line = _line(stream, source - 1, block.number_of(at), position + at, text)
+                        line = _line(stream, block, source - 1, at, position, text)
                         found[(source, line.position)] = line
                         hits += 1
                         if hits > most:
@@ -209,9 +209,10 @@ def _count(block: Block) -> int:
     return block.data.count(b"\n") + (not block.data.endswith(b"\n"))
 
 
-def _line(stream: Stream, index: int, number: int, position: int, text: bytes) -> Line:
-    said = text[:_LONGEST_LINE].decode(errors="replace")
-    line = parse_line(said, stream.name, number, stream=index, position=position)
+def _line(stream: Stream, block: Block, index: int, at: int, position: int, text: bytes) -> Line:
+    """Line `at` of a block that begins at `position` of its stream."""
+    said, number = text[:_LONGEST_LINE].decode(errors="replace"), block.number_of(at)
+    line = parse_line(said, stream.name, number, stream=index, position=position + at, prefix=block.prefix)
     return replace(line, rank=stream.rank if line.rank is None else line.rank, node=line.node or stream.node)
 
 

@@ -74,7 +74,7 @@ def incident_of_line(path: str, number: int, reason: Reason, action: Action) -> 
             for at, text in enumerate(block.data.split(b"\n")):
                 if abs(block.number_of(at) - number) <= _AROUND:
                     decoded = text.decode(errors="replace").rstrip("\r")
-                    around.append(parse_line(decoded, stream.name, block.number_of(at)))
+                    around.append(parse_line(decoded, stream.name, block.number_of(at), prefix=block.prefix))
     picked = next((line for line in around if line.number == number and line.text.strip()), None)
     if picked is None:
         raise SourceError(f"{path}: line {number} is empty, or there is no such line; give another --line")

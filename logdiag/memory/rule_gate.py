@@ -153,7 +153,7 @@ def _against_logs(book: RuleBook, logs: Sequence[str | os.PathLike[str]]) -> lis
     for stream in open_sources(tuple(logs)) if logs else ():
         for block in stream.blocks():
             for start, end, _ in book.scan(block.data):
-                line = parse_line(block.data[start:end].decode(errors="replace"))
+                line = parse_line(block.data[start:end].decode(errors="replace"), prefix=block.prefix)
                 finding = book.confirm_all(line)
                 if finding is not None:
                     number = block.number_of(block.data.count(b"\n", 0, start))

@@ -136,7 +136,7 @@ class RuleBook:
         index = self._narrowest(matched)
         finding = self._finding(index, line, matched[index])
         retried = softened is not None and self.roles[softened[0]] is Role.RETRY
-        return replace(finding, role=Role.HINT) if retried and finding.role is Role.CAUSE else finding
+        return replace(finding, role=Role.HINT) if retried and finding.role in (Role.CAUSE, Role.SYMPTOM) else finding
 
     def _softened(self, line: Line) -> tuple[int, Match] | None:
         """The rule that calls a line harmless, or else one that says it announces another try."""

@@ -1,0 +1,82 @@
+"""Learns what a recorder puts before every line of a stream: a form that no list of known prefixes has.
+
+Collectors, consoles of clusters and schedulers, viewers and people each have their own (`12:03:07.120 | INFO | Task
+run 'train-0' - `, `   44 `, `> `). Lines of one recorder agree in it but for numbers, levels and padding; where they
+stop to agree, the message begins. What was learnt only adds one more place at which a message may begin, so a form
+that is no recorder's does no harm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from logdiag.model import CommonPrefix
+from logdiag.prefixes import parse_line
+
+__all__ = ["common_prefix"]
+
+_FEWEST_LINES, _MOST_LINES = 4, 120
+_LONGEST_PREFIX = 240
+_MOST_TOKENS = 80
+# A recorder's own first or last words stand without its prefix.
+_AGREEING = 0.95
+_TOKEN = re.compile(r" +|\w+|[^\w ]")
+_LEVEL = re.compile(
+    r"(?i:trace|debug|debg|info|notice|warn|warning|error|err|severe|critical|crit|fatal|panic|stdout|stderr|out)|[IWEFDCT]"
+)
+_A_LEVEL, _A_NUMBER, _PADDING = r"[A-Za-z]{1,8}", r"\w+", " +"
+_FRAME = re.compile(r'\s+File "')
+
+
+def common_prefix(lines: Sequence[str]) -> CommonPrefix | None:
+    """The form of what stands before nearly every line, blank ones left out; None where they share nothing."""
+    told = [line for line in lines if line.strip()]
+    if len(told) < _FEWEST_LINES:
+        return None
+    told = [told[len(told) * at // _MOST_LINES] for at in range(_MOST_LINES)]
+    parts = _agreed([_TOKEN.findall(line[:_LONGEST_PREFIX]) for line in told])
+    if not any(part.strip() and part != _PADDING for part in parts):
+        return None
+    pattern = re.compile("".join(parts))
+    found = [match for match in map(pattern.match, told) if match]
+    return CommonPrefix(pattern, relays=len({_level_in(match[0]) for match in found}) == 1 and any(map(_nested, found)))
+
+
+def _agreed(rows: list[list[str]]) -> list[str]:
+    """The patterns of the pieces that nearly all rows begin with."""
+    parts: list[str] = []
+    for at in range(_MOST_TOKENS):
+        kinds = Counter(_kind(row[at]) for row in rows if at < len(row))
+        kind, count = kinds.most_common(1)[0] if kinds else ("", 0)
+        # A line that ends within the prefix is one whose message is empty.
+        ended = sum(at >= len(row) for row in rows)
+        if count + ended < _AGREEING * _MOST_LINES or count < _MOST_LINES / 2:
+            break
+        rows = [row for row in rows if at >= len(row) or _kind(row[at]) == kind]
+        parts.append(kind)
+    if parts and parts[-1] == _PADDING:
+        # What is more than the least of it belongs to the messages: they are indented.
+        parts[-1] = " " * min(len(row[len(parts) - 1]) for row in rows if len(row) >= len(parts))
+    return parts
+
+
+def _kind(token: str) -> str:
+    """A piece of a prefix as a pattern: numbers and names with digits vary, and so do levels and padding."""
+    if token[0] == " ":
+        return _PADDING
+    if any(sign.isdigit() for sign in token):
+        return _A_NUMBER
+    return _A_LEVEL if _LEVEL.fullmatch(token) else re.escape(token)
+
+
+def _level_in(prefix: str) -> str | None:
+    return next((token for token in _TOKEN.findall(prefix) if _LEVEL.fullmatch(token)), None)
+
+
+def _nested(match: re.Match[str]) -> bool:
+    """Whether what stands behind a prefix is another program's line: it has a head of its own, or is a frame."""
+    rest = match.string[match.end() :]
+    line = parse_line(rest)
+    return _FRAME.match(rest) is not None or line.level is not None or line.clock is not None

@@ -1,0 +1,104 @@
+"""What a recorder puts before every line is learnt, whatever its form, and costs no answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from logdiag import diagnose
+from logdiag.common_prefix import common_prefix
+from logdiag.prefixes import parse_line
+from logdiag.rules import RuleBook
+from tests.helpers import LOGS, diagnosed, log_of, steps, traceback_of
+
+
+def _second(at: int) -> str:
+    return f"{at // 50 % 60:02d}"
+
+
+RECORDERS: dict[str, Callable[[int, str], str]] = {
+    "airflow": lambda at, text: f"[2026-11-22, 05:31:{_second(at)} UTC] {{subprocess.py:93}} INFO - {text}",
+    "gitlab": lambda at, text: f"2026-11-22T05:31:{_second(at)}.082039Z 00O {text}",
+    "buildkite": lambda at, text: f"\x1b_bk;t=17953254{_second(at)}082\x07{text}",
+    "prefect": lambda at, text: f"05:31:{_second(at)}.123 | INFO    | Task run 'train-0' - {text}",
+    "ts": lambda at, text: f"Nov 22 05:31:{_second(at)} {text}",
+    "sagemaker": lambda at, text: f"[1,mpirank:0,algo-1]<stderr>:{text}",
+    "stern": lambda at, text: f"train-master-0 pytorch {text}",
+    "supervisor": lambda at, text: f"2026-11-22 05:31:{_second(at)},123 DEBG 'train' stderr output: {text}",
+    "loki": lambda at, text: f'2026-11-22T05:31:{_second(at)}+01:00 {{job="train", pod="train-0"}} {text}',
+    "klog": lambda at, text: f"I1122 05:31:{_second(at)}.082039       1 train.go:12] {text}",
+    "syslog": lambda at, text: f"<11>1 2026-11-22T05:31:{_second(at)}.082Z node-03 train 4711 - - {text}",
+    "viewer": lambda at, text: f"{at:>5} {text}",
+    "table": lambda at, text: f"{at}\t2026-11-22 05:31:{_second(at)}\t{text}",
+    "quote": lambda at, text: f"> {text}",
+    "cloud": lambda at, text: json.dumps({"textPayload": text, "severity": "ERROR", "timestamp": "2026-11-22T05:31"}),
+    "nested": lambda at, text: json.dumps({"jsonPayload": {"message": text}, "timestamp": "2026-11-22T05:31"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["keyerror-rank2", "demo"])
+@pytest.mark.parametrize("recorder", RECORDERS)
+def test_the_answer_does_not_depend_on_the_recorder(book: RuleBook, name: str, recorder: str) -> None:
+    """The same lines behind a recorder's prefix: the same reason, action, rank and root line."""
+    lines = (LOGS / f"{name}.log").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    plain = diagnose(log_of(*lines), rules=book, memory=False)
+    recorded = diagnose(log_of(*map(RECORDERS[recorder], range(len(lines)), lines)), rules=book, memory=False)
+    assert (recorded.reason, recorded.recovery.action) == (plain.reason, plain.recovery.action)
+    assert recorded.root_cause is not None
+    assert plain.root_cause is not None
+    assert recorded.root_cause.line == plain.root_cause.line
+    assert recorded.root_cause.rank == plain.root_cause.rank
+
+
+def test_a_recorders_own_words_stand_without_its_prefix(book: RuleBook) -> None:
+    """A few lines of other form, and lines whose message is empty, do not hide what the others share."""
+    lines = [*steps(1, 60), "", *traceback_of("KeyError: 'caption'"), ""]
+    recorded = [f"train-master-0 pytorch {text}".rstrip() for text in lines]
+    answer = diagnosed(book, "attaching to train-master-0", *recorded, "stream closed")
+    assert answer.reason.value == "KeyError"
+
+
+def test_the_messages_keep_their_indentation() -> None:
+    """Code below a frame is told by it: only the least padding belongs to the prefix."""
+    texts = ['  File "train.py", line 3', "    main()", "step 1", "step 2", "  done"]
+    prefix = common_prefix([f"train-0 app: {text}" for text in texts])
+    assert prefix is not None
+    assert [parse_line(f"train-0 app: {text}", prefix=prefix).message for text in texts] == texts
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["one", "two", "three", "four"],
+        ["  one", "  two", "  three", "  four"],
+        ["app: one", "app: two", "app: three"],
+        ["app: one", "app: two", "tool: three", "tool: four"],
+        [],
+    ],
+    ids=["nothing in common", "padding alone", "too few lines", "two programs", "no line"],
+)
+def test_what_is_no_prefix_is_not_learnt(lines: list[str]) -> None:
+    """Lines that share nothing, or nothing but blanks, have none."""
+    assert common_prefix(lines) is None
+
+
+def test_a_level_that_is_the_same_before_other_programs_lines_tells_nothing() -> None:
+    """A recorder that calls all it passes on information says nothing of how bad a line is; a logger does."""
+    relayed = [
+        f"05:31:07.123 | INFO | Task run 'a' - {text}" for text in (*steps(1, 4), *traceback_of("KeyError: 'a'"))
+    ]
+    logged = [f"05:31:07.123 | INFO | trainer - message {number}" for number in range(9)]
+    assert {parse_line(text, prefix=common_prefix(relayed)).level for text in relayed} == {None}
+    assert {parse_line(text, prefix=common_prefix(logged)).level for text in logged} == {"INFO"}
+    mixed = [*relayed, "05:31:07.123 | ERROR | Task run 'a' - KeyError: 'a'"]
+    assert parse_line(mixed[-1], prefix=common_prefix(mixed)).level == "ERROR"
+
+
+def test_a_level_before_each_line_of_a_traceback_is_no_exception(book: RuleBook) -> None:
+    """`ERROR: ` before a frame is not the name of what was raised."""
+    failure = [f"ERROR: {text}" for text in traceback_of("KeyError: 'caption'")]
+    answer = diagnosed(book, *steps(1, 50), *failure)
+    assert answer.root_cause is not None
+    assert answer.root_cause.text == "ERROR: KeyError: 'caption'"
