@@ -38,7 +38,8 @@ def common_prefix(lines: Sequence[str]) -> CommonPrefix | None:
     told = [told[len(told) * at // _MOST_LINES] for at in range(_MOST_LINES)]
     parts = _agreed([_TOKEN.findall(line[:_LONGEST_PREFIX]) for line in told])
     if not any(part.strip() and part != _PADDING for part in parts):
-        return None
+        indentation = min(len(line) - len(line.lstrip(" ")) for line in told)
+        return CommonPrefix(re.compile(" " * indentation)) if indentation else None
     pattern = re.compile("".join(parts))
     found = [match for match in map(pattern.match, told) if match]
     return CommonPrefix(pattern, relays=len({_level_in(match[0]) for match in found}) == 1 and any(map(_nested, found)))

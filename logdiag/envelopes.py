@@ -20,8 +20,20 @@ Unwrap = Callable[[Iterable[Numbered]], Iterator[Numbered]]
 _CRI = re.compile(
     rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) ([FP]) (.*)$", re.DOTALL
 )
-# Docker, journald, loggers; Cloud Logging, CloudWatch, OpenTelemetry and Loki as they export
-_MESSAGE_KEYS = ("log", "MESSAGE", "message", "msg", "text", "textPayload", "@message", "body", "line")
+# Docker, journald, loggers; Cloud Logging, CloudWatch, OpenTelemetry and Loki as they export; a runner's result
+_MESSAGE_KEYS = (
+    "log",
+    "MESSAGE",
+    "message",
+    "msg",
+    "text",
+    "textPayload",
+    "@message",
+    "body",
+    "line",
+    "stderr",
+    "output",
+)
 _TIME_KEYS = ("time", "timestamp", "ts", "@timestamp", "asctime")
 # {"jsonPayload": {"message": "..."}, "timestamp": "..."} (Cloud Logging)
 _NESTED = "jsonPayload"

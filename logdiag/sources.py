@@ -32,6 +32,8 @@ _LEAST_BYTES = 1 << 17
 _LONGEST_LINE = 4 << 20
 
 _COLOUR = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-Za-z]?)")
+# [36m(RayTrainWorker pid=4711)[0m   ^[[31mERROR^[[0m   (a page or a pager took the escape)
+_PRINTED_COLOUR = re.compile(rb"(?:\^\[)?\[[0-9;]{1,12}m")
 _LOG_NAME = re.compile(
     r"(?i)(?:\.(?:log|out|err|txt|stdout|stderr|jsonl?|o\d+|e\d+)(?:\.\d+)?|(?:^|[._-])(?:log|stdout|stderr|dmesg|syslog|messages|console|"
     r"output|nohup)(?:[._-]?\d+)?)(?:\.(?:gz|zst|xz|bz2))?$"
@@ -320,7 +322,7 @@ def _blocks(stream: Stream, chunks: Iterator[bytes]) -> Generator[Block, int | N
 
 
 def _prefix_in(data: bytes) -> CommonPrefix | None:
-    return common_prefix(_COLOUR.sub(b"", data[:_BLOCK_BYTES]).decode(errors="replace").split("\n"))
+    return common_prefix(_without_colours(data[:_BLOCK_BYTES]).decode(errors="replace").split("\n"))
 
 
 def _numbered(pieces: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[int, bytes]]:
@@ -387,8 +389,7 @@ def _clean_block(
     numbers: tuple[int, ...] | None,
     prefix: CommonPrefix | None = None,
 ) -> Block:
-    if b"\x1b" in data:
-        data = _COLOUR.sub(b"", data)
+    data = _without_colours(data)
     if b"\x00" in data:
         data = data.replace(b"\x00", b"")
     if b"\r" in data:
@@ -396,6 +397,12 @@ def _clean_block(
         if b"\r" in data:
             data, numbers = _split_carriage_returns(data, number, numbers)
     return Block(stream, number, offset, data, numbers, prefix)
+
+
+def _without_colours(data: bytes) -> bytes:
+    if b"\x1b" in data:
+        data = _COLOUR.sub(b"", data)
+    return _PRINTED_COLOUR.sub(b"", data) if b"[0m" in data else data
 
 
 def _split_carriage_returns(data: bytes, number: int, numbers: tuple[int, ...] | None) -> tuple[bytes, tuple[int, ...]]:

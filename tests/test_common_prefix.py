@@ -32,6 +32,9 @@ RECORDERS: dict[str, Callable[[int, str], str]] = {
     "syslog": lambda at, text: f"<11>1 2026-11-22T05:31:{_second(at)}.082Z node-03 train 4711 - - {text}",
     "viewer": lambda at, text: f"{at:>5} {text}",
     "table": lambda at, text: f"{at}\t2026-11-22 05:31:{_second(at)}\t{text}",
+    "indented": lambda at, text: f"    {text}",
+    "colours without their escape": lambda at, text: f"[31m{text}[0m",
+    "colours made visible": lambda at, text: f"^[[1;31m{text}^[[0m",
     "quote": lambda at, text: f"> {text}",
     "cloud": lambda at, text: json.dumps({"textPayload": text, "severity": "ERROR", "timestamp": "2026-11-22T05:31"}),
     "nested": lambda at, text: json.dumps({"jsonPayload": {"message": text}, "timestamp": "2026-11-22T05:31"}),
@@ -72,15 +75,15 @@ def test_the_messages_keep_their_indentation() -> None:
     "lines",
     [
         ["one", "two", "three", "four"],
-        ["  one", "  two", "  three", "  four"],
+        ["one", "  two", "  three", "  four"],
         ["app: one", "app: two", "app: three"],
         ["app: one", "app: two", "tool: three", "tool: four"],
         [],
     ],
-    ids=["nothing in common", "padding alone", "too few lines", "two programs", "no line"],
+    ids=["nothing in common", "a line that is not indented", "too few lines", "two programs", "no line"],
 )
 def test_what_is_no_prefix_is_not_learnt(lines: list[str]) -> None:
-    """Lines that share nothing, or nothing but blanks, have none."""
+    """Lines that share nothing have none."""
     assert common_prefix(lines) is None
 
 
