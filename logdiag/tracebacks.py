@@ -38,6 +38,9 @@ _DOUBLED = re.compile(r"^(?P<name>(?:\w+\.)*[A-Za-z]\w*?(?:Error|Exception))(?P=
 _CLASS_NAME = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure|Failed|Killed|Abort(?:ed)?|Warning|error)$"
 )
+# /site-packages/library/core.py:33: UserWarning: ...   Warning: ...   NOTE: ...   (where a traceback breaks off before
+# its last line, and the next program begins)
+_NO_EXCEPTION = re.compile(r"\.py:\d+: (?:\w+\.)*\w*Warning:$|(?:^|[\s\]])(?:Warning|[A-Z]{2,}):$")
 # raise ReadError("unexpected end of data")
 _RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
 _IGNORED = re.compile(
@@ -266,8 +269,10 @@ class _Reader:
         final = _FINAL.match(stripped)
         # A bare word may be code whose indentation was lost; with a module's name before it, after code, it is a class.
         dotted = final is not None and "." in final["name"] and bool(self.last_code)
-        named = final is not None and (
-            final["rest"].startswith(":") or dotted or _CLASS_NAME.search(final["name"]) is not None
+        named = (
+            final is not None
+            and (final["rest"].startswith(":") or dotted or _CLASS_NAME.search(final["name"]) is not None)
+            and not _NO_EXCEPTION.search(line.text[: line.starts[-1]] + final["name"] + ":")
         )
         if not stripped or _CARETS.match(text) or _REPEATED.search(text) or (self.in_box and _BOX.match(text)):
             self.positions.add(line.position)

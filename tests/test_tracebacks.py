@@ -431,3 +431,20 @@ def test_what_a_later_record_follows_is_not_quoted(book: RuleBook) -> None:
     record = "2026-03-11 18:14:40,104 INFO loom: closing"
     second = traceback_of("KeyError: 'shuttle'")
     assert diagnosed(book, *steps(1, 5), *first, record, *second).reason.value == "ValueError"
+
+
+@pytest.mark.parametrize(
+    "following",
+    [
+        "/site-packages/library/core.py:33: UserWarning: the optional kernels are not there",
+        "Warning: importing 'old.name' is deprecated. Import 'name' instead.",
+        "NOTE: Redirects are currently not supported on this system.",
+    ],
+)
+def test_what_the_next_program_says_first_is_no_exception(book: RuleBook, following: str) -> None:
+    """A traceback broke off before its last line; the next run of the same job tells what is wrong."""
+    failure = traceback_of("KeyError: 'caption'")
+    answer = diagnosed(book, *failure[:-1], following, *failure)
+    assert answer.reason.value == "KeyError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.line == 2 * len(failure)
