@@ -36,7 +36,7 @@ def common_prefix(lines: Sequence[str]) -> CommonPrefix | None:
     if len(told) < _FEWEST_LINES:
         return None
     told = [told[len(told) * at // _MOST_LINES] for at in range(_MOST_LINES)]
-    parts = _agreed([_TOKEN.findall(line[:_LONGEST_PREFIX]) for line in told])
+    parts = _agreed(told)
     if not any(part.strip() and part != _PADDING for part in parts):
         indentation = min(len(line) - len(line.lstrip(" ")) for line in told)
         return CommonPrefix(re.compile(" " * indentation)) if indentation else None
@@ -45,21 +45,25 @@ def common_prefix(lines: Sequence[str]) -> CommonPrefix | None:
     return CommonPrefix(pattern, relays=len({_level_in(match[0]) for match in found}) == 1 and any(map(_nested, found)))
 
 
-def _agreed(rows: list[list[str]]) -> list[str]:
-    """The patterns of the pieces that nearly all rows begin with."""
+def _agreed(lines: Sequence[str]) -> list[str]:
+    """The patterns of the pieces that nearly all lines begin with."""
+    rows = [_TOKEN.finditer(line[:_LONGEST_PREFIX]) for line in lines]
     parts: list[str] = []
-    for at in range(_MOST_TOKENS):
-        kinds = Counter(_kind(row[at]) for row in rows if at < len(row))
-        kind, count = kinds.most_common(1)[0] if kinds else ("", 0)
+    tokens: list[str] = []
+    ended = 0
+    for _ in range(_MOST_TOKENS):
+        read = [(row, match[0]) for row in rows if (match := next(row, None))]
         # A line that ends within the prefix is one whose message is empty.
-        ended = sum(at >= len(row) for row in rows)
-        if count + ended < _AGREEING * _MOST_LINES or count < _MOST_LINES / 2:
+        ended += len(rows) - len(read)
+        kind, count = Counter(_kind(token) for _, token in read).most_common(1)[0] if read else ("", 0)
+        if count + ended < _AGREEING * len(lines) or count < len(lines) / 2:
             break
-        rows = [row for row in rows if at >= len(row) or _kind(row[at]) == kind]
         parts.append(kind)
+        rows = [row for row, token in read if _kind(token) == kind]
+        tokens = [token for _, token in read if _kind(token) == kind]
     if parts and parts[-1] == _PADDING:
         # What is more than the least of it belongs to the messages: they are indented.
-        parts[-1] = " " * min(len(row[len(parts) - 1]) for row in rows if len(row) >= len(parts))
+        parts[-1] = min(tokens)
     return parts
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from logdiag.model import Category, Finding, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
-from logdiag.tracebacks import Link, RaisedException, Traceback, find_tracebacks, unmixed
+from logdiag.tracebacks import WARNED, Link, RaisedException, Traceback, find_tracebacks, unmixed
 
 __all__ = ["CATCH_ALL", "Event", "find_events", "reasons_explained"]
 
@@ -34,8 +34,6 @@ _OF_SOCKETS = frozenset(
         *("RemoteDisconnected", "ProtocolError", "ReadTimeoutError", "ConnectTimeoutError", "IncompleteRead"),
     }
 )
-# /opt/conda/lib/python3.11/site-packages/tools/typing.py:68: UserWarning: no such library (Python's warnings module)
-_WARNED = re.compile(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
 CATCH_ALL = "script/uncaught-exception"
 # A sentence, not a ruler or a table's border.
 _WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
@@ -87,7 +85,7 @@ def _only_noted(finding: Finding) -> bool:
     """Whether a finding is printed as a warning or less. What the kernel says of a GPU is as bad as it says, whatever
     collector passes it on, and a machine's fault as bad as it is, though Python only warns of it."""
     line = finding.line
-    warned = _WARNED.search(line.text) is not None and finding.reason.category is not Category.INFRASTRUCTURE
+    warned = WARNED.search(line.text) is not None and finding.reason.category is not Category.INFRASTRUCTURE
     return (line.level in _QUIET_LEVELS or warned) and "Xid" not in line.text
 
 

@@ -13,7 +13,7 @@ from enum import Enum
 
 from logdiag.model import Line
 
-__all__ = ["Link", "RaisedException", "Traceback", "find_tracebacks", "unmixed"]
+__all__ = ["WARNED", "Link", "RaisedException", "Traceback", "find_tracebacks", "unmixed"]
 
 _HEADER = re.compile(r"Traceback \(most recent call last\)")
 _ESCAPED = re.compile(r"Traceback \(most recent call last\):?\\n")
@@ -38,9 +38,10 @@ _DOUBLED = re.compile(r"^(?P<name>(?:\w+\.)*[A-Za-z]\w*?(?:Error|Exception))(?P=
 _CLASS_NAME = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure|Failed|Killed|Abort(?:ed)?|Warning|error)$"
 )
-# /site-packages/library/core.py:33: UserWarning: ...   Warning: ...   NOTE: ...   (where a traceback breaks off before
-# its last line, and the next program begins)
-_NO_EXCEPTION = re.compile(r"\.py:\d+: (?:\w+\.)*\w*Warning:$|(?:^|[\s\]])(?:Warning|[A-Z]{2,}):$")
+# /opt/conda/lib/python3.11/site-packages/tools/typing.py:68: UserWarning: no such library (Python's warnings module)
+WARNED = re.compile(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
+# Warning: ...   NOTE: ...   (a traceback broke off before its last line, and the next program begins)
+_HEADLINE = re.compile(r"(?:Warning|[A-Z]{2,}):")
 # raise ReadError("unexpected end of data")
 _RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
 _IGNORED = re.compile(
@@ -272,7 +273,7 @@ class _Reader:
         named = (
             final is not None
             and (final["rest"].startswith(":") or dotted or _CLASS_NAME.search(final["name"]) is not None)
-            and not _NO_EXCEPTION.search(line.text[: line.starts[-1]] + final["name"] + ":")
+            and not (WARNED.search(line.text) or _HEADLINE.match(stripped))
         )
         if not stripped or _CARETS.match(text) or _REPEATED.search(text) or (self.in_box and _BOX.match(text)):
             self.positions.add(line.position)
