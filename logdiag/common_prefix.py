@@ -42,6 +42,8 @@ def common_prefix(lines: Sequence[str]) -> CommonPrefix | None:
         return CommonPrefix(re.compile(" " * indentation)) if indentation else None
     pattern = re.compile("".join(parts))
     found = [match for match in map(pattern.match, told) if match]
+    if sum(match.end() == len(match.string) for match in found) > len(found) / 2:
+        return None  # a line that a job prints again and again
     return CommonPrefix(pattern, relays=len({_level_in(match[0]) for match in found}) == 1 and any(map(_nested, found)))
 
 

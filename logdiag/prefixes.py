@@ -211,12 +211,7 @@ def parse_line(
         told = _said_in_json(_JSON_RANK, text, place)
         if time is None and (dated := _JSON_TIME.search(text, place)):
             time, clock = _seconds(dated.groupdict()), dated["clock"]
-        # Only of a logger's record: torch's error files have such a field too, with a whole traceback.
-        if level and (message := _JSON_MESSAGE.search(text, place)):
-            starts.append(message.end())
         rank = int(told) if rank is None and told else rank
-    if _ESCAPED_HEADER in text and (raised := _ESCAPED_EXCEPTION.search(text, text.index(_ESCAPED_HEADER))):
-        starts.append(raised.start(1))
     return Line(
         source=source,
         number=number,
@@ -227,7 +222,7 @@ def parse_line(
         clock=clock,
         level="WARNING" if level == "WARN" else level,
         speaker="/".join(speakers),
-        starts=tuple(starts),
+        starts=(*starts, *_starts_in_record(text, place, level)),
         stream=stream,
         position=position,
     )
@@ -236,6 +231,15 @@ def parse_line(
 def _said_in_json(pattern: re.Pattern[str], text: str, place: int) -> str | None:
     match = pattern.search(text, place)
     return match[1].upper() if match else None
+
+
+def _starts_in_record(text: str, place: int, level: str | None) -> Iterator[int]:
+    """Where the message of a logger's record in JSON begins, and the exception of a traceback in it."""
+    # Torch's error files have such a field too, with a whole traceback, and no level.
+    if level and text.startswith("{", place) and (message := _JSON_MESSAGE.search(text, place)):
+        yield message.end()
+    if _ESCAPED_HEADER in text and (raised := _ESCAPED_EXCEPTION.search(text, text.index(_ESCAPED_HEADER))):
+        yield raised.start(1)
 
 
 def _prefixes_of(text: str, recorded: re.Match[str] | None) -> Iterator[re.Match[str]]:

@@ -79,8 +79,16 @@ def test_the_messages_keep_their_indentation() -> None:
         ["app: one", "app: two", "app: three"],
         ["app: one", "app: two", "tool: three", "tool: four"],
         [],
+        [f"step {number}/90 loss=2.{number} lr=0.1" for number in range(90)],
     ],
-    ids=["nothing in common", "a line that is not indented", "too few lines", "two programs", "no line"],
+    ids=[
+        "nothing in common",
+        "a line that is not indented",
+        "too few lines",
+        "two programs",
+        "no line",
+        "one line again and again",
+    ],
 )
 def test_what_is_no_prefix_is_not_learnt(lines: list[str]) -> None:
     """Lines that share nothing have none."""
