@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from itertools import dropwhile, islice
 
 from logdiag.events import Event
-from logdiag.model import Line, Reason, Role
+from logdiag.model import Category, Line, Reason, Role
 from logdiag.survey import Survey
 
 __all__ = ["Course", "standing"]
@@ -238,6 +238,9 @@ def _went_on(event: Event, course: Course) -> bool:
         # What a launcher reports of the end is the end, whatever its workers' buffers still print.
         end = course.ended_after(line)
         return end is not None and not course.broke_after(line.stream, end)
+    warned = event.quiet and not event.died and event.reason.category is not Category.INFRASTRUCTURE
+    if warned and not course.failed and course.steps_after(line) and not course.broke_after(line.stream, line.position):
+        return True  # of what a program warned of, one step more is enough
     if not event.died and (course.calm_after(line) or _script_went_on(event, course)):
         return True
     end = course.ended_after(line)

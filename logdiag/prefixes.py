@@ -117,8 +117,8 @@ _PREFIXES = tuple(
         ("W", r"(?P<speaker>W-\d+-[\w.+-]{1,120}-std(?:out|err)) (?P<relay>MODEL_LOG) - "),
         # task 3: cp: ... (a job script that labels its tasks)
         (_LOWER, r"(?<![^\n])task (?P<rank>\d{1,5}): "),
-        # t=114.6 | stderr | ...   stderr | ... (recorders of both outputs)
-        ("ts", r"(?<![^\n])(?:t=[\d.]{1,20} \| )?(?P<speaker>stdout|stderr) ?\| ?"),
+        # t=114.6 | stderr | ...   stderr | ...   stderr: ... (recorders of both outputs)
+        ("ts", r"(?<![^\n])(?:t=[\d.]{1,20} \| )?(?P<speaker>stdout|stderr)(?: ?\||:) ?"),
         # 2|trainer  | (pm2)
         (_DIGITS, r"(?<![^\n])\d{1,3}\|(?P<speaker>[\w.-]{1,60}) *\| "),
         # pretrain/0 [default3]: (torchx)

@@ -58,10 +58,10 @@ _LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
 _BY_LAUNCHER = re.compile(r"(?:\[(?:default|rank)\d+\]:|\[[\d,]+\](?:\[\w+\])?<std(?:out|err)>:|\d{1,5}: )")
 # [rank3]: Traceback (most recent call last):   which is what torch prints when nothing caught it
 _UNCAUGHT = re.compile(r"\[rank\d+\]: Traceback")
-# skipping a batch that cannot be read
+# skipping a batch that cannot be read   exception calling callback for <Future at 0x7f4b state=finished ...>
 _INSTEAD = re.compile(
     r"(?i)\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|retrying|trying again|recovering|going on|"
-    r"carrying on|left out|leaving out)\b"
+    r"carrying on|left out|leaving out|exception calling callback)\b"
 )
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.
@@ -349,9 +349,10 @@ def _body(line: Line) -> str:
 
 
 def _announces_a_survivor(line: Line) -> bool:
-    """Whether the line before a traceback shows that it is only told: a record of trouble, or a word of what is done
-    instead."""
-    return line.level in _LEVELS_OF_TROUBLE or _INSTEAD.search(line.message) is not None
+    """Whether the line before a traceback shows that it is only told: a record of trouble, one of Python's warnings, or
+    a word of what is done instead."""
+    told = line.level in _LEVELS_OF_TROUBLE or WARNED.search(line.text) is not None
+    return told or _INSTEAD.search(line.message) is not None
 
 
 def _may_be_record_of(record: Line, line: Line) -> bool:

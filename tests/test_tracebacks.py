@@ -448,3 +448,32 @@ def test_what_the_next_program_says_first_is_no_exception(book: RuleBook, follow
     assert answer.reason.value == "KeyError"
     assert answer.root_cause is not None
     assert answer.root_cause.line == 2 * len(failure)
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "/site-packages/search.py:548: FitFailedWarning: The fit failed. Details:",
+        "exception calling callback for <Future at 0x7f4b6817e6d0 state=finished raised ValueError>",
+    ],
+)
+def test_a_traceback_that_a_warning_quotes_was_survived(book: RuleBook, above: str) -> None:
+    """The program only tells of it; what it dies of afterwards is the root."""
+    told = [above, *traceback_of("ValueError: the solver does not know this penalty")]
+    assert found(told)[0].logged
+    died = traceback_of("KeyError: 'caption'")
+    assert diagnosed(book, *steps(1, 5), *told, *died).reason.value == "KeyError"
+
+
+def test_hydras_own_failure_to_print_is_not_what_the_job_died_of(book: RuleBook) -> None:
+    """It stands first in the chain of exceptions, and says nothing of the job."""
+    own = [
+        "An error occurred during Hydra's exception formatting:",
+        "AssertionError()",
+        "Traceback (most recent call last):",
+        '  File "/site-packages/hydra/_internal/utils.py", line 254, in run_and_report',
+        "    assert mdl is not None",
+        "AssertionError",
+    ]
+    answer = diagnosed(book, *own, *CONTEXT, *traceback_of("AttributeError: 'Agent' object has no attribute 'logger'"))
+    assert answer.reason.value == "AttributeError"
