@@ -248,7 +248,7 @@ def _prefixes_of(text: str, recorded: re.Match[str] | None) -> Iterator[re.Match
     for _ in range(_MOST_PREFIXES):
         blank = _BLANK.match(text, place) if place else None
         match = _next_prefix(text, blank.end() if blank else place)
-        if match is None:
+        if match is None and not text.startswith('{"', place):  # a record in JSON is read as one
             match, recorded = recorded, None
         if match is None or match.end() <= place:
             return

@@ -107,6 +107,17 @@ def test_a_level_that_is_the_same_before_other_programs_lines_tells_nothing() ->
     assert parse_line(mixed[-1], prefix=common_prefix(mixed)).level == "ERROR"
 
 
+def test_the_records_of_a_logger_in_json_are_read_as_such() -> None:
+    """Their common beginning hides neither level nor rank nor time."""
+    record = '{{"time": "2026-11-02 10:00:{0:02d}", "level": "{1}", "rank": {0}, "message": "batch {2} of the epoch"}}'
+    lines = [
+        record.format(rank, "ERROR" if rank == 5 else "INFO", "lost" if rank == 5 else "read") for rank in range(9)
+    ]
+    line = parse_line(lines[5], prefix=common_prefix(lines))
+    assert (line.rank, line.level, line.clock) == (5, "ERROR", "2026-11-02 10:00:05")
+    assert line.message.startswith("batch lost")
+
+
 def test_a_level_before_each_line_of_a_traceback_is_no_exception(book: RuleBook) -> None:
     """`ERROR: ` before a frame is not the name of what was raised."""
     failure = [f"ERROR: {text}" for text in traceback_of("KeyError: 'caption'")]
