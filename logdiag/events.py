@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from logdiag.model import Category, Finding, Line, Reason, Role
+from logdiag.model import Category, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
 from logdiag.tracebacks import WARNED, Link, RaisedException, Traceback, find_tracebacks, unmixed
@@ -83,7 +83,10 @@ def find_events(survey: Survey, book: RuleBook) -> list[Event]:
 
 def _only_noted(finding: Finding) -> bool:
     """Whether a finding is printed as a warning or less. What the kernel says of a GPU is as bad as it says, whatever
-    collector passes it on, and a machine's fault as bad as it is, though Python only warns of it."""
+    collector passes it on, a machine's fault as bad as it is, though Python only warns of it, and what a person has
+    confirmed as a cause is one."""
+    if Support.SAME in finding.supports:
+        return False
     line = finding.line
     warned = WARNED.search(line.text) is not None and finding.reason.category is not Category.INFRASTRUCTURE
     return (line.level in _QUIET_LEVELS or warned) and "Xid" not in line.text

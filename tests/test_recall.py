@@ -73,6 +73,16 @@ def test_a_confirmed_line_stands_before_what_a_later_program_died_of(book: RuleB
     assert (after.reason, after.decided_by) == (Reason.OS_ERROR, "memory")
 
 
+def test_a_confirmed_line_is_a_cause_though_it_is_printed_as_a_warning(book: RuleBook, store: Store) -> None:
+    """The program only warned of it; the others then lost their peer."""
+    warning = "2026-11-20 10:00:07,120 WARNING [rank 3] lattice: quorum lost, epoch 4112 withdrawn"
+    lost_peer = "RuntimeError: [../gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.7]:923"
+    lines = [*steps(1, 20), warning, *traceback_of(lost_peer, prefix="[rank1]: ")]
+    assert said(book, store, *lines).reason is not Reason.OS_ERROR
+    store.add(known(warning, Reason.OS_ERROR))
+    assert said(book, store, *lines).reason is Reason.OS_ERROR
+
+
 def test_what_nobody_confirmed_is_no_knowledge(book: RuleBook, store: Store) -> None:
     """An incident that logdiag remembered by itself is shown beside the answer and decides nothing."""
     store.add(known(lost(), confirmed_by=""))
