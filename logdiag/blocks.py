@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from itertools import chain
 
 from logdiag.common_prefix import common_prefix
@@ -22,8 +23,8 @@ _LEAST_BYTES = 1 << 17
 _LONGEST_LINE = 4 << 20
 
 _COLOUR = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-Za-z]?)")
-# [36m(RayTrainWorker pid=4711)[0m   ^[[31mERROR^[[0m   (a page or a pager took the escape)
-_PRINTED_COLOUR = re.compile(rb"(?:\^\[)?\[[0-9;]{1,12}m")
+# [36m(RayTrainWorker pid=4711)[0m   ^[[31mERROR^[[0m   \u001b[31mERROR   (a page, a pager or a record took the escape)
+_PRINTED_COLOUR = re.compile(rb"(?:\x1b|\^\[|\\u001b|\\x1b|\\033)?\[[0-9;]{1,12}m")
 
 
 def blocks_of(stream: int, chunks: Iterator[bytes]) -> Generator[Block, int | None, None]:
@@ -38,9 +39,9 @@ def blocks_of(stream: int, chunks: Iterator[bytes]) -> Generator[Block, int | No
         yield from _unwrapped_blocks(stream, unwrap(_numbered(pieces)))
         return
     number, offset = 1, 0
-    prefix = _prefix_in(first[0])
+    form = _form_of(first[0])
     for data, whole in pieces:
-        block = _clean_block(stream, number, offset, data, None, prefix)
+        block = _clean_block(stream, number, offset, data, None, form)
         counted = (yield block) if block.data else None
         if whole:
             regular = counted is not None and block.line_numbers is None
@@ -48,8 +49,19 @@ def blocks_of(stream: int, chunks: Iterator[bytes]) -> Generator[Block, int | No
         offset += len(data)
 
 
-def _prefix_in(data: bytes) -> CommonPrefix | None:
-    return common_prefix(_without_colours(data[:_BLOCK_BYTES]).decode(errors="replace").split("\n"))
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What the first block tells of all: how colours are written, and what stands before every line."""
+
+    colours: re.Pattern[bytes] | None
+    prefix: CommonPrefix | None
+
+
+def _form_of(first: bytes) -> _Form:
+    # To look for colours without their escape in every block would take as long as all other cleaning.
+    colours = _PRINTED_COLOUR if b"[0m" in first[:_BLOCK_BYTES] else None
+    plain = _without_colours(first[:_BLOCK_BYTES], colours)
+    return _Form(colours, common_prefix(plain.decode(errors="replace").split("\n")))
 
 
 def _numbered(pieces: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[int, bytes]]:
@@ -62,13 +74,13 @@ def _numbered(pieces: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[int, bytes
 
 def _unwrapped_blocks(stream: int, lines: Iterator[tuple[int, bytes]]) -> Iterator[Block]:
     """Gathers unwrapped lines into blocks."""
-    prefix: CommonPrefix | None = None
+    form: _Form | None = None
     offset = 0
     for gathered in _gathered(lines):
         numbers = tuple(at for at, _ in gathered)
         data = b"\n".join(line for _, line in gathered)
-        prefix = prefix if offset else _prefix_in(data)
-        yield _clean_block(stream, numbers[0], offset, data, numbers, prefix)
+        form = form or _form_of(data)
+        yield _clean_block(stream, numbers[0], offset, data, numbers, form)
         offset += len(data) + 1
 
 
@@ -109,27 +121,22 @@ def _whole_lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _clean_block(
-    stream: int,
-    number: int,
-    offset: int,
-    data: bytes,
-    numbers: tuple[int, ...] | None,
-    prefix: CommonPrefix | None = None,
+    stream: int, number: int, offset: int, data: bytes, numbers: tuple[int, ...] | None, form: _Form
 ) -> Block:
-    data = _without_colours(data)
+    data = _without_colours(data, form.colours)
     if b"\x00" in data:
         data = data.replace(b"\x00", b"")
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
         if b"\r" in data:
             data, numbers = _split_carriage_returns(data, number, numbers)
-    return Block(stream, number, offset, data, numbers, prefix)
+    return Block(stream, number, offset, data, numbers, form.prefix)
 
 
-def _without_colours(data: bytes) -> bytes:
-    if b"\x1b" in data:
-        data = _COLOUR.sub(b"", data)
-    return _PRINTED_COLOUR.sub(b"", data) if b"[0m" in data else data
+def _without_colours(data: bytes, printed: re.Pattern[bytes] | None) -> bytes:
+    if printed is not None:
+        data = printed.sub(b"", data)
+    return _COLOUR.sub(b"", data) if b"\x1b" in data else data
 
 
 def _split_carriage_returns(data: bytes, number: int, numbers: tuple[int, ...] | None) -> tuple[bytes, tuple[int, ...]]:
