@@ -257,3 +257,11 @@ def test_the_text_of_a_training_example_is_no_event_of_the_job(book: RuleBook) -
     line = "slurmstepd: error: *** JOB 918822 ON gpu-b-04 CANCELLED AT 2025-03-02T04:10:12 DUE TO NODE FAILURE ***"
     assert not diagnosed(book, "training example:", f"{line}<|im_end|>", *steps(1, 30)).failed
     assert diagnosed(book, *steps(1, 30), line).failed
+
+
+def test_of_what_a_program_only_warned_one_step_more_is_enough(book: RuleBook) -> None:
+    """The batch was left out; a caller who knows that the job failed is believed, and so is a last word."""
+    warned = "2026-11-22 08:00:32,120 WARNING trainer: CUDA out of memory. Tried to allocate 1.90 GiB; batch left out"
+    assert not diagnosed(book, *steps(1, 20), warned, *steps(21, 1)).failed
+    assert diagnosed(book, *steps(1, 20), warned, *steps(21, 1), exit_code=1).reason.value == "OutOfMemoryError"
+    assert diagnosed(book, *steps(1, 20), warned).failed
