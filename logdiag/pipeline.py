@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from logdiag.causes import find_causes
+from logdiag.causes import Causes, find_causes
 from logdiag.errors import SourceError
 from logdiag.filters import Shapes, digest, filters_for
 from logdiag.model import Diagnosis, Digest
@@ -19,6 +19,7 @@ from logdiag.verdict import decide
 
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
+    from logdiag.fusion import Recalled
     from logdiag.memory.store import Store
 
 __all__ = ["Memory", "diagnose"]
@@ -57,21 +58,13 @@ def diagnose(
     clock = _Clock()
     book = rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())
     streams = open_sources(sources, tee=tee)
-    shapes = Shapes(book, filters_for(book.filters, job or {}))
     clock.ended("load")
-    found = survey(streams, book, shapes, advance)
+    found, kept = _read(streams, book, job or {}, advance)
     clock.ended("read")
     causes = find_causes(found, book, failed=None if exit_code is None else exit_code != 0)
     clock.ended("causes")
-    recalled = None
-    if memory is not False:
-        from logdiag.fusion import recall
-
-        recalled = recall(found, causes, book, memory, exit_code=exit_code)
-        causes = recalled.causes
-        clock.ended("memory")
-    kept = digest(found.lines, shapes, found.total_lines, found.total_bytes)
-    clock.ended("digest")
+    recalled = None if memory is False else _recalled(found, causes, book, memory, exit_code)
+    clock.ended("memory")
     decided = partial(
         decide,
         survey=found,
@@ -83,7 +76,7 @@ def diagnose(
         notes=[note for stream in streams for note in stream.notes],
         stats=_stats(found, kept, book, clock),
     )
-    answer = decided(causes)
+    answer = decided(recalled.causes if recalled else causes)
     if llm:
         from logdiag.fusion import consulted
 
@@ -93,6 +86,27 @@ def diagnose(
 
         answer = remembered(answer, memory, job)
     return answer
+
+
+def _read(
+    streams: Sequence[Stream],
+    book: RuleBook,
+    job: Mapping[str, str],
+    advance: Callable[[Stream, int], None] | None,
+) -> tuple[Survey, Digest]:
+    """The one read: what was found, and what is worth reading."""
+    shapes = Shapes(book, filters_for(book.filters, job))
+    found = survey(streams, book, shapes, advance)
+    return found, digest(found.lines, shapes, found.total_lines, found.total_bytes)
+
+
+def _recalled(
+    found: Survey, causes: Causes, book: RuleBook, memory: Store | str | os.PathLike[str] | None, exit_code: int | None
+) -> Recalled:
+    """What the memory makes of it; its parts are loaded only where it is asked."""
+    from logdiag.fusion import recall
+
+    return recall(found, causes, book, memory, exit_code=exit_code)
 
 
 def _stats(found: Survey, kept: Digest, book: RuleBook, clock: _Clock) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,11 +16,13 @@ import pytest
 from evals.faultlab import sandbox
 from evals.faultlab.cases import label_of, leaks_of, problems_of, wording
 from evals.faultlab.grow import grow
+from evals.faultlab.sample import take
 from evals.faultlab.sandbox import Output
 from evals.faultlab.scenario import Scenario, load_scenarios
 from evals.faultlab.shapes import Shape, shapes_of
 from logdiag.errors import LogdiagError
 from logdiag.model import Action, Reason
+from tests.helpers import zstd
 
 SCENARIOS = load_scenarios()
 FAULTS = [scenario for scenario in SCENARIOS if scenario.root]
@@ -254,3 +257,20 @@ def test_the_failing_rank_reads_the_record_that_breaks() -> None:
     assert '"tokens": null' in special[0]
     assert "weight" not in special[0]
     assert Action.FIX_AND_RESUBMIT is scenario.action
+
+
+def test_the_sample_leaves_out_what_other_labelled_cases_say_word_for_word(tmp_path: Path) -> None:
+    """Two sets that share a root line's words do not measure apart; the mere name of an exception is no wording."""
+    said = "loader.ShardError: shard 7 of the corpus has no index beside it"
+    made, kept = tmp_path / "made", tmp_path / "kept"
+    made.mkdir()
+    kept.mkdir()
+    rows = [{"id": "dev/a/0", "log": f"step 1\n{said}\n"}, {"id": "dev/b/0", "log": "step 1\nEOFError\n"}]
+    (made / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    other = {"category": "script", "reason": "Others", "action": "fix_and_resubmit"}
+    others = [{"id": str(at), "log": line, "root_line": line, **other} for at, line in enumerate((said, "EOFError"))]
+    path = tmp_path / "others.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in others), encoding="utf-8")
+    assert take(made, kept) == {"dev": 2}
+    assert take(made, kept, [str(path)]) == {"dev": 1}
+    assert json.loads(zstd.decompress((kept / "dev.jsonl.zst").read_bytes()))["id"] == "dev/b/0"

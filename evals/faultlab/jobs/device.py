@@ -57,11 +57,33 @@ def cuda_error(text, name):
     )
 
 
-def nccl_error(kind, text, last, place="NCCLUtils.hpp:93"):
-    """A NCCL error as torch words it."""
+# What torch adds to each result of NCCL, and how NCCL words it.
+_RESULTS = {
+    "ncclUnhandledCudaError": (
+        "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "Call to CUDA function failed.",
+    ),
+    "ncclSystemError": (
+        "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "System call (e.g. socket, malloc) or external library call failed or device error. ",
+    ),
+    "ncclInternalError": (
+        "internal error - please report this issue to the NCCL developers",
+        "Internal check failed.",
+    ),
+    "ncclRemoteError": (
+        "remote process exited or there was a network error",
+        "A call failed possibly due to a network error or a remote process exiting prematurely.",
+    ),
+}
+
+
+def nccl_error(result, last, place="NCCLUtils.hpp:93"):
+    """An error with this result of NCCL as torch words it."""
+    kind, explanation = _RESULTS[result]
     return (
-        f"NCCL error in: /pytorch/torch/csrc/distributed/c10d/{place}, {kind}, NCCL version 2.27.7\n{text}\n"
-        f"Last error:\n{last}"
+        f"NCCL error in: /pytorch/torch/csrc/distributed/c10d/{place}, {kind}, NCCL version 2.27.7\n"
+        f"{result}: {explanation}\nLast error:\n{last}"
     )
 
 
