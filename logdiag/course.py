@@ -100,11 +100,10 @@ class Course:
 
     def ended_well_without(self, line: Line) -> bool:
         """Whether a line is a machine's, and every log that tells of the work tells of its proper end and of nobody's
-        death: it stands in a log of its own, or is of the kernel and shown behind the end."""
+        death: it stands in a log of its own, or is of the kernel and shown in theirs."""
         if not (self._ends and self._at_work <= self._ends.keys() and self._nobody_died and not self.failed):
             return False
-        end = max(self._ends.get(line.stream, [line.position]))
-        return line.stream not in self._at_work or (line.position > end and _OF_KERNEL.search(line.text) is not None)
+        return line.stream not in self._at_work or _OF_KERNEL.search(line.text) is not None
 
     def stopped_after_its_end(self, line: Line) -> bool:
         """Whether a line comes after the job's proper end, in what is the smaller part of the log: a test of the

@@ -90,6 +90,8 @@ def test_an_exception_that_no_rule_knows_stands_before_a_later_programs_known_on
     answer = diagnosed(book, *steps(1, 50), *unknown, *later)
     assert root_line(answer) == 50 + len(unknown)
     assert answer.reason.value == "Others"
+    wrapped = ["cells.CellExecutionError:", "Exception encountered in cell 10:", "", "ValueError: no path to the input"]
+    assert diagnosed(book, "Device: cuda", *wrapped).reason.value == "ValueError"
     both = diagnosed(book, *steps(1, 50), *later, *unknown)
     assert both.reason.value == "FileNotFoundError"
 

@@ -63,6 +63,15 @@ def test_a_recorders_own_words_stand_without_its_prefix(book: RuleBook) -> None:
     assert answer.reason.value == "KeyError"
 
 
+def test_neither_empty_messages_nor_foreign_lines_hide_the_prefix() -> None:
+    """Of an empty message the recorder's last blank is often gone; it begins and ends with words of its own."""
+    texts = [f"{chr(97 + at % 26)} was read" if at % 3 else "" for at in range(60)]
+    lines = ["attaching", *(f"train-0 app: {text}".rstrip() for text in texts), "stream closed"]
+    prefix = common_prefix(lines)
+    assert prefix is not None
+    assert parse_line("train-0 app: boom", prefix=prefix).message == "boom"
+
+
 def test_the_messages_keep_their_indentation() -> None:
     """Code below a frame is told by it: only the least padding belongs to the prefix."""
     texts = ['  File "train.py", line 3', "    main()", "step 1", "step 2", "  done"]
@@ -116,6 +125,15 @@ def test_the_records_of_a_logger_in_json_are_read_as_such() -> None:
     line = parse_line(lines[5], prefix=common_prefix(lines))
     assert (line.rank, line.level, line.clock) == (5, "ERROR", "2026-11-02 10:00:05")
     assert line.message.startswith("batch lost")
+
+
+def test_colours_that_lost_their_escape_are_taken_out(book: RuleBook) -> None:
+    """Only where a log shows them: a page or a pager took the escape."""
+    failure = [f"[36m(RayTrainWorker pid=4711)[0m {text}" for text in traceback_of("KeyError: 'caption'")]
+    answer = diagnosed(book, *steps(1, 30), *failure)
+    assert answer.root_cause is not None
+    assert answer.root_cause.text == "(RayTrainWorker pid=4711) KeyError: 'caption'"
+    assert "[36m" in (diagnosed(book, *steps(1, 30), "KeyError: '[36m'").root_cause or answer.root_cause).text
 
 
 def test_a_level_before_each_line_of_a_traceback_is_no_exception(book: RuleBook) -> None:

@@ -237,6 +237,8 @@ def test_a_child_that_was_started_again_ends_no_program(book: RuleBook) -> None:
     assert not diagnosed(book, *steps(1, 30), *child, again, *steps(31, 30)).failed
     alone = diagnosed(book, *steps(1, 30), *child)
     assert (alone.failed, root_line(alone)) == (True, 30 + len(child))
+    ended = diagnosed(book, *steps(1, 30), *child, *steps(31, 5), *LAUNCHER)
+    assert root_line(ended) == 30 + len(child)
     lost = traceback_of("RuntimeError: the pool lost a worker")
     both = diagnosed(book, *steps(1, 30), *child, *lost)
     assert root_line(both) == 30 + len(child)
@@ -265,3 +267,5 @@ def test_of_what_a_program_only_warned_one_step_more_is_enough(book: RuleBook) -
     assert not diagnosed(book, *steps(1, 20), warned, *steps(21, 1)).failed
     assert diagnosed(book, *steps(1, 20), warned, *steps(21, 1), exit_code=1).reason.value == "OutOfMemoryError"
     assert diagnosed(book, *steps(1, 20), warned).failed
+    notice = "2026-11-22 08:00:32,120 WARNING spot: interruption notice received: action=terminate time=08:02:32Z"
+    assert diagnosed(book, *steps(1, 20), notice, *steps(21, 1)).reason.value == "NodeFailure"

@@ -78,9 +78,11 @@ def test_a_confirmed_line_is_a_cause_though_it_is_printed_as_a_warning(book: Rul
     warning = "2026-11-20 10:00:07,120 WARNING [rank 3] lattice: quorum lost, epoch 4112 withdrawn"
     lost_peer = "RuntimeError: [../gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.7]:923"
     lines = [*steps(1, 20), warning, *traceback_of(lost_peer, prefix="[rank1]: ")]
+    later = traceback_of("FileNotFoundError: [Errno 2] No such file or directory: 'results/summary.json'")
     assert said(book, store, *lines).reason is not Reason.OS_ERROR
     store.add(known(warning, Reason.OS_ERROR))
     assert said(book, store, *lines).reason is Reason.OS_ERROR
+    assert said(book, store, *steps(1, 20), warning, *later).reason is Reason.OS_ERROR
 
 
 def test_what_nobody_confirmed_is_no_knowledge(book: RuleBook, store: Store) -> None:

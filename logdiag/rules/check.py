@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -113,8 +114,6 @@ def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str
 
 
 def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str, lines: _FileLines) -> Iterator[Problem]:
-    import time
-
     import regex
 
     number = lines.find(rule.file, pattern)
@@ -125,12 +124,18 @@ def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str, lines: _Fi
         return
     if not pattern.isascii():
         yield Problem(rule.file, number, rule.id, f"{pattern!r} is not ASCII", "write other characters as a dot")
-    for text in _HARD_LINES:
-        began = time.thread_time()
-        book.search(pattern, example_line(text)[0])
-        if time.thread_time() - began > _TIME_LIMIT:
+    for line in (example_line(text)[0] for text in _HARD_LINES):
+        # A machine that halts for a moment is no fault of the pattern: only what is slow each time is.
+        if all(_search_time(book, pattern, line) > _TIME_LIMIT for _ in range(3)):
             yield Problem(rule.file, number, rule.id, f"{pattern!r} takes too long on a long line", "bound its repeats")
             return
+
+
+def _search_time(book: RuleBook, pattern: str, line: Line) -> float:
+    """Processor time, in seconds, of one search."""
+    began = time.thread_time()
+    book.search(pattern, line)
+    return time.thread_time() - began
 
 
 def _check_filter(book: RuleBook, item: Filter, lines: _FileLines) -> Iterator[Problem]:
