@@ -87,12 +87,16 @@ def _order(event: Event) -> tuple[int, int]:
 def _until_closed(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
     """What belongs to the job, and what the same output shows after a launcher's last words: a script's next program,
     which fails because the job did, or on its own."""
-    closed = {event.line.stream: event.line.position for event in events if event.finding.closes}
+    closed: dict[tuple[int, str | None], int] = {}
+    for event in events:
+        if event.finding.closes:
+            for node in (event.line.node, None):
+                closed[event.line.stream, node] = event.line.position
 
     def is_after(event: Event) -> bool:
         line = event.line
-        unnamed = line.rank is None and line.node is None
-        return event.died and unnamed and line.position > closed.get(line.stream, line.position)
+        end = closed.get((line.stream, line.node), line.position)
+        return event.died and line.rank is None and line.position > end
 
     return [event for event in events if not is_after(event)], [event for event in events if is_after(event)]
 

@@ -76,9 +76,22 @@ def find_events(survey: Survey, book: RuleBook) -> list[Event]:
             by_place.pop(place, None)  # source text is no evidence
         if traceback.exceptions:
             events.extend(_chain_events(traceback, by_place, book))
+    for crash in [finding for finding in by_place.values() if finding.ends]:
+        events.append(_crash_event(crash, by_place))
     for finding in (_unmix(finding, book) for finding in by_place.values()):
         events.append(Event(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding)))
     return events
+
+
+def _crash_event(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Event:
+    """A crash that a process reports of itself, named by the cause on the line below where there is one."""
+    line = crash.line
+    del by_place[line.stream, line.position]
+    below = by_place.get((line.stream, line.position + 1))
+    if below is None or below.role is not Role.CAUSE or below.line.level is not None:
+        return Event(crash, (crash,), died=True, quiet=False)
+    del by_place[line.stream, line.position + 1]
+    return Event(below, (below, crash), died=True, quiet=False)
 
 
 def _only_noted(finding: Finding) -> bool:

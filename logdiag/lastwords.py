@@ -65,7 +65,10 @@ def last_word(
         return None
     spoken = next((group for (_, rank), group in groups.items() if rank is not None and rank == first), None)
     if root is not None and not spoken and not _is_bare(root):
-        return None
+        # What another rank says is not why this one left.
+        groups = {(stream, rank): group for (stream, rank), group in groups.items() if rank is None}
+        if not groups:
+            return None
     chosen = _choose(spoken or max(groups.values(), key=lambda group: (group[-1][0].stream, group[-1][0].position)))
     return Event(replace(chosen, role=Role.CAUSE), (chosen,), died=False, quiet=True)
 
@@ -140,7 +143,10 @@ def _choose(group: Sequence[tuple[Line, Finding]]) -> Finding:
     """The last line that names a reason, or else the last; the first of those that say the same."""
     named = [(line, finding) for line, finding in group if finding.reason is not Reason.OTHERS]
     last, _ = (named or group)[-1]
-    return next(finding for line, finding in group if _same_words(line, last))
+    first = next(at for at, (line, _) in enumerate(group) if _same_words(line, last))
+    while first and not named and group[first][0].position == group[first - 1][0].position + 1:
+        first -= 1  # what follows at once only says more of it
+    return group[first][1]
 
 
 def _same_words(one: Line, other: Line) -> bool:

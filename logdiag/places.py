@@ -66,7 +66,7 @@ def _awaited(root: Event, events: Sequence[Event]) -> int | None:
 
 def _named(finding: Finding, lines: Sequence[Line]) -> int | None:
     """The rank that a line names: by itself, by its process and the launcher's table, by its pod and what that
-    printed, or by NCCL's device on the only node."""
+    printed, by its node where each has one rank, or by NCCL's device on the only node."""
     if finding.rank is not None:
         return finding.rank
     if process := finding.facts.get("pid"):
@@ -77,9 +77,19 @@ def _named(finding: Finding, lines: Sequence[Line]) -> int | None:
         spoke = {line.rank for line in lines if line.rank is not None and pod in line.speaker.split("/")}
         if len(spoke) == 1:
             return spoke.pop()
+    if finding.node and (alone := _rank_of_each_node(lines).get(finding.node)) is not None:
+        return alone
     device = _NCCL_DEVICE.search(finding.line.text)
     one_node = len({line.node for line in lines if line.node}) == 1
     return int(device[1]) if device and one_node else None
+
+
+def _rank_of_each_node(lines: Sequence[Line]) -> dict[str, int]:
+    """The rank of each node, where every rank from 0 on has spoken and each node has one."""
+    pairs = {(line.node, line.rank) for line in lines if line.node and line.rank is not None}
+    ranks = {node: rank for node, rank in pairs if node}
+    one_each = len(ranks) == len(pairs) > 1 and set(ranks.values()) == set(range(len(pairs)))
+    return {node: rank for node, rank in ranks.items() if rank is not None} if one_each else {}
 
 
 def _kin(root: Event, died: Sequence[Event], explained: frozenset[Reason]) -> Iterable[Sequence[Event]]:

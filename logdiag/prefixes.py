@@ -64,6 +64,11 @@ _PREFIXES = tuple(
         ),
         # 11-01 10:00:00   [11/01/26 10:00:00]   01/10/2026 10:00:00 -   [10:00:00]   10:00:00.123
         ("[" + _DIGITS, rf"\[?(?:\d\d[-/]\d\d(?:[-/]\d{{2,4}})?[T ,]{{1,2}})?{_CLOCK}\]?(?: ?[:|-](?= ))? ?"),
+        #  2f4 | 02/02/2026 | 10:11:12 UTC |   (the event log of a machine's board, by ipmitool)
+        (
+            " " + _DIGITS + _LOWER,
+            rf"(?<![^\n]) *[0-9a-f]{{1,4}} \| (?P<us>\d\d/\d\d/\d{{4}}) \| {_CLOCK}(?: [A-Z]{{3,4}})? \| ",
+        ),
         # [ 1000.123456]
         ("[", r"\[ *\d+\.\d{3,9}\] ?"),
         # [rank5]:   [Rank 5]   [default5]:   [rank: 5]   rank5:   Rank 5:
@@ -202,7 +207,7 @@ def parse_line(
             if rank is None and (numbered := _PARALLEL_RANK.search(said["speaker"])):
                 rank = int(numbered[1])
         if said.get("hms") and time is None:
-            first = next(name for name in ("date", "mon", "monthday", "hms") if said.get(name))
+            first = next(name for name in ("date", "us", "mon", "monthday", "hms") if said.get(name))
             clock = text[match.start(first) : match.end("hms")]
             time = _seconds(said)
     place = starts[-1]
@@ -269,6 +274,8 @@ def _seconds(said: dict[str, str | None]) -> float | None:
     1976 for syslog: their clocks may be those of different time zones. None for a time of day alone."""
     if said.get("date"):
         year, month, day = (int(part) for part in (said["date"] or "").replace("/", "-").split("-"))
+    elif said.get("us"):
+        month, day, year = (int(part) for part in (said["us"] or "").split("/"))
     elif monthday := said.get("monthday"):
         year, month, day = 1972, int(monthday[:-2]), int(monthday[-2:])
     elif said.get("year"):

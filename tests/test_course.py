@@ -104,6 +104,18 @@ def test_a_launchers_prefix_tells_a_record_from_the_next_programs_traceback(book
     assert (answer.reason.value, root_line(answer)) == ("ConnectionError", len(lines))
 
 
+def test_what_a_node_prints_behind_its_launchers_last_words_is_the_next_programs(book: RuleBook) -> None:
+    """The same of each node, where every line names one; another node's launcher says nothing of it."""
+    first = [f"node-1: {line}" for line in [*traceback_of("KeyError: 'seat'", prefix="[rank0]: "), *LAUNCHER]]
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: 'sum.csv'"
+    last_words = [f"node-1: {line}" for line in LAUNCHER]
+    same = traceback_of(missing, prefix="node-1: ")
+    other = traceback_of(missing, prefix="node-2: ")
+    assert root_line(diagnosed(book, *steps(1, 30), *first, *same)) == 30 + len(first) - len(LAUNCHER)
+    assert diagnosed(book, *steps(1, 30), *last_words, *same).reason.value == "Others"
+    assert diagnosed(book, *steps(1, 30), *last_words, *other).reason.value == "FileNotFoundError"
+
+
 def test_after_a_fatal_record_of_native_code_comes_another_program(book: RuleBook) -> None:
     """XLA ends a process whose devices do not meet; what the script runs next fails for want of the result."""
     abort = (

@@ -108,6 +108,8 @@ def test_the_words_of_the_rank_that_left_are_the_root_not_what_its_peer_lost(boo
     assert reason_of(diagnosed(book, *steps(1, 30), *LOST, *LAUNCHER)) == "ConnectionError"
     third = STOPPING.replace("[rank 0]", "[rank 2]")
     assert reason_of(diagnosed(book, *steps(1, 30), third, *LOST, *LAUNCHER)) == "ConnectionError"
+    unnamed = STOPPING.replace("[rank 0] ", "")
+    assert root_line(diagnosed(book, *steps(1, 30), unnamed, *LOST, *LAUNCHER)) == 31
     # A rank that lost its peer and failed first is believed.
     own = [line.replace("[rank1]", "[rank0]") for line in LOST]
     assert reason_of(diagnosed(book, *steps(1, 30), STOPPING, *own, *LAUNCHER)) == "ConnectionError"
@@ -124,3 +126,11 @@ def test_a_warning_of_no_known_cause_is_no_last_word(book: RuleBook) -> None:
     """Programs warn of much before they leave."""
     warning = "2026-03-11 18:14:38,120 WARNING [rank 0] scorer: the cache is cold"
     assert root_line(diagnosed(book, *steps(1, 30), STOPPING, warning, *LOST, *LAUNCHER)) == 31
+
+
+def test_the_lines_right_below_a_complaint_only_say_more_of_it(book: RuleBook) -> None:
+    """Of lines that follow each other at once the first is the root; of others the last."""
+    at_once = ["Error: the loom has no thread left", "Error: spool 3 of 4 at weave.h:102"]
+    assert root_line(diagnosed(book, *steps(1, 30), *at_once, exit_code=1)) == 31
+    apart = [at_once[0], "closing the loom", at_once[1]]
+    assert root_line(diagnosed(book, *steps(1, 30), *apart, exit_code=1)) == 33

@@ -176,3 +176,14 @@ def test_a_pod_that_is_named_tells_the_rank_that_spoke_from_it(book: RuleBook) -
     assert answer.reason.value == "OutOfMemoryError"
     assert answer.root_cause is not None
     assert answer.root_cause.rank == 1
+
+
+def test_a_line_of_a_node_that_has_one_rank_is_that_ranks(book: RuleBook) -> None:
+    """Where each node has one and all have spoken; otherwise others may run there that say nothing."""
+    refused = "node-2: ERROR : b.tar: operation error S3: GetObject, StatusCode: 403, api error AccessDenied: no right"
+    one_each = [f"node-{rank + 1}: [rank{rank}]: ready" for rank in range(3)]
+    assert rank_of(diagnosed(book, *one_each, refused, "node-2: giving up")) == 1
+    first_of_four = [f"node-{node}: [rank{4 * node - 4}]: ready" for node in (1, 2)]
+    assert rank_of(diagnosed(book, *first_of_four, refused)) is None
+    two_of_one = [*one_each, "node-3: [rank3]: ready"]
+    assert rank_of(diagnosed(book, *two_of_one, refused)) is None

@@ -131,6 +131,8 @@ def test_two_lines_with_dates_tell_how_far_apart_they_are() -> None:
     assert first.time is not None
     assert later.time is not None
     assert later.time - first.time == 600
+    noted = parse_line(" 2f4 | 11/01/2026 | 10:10:00 UTC | Fan 3 | Lower Critical going low | Asserted")
+    assert (noted.time, noted.clock) == (later.time, "11/01/2026 | 10:10:00")
 
 
 def test_the_time_is_kept_as_it_was_printed() -> None:

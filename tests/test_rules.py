@@ -370,6 +370,28 @@ def test_what_prints_a_line_of_goes_on_may_work_on(tmp_path: Path) -> None:
         assert root.rule == expected
 
 
+def test_what_prints_a_line_of_ends_has_died(tmp_path: Path) -> None:
+    """The cause on the line below is its message; a program that only reports the crash comes after it."""
+    below = rule_text(reason="IndexError", match=["gear 9 of 8"], fires=["gear 9 of 8"])
+    later = traceback_of("ValueError: the widget is gone")
+    lines = ["widget jammed at mill.rs:9", "gear 9 of 8", *later]
+    for ends, expected in (("true", "script/below"), ("false", "framework/later")):
+        folder = tmp_path / ends
+        write_rule(
+            folder,
+            "framework/crash",
+            rule_text(role="symptom", match=["widget jammed"], fires=["widget jammed"], ends=ends),
+        )
+        write_rule(folder, "script/below", below)
+        write_rule(folder, "framework/later", rule_text("ValueError", match=["^ValueError"], fires=["ValueError: x"]))
+        root = diagnose(log_of(*lines), rules=book_of(folder)).root_cause
+        assert root is not None
+        assert root.rule == expected
+    apart = diagnose(log_of(lines[0], "all right so far", *lines[1:]), rules=book_of(tmp_path / "true")).root_cause
+    assert apart is not None
+    assert apart.rule == "framework/later"
+
+
 def test_a_symptom_is_the_root_only_when_nothing_better_is_there(tmp_path: Path) -> None:
     """And a hint alone makes a job failed only when nothing is reported after it, and never surely."""
     write_rule(tmp_path, "framework/cause", rule_text(reason="ValueError", match=["gear broke"], fires=["gear broke"]))

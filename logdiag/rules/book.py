@@ -268,6 +268,7 @@ class RuleBook:
             facts=facts,
             generality=len(self.narrower.get(index, ())),
             goes_on=rule.goes_on,
+            ends=rule.ends,
             closes=rule.closes,
             trial=rule.trial,
         )

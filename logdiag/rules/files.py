@@ -60,6 +60,7 @@ class _RuleFile(_Strict):
     unless: list[str] = []
     within: list[str] = []
     goes_on: bool = False
+    ends: bool = False
     closes: bool = False
     trial: bool = False
     explains: list[Reason] = []
@@ -226,6 +227,7 @@ def _rule(identity: str, path: str, document: dict[str, Any]) -> Rule:
         unless=tuple(read.unless),
         within=tuple(read.within),
         goes_on=read.goes_on,
+        ends=read.ends,
         closes=read.closes,
         trial=read.trial,
         shipped=path.startswith(shipped_folder() + os.sep),

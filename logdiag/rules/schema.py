@@ -26,6 +26,7 @@ class Rule:
     unless: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
     goes_on: bool = False
+    ends: bool = False
     closes: bool = False
     trial: bool = False
     shipped: bool = False
