@@ -208,7 +208,9 @@ def _telling(
 ) -> int:
     """How well one exception of a chain names the cause; the earlier of equals is the root."""
     wraps = place + 1 < len(named) and named[place + 1][0].link is Link.RELAYED
-    if finding.role is not Role.CAUSE or wraps:
+    if finding.role is not Role.CAUSE:
+        return -1 if wraps else 0
+    if wraps:
         return 0
     wrapped = place + 1 < len(named) and named[place + 1][0].link in (Link.CAUSE, Link.CONTEXT)
     if wrapped and exception.name.rsplit(".", 1)[-1] in _OF_SOCKETS:

@@ -9,6 +9,7 @@ import pytest
 from logdiag.rules import RuleBook
 from logdiag.tracebacks import Link, Traceback, find_tracebacks
 from tests.helpers import diagnosed, parsed, steps, traceback_of
+from tests.test_causes import root_line
 
 FIRST = traceback_of("KeyError: 'caption'")
 SECOND = [
@@ -138,6 +139,17 @@ SPAWN = [
     "    assert world == 4",
     "AssertionError: world size is 3",
 ]
+
+
+def test_of_an_actor_that_died_the_exception_itself_is_told_not_its_wrapper(book: RuleBook) -> None:
+    """Where the node's own process reports the death first, that line is the root."""
+    died = [line.replace("ZeroDivisionError", "ActorDiedError") for line in RAY[:-1]]
+    died.append("ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.")
+    answer = diagnosed(book, *steps(1, 20), *died)
+    assert (answer.reason.value, root_line(answer)) == ("Others", 20 + len(died))
+    told = "(raylet, ip=10.0.0.7) A worker died or was killed while executing a task by an unexpected system error. "
+    told += "Some common causes include: (1) the process was killed by the OOM killer due to high memory usage"
+    assert root_line(diagnosed(book, *steps(1, 20), told, *died)) == 21
 
 
 def test_a_spawned_processes_exception_is_found_behind_its_wrapper(book: RuleBook) -> None:
