@@ -34,8 +34,8 @@ _LINES_AFTER_A_COMPLAINT = 3
 _A_DAY, _HALF_A_YEAR = 86_400, 183 * 86_400
 # How something ends that was told to: by a person, a script or a launcher.
 _STOP = re.compile(
-    r"\bSIG(?:TERM|INT)\b|\bTerminated\b|KeyboardInterrupt|\bsignal:? (?:2|15)\b|\bReceived (?:2|15) death signal|"
-    r"(?i:exit ?(?:code|status)|return code)\W{0,4}(?:-15|-2|143|130)\b"
+    r"\bSIG(?:TERM|INT)\b|\bTerminated\b|: line \d+:\s+\d+ Killed\b|KeyboardInterrupt|\bsignal:? (?:2|15)\b|"
+    r"\bReceived (?:2|15) death signal|(?i:exit ?(?:code|status)|return code)\W{0,4}(?:-15|-2|143|130)\b"
 )
 # mkdir: cannot create ...   run.sh: line 4: ...   but not a Python program's [Errno 2]
 _OF_A_TOOL = re.compile(r"[\w./+-]{1,200}: (?!.{0,400}\[Errno)")

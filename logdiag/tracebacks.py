@@ -45,7 +45,8 @@ _HEADLINE = re.compile(r"(?:Warning|[A-Z]{2,}):")
 # raise ReadError("unexpected end of data")
 _RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
 _IGNORED = re.compile(
-    r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved"
+    r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|"
+    r"--- Logging error ---"
 )
 # What Python prints between the failure of an excepthook and the exception that the hook was called for.
 _ORIGINAL = re.compile(r"^Original exception was:")
@@ -136,7 +137,8 @@ def find_tracebacks(lines: Sequence[Line]) -> list[Traceback]:
 
 @dataclass
 class _Reader:
-    """Walks over one speaker's lines; `found` grows by each chain that ends."""
+    """Walks over one speaker's lines; `found` grows by each chain that ends. `announced` is the place of the last line
+    of what `ignored` or `in_thread` were said of."""
 
     found: list[Traceback] = field(default_factory=list)
     exceptions: list[RaisedException] = field(default_factory=list)
@@ -151,6 +153,7 @@ class _Reader:
     link: Link = Link.FIRST
     ignored: bool = False
     in_thread: bool = False
+    announced: int = 0
     in_child: bool = False
     logged: bool = False
     last: Line | None = None
@@ -164,12 +167,15 @@ class _Reader:
             self.close()
         elif gap > _LARGEST_GAP_IN_A_MESSAGE:
             self._finish_message()
+        if not self.code and line.position - self.announced > _LARGEST_GAP_IN_A_MESSAGE:
+            self.ignored = self.in_thread = False
         if _ORIGINAL.search(text):
             self.close()
         elif _IGNORED.search(text) or _IN_THREAD.search(text):
             self.close()
             self.in_thread = _IN_THREAD.search(text) is not None
             self.ignored = not self.in_thread
+            self.announced = line.position
         elif _HEADER.search(text) and not _ESCAPED.search(text):
             self._header(line, text)
         elif (frame := _FRAME.match(text)) or (self.in_box and _BOX.match(text)):
@@ -205,8 +211,13 @@ class _Reader:
                     logged=self.logged,
                 )
             )
+        if self.exceptions or not self.code:
+            self.ignored = self.in_thread = False
+        else:
+            # Two that were mixed break each other off: what was announced may still follow.
+            self.announced = max(self.code)
         self.exceptions, self.positions, self.code, self.frames = [], set(), set(), []
-        self.in_frames = self.in_box = self.ignored = self.in_thread = self.in_child = self.logged = False
+        self.in_frames = self.in_box = self.in_child = self.logged = False
         self.link = Link.FIRST
 
     def _name_by_raise(self) -> None:

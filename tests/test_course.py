@@ -61,10 +61,11 @@ def test_a_script_that_goes_on_after_a_refused_line_did_not_end_by_it(book: Rule
     [
         TOLD_TO_END,
         ["run.sh: line 9:  4711 Terminated              python serve.py"],
+        ["run.sh: line 9:    18 Killed                  bash watch.sh"],
         traceback_of("KeyboardInterrupt"),
         [f"E0311 18:14:41.104000 4711 {API}:874] failed (exitcode: -15) local_rank: 0 (pid: 4790) of binary: python3"],
     ],
-    ids=["launcher", "shell", "interrupt", "exit code"],
+    ids=["launcher", "shell", "killed helper", "interrupt", "exit code"],
 )
 def test_what_is_stopped_after_the_proper_end_fails_no_job(book: RuleBook, stop: list[str]) -> None:
     """A test of the result or a server that is tried out is told to end; the job itself had ended well."""

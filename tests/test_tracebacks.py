@@ -292,6 +292,33 @@ def test_an_exception_that_was_ignored_is_marked(book: RuleBook) -> None:
     assert answer.reason.value == "ValueError"
 
 
+def test_what_a_thread_and_a_finalizer_print_at_once_is_nobodys_death(book: RuleBook) -> None:
+    """Mixed, the two break each other off; what was announced still follows."""
+    mixed = [
+        "Exception ignored in: <function Loom.__del__ at 0x7f4bc81fa3e0>",
+        "Traceback (most recent call last):",
+        '  File "/srv/job/loom.py", line 42, in __del__',
+        "Exception in thread heartbeat:",
+        "Traceback (most recent call last):",
+        "    self.close()    sock = connect(",
+        "^^^^ ^^^^^",
+        "  The above exception was the direct cause of the following exception:",
+        "ready to leave",
+    ]
+    following = traceback_of("ValueError: no loom is listening")
+    at_once = found([*mixed, *following])
+    assert [traceback.in_thread for traceback in at_once if traceback.exceptions] == [True]
+    assert not diagnosed(book, *steps(1, 30), "training finished", *mixed, *following).failed
+    later = found([*mixed, *["the spool is wound"] * 12, *following])
+    assert [traceback.in_thread for traceback in later if traceback.exceptions] == [False]
+
+
+def test_what_a_logger_could_not_print_is_marked() -> None:
+    """logging's own handler reports that it failed and goes on."""
+    lines = ["--- Logging error ---", *traceback_of("ValueError: I/O operation on closed file."), "Call stack:"]
+    assert only(lines).ignored
+
+
 def test_a_plain_traceback_is_neither_ignored_nor_logged() -> None:
     """It ended its process, as far as can be seen."""
     traceback = only(FIRST)
