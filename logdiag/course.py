@@ -70,6 +70,7 @@ class Course:
             if step.rank is None:
                 self._steps.setdefault((step.stream, -1), []).append(step.position)
         self._ends = _places(end.line for end in finished)
+        self._proven_ends = _places(end.line for end in finished if not end.finding.goes_on)
         self._at_work = frozenset(stream for stream, _ in self._steps) | frozenset(self._ends)
         self._began = _began(survey, self._at_work)
         self._nobody_died = not any(event.died for event in events)
@@ -87,10 +88,15 @@ class Course:
         unranked = _after(self._steps.get((line.stream, -1), []), line.position)[:_STEPS_OF_RECOVERY]
         return sorted([*own, *unranked])[:_STEPS_OF_RECOVERY]
 
-    def ended_after(self, line: Line) -> int | None:
-        """Where the job came to its proper end after a line."""
-        ends = _after(self._ends.get(line.stream, []), line.position)
+    def ended_after(self, line: Line, *, proven: bool = False) -> int | None:
+        """Where the job came to its proper end after a line; a proven one is more than words that a script prints
+        whatever happened before."""
+        ends = _after((self._proven_ends if proven else self._ends).get(line.stream, []), line.position)
         return ends[-1] if ends else None
+
+    def ended_before(self, line: Line) -> bool:
+        """Whether the job had come to an end before a line."""
+        return any(end < line.position for end in self._ends.get(line.stream, []))
 
     def long_before(self, line: Line) -> bool:
         """Whether a line of a machine's log is older than the job by more than time zones differ."""
@@ -252,7 +258,9 @@ def _went_on(event: Event, course: Course) -> bool:
         return False
     steps = course.steps_after(replace(line, rank=None) if told else line)
     if len(steps) < _STEPS_OF_RECOVERY:
-        return end is not None and not course.broke_after(line.stream, line.position)
+        # Right behind what a program died of a script's words prove nothing, unless its work had ended before.
+        ended = end if steps or course.ended_before(line) else course.ended_after(line, proven=True)
+        return ended is not None and not course.broke_after(line.stream, line.position)
     if event.of_a_child and not course.broke_after(line.stream, line.position):
         return True
     ended_well = end is not None and end > steps[0] and not course.broke_after(line.stream, line.position)
