@@ -88,15 +88,16 @@ class Course:
         unranked = _after(self._steps.get((line.stream, -1), []), line.position)[:_STEPS_OF_RECOVERY]
         return sorted([*own, *unranked])[:_STEPS_OF_RECOVERY]
 
-    def ended_after(self, line: Line, *, proven: bool = False) -> int | None:
-        """Where the job came to its proper end after a line; a proven one is more than words that a script prints
-        whatever happened before."""
-        ends = _after((self._proven_ends if proven else self._ends).get(line.stream, []), line.position)
-        return ends[-1] if ends else None
-
-    def ended_before(self, line: Line) -> bool:
-        """Whether the job had come to an end before a line."""
-        return any(end < line.position for end in self._ends.get(line.stream, []))
+    def ended_after(self, event: Event) -> int | None:
+        """Where the job came to its proper end after something went wrong. Words, which a script prints whatever
+        happened before, count only where its work had ended before, or some was reported in between."""
+        line = event.line
+        ends = _after(self._ends.get(line.stream, []), line.position)
+        had_ended = ends and self._ends[line.stream][0] < line.position
+        if ends and (had_ended or self.steps_after(line) or (not event.died and self.worked_after(line))):
+            return ends[-1]
+        proven = _after(self._proven_ends.get(line.stream, []), line.position)
+        return proven[-1] if proven else None
 
     def long_before(self, line: Line) -> bool:
         """Whether a line of a machine's log is older than the job by more than time zones differ."""
@@ -241,14 +242,14 @@ def _went_on(event: Event, course: Course) -> bool:
         return not course.broke_after(line.stream, line.position)
     if event.finding.role is Role.SYMPTOM and event.reason is Reason.OTHERS:
         # What a launcher reports of the end is the end, whatever its workers' buffers still print.
-        end = course.ended_after(line)
+        end = course.ended_after(event)
         return end is not None and not course.broke_after(line.stream, end)
     warned = event.quiet and not event.died and event.reason.category is not Category.INFRASTRUCTURE
     if warned and not course.failed and course.steps_after(line) and not course.broke_after(line.stream, line.position):
         return True  # of what a program warned of, one step more is enough
     if not event.died and (course.calm_after(line) or _script_went_on(event, course)):
         return True
-    end = course.ended_after(line)
+    end = course.ended_after(event)
     if end is not None and not course.broke_after(line.stream, end) and not event.died:
         return True
     # Ranks work in step: one that is gone stops them all, so each one's steps speak for a rank that only told of an
@@ -258,9 +259,7 @@ def _went_on(event: Event, course: Course) -> bool:
         return False
     steps = course.steps_after(replace(line, rank=None) if told else line)
     if len(steps) < _STEPS_OF_RECOVERY:
-        # Right behind what a program died of a script's words prove nothing, unless its work had ended before.
-        ended = end if steps or course.ended_before(line) else course.ended_after(line, proven=True)
-        return ended is not None and not course.broke_after(line.stream, line.position)
+        return end is not None and not course.broke_after(line.stream, line.position)
     if event.of_a_child and not course.broke_after(line.stream, line.position):
         return True
     ended_well = end is not None and end > steps[0] and not course.broke_after(line.stream, line.position)
