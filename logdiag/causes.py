@@ -56,6 +56,7 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
     events = sorted((event for event in events if event.finding.role is not Role.FINISHED), key=_order)
     within, afterwards = _until_closed(events)
     broke, recovered = standing(within, course)
+    broke, missed = _without_missed_output(broke)
     hints = [event for event in broke if event.finding.role is Role.HINT]
     told = [event for event in broke if event.finding.role is not Role.HINT]
     explains = {id(event): reasons_explained(event.finding, book) for event in broke}
@@ -72,7 +73,7 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
         node=node_of(root, rank, survey.lines) if root else None,
         consequences=tuple(consequences),
         independent=tuple(independent),
-        afterwards=tuple(afterwards),
+        afterwards=(*missed, *afterwards),
         recovered=tuple(recovered),
         hints=tuple(hint for hint in hints if hint is not root),
         progressed=_progressed(root, survey),
@@ -99,6 +100,23 @@ def _until_closed(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
         return event.died and line.rank is None and line.position > end
 
     return [event for event in events if not is_after(event)], [event for event in events if is_after(event)]
+
+
+def _without_missed_output(broke: Sequence[Event]) -> tuple[list[Event], list[Event]]:
+    """What broke, and what a next program died of that looks for a file which the one that broke before it should
+    have written: neither names a rank, so the order of one process's lines holds."""
+    first: dict[int, int] = {}
+    for event in broke:
+        loud = event.finding.role is not Role.HINT and not event.quiet
+        if loud and event.reason is not Reason.FILE_NOT_FOUND_ERROR:
+            first.setdefault(event.line.stream, event.line.position)
+
+    def missed(event: Event) -> bool:
+        line = event.line
+        of_one = event.died and line.rank is None and event.reason is Reason.FILE_NOT_FOUND_ERROR
+        return of_one and line.position > first.get(line.stream, line.position)
+
+    return [event for event in broke if not missed(event)], [event for event in broke if missed(event)]
 
 
 def _progressed(root: Event | None, survey: Survey) -> bool | None:

@@ -88,13 +88,11 @@ class Course:
         unranked = _after(self._steps.get((line.stream, -1), []), line.position)[:_STEPS_OF_RECOVERY]
         return sorted([*own, *unranked])[:_STEPS_OF_RECOVERY]
 
-    def ended_after(self, event: Event) -> int | None:
+    def ended_after(self, line: Line) -> int | None:
         """Where the job came to its proper end after something went wrong. Words, which a script prints whatever
-        happened before, count only where its work had ended before, or some was reported in between."""
-        line = event.line
+        happened before, count only where its work had ended before, or a step was made in between."""
         ends = _after(self._ends.get(line.stream, []), line.position)
-        had_ended = ends and self._ends[line.stream][0] < line.position
-        if ends and (had_ended or self.steps_after(line) or (not event.died and self.worked_after(line))):
+        if ends and (self._ends[line.stream][0] < line.position or self.steps_after(line)):
             return ends[-1]
         proven = _after(self._proven_ends.get(line.stream, []), line.position)
         return proven[-1] if proven else None
@@ -242,14 +240,14 @@ def _went_on(event: Event, course: Course) -> bool:
         return not course.broke_after(line.stream, line.position)
     if event.finding.role is Role.SYMPTOM and event.reason is Reason.OTHERS:
         # What a launcher reports of the end is the end, whatever its workers' buffers still print.
-        end = course.ended_after(event)
+        end = course.ended_after(line)
         return end is not None and not course.broke_after(line.stream, end)
     warned = event.quiet and not event.died and event.reason.category is not Category.INFRASTRUCTURE
     if warned and not course.failed and course.steps_after(line) and not course.broke_after(line.stream, line.position):
         return True  # of what a program warned of, one step more is enough
     if not event.died and (course.calm_after(line) or _script_went_on(event, course)):
         return True
-    end = course.ended_after(event)
+    end = course.ended_after(line)
     if end is not None and not course.broke_after(line.stream, end) and not event.died:
         return True
     # Ranks work in step: one that is gone stops them all, so each one's steps speak for a rank that only told of an

@@ -78,7 +78,11 @@ def find_events(survey: Survey, book: RuleBook) -> list[Event]:
             events.extend(_chain_events(traceback, by_place, book))
     for crash in [finding for finding in by_place.values() if finding.ends]:
         events.append(_crash_event(crash, by_place))
-    for finding in (_unmix(finding, book) for finding in by_place.values()):
+    next_lines = {(line.stream, line.position - 1): line for line in survey.lines}
+    for place, finding in by_place.items():
+        finding = _unmix(finding, book)
+        if _is_tools(finding) and place in next_lines and book.announces_retry(next_lines[place]):
+            finding = replace(finding, role=Role.HINT)  # as where both stand on one line
         events.append(Event(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding)))
     return events
 
@@ -92,6 +96,11 @@ def _crash_event(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Ev
         return Event(crash, (crash,), died=True, quiet=False)
     del by_place[line.stream, line.position + 1]
     return Event(below, (below, crash), died=True, quiet=False)
+
+
+def _is_tools(finding: Finding) -> bool:
+    """Whether a cause is told by a plain line, as tools of a job script do, and not by a record with a level."""
+    return finding.role is Role.CAUSE and finding.line.level is None
 
 
 def _only_noted(finding: Finding) -> bool:

@@ -108,13 +108,13 @@ def test_a_launchers_prefix_tells_a_record_from_the_next_programs_traceback(book
 def test_what_a_node_prints_behind_its_launchers_last_words_is_the_next_programs(book: RuleBook) -> None:
     """The same of each node, where every line names one; another node's launcher says nothing of it."""
     first = [f"node-1: {line}" for line in [*traceback_of("KeyError: 'seat'", prefix="[rank0]: "), *LAUNCHER]]
-    missing = "FileNotFoundError: [Errno 2] No such file or directory: 'sum.csv'"
+    missing = "ValueError: no results to sum up"
     last_words = [f"node-1: {line}" for line in LAUNCHER]
     same = traceback_of(missing, prefix="node-1: ")
     other = traceback_of(missing, prefix="node-2: ")
     assert root_line(diagnosed(book, *steps(1, 30), *first, *same)) == 30 + len(first) - len(LAUNCHER)
     assert diagnosed(book, *steps(1, 30), *last_words, *same).reason.value == "Others"
-    assert diagnosed(book, *steps(1, 30), *last_words, *other).reason.value == "FileNotFoundError"
+    assert diagnosed(book, *steps(1, 30), *last_words, *other).reason.value == "ValueError"
 
 
 def test_after_a_fatal_record_of_native_code_comes_another_program(book: RuleBook) -> None:
@@ -282,3 +282,45 @@ def test_of_what_a_program_only_warned_one_step_more_is_enough(book: RuleBook) -
     assert diagnosed(book, *steps(1, 20), warned).failed
     notice = "2026-11-22 08:00:32,120 WARNING spot: interruption notice received: action=terminate time=08:02:32Z"
     assert diagnosed(book, *steps(1, 20), notice, *steps(21, 1)).reason.value == "NodeFailure"
+
+
+@pytest.mark.parametrize("words", ["Job finished at Sun Nov 22 10:00:00 UTC 2026", "All done!", "Training completed."])
+def test_words_right_behind_a_failure_prove_no_proper_end(book: RuleBook, words: str) -> None:
+    """A job script prints them whatever happened; where steps were made in between, or the work had ended before, and
+    where only success prints it, they count."""
+    died = traceback_of("KeyError: 'seat'")
+    told = "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.0. Some of the step tasks have been OOM Killed."
+    for failure in (died, [told]):
+        answer = diagnosed(book, *steps(1, 30), *failure, words)
+        assert (answer.failed, root_line(answer)) == (True, 30 + len(failure))
+    logged = ["2026-03-11 18:14:39 ERROR the seat is lost", *died]
+    assert not diagnosed(book, *steps(1, 30), *logged, *steps(31, 1), words).failed
+    assert not diagnosed(book, *steps(1, 30), "training finished", *died, words).failed
+    assert not diagnosed(book, *steps(1, 30), *died, "Process exited with code 0").failed
+
+
+def test_the_extern_step_of_slurm_is_no_proper_end(book: RuleBook) -> None:
+    """It completes whatever became of the job."""
+    table = ["4711.batch        batch     FAILED      1:0", "4711.extern      extern  COMPLETED      0:0"]
+    failure = traceback_of("KeyError: 'seat'")
+    assert root_line(diagnosed(book, *steps(1, 30), *failure, *table)) == 30 + len(failure)
+    assert not diagnosed(book, *steps(1, 30), *failure, "4711.batch        batch  COMPLETED      0:0").failed
+
+
+def test_a_tool_that_tries_again_on_the_next_line_is_not_what_failed(book: RuleBook) -> None:
+    """A record of a program that retries keeps its own weight."""
+    failure = traceback_of("KeyError: 'seat'")
+    complaint = "curl: (28) Failed to connect to files.example.org port 443 after 10000 ms: Timeout was reached"
+    assert root_line(diagnosed(book, complaint, "retrying in 5 s", *failure)) == 2 + len(failure)
+    assert root_line(diagnosed(book, complaint, "no such luck", *failure)) == 1
+
+
+def test_what_a_next_program_misses_is_not_the_cause(book: RuleBook) -> None:
+    """The program before it would have written the file."""
+    killed = "run.sh: line 25: 1200261 Killed                  python train.py"
+    missing = traceback_of("FileNotFoundError: [Errno 2] No such file or directory: 'sum.csv'")
+    answer = diagnosed(book, *steps(1, 30), killed, *missing)
+    assert (answer.reason.value, root_line(answer)) == ("Others", 31)
+    assert root_line(diagnosed(book, *steps(1, 30), *missing, killed)) == 30 + len(missing)
+    ranked = [line if not line else f"[rank1]: {line}" for line in missing]
+    assert diagnosed(book, *steps(1, 30), killed, *ranked).reason.value == "FileNotFoundError"

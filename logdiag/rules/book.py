@@ -138,6 +138,11 @@ class RuleBook:
         retried = softened is not None and self.roles[softened[0]] is Role.RETRY
         return replace(finding, role=Role.HINT) if retried and finding.role in (Role.CAUSE, Role.SYMPTOM) else finding
 
+    def announces_retry(self, line: Line) -> bool:
+        """Whether a line says that another try follows."""
+        softened = self._softened(line)
+        return softened is not None and self.roles[softened[0]] is Role.RETRY
+
     def _softened(self, line: Line) -> tuple[int, Match] | None:
         """The rule that calls a line harmless, or else one that says it announces another try."""
         retried = None
