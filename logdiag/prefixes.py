@@ -80,6 +80,8 @@ _PREFIXES = tuple(
         ("[", r"\[PG [^\]]{0,80}?Rank (?P<rank>\d{1,6})\] ?"),
         # [1,5]<stderr>:   [5]<stdout>:
         ("[", r"\[(?:\d+,)?(?P<rank>\d{1,6})\](?:\[\w+\])?<std(?:out|err)>: ?"),
+        # [3:gpu-a07]   [0@dgx01]
+        ("[", r"\[(?P<rank>\d{1,5})[:@](?P<node>[A-Za-z][\w.-]{1,80})\] ?"),
         # [pod/trainer-0/pytorch]
         ("[", r"\[pod/(?P<speaker>[\w.-]+/[\w.-]+)\] ?"),
         # (RayTrainWorker pid=60157, ip=10.0.0.10)   (Worker_TP3 pid=134157)   (raylet)   (raylet, ip=10.0.0.3)

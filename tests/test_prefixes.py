@@ -31,6 +31,8 @@ RANKS = {
     "torchx": ("team.recipes.pretrain/0 [default1]:[rank9]: KeyError: 'a'", 9),
     "behind a progress bar": (" 33%|###3      | 575/1725 [3:03:39<6:06:20, 19.11s/it[rank1]:[E loom.cpp:523] boom", 1),
     "behind a closed bar": ("Epoch 2:   7%|7     | 7/99 [00:07<01:39,  1.0it/s, loss=2.1][rank4]: KeyError: 'a'", 4),
+    "rank and host": ("[3:gpu-a07] boom", 3),
+    "rank at a host": ("[0@dgx01] boom", 0),
     "accelerate": ("rank 4: boom", 4),
     "behind an empty label": (": [rank18]: KeyError: 'a'", 18),
     "a script of tasks": ("task 2: cp: error writing '/srv/a': No space left on device", 2),
@@ -38,7 +40,13 @@ RANKS = {
 }
 
 # Lines that look like a prefix with a rank and are none.
-NO_RANKS = ["[18:04:11 TPU6] boom", "data/7 [loom] boom", " 33%|###3   | 575/1725 [3:03:39<6:06:20, 19.11s/it]", "7|x"]
+NO_RANKS = [
+    "[18:04:11 TPU6] boom",
+    "data/7 [loom] boom",
+    " 33%|###3   | 575/1725 [3:03:39<6:06:20, 19.11s/it]",
+    "7|x",
+    "[10:42] boom",
+]
 
 NODES = {
     "pdsh": ("node-3: KeyError: 'a'", "node-3"),
