@@ -32,6 +32,8 @@ _BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 _LINES_AFTER_A_COMPLAINT = 3
 # Seconds: more than time zones differ, and less than makes the last day of a year and the first of the next far apart.
 _A_DAY, _HALF_A_YEAR = 86_400, 183 * 86_400
+# step 60/60   iteration       60/      60
+_STEP_OF_ALL = re.compile(r"(?i)\b(?:steps?|it|iters?|iterations?|global_step)[ :=]{1,10}(\d{1,9}) ?/ *(\d{1,9})\b")
 # How something ends that was told to: by a person, a script or a launcher.
 _STOP = re.compile(
     r"\bSIG(?:TERM|INT)\b|\bTerminated\b|: line \d+:\s+\d+ Killed\b|KeyboardInterrupt|\bsignal:? (?:2|15)\b|"
@@ -69,8 +71,11 @@ class Course:
                 self._steps.setdefault((step.stream, rank), []).append(step.position)
             if step.rank is None:
                 self._steps.setdefault((step.stream, -1), []).append(step.position)
-        self._ends = _places(end.line for end in finished)
-        self._proven_ends = _places(end.line for end in finished if not end.finding.goes_on)
+        # Job scripts print their words without a level.
+        proven = [end.line for end in finished if not end.finding.goes_on or end.line.level is not None]
+        planned = list(_last_planned_steps(survey))
+        self._proven_ends = _places([*proven, *planned])
+        self._ends = _places([*(end.line for end in finished), *planned])
         self._at_work = frozenset(stream for stream, _ in self._steps) | frozenset(self._ends)
         self._began = _began(survey, self._at_work)
         self._nobody_died = not any(event.died for event in events)
@@ -262,6 +267,15 @@ def _went_on(event: Event, course: Course) -> bool:
         return True
     ended_well = end is not None and end > steps[0] and not course.broke_after(line.stream, line.position)
     return not event.died or ended_well or course.cause_after(line.stream, steps[-1])
+
+
+def _last_planned_steps(survey: Survey) -> Iterable[Line]:
+    """The steps that were the last of all, by their own words."""
+    steps = {(step.stream, step.position) for step in survey.progress}
+    for line in survey.lines:
+        counted = _STEP_OF_ALL.search(line.text) if (line.stream, line.position) in steps else None
+        if counted and counted[1] == counted[2] and int(counted[1]) >= _STEPS_OF_RECOVERY:
+            yield line
 
 
 def _began(survey: Survey, streams: Container[int]) -> float | None:

@@ -114,10 +114,11 @@ _PREFIXES = tuple(
             _UPPER + _LOWER + _DIGITS + "_/.",
             r"(?:[\w./-]+\.(?:py|cc|cpp|h|cu|go|rs)(?::\w+)?|[a-z_][\w.]*:\w+):\d+(?:\] ?| ?-{1,2} |: ?)",
         ),
-        # torch.distributed.elastic.multiprocessing.api:   root - (before a level)
+        # torch.distributed.elastic.multiprocessing.api:   root - (before a level)   __main__ - (behind one)
         (
             _UPPER + _LOWER + _DIGITS + "_",
-            r"[a-z_]\w*(?:\.[a-z_]\w*)+(?<!error)(?<!timeout)(?<!exit): ?|[\w.]+ - (?=[A-Z]{4,8} )",
+            r"[a-z_]\w*(?:\.[a-z_]\w*)+(?<!error)(?<!timeout)(?<!exit): ?|[\w.]+ - (?=[A-Z]{4,8} )|"
+            r"(?<= - )(?:__main__|root|[a-z_]\w*(?:\.[a-z_]\w*)+) - ",
         ),
         ("kuds", r"(?:kern|user|daemon|syslog): (?:emerg|alert|crit|err|warning|notice|info|debug): ?"),
         # W-9000-resnet_1.0-stdout MODEL_LOG - (TorchServe, which logs all that a model prints as information)

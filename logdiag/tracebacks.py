@@ -61,8 +61,9 @@ _BY_LAUNCHER = re.compile(r"(?:\[(?:default|rank)\d+\]:|\[[\d,]+\](?:\[\w+\])?<s
 _UNCAUGHT = re.compile(r"\[rank\d+\]: Traceback")
 # skipping a batch that cannot be read   exception calling callback for <Future at 0x7f4b state=finished ...>
 _INSTEAD = re.compile(
-    r"(?i)\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|retrying|trying again|recovering|going on|"
-    r"carrying on|left out|leaving out|exception calling callback)\b"
+    r"(?i)\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|retrying|try(?:ing)? again|will retry|"
+    r"trying (?:the next|the other|another)|recovering|going on|carrying on|left out|leaving out|"
+    r"exception calling callback)\b"
 )
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.
@@ -335,6 +336,8 @@ class _Reader:
             self.message.append(line)
 
     def _finish_message(self) -> None:
+        if self.message and _announces_instead(self.message[0], self.exceptions[-1].line):
+            self.logged, self.message = True, []
         if self.in_message and self.exceptions and self.message:
             last = self.exceptions[-1]
             self.exceptions[-1] = RaisedException(
@@ -364,6 +367,12 @@ def _announces_a_survivor(line: Line) -> bool:
     a word of what is done instead."""
     told = line.level in _LEVELS_OF_TROUBLE or WARNED.search(line.text) is not None
     return told or _INSTEAD.search(line.message) is not None
+
+
+def _announces_instead(line: Line, raised: Line) -> bool:
+    """Whether the line right below an exception is no part of its text, but says what is done instead."""
+    follows = line.position == raised.position + 1 and not line.message[:1].isspace()
+    return follows and _INSTEAD.search(line.message) is not None
 
 
 def _may_be_record_of(record: Line, line: Line) -> bool:

@@ -324,3 +324,15 @@ def test_what_a_next_program_misses_is_not_the_cause(book: RuleBook) -> None:
     assert root_line(diagnosed(book, *steps(1, 30), *missing, killed)) == 30 + len(missing)
     ranked = [line if not line else f"[rank1]: {line}" for line in missing]
     assert diagnosed(book, *steps(1, 30), killed, *ranked).reason.value == "FileNotFoundError"
+
+
+def test_the_last_planned_step_and_words_in_a_record_prove_the_end(book: RuleBook) -> None:
+    """No job script prints either: what was told before, and what looked like a death to the process, was survived."""
+    died = traceback_of("KeyError: 'seat'")
+    planned = [f"it {number:04}/0060 loss 2.{number}" for number in range(1, 61)]
+    assert not diagnosed(book, *planned[:30], *died, *planned[30:]).failed
+    assert diagnosed(book, *planned[:30], *died, *planned[30:-1]).failed
+    logged = ["2026-03-11 18:14:39 ERROR the seat is lost", *died]
+    record = "2026-03-11 18:14:40 INFO loom: training finished"
+    assert not diagnosed(book, *steps(1, 30), *logged, record).failed
+    assert diagnosed(book, *steps(1, 30), *logged, "training finished").failed

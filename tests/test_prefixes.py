@@ -205,6 +205,14 @@ def test_the_time_of_a_record_in_json_is_read() -> None:
     assert parse_line('{"ts": 1773252251.104, "level": "error", "message": "boom"}').time is None
 
 
+def test_a_loggers_name_behind_the_level_is_no_part_of_the_message() -> None:
+    """As in the format that transformers' examples set; a sentence with a dash in it stays whole."""
+    line = parse_line("2026-03-11 18:14:39 - INFO - __main__ - [RANK 0] training finished")
+    assert (line.message, line.level, line.rank) == ("training finished", "INFO", 0)
+    assert parse_line("2026-03-11 18:14:39 - INFO - loom.weave - ready").message == "ready"
+    assert parse_line("2026-03-11 18:14:39 - INFO - done - for today").message == "done - for today"
+
+
 def test_the_level_at_which_another_relays_a_line_is_not_its_own() -> None:
     """A server logs what a model prints, tracebacks too, as information."""
     line = parse_line(

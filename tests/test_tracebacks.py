@@ -313,6 +313,15 @@ def test_what_a_thread_and_a_finalizer_print_at_once_is_nobodys_death(book: Rule
     assert [traceback.in_thread for traceback in later if traceback.exceptions] == [False]
 
 
+def test_a_line_below_that_says_what_is_done_instead_marks_a_survivor() -> None:
+    """Programs print the traceback first, and then what they do without; an indented line is the exception's own."""
+    told = ["could not use the fast loom, trying the next one", "statistics left out this time"]
+    for line in told:
+        assert only([*FIRST, line]).logged
+        assert not only([*FIRST, f"  {line}"]).logged
+        assert not only([*FIRST, "", line]).logged
+
+
 def test_what_a_logger_could_not_print_is_marked() -> None:
     """logging's own handler reports that it failed and goes on."""
     lines = ["--- Logging error ---", *traceback_of("ValueError: I/O operation on closed file."), "Call stack:"]
