@@ -116,11 +116,14 @@ class Course:
         return line.stream not in self._at_work or _OF_KERNEL.search(line.text) is not None
 
     def stopped_after_its_end(self, line: Line) -> bool:
-        """Whether a line comes after the job's proper end, in what is the smaller part of the log: a test of the
-        result, a server that is tried out. A caller who knows that the job failed is believed."""
+        """Whether a line comes after the job's proper end, in what is the smaller part of the log or makes no step: a
+        test of the result, a server that is tried out. A caller who knows that the job failed is believed."""
         ends = self._ends.get(line.stream, [])
         last = ends[bisect_right(ends, line.position) - 1] if ends and ends[0] < line.position else None
-        return last is not None and not self.failed and line.position - last <= last
+        if last is None or self.failed:
+            return False
+        steps = self._steps.get((line.stream, None), [])
+        return line.position - last <= last or bisect_right(steps, last) == bisect_right(steps, line.position)
 
     def said_next(self, line: Line) -> list[Line]:
         """The next lines of the same stream, blank ones and further ones of the same tool (`tar: `) left out; of the

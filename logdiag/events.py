@@ -92,14 +92,14 @@ def _crash_event(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Ev
     line = crash.line
     del by_place[line.stream, line.position]
     below = by_place.get((line.stream, line.position + 1))
-    if below is None or below.role is not Role.CAUSE or below.line.level is not None:
+    if below is None or below.ends or not _is_tools(below):
         return Event(crash, (crash,), died=True, quiet=False)
     del by_place[line.stream, line.position + 1]
     return Event(below, (below, crash), died=True, quiet=False)
 
 
 def _is_tools(finding: Finding) -> bool:
-    """Whether a cause is told by a plain line, as tools of a job script do, and not by a record with a level."""
+    """Whether a cause is told by a plain line, as a crash or a job script's tool does, not by a record."""
     return finding.role is Role.CAUSE and finding.line.level is None
 
 

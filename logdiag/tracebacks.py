@@ -70,6 +70,8 @@ _LONGEST_MESSAGE = 40
 _LARGEST_GAP = 400
 # What follows an exception's line after so many others is no part of its message.
 _LARGEST_GAP_IN_A_MESSAGE = 8
+# Of two tracebacks that were mixed the rest may come so many lines later.
+_LARGEST_GAP_IN_A_MIX = 16
 
 
 class Link(str, Enum):
@@ -168,7 +170,7 @@ class _Reader:
             self.close()
         elif gap > _LARGEST_GAP_IN_A_MESSAGE:
             self._finish_message()
-        if not self.code and line.position - self.announced > _LARGEST_GAP_IN_A_MESSAGE:
+        if not self.code and line.position - self.announced > _LARGEST_GAP_IN_A_MIX:
             self.ignored = self.in_thread = False
         if _ORIGINAL.search(text):
             self.close()

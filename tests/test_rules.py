@@ -387,7 +387,11 @@ def test_what_prints_a_line_of_ends_has_died(tmp_path: Path) -> None:
         root = diagnose(log_of(*lines), rules=book_of(folder)).root_cause
         assert root is not None
         assert root.rule == expected
-    apart = diagnose(log_of(lines[0], "all right so far", *lines[1:]), rules=book_of(tmp_path / "true")).root_cause
+    book = book_of(tmp_path / "true")
+    twice = diagnose(log_of(lines[0], *lines), rules=book).root_cause
+    assert twice is not None
+    assert twice.rule == "script/below"
+    apart = diagnose(log_of(lines[0], "all right so far", *lines[1:]), rules=book).root_cause
     assert apart is not None
     assert apart.rule == "framework/later"
 

@@ -309,7 +309,7 @@ def test_what_a_thread_and_a_finalizer_print_at_once_is_nobodys_death(book: Rule
     at_once = found([*mixed, *following])
     assert [traceback.in_thread for traceback in at_once if traceback.exceptions] == [True]
     assert not diagnosed(book, *steps(1, 30), "training finished", *mixed, *following).failed
-    later = found([*mixed, *["the spool is wound"] * 12, *following])
+    later = found([*mixed, *["the spool is wound"] * 20, *following])
     assert [traceback.in_thread for traceback in later if traceback.exceptions] == [False]
 
 

@@ -104,12 +104,12 @@ def test_an_empty_log_shows_no_failure(book: RuleBook) -> None:
     assert answer.stats["lines"] == 0
 
 
-def test_a_cause_is_surer_than_a_symptom_and_a_symptom_than_a_bare_exit(book: RuleBook) -> None:
+def test_a_cause_is_surer_than_a_symptom_or_a_bare_exit(book: RuleBook) -> None:
     """Confidence, which is fitted, falls with what the answer rests on."""
     cause = diagnosed(book, *steps(1, 50), *traceback_of("KeyError: 'caption'")).confidence
     symptom = diagnosed(book, *steps(1, 50), watchdog(0)).confidence
     bare = diagnosed(book, *steps(1, 50), "srun: error: gpu018: task 6: Exited with exit code 1").confidence
-    assert cause > symptom > bare
+    assert cause > max(symptom, bare)
 
 
 def test_an_unsure_answer_says_what_to_collect(book: RuleBook) -> None:
