@@ -71,11 +71,14 @@ class Course:
                 self._steps.setdefault((step.stream, rank), []).append(step.position)
             if step.rank is None:
                 self._steps.setdefault((step.stream, -1), []).append(step.position)
-        # Job scripts print their words without a level.
-        proven = [end.line for end in finished if not end.finding.goes_on or end.line.level is not None]
-        planned = list(_last_planned_steps(survey))
-        self._proven_ends = _places([*proven, *planned])
-        self._ends = _places([*(end.line for end in finished), *planned])
+        # Job scripts print their words without a level and without a rank.
+        proven = [
+            end.line
+            for end in finished
+            if not end.finding.goes_on or end.line.level is not None or end.line.rank is not None
+        ]
+        self._proven_ends = _places([*proven, *_last_planned_steps(survey)])
+        self._ends = _places(end.line for end in finished)
         self._at_work = frozenset(stream for stream, _ in self._steps) | frozenset(self._ends)
         self._began = _began(survey, self._at_work)
         self._nobody_died = not any(event.died for event in events)
@@ -273,10 +276,12 @@ def _went_on(event: Event, course: Course) -> bool:
 
 
 def _last_planned_steps(survey: Survey) -> Iterable[Line]:
-    """The steps that were the last of all, by their own words."""
-    steps = {(step.stream, step.position) for step in survey.progress}
+    """The last step of each stream, where it was the last of all by its own words; before it, it may be an epoch's."""
+    last: dict[int, int] = {}
+    for step in survey.progress:
+        last[step.stream] = max(step.position, last.get(step.stream, 0))
     for line in survey.lines:
-        counted = _STEP_OF_ALL.search(line.text) if (line.stream, line.position) in steps else None
+        counted = _STEP_OF_ALL.search(line.text) if last.get(line.stream) == line.position else None
         if counted and counted[1] == counted[2] and int(counted[1]) >= _STEPS_OF_RECOVERY:
             yield line
 

@@ -332,7 +332,11 @@ def test_the_last_planned_step_and_words_in_a_record_prove_the_end(book: RuleBoo
     planned = [f"it {number:04}/0060 loss 2.{number}" for number in range(1, 61)]
     assert not diagnosed(book, *planned[:30], *died, *planned[30:]).failed
     assert diagnosed(book, *planned[:30], *died, *planned[30:-1]).failed
+    epoch = [f"epoch 1 step {number}/60 loss: 2.{number}" for number in range(1, 61)]
+    assert diagnosed(book, *epoch, *epoch[:20], *TOLD_TO_END).failed
+    assert diagnosed(book, *epoch, *died, "Job finished").failed
     logged = ["2026-03-11 18:14:39 ERROR the seat is lost", *died]
+    assert not diagnosed(book, *steps(1, 30), *logged, "[RANK 0] training finished").failed
     record = "2026-03-11 18:14:40 INFO loom: training finished"
     assert not diagnosed(book, *steps(1, 30), *logged, record).failed
     assert diagnosed(book, *steps(1, 30), *logged, "training finished").failed
