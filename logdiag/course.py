@@ -229,11 +229,12 @@ def _is_stop(event: Event) -> bool:
     return closing or _STOP.search(event.line.text) is not None
 
 
-def _is_stray(event: Event) -> bool:
-    """Whether an exception's line stands alone and without a launcher's prefix: several interpreters that end at once
-    mix what they ignored."""
+def _is_minor(event: Event) -> bool:
+    """Whether an event is not the death of the main process: a warning, a thread's or a child's, or an exception's
+    line alone and without a launcher's prefix, as interpreters leave that end at once and mix what they ignored."""
     bare = event.line.rank is None and _BARE_EXCEPTION.match(event.line.message) is not None
-    return bare and not event.died and not event.caught
+    stray = bare and not event.died and not event.caught
+    return stray or event.of_a_child or (event.quiet and not event.died)
 
 
 def _went_on(event: Event, course: Course) -> bool:
@@ -247,7 +248,7 @@ def _went_on(event: Event, course: Course) -> bool:
         return True
     if event.reason is Reason.NODE_FAILURE and course.broke_after(line.stream, line.position):
         return False  # a machine that is about to be taken away works until it is
-    if (_is_stop(event) or _is_stray(event)) and course.stopped_after_its_end(line):
+    if (_is_stop(event) or _is_minor(event)) and course.stopped_after_its_end(line):
         return not course.broke_after(line.stream, line.position)
     if event.finding.role is Role.SYMPTOM and event.reason is Reason.OTHERS:
         # What a launcher reports of the end is the end, whatever its workers' buffers still print.

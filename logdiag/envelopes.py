@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from logdiag.records import from_micros, head_of, read_record, told_of
+
 __all__ = ["Unwrap", "recognise"]
 
 Numbered = tuple[int, bytes]
@@ -20,24 +22,6 @@ Unwrap = Callable[[Iterable[Numbered]], Iterator[Numbered]]
 _CRI = re.compile(
     rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) ([FP]) (.*)$", re.DOTALL
 )
-# Docker, journald, loggers; Cloud Logging, CloudWatch, OpenTelemetry and Loki as they export; a runner's result
-_MESSAGE_KEYS = (
-    "log",
-    "MESSAGE",
-    "message",
-    "msg",
-    "text",
-    "textPayload",
-    "@message",
-    "body",
-    "line",
-    "stderr",
-    "output",
-)
-_TIME_KEYS = ("time", "timestamp", "ts", "@timestamp", "asctime")
-# {"jsonPayload": {"message": "..."}, "timestamp": "..."} (Cloud Logging)
-_NESTED = "jsonPayload"
-_HOST_KEYS = ("_HOSTNAME", "hostname", "host", "node")
 
 
 def recognise(head: list[bytes]) -> Unwrap | None:
@@ -51,46 +35,24 @@ def recognise(head: list[bytes]) -> Unwrap | None:
         return _unwrap_journal_export
     if _is_torchelastic_error(sample):
         return _unwrap_torchelastic_error
-    if all(line.lstrip().startswith(b"{") and _record(line) is not None for line in sample):
+    if all(line.lstrip().startswith(b"{") and read_record(line) is not None for line in sample):
         return _unwrap_json
     return None
-
-
-def _record(line: bytes) -> dict[str, object] | None:
-    """One JSON object with a message, or None."""
-    import json
-
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(value, dict) and isinstance(nested := value.get(_NESTED), dict):
-        value = {**nested, **value}
-    return value if isinstance(value, dict) and any(key in value for key in _MESSAGE_KEYS) else None
-
-
-def _first_text(record: dict[str, object], keys: Iterable[str]) -> str:
-    for key in keys:
-        value = record.get(key)
-        if isinstance(value, str) and value:
-            return value
-        if isinstance(value, list) and all(isinstance(item, int) and 0 <= item < 256 for item in value):
-            return bytes(value).decode(errors="replace")  # journald writes messages with control bytes as numbers
-    return ""
 
 
 def _unwrap_json(lines: Iterable[Numbered]) -> Iterator[Numbered]:
     """Docker's json-file, `journalctl -o json`, and loggers that write one object a line."""
     started, number, head = b"", 0, b""
     for at, line in lines:
-        record = _record(line) if line.lstrip().startswith(b"{") else None
+        record = read_record(line) if line.lstrip().startswith(b"{") else None
         if record is None:
             if line.strip():
                 yield at, line
             continue
-        text = _first_text(record, _MESSAGE_KEYS).encode(errors="replace")
+        text = told_of(record).encode(errors="replace")
         if not started:
-            number, head = at, _head(record)
+            said = head_of(record)
+            number, head = at, f"{said} ".encode(errors="replace") if said else b""
         started += text
         if "log" in record and not text.endswith(b"\n") and len(text) >= 16_000:
             continue  # Docker splits at 16 KiB; the rest is in the next record
@@ -98,29 +60,6 @@ def _unwrap_json(lines: Iterable[Numbered]) -> Iterator[Numbered]:
         started = b""
     if started:
         yield number, head + started
-
-
-def _head(record: dict[str, object]) -> bytes:
-    stamp = _first_text(record, _TIME_KEYS)
-    micros = record.get("__REALTIME_TIMESTAMP")
-    if not stamp and isinstance(micros, str) and micros.isdigit():
-        stamp = _from_micros(int(micros))
-    host = _first_text(record, _HOST_KEYS)
-    level = _first_text(record, ("level", "levelname", "severity")).upper()
-    known = level if level in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL") else ""
-    said = " ".join(
-        part for part in (f"{host}:" if re.search(r"\d", host) else "", stamp, f"{known}:" if known else "") if part
-    )
-    return f"{said} ".encode(errors="replace") if said else b""
-
-
-def _from_micros(micros: int) -> str:
-    from datetime import datetime, timezone
-
-    try:
-        return datetime.fromtimestamp(micros / 1e6, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    except (OverflowError, OSError, ValueError):
-        return ""
 
 
 def _unwrap_cri(lines: Iterable[Numbered]) -> Iterator[Numbered]:
@@ -167,7 +106,7 @@ def _journal_entry(number: int, fields: dict[bytes, bytes]) -> Iterator[Numbered
     if b"MESSAGE" not in fields:
         return
     micros = fields.get(b"__REALTIME_TIMESTAMP", b"")
-    stamp = _from_micros(int(micros)) if micros.isdigit() else ""
+    stamp = from_micros(int(micros)) if micros.isdigit() else ""
     host = fields.get(b"_HOSTNAME", b"").decode(errors="replace")
     said = " ".join(part for part in (f"{host}:" if host else "", stamp) if part)
     for part in fields[b"MESSAGE"].split(b"\n"):

@@ -61,7 +61,8 @@ def _awaited(root: Event, events: Sequence[Event]) -> int | None:
     """The rank that a report of a collective's time-out calls missing (`absent`)."""
     if root.reason is not Reason.NCCL_TIMEOUT_ERROR:
         return None
-    return next((int(absent) for event in events if (absent := event.finding.facts.get("absent"))), None)
+    missing = (_number(event.finding, "absent") for event in events)
+    return next((rank for rank in missing if rank is not None), None)
 
 
 def _named(finding: Finding, lines: Sequence[Line]) -> int | None:
@@ -131,10 +132,16 @@ def _reported_first(root: Event, events: Sequence[Event], lines: Sequence[Line])
     # A task that is a launcher is no rank.
     told = "local_rank" if any(_LAUNCHER.search(line.text) for line in lines) else "ended"
     for event in (root, *events):
-        if (told == "ended" or one_node) and (ended := event.finding.facts.get(told)):
-            return int(ended)
-    device = int(root.finding.facts.get("device", 0))
+        if (told == "ended" or one_node) and (ended := _number(event.finding, told)) is not None:
+            return ended
+    device = _number(root.finding, "gpu")
     return device if device and one_node else None
+
+
+def _number(finding: Finding, fact: str) -> int | None:
+    """A fact that is a number; a rule, which may be a user's own, can catch anything under a fact's name."""
+    told = finding.facts.get(fact, "")
+    return int(told) if re.fullmatch(r"\d{1,6}", told) else None
 
 
 def first_observed(lines: Sequence[Line]) -> int | None:

@@ -191,7 +191,9 @@ def _evidence(causes: Causes, survey: Survey) -> tuple[Evidence, ...]:
         if event.finding.rule not in seen:
             seen.add(event.finding.rule)
             add(event.line, "consequence", event.finding.rule)
-    return tuple(sorted(chosen.values(), key=lambda item: (item.source != root.line.source, item.source, item.line)))
+    # In the order of the log: the lines of one record have one number, and the root's source comes first.
+    ordered = sorted(chosen, key=lambda key: (key[0] != root.line.source, *key))
+    return tuple(chosen[key] for key in ordered)
 
 
 def _around(line: Line, lines: list[Line]) -> list[Line]:

@@ -181,6 +181,59 @@ def test_the_envelopes_time_and_host_stand_before_the_message(book: RuleBook) ->
     assert answer.root_cause.time is not None
 
 
+TRACEBACK = "\n".join(traceback_of("KeyError: 'caption'"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"exc_info": TRACEBACK},
+        {"exception": f"{TRACEBACK}\n"},
+        {"error": {"type": "KeyError", "message": "'caption'", "stack_trace": TRACEBACK}},
+        {"error.type": "KeyError", "error.stack_trace": TRACEBACK},
+        {"attributes": {"exception.type": "KeyError", "exception.stacktrace": TRACEBACK}},
+        {"exception": {"type": "KeyError", "message": "'caption'"}},
+    ],
+)
+def test_the_exception_beside_a_message_is_read(fields: dict[str, object], book: RuleBook) -> None:
+    """Loggers keep it in a field of its own; the record's rank and host are those of its lines."""
+    well = [{"level": "info", "rank": rank, "message": f"step {at} loss 2.1"} for at in range(20) for rank in (0, 3)]
+    broke = {"level": "err", "rank": 3, "host": "gpu-07", "message": "the step failed", **fields}
+    left = {"level": "info", "rank": 3, "message": "leaving"}
+    answer = diagnose(log_of(*(json.dumps(record) for record in (*well, broke, left))), rules=book)
+    assert answer.reason.value == "KeyError"
+    assert answer.root_cause is not None
+    assert (answer.root_cause.line, answer.root_cause.rank, answer.root_cause.node) == (41, 3, "gpu-07")
+
+
+def test_the_error_beside_a_message_stands_behind_it() -> None:
+    """What Go's loggers keep in `error`, once, and nothing where it is empty or no text."""
+    records = (
+        {"level": "warn", "msg": "cannot save", "error": "no space left on device"},
+        {"level": "error", "msg": "cannot save: disk full", "err": "disk full"},
+        {"level": "info", "msg": "saved", "error": None},
+        {"level": "info", "msg": "saved", "error": 0.25},
+        {"timestamp": "2026-03-11T18:04:07Z", "level": "ERROR", "fields": {"message": "Shard 0 failed"}, "target": "x"},
+    )
+    assert [text for _, text in unwrapped(log_of(*map(json.dumps, records)))] == [
+        "WARNING: cannot save: no space left on device",
+        "ERROR: cannot save: disk full",
+        "INFO: saved",
+        "INFO: saved",
+        "2026-03-11T18:04:07Z ERROR: Shard 0 failed",
+    ]
+
+
+@pytest.mark.parametrize("counted", [1773252247.25, 1773252247250])
+def test_a_counted_time_is_a_time(counted: float) -> None:
+    """Seconds or milliseconds since the epoch; other numbers are none."""
+    record = {"ts": counted, "level": "info", "msg": "ready"}
+    assert unwrapped(log_of(json.dumps(record), json.dumps({**record, "ts": 17}))) == [
+        (1, "2026-03-11T18:04:07.250000Z INFO: ready"),
+        (2, "INFO: ready"),
+    ]
+
+
 def test_an_elastic_error_file_gives_its_traceback(book: RuleBook) -> None:
     """`error.json` holds a whole traceback in one JSON string."""
     stack = "\n".join(traceback_of("KeyError: 'caption'")) + "\n"

@@ -43,6 +43,14 @@ def test_every_failure_rule_has_near_misses(proof_book: RuleBook) -> None:
     assert [rule.id for rule in proof_book.rules if rule.role in roles and not rule.quiet] == []
 
 
+def test_every_example_is_diagnosed_as_a_jobs_last_words(proof_book: RuleBook) -> None:
+    """Whatever a rule catches under a fact's name, an answer is made of it, for a job that is known to have failed."""
+    for rule in proof_book.rules:
+        for example in rule.fires:
+            answer = diagnose(log_of("step 1 loss 2.1", example), rules=proof_book, memory=False, exit_code=1)
+            assert answer.failed, (rule.id, example)
+
+
 def test_every_failure_rule_explains_itself(proof_book: RuleBook) -> None:
     """A title without a full stop, and a sentence that says why."""
     for rule in proof_book.rules:
