@@ -47,6 +47,8 @@ _ENDED_TOOL = re.compile(r"[a-z][\w.+-]{0,80}: (?!.{0,400}\[Errno)")
 _OF_KERNEL = re.compile(
     r"^\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}| *\d{1,9}\.\d{3,9})\] |\bkernel: "
 )
+# INFO:     127.0.0.1:41234 - "POST /v1/completions HTTP/1.1" 400 Bad Request
+_REFUSED_REQUEST = re.compile(r'HTTP/\d[.\d]*" 4\d\d\b')
 _HEADER = "Traceback (most recent call last)"
 
 
@@ -144,6 +146,10 @@ class Course:
         if self.broke_after(line.stream, line.position):
             return False
         return len(_after(self._calm.get(line.stream, []), line.position)) >= _LINES_OF_CALM
+
+    def answered_after(self, line: Line) -> bool:
+        """Whether a server answers right after an error that it told of, that the request was wrong."""
+        return any(_REFUSED_REQUEST.search(said.text) for said in self.said_next(line)[:1])
 
     def worked_after(self, line: Line) -> bool:
         """Whether the job made a step or reported ordinary work after a line."""
@@ -257,7 +263,7 @@ def _went_on(event: Event, course: Course) -> bool:
     warned = event.quiet and not event.died and event.reason.category is not Category.INFRASTRUCTURE
     if warned and not course.failed and course.steps_after(line) and not course.broke_after(line.stream, line.position):
         return True  # of what a program warned of, one step more is enough
-    if not event.died and (course.calm_after(line) or _script_went_on(event, course)):
+    if not event.died and (course.calm_after(line) or _script_went_on(event, course) or course.answered_after(line)):
         return True
     end = course.ended_after(line)
     if end is not None and not course.broke_after(line.stream, end) and not event.died:

@@ -271,6 +271,8 @@ class _Reader:
             self.link = Link.RELAYED if self.link is Link.FIRST else self.link
         if not self.in_frames:
             self.frames = []
+        if not self.positions:
+            self.logged = line.level is not None  # the log begins within a record's traceback
         self.in_frames = True
         self.indent = indent
         self.positions.add(line.position)

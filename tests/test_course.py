@@ -340,3 +340,42 @@ def test_the_last_planned_step_and_words_in_a_record_prove_the_end(book: RuleBoo
     record = "2026-03-11 18:14:40 INFO loom: training finished"
     assert not diagnosed(book, *steps(1, 30), *logged, record).failed
     assert diagnosed(book, *steps(1, 30), *logged, "training finished").failed
+
+
+def test_what_is_no_death_of_the_main_process_after_its_end_broke_nothing(book: RuleBook) -> None:
+    """Children that are stopped, threads, and a script's tools that are not there; what dies by itself still counts."""
+    child = ["Process Actor-1:", *traceback_of("BrokenPipeError: [Errno 32] Broken pipe")]
+    thread = ["Exception in thread stats:", *traceback_of("ConnectionResetError: [Errno 104] Connection reset by peer")]
+    tools = ["job.sh: line 32: seff: command not found", "job.sh: line 33: fusermount: command not found"]
+    assert not diagnosed(book, *steps(1, 40), FINISHED, *child, *thread, *tools).failed
+    assert diagnosed(book, *steps(1, 40), *child).reason.value == "ConnectionError"
+    assert diagnosed(book, *steps(1, 40), FINISHED, *traceback_of("KeyError: 'weft'")).reason.value == "KeyError"
+
+
+@pytest.mark.parametrize(
+    ("words", "ended"),
+    [
+        ("INFO:lm:finished; kept: 00050.safetensors", True),
+        ("INFO:lm:writing the summary", False),
+    ],
+)
+def test_a_programs_own_record_that_it_finished_ends_a_fault_that_it_logged(
+    words: str, ended: bool, book: RuleBook
+) -> None:
+    """A checkpoint that could not be written, of which the program told and after which it came to its end."""
+    full = ["ERROR:lm:could not write the snapshot", *traceback_of("OSError: [Errno 28] No space left on device")]
+    assert diagnosed(book, *steps(1, 40), *full, words).failed is not ended
+
+
+def test_a_server_that_refuses_a_request_goes_on(book: RuleBook) -> None:
+    """It logs the exception and answers with a code that says whose fault it was; 500 would be its own."""
+    head = "ERROR 03-11 18:02:48 [serving_chat.py:203] "
+    refused = [head + line for line in traceback_of("ValueError: This model's maximum context length is 2048 tokens.")]
+
+    def answered(code: str, *lines: str) -> bool:
+        return diagnosed(book, *lines, f'INFO:     127.0.0.1:41234 - "POST /v1/completions HTTP/1.1" {code}').failed
+
+    assert not answered("400 Bad Request", *refused)
+    assert answered("500 Internal Server Error", *refused)
+    # The same where the log begins within it.
+    assert not answered("400 Bad Request", *refused[1:])
