@@ -27,6 +27,8 @@ _LEVEL = re.compile(
     r"(?i:trace|debug|debg|info|notice|warn|warning|error|err|severe|critical|crit|fatal|panic|stdout|stderr|out)|[IWEFDCT]"
 )
 _A_LEVEL, _A_NUMBER, _PADDING = r"[A-Za-z]{1,8}", r"\w+", " +"
+# The side of a box around a traceback is no recorder's.
+_SIDE = re.compile("[\u2500-\u257f]")
 _FRAME = re.compile(r'\s+File "')
 
 
@@ -58,7 +60,7 @@ def _agreed(lines: Sequence[str]) -> list[str]:
         # A line that ends within the prefix is one whose message is empty.
         ended += len(rows) - len(read)
         kind, count = Counter(_kind(token) for _, token in read).most_common(1)[0] if read else ("", 0)
-        if count + ended < _AGREEING * len(lines) or count < len(lines) / 2:
+        if count + ended < _AGREEING * len(lines) or count < len(lines) / 2 or _SIDE.match(kind):
             break
         parts.append(kind)
         rows = [row for row, token in read if _kind(token) == kind]

@@ -49,6 +49,9 @@ _OF_KERNEL = re.compile(
 )
 # INFO:     127.0.0.1:41234 - "POST /v1/completions HTTP/1.1" 400 Bad Request
 _REFUSED_REQUEST = re.compile(r'HTTP/\d[.\d]*" 4\d\d\b')
+# File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
+_OUTERMOST = re.compile(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
+_NUMBERS = re.compile(r"\d+")
 _HEADER = "Traceback (most recent call last)"
 
 
@@ -89,6 +92,7 @@ class Course:
         self._crash_of: dict[tuple[int, int | None], int] = {}
         for places in self._steps.values():
             places.sort()
+        self._habits = _habits(events, self)
 
     def steps_after(self, line: Line) -> list[int]:
         """The next steps of the process that printed a line: its rank's own and those that name no rank."""
@@ -150,6 +154,14 @@ class Course:
     def answered_after(self, line: Line) -> bool:
         """Whether a server answers right after an error that it told of, that the request was wrong."""
         return any(_REFUSED_REQUEST.search(said.text) for said in self.said_next(line)[:1])
+
+    def is_habit(self, event: Event) -> bool:
+        """Whether the same goes wrong in one place of a process again and again, with steps in between; of the last
+        time, if it ended the process for all that is known, only where the job worked afterwards."""
+        survived = self._habits.get(_habit(event))
+        if survived is None or self.broke_after(event.line.stream, event.line.position):
+            return False
+        return event.line.position <= survived or not event.died or self.worked_after(event.line)
 
     def worked_after(self, line: Line) -> bool:
         """Whether the job made a step or reported ordinary work after a line."""
@@ -240,7 +252,8 @@ def _is_minor(event: Event) -> bool:
     line alone and without a launcher's prefix, as interpreters leave that end at once and mix what they ignored."""
     bare = event.line.rank is None and _BARE_EXCEPTION.match(event.line.message) is not None
     stray = bare and not event.died and not event.caught
-    return stray or event.of_a_child or (event.quiet and not event.died)
+    told = event.quiet or event.finding.role is Role.HINT
+    return stray or event.of_a_child or (told and not event.died)
 
 
 def _went_on(event: Event, course: Course) -> bool:
@@ -263,6 +276,8 @@ def _went_on(event: Event, course: Course) -> bool:
     warned = event.quiet and not event.died and event.reason.category is not Category.INFRASTRUCTURE
     if warned and not course.failed and course.steps_after(line) and not course.broke_after(line.stream, line.position):
         return True  # of what a program warned of, one step more is enough
+    if course.is_habit(event):
+        return True
     if not event.died and (course.calm_after(line) or _script_went_on(event, course) or course.answered_after(line)):
         return True
     end = course.ended_after(line)
@@ -280,6 +295,27 @@ def _went_on(event: Event, course: Course) -> bool:
         return True
     ended_well = end is not None and end > steps[0] and not course.broke_after(line.stream, line.position)
     return not event.died or ended_well or course.cause_after(line.stream, steps[-1])
+
+
+def _habit(event: Event) -> tuple[int, int | None, str, str]:
+    """What events share that come from one place of a program: the frame that caught them, or else their words."""
+    words = "" if event.within else _NUMBERS.sub("0", event.line.message)
+    return event.line.stream, event.line.rank, event.within, words
+
+
+def _habits(events: Iterable[Event], course: Course) -> dict[tuple[int, int | None, str, str], int]:
+    """What went wrong again after steps, and from where on: so it was survived before. An exception that left the
+    program's outermost frame ended it; a new process did what followed."""
+    first: dict[tuple[int, int | None, str, str], Line] = {}
+    habits: dict[tuple[int, int | None, str, str], int] = {}
+    for event in sorted(events, key=lambda event: (event.line.stream, event.line.position)):
+        if event.finding.role is not Role.CAUSE or _OUTERMOST.search(event.within) or (event.died and not event.within):
+            continue
+        habit = _habit(event)
+        steps = course.steps_after(first.setdefault(habit, event.line))
+        if len(steps) == _STEPS_OF_RECOVERY and steps[-1] < event.line.position:
+            habits.setdefault(habit, steps[-1])
+    return habits
 
 
 def _last_planned_steps(survey: Survey) -> Iterable[Line]:

@@ -45,7 +45,8 @@ class Event:
 
     `finding` names it, `findings` are all that belong to it. `died` says that the process ended by it, `quiet` that
     it was printed as a warning or less, `caught` that it is an exception that was only logged, `of_a_child` that a
-    process ended which the program itself had started and may have started again.
+    process ended which the program itself had started and may have started again. `within` is the outermost frame of
+    an exception: where it was caught, or where the program began.
     """
 
     finding: Finding
@@ -54,6 +55,7 @@ class Event:
     quiet: bool
     caught: bool = False
     of_a_child: bool = False
+    within: str = ""
 
     @property
     def reason(self) -> Reason:
@@ -192,7 +194,16 @@ def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Tra
         root = replace(root, role=Role.HINT)
     spared = traceback.ignored or traceback.in_thread
     died = not spared and not traceback.logged and root.role is not Role.HINT
-    return Event(root, findings, died=died, quiet=spared, caught=traceback.logged, of_a_child=traceback.in_child)
+    outermost = next(iter(chain[-1][0].frames), "").partition("\n")[0]
+    return Event(
+        root,
+        findings,
+        died=died,
+        quiet=spared,
+        caught=traceback.logged,
+        of_a_child=traceback.in_child,
+        within=outermost,
+    )
 
 
 def _best(findings: list[Finding], book: RuleBook) -> Finding:

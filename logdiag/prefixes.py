@@ -125,6 +125,8 @@ _PREFIXES = tuple(
         ("W", r"(?P<speaker>W-\d+-[\w.+-]{1,120}-std(?:out|err)) (?P<relay>MODEL_LOG) - "),
         # task 3: cp: ... (a job script that labels its tasks)
         (_LOWER, r"(?<![^\n])task (?P<rank>\d{1,5}): "),
+        # E       AssertionError: ...   (pytest)
+        ("E", r"(?<![^\n])E {3,7}(?=[A-Za-z_])"),
         # t=114.6 | stderr | ...   stderr | ...   stderr: ... (recorders of both outputs)
         ("ts", r"(?<![^\n])(?:t=[\d.]{1,20} \| )?(?P<speaker>stdout|stderr)(?: ?\||:) ?"),
         # 2|trainer  | (pm2)

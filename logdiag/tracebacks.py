@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from logdiag.model import Line
@@ -19,6 +19,17 @@ _HEADER = re.compile(r"Traceback \(most recent call last\)")
 _ESCAPED = re.compile(r"Traceback \(most recent call last\):?\\n")
 _RELAYED_HEADER = re.compile(r"Original Traceback|Error: Traceback|Exception: Traceback|RemoteTraceback")
 _FRAME = re.compile(r'^(?P<indent>[\s|>]*)File "[^"]*", line \d+')
+# KeyError                                  Traceback (most recent call last)   (a notebook's)
+_NOTEBOOK_HEADER = re.compile(r"^(?P<name>[A-Z]\w*) {2,}Traceback \(most recent call last\)\s*$")
+# Cell In[7], line 5   File ~/net.py:12, in fit(x)   /opt/net.py in fit(x)   ---> 12 loss = f(x)   [... skipping ...]
+_OF_A_NOTEBOOK = re.compile(
+    r"^(?:\s*(?:-+> ?)?\d+(?:\s|$)|(?:File|Cell|Input In) ?\S|<[\w -]+>|[~/\w][^\s:]* in [\w<]|[A-Z]:\\|\s*\(?\.\.\.|"
+    r"\[\.\.\. skipping|\s*$)"
+)
+#     | KeyError: 'a'   (what stands before each line of a group of exceptions)
+_GROUP = re.compile(r"^(?: +\|)+ ?|^ +\+ (?=Exception Group)")
+#   +-+---------------- 1 ----------------   (and above each of its exceptions)
+_OF_A_GROUP = re.compile(r"^ *\+(?:-\+)?-+ (?P<place>\d+) -+$")
 _BOX = re.compile(r"^\s*[\u2502\u256d\u2570|+]")
 _CARETS = re.compile(r"^[\s|]*[\^~]+[\s^~]*$")
 _REPEATED = re.compile(r"\[Previous line repeated \d+ more times?\]")
@@ -62,7 +73,8 @@ _UNCAUGHT = re.compile(r"\[rank\d+\]: Traceback")
 # skipping a batch that cannot be read   exception calling callback for <Future at 0x7f4b state=finished ...>
 _INSTEAD = re.compile(
     r"(?i)\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|retrying|try(?:ing)? again|will retry|"
-    r"trying (?:the next|the other|another)|recovering|going on|carrying on|left out|leaving out|"
+    r"(?:trying|picking|choosing|drawing|taking|using) (?:the next|the other|another)|recovering|going on|"
+    r"carrying on|left out|leaving out|"
     r"exception calling callback)\b"
 )
 _LONGEST_MESSAGE = 40
@@ -154,6 +166,7 @@ class _Reader:
     in_message: bool = False
     in_box: bool = False
     link: Link = Link.FIRST
+    notebook: str = ""
     ignored: bool = False
     in_thread: bool = False
     announced: int = 0
@@ -183,19 +196,29 @@ class _Reader:
             self._header(line, text)
         elif (frame := _FRAME.match(text)) or (self.in_box and _BOX.match(text)):
             self._frame(line, text, len(frame["indent"]) if frame else 0)
+        elif self.in_frames and self.notebook:
+            self._in_notebook(line, text)
         elif self.in_frames:
             self._among_frames(line, text, ahead)
-        elif _CAUSE.search(text) or _CONTEXT.search(text):
-            self._finish_message()
-            self.link = Link.CAUSE if _CAUSE.search(text) else Link.CONTEXT
-            self.positions.add(line.position)
-        elif _PROCESS.search(text) and self.exceptions:
-            self._finish_message()
-            self.link = Link.RELAYED
-            self.positions.add(line.position)
-        elif self.in_message:
+        elif not self._linked(line, text) and self.in_message:
             self._continue_message(line, text)
         self.last = line
+
+    def _linked(self, line: Line, text: str) -> bool:
+        """Whether a line says how the next exception hangs together with those before."""
+        member = _OF_A_GROUP.match(text)
+        if _CAUSE.search(text) or _CONTEXT.search(text):
+            link = Link.CAUSE if _CAUSE.search(text) else Link.CONTEXT
+        elif self.exceptions and ((member and member["place"] == "1") or _PROCESS.search(text)):
+            link = Link.RELAYED
+        else:
+            if member:
+                self.close()  # a group's further exceptions stand beside the first
+            return False
+        self._finish_message()
+        self.link = link
+        self.positions.add(line.position)
+        return True
 
     def close(self) -> None:
         """Ends the chain."""
@@ -255,6 +278,8 @@ class _Reader:
         self.positions.add(line.position)
         self.code.add(line.position)
         self.in_frames, self.in_box = True, "\u2500" in text
+        of_notebook = _NOTEBOOK_HEADER.match(text)
+        self.notebook = of_notebook["name"] if of_notebook else ""
         self.indent = max(len(text) - len(text.lstrip()), 0)
 
     def _announced(self) -> bool:
@@ -279,6 +304,17 @@ class _Reader:
         self.code.add(line.position)
         self.frames.append(text.strip())
         self.last_code = ""
+
+    def _in_notebook(self, line: Line, text: str) -> None:
+        """A line of a notebook's traceback, which names its class in its header and again at its end."""
+        if re.match(rf"{self.notebook}(?::|\s*$)", text):
+            self._final(line, self.notebook)
+        elif _OF_A_NOTEBOOK.match(text):
+            self.positions.add(line.position)
+            self.code.add(line.position)
+            self.frames.append(text.strip())
+        else:
+            self.close()
 
     def _among_frames(self, line: Line, text: str, ahead: list[Line]) -> None:
         stripped = text.strip()
@@ -314,6 +350,7 @@ class _Reader:
         explicit = self.last_code.startswith("raise ") if self.last_code else False
         said = unmixed(_body(line))
         name = said.partition(":")[0] or name
+        said = said or (_body(line).strip() if _GROUP.match(line.message) else "")
         self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), explicit, said))
         self.positions.add(line.position)
         self.in_frames = self.in_box = False
@@ -325,7 +362,8 @@ class _Reader:
     def _continue_message(self, line: Line, text: str) -> None:
         stripped = text.strip()
         fresh_record = line.level is not None or line.clock is not None
-        final = None if fresh_record else _FINAL.match(stripped)
+        # `Error: ...` is what a program complains with; a class of that name stands behind its module's.
+        final = None if fresh_record or stripped.startswith("Error: ") else _FINAL.match(stripped)
         if final and _CLASS_NAME.search(final["name"]) and len(text) == len(text.lstrip()):
             # What `X raised:` quotes; otherwise another process's last line, its frames mixed into those before.
             quoted = not self.message and self.exceptions[-1].line.text.rstrip().endswith(":")
@@ -343,10 +381,7 @@ class _Reader:
         if self.message and _announces_instead(self.message[0], self.exceptions[-1].line):
             self.logged, self.message = True, []
         if self.in_message and self.exceptions and self.message:
-            last = self.exceptions[-1]
-            self.exceptions[-1] = RaisedException(
-                last.line, last.name, last.link, tuple(self.message), last.frames, last.explicit
-            )
+            self.exceptions[-1] = replace(self.exceptions[-1], message=tuple(self.message))
         self.in_message = False
         self.message = []
 
@@ -362,8 +397,8 @@ def _body(line: Line) -> str:
     for start in line.starts:
         text = line.text[start:]
         if _FRAME.match(text) or _FINAL.match(text.strip()):
-            return text
-    return line.message
+            return _GROUP.sub("", text)
+    return _GROUP.sub("", line.message)
 
 
 def _announces_a_survivor(line: Line) -> bool:

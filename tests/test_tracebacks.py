@@ -273,6 +273,90 @@ def test_a_box_of_rich_between_ranks_is_a_traceback(book: RuleBook) -> None:
     assert answer.root_cause.rank == 3
 
 
+def test_a_log_that_is_one_box_of_rich_is_a_traceback(book: RuleBook) -> None:
+    """The side that all its lines begin with is not what a recorder puts before them."""
+    box = [*RICH[:-1][:1], *RICH[1:-2] * 12, *RICH[-2:-1], "loom.errors.Jammed: the loom is jammed"]
+    answer = diagnosed(book, *(f"[rank2]: {line}" for line in box))
+    assert answer.root_cause is not None
+    assert (answer.root_cause.line, answer.root_cause.rank) == (len(box), 2)
+
+
+NOTEBOOK = [
+    "-" * 75,
+    "Jammed                                    Traceback (most recent call last)",
+    "Cell In[7], line 5",
+    "      3 trainer = Trainer()",
+    "      4 ",
+    "----> 5 trainer.fit()",
+    "",
+    "File ~/loom/net.py:12, in Trainer.fit(self)",
+    "     10 def fit(self):",
+    "     11     if not self.rows: raise ValueError('no rows')",
+    "-> 1012     return self.weave()",
+    "",
+    "Jammed: the loom is jammed",
+]
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["Cell In[7], line 5", "<ipython-input-7-0123456789ab> in <module>", "/tmp/ipykernel_55/28.py in <cell line: 0>()"],
+)
+def test_a_notebooks_traceback_is_read(place: str, book: RuleBook) -> None:
+    """Its header names the class, which stands before the message again; the code in it is no evidence."""
+    lines = [place if line == NOTEBOOK[2] else line for line in NOTEBOOK]
+    traceback = only(lines)
+    assert names(traceback) == ["Jammed"]
+    answer = diagnosed(book, *steps(1, 4), *lines)
+    assert answer.root_cause is not None
+    assert (answer.reason.value, answer.root_cause.line) == ("Others", 4 + len(lines))
+
+
+def test_a_notebooks_traceback_ends_where_other_lines_begin(book: RuleBook) -> None:
+    """Where its last line is missing, what follows is no part of it."""
+    answer = diagnosed(book, *NOTEBOOK[:-1], "the next cell", *traceback_of("KeyError: 'weft'"))
+    assert answer.reason.value == "KeyError"
+
+
+def test_the_exceptions_of_a_group_are_behind_it(book: RuleBook) -> None:
+    """The group only relays them; the first is the root, at its own line."""
+    group = [
+        "  + Exception Group Traceback (most recent call last):",
+        '  |   File "/srv/job/train.py", line 88, in <module>',
+        "  |     main()",
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions)",
+        "  +-+---------------- 1 ----------------",
+        "    | Traceback (most recent call last):",
+        '    |   File "/srv/job/train.py", line 9, in fetch',
+        "    |     check(row)",
+        "    | AssertionError: an odd row",
+        "    +---------------- 2 ----------------",
+        "    | Traceback (most recent call last):",
+        '    |   File "/srv/job/train.py", line 9, in fetch',
+        "    |     check(row)",
+        "    | KeyError: 'weft'",
+        "    +------------------------------------",
+    ]
+    assert [names(traceback) for traceback in found(group)] == [["ExceptionGroup", "AssertionError"], ["KeyError"]]
+    answer = diagnosed(book, *steps(1, 4), *group)
+    assert answer.root_cause is not None
+    assert (answer.reason.value, answer.root_cause.line) == ("AssertionError", 4 + 9)
+
+
+def test_what_pytest_says_of_an_exception_is_read(book: RuleBook) -> None:
+    """A job's own tests, or a training that is started by them."""
+    lines = [
+        "    def test_weave():",
+        ">       assert rows % 2 == 0",
+        "E       AssertionError: an odd row",
+        "",
+        "t.py:12: AssertionError",
+    ]
+    answer = diagnosed(book, *lines)
+    assert answer.root_cause is not None
+    assert (answer.reason.value, answer.root_cause.line) == ("AssertionError", 3)
+
+
 def test_a_traceback_that_lost_its_indentation_is_read() -> None:
     """As tables and chats hand it on."""
     traceback = only([line.strip() for line in FIRST])
