@@ -67,7 +67,7 @@ def _awaited(root: Event, events: Sequence[Event]) -> int | None:
 
 def _named(finding: Finding, lines: Sequence[Line]) -> int | None:
     """The rank that a line names: by itself, by its process and the launcher's table, by its pod and what that
-    printed, by its node where each has one rank, or by NCCL's device on the only node."""
+    printed, by its node where each has one rank, or by the machine's or NCCL's number of a GPU on the only node."""
     if finding.rank is not None:
         return finding.rank
     if process := finding.facts.get("pid"):
@@ -80,9 +80,12 @@ def _named(finding: Finding, lines: Sequence[Line]) -> int | None:
             return spoke.pop()
     if finding.node and (alone := _rank_of_each_node(lines).get(finding.node)) is not None:
         return alone
+    nodes = {line.node for line in lines if line.node}
+    # A machine counts its GPUs as a launcher counts its ranks; what a process sees of them it may call otherwise.
+    if (gpu := _number(finding, "gpu")) is not None and len(nodes) <= 1:
+        return gpu
     device = _NCCL_DEVICE.search(finding.line.text)
-    one_node = len({line.node for line in lines if line.node}) == 1
-    return int(device[1]) if device and one_node else None
+    return int(device[1]) if device and len(nodes) == 1 else None
 
 
 def _rank_of_each_node(lines: Sequence[Line]) -> dict[str, int]:
@@ -134,7 +137,7 @@ def _reported_first(root: Event, events: Sequence[Event], lines: Sequence[Line])
     for event in (root, *events):
         if (told == "ended" or one_node) and (ended := _number(event.finding, told)) is not None:
             return ended
-    device = _number(root.finding, "gpu")
+    device = _number(root.finding, "device")
     return device if device and one_node else None
 
 

@@ -93,7 +93,7 @@ def open_sources(sources: tuple[object, ...], *, tee: bool = False) -> list[Stre
             shown = path or name
             elastic = _ELASTIC.search(shown)
             in_name = elastic or _RANK_IN_NAME.search(os.path.basename(shown))
-            node = _NODE_IN_NAME.search(shown) if path else None
+            node = _NODE_IN_NAME.search(_own_name(source, path)) if path else None
             streams.append(
                 Stream(
                     index=len(streams),
@@ -106,6 +106,15 @@ def open_sources(sources: tuple[object, ...], *, tee: bool = False) -> list[Stre
                 )
             )
     return streams
+
+
+def _own_name(source: object, path: str) -> str:
+    """The part of a path that may name a node: below the folder that was given, or a file's own name and folder. What
+    stands above is the user's, a run's or this machine's."""
+    given = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
+    if isinstance(given, str) and os.path.isdir(given):
+        return os.path.relpath(path, given)
+    return "/".join(os.path.normpath(path).split(os.sep)[-2:])
 
 
 def _openers(source: object) -> Iterator[tuple[str, Callable[[], BinaryIO], str | None]]:

@@ -187,3 +187,12 @@ def test_a_line_of_a_node_that_has_one_rank_is_that_ranks(book: RuleBook) -> Non
     assert rank_of(diagnosed(book, *first_of_four, refused)) is None
     two_of_one = [*one_each, "node-3: [rank3]: ready"]
     assert rank_of(diagnosed(book, *two_of_one, refused)) is None
+
+
+def test_the_gpu_that_a_machine_names_is_the_rank_of_the_only_node(book: RuleBook) -> None:
+    """Diagnostics count from 0 as launchers do, and say more than which rank a launcher saw fail first."""
+    found = "gpu-node-3: Detected 14 replay NvLink errors on GPU 2's NVLink (should be 0)"
+    answer = diagnosed(book, *steps(1, 20), found, *LAUNCHER)
+    assert (answer.reason.value, rank_of(answer)) == ("NVLinkError", 2)
+    # With a second node the number says nothing of the rank.
+    assert rank_of(diagnosed(book, *(f"gpu-node-4: {line}" for line in steps(1, 20)), found)) is None

@@ -323,3 +323,13 @@ def test_a_pipe_that_hands_over_single_bytes_is_read_whole() -> None:
     lines = read(open_sources((OneByOne(),))[0])
     os.close(reader)
     assert b"\n".join(line for _, line in lines) == PLAIN[:3000].removesuffix(b"\n")
+
+
+def test_what_stands_above_a_given_folder_names_no_node(tmp_path: Path) -> None:
+    """A run's folder may be called as a node is; a folder below it, and that of a file, are its own."""
+    run = tmp_path / "worker-3" / "trial-on-host-1"
+    (run / "gpu-node-7").mkdir(parents=True)
+    (run / "job.log").write_text("step 1\n")
+    (run / "gpu-node-7" / "stderr.log").write_text("step 1\n")
+    assert [stream.node for stream in open_sources((str(run),))] == [None, "gpu-node-7"]
+    assert [stream.node for stream in open_sources((str(run / "gpu-node-7" / "stderr.log"),))] == ["gpu-node-7"]
