@@ -163,7 +163,9 @@ UNPROVEN = {
         "no example is hit by 'gear broke'",
     ),
     "a pattern that runs away": (rule_text(match=["(?:a|aa)+[b-z]$|widget jammed"]), "takes too long"),
-    "a pattern that is not ASCII": (rule_text(match=["widget jammed|zäh"]), "is not ASCII"),
+    "a class that is not ASCII": (rule_text(match=["widget jammed|z[äö]h"]), "is not ASCII"),
+    "a repeat that is not ASCII": (rule_text(match=["widget jammed|zä?h"]), "is not ASCII"),
+    "other cases that are not ASCII": (rule_text(match=["(?i)widget jammed|zäh"]), "is not ASCII"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -16,6 +17,8 @@ __all__ = ["Problem", "check"]
 
 # A pattern that needs longer on one of these lines can run away on a log.
 _TIME_LIMIT = 0.05
+# A log is scanned as bytes: [äö] would be any of their bytes, and ä+ repeats the last of them.
+_NOT_FOR_BYTES = re.compile(r"(?<!\\)\[(?:[^\]\\]|\\.)*[^\x00-\x7f](?:[^\]\\]|\\.)*\]|[^\x00-\x7f][?*+{]")
 _HARD_LINES = (
     "a" * 4000,
     "/a" * 2000,
@@ -122,8 +125,9 @@ def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str, lines: _Fi
     except regex.error as error:
         yield Problem(rule.file, number, rule.id, f"{pattern!r} is no regular expression ({error})", "correct it")
         return
-    if not pattern.isascii():
-        yield Problem(rule.file, number, rule.id, f"{pattern!r} is not ASCII", "write other characters as a dot")
+    if _NOT_FOR_BYTES.search(pattern) or (not pattern.isascii() and pattern.startswith("(?i)")):
+        what = f"{pattern!r} is not ASCII where one character must be one byte"
+        yield Problem(rule.file, number, rule.id, what, "write a branch, (?:é|è), or put it into a group of its own")
     for line in (example_line(text)[0] for text in _HARD_LINES):
         # A machine that halts for a moment is no fault of the pattern: only what is slow each time is.
         if all(_search_time(book, pattern, line) > _TIME_LIMIT for _ in range(3)):
