@@ -49,6 +49,8 @@ _OF_KERNEL = re.compile(
 )
 # INFO:     127.0.0.1:41234 - "POST /v1/completions HTTP/1.1" 400 Bad Request
 _REFUSED_REQUEST = re.compile(r'HTTP/\d[.\d]*" 4\d\d\b')
+# What a job asks of others, and may do without.
+_OF_SERVICES = frozenset({Reason.CONNECTION_ERROR, Reason.S3_STORAGE_ERROR})
 # File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
 _OUTERMOST = re.compile(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
 _NUMBERS = re.compile(r"\d+")
@@ -157,11 +159,13 @@ class Course:
 
     def is_habit(self, event: Event) -> bool:
         """Whether the same goes wrong in one place of a process again and again, with steps in between; of the last
-        time, if it ended the process for all that is known, only where the job worked afterwards."""
+        time, if it may have ended the process or is a machine's fault, only where the job worked afterwards."""
         survived = self._habits.get(_habit(event))
         if survived is None or self.broke_after(event.line.stream, event.line.position):
             return False
-        return event.line.position <= survived or not event.died or self.worked_after(event.line)
+        outside = event.reason.category is not Category.INFRASTRUCTURE or event.reason in _OF_SERVICES
+        mild = outside and not event.died
+        return event.line.position <= survived or mild or self.worked_after(event.line)
 
     def worked_after(self, line: Line) -> bool:
         """Whether the job made a step or reported ordinary work after a line."""
@@ -291,7 +295,8 @@ def _went_on(event: Event, course: Course) -> bool:
     steps = course.steps_after(replace(line, rank=None) if told else line)
     if len(steps) < _STEPS_OF_RECOVERY:
         return end is not None and not course.broke_after(line.stream, line.position)
-    if event.of_a_child and not course.broke_after(line.stream, line.position):
+    handled = bool(event.within) and not _OUTERMOST.search(event.within)
+    if (event.of_a_child or handled) and not course.broke_after(line.stream, line.position):
         return True
     ended_well = end is not None and end > steps[0] and not course.broke_after(line.stream, line.position)
     return not event.died or ended_well or course.cause_after(line.stream, steps[-1])

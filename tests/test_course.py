@@ -405,3 +405,17 @@ def test_a_scripts_missing_tool_after_the_end_broke_nothing(book: RuleBook) -> N
     """Copying the results may fail without the job being a failure."""
     assert not diagnosed(book, *steps(1, 40), FINISHED, "job.sh: line 21: rsync: command not found").failed
     assert diagnosed(book, "job.sh: line 2: rsync: command not found").failed
+
+
+def test_a_traceback_that_a_handler_printed_was_survived_where_steps_follow(book: RuleBook) -> None:
+    """Its outermost frame is where it was caught; one from the program's first frame is a death, whatever follows."""
+    caught = [
+        "Traceback (most recent call last):",
+        '  File "/srv/job/loader.py", line 61, in read',
+        "    return decode(self.paths[at])",
+        "ValueError: not a picture: images/0061.jpg",
+    ]
+    fatal = [caught[0], '  File "/srv/job/train.py", line 88, in <module>', "    main()", *caught[1:]]
+    assert not diagnosed(book, *steps(1, 5), *caught, *steps(6, 5)).failed
+    assert diagnosed(book, *steps(1, 5), *caught).reason.value == "ValueError"
+    assert diagnosed(book, *steps(1, 5), *fatal, *steps(6, 5)).reason.value == "ValueError"
