@@ -248,11 +248,18 @@ def _earlier_word(root: Event, events: list[Event], reasons: dict[int, frozenset
         event
         for event in events
         if event.reason is root.reason
+        and not _only_of_one_class(event, root)
         and event.line.stream == root.line.stream
         and 0 < root.line.position - event.line.position <= _DISORDER
         and not event.died
     ]
     return min(same, key=_order) if same else root
+
+
+def _only_of_one_class(one: Event, other: Event) -> bool:
+    """Whether two events share no more than their exception's class: in other words it is another cause."""
+    general = one.finding.generality > 0 and one.finding.rule == other.finding.rule
+    return general and one.line.message.strip() != other.line.message.strip()
 
 
 def _most_telling(symptoms: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:

@@ -21,10 +21,11 @@ _STEPS_OF_RECOVERY = 3
 _LINES_OF_CALM = 8
 # So many are enough against a mere hint.
 _FEW_LINES_OF_CALM = 2
-# INFO Parent process exited, terminating worker   INFO WorkerProc shutting down.   which is no work
+# INFO Parent process exited, terminating worker   INFO WorkerProc shutting down.   INFO "POST /chat HTTP/1.1" 500 216
+# which is no work
 _FAREWELL = re.compile(
     r"(?i)\b(?:shut(?:ting)?[ _-]?down|terminat(?:e|ed|es|ing)|exit(?:ed|s|ing)?|stopp(?:ed|ing)|clos(?:ed|ing)|killed|"
-    r"killing|clean(?:ing|ed)? ?up|abort(?:ed|ing)?|tearing down)\b"
+    r"killing|clean(?:ing|ed)? ?up|abort(?:ed|ing)?|tearing down)\b|HTTP/\d[.\d]*\" 5\d\d\b"
 )
 # AttributeError: ... printed alone, as by a library that goes on without a part
 _BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
@@ -37,6 +38,7 @@ _STEP_OF_ALL = re.compile(r"(?i)\b(?:steps?|it|iters?|iterations?|global_step)[ 
 # How something ends that was told to: by a person, a script or a launcher.
 _STOP = re.compile(
     r"\bSIG(?:TERM|INT)\b|\bTerminated\b|: line \d+:\s+\d+ Killed\b|KeyboardInterrupt|\bsignal:? (?:2|15)\b|"
+    r"\btasks? [\d,-]{1,60}: (?:Killed|Terminated)\b|\bSTEP \S{1,40} ON .{1,200} CANCELLED AT\b|\bJob step aborted\b|"
     r"\bReceived (?:2|15) death signal|(?i:exit ?(?:code|status)|return code)\W{0,4}(?:-15|-2|143|130)\b"
 )
 # mkdir: cannot create ...   run.sh: line 4: ...   but not a Python program's [Errno 2]
@@ -252,12 +254,12 @@ def _is_stop(event: Event) -> bool:
 
 
 def _is_minor(event: Event) -> bool:
-    """Whether an event is not the death of the main process: a warning, a thread's or a child's, or an exception's
-    line alone and without a launcher's prefix, as interpreters leave that end at once and mix what they ignored."""
-    bare = event.line.rank is None and _BARE_EXCEPTION.match(event.line.message) is not None
-    stray = bare and not event.died and not event.caught
-    told = event.quiet or event.finding.role is Role.HINT
-    return stray or event.of_a_child or (told and not event.died)
+    """Whether an event is not the death of the main process: a warning, what was caught, a thread's or a child's, or an
+    exception's line alone and without a launcher's prefix, as interpreters leave that end at once and mix what they
+    ignored."""
+    stray = event.line.rank is None and _BARE_EXCEPTION.match(event.line.message) is not None
+    told = event.quiet or event.caught or event.finding.role is Role.HINT
+    return event.of_a_child or (not event.died and (told or stray))
 
 
 def _went_on(event: Event, course: Course) -> bool:

@@ -153,6 +153,15 @@ _PREFIXES = tuple(
         ("[", r"\[(?P<bracket>[^\[\]]{1,80})\]:? ?(?:- )?"),
         # : [rank18]: ... (a launcher's label that is empty)
         (":", r"(?<![^\n]): (?=\[)"),
+        # 2026-11-01 10:00:00,123 aiohttp.server ERROR   10:00:00,123 4711 INFO   10:00:00 trainer: ERROR:
+        (
+            _LOWER + _UPPER + _DIGITS + "_",
+            r"(?<=[\d\])Z] )(?:[A-Za-z_][\w.-]{0,60}|\d{1,7})(?:\[\d+\])?:? {1,12}"
+            r"(?=(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)(?::|\s))",
+        ),
+        # 14:21:23 | r0 | 28 | ERROR | ...   (columns between bars)
+        ("rR", r"(?<=\| )(?:[rR]|[rR]ank|RANK)[ =:]?(?P<rank>\d{1,5}) +(?=\| )"),
+        (_LOWER + _UPPER + _DIGITS, r"(?<=\| )[\w.:=/-]{1,40} +(?=\| )"),
         # - | : left between two prefixes
         ("-|:", r"(?<=[\] ])[-|:] "),
     )

@@ -75,7 +75,7 @@ _INSTEAD = re.compile(
     r"(?i)\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|retrying|try(?:ing)? again|will retry|"
     r"(?:trying|picking|choosing|drawing|taking|using) (?:the next|the other|another)|recovering|going on|"
     r"carrying on|left out|leaving out|"
-    r"exception calling callback)\b"
+    r"exception calling callback)\b|Error \d+ \(ignored\)|, (?:using|keeping|assuming|substituting|taking) "
 )
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.

@@ -419,3 +419,51 @@ def test_a_traceback_that_a_handler_printed_was_survived_where_steps_follow(book
     assert not diagnosed(book, *steps(1, 5), *caught, *steps(6, 5)).failed
     assert diagnosed(book, *steps(1, 5), *caught).reason.value == "ValueError"
     assert diagnosed(book, *steps(1, 5), *fatal, *steps(6, 5)).reason.value == "ValueError"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        ["/bin/bash: line 1: dot: command not found", "make: [Makefile:26: average] Error 127 (ignored)"],
+        [
+            *traceback_of("FileNotFoundError: [Errno 2] No such file or directory: 'gold.tsv'"),
+            "make: [a:2: b] Error 1 (ignored)",
+        ],
+        ["weigh: leaving out step-5.pt: UnpicklingError: Weights only load failed."],
+        ["ERROR loader: clip 17 cannot be decoded, using silence (Command 'dec 17' returned non-zero exit status 1.)"],
+    ],
+)
+def test_what_a_line_says_is_ignored_or_replaced_broke_nothing(broken: list[str], book: RuleBook) -> None:
+    """Make's word behind a refused line or a traceback, and a program's on the line itself."""
+    assert not diagnosed(book, *steps(1, 40), FINISHED, *broken, "== lm-small: all targets done").failed
+
+
+def test_answered_requests_are_work(book: RuleBook) -> None:
+    """A server that answers on after an exception survived it, whatever framework logs its requests; one that answers
+    all of them with 500 did not."""
+    failed = [
+        "2026-03-11 18:14:15,840 aiohttp.server ERROR Error handling request",
+        *traceback_of("KeyError: 'messages'"),
+    ]
+    served = '2026-03-11 18:14:{:02},933 aiohttp.access INFO 10.0.0.4 [11/Mar/2026] "POST /chat HTTP/1.1" {} 216'
+    assert not diagnosed(book, *failed, *(served.format(at, 200) for at in range(16, 26))).failed
+    assert diagnosed(book, *failed, *(served.format(at, 500) for at in range(16, 26))).reason.value == "KeyError"
+    uvicorn = 'INFO:     10.0.0.4:41210 - "POST /chat HTTP/1.1" {}'
+    assert not diagnosed(book, *failed, *[uvicorn.format("200 OK")] * 3).failed
+    assert diagnosed(book, *failed, *[uvicorn.format("500 Internal Server Error")] * 10).failed
+
+
+@pytest.mark.parametrize(
+    "step", ["14:21:23 | r0 | 20 | INFO | step {}/60 ctc 3.6817 errors 7", "iter {:4} | return 105.78 | kl 0.001"]
+)
+def test_steps_without_a_loss_are_steps(step: str, book: RuleBook) -> None:
+    """A counter and a measure make a step, behind columns of a logger too."""
+    error = "ERROR: [Errno 111] Connection refused: the viewer is gone"
+    assert not diagnosed(book, error, *(step.format(at) for at in range(1, 6))).failed
+
+
+def test_an_earlier_exception_of_the_same_class_is_another_cause(book: RuleBook) -> None:
+    """What was caught and logged before says no more of the fatal one than that both are a ValueError."""
+    caught = ["2026-03-11 18:14:15,840 WARNING sensors: ValueError: could not convert string to float: ''"]
+    fatal = traceback_of("ValueError: too many values to unpack (expected 2)", prefix="[rank0]: ")
+    assert root_line(diagnosed(book, *steps(1, 5), *caught, *fatal)) == 6 + len(fatal)

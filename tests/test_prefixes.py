@@ -221,3 +221,19 @@ def test_the_level_at_which_another_relays_a_line_is_not_its_own() -> None:
     assert (line.level, line.message) == (None, "NameError: name 'weft' is gone")
     own = parse_line("2026-03-11T18:04:11,104 [INFO ] W-9000-loom_1.0-stdout org.serve.WorkerThread - started")
     assert own.level == "INFO"
+
+
+def test_columns_between_bars_are_read() -> None:
+    """Clock, rank, process and level, as loggers with columns print them."""
+    line = parse_line("14:21:23 | r3 | 29 | ERROR | clip 7: no audio")
+    assert (line.rank, line.level, line.message) == (3, "ERROR", "clip 7: no audio")
+
+
+@pytest.mark.parametrize(
+    "head", ["aiohttp.server ERROR", "4711 ERROR", "trainer   ERROR  ", "trainer: ERROR:", "trainer[4711]: ERROR"]
+)
+def test_a_name_before_the_level_is_read(head: str) -> None:
+    """The order of `%(asctime)s %(name)s %(levelname)s %(message)s`, which many programs use."""
+    line = parse_line(f"2026-03-11 18:14:15,840 {head} no seat left")
+    assert (line.level, line.message.strip()) == ("ERROR", "no seat left")
+    assert parse_line(f"{head} no seat left").message.strip() != "no seat left"
