@@ -35,6 +35,8 @@ _OF_SOCKETS = frozenset(
     }
 )
 CATCH_ALL = "script/uncaught-exception"
+# File ".../multiprocessing/process.py", line 314, in _bootstrap   (its head may have got among another's lines)
+_OF_A_CHILD = re.compile(r"multiprocessing[/\\\\]process\.py\", line \d+, in _bootstrap")
 # A sentence, not a ruler or a table's border.
 _WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
 
@@ -201,7 +203,7 @@ def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Tra
         died=died,
         quiet=spared,
         caught=traceback.logged,
-        of_a_child=traceback.in_child,
+        of_a_child=traceback.in_child or _OF_A_CHILD.search(outermost) is not None,
         within=outermost,
     )
 
