@@ -29,6 +29,7 @@ _STACKS = ("traceback", "stack_trace", "stacktrace", "stack")
 _SAID = ("message", "msg")
 _KINDS = ("type", "name", "kind")
 _ATTRIBUTES = "attributes"
+_TELLING = frozenset({*_ERRORS, _ATTRIBUTES})
 _KNOWN_LEVELS = {
     **{name: name for name in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")},
     "WARN": "WARNING",
@@ -58,6 +59,8 @@ def read_record(line: bytes) -> Record | None:
 def told_of(record: Record) -> str:
     """The message with what the record keeps of an exception: behind it where that is one line, below it otherwise."""
     text = _first_text(record, _MESSAGES)
+    if _TELLING.isdisjoint(record):
+        return text
     attributes = record.get(_ATTRIBUTES)
     for told in _errors({**attributes, **record} if isinstance(attributes, dict) else record):
         if told not in text:
