@@ -9,6 +9,7 @@ deadline: a client that hangs cannot hold up the answer, nor the end of the prog
 
 from __future__ import annotations
 
+import importlib
 import secrets
 import threading
 import time
@@ -129,6 +130,8 @@ def _work(case: _Case, model: BaseChatModel | None, callbacks: tuple[Any, ...]) 
         view = _prepare(case)
         if model is None:
             model = load_model(case.settings.model, case.settings.timeout)
+        # Conversations that load it at the same time can find it half loaded.
+        importlib.import_module("langchain.agents.middleware")
         search = LineSearch(case.diagnosis.digest.lines)
         for _ in range(case.settings.votes):
             threading.Thread(target=_talk, args=(case, model, view, search, callbacks), daemon=True).start()
