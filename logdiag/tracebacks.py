@@ -212,9 +212,7 @@ class _Reader:
         elif self.exceptions and ((member and member["place"] == "1") or _PROCESS.search(text)):
             link = Link.RELAYED
         else:
-            if member:
-                self.close()  # a group's further exceptions stand beside the first
-            return False
+            return False  # a group's further exceptions stand beside the first
         self._finish_message()
         self.link = link
         self.positions.add(line.position)

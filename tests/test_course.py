@@ -464,6 +464,6 @@ def test_steps_without_a_loss_are_steps(step: str, book: RuleBook) -> None:
 
 def test_an_earlier_exception_of_the_same_class_is_another_cause(book: RuleBook) -> None:
     """What was caught and logged before says no more of the fatal one than that both are a ValueError."""
-    caught = ["2026-03-11 18:14:15,840 WARNING sensors: ValueError: could not convert string to float: ''"]
+    caught = ["2026-03-11 18:14:15,840 WARNING ValueError: could not convert string to float: ''"]
     fatal = traceback_of("ValueError: too many values to unpack (expected 2)", prefix="[rank0]: ")
     assert root_line(diagnosed(book, *steps(1, 5), *caught, *fatal)) == 6 + len(fatal)

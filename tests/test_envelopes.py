@@ -204,6 +204,9 @@ def test_the_exception_beside_a_message_is_read(fields: dict[str, object], book:
     assert answer.reason.value == "KeyError"
     assert answer.root_cause is not None
     assert (answer.root_cause.line, answer.root_cause.rank, answer.root_cause.node) == (41, 3, "gpu-07")
+    # All lines of a record have its number: their order is the log's.
+    shown = [item.text for item in answer.evidence if item.line == 41]
+    assert shown[-1] == answer.root_cause.text
 
 
 def test_the_error_beside_a_message_stands_behind_it() -> None:

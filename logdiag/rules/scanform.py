@@ -30,7 +30,7 @@ _NEGATED = re.compile(r"(?<!\\)\[\^")
 # A repeat at the very end would be reported once for each length.
 _OPEN_END = re.compile(r"(\.|\\[wSd]|\[(?:[^\]\\]|\\.)*\])([+*])\??(\)*)$")
 _CASELESS = re.compile(r"\(\?[a-zA-Z]*i")
-# In bytes. A shorter literal is found too often by chance; a longer list of them is no cheaper than the pattern.
+# A shorter literal is found too often by chance; a longer list of them is no cheaper than the pattern.
 _SHORTEST_LITERAL = 5
 _MOST_LITERALS = 80
 _WIDEST_EXACT_GAP = 6
@@ -69,7 +69,7 @@ def _unbounded(bounds: re.Match[str]) -> str:
 
 
 def _worth(literals: Literals, healthy: str) -> int:
-    return min(len(text.encode()) - (_COMMON_PENALTY if text.lower() in healthy else 0) for text in literals)
+    return min(len(text) - (_COMMON_PENALTY if text.lower() in healthy else 0) for text in literals)
 
 
 def _best(sequence: Any, healthy: str) -> Literals | None:
