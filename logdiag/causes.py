@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from logdiag.course import Course, standing
+from logdiag.course import OF_SERVICES, Course, standing
 from logdiag.events import CATCH_ALL, Event, find_events, reasons_explained
 from logdiag.lastwords import last_word
 from logdiag.model import Category, Reason, Role, Support
@@ -249,6 +249,7 @@ def _earlier_word(root: Event, events: list[Event], reasons: dict[int, frozenset
         for event in events
         if event.reason is root.reason
         and not _only_of_one_class(event, root)
+        and not _only_of_one_service(event, root)
         and event.line.stream == root.line.stream
         and 0 < root.line.position - event.line.position <= _DISORDER
         and not event.died
@@ -260,6 +261,11 @@ def _only_of_one_class(one: Event, other: Event) -> bool:
     """Whether two events share no more than their exception's class: in other words it is another cause."""
     general = one.finding.generality > 0 and one.finding.rule == other.finding.rule
     return general and one.line.message.strip() != other.line.message.strip()
+
+
+def _only_of_one_service(one: Event, other: Event) -> bool:
+    """Whether an answer that a program only warned of is not what another, or a later request of it, died of."""
+    return one.quiet and other.died and one.reason in OF_SERVICES and one.finding.rule != other.finding.rule
 
 
 def _most_telling(symptoms: list[Event], reasons: dict[int, frozenset[Reason]]) -> Event:

@@ -13,7 +13,7 @@ from logdiag.events import Event
 from logdiag.model import Category, Line, Reason, Role
 from logdiag.survey import Survey
 
-__all__ = ["Course", "standing"]
+__all__ = ["OF_SERVICES", "Course", "standing"]
 
 # So many steps after a fault show that its process went on; fewer may be a progress bar closing.
 _STEPS_OF_RECOVERY = 3
@@ -52,7 +52,7 @@ _OF_KERNEL = re.compile(
 # INFO:     127.0.0.1:41234 - "POST /v1/completions HTTP/1.1" 400 Bad Request
 _REFUSED_REQUEST = re.compile(r'HTTP/\d[.\d]*" 4\d\d\b')
 # What a job asks of others, and may do without.
-_OF_SERVICES = frozenset({Reason.CONNECTION_ERROR, Reason.S3_STORAGE_ERROR})
+OF_SERVICES = frozenset({Reason.CONNECTION_ERROR, Reason.S3_STORAGE_ERROR})
 # File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
 _OUTERMOST = re.compile(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
 _NUMBERS = re.compile(r"\d+")
@@ -131,7 +131,7 @@ class Course:
     def stopped_after_its_end(self, line: Line) -> bool:
         """Whether a line comes after the job's proper end, in what is the smaller part of the log or makes no step: a
         test of the result, a server that is tried out. A caller who knows that the job failed is believed."""
-        ends = self._ends.get(line.stream, [])
+        ends = sorted({*self._ends.get(line.stream, []), *self._proven_ends.get(line.stream, [])})
         last = ends[bisect_right(ends, line.position) - 1] if ends and ends[0] < line.position else None
         if last is None or self.failed:
             return False
@@ -147,9 +147,10 @@ class Course:
         others = dropwhile(lambda other: other.message.startswith(tool), islice(said, first, None))
         return list(islice(others, _LINES_AFTER_A_COMPLAINT))
 
-    def calm_after(self, line: Line) -> bool:
+    def calm_after(self, event: Event) -> bool:
         """Whether ordinary work is reported after an error that was only told, and nothing breaks any more."""
-        if line.level is None and not _BARE_EXCEPTION.match(line.message):
+        line = event.line
+        if line.level is None and not event.caught and not _BARE_EXCEPTION.match(line.message):
             return False
         if self.broke_after(line.stream, line.position):
             return False
@@ -165,7 +166,7 @@ class Course:
         survived = self._habits.get(_habit(event))
         if survived is None or self.broke_after(event.line.stream, event.line.position):
             return False
-        outside = event.reason.category is not Category.INFRASTRUCTURE or event.reason in _OF_SERVICES
+        outside = event.reason.category is not Category.INFRASTRUCTURE or event.reason in OF_SERVICES
         mild = outside and not event.died
         return event.line.position <= survived or mild or self.worked_after(event.line)
 
@@ -284,7 +285,7 @@ def _went_on(event: Event, course: Course) -> bool:
         return True  # of what a program warned of, one step more is enough
     if course.is_habit(event):
         return True
-    if not event.died and (course.calm_after(line) or _script_went_on(event, course) or course.answered_after(line)):
+    if not event.died and (course.calm_after(event) or _script_went_on(event, course) or course.answered_after(line)):
         return True
     end = course.ended_after(line)
     if end is not None and not course.broke_after(line.stream, end) and not event.died:

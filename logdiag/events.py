@@ -85,6 +85,8 @@ def find_events(survey: Survey, book: RuleBook) -> list[Event]:
     next_lines = {(line.stream, line.position - 1): line for line in survey.lines}
     for place, finding in by_place.items():
         finding = _unmix(finding, book)
+        if finding.role is Role.CAUSE and finding.line.level in ("DEBUG", "TRACE"):
+            finding = replace(finding, role=Role.HINT)  # told to those who look for faults, not as one
         if _is_tools(finding) and place in next_lines and book.announces_retry(next_lines[place]):
             finding = replace(finding, role=Role.HINT)  # as where both stand on one line
         events.append(Event(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding)))
@@ -237,6 +239,8 @@ def _telling(
     wrapped = place + 1 < len(named) and named[place + 1][0].link in (Link.CAUSE, Link.CONTEXT)
     if wrapped and exception.name.rsplit(".", 1)[-1] in _OF_SOCKETS:
         return 1
+    if wrapped and finding.rule == CATCH_ALL and not exception.frames:
+        return 1  # never raised, only kept by the next, which has words of its own
     if finding.generality == 0 and finding.rule != CATCH_ALL:
         return 3
     later = named[place + 1][0] if wrapped else exception

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 
 from logdiag.model import CommonPrefix, Line
 
-__all__ = ["parse_line"]
+__all__ = ["LEVELS", "parse_line"]
 
 _CLOCK = r"(?P<hms>\d\d:\d\d:\d\d)(?:[.,:]\d{1,9})?"
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _DAYS_IN_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LEVEL = r"(?P<level>TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|SEVERE|CRITICAL|FATAL)"
+_STAMP = r'(?:ts|time|t)="?(?:(?P<date>\d{4}-\d\d-\d\d)[T ](?P<hms>\d\d:\d\d:\d\d))?[\w.:+-]{0,40}"?'
 
 _LOWER, _UPPER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
 
@@ -56,10 +57,10 @@ _PREFIXES = tuple(
             rf"\[(?:(?P<date>\d{{4}}-\d\d-\d\d) )?(?:{_CLOCK} )?(?:(?:DP|PP)\d{{1,4}} )?TP(?P<rank>\d{{1,5}})"
             r"(?: (?:EP|PP|DP)\d{1,5}){0,3}\] ?",
         ),
-        # 2026-11-01 10:00:00,123   [2026-11-01T10:00:00.123Z]   2026/11/01 10:00:00
+        # 2026-11-01 10:00:00,123   [2026-11-01T10:00:00.123Z]   2026/11/01 10:00:00   2026-11-01:10:00:00 (lm-eval)
         (
             "[(" + _DIGITS,
-            rf"[\[(]?(?P<date>\d{{4}}[-/]\d\d[-/]\d\d)[T _-]{_CLOCK}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?[\])]?"
+            rf"[\[(]?(?P<date>\d{{4}}[-/]\d\d[-/]\d\d)[T _:-]{_CLOCK}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?[\])]?"
             r"(?: ?[:|-](?= ))? ?",
         ),
         # 11-01 10:00:00   [11/01/26 10:00:00]   01/10/2026 10:00:00 -   [10:00:00]   10:00:00.123
@@ -107,8 +108,16 @@ _PREFIXES = tuple(
             rf"[\[<(]?{_LEVEL} ?[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=[\s\[])|(?<=\]))"
             r"(?:[a-zA-Z_][\w.]*:(?! ))? ?",
         ),
-        # E external/xla/cuda_fft.cc:477]   I 01-10 10:11:00
-        ("IWEFD", r"(?P<letter>[IWEFD]) (?=[\w./-]+:\d+\]|\d\d-\d\d )"),
+        # ts=1795357317.163 lvl=error rank=1 event="..."   time="2026-11-01T10:00:00Z" level=error msg="..." (logfmt)
+        (
+            "tl",
+            rf"(?<![^\n])(?:{_STAMP} +)?(?:level|lvl)=(?P<logfmt>[a-z]{{3,8}})(?: +rank=(?P<rank>\d{{1,6}})\b)? +"
+            r"(?:(?:msg|message|event)=\"?)?",
+        ),
+        # E external/xla/cuda_fft.cc:477]   I 01-10 10:11:00   E 11/22 14:14:12 MainProcess]
+        ("IWEFDC", r"(?P<letter>[IWEFDC]) (?=[\w./-]+:\d+\]|\d\d[-/]\d\d |\d\d:\d\d:\d\d)"),
+        # 13:34:32.511 [0] W ranker> ...   10:00:00 E trainer: ...
+        ("IWEFDC", r"(?<=[\d\])|Z] )(?P<letter>[IWEFDC]) (?=[a-z_][\w.-]{0,40}(?:>|:|\[| \|) )"),
         # trainer.py:33:   launch.py:319 --   cuda_fft.cc:477]   __main__:main:33 -
         (
             _UPPER + _LOWER + _DIGITS + "_/.",
@@ -171,14 +180,25 @@ _PREFIXES_OF = {
     for character in {character for characters, _ in _PREFIXES for character in characters}
 }
 _LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "D": "DEBUG", "C": "CRITICAL"}
+LEVELS = {
+    **_LETTERS,
+    **{name: name for name in ("TRACE", "DEBUG", "INFO", "NOTICE", "WARNING", "ERROR", "CRITICAL", "FATAL")},
+    "WARN": "WARNING",
+    "ERR": "ERROR",
+    "CRIT": "CRITICAL",
+    "DPANIC": "FATAL",
+    "PANIC": "FATAL",
+    "EMERG": "FATAL",
+}
+"""What loggers call their levels, by the names that `Line.level` has."""
 _PARALLEL_RANK = re.compile(
     r"(?:Worker|TP|worker|rank|Rank|process|Process|EngineCore)[_ -]?(?:DP0_)?(?:TP|DP|PP)?[_-]?(\d{1,5})(?=\b|_)"
 )
 # {"time": "2026-11-04 10:00:00", "level": "WARNING", "rank": 3, "message": "..."}
-_JSON_LEVEL = re.compile(r'"(?:level|levelname|severity|lvl)": ?"([A-Za-z]{4,8})"')
-_JSON_RANK = re.compile(r'"(?:rank|global_rank)": ?(\d{1,6})\b')
+_JSON_LEVEL = re.compile(r'"(?:level|levelname|severity|sev|lvl)": ?"([A-Za-z]{3,8})"')
+_JSON_RANK = re.compile(r'"(?:rank|global_rank|process_index|replica)": ?(\d{1,6})\b')
 _JSON_TIME = re.compile(
-    r'"(?:time|timestamp|@timestamp|asctime|datetime|ts)": ?'
+    r'"(?:time|timestamp|@timestamp|asctime|datetime|ts|t)": ?'
     r'"(?P<clock>(?P<date>\d{4}-\d\d-\d\d)[T ](?P<hms>\d\d:\d\d:\d\d))'
 )
 _JSON_MESSAGE = re.compile(r'"(?:message|msg)": ?"')
@@ -215,7 +235,8 @@ def parse_line(
             rank, of_job = int(said["rank"]), match[0].startswith("[rank")
         node = said.get("node") or node
         relayed = said.get("relay") or (recorded and prefix and prefix.relays and match.end() <= recorded.end())
-        level = None if relayed else said.get("level") or _LETTERS.get(said.get("letter") or "", level)
+        short = said.get("letter") or said.get("logfmt") or ""
+        level = None if relayed else said.get("level") or LEVELS.get(short.upper(), level)
         if said.get("speaker"):
             speakers.append(said["speaker"])
             if rank is None and (numbered := _PARALLEL_RANK.search(said["speaker"])):
@@ -226,7 +247,8 @@ def parse_line(
             time = _seconds(said)
     place = starts[-1]
     if text.startswith("{", place):
-        level = level or _said_in_json(_JSON_LEVEL, text, place)
+        told_level = _said_in_json(_JSON_LEVEL, text, place) or ""
+        level = level or LEVELS.get(told_level, told_level) or None
         told = _said_in_json(_JSON_RANK, text, place)
         if time is None and (dated := _JSON_TIME.search(text, place)):
             time, clock = _seconds(dated.groupdict()), dated["clock"]
@@ -239,7 +261,7 @@ def parse_line(
         node=node,
         time=time,
         clock=clock,
-        level="WARNING" if level == "WARN" else level,
+        level=LEVELS.get(level, level) if level else None,
         speaker="/".join(speakers),
         starts=(*starts, *_starts_in_record(text, place, level)),
         stream=stream,

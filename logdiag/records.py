@@ -6,16 +6,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from logdiag.prefixes import LEVELS
+
 __all__ = ["from_micros", "head_of", "read_record", "told_of"]
 
 Record = dict[str, object]
 
 # Docker, journald, loggers; Cloud Logging, CloudWatch, OpenTelemetry and Loki as they export; a runner's result
-_MESSAGES = ("log", "MESSAGE", "message", "msg", "text", "textPayload", "@message", "body", "line", "stderr", "output")
-_TIMES = ("time", "timestamp", "ts", "@timestamp", "asctime")
+# (structlog: "event")
+_MESSAGES = (
+    *("log", "MESSAGE", "message", "msg", "text", "textPayload", "@message", "body", "line", "stderr", "output"),
+    "event",
+)
+_TIMES = ("time", "timestamp", "ts", "@timestamp", "asctime", "t")
 _HOSTS = ("_HOSTNAME", "hostname", "host", "node")
-_LEVELS = ("level", "levelname", "severity", "lvl")
-_RANKS = ("rank", "global_rank")
+_LEVELS = ("level", "levelname", "severity", "sev", "lvl")
+_RANKS = ("rank", "global_rank", "process_index", "replica")
 # {"jsonPayload": {"message": "..."}, "timestamp": "..."} (Cloud Logging)   {"fields": {"message": "..."}} (Rust)
 _NESTED = ("jsonPayload", "fields")
 # {"msg": "cannot save", "error": "no space left on device"} (Go)   {"exc_info": "Traceback ..."} (Python)
@@ -30,14 +36,8 @@ _SAID = ("message", "msg")
 _KINDS = ("type", "name", "kind")
 _ATTRIBUTES = "attributes"
 _TELLING = frozenset({*_ERRORS, _ATTRIBUTES})
-_KNOWN_LEVELS = {
-    **{name: name for name in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")},
-    "WARN": "WARNING",
-    "ERR": "ERROR",
-    "PANIC": "FATAL",
-    "DPANIC": "FATAL",
-    "CRIT": "CRITICAL",
-}
+# {"event": "train", "step": 41, "loss": 2.1}
+_COUNTERS = frozenset({"step", "global_step", "iteration", "iter", "epoch", "batch", "update"})
 
 
 def read_record(line: bytes) -> Record | None:
@@ -53,12 +53,14 @@ def read_record(line: bytes) -> Record | None:
     for name in _NESTED:
         if isinstance(nested := value.get(name), dict):
             value = {**nested, **value}
-    return value if any(key in value for key in _MESSAGES) else None
+    return value if any(isinstance(value.get(key), (str, list)) for key in _MESSAGES) else None
 
 
 def told_of(record: Record) -> str:
     """The message with what the record keeps of an exception: behind it where that is one line, below it otherwise."""
     text = _first_text(record, _MESSAGES)
+    if not _COUNTERS.isdisjoint(record):
+        text += _measured(record)
     if _TELLING.isdisjoint(record):
         return text
     attributes = record.get(_ATTRIBUTES)
@@ -68,11 +70,21 @@ def told_of(record: Record) -> str:
     return text
 
 
+def _measured(record: Record) -> str:
+    """The numbers of a record that counts steps, as plain lines print them."""
+    known = {*_RANKS, *_TIMES}
+    return "".join(
+        f" {key}={value}"
+        for key, value in record.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and key not in known
+    )
+
+
 def head_of(record: Record) -> str:
     """Host, time, level and rank as the head of a plain line has them; empty where the record has none."""
     stamp = _first_text(record, _TIMES) or _counted_time(record)
     host = _first_text(record, _HOSTS)
-    level = _KNOWN_LEVELS.get(_first_text(record, _LEVELS).upper(), "")
+    level = LEVELS.get(_first_text(record, _LEVELS).upper(), "")
     rank = next((str(record[key]) for key in _RANKS if key in record), "")
     parts = (
         f"{host}:" if re.search(r"\d", host) else "",

@@ -77,6 +77,8 @@ _INSTEAD = re.compile(
     r"carrying on|left out|leaving out|"
     r"exception calling callback)\b|Error \d+ \(ignored\)|, (?:using|keeping|assuming|substituting|taking) "
 )
+# Terminating process 115 via signal SIGTERM   (and what follows is why)
+_ENDING = re.compile(r"(?i)\b(?:terminating|killing|aborting|exiting|giving up|shutting down)\b")
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.
 _LARGEST_GAP = 400
@@ -175,6 +177,8 @@ class _Reader:
     last: Line | None = None
     last_code: str = ""
     above: Line | None = None
+    alone: Line | None = None
+    told_alone: bool = False
 
     def read(self, line: Line, ahead: list[Line]) -> None:
         text = _body(line)
@@ -200,9 +204,17 @@ class _Reader:
             self._in_notebook(line, text)
         elif self.in_frames:
             self._among_frames(line, text, ahead)
-        elif not self._linked(line, text) and self.in_message:
-            self._continue_message(line, text)
+        elif not self._linked(line, text):
+            self._note_alone(line, text)
+            if self.in_message:
+                self._continue_message(line, text)
         self.last = line
+
+    def _note_alone(self, line: Line, text: str) -> None:
+        """Remembers an exception that was never raised: it has no traceback, and may be the cause of the next one."""
+        final = _FINAL.match(text)
+        if final and final["rest"].startswith(":") and ("." in final["name"] or _CLASS_NAME.search(final["name"])):
+            self.alone, self.told_alone = line, self.above is not None and _may_be_record_of(self.above, line)
 
     def _linked(self, line: Line, text: str) -> bool:
         """Whether a line says how the next exception hangs together with those before."""
@@ -214,6 +226,11 @@ class _Reader:
         else:
             return False  # a group's further exceptions stand beside the first
         self._finish_message()
+        if not self.exceptions and not self.code and self.alone and 0 < line.position - self.alone.position <= 2:
+            name = _body(self.alone).partition(":")[0]
+            self.exceptions.append(RaisedException(self.alone, name, Link.FIRST, (), ()))
+            self.positions.add(self.alone.position)
+            self.logged = self.told_alone
         self.link = link
         self.positions.add(line.position)
         return True
@@ -403,6 +420,8 @@ def _announces_a_survivor(line: Line) -> bool:
     """Whether the line before a traceback shows that it is only told: a record of trouble, one of Python's warnings, or
     a word of what is done instead."""
     told = line.level in _LEVELS_OF_TROUBLE or WARNED.search(line.text) is not None
+    if told and _ENDING.search(line.message):
+        return False
     return told or _INSTEAD.search(line.message) is not None
 
 

@@ -467,3 +467,51 @@ def test_an_earlier_exception_of_the_same_class_is_another_cause(book: RuleBook)
     caught = ["2026-03-11 18:14:15,840 WARNING ValueError: could not convert string to float: ''"]
     fatal = traceback_of("ValueError: too many values to unpack (expected 2)", prefix="[rank0]: ")
     assert root_line(diagnosed(book, *steps(1, 5), *caught, *fatal)) == 6 + len(fatal)
+
+
+def test_a_thread_that_dies_after_the_last_planned_step_broke_nothing(book: RuleBook) -> None:
+    """The main program had made its last step and closed what the thread still used."""
+    thread = ["Exception in thread pulse:", *traceback_of("ValueError: I/O operation on closed file.")]
+    work = [f"step={step}/60 loss=4.{step}" for step in range(50, 61)]
+    assert not diagnosed(book, *work, "saved model.pt", *thread).failed
+    assert diagnosed(book, *work[:-1], "saved model.pt", *thread).failed
+
+
+def test_what_is_only_told_to_debug_is_no_cause(book: RuleBook) -> None:
+    """It is told to those who look for faults; as the last word of a job that failed it is all there is."""
+    told = "2026-03-11 18:14:15 DEBUG page 3 was skipped: zlib.error: Error -5 while decompressing data"
+    work = ["2026-03-11 18:14:14 INFO reading pages", *["2026-03-11 18:14:15 INFO page read"] * 3]
+    assert not diagnosed(book, *work, told, "2026-03-11 18:14:16 INFO pages kept: 41", "kept 41 94.4 %").failed
+    assert diagnosed(book, *work, told.replace("DEBUG", "ERROR")).failed
+
+
+def test_what_a_logger_told_of_is_survived_by_work_after_it(book: RuleBook) -> None:
+    """Whatever the exception is called."""
+    told = ["2026-03-11 18:14:15 ERROR cannot parse page 12", *traceback_of("scrape.parse.TooDeep: 901 open tags")]
+    work = [f"2026-03-11 18:14:16 INFO page {page} read" for page in range(10)]
+    assert not diagnosed(book, *told, *work).failed
+    assert diagnosed(book, *told, *work[:3]).failed
+
+
+def test_what_a_service_answered_before_is_not_what_a_program_died_of(book: RuleBook) -> None:
+    """Of two refusals in other words the later one, which nothing caught, is the root."""
+    warned = "2026-03-11 18:14:15 WARNING the tool failed: 408 Client Error: Request Timeout for url: http://a/tool"
+    died = traceback_of("requests.exceptions.ConnectionError: ('Connection aborted.', RemoteDisconnected('closed'))")
+    answer = diagnosed(book, *steps(1, 9), warned, "the next sample", *died)
+    assert (answer.reason.value, root_line(answer)) == ("ConnectionError", 9 + 2 + len(died))
+
+
+def test_a_stop_that_was_planned_is_an_end(book: RuleBook) -> None:
+    """Programs raise an exception of their own to leave the loop early."""
+    stop = traceback_of("ranker.stopping.StopTraining: no improvement for 3 validations")
+    assert not diagnosed(book, *steps(1, 9), *stop, "final loss 4.87").failed
+    assert diagnosed(book, *steps(1, 9), *traceback_of("ranker.StopServing: no seat")).failed
+
+
+def test_after_a_spawned_process_was_killed_comes_another_program(book: RuleBook) -> None:
+    """The parent's exception is its end; it names the rank by the process's number."""
+    killed = traceback_of(
+        "torch.multiprocessing.spawn.ProcessExitedException: process 3 terminated with signal SIGKILL"
+    )
+    answer = diagnosed(book, *steps(1, 9), *killed, *traceback_of("ConnectionRefusedError: [Errno 111] refused"))
+    assert (answer.reason.value, root_line(answer), rank_of(answer)) == ("Others", 9 + len(killed), 3)

@@ -9,9 +9,11 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.envelopes import recognise
+from logdiag.records import read_record
 from logdiag.rules import RuleBook
 from logdiag.sources import open_sources
-from tests.helpers import log_of, steps, traceback_of
+from tests.helpers import diagnosed, log_of, steps, traceback_of
+from tests.test_causes import rank_of
 
 FAILURE = [*steps(1, 40), *traceback_of("KeyError: 'caption'")]
 
@@ -277,3 +279,20 @@ def test_a_strange_record_is_no_error(line: str) -> None:
     """Values of other types, lone surrogates and deep nesting are read without failing."""
     assert isinstance(unwrapped(log_of(line)), list)
     assert isinstance(unwrapped(docker(["fine"] * 25) + log_of(line)), list)
+
+
+def test_the_numbers_of_a_record_that_counts_steps_are_read(book: RuleBook) -> None:
+    """A structured logger names an event and keeps step and loss in fields of their own: that is progress."""
+    failed = {"event": "row", "level": "error", "error": "KeyError: 'caption'"}
+    work = [{"event": "progress", "level": "info", "step": step, "norm": 0.73, "rank": 0} for step in range(5)]
+    log = [json.dumps(record) for record in (*work, failed, *work)]
+    assert not diagnosed(book, *log).failed
+    assert diagnosed(book, *log[:6]).failed
+    assert read_record(b'{"event": {"kind": "train"}}') is None
+
+
+def test_a_replica_that_a_record_names_is_its_rank(book: RuleBook) -> None:
+    """Services count their processes so, JAX calls it the process's index."""
+    for key in ("replica", "process_index"):
+        record = {key: 2, "severity": "critical", "event": "failed", "error": "KeyError: 'caption'"}
+        assert rank_of(diagnosed(book, *[json.dumps({"event": "up", key: 0})] * 3, json.dumps(record))) == 2

@@ -124,6 +124,12 @@ def test_the_message_begins_after_any_row_of_prefixes(first: str, second: str) -
         ("E0311 18:04:11.104213 1875515 trainer.cc:8310] boom", "ERROR"),
         ("[W 2026-11-01 10:00:00,123] Trial 3 failed with value None.", "WARNING"),
         ("[I 2026-11-01 10:00:00.123 ServerApp] boom", "INFO"),
+        ("E 11/22 14:14:12 MainProcess] boom", "ERROR"),
+        ("14:14:12.511 [0] W ranker> boom", "WARNING"),
+        ("2026-11-01:10:00:00 ERROR    [tasks:55] boom", "ERROR"),
+        ('ts=1795357317.163 lvl=warn event="boom"', "WARNING"),
+        ('{"t": "2026-11-01 10:00:00", "sev": "ERR", "msg": "boom"}', "ERROR"),
+        ("14:14:12 I think so", None),
         ("plain words", None),
     ],
 )
@@ -237,3 +243,11 @@ def test_a_name_before_the_level_is_read(head: str) -> None:
     line = parse_line(f"2026-03-11 18:14:15,840 {head} no seat left")
     assert (line.level, line.message.strip()) == ("ERROR", "no seat left")
     assert parse_line(f"{head} no seat left").message.strip() != "no seat left"
+
+
+def test_a_record_of_keys_and_values_is_read() -> None:
+    """As Go's and Python's loggers print them: level, rank, time, and where the message begins."""
+    line = parse_line('time="2026-03-11T18:14:15Z" level=error rank=3 msg="no seat left"')
+    assert (line.level, line.rank, line.message) == ("ERROR", 3, 'no seat left"')
+    assert line.time == parse_line("2026-03-11 18:14:15 boom").time
+    assert parse_line("the level=error of rank=3").level is None

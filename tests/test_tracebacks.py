@@ -609,3 +609,25 @@ def test_hydras_own_failure_to_print_is_not_what_the_job_died_of(book: RuleBook)
     ]
     answer = diagnosed(book, *own, *CONTEXT, *traceback_of("AttributeError: 'Agent' object has no attribute 'logger'"))
     assert answer.reason.value == "AttributeError"
+
+
+def test_an_exception_that_was_never_raised_belongs_to_the_one_it_caused(book: RuleBook) -> None:
+    """It is printed without a traceback, first in the chain; the record above tells of the whole chain."""
+    alone = "hub.errors.OfflineModeIsEnabled: Cannot reach the hub: offline mode is enabled."
+    raised = traceback_of("hub.errors.LocalEntryNotFoundError: the file is not in the cache")
+    chain = found(["2026-03-11 18:14:15 ERROR cannot load task 'qa', leaving it out", alone, *CAUSE, *raised])
+    assert [exception.name.rpartition(".")[2] for exception in chain[0].exceptions] == [
+        "OfflineModeIsEnabled",
+        "LocalEntryNotFoundError",
+    ]
+    assert (len(chain), chain[0].logged) == (1, True)
+    unknown = ["pool.errors.TooMuch: 503 again", *CAUSE, *traceback_of("KeyError: 'caption'")]
+    assert diagnosed(book, *unknown).reason.value == "KeyError"
+
+
+def test_a_record_that_says_what_it_ends_announces_no_survivor() -> None:
+    """torch.multiprocessing warns that it ends the other processes, and then raises."""
+    ending = "W0311 18:14:15.758000 17 torch/multiprocessing/spawn.py:165] Terminating process 104 via signal SIGTERM"
+    warned = "2026-03-11 18:14:15 WARNING clip 7 is silent"
+    died = traceback_of("KeyError: 'caption'")
+    assert [found([above, *died])[0].logged for above in (ending, warned)] == [False, True]
