@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from logdiag.course import OF_SERVICES, Course, standing
+from logdiag.course import OF_SERVICES, Course
 from logdiag.events import CATCH_ALL, Event, find_events, reasons_explained
 from logdiag.lastwords import last_word
 from logdiag.model import Category, Reason, Role, Support
 from logdiag.places import node_of, rank_of
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
+from logdiag.survival import standing
 
 __all__ = ["Causes", "find_causes"]
 
@@ -25,6 +26,8 @@ _DISORDER = 400
 # Seconds. A line without a year counts as of the 1970s: beside one with a year its time says nothing.
 _A_YEAR = 366 * 86_400
 _DATED = 10 * _A_YEAR
+# What a launcher sends only to those that do not end by SIGTERM.
+_KILLED = frozenset({"9", "SIGKILL"})
 # Fewer lines before a fault may be the end of a longer log.
 _TELLING_START = 40
 
@@ -54,7 +57,7 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
     events = find_events(survey, book)
     course = Course(survey, events, failed=failed)
     events = sorted((event for event in events if event.finding.role is not Role.FINISHED), key=_order)
-    within, afterwards = _until_closed(events)
+    within, afterwards = _until_closed(events, course)
     broke, recovered = standing(within, course)
     broke, missed = _without_missed_output(broke)
     hints = [event for event in broke if event.finding.role is Role.HINT]
@@ -85,12 +88,12 @@ def _order(event: Event) -> tuple[int, int]:
     return event.line.stream, event.line.position
 
 
-def _until_closed(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
-    """What belongs to the job, and what the same output shows after a launcher's last words: a script's next program,
-    which fails because the job did, or on its own."""
+def _until_closed(events: Sequence[Event], course: Course) -> tuple[list[Event], list[Event]]:
+    """What belongs to the job, and what the same output shows after a launcher's last words, behind which no step was
+    made: a script's next program, which fails because the job did, or on its own."""
     closed: dict[tuple[int, str | None], int] = {}
     for event in events:
-        if event.finding.closes:
+        if event.finding.closes and not course.steps_after(event.line):
             for node in (event.line.node, None):
                 closed[event.line.stream, node] = event.line.position
 
@@ -107,8 +110,11 @@ def _without_missed_output(broke: Sequence[Event]) -> tuple[list[Event], list[Ev
     have written: neither names a rank, so the order of one process's lines holds."""
     first: dict[int, int] = {}
     for event in broke:
-        loud = event.finding.role is not Role.HINT and not event.quiet
-        if loud and event.reason is not Reason.FILE_NOT_FOUND_ERROR:
+        cause = event.finding.role is Role.CAUSE and not event.quiet
+        # Not what only announces the traceback below it.
+        told = event.finding.closes or not {"signal", "exitcode"}.isdisjoint(event.finding.facts)
+        ended = event.died or told or event.reason.category is Category.INFRASTRUCTURE
+        if (cause or ended) and event.reason is not Reason.FILE_NOT_FOUND_ERROR:
             first.setdefault(event.line.stream, event.line.position)
 
     def missed(event: Event) -> bool:
@@ -178,7 +184,11 @@ def _root(
     symptom = _most_telling(symptoms, reasons) if symptoms else None
     if quiet:
         root = _first_unexplained(quiet, reasons)
-        if symptom is None or symptom.reason in reasons[id(root)] or _leads_to(root, symptom):
+        if symptom is None:
+            return root
+        # Who met an exception and survived it was killed later.
+        killed = root.caught and symptom.finding.facts.get("signal") in _KILLED
+        if not killed and (symptom.reason in reasons[id(root)] or _leads_to(root, symptom)):
             return root
     if symptom is not None:
         return symptom

@@ -1,11 +1,10 @@
-"""How a job went on after what went wrong: its steps, its proper end, and with them what was survived."""
+"""How a job went on after what went wrong: its steps, its calm, its proper end, and what broke later."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import dropwhile, islice
 
@@ -13,10 +12,10 @@ from logdiag.events import Event
 from logdiag.model import Category, Line, Reason, Role
 from logdiag.survey import Survey
 
-__all__ = ["OF_SERVICES", "Course", "standing"]
+__all__ = ["BARE_EXCEPTION", "LINES_AFTER_A_COMPLAINT", "OF_SERVICES", "STEPS_OF_RECOVERY", "Course"]
 
 # So many steps after a fault show that its process went on; fewer may be a progress bar closing.
-_STEPS_OF_RECOVERY = 3
+STEPS_OF_RECOVERY = 3
 # So many ordinary log lines after an error that was only logged show the same.
 _LINES_OF_CALM = 8
 # So many are enough against a mere hint.
@@ -28,35 +27,24 @@ _FAREWELL = re.compile(
     r"killing|clean(?:ing|ed)? ?up|abort(?:ed|ing)?|tearing down)\b|HTTP/\d[.\d]*\" 5\d\d\b"
 )
 # AttributeError: ... printed alone, as by a library that goes on without a part
-_BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
+BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 # So many lines after a refused line of a job script show that the script went on.
-_LINES_AFTER_A_COMPLAINT = 3
+LINES_AFTER_A_COMPLAINT = 3
 # Seconds: more than time zones differ, and less than makes the last day of a year and the first of the next far apart.
 _A_DAY, _HALF_A_YEAR = 86_400, 183 * 86_400
 # step 60/60   iteration       60/      60
 _STEP_OF_ALL = re.compile(r"(?i)\b(?:steps?|it|iters?|iterations?|global_step)[ :=]{1,10}(\d{1,9}) ?/ *(\d{1,9})\b")
-# How something ends that was told to: by a person, a script or a launcher.
-_STOP = re.compile(
-    r"\bSIG(?:TERM|INT)\b|\bTerminated\b|: line \d+:\s+\d+ Killed\b|KeyboardInterrupt|\bsignal:? (?:2|15)\b|"
-    r"\btasks? [\d,-]{1,60}: (?:Killed|Terminated)\b|\bSTEP \S{1,40} ON .{1,200} CANCELLED AT\b|\bJob step aborted\b|"
-    r"\bReceived (?:2|15) death signal|(?i:exit ?(?:code|status)|return code)\W{0,4}(?:-15|-2|143|130)\b"
-)
-# mkdir: cannot create ...   run.sh: line 4: ...   but not a Python program's [Errno 2]
-_OF_A_TOOL = re.compile(r"[\w./+-]{1,200}: (?!.{0,400}\[Errno)")
-# cp: error writing ...   train.py: error: argument ...   but not ValueError: ...
-_ENDED_TOOL = re.compile(r"[a-z][\w.+-]{0,80}: (?!.{0,400}\[Errno)")
 # [Sun Nov 22 06:33:08 2026] NVRM: ...   [ 1000.123456] NVRM: ...   Nov 22 06:33:08 node-7 kernel: ...
 _OF_KERNEL = re.compile(
     r"^\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}| *\d{1,9}\.\d{3,9})\] |\bkernel: "
 )
 # INFO:     127.0.0.1:41234 - "POST /v1/completions HTTP/1.1" 400 Bad Request
 _REFUSED_REQUEST = re.compile(r'HTTP/\d[.\d]*" 4\d\d\b')
+# Downloading: 100%|####| 1.63G/1.63G [00:27<00:00, 60.3MB/s]
+_TRANSFERRED = re.compile(r"(?i)^(?:down|up)load(?:ing|ed)?\b.{0,200}100%\|")
 # What a job asks of others, and may do without.
 OF_SERVICES = frozenset({Reason.CONNECTION_ERROR, Reason.S3_STORAGE_ERROR})
-# File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
-_OUTERMOST = re.compile(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
 _NUMBERS = re.compile(r"\d+")
-_HEADER = "Traceback (most recent call last)"
 
 
 class Course:
@@ -75,6 +63,7 @@ class Course:
         self._calm = _places(
             line for line in survey.lines if line.level in ("INFO", "DEBUG") and not _FAREWELL.search(line.message)
         )
+        self._transfers = _places(line for line in survey.lines if _TRANSFERRED.search(line.message))
         for step in survey.progress:
             for rank in {step.rank, None}:
                 self._steps.setdefault((step.stream, rank), []).append(step.position)
@@ -90,9 +79,10 @@ class Course:
         self._ends = _places(end.line for end in finished)
         self._at_work = frozenset(stream for stream, _ in self._steps) | frozenset(self._ends)
         self._began = _began(survey, self._at_work)
-        self._nobody_died = not any(event.died for event in events)
+        self._nobody_died = not any(event.died and not event.of_a_child and not event.handled for event in events)
         self._last_break: dict[int, int] = {}
         self._last_cause: dict[int, int] = {}
+        self._last_stop: dict[int, int] = {}
         self._crash_of: dict[tuple[int, int | None], int] = {}
         for places in self._steps.values():
             places.sort()
@@ -101,10 +91,10 @@ class Course:
     def steps_after(self, line: Line) -> list[int]:
         """The next steps of the process that printed a line: its rank's own and those that name no rank."""
         if line.rank is None:
-            return _after(self._steps.get((line.stream, None), []), line.position)[:_STEPS_OF_RECOVERY]
-        own = _after(self._steps.get((line.stream, line.rank), []), line.position)[:_STEPS_OF_RECOVERY]
-        unranked = _after(self._steps.get((line.stream, -1), []), line.position)[:_STEPS_OF_RECOVERY]
-        return sorted([*own, *unranked])[:_STEPS_OF_RECOVERY]
+            return _after(self._steps.get((line.stream, None), []), line.position)[:STEPS_OF_RECOVERY]
+        own = _after(self._steps.get((line.stream, line.rank), []), line.position)[:STEPS_OF_RECOVERY]
+        unranked = _after(self._steps.get((line.stream, -1), []), line.position)[:STEPS_OF_RECOVERY]
+        return sorted([*own, *unranked])[:STEPS_OF_RECOVERY]
 
     def ended_after(self, line: Line) -> int | None:
         """Where the job came to its proper end after something went wrong. Words, which a script prints whatever
@@ -145,16 +135,23 @@ class Course:
         first = bisect_right(said, line.position, key=lambda other: other.position)
         tool = line.message.partition(":")[0] + ":"
         others = dropwhile(lambda other: other.message.startswith(tool), islice(said, first, None))
-        return list(islice(others, _LINES_AFTER_A_COMPLAINT))
+        return list(islice(others, LINES_AFTER_A_COMPLAINT))
 
     def calm_after(self, event: Event) -> bool:
         """Whether ordinary work is reported after an error that was only told, and nothing breaks any more."""
         line = event.line
-        if line.level is None and not event.caught and not _BARE_EXCEPTION.match(line.message):
+        if line.level is None and not event.caught and not BARE_EXCEPTION.match(line.message):
             return False
         if self.broke_after(line.stream, line.position):
             return False
         return len(_after(self._calm.get(line.stream, []), line.position)) >= _LINES_OF_CALM
+
+    def transferred_after(self, event: Event) -> bool:
+        """Whether a service that failed once delivers again, and nothing breaks any more."""
+        line = event.line
+        if event.reason not in OF_SERVICES or self.broke_after(line.stream, line.position):
+            return False
+        return bool(_after(self._transfers.get(line.stream, []), line.position))
 
     def answered_after(self, line: Line) -> bool:
         """Whether a server answers right after an error that it told of, that the request was wrong."""
@@ -185,6 +182,10 @@ class Course:
         """Whether another cause broke the job after a place."""
         return self._last_cause.get(stream, -1) > position
 
+    def stopped_after(self, stream: int, position: int) -> bool:
+        """Whether the job was stopped from outside after a place: its time was up, its node was taken away."""
+        return self._last_stop.get(stream, -1) > position
+
     def crashed_next(self, line: Line) -> bool:
         """Whether the rank that told of an error crashed before it made another step."""
         crash = self._crash_of.get((line.stream, line.rank))
@@ -197,112 +198,10 @@ class Course:
         self._last_break.setdefault(event.line.stream, event.line.position)
         if event.reason is Reason.RUNTIME_ERROR and event.finding.role is Role.SYMPTOM:
             self._crash_of[event.line.stream, event.line.rank] = event.line.position
-        if event.finding.role is Role.CAUSE and not event.finding.closes:
+        if event.finding.role is Role.CAUSE and event.finding.closes:
+            self._last_stop.setdefault(event.line.stream, event.line.position)
+        elif event.finding.role is Role.CAUSE:
             self._last_cause.setdefault(event.line.stream, event.line.position)
-
-
-def standing(events: Sequence[Event], course: Course) -> tuple[list[Event], list[Event]]:
-    """What broke for good, and what was recovered from; both in the order of the log.
-
-    From the last to the first: an error counts as something that broke later only if it was not itself survived.
-    """
-    broke: list[Event] = []
-    recovered: list[Event] = []
-    for event in reversed(events):
-        if _went_on(event, course):
-            recovered.append(event)
-        else:
-            event = _script_ended_by(event, course)
-            broke.append(event)
-            course.broke(event)
-    return broke[::-1], recovered[::-1]
-
-
-def _script_ended_by(event: Event, course: Course) -> Event:
-    """A refused line of the job script as what ended it: no step was made, and nothing follows but the traceback of
-    what such a script runs when it leaves. A tool that says what it cannot survive has ended, whatever follows."""
-    if event.finding.role is not Role.CAUSE or event.line.level is not None or not course.never_worked:
-        return event
-    if not event.finding.goes_on and _ENDED_TOOL.match(event.line.message):
-        return replace(event, died=True)
-    if not _of_a_script(event):
-        return event
-    following = course.said_next(event.line)
-    ended = not following or _HEADER in following[0].text
-    return replace(event, died=True, quiet=False) if ended else event
-
-
-def _of_a_script(event: Event) -> bool:
-    """Whether a line of a job script complains, by the tool that it called."""
-    return event.finding.goes_on and event.line.level is None and _OF_A_TOOL.match(event.line.message) is not None
-
-
-def _script_went_on(event: Event, course: Course) -> bool:
-    """Whether a job script, of which no step is known, said more after one of its lines was refused and nothing
-    broke."""
-    if not _of_a_script(event) or not course.never_worked:
-        return False
-    went_on = len(course.said_next(event.line)) == _LINES_AFTER_A_COMPLAINT
-    return went_on and not course.failed and not course.broke_after(event.line.stream, event.line.position)
-
-
-def _is_stop(event: Event) -> bool:
-    """Whether an event tells that something was stopped, or only that a launcher noticed that its workers ended."""
-    if event.reason is not Reason.OTHERS:
-        return False
-    closing = event.finding.closes and event.finding.role is Role.SYMPTOM
-    return closing or _STOP.search(event.line.text) is not None
-
-
-def _is_minor(event: Event) -> bool:
-    """Whether an event is not the death of the main process: a warning, what was caught, a thread's or a child's, or an
-    exception's line alone and without a launcher's prefix, as interpreters leave that end at once and mix what they
-    ignored."""
-    stray = event.line.rank is None and _BARE_EXCEPTION.match(event.line.message) is not None
-    told = event.quiet or event.caught or event.finding.role is Role.HINT
-    return event.of_a_child or (not event.died and (told or stray))
-
-
-def _went_on(event: Event, course: Course) -> bool:
-    """Whether the process that met this fault is seen to work afterwards.
-
-    Output to stdout often reaches the log after a traceback on stderr, so steps after a process died mean a recovery
-    only when another cause breaks the job after them, or it came to its proper end.
-    """
-    line = event.line
-    if course.long_before(line) or course.ended_well_without(line):
-        return True
-    if event.reason is Reason.NODE_FAILURE and course.broke_after(line.stream, line.position):
-        return False  # a machine that is about to be taken away works until it is
-    if (_is_stop(event) or _is_minor(event)) and course.stopped_after_its_end(line):
-        return not course.broke_after(line.stream, line.position)
-    if event.finding.role is Role.SYMPTOM and event.reason is Reason.OTHERS:
-        # What a launcher reports of the end is the end, whatever its workers' buffers still print.
-        end = course.ended_after(line)
-        return end is not None and not course.broke_after(line.stream, end)
-    warned = event.quiet and not event.died and event.reason.category is not Category.INFRASTRUCTURE
-    if warned and not course.failed and course.steps_after(line) and not course.broke_after(line.stream, line.position):
-        return True  # of what a program warned of, one step more is enough
-    if course.is_habit(event):
-        return True
-    if not event.died and (course.calm_after(event) or _script_went_on(event, course) or course.answered_after(line)):
-        return True
-    end = course.ended_after(line)
-    if end is not None and not course.broke_after(line.stream, end) and not event.died:
-        return True
-    # Ranks work in step: one that is gone stops them all, so each one's steps speak for a rank that only told of an
-    # error; not so for what the others say of one that is gone.
-    told = not event.died and event.finding.role is Role.CAUSE
-    if told and line.rank is not None and course.crashed_next(line):
-        return False
-    steps = course.steps_after(replace(line, rank=None) if told else line)
-    if len(steps) < _STEPS_OF_RECOVERY:
-        return end is not None and not course.broke_after(line.stream, line.position)
-    handled = bool(event.within) and not _OUTERMOST.search(event.within)
-    if (event.of_a_child or handled) and not course.broke_after(line.stream, line.position):
-        return True
-    ended_well = end is not None and end > steps[0] and not course.broke_after(line.stream, line.position)
-    return not event.died or ended_well or course.cause_after(line.stream, steps[-1])
 
 
 def _habit(event: Event) -> tuple[int, int | None, str, str]:
@@ -317,11 +216,11 @@ def _habits(events: Iterable[Event], course: Course) -> dict[tuple[int, int | No
     first: dict[tuple[int, int | None, str, str], Line] = {}
     habits: dict[tuple[int, int | None, str, str], int] = {}
     for event in sorted(events, key=lambda event: (event.line.stream, event.line.position)):
-        if event.finding.role is not Role.CAUSE or _OUTERMOST.search(event.within) or (event.died and not event.within):
+        if event.finding.role is not Role.CAUSE or (not event.handled and (event.within or event.died)):
             continue
         habit = _habit(event)
         steps = course.steps_after(first.setdefault(habit, event.line))
-        if len(steps) == _STEPS_OF_RECOVERY and steps[-1] < event.line.position:
+        if len(steps) == STEPS_OF_RECOVERY and steps[-1] < event.line.position:
             habits.setdefault(habit, steps[-1])
     return habits
 
@@ -333,7 +232,7 @@ def _last_planned_steps(survey: Survey) -> Iterable[Line]:
         last[step.stream] = max(step.position, last.get(step.stream, 0))
     for line in survey.lines:
         counted = _STEP_OF_ALL.search(line.text) if last.get(line.stream) == line.position else None
-        if counted and counted[1] == counted[2] and int(counted[1]) >= _STEPS_OF_RECOVERY:
+        if counted and counted[1] == counted[2] and int(counted[1]) >= STEPS_OF_RECOVERY:
             yield line
 
 

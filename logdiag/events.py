@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from logdiag.model import Category, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
-from logdiag.tracebacks import WARNED, Link, RaisedException, Traceback, find_tracebacks, unmixed
+from logdiag.traceback_forms import WARNED
+from logdiag.tracebacks import Link, RaisedException, Traceback, find_tracebacks, unmixed
 
 __all__ = ["CATCH_ALL", "Event", "find_events", "reasons_explained"]
 
@@ -37,6 +38,12 @@ _OF_SOCKETS = frozenset(
 CATCH_ALL = "script/uncaught-exception"
 # File ".../multiprocessing/process.py", line 314, in _bootstrap   (its head may have got among another's lines)
 _OF_A_CHILD = re.compile(r"multiprocessing[/\\\\]process\.py\", line \d+, in _bootstrap")
+# File ".../logging/__init__.py", line 1083, in emit   (a record that could not be printed)
+_OF_LOGGING = re.compile(r"logging[/\\\\]__init__\.py\", line \d+, in (?:emit|format|handle)\b")
+# KeyError: ('2-.-0-.-0-4f74', 16)   (what a cache of compiled kernels does not hold yet)
+_CACHE_MISS = re.compile(r"KeyError: \(")
+# File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
+_OUTERMOST = re.compile(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
 # A sentence, not a ruler or a table's border.
 _WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
 
@@ -69,12 +76,19 @@ class Event:
         """The line that names it."""
         return self.finding.line
 
+    @property
+    def handled(self) -> bool:
+        """Whether it is an exception that was caught on its way: its traceback begins where no program or thread
+        does."""
+        return bool(self.within) and not _OUTERMOST.search(self.within)
+
 
 def find_events(survey: Survey, book: RuleBook) -> list[Event]:
     """Every finding in the event it belongs to."""
     by_place: dict[tuple[int, int], Finding] = {(f.line.stream, f.line.position): f for f in survey.findings}
+    steps = frozenset((step.stream, step.position) for step in survey.progress)
     events: list[Event] = []
-    for traceback in find_tracebacks(survey.lines):
+    for traceback in find_tracebacks(survey.lines, steps):
         places = [(traceback.stream, position) for position in traceback.code]
         for place in places:
             by_place.pop(place, None)  # source text is no evidence
@@ -196,14 +210,14 @@ def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Tra
     findings = tuple(finding for _, group in chain for finding in group)
     if traceback.ignored and root.role is Role.CAUSE:
         root = replace(root, role=Role.HINT)
-    spared = traceback.ignored or traceback.in_thread
-    died = not spared and not traceback.logged and root.role is not Role.HINT
     outermost = next(iter(chain[-1][0].frames), "").partition("\n")[0]
+    spared = traceback.ignored or traceback.in_thread or _OF_LOGGING.search(outermost) is not None
+    died = not spared and not traceback.logged and root.role is not Role.HINT
     return Event(
         root,
         findings,
         died=died,
-        quiet=spared,
+        quiet=spared or (traceback.warned and root.role is Role.CAUSE),
         caught=traceback.logged,
         of_a_child=traceback.in_child or _OF_A_CHILD.search(outermost) is not None,
         within=outermost,
@@ -235,7 +249,7 @@ def _telling(
     if finding.role is not Role.CAUSE:
         return -1 if wraps else 0
     if wraps:
-        return 0
+        return -1 if finding.rule == CATCH_ALL else 0
     wrapped = place + 1 < len(named) and named[place + 1][0].link in (Link.CAUSE, Link.CONTEXT)
     if wrapped and exception.name.rsplit(".", 1)[-1] in _OF_SOCKETS:
         return 1
@@ -247,6 +261,9 @@ def _telling(
     # A look-up that is raised anew under its own class, with words for the reader, is told better there.
     reworded = later.link is Link.CAUSE and later.name == exception.name
     replaced = wrapped and later.explicit and (later.link is Link.CONTEXT or reworded)
+    missed = wrapped and later.link is Link.CONTEXT and _CACHE_MISS.match(exception.line.message) is not None
+    if missed:
+        return 1
     if replaced and exception.name.rsplit(".", 1)[-1] in _LOOKUPS:
         return 1
     return 2

@@ -94,16 +94,20 @@ class _Work:
 
     def __init__(self, survey: Survey) -> None:
         self._steps = _places(((step.stream, step.rank), step.position) for step in survey.progress)
+        self._of_all = _places(((step.stream, None), step.position) for step in survey.progress)
         quiet = (line for line in survey.lines if line.level in ("INFO", "DEBUG"))
         self._calm = _places(((line.stream, line.rank), line.position) for line in quiet)
 
     def after(self, line: Line, reported: int | None) -> bool:
-        """Whether the process that printed a line made a step after it, or said more, before the launcher's report,
-        than a program says that leaves."""
+        """Whether the process that printed a line made a step after it (where it names no rank, the ranks made some),
+        or said more, before the launcher's report, than a program says that leaves."""
         for rank in {line.rank, None}:
             steps = self._steps.get((line.stream, rank), [])
             if steps and steps[-1] > line.position:
                 return True
+        of_all = self._of_all.get((line.stream, None), []) if line.rank is None else []
+        if len(of_all) - bisect_right(of_all, line.position) >= _MOST_CALM:
+            return True
         calm = self._calm.get((line.stream, line.rank), [])
         before_report = reported is not None and line.position < reported
         end = bisect_left(calm, reported) if before_report and reported is not None else len(calm)

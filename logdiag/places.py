@@ -20,8 +20,11 @@ _TABLE_PROCESS = re.compile(r"\s*exitcode {2,}: -?\d+ \(pid: (\d+)\)")
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
 _NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d+)\] ")
 _LAUNCHER = re.compile(r"torch[./]distributed[./](?:run|launcher|elastic)")
-# -- Process 1 terminated with the following error:
-_SPAWNED = re.compile(r"-- Process (\d{1,6}) terminated with the following error")
+# -- Process 1 terminated with the following error:   RayTaskError(KeyError): ray::Worker.step() (..., repr=W[rank=1])
+_SPAWNED = re.compile(
+    r"-- Process (?P<spawned>\d{1,6}) terminated with the following error|"
+    r"\bRayTaskError\b.{1,400}\[rank=(?P<actor>\d{1,6})\]\)"
+)
 _HEADER = "Traceback (most recent call last)"
 _LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "SEVERE", "CRITICAL", "FATAL"})
 # Kept lines.
@@ -112,7 +115,7 @@ def _raised_by(root: Event, lines: Sequence[Line]) -> int | None:
     above = [line for line in lines if line.stream == root.line.stream and line.position < root.line.position]
     for line in reversed(above[-_LONGEST_TRACEBACK:]):
         if spawned := _SPAWNED.search(line.text):
-            return int(spawned[1])
+            return int(spawned["spawned"] or spawned["actor"])
         if line.rank is not None or line.level is not None:
             return line.rank if line.level in _LEVELS_OF_TROUBLE or _HEADER in line.text else None
     return None

@@ -7,78 +7,15 @@ own form, the boxes of `rich`, and forms whose indentation was lost are read ali
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from logdiag import traceback_forms as forms
 from logdiag.model import Line
 
-__all__ = ["WARNED", "Link", "RaisedException", "Traceback", "find_tracebacks", "unmixed"]
+__all__ = ["Link", "RaisedException", "Traceback", "find_tracebacks", "unmixed"]
 
-_HEADER = re.compile(r"Traceback \(most recent call last\)")
-_ESCAPED = re.compile(r"Traceback \(most recent call last\):?\\n")
-_RELAYED_HEADER = re.compile(r"Original Traceback|Error: Traceback|Exception: Traceback|RemoteTraceback")
-_FRAME = re.compile(r'^(?P<indent>[\s|>]*)File "[^"]*", line \d+')
-# KeyError                                  Traceback (most recent call last)   (a notebook's)
-_NOTEBOOK_HEADER = re.compile(r"^(?P<name>[A-Z]\w*) {2,}Traceback \(most recent call last\)\s*$")
-# Cell In[7], line 5   File ~/net.py:12, in fit(x)   /opt/net.py in fit(x)   ---> 12 loss = f(x)   [... skipping ...]
-_OF_A_NOTEBOOK = re.compile(
-    r"^(?:\s*(?:-+> ?)?\d+(?:\s|$)|(?:File|Cell|Input In) ?\S|<[\w -]+>|[~/\w][^\s:]* in [\w<]|[A-Z]:\\|\s*\(?\.\.\.|"
-    r"\[\.\.\. skipping|\s*$)"
-)
-#     | KeyError: 'a'   (what stands before each line of a group of exceptions)
-_GROUP = re.compile(r"^(?: +\|)+ ?|^ +\+ (?=Exception Group)")
-#   +-+---------------- 1 ----------------   (and above each of its exceptions)
-_OF_A_GROUP = re.compile(r"^ *\+(?:-\+)?-+ (?P<place>\d+) -+$")
-_BOX = re.compile(r"^\s*[\u2502\u256d\u2570|+]")
-_CARETS = re.compile(r"^[\s|]*[\^~]+[\s^~]*$")
-_REPEATED = re.compile(r"\[Previous line repeated \d+ more times?\]")
-_CAUSE = re.compile(r"The above exception was the direct cause of the following exception")
-_CONTEXT = re.compile(r"During handling of the above exception, another exception occurred")
-_PROCESS = re.compile(
-    r"-- Process \d+ terminated with the following error|The actor died because of an error raised|^\s*\"\"\"$"
-)
-# ValueError: boom   torch.cuda.OutOfMemoryError: ...
-# ray.exceptions.RayTaskError(KeyError): ...   AssertionError   socket.timeout: ...   but not the level of `ERROR: ...`
-_FINAL = re.compile(
-    r"^(?P<name>(?!(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b)(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|\w*(?:error|timeout|Error|Exception)))"
-    r"(?:\([\w., ]*\))?(?P<rest>: ?.*|\s*)$"
-)
-# AttributeErrorAttributeError: : no attribute ... (two processes wrote at once)
-_DOUBLED = re.compile(r"^(?P<name>(?:\w+\.)*[A-Za-z]\w*?(?:Error|Exception))(?P=name)+[: ]*(?P<rest>.*)$")
-_CLASS_NAME = re.compile(
-    r"(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure|Failed|Killed|Abort(?:ed)?|Warning|error)$"
-)
-# /opt/conda/lib/python3.11/site-packages/tools/typing.py:68: UserWarning: no such library (Python's warnings module)
-WARNED = re.compile(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
-# Warning: ...   NOTE: ...   (a traceback broke off before its last line, and the next program begins)
-_HEADLINE = re.compile(r"(?:Warning|[A-Z]{2,}):")
-# raise ReadError("unexpected end of data")
-_RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
-_IGNORED = re.compile(
-    r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|"
-    r"--- Logging error ---"
-)
-# What Python prints between the failure of an excepthook and the exception that the hook was called for.
-_ORIGINAL = re.compile(r"^Original exception was:")
-_IN_THREAD = re.compile(r"Exception in thread")
-# Process Worker-3:   (what multiprocessing prints before the traceback of a child)
-_IN_CHILD = re.compile(r"Process [\w.-]{1,80}:")
-# `logger.exception` prints such a record and the traceback below it; after a FATAL one, of native code, nothing comes.
-_LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
-# What a launcher puts before each line of a worker, tracebacks included: [default3]:   [rank3]:   [1,3]<stderr>:   3:
-_BY_LAUNCHER = re.compile(r"(?:\[(?:default|rank)\d+\]:|\[[\d,]+\](?:\[\w+\])?<std(?:out|err)>:|\d{1,5}: )")
-# [rank3]: Traceback (most recent call last):   which is what torch prints when nothing caught it
-_UNCAUGHT = re.compile(r"\[rank\d+\]: Traceback")
-# skipping a batch that cannot be read   exception calling callback for <Future at 0x7f4b state=finished ...>
-_INSTEAD = re.compile(
-    r"(?i)\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|retrying|try(?:ing)? again|will retry|"
-    r"(?:trying|picking|choosing|drawing|taking|using) (?:the next|the other|another)|recovering|going on|"
-    r"carrying on|left out|leaving out|"
-    r"exception calling callback)\b|Error \d+ \(ignored\)|, (?:using|keeping|assuming|substituting|taking) "
-)
-# Terminating process 115 via signal SIGTERM   (and what follows is why)
-_ENDING = re.compile(r"(?i)\b(?:terminating|killing|aborting|exiting|giving up|shutting down)\b")
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.
 _LARGEST_GAP = 400
@@ -121,7 +58,8 @@ class Traceback:
 
     `positions` are all lines it covers, `code` those that only show source text and can be no evidence. `ignored`
     says that the interpreter itself reports that nobody minded, `in_thread` that only a thread ended by it, `in_child`
-    that a child of the program did, `logged` that a logger printed it: the process may have gone on.
+    that a child of the program did, `logged` that a logger printed it: the process may have gone on. `warned` says that
+    it did so as a warning.
     """
 
     exceptions: tuple[RaisedException, ...]
@@ -132,18 +70,20 @@ class Traceback:
     in_thread: bool
     in_child: bool
     logged: bool
+    warned: bool
 
 
-def find_tracebacks(lines: Sequence[Line]) -> list[Traceback]:
-    """All tracebacks in the kept lines of all streams, each stream's lines in order."""
+def find_tracebacks(lines: Sequence[Line], steps: Container[tuple[int, int]] = ()) -> list[Traceback]:
+    """All tracebacks in the kept lines of all streams, each stream's lines in order. `steps` are the places (stream
+    and position) of lines that tell of work: they are no part of what an exception says."""
     speakers: dict[tuple[int, int | None, str | None, str], list[Line]] = {}
     for line in lines:
         speakers.setdefault((line.stream, line.rank, line.node, line.speaker), []).append(line)
     found: list[Traceback] = []
     # A logger's prefix may give the record another speaker than the traceback that it prints below.
-    records = {(line.stream, line.position + 1): line for line in lines if line.level in _LEVELS_OF_TROUBLE}
+    records = {(line.stream, line.position + 1): line for line in lines if line.level in forms.LEVELS_OF_TROUBLE}
     for group in speakers.values():
-        reader = _Reader()
+        reader = _Reader(steps)
         for index, line in enumerate(group):
             reader.above = records.get((line.stream, line.position))
             reader.read(line, group[index + 1 : index + 4])
@@ -157,6 +97,7 @@ class _Reader:
     """Walks over one speaker's lines; `found` grows by each chain that ends. `announced` is the place of the last line
     of what `ignored` or `in_thread` were said of."""
 
+    steps: Container[tuple[int, int]]
     found: list[Traceback] = field(default_factory=list)
     exceptions: list[RaisedException] = field(default_factory=list)
     positions: set[int] = field(default_factory=set)
@@ -174,6 +115,7 @@ class _Reader:
     announced: int = 0
     in_child: bool = False
     logged: bool = False
+    warned: bool = False
     last: Line | None = None
     last_code: str = ""
     above: Line | None = None
@@ -189,16 +131,11 @@ class _Reader:
             self._finish_message()
         if not self.code and line.position - self.announced > _LARGEST_GAP_IN_A_MIX:
             self.ignored = self.in_thread = False
-        if _ORIGINAL.search(text):
-            self.close()
-        elif _IGNORED.search(text) or _IN_THREAD.search(text):
-            self.close()
-            self.in_thread = _IN_THREAD.search(text) is not None
-            self.ignored = not self.in_thread
-            self.announced = line.position
-        elif _HEADER.search(text) and not _ESCAPED.search(text):
+        if self._told_whose(line, text):
+            pass
+        elif forms.HEADER.search(text) and not forms.ESCAPED.search(text):
             self._header(line, text)
-        elif (frame := _FRAME.match(text)) or (self.in_box and _BOX.match(text)):
+        elif (frame := forms.FRAME.match(text)) or (self.in_box and forms.BOX.match(text)):
             self._frame(line, text, len(frame["indent"]) if frame else 0)
         elif self.in_frames and self.notebook:
             self._in_notebook(line, text)
@@ -210,18 +147,30 @@ class _Reader:
                 self._continue_message(line, text)
         self.last = line
 
+    def _told_whose(self, line: Line, text: str) -> bool:
+        """Whether a line tells of whom or of what the next traceback is, and so ends the one before."""
+        call_stack, in_thread = forms.CALL_STACK.match(text), forms.IN_THREAD.search(text)
+        ignored = call_stack or forms.IGNORED.search(text)
+        if not (ignored or in_thread or forms.ORIGINAL.search(text)):
+            return False
+        self.ignored = self.ignored or call_stack is not None
+        self.close()
+        if ignored or in_thread:
+            self.ignored, self.in_thread, self.announced = not in_thread, in_thread is not None, line.position
+        return True
+
     def _note_alone(self, line: Line, text: str) -> None:
         """Remembers an exception that was never raised: it has no traceback, and may be the cause of the next one."""
-        final = _FINAL.match(text)
-        if final and final["rest"].startswith(":") and ("." in final["name"] or _CLASS_NAME.search(final["name"])):
+        final = forms.FINAL.match(text)
+        if final and final["rest"].startswith(":") and ("." in final["name"] or forms.CLASS_NAME.search(final["name"])):
             self.alone, self.told_alone = line, self.above is not None and _may_be_record_of(self.above, line)
 
     def _linked(self, line: Line, text: str) -> bool:
         """Whether a line says how the next exception hangs together with those before."""
-        member = _OF_A_GROUP.match(text)
-        if _CAUSE.search(text) or _CONTEXT.search(text):
-            link = Link.CAUSE if _CAUSE.search(text) else Link.CONTEXT
-        elif self.exceptions and ((member and member["place"] == "1") or _PROCESS.search(text)):
+        member = forms.OF_A_GROUP.match(text)
+        if forms.CAUSE.search(text) or forms.CONTEXT.search(text):
+            link = Link.CAUSE if forms.CAUSE.search(text) else Link.CONTEXT
+        elif self.exceptions and ((member and member["place"] == "1") or forms.PROCESS.search(text)):
             link = Link.RELAYED
         else:
             return False  # a group's further exceptions stand beside the first
@@ -250,6 +199,7 @@ class _Reader:
                     in_thread=self.in_thread,
                     in_child=self.in_child,
                     logged=self.logged,
+                    warned=self.warned,
                 )
             )
         if self.exceptions or not self.code:
@@ -258,12 +208,12 @@ class _Reader:
             # Two that were mixed break each other off: what was announced may still follow.
             self.announced = max(self.code)
         self.exceptions, self.positions, self.code, self.frames = [], set(), set(), []
-        self.in_frames = self.in_box = self.in_child = self.logged = False
+        self.in_frames = self.in_box = self.in_child = self.logged = self.warned = False
         self.link = Link.FIRST
 
     def _name_by_raise(self) -> None:
         """The exception of a traceback that breaks off at its `raise`."""
-        raised = _RAISE.match(self.last_code) if self.in_frames and self.last and self.last_code else None
+        raised = forms.RAISE.match(self.last_code) if self.in_frames and self.last and self.last_code else None
         if raised and self.last and self.last.position in self.code and not self.exceptions:
             said = f"{raised['name']}: {raised['text'] or ''}".rstrip(": ")
             self.exceptions.append(
@@ -272,7 +222,7 @@ class _Reader:
             self.code.discard(self.last.position)
 
     def _header(self, line: Line, text: str) -> None:
-        relayed = _RELAYED_HEADER.search(text) is not None or self._announced()
+        relayed = forms.RELAYED_HEADER.search(text) is not None or self._announced()
         self._finish_message()
         expected = relayed or self.link is not Link.FIRST
         if not expected and (self.exceptions or self.code):
@@ -283,17 +233,16 @@ class _Reader:
             self.link = Link.RELAYED
         if not self.exceptions:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
-            self.in_child = before is not None and _IN_CHILD.fullmatch(before.message.strip()) is not None
+            self.in_child = before is not None and forms.IN_CHILD.fullmatch(before.message.strip()) is not None
             above = self.above if self.above and _may_be_record_of(self.above, line) else None
-            self.logged = not _UNCAUGHT.search(line.text) and (
-                line.level is not None
-                or any(_announces_a_survivor(said) for said in (before, above) if said is not None)
-            )
+            announcing = [said for said in (before, above) if said is not None and _announces_a_survivor(said)]
+            self.logged = not forms.UNCAUGHT.search(line.text) and (line.level is not None or bool(announcing))
+            self.warned = self.logged and any(said.level == "WARNING" for said in (line, *announcing))
         self.frames = []
         self.positions.add(line.position)
         self.code.add(line.position)
         self.in_frames, self.in_box = True, "\u2500" in text
-        of_notebook = _NOTEBOOK_HEADER.match(text)
+        of_notebook = forms.NOTEBOOK_HEADER.match(text)
         self.notebook = of_notebook["name"] if of_notebook else ""
         self.indent = max(len(text) - len(text.lstrip()), 0)
 
@@ -324,7 +273,7 @@ class _Reader:
         """A line of a notebook's traceback, which names its class in its header and again at its end."""
         if re.match(rf"{self.notebook}(?::|\s*$)", text):
             self._final(line, self.notebook)
-        elif _OF_A_NOTEBOOK.match(text):
+        elif forms.OF_A_NOTEBOOK.match(text):
             self.positions.add(line.position)
             self.code.add(line.position)
             self.frames.append(text.strip())
@@ -334,22 +283,23 @@ class _Reader:
     def _among_frames(self, line: Line, text: str, ahead: list[Line]) -> None:
         stripped = text.strip()
         indent = len(text) - len(text.lstrip())
-        final = _FINAL.match(stripped)
+        final = forms.FINAL.match(stripped)
         # A bare word may be code whose indentation was lost; with a module's name before it, after code, it is a class.
         dotted = final is not None and "." in final["name"] and bool(self.last_code)
         named = (
             final is not None
-            and (final["rest"].startswith(":") or dotted or _CLASS_NAME.search(final["name"]) is not None)
-            and not (WARNED.search(line.text) or _HEADLINE.match(stripped))
+            and (final["rest"].startswith(":") or dotted or forms.CLASS_NAME.search(final["name"]) is not None)
+            and not (forms.WARNED.search(line.text) or forms.HEADLINE.match(stripped))
         )
-        if not stripped or _CARETS.match(text) or _REPEATED.search(text) or (self.in_box and _BOX.match(text)):
+        drawn = forms.CARETS.match(text) or forms.REPEATED.search(text) or (self.in_box and forms.BOX.match(text))
+        if not stripped or drawn:
             self.positions.add(line.position)
             self.code.add(line.position)
         elif self.frames and indent > self.indent and not (named and indent <= self.indent):
             self._code(line, stripped)
         elif named and final is not None:
             self._final(line, final["name"])
-        elif any(_FRAME.match(_body(later)) for later in ahead[:2]) or (self.frames and not self.last_code):
+        elif any(forms.FRAME.match(_body(later)) for later in ahead[:2]) or (self.frames and not self.last_code):
             self._code(line, stripped)
         else:
             self.close()
@@ -365,7 +315,7 @@ class _Reader:
         explicit = self.last_code.startswith("raise ") if self.last_code else False
         said = unmixed(_body(line))
         name = said.partition(":")[0] or name
-        said = said or (_body(line).strip() if _GROUP.match(line.message) else "")
+        said = said or (_body(line).strip() if forms.GROUP.match(line.message) else "")
         self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), explicit, said))
         self.positions.add(line.position)
         self.in_frames = self.in_box = False
@@ -378,15 +328,17 @@ class _Reader:
         stripped = text.strip()
         fresh_record = line.level is not None or line.clock is not None
         # `Error: ...` is what a program complains with; a class of that name stands behind its module's.
-        final = None if fresh_record or stripped.startswith("Error: ") else _FINAL.match(stripped)
-        if final and _CLASS_NAME.search(final["name"]) and len(text) == len(text.lstrip()):
+        warned = forms.WARNED.search(line.text) is not None
+        final = None if fresh_record or warned or stripped.startswith("Error: ") else forms.FINAL.match(stripped)
+        if final and forms.CLASS_NAME.search(final["name"]) and len(text) == len(text.lstrip()):
             # What `X raised:` quotes; otherwise another process's last line, its frames mixed into those before.
             quoted = not self.message and self.exceptions[-1].line.text.rstrip().endswith(":")
             link = Link.RELAYED if quoted else Link.FIRST
             self.exceptions.append(RaisedException(line, final["name"], link, (), tuple(self.frames)))
             self.positions.add(line.position)
             return
-        if len(self.message) >= _LONGEST_MESSAGE or (fresh_record and not _same_record(self.exceptions[-1].line, line)):
+        another = warned or (fresh_record and not _same_record(self.exceptions[-1].line, line))
+        if another or len(self.message) >= _LONGEST_MESSAGE or (line.stream, line.position) in self.steps:
             self._finish_message()
             return
         if stripped:
@@ -403,7 +355,7 @@ class _Reader:
 
 def unmixed(text: str) -> str:
     """What one of two processes wrote that wrote an exception into one line at once; empty for any other line."""
-    doubled = _DOUBLED.match(text.strip())
+    doubled = forms.DOUBLED.match(text.strip())
     return f"{doubled['name']}: {doubled['rest']}" if doubled else ""
 
 
@@ -411,30 +363,30 @@ def _body(line: Line) -> str:
     """The text after the prefixes; a prefix's catch-all may not swallow a frame's own words."""
     for start in line.starts:
         text = line.text[start:]
-        if _FRAME.match(text) or _FINAL.match(text.strip()):
-            return _GROUP.sub("", text)
-    return _GROUP.sub("", line.message)
+        if forms.FRAME.match(text) or forms.FINAL.match(text.strip()):
+            return forms.GROUP.sub("", text)
+    return forms.GROUP.sub("", line.message)
 
 
 def _announces_a_survivor(line: Line) -> bool:
     """Whether the line before a traceback shows that it is only told: a record of trouble, one of Python's warnings, or
     a word of what is done instead."""
-    told = line.level in _LEVELS_OF_TROUBLE or WARNED.search(line.text) is not None
-    if told and _ENDING.search(line.message):
+    told = line.level in forms.LEVELS_OF_TROUBLE or forms.WARNED.search(line.text) is not None
+    if told and (forms.ENDING.search(line.message) or forms.OF_NATIVE_CODE.search(line.text)):
         return False
-    return told or _INSTEAD.search(line.message) is not None
+    return told or forms.INSTEAD.search(line.message) is not None
 
 
 def _announces_instead(line: Line, raised: Line) -> bool:
     """Whether the line right below an exception is no part of its text, but says what is done instead."""
     follows = line.position == raised.position + 1 and not line.message[:1].isspace()
-    return follows and _INSTEAD.search(line.message) is not None
+    return follows and forms.INSTEAD.search(line.message) is not None
 
 
 def _may_be_record_of(record: Line, line: Line) -> bool:
     """Whether the process that printed a record may have printed the next line too: a logger names its rank only in the
     record's head, a launcher before every line."""
-    if line.rank is None and _BY_LAUNCHER.match(record.text) and not _BY_LAUNCHER.match(line.text):
+    if line.rank is None and forms.BY_LAUNCHER.match(record.text) and not forms.BY_LAUNCHER.match(line.text):
         return False
     return line.rank in (None, record.rank)
 

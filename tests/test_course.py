@@ -515,3 +515,61 @@ def test_after_a_spawned_process_was_killed_comes_another_program(book: RuleBook
     )
     answer = diagnosed(book, *steps(1, 9), *killed, *traceback_of("ConnectionRefusedError: [Errno 111] refused"))
     assert (answer.reason.value, root_line(answer), rank_of(answer)) == ("Others", 9 + len(killed), 3)
+
+
+def test_a_child_that_ended_in_an_earlier_part_is_not_what_a_later_part_died_of(book: RuleBook) -> None:
+    """A job of several parts had come to a first end before."""
+    child = ["Process SpawnProcess-3:", *traceback_of("ZeroDivisionError: division by zero")]
+    child[2:4] = ['  File "/usr/lib/python3.10/multiprocessing/process.py", line 314, in _bootstrap', "    self.run()"]
+    died = traceback_of("KeyError: 'caption'")
+    log = [*steps(1, 9), "{'train_runtime': 6217.8, 'train_loss': 0.3}", *steps(10, 5), *child, *steps(15, 5), *died]
+    assert diagnosed(book, *log).reason.value == "KeyError"
+    assert diagnosed(book, *steps(1, 9), *child).reason.value == "ZeroDivisionError"
+
+
+def test_a_job_that_was_stopped_from_outside_survived_what_it_had_caught(book: RuleBook) -> None:
+    """Its traceback does not begin where a program does, and steps follow; then its time was up."""
+    caught = [line for line in traceback_of("KeyError: 'label'") if "<module>" not in line and line != "    main()"]
+    stop = "slurmstepd: error: *** JOB 4711 ON gpu017 CANCELLED AT 2026-03-11T18:14:15 DUE TO TIME LIMIT ***"
+    answer = diagnosed(book, *steps(1, 5), *caught, *steps(6, 9), stop)
+    assert (answer.reason.value, root_line(answer)) == ("Others", 5 + len(caught) + 9 + 1)
+    assert diagnosed(book, *steps(1, 5), *caught, stop).reason.value == "KeyError"
+
+
+def test_a_service_that_delivers_again_was_only_away(book: RuleBook) -> None:
+    """A download that was cut off is tried again by the library without a word, and its bar gets full."""
+    cut = (
+        "HTTPSConnectionPool(host='cdn.hub.io', port=443): Max retries exceeded with url: /bart "
+        "(Caused by NewConnectionError('x: Failed to establish a new connection: [Errno 111] Connection refused'))"
+    )
+    bar = "Downloading: 100%|##########| 1.63G/1.63G [00:27<00:00, 60.3MB/s]"
+    assert not diagnosed(book, "loading", cut, bar, "{'labels': ['good', 'bad']}").failed
+    assert diagnosed(book, "loading", bar, cut).failed
+
+
+def test_what_only_announces_a_traceback_is_no_earlier_failure(book: RuleBook) -> None:
+    """The file that is missing below it is the cause; behind a program that was killed it is the next one's."""
+    missing = traceback_of("FileNotFoundError: [Errno 2] No such file or directory: 'results/summary.json'")
+    hydra = "Error executing job with overrides: []"
+    assert diagnosed(book, "starting", hydra, *missing).reason.value == "FileNotFoundError"
+    lost = "ERROR fleet[node-1]: node-2 has not answered 4 pings in a row, considering it dead"
+    assert diagnosed(book, *steps(1, 9), lost, "ending", *missing).reason.value == "NodeFailure"
+
+
+def test_who_survived_an_exception_was_killed_later(book: RuleBook) -> None:
+    """A server that warns of a missing part and is killed while it starts died of the latter."""
+    warned = ["2026-03-11 18:14:15 WARNING no fast kernels", *traceback_of("ImportError: CUDA is not available")]
+    killed = "2026-03-11 18:15:15 ERROR launcher: Shard process was signaled to shutdown with signal 9"
+    answer = diagnosed(book, *warned, "2026-03-11 18:14:16 INFO waiting", killed)
+    assert (answer.reason.value, root_line(answer)) == ("Others", len(warned) + 2)
+    assert diagnosed(book, *warned).reason.value == "ImportError"
+
+
+def test_last_words_of_which_the_shell_tells_that_they_were_killed_close_a_job(book: RuleBook) -> None:
+    """What a script runs after its training was killed fails on its own; a helper that was killed closes nothing."""
+    line = "run.sh: line 11:    25 Killed                  {}"
+    died = traceback_of("PermissionError: [Errno 13] Permission denied: '/data/expert'")
+    trained = [*steps(1, 9), line.format("torchrun train.py"), *died]
+    assert diagnosed(book, *trained).reason.value == "Others"
+    assert diagnosed(book, line.format("./simulator"), *died).reason.value == "PermissionError"
+    assert diagnosed(book, line.format("python old.py"), *steps(1, 9), *died).reason.value == "PermissionError"

@@ -7,7 +7,7 @@ import pytest
 from logdiag import Diagnosis
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, steps, traceback_of
-from tests.test_causes import LAUNCHER, rank_of, root_line
+from tests.test_causes import API, LAUNCHER, rank_of, root_line
 
 GIVES_UP = "2026-03-11 18:14:39,120 ERROR planner: stage 2 has no device left to run on"
 
@@ -134,3 +134,12 @@ def test_the_lines_right_below_a_complaint_only_say_more_of_it(book: RuleBook) -
     assert root_line(diagnosed(book, *steps(1, 30), *at_once, exit_code=1)) == 31
     apart = [at_once[0], "closing the loom", at_once[1]]
     assert root_line(diagnosed(book, *steps(1, 30), *apart, exit_code=1)) == 33
+
+
+def test_a_complaint_after_which_ranks_made_steps_is_no_last_word(book: RuleBook) -> None:
+    """A script's helper that complains names no rank; the job went on."""
+    work = [f"[default{rank}]:step {step}/60 loss=4.{step}" for step in range(5) for rank in range(2)]
+    report = f"E0311 18:14:15.030000 17 {API}:1002] failed (exitcode: 1) local_rank: 0 (pid: 19) of binary: python"
+    complaint = "error: no seat left"
+    assert root_line(diagnosed(book, *work, complaint, report)) == len(work) + 1
+    assert root_line(diagnosed(book, *work, complaint, *work, report)) == 2 * len(work) + 2

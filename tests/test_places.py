@@ -196,3 +196,11 @@ def test_the_gpu_that_a_machine_names_is_the_rank_of_the_only_node(book: RuleBoo
     assert (answer.reason.value, rank_of(answer)) == ("NVLinkError", 2)
     # With a second node the number says nothing of the rank.
     assert rank_of(diagnosed(book, *(f"gpu-node-4: {line}" for line in steps(1, 20)), found)) is None
+
+
+def test_the_rank_in_the_name_of_an_actor_is_the_rank(book: RuleBook) -> None:
+    """Ray relays an actor's exception under the actor's own name."""
+    relay = "ray.exceptions.RayTaskError(KeyError): ray::Worker.step() (pid=710294, ip=10.0.0.4, repr=Worker[rank=3])"
+    frames = ['  File "/srv/job/worker.py", line 88, in step', '    batch = row["caption"]', "KeyError: 'caption'"]
+    assert rank_of(diagnosed(book, *traceback_of(relay), *frames)) == 3
+    assert rank_of(diagnosed(book, *traceback_of(relay.replace("[rank=3]", "")), *frames)) is None

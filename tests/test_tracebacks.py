@@ -631,3 +631,55 @@ def test_a_record_that_says_what_it_ends_announces_no_survivor() -> None:
     warned = "2026-03-11 18:14:15 WARNING clip 7 is silent"
     died = traceback_of("KeyError: 'caption'")
     assert [found([above, *died])[0].logged for above in (ending, warned)] == [False, True]
+
+
+def test_a_warning_of_python_below_an_exception_is_no_exception(book: RuleBook) -> None:
+    """What interpreters that end still warn of says nothing of why they end."""
+    warned = (
+        "/usr/lib/python3.10/tempfile.py:869: ResourceWarning: Implicitly cleaning up <TemporaryDirectory '/tmp/a'>"
+    )
+    answer = diagnosed(book, *traceback_of("FileNotFoundError: No packed shards match '/data/a_*'"), warned)
+    assert answer.reason.value == "FileNotFoundError"
+    assert names(only([*FIRST, warned])) == ["KeyError"]
+
+
+def test_what_logging_could_not_print_ends_nothing(book: RuleBook) -> None:
+    """Its own report has a call stack and the message below the exception, with or without its headline."""
+    own = [
+        "Traceback (most recent call last):",
+        '  File "/usr/lib/python3.9/logging/__init__.py", line 1083, in emit',
+        "    msg = self.format(record)",
+        "TypeError: cannot pickle 'traceback' object",
+        "Call stack:",
+        '  File "/usr/lib/python3.9/threading.py", line 937, in _bootstrap',
+        "    self._bootstrap_inner()",
+        "Message: 'request 7 was refused'",
+        "Arguments: ()",
+    ]
+    assert not diagnosed(book, *FIRST[:-1], "api.NotFound: 404", *CONTEXT, *own, "request 8 is answered").failed
+    assert diagnosed(book, *FIRST[:-1], "api.NotFound: 404", *CONTEXT, *own[:1], *own[3:4]).failed
+
+
+def test_what_a_step_follows_is_no_part_of_an_exception(book: RuleBook) -> None:
+    """Else a caught exception would swallow the cause that comes some steps later."""
+    ignored = [
+        "Exception ignored in: <function Loader.__del__ at 0x7f0b>",
+        *traceback_of("AssertionError: not a child"),
+    ]
+    answer = diagnosed(book, *steps(1, 5), *ignored, *steps(6, 5), "memory allocation of 5 bytes failed")
+    assert (answer.reason.value, root_line(answer)) == ("OutOfMemoryError", 5 + len(ignored) + 5 + 1)
+
+
+def test_a_record_of_native_code_announces_no_traceback(book: RuleBook) -> None:
+    """It stands above by chance; a logger of Python's prints the traceback that it announces."""
+    native = "[W1122 14:21:53.068801861 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved."
+    assert not found([native, *FIRST])[0].logged
+    assert found(["2026-03-11 18:14:15 WARNING loader: a row is broken", *FIRST])[0].warned
+
+
+def test_a_missed_look_up_in_a_cache_is_not_why_its_handler_failed(book: RuleBook) -> None:
+    """Compilers of kernels look them up by a tuple first, and compile them when they are not there."""
+    missed = traceback_of("KeyError: ('2-.-0-.-0-4f74039', 16)")
+    failed = traceback_of("TypeError: max() missing 1 required positional argument: 'axis'")
+    assert diagnosed(book, *missed, *CONTEXT, *failed).reason.value == "TypeError"
+    assert diagnosed(book, *FIRST, *CONTEXT, *failed).reason.value == "KeyError"

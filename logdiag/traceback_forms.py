@@ -1,0 +1,75 @@
+"""What the parts of tracebacks look like: Python's own, notebooks', groups of exceptions, rich's boxes, and what stands
+around them."""
+
+from __future__ import annotations
+
+import re
+
+HEADER = re.compile(r"Traceback \(most recent call last\)")
+ESCAPED = re.compile(r"Traceback \(most recent call last\):?\\n")
+RELAYED_HEADER = re.compile(r"Original Traceback|Error: Traceback|Exception: Traceback|RemoteTraceback")
+FRAME = re.compile(r'^(?P<indent>[\s|>]*)File "[^"]*", line \d+')
+# KeyError                                  Traceback (most recent call last)   (a notebook's)
+NOTEBOOK_HEADER = re.compile(r"^(?P<name>[A-Z]\w*) {2,}Traceback \(most recent call last\)\s*$")
+# Cell In[7], line 5   File ~/net.py:12, in fit(x)   /opt/net.py in fit(x)   ---> 12 loss = f(x)   [... skipping ...]
+OF_A_NOTEBOOK = re.compile(
+    r"^(?:\s*(?:-+> ?)?\d+(?:\s|$)|(?:File|Cell|Input In) ?\S|<[\w -]+>|[~/\w][^\s:]* in [\w<]|[A-Z]:\\|\s*\(?\.\.\.|"
+    r"\[\.\.\. skipping|\s*$)"
+)
+#     | KeyError: 'a'   (what stands before each line of a group of exceptions)
+GROUP = re.compile(r"^(?: +\|)+ ?|^ +\+ (?=Exception Group)")
+#   +-+---------------- 1 ----------------   (and above each of its exceptions)
+OF_A_GROUP = re.compile(r"^ *\+(?:-\+)?-+ (?P<place>\d+) -+$")
+BOX = re.compile(r"^\s*[\u2502\u256d\u2570|+]")
+CARETS = re.compile(r"^[\s|]*[\^~]+[\s^~]*$")
+REPEATED = re.compile(r"\[Previous line repeated \d+ more times?\]")
+CAUSE = re.compile(r"The above exception was the direct cause of the following exception")
+CONTEXT = re.compile(r"During handling of the above exception, another exception occurred")
+PROCESS = re.compile(
+    r"-- Process \d+ terminated with the following error|The actor died because of an error raised|^\s*\"\"\"$"
+)
+# ValueError: boom   torch.cuda.OutOfMemoryError: ...
+# ray.exceptions.RayTaskError(KeyError): ...   AssertionError   socket.timeout: ...   but not the level of `ERROR: ...`
+FINAL = re.compile(
+    r"^(?P<name>(?!(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b)(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|\w*(?:error|timeout|Error|Exception)))"
+    r"(?:\([\w., ]*\))?(?P<rest>: ?.*|\s*)$"
+)
+# AttributeErrorAttributeError: : no attribute ... (two processes wrote at once)
+DOUBLED = re.compile(r"^(?P<name>(?:\w+\.)*[A-Za-z]\w*?(?:Error|Exception))(?P=name)+[: ]*(?P<rest>.*)$")
+CLASS_NAME = re.compile(
+    r"(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure|Failed|Killed|Abort(?:ed)?|Warning|error)$"
+)
+# /opt/conda/lib/python3.11/site-packages/tools/typing.py:68: UserWarning: no such library (Python's warnings module)
+WARNED = re.compile(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
+# Warning: ...   NOTE: ...   (a traceback broke off before its last line, and the next program begins)
+HEADLINE = re.compile(r"(?:Warning|[A-Z]{2,}):")
+# raise ReadError("unexpected end of data")
+RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
+IGNORED = re.compile(
+    r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|"
+    r"--- Logging error ---"
+)
+# What Python prints between the failure of an excepthook and the exception that the hook was called for.
+ORIGINAL = re.compile(r"^Original exception was:")
+# What Python's logging prints between the reason why it could not print a record and where that came from.
+CALL_STACK = re.compile(r"Call stack:$")
+IN_THREAD = re.compile(r"Exception in thread")
+# Process Worker-3:   (what multiprocessing prints before the traceback of a child)
+IN_CHILD = re.compile(r"Process [\w.-]{1,80}:")
+# `logger.exception` prints such a record and the traceback below it; after a FATAL one, of native code, nothing comes.
+LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
+# What a launcher puts before each line of a worker, tracebacks included: [default3]:   [rank3]:   [1,3]<stderr>:   3:
+BY_LAUNCHER = re.compile(r"(?:\[(?:default|rank)\d+\]:|\[[\d,]+\](?:\[\w+\])?<std(?:out|err)>:|\d{1,5}: )")
+# [rank3]: Traceback (most recent call last):   which is what torch prints when nothing caught it
+UNCAUGHT = re.compile(r"\[rank\d+\]: Traceback")
+# skipping a batch that cannot be read   exception calling callback for <Future at 0x7f4b state=finished ...>
+INSTEAD = re.compile(
+    r"(?i)\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|retrying|try(?:ing)? again|will retry|"
+    r"(?:trying|picking|choosing|drawing|taking|using) (?:the next|the other|another)|recovering|going on|"
+    r"carrying on|left out|leaving out|"
+    r"exception calling callback)\b|Error \d+ \(ignored\)|, (?:using|keeping|assuming|substituting|taking) "
+)
+# [W1122 14:21:53.068801861 socket.cpp:207] [c10d] ...   (which prints no traceback of Python's)
+OF_NATIVE_CODE = re.compile(r"\.(?:cpp|cc|cu|h|go|rs):\d+\]")
+# Terminating process 115 via signal SIGTERM   (and what follows is why)
+ENDING = re.compile(r"(?i)\b(?:terminating|killing|aborting|exiting|giving up|shutting down)\b")
