@@ -110,11 +110,8 @@ def _without_missed_output(broke: Sequence[Event]) -> tuple[list[Event], list[Ev
     have written: neither names a rank, so the order of one process's lines holds."""
     first: dict[int, int] = {}
     for event in broke:
-        cause = event.finding.role is Role.CAUSE and not event.quiet
-        # Not what only announces the traceback below it.
-        told = event.finding.closes or not {"signal", "exitcode"}.isdisjoint(event.finding.facts)
-        ended = event.died or told or event.reason.category is Category.INFRASTRUCTURE
-        if (cause or ended) and event.reason is not Reason.FILE_NOT_FOUND_ERROR:
+        loud = event.finding.role is not Role.HINT and not event.quiet
+        if loud and event.reason is not Reason.FILE_NOT_FOUND_ERROR:
             first.setdefault(event.line.stream, event.line.position)
 
     def missed(event: Event) -> bool:
