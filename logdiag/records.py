@@ -37,6 +37,8 @@ _KINDS = ("type", "name", "kind")
 _ATTRIBUTES = "attributes"
 _TELLING = frozenset({*_ERRORS, _ATTRIBUTES})
 # {"event": "train", "step": 41, "loss": 2.1}
+_LONGEST_RANK = 6
+_TOLD_BEFORE = frozenset({*_RANKS, *_TIMES})
 _COUNTERS = frozenset({"step", "global_step", "iteration", "iter", "epoch", "batch", "update"})
 
 
@@ -51,9 +53,9 @@ def read_record(line: bytes) -> Record | None:
     if not isinstance(value, dict):
         return None
     for name in _NESTED:
-        if isinstance(nested := value.get(name), dict):
+        if name in value and isinstance(nested := value[name], dict):
             value = {**nested, **value}
-    return value if any(isinstance(value.get(key), (str, list)) for key in _MESSAGES) else None
+    return value if any(isinstance(value[key], (str, list)) for key in _MESSAGES if key in value) else None
 
 
 def told_of(record: Record) -> str:
@@ -72,12 +74,8 @@ def told_of(record: Record) -> str:
 
 def _measured(record: Record) -> str:
     """The numbers of a record that counts steps, as plain lines print them."""
-    known = {*_RANKS, *_TIMES}
-    return "".join(
-        f" {key}={value}"
-        for key, value in record.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and key not in known
-    )
+    numbers = [(key, value) for key, value in record.items() if type(value) in (int, float) and key not in _TOLD_BEFORE]
+    return "".join([f" {key}={value}" for key, value in numbers])
 
 
 def head_of(record: Record) -> str:
@@ -87,12 +85,12 @@ def head_of(record: Record) -> str:
     level = LEVELS.get(_first_text(record, _LEVELS).upper(), "")
     rank = next((str(record[key]) for key in _RANKS if key in record), "")
     parts = (
-        f"{host}:" if re.search(r"\d", host) else "",
+        f"{host}:" if host and re.search(r"\d", host) else "",
         stamp,
         f"{level}:" if level else "",
-        f"[rank{rank}]:" if re.fullmatch(r"\d{1,6}", rank) else "",
+        f"[rank{rank}]:" if rank.isdecimal() and len(rank) <= _LONGEST_RANK else "",
     )
-    return " ".join(part for part in parts if part)
+    return " ".join(filter(None, parts))
 
 
 def from_micros(micros: int) -> str:
@@ -100,7 +98,7 @@ def from_micros(micros: int) -> str:
     from datetime import datetime, timezone
 
     try:
-        return datetime.fromtimestamp(micros / 1e6, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return f"{datetime.fromtimestamp(micros / 1e6, tz=timezone.utc).replace(tzinfo=None).isoformat()}Z"
     except (OverflowError, OSError, ValueError):
         return ""
 
@@ -110,14 +108,16 @@ def _counted_time(record: Record) -> str:
     micros = record.get("__REALTIME_TIMESTAMP")
     if isinstance(micros, str) and micros.isdigit():
         return from_micros(int(micros))
-    number = next((value for key in _TIMES if isinstance(value := record.get(key), (int, float))), 0)
+    number = next((value for key in _TIMES if key in record and isinstance(value := record[key], (int, float))), 0)
     unit = 1e6 if 1e9 <= number < 1e10 else 1e3 if 1e12 <= number < 1e13 else 0
     return from_micros(int(number * unit)) if unit else ""
 
 
 def _first_text(record: Record, keys: Iterable[str]) -> str:
     for key in keys:
-        value = record.get(key)
+        if key not in record:
+            continue
+        value = record[key]
         if isinstance(value, str) and value:
             return value
         if isinstance(value, list) and all(isinstance(item, int) and 0 <= item < 256 for item in value):
