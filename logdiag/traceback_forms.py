@@ -49,6 +49,11 @@ IGNORED = re.compile(
     r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|"
     r"--- Logging error ---"
 )
+# make: *** [serve] Error 1   run.sh: line 12: ...   (what ran the program tells of its end, below its exception)
+TOOL = re.compile(
+    r"(?:make(?:\[\d+\])?|ninja|srun|slurmstepd|mpirun|mpiexec|prterun|orterun|docker|kubectl|timeout|npm ERR!): |"
+    r"[\w./-]{1,200}: line \d+: "
+)
 # What Python prints between the failure of an excepthook and the exception that the hook was called for.
 ORIGINAL = re.compile(r"^Original exception was:")
 # What Python's logging prints between the reason why it could not print a record and where that came from.

@@ -337,7 +337,9 @@ class _Reader:
             self.exceptions.append(RaisedException(line, final["name"], link, (), tuple(self.frames)))
             self.positions.add(line.position)
             return
-        another = warned or (fresh_record and not _same_record(self.exceptions[-1].line, line))
+        of_a_tool = any(forms.TOOL.match(line.text, start) for start in line.starts)
+        self.logged = self.logged or (of_a_tool and _announces_instead(line, self.exceptions[-1].line))
+        another = warned or of_a_tool or (fresh_record and not _same_record(self.exceptions[-1].line, line))
         if another or len(self.message) >= _LONGEST_MESSAGE or (line.stream, line.position) in self.steps:
             self._finish_message()
             return

@@ -683,3 +683,13 @@ def test_a_missed_look_up_in_a_cache_is_not_why_its_handler_failed(book: RuleBoo
     failed = traceback_of("TypeError: max() missing 1 required positional argument: 'axis'")
     assert diagnosed(book, *missed, *CONTEXT, *failed).reason.value == "TypeError"
     assert diagnosed(book, *FIRST, *CONTEXT, *failed).reason.value == "KeyError"
+
+
+@pytest.mark.parametrize(
+    "said", ["make: *** [serve] Error 1", "run.sh: line 12: exiting", "srun: error: node-3: task 0: gone"]
+)
+def test_what_ran_the_program_speaks_for_itself_below_its_exception(book: RuleBook, said: str) -> None:
+    """It is no part of the exception's text, and no better cause."""
+    assert only([*FIRST, said]).exceptions[0].message == ()
+    answer = diagnosed(book, *traceback_of("ModuleNotFoundError: No module named 'titan'"), said)
+    assert answer.reason.value == "ImportError"
