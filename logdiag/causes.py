@@ -63,7 +63,7 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
     hints = [event for event in broke if event.finding.role is Role.HINT]
     told = [event for event in broke if event.finding.role is not Role.HINT]
     explains = {id(event): reasons_explained(event.finding, book) for event in broke}
-    may_be_last = [hint for hint in hints if _may_stand_alone(hint, course) and not course.worked_after(hint.line)]
+    may_be_last = [hint for hint in hints if _may_stand_alone(hint, course) and _is_last_word(hint, course)]
     root = _root(told, hints, may_be_last, explains, failed)
     if word := last_word(root, told, survey, book, failed=failed):
         root = word
@@ -200,6 +200,11 @@ def _may_stand_alone(hint: Event, course: Course) -> bool:
     if hint.finding.goes_on and hint.line.level is None:
         return course.never_worked and not course.said_next(hint.line)
     return not hint.quiet and hint.reason.category is not Category.INFRASTRUCTURE
+
+
+def _is_last_word(hint: Event, course: Course) -> bool:
+    """Whether the job said nothing of its work after a hint."""
+    return not course.worked_after(hint.line) and not course.said_much_after(hint.line)
 
 
 def _leads_to(warning: Event, symptom: Event) -> bool:

@@ -20,6 +20,8 @@ STEPS_OF_RECOVERY = 3
 _LINES_OF_CALM = 8
 # So many are enough against a mere hint.
 _FEW_LINES_OF_CALM = 2
+# So many plain lines after one without a level show that the program went on.
+_MUCH = 20
 # INFO Parent process exited, terminating worker   INFO WorkerProc shutting down.   INFO "POST /chat HTTP/1.1" 500 216
 # which is no work
 _FAREWELL = re.compile(
@@ -132,7 +134,7 @@ class Course:
         """The next lines of the same stream, blank ones and further ones of the same tool (`tar: `) left out; of the
         lines that were kept, and a few at most."""
         said = self._said.get(line.stream, [])
-        first = bisect_right(said, line.position, key=lambda other: other.position)
+        first = _index_after(said, line)
         tool = line.message.partition(":")[0] + ":"
         others = dropwhile(lambda other: other.message.startswith(tool), islice(said, first, None))
         return list(islice(others, LINES_AFTER_A_COMPLAINT))
@@ -173,6 +175,11 @@ class Course:
             bool(self.steps_after(line))
             or len(_after(self._calm.get(line.stream, []), line.position)) >= _FEW_LINES_OF_CALM
         )
+
+    def said_much_after(self, line: Line) -> bool:
+        """Whether a program that prints without levels went on to say much."""
+        said = self._said.get(line.stream, [])
+        return line.level is None and len(said) - _index_after(said, line) >= _MUCH
 
     def broke_after(self, stream: int, position: int) -> bool:
         """Whether something broke for good after a place."""
@@ -252,6 +259,10 @@ def _places(lines: Iterable[Line]) -> dict[int, list[int]]:
     for line in lines:
         places.setdefault(line.stream, []).append(line.position)
     return {stream: sorted(positions) for stream, positions in places.items()}
+
+
+def _index_after(lines: Sequence[Line], line: Line) -> int:
+    return bisect_right(lines, line.position, key=lambda other: other.position)
 
 
 def _after(positions: list[int], position: int) -> list[int]:

@@ -573,3 +573,10 @@ def test_last_words_of_which_the_shell_tells_that_they_were_killed_close_a_job(b
     assert diagnosed(book, *trained).reason.value == "Others"
     assert diagnosed(book, line.format("./simulator"), *died).reason.value == "PermissionError"
     assert diagnosed(book, line.format("python old.py"), *steps(1, 9), *died).reason.value == "PermissionError"
+
+
+def test_a_hint_after_which_much_is_said_is_no_last_word(book: RuleBook) -> None:
+    """A program that prints without levels and steps goes on, and ends without a failure."""
+    hint = "Unable to determine if Secure Boot is enabled: No such file or directory"
+    assert not diagnosed(book, "compiling", hint, *(f"loading part {part}" for part in range(25))).failed
+    assert diagnosed(book, "compiling", hint, *(f"loading part {part}" for part in range(5))).failed
