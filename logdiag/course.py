@@ -176,6 +176,10 @@ class Course:
             or len(_after(self._calm.get(line.stream, []), line.position)) >= _FEW_LINES_OF_CALM
         )
 
+    def said_more_after(self, line: Line) -> bool:
+        """Whether the job made a step or told of ordinary work after a line, however little."""
+        return bool(self.steps_after(line) or _after(self._calm.get(line.stream, []), line.position))
+
     def said_much_after(self, line: Line) -> bool:
         """Whether a program that prints without levels went on to say much."""
         said = self._said.get(line.stream, [])

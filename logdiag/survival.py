@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from logdiag.course import BARE_EXCEPTION, LINES_AFTER_A_COMPLAINT, STEPS_OF_RECOVERY, Course
+from logdiag.course import BARE_EXCEPTION, LINES_AFTER_A_COMPLAINT, OF_SERVICES, STEPS_OF_RECOVERY, Course
 from logdiag.events import Event
 from logdiag.model import Category, Reason, Role
 
@@ -113,9 +113,12 @@ def _was_overcome(event: Event, course: Course) -> bool:
     """Whether a fault that its process did not die of is seen to be over: by a step, ordinary work, an answer or the
     proper end."""
     line, end = event.line, course.ended_after(event.line)
-    warned = event.quiet and event.reason.category is not Category.INFRASTRUCTURE
-    if warned and not course.failed and course.steps_after(line) and not course.broke_after(line.stream, line.position):
-        return True  # of what a program warned of, one step more is enough
+    of_services = event.reason in OF_SERVICES
+    warned = event.quiet and not course.failed and not course.broke_after(line.stream, line.position)
+    # Of what a program warned of, one step more is enough; of a service that refused it, one word of its work.
+    own = event.reason.category is not Category.INFRASTRUCTURE
+    if warned and ((own and course.steps_after(line)) or (of_services and course.said_more_after(line))):
+        return True
     if course.calm_after(event) or course.answered_after(line) or course.transferred_after(event):
         return True
     return _script_went_on(event, course) or (end is not None and not course.broke_after(line.stream, end))

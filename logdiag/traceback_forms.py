@@ -74,6 +74,8 @@ INSTEAD = re.compile(
     r"carrying on|left out|leaving out|"
     r"exception calling callback)\b|Error \d+ \(ignored\)|, (?:using|keeping|assuming|substituting|taking) "
 )
+# 429 from the referee, retrying in 0.4 s (2/3)   (and what follows may be the last try's)
+RETRY = re.compile(r"(?i)\bretrying\b|\btry(?:ing)? again\b|\b(?:attempt|try|retry) \d+ ?(?:/|of) ?\d+")
 # [W1122 14:21:53.068801861 socket.cpp:207] [c10d] ...   (which prints no traceback of Python's)
 OF_NATIVE_CODE = re.compile(r"\.(?:cpp|cc|cu|h|go|rs):\d+\]")
 # Terminating process 115 via signal SIGTERM   (and what follows is why)

@@ -116,6 +116,7 @@ class _Reader:
     in_child: bool = False
     logged: bool = False
     warned: bool = False
+    retried: bool = False
     last: Line | None = None
     last_code: str = ""
     above: Line | None = None
@@ -188,6 +189,8 @@ class _Reader:
         """Ends the chain."""
         self._finish_message()
         self._name_by_raise()
+        if self._ended_after_retries():
+            self.logged = self.warned = False
         if self.last and (self.exceptions or self.code):
             self.found.append(
                 Traceback(
@@ -208,8 +211,14 @@ class _Reader:
             # Two that were mixed break each other off: what was announced may still follow.
             self.announced = max(self.code)
         self.exceptions, self.positions, self.code, self.frames = [], set(), set(), []
-        self.in_frames = self.in_box = self.in_child = self.logged = self.warned = False
+        self.in_frames = self.in_box = self.in_child = False
+        self.logged = self.warned = self.retried = False
         self.link = Link.FIRST
+
+    def _ended_after_retries(self) -> bool:
+        """Whether the record above only told of a further try, and nothing caught what came of it."""
+        frames = self.exceptions[-1].frames if self.exceptions else ()
+        return self.retried and bool(frames) and "<module>" in frames[0]
 
     def _name_by_raise(self) -> None:
         """The exception of a traceback that breaks off at its `raise`."""
@@ -237,6 +246,7 @@ class _Reader:
             above = self.above if self.above and _may_be_record_of(self.above, line) else None
             announcing = [said for said in (before, above) if said is not None and _announces_a_survivor(said)]
             self.logged = not forms.UNCAUGHT.search(line.text) and (line.level is not None or bool(announcing))
+            self.retried = any(forms.RETRY.search(said.message) for said in announcing)
             self.warned = self.logged and any(said.level == "WARNING" for said in (line, *announcing))
         self.frames = []
         self.positions.add(line.position)

@@ -580,3 +580,21 @@ def test_a_hint_after_which_much_is_said_is_no_last_word(book: RuleBook) -> None
     hint = "Unable to determine if Secure Boot is enabled: No such file or directory"
     assert not diagnosed(book, "compiling", hint, *(f"loading part {part}" for part in range(25))).failed
     assert diagnosed(book, "compiling", hint, *(f"loading part {part}" for part in range(5))).failed
+
+
+def test_what_comes_of_the_last_try_ended_the_program(book: RuleBook) -> None:
+    """The record above announced another try; one that tells of a broken row goes on."""
+    died = traceback_of("aiohttp.client_exceptions.ClientResponseError: 429, message='Too Many Requests'")
+    missing = traceback_of("FileNotFoundError: [Errno 2] No such file or directory: 'results/summary.json'")
+    tried = "2026-03-11 18:14:15,862 - WARNING - winrate - 429 from the referee, retrying in 0.4 s (2/3)"
+    assert diagnosed(book, *steps(1, 9), tried, *died, *missing).reason.value == "ConnectionError"
+    broken = "2026-03-11 18:14:15,862 - WARNING - winrate - a row is broken"
+    assert diagnosed(book, *steps(1, 9), broken, *died, *missing).reason.value == "FileNotFoundError"
+
+
+def test_a_service_that_refused_once_was_done_without_where_work_follows(book: RuleBook) -> None:
+    """A program that only warns of it and goes on has not failed; as its last word it is all there is."""
+    head = "2026-03-11 18:14:15,963 [prepare] "
+    refused = f"{head}WARNING bucket clean: An error occurred (SlowDown) when calling the HeadBucket operation: Slow"
+    assert not diagnosed(book, refused, f"{head}INFO s3://clean/v7.parquet: 2692 rows").failed
+    assert diagnosed(book, f"{head}INFO reading", refused).failed
