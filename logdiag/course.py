@@ -9,8 +9,11 @@ from datetime import datetime, timezone
 from itertools import dropwhile, islice
 
 from logdiag.events import Event
+from logdiag.lastwords import LAUNCHERS
 from logdiag.model import Category, Line, Reason, Role
+from logdiag.places import first_observed
 from logdiag.survey import Survey
+from logdiag.traceback_forms import UNCAUGHT
 
 __all__ = ["BARE_EXCEPTION", "LINES_AFTER_A_COMPLAINT", "OF_SERVICES", "STEPS_OF_RECOVERY", "Course"]
 
@@ -82,6 +85,12 @@ class Course:
         self._at_work = frozenset(stream for stream, _ in self._steps) | frozenset(self._ends)
         self._began = _began(survey, self._at_work)
         self._nobody_died = not any(event.died and not event.of_a_child and not event.handled for event in events)
+        several = (line for line in survey.lines if line.rank is not None or LAUNCHERS.search(line.text))
+        self._of_several = frozenset(line.stream for line in several)
+        died = [line for line in survey.lines if UNCAUGHT.search(line.text)]
+        first = first_observed(survey.lines)
+        told = first is None or first in {line.rank for line in died}
+        self._deaths_marked = frozenset(line.stream for line in died if told)
         self._last_break: dict[int, int] = {}
         self._last_cause: dict[int, int] = {}
         self._last_stop: dict[int, int] = {}
@@ -196,6 +205,12 @@ class Course:
     def stopped_after(self, stream: int, position: int) -> bool:
         """Whether the job was stopped from outside after a place: its time was up, its node was taken away."""
         return self._last_stop.get(stream, -1) > position
+
+    def is_no_death(self, line: Line) -> bool:
+        """Whether an exception after which steps come ended no rank: the stream is one process's, or torch marks in it
+        those of which ranks died, that of the first included, and not this one."""
+        one = line.stream not in self._of_several
+        return one or (line.rank is None and line.stream in self._deaths_marked)
 
     def crashed_next(self, line: Line) -> bool:
         """Whether the rank that told of an error crashed before it made another step."""

@@ -14,7 +14,7 @@ from logdiag.places import first_observed
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
 
-__all__ = ["last_word"]
+__all__ = ["LAUNCHERS", "last_word"]
 
 TOLD = "script/reason-told"
 _LEVELS_OF_TROUBLE = frozenset({"ERROR", "SEVERE", "CRITICAL", "FATAL"})
@@ -24,7 +24,7 @@ _COMPLAINT = re.compile(
     r"failed to|giving up|aborting|aborted|refusing to)\b"
 )
 # What launchers say of the end is no reason.
-_LAUNCHERS = re.compile(
+LAUNCHERS = re.compile(
     r"torch[./]distributed[./](?:elastic|run|launcher)|\b(?:srun|slurmstepd|mpirun|mpiexec|prterun|orterun): |"
     r"\blaunch\.py:\d+|\bORTE\b|\bPRTE\b|\[launch\]|\bProcessGroup\w{0,20}\.cpp:\d+"
 )
@@ -129,7 +129,7 @@ def _complains(line: Line, reported: int | None) -> bool:
     near = reported is None or abs(reported - line.position) <= _NEAR
     plain = near and line.level is None and _COMPLAINT.match(line.message) is not None
     told = plain or line.level in _LEVELS_OF_TROUBLE or line.level == "WARNING"
-    return told and _LAUNCHERS.search(line.text) is None
+    return told and LAUNCHERS.search(line.text) is None
 
 
 def _named(line: Line, book: RuleBook) -> Finding | None:

@@ -139,7 +139,7 @@ def _worked_on(event: Event, course: Course) -> bool:
     if len(steps) < STEPS_OF_RECOVERY:
         return end is not None and is_last
     survivor = event.of_a_child or event.handled
-    if survivor and (is_last or course.stopped_after(line.stream, steps[-1])):
+    if survivor and (is_last or course.is_no_death(line) or course.stopped_after(line.stream, steps[-1])):
         return True
     ended_well = end is not None and end > steps[0] and is_last
     return not event.died or ended_well or course.cause_after(line.stream, steps[-1])

@@ -598,3 +598,15 @@ def test_a_service_that_refused_once_was_done_without_where_work_follows(book: R
     refused = f"{head}WARNING bucket clean: An error occurred (SlowDown) when calling the HeadBucket operation: Slow"
     assert not diagnosed(book, refused, f"{head}INFO s3://clean/v7.parquet: 2692 rows").failed
     assert diagnosed(book, f"{head}INFO reading", refused).failed
+
+
+def test_an_exception_that_was_caught_is_not_what_one_process_was_killed_of(book: RuleBook) -> None:
+    """Steps come after it; of several processes they may be another's, unless torch marks whose exceptions were deaths,
+    the first one's too."""
+    caught = [line for line in traceback_of("KeyError: 'label'") if "<module>" not in line and line != "    main()"]
+    assert diagnosed(book, *steps(1, 5), *caught, *steps(6, 9), "Killed").reason.value == "Others"
+    peer = "RuntimeError: [/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.1]:61158."
+    marked = traceback_of(peer, prefix="[rank1]: ")
+    work = [*steps(1, 5), *caught, *steps(6, 9)]
+    assert diagnosed(book, *work, *marked).reason.value == "ConnectionError"
+    assert diagnosed(book, *work, *marked, *LAUNCHER).reason.value == "KeyError"
