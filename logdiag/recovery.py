@@ -40,7 +40,7 @@ def recover(causes: Causes, book: RuleBook, *, failed: bool, suspicious: tuple[s
     before_progress = _before_progress(causes, finding)
     if early is not None and before_progress:
         action = early
-    if action is Action.RESTART and causes.node in suspicious:
+    if action is Action.RESTART and (causes.node in suspicious or _lost_its_machine(causes, finding)):
         action = Action.RESTART_EXCLUDING_NODE
     nodes: tuple[str, ...] = ()
     if action is Action.RESTART_EXCLUDING_NODE:
@@ -51,6 +51,15 @@ def recover(causes: Causes, book: RuleBook, *, failed: bool, suspicious: tuple[s
         exclude_nodes=nodes,
         steps=_steps(causes, finding, action, nodes, book),
         why=_why(finding, causes.progressed if early is not None else None),
+    )
+
+
+def _lost_its_machine(causes: Causes, finding: Finding) -> bool:
+    """Whether another line tells of the same fault that it is one of a machine to be left out: of a GPU that is lost a
+    process only says that a call failed."""
+    return finding.generality > 0 and any(
+        event.reason is finding.reason and event.finding.action is Action.RESTART_EXCLUDING_NODE
+        for event in causes.consequences
     )
 
 

@@ -141,3 +141,11 @@ def test_automatic_means_that_no_person_is_needed(book: RuleBook, lines: list[st
     assert recovery.automatic is recovery.action.automatic
     assert recovery.why.strip()
     assert recovery.steps
+
+
+def test_a_gpu_that_another_line_calls_lost_leaves_its_node_out(book: RuleBook) -> None:
+    """Of a GPU that is gone a process only says that a call failed; a call that failed alone is tried again."""
+    failed = traceback_of("torch.AcceleratorError: CUDA error: unspecified launch failure")
+    lost = "Unable to determine the device handle for GPU1: 0000:2A:00.0: GPU is lost.  Reboot it"
+    assert diagnosed(book, *steps(1, 60), *failed).recovery.action is Action.RESTART
+    assert diagnosed(book, *steps(1, 60), *failed, lost).recovery.action is Action.RESTART_EXCLUDING_NODE
