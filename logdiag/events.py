@@ -261,12 +261,9 @@ def _telling(
     # A look-up that is raised anew under its own class, with words for the reader, is told better there.
     reworded = later.link is Link.CAUSE and later.name == exception.name
     replaced = wrapped and later.explicit and (later.link is Link.CONTEXT or reworded)
-    missed = wrapped and later.link is Link.CONTEXT and _CACHE_MISS.match(exception.line.message) is not None
-    if missed:
-        return 1
-    if replaced and exception.name.rsplit(".", 1)[-1] in _LOOKUPS:
-        return 1
-    return 2
+    looked_up = replaced and exception.name.rsplit(".", 1)[-1] in _LOOKUPS
+    missed = wrapped and later.link is Link.CONTEXT and _CACHE_MISS.match(exception.line.message)
+    return 1 if looked_up or missed else 2
 
 
 def reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:

@@ -12,8 +12,8 @@ __all__ = ["from_micros", "head_of", "read_record", "told_of"]
 
 Record = dict[str, object]
 
-# Docker, journald, loggers; Cloud Logging, CloudWatch, OpenTelemetry and Loki as they export; a runner's result
-# (structlog: "event")
+# Docker, journald, loggers; Cloud Logging, CloudWatch, OpenTelemetry and Loki as they export; a runner's result;
+# structlog
 _MESSAGES = (
     *("log", "MESSAGE", "message", "msg", "text", "textPayload", "@message", "body", "line", "stderr", "output"),
     "event",
@@ -36,9 +36,9 @@ _SAID = ("message", "msg")
 _KINDS = ("type", "name", "kind")
 _ATTRIBUTES = "attributes"
 _TELLING = frozenset({*_ERRORS, _ATTRIBUTES})
-# {"event": "train", "step": 41, "loss": 2.1}
-_LONGEST_RANK = 6
+_LONGEST_RANK = 6  # digits
 _TOLD_BEFORE = frozenset({*_RANKS, *_TIMES})
+# {"event": "train", "step": 41, "loss": 2.1}
 _COUNTERS = frozenset({"step", "global_step", "iteration", "iter", "epoch", "batch", "update"})
 
 

@@ -164,7 +164,8 @@ class _Reader:
         """Remembers an exception that was never raised: it has no traceback, and may be the cause of the next one."""
         final = forms.FINAL.match(text)
         if final and final["rest"].startswith(":") and ("." in final["name"] or forms.CLASS_NAME.search(final["name"])):
-            self.alone, self.told_alone = line, self.above is not None and _may_be_record_of(self.above, line)
+            above = self.above if self.above and _may_be_record_of(self.above, line) else None
+            self.alone, self.told_alone = line, above is not None and _announces_a_survivor(above)
 
     def _linked(self, line: Line, text: str) -> bool:
         """Whether a line says how the next exception hangs together with those before."""

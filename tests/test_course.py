@@ -241,6 +241,8 @@ def test_what_the_kernel_said_of_others_shown_behind_a_proper_end_is_no_failure(
     assert diagnosed(book, *steps(1, 60), *KERNEL).failed
     died = traceback_of("KeyError: 'caption'", prefix="[rank1]: ")
     assert diagnosed(book, *steps(1, 60), *died, *KERNEL).failed
+    child = ["Process simulator-3:", *traceback_of("sim.SimulationError: the state is not finite")]
+    assert not diagnosed(book, *steps(1, 30), *child, *worked, *KERNEL).failed
 
 
 def test_a_child_that_was_started_again_ends_no_program(book: RuleBook) -> None:

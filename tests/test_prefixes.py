@@ -251,3 +251,10 @@ def test_a_record_of_keys_and_values_is_read() -> None:
     assert (line.level, line.rank, line.message) == ("ERROR", 3, 'no seat left"')
     assert line.time == parse_line("2026-03-11 18:14:15 boom").time
     assert parse_line("the level=error of rank=3").level is None
+
+
+def test_host_and_rank_behind_a_clock_are_read() -> None:
+    """As pools of workers over several hosts print them; a path is no host."""
+    line = parse_line("2026-03-11 18:14:15.429 node-2/3  step 43: loss 2.1")
+    assert (line.node, line.rank, line.message) == ("node-2", 3, "step 43: loss 2.1")
+    assert parse_line("2026-03-11 18:14:15.429 data/3 is empty").rank is None
