@@ -68,7 +68,8 @@ def _execute(work: Path, scenario: Scenario, shape: Shape, group: Path | None) -
     if os.geteuid() != 0:
         command.append("--map-root-user")
 
-    def enter_group() -> None:
+    def prepare() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who starts the lab with nohup gives the jobs its deafness
         if group is not None:
             (group / "cgroup.procs").write_text(str(os.getpid()))
 
@@ -79,7 +80,7 @@ def _execute(work: Path, scenario: Scenario, shape: Shape, group: Path | None) -
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=enter_group,
+        preexec_fn=prepare,
     )
     try:
         _, said = process.communicate(timeout=scenario.seconds)
