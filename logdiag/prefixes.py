@@ -168,8 +168,11 @@ _PREFIXES = tuple(
             r"(?<=[\d\])Z] )(?:[A-Za-z_][\w.-]{0,60}|\d{1,7})(?:\[\d+\])?:? {1,12}"
             r"(?=(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)(?::|\s))",
         ),
-        # 2026-11-01 10:00:00.429 node-2/3  step 43: ...   (host and rank)
-        (_LOWER + _UPPER, r"(?<=[\d\]Z] )(?P<node>[A-Za-z][\w.-]{0,60}\d)/(?P<rank>\d{1,5}):? +"),
+        # 2026-11-01 10:00:00.429 node-2/3  step 43: ...   (host and rank, but not `shard-2/8 is read`)
+        (
+            "nhcis",
+            r"(?<=[\d\]Z] )(?P<node>(?:node|host|nid|compute|cn|ip|server)[\w.-]{0,60}\d)/(?P<rank>\d{1,5}):? +",
+        ),
         # 14:21:23 | r0 | 28 | ERROR | ...   (columns between bars)
         ("rR", r"(?<=\| )(?:[rR]|[rR]ank|RANK)[ =:]?(?P<rank>\d{1,5}) +(?=\| )"),
         (_LOWER + _UPPER + _DIGITS, r"(?<=\| )[\w.:=/-]{1,40} +(?=\| )"),

@@ -254,7 +254,10 @@ def test_a_record_of_keys_and_values_is_read() -> None:
 
 
 def test_host_and_rank_behind_a_clock_are_read() -> None:
-    """As pools of workers over several hosts print them; a path is no host."""
+    """As pools of workers over several hosts print them; a path is no host, and neither is one of many parts."""
     line = parse_line("2026-03-11 18:14:15.429 node-2/3  step 43: loss 2.1")
     assert (line.node, line.rank, line.message) == ("node-2", 3, "step 43: loss 2.1")
-    assert parse_line("2026-03-11 18:14:15.429 data/3 is empty").rank is None
+    assert [parse_line(f"2026-03-11 18:14:15.429 {said} is read").rank for said in ("data/3", "shard-2/8")] == [
+        None,
+        None,
+    ]
