@@ -149,3 +149,13 @@ def test_a_gpu_that_another_line_calls_lost_leaves_its_node_out(book: RuleBook) 
     lost = "Unable to determine the device handle for GPU1: 0000:2A:00.0: GPU is lost.  Reboot it"
     assert diagnosed(book, *steps(1, 60), *failed).recovery.action is Action.RESTART
     assert diagnosed(book, *steps(1, 60), *failed, lost).recovery.action is Action.RESTART_EXCLUDING_NODE
+
+
+def test_a_fault_that_is_named_itself_keeps_its_own_action(book: RuleBook) -> None:
+    """A program that touched a wrong address is not a machine's fault, though the kernel then resets the GPU."""
+    fault = (
+        "Memory access fault by GPU node-1 (Agent handle: 0x55ac14d27600) on address 0x7f9587e00000. Reason: Unknown."
+    )
+    reset = "kernel: amdgpu 0000:0a:00.0: amdgpu: GPU reset begin!"
+    answer = diagnosed(book, *steps(1, 60), fault, reset)
+    assert (answer.reason, answer.recovery.action) == (Reason.CUDA_ERROR, Action.RESTART)
