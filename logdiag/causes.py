@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from logdiag.complaints import unexplained
 from logdiag.course import OF_SERVICES, Course
 from logdiag.events import CATCH_ALL, Event, find_events, reasons_explained
 from logdiag.lastwords import last_word
-from logdiag.model import Category, Reason, Role, Support
+from logdiag.model import Category, Line, Reason, Role, Support
 from logdiag.places import node_of, rank_of
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
@@ -37,7 +38,7 @@ class Causes:
     """The root, what it explains, what else went wrong on its own or in a later program, and what was recovered from.
 
     `rank` and `node` are where the root happened, as far as the log tells. `progressed` says whether steps were made
-    before it.
+    before it; `complaints` are what no rule knows (see complaints.py).
     """
 
     root: Event | None
@@ -48,6 +49,7 @@ class Causes:
     afterwards: tuple[Event, ...]
     recovered: tuple[Event, ...]
     hints: tuple[Event, ...]
+    complaints: tuple[Line, ...]
     progressed: bool | None
     finished: bool
 
@@ -79,6 +81,7 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
         afterwards=(*missed, *afterwards),
         recovered=tuple(recovered),
         hints=tuple(hint for hint in hints if hint is not root),
+        complaints=unexplained(survey, book, root.line if root else None),
         progressed=_progressed(root, survey),
         finished=course.finished,
     )
@@ -123,9 +126,9 @@ def _without_missed_output(broke: Sequence[Event]) -> tuple[list[Event], list[Ev
 
 
 def _progressed(root: Event | None, survey: Survey) -> bool | None:
-    """Whether the job had made steps before its root cause; None where the log is too short to tell."""
+    """Whether the job had made steps before its root cause, or at all; None where the log is too short to tell."""
     if root is None:
-        return bool(survey.progress)
+        return True if survey.progress else False if survey.total_lines >= _TELLING_START else None
     line = root.line
     if any(step.stream != line.stream or step.position < line.position for step in survey.progress):
         return True

@@ -20,9 +20,9 @@ def supports_of(causes: Causes, *, failed: bool, exit_code: int | None) -> tuple
     if root is None:
         if failed:
             return (Support.EXIT_CODE,)
-        ended = causes.finished or exit_code == 0
-        kind = Support.FINISHED if ended else Support.WORKING if causes.progressed else Support.SILENT
-        return (kind, Support.DOUBTFUL) if causes.hints or causes.independent else (kind,)
+        kind = _kind_without_root(causes, ended=causes.finished or exit_code == 0)
+        too_short = kind is Support.SILENT and causes.progressed is None
+        return (kind, Support.DOUBTFUL) if causes.hints or causes.independent or too_short else (kind,)
     if root.finding.supports:
         return root.finding.supports
     rivals = {event.reason for event in causes.independent if event.finding.role is Role.CAUSE} - {root.reason}
@@ -32,12 +32,23 @@ def supports_of(causes: Causes, *, failed: bool, exit_code: int | None) -> tuple
         *[Support.RIVAL] * min(len(rivals), _MOST_RIVALS),
         *[Support.DISAGREEING_CHAIN] * bool(within),
         *[Support.TRIAL] * root.finding.trial,
+        *[Support.UNEXPLAINED] * len(causes.complaints),
+        *[Support.SURVIVED] * (bool(causes.recovered) and not root.died),
     )
 
 
 def confidence_of(supports: Iterable[Support], weights: Mapping[Support, float]) -> float:
     """The share of answers with such support that are right: the logistic function of the summed weights."""
     return 1 / (1 + math.exp(-sum(weights.get(support, 0.0) for support in supports)))
+
+
+def _kind_without_root(causes: Causes, *, ended: bool) -> Support:
+    """A log that shows no work and complains in the end in words that no rule knows is least like a healthy one."""
+    if ended:
+        return Support.FINISHED
+    if causes.progressed:
+        return Support.WORKING
+    return Support.COMPLAINING if causes.complaints else Support.SILENT
 
 
 def _kind(root: Event) -> Support:

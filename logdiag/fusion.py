@@ -41,13 +41,14 @@ _DOUBT = {
     Support.BARE_SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.4),
     Support.EXIT_CODE: Doubt(exceptions=0.3, elsewhere=0.4),
     Support.SILENT: Doubt(elsewhere=0.75),
+    Support.COMPLAINING: Doubt(elsewhere=0.75),
 }
 
 # What an answer rests on that a model may change.
 _OPEN = frozenset(
     {
         *(Support.CATCH_ALL, Support.BARE_SYMPTOM, Support.QUIET, Support.HINT, Support.EXIT_CODE, Support.SILENT),
-        *(Support.FAINTLY_ALIKE, Support.DIVIDED, Support.TRIAL),
+        *(Support.COMPLAINING, Support.FAINTLY_ALIKE, Support.DIVIDED, Support.TRIAL),
     }
 )
 _LONGEST_TITLE = 160

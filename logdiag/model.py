@@ -153,11 +153,14 @@ class Support(str, Enum):
     FINISHED = "finished"
     WORKING = "working"
     SILENT = "silent"
+    COMPLAINING = "complaining"
     # These may come on top.
     DIVIDED = "divided"
     RIVAL = "rival"
     DISAGREEING_CHAIN = "disagreeing_chain"
     DOUBTFUL = "doubtful"
+    UNEXPLAINED = "unexplained"
+    SURVIVED = "survived"
     TRIAL = "trial"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from logdiag.causes import Causes
@@ -36,6 +36,7 @@ __all__ = ["SURE", "decide"]
 SURE = 0.6
 _MOST_EVIDENCE = 12
 _CONTEXT_LINES = 3
+_LONGEST_QUOTE = 200
 
 
 def decide(
@@ -78,6 +79,7 @@ def decide(
             *(recalled.notes if recalled else ()),
             *([_to_collect(reason, book, unexplained=unexplained)] if unsure else []),
             *_remarks(causes, survey),
+            *([_unknown_words(causes.complaints)] if causes.complaints and confidence < SURE else []),
         ),
         stats={**stats, "supports": [support.value for support in supports]},
         digest=digest,
@@ -108,6 +110,12 @@ def _remarks(causes: Causes, survey: Survey) -> Iterator[str]:
         yield f"{count:,} further lines like those found were counted, not looked at one by one"
 
 
+def _unknown_words(complaints: Sequence[Line]) -> str:
+    """What may be the cause although no rule says so."""
+    line = complaints[0]
+    return f"no rule knows what {line.source} says in line {line.number}: {line.message.strip()[:_LONGEST_QUOTE]}"
+
+
 def _absent_ranks(causes: Causes, survey: Survey) -> list[int]:
     """Where the root is a collective that timed out: the few known ranks that, unlike the others, did not report it.
     Who comes in time waits and times out, so the one that is late is among them."""
@@ -131,6 +139,8 @@ def _summary(causes: Causes, failed: bool, exit_code: int | None) -> str:
     if root is None:
         if failed:
             return f"The job ended with exit code {exit_code}, and its log shows no cause."
+        if causes.complaints and not causes.finished and not causes.progressed:
+            return "The log shows no failure that a rule knows, and no work; it complains in the end."
         return "The log shows no failure." + (" The job came to its end." if causes.finished else "")
     finding = root.finding
     where = " on " + ", ".join(

@@ -160,6 +160,12 @@ class RuleBook:
         data = line.text.encode(errors="replace")
         return self.confirm(line, sorted(_patterns_in(self.matcher, data)), frames)
 
+    def knows(self, line: Line) -> bool:
+        """Whether any rule says what a line is: trouble, harmless, work, or regular output."""
+        if self.confirm_all(line) is not None or self._softened(line) is not None:
+            return True
+        return self.is_progress(line) or bool(self.filters_of(line))
+
     def asks_for_frames(self, rule: str) -> bool:
         """Whether a narrower rule than this one asks where an exception was raised."""
         return rule in self._framed

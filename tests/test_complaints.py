@@ -1,0 +1,86 @@
+"""What no rule knows makes an answer less sure, and is named where the answer is not sure."""
+
+from __future__ import annotations
+
+import pytest
+
+from logdiag.model import Diagnosis, Support
+from logdiag.rules import RuleBook
+from tests.helpers import diagnosed, steps, traceback_of
+
+_SAID = "the ledger of shards could not be reconciled with its mirror"
+_SETTINGS = [f"option {first}{second} = on" for first in "abcdef" for second in "abcdefgh"]
+_CRASH = traceback_of("KeyError: 'labels'")
+
+
+def _supports(answer: Diagnosis) -> list[Support]:
+    return [Support(kind) for kind in answer.stats["supports"]]
+
+
+def test_a_complaint_before_the_root_that_no_rule_knows_makes_it_less_sure(book: RuleBook) -> None:
+    """The cause may be what nobody has a rule for; each further kind of complaint counts, a repeated one does not."""
+    plain = diagnosed(book, *steps(1, 5), *_CRASH)
+    one = diagnosed(book, *steps(1, 5), f"{_SAID} 1", f"{_SAID} 2", *_CRASH)
+    two = diagnosed(book, *steps(1, 5), _SAID, "the mirror is missing", *_CRASH)
+    assert [_supports(answer).count(Support.UNEXPLAINED) for answer in (plain, one, two)] == [0, 1, 2]
+    assert plain.confidence > one.confidence > two.confidence
+    assert plain.reason is one.reason is two.reason
+
+
+def test_what_stands_after_the_root_does_not_count(book: RuleBook) -> None:
+    """After the cause processes complain of its consequences in many words."""
+    after = diagnosed(book, *steps(1, 5), *_CRASH, "", _SAID)
+    assert _supports(after) == _supports(diagnosed(book, *steps(1, 5), *_CRASH))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[W1122 12:56:16.9 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved. err=-3",
+        "2026-11-22 10:00:00 INFO loader: 0 failed of 4000 files",
+        "During handling of the above exception, another exception occurred:",
+        "step: 40 word error rate: 0.31 loss: 2.2",
+    ],
+)
+def test_what_is_known_or_calm_is_no_unknown_complaint(line: str, book: RuleBook) -> None:
+    """What a rule calls harmless or work, what is logged as calm, and the words between two tracebacks."""
+    assert Support.UNEXPLAINED not in _supports(diagnosed(book, *steps(1, 5), line, *_CRASH))
+
+
+def test_a_log_without_work_that_ends_in_a_complaint_is_hardly_healthy(book: RuleBook) -> None:
+    """The answer says so, and quotes the line that no rule knows."""
+    calm = diagnosed(book, *_SETTINGS, "all is set")
+    complaining = diagnosed(book, *_SETTINGS, _SAID)
+    assert not calm.failed
+    assert not complaining.failed
+    assert complaining.confidence < 0.5 < calm.confidence
+    assert any(_SAID in note for note in complaining.notes)
+    assert not any("no rule knows" in note for note in calm.notes)
+    assert "complains" in complaining.summary
+
+
+def test_a_complaint_long_before_the_end_is_none_of_the_last_words(book: RuleBook) -> None:
+    """What was said before dozens of ordinary lines was survived."""
+    assert _supports(diagnosed(book, _SAID, *_SETTINGS)) == _supports(diagnosed(book, "all is set", *_SETTINGS))
+
+
+def test_a_short_log_without_work_tells_little(book: RuleBook) -> None:
+    """A few lines may be all that a job came to say."""
+    assert diagnosed(book, *_SETTINGS[:5]).confidence < diagnosed(book, *_SETTINGS).confidence
+
+
+def test_who_survived_one_fault_may_have_survived_what_was_only_told(book: RuleBook) -> None:
+    """A process that ended by the root has not."""
+    survived = ["2026-11-22 09:00:00 ERROR loader: [Errno 28] No space left on device", *steps(1, 9)]
+    told = "2026-11-22 10:00:00 ERROR loader: NCCL error: unhandled system error"
+    assert Support.SURVIVED in _supports(diagnosed(book, *survived, told))
+    assert Support.SURVIVED not in _supports(diagnosed(book, *steps(1, 9), told))
+    assert Support.SURVIVED not in _supports(diagnosed(book, *survived, *_CRASH))
+
+
+def test_of_many_complaints_three_count(book: RuleBook) -> None:
+    """Hundreds of unlike complaints make an answer no less sure than three."""
+    parts = [
+        f"part {first}{second} could not be reconciled" for first in "abcdefghijk" for second in "abcdefghijklmnopq"
+    ]
+    assert _supports(diagnosed(book, *steps(1, 5), *parts, *_CRASH)).count(Support.UNEXPLAINED) == 3
