@@ -25,6 +25,8 @@ _SPAWNED = re.compile(
     r"-- Process (?P<spawned>\d{1,6}) terminated with the following error|"
     r"\bRayTaskError\b.{1,400}\[rank=(?P<actor>\d{1,6})\]\)"
 )
+# RuntimeError: CUDA error: uncorrectable ECC error encountered   (others repeat what it says, not its class)
+_CLASS = re.compile(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 _LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "SEVERE", "CRITICAL", "FATAL"})
 # Kept lines.
@@ -123,7 +125,7 @@ def _raised_by(root: Event, lines: Sequence[Line]) -> int | None:
 
 def _quoted_by(said: Line, lines: Sequence[Line]) -> int | None:
     """The one rank of which another line repeats the words of this one."""
-    words = said.message.strip()[:_LONGEST_QUOTE]
+    words = _CLASS.sub("", said.message.strip())[:_LONGEST_QUOTE]
     if len(words) < _SHORTEST_QUOTE:
         return None
     ranks = {line.rank for line in lines if line.rank is not None and words in line.text}
