@@ -12,7 +12,7 @@ from logdiag.survey import Survey
 
 __all__ = ["MOST_COMPLAINTS", "unexplained"]
 
-MOST_COMPLAINTS = 3
+MOST_COMPLAINTS = 2
 # Of a log without a root cause only the end tells whether it ended badly.
 _LAST_LINES = 10
 _MOST_LOOKED_AT = 200
@@ -24,11 +24,13 @@ _COMPLAINT = re.compile(
     r"no such|missing|unsupported|mismatch|abort(?:ed)?|panic|killed|timed out|"
     r"not (?:supported|allowed|permitted|available|a valid|recognized|defined))\b|\w(?:Error|Exception)\b"
 )
-# Source text, frames and the heads of a traceback, whose last line says what it means; what was ignored was survived.
+# Source text, frames and heads of a traceback, whose last line says what it means; what was ignored was survived.
 _OF_A_TRACEBACK = re.compile(
-    r"\s{2}|\t|Traceback \(most recent call last\)|The above exception was the direct cause|"
-    r"During handling of the above|#\d{1,3}[ :]|frame #\d|-- Process \d+ terminated with|Exception ignored in"
+    r"\s{2}|\t|[|│] |-{1,5}> ?\d|#\d{1,3}[ :]|frame #\d|.{0,120}\(most recent call (?:last|first)\)|"
+    r"The above exception was the direct cause|During handling of the above|Exception ignored in"
 )
+# Last error:   Exception during training:   (what is meant comes below)
+_ANNOUNCEMENT = re.compile(r":\s*$")
 _NUMBERS = re.compile(r"\d+")
 _TELLING = 60
 
@@ -66,6 +68,6 @@ def _last(lines: Sequence[Line]) -> Iterable[Line]:
 
 
 def _complains(line: Line) -> bool:
-    if line.level in _LEVELS_OF_CALM or _OF_A_TRACEBACK.match(line.message):
+    if line.level in _LEVELS_OF_CALM or _OF_A_TRACEBACK.match(line.message) or _ANNOUNCEMENT.search(line.message):
         return False
     return line.level in _LEVELS_OF_TROUBLE or _COMPLAINT.search(line.message) is not None
