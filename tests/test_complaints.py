@@ -7,6 +7,7 @@ import pytest
 from logdiag.complaints import MOST_COMPLAINTS
 from logdiag.model import Diagnosis, Support
 from logdiag.rules import RuleBook
+from logdiag.verdict import SURE
 from tests.helpers import diagnosed, steps, traceback_of
 
 _SAID = "the ledger of shards could not be reconciled with its mirror"
@@ -24,7 +25,8 @@ def test_a_complaint_before_the_root_that_no_rule_knows_makes_it_less_sure(book:
     one = diagnosed(book, *steps(1, 5), f"{_SAID} 1", f"{_SAID} 2", *_CRASH)
     two = diagnosed(book, *steps(1, 5), _SAID, "the mirror is missing", *_CRASH)
     assert [_supports(answer).count(Support.UNEXPLAINED) for answer in (plain, one, two)] == [0, 1, 2]
-    assert plain.confidence > one.confidence > two.confidence
+    assert plain.confidence > one.confidence > two.confidence > SURE
+    assert not any("no rule knows" in note for note in two.notes)
     assert plain.reason is one.reason is two.reason
 
 
@@ -38,7 +40,7 @@ def test_what_stands_after_the_root_does_not_count(book: RuleBook) -> None:
     "line",
     [
         "[W1122 12:56:16.9 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved. err=-3",
-        "2026-11-22 10:00:00 INFO loader: 0 failed of 4000 files",
+        f"2026-11-22 10:00:00 INFO loader: {_SAID}",
         "During handling of the above exception, another exception occurred:",
         "Last error:",
         "step: 40 word error rate: 0.31 loss: 2.2",

@@ -95,6 +95,17 @@ def test_two_ranks_that_say_the_same_are_no_answer(book: RuleBook) -> None:
     assert rank_of(diagnosed(book, *steps(1, 20), *BOOM, *quotes)) is None
 
 
+def test_who_repeats_what_an_exception_says_without_its_class_is_the_rank_of_it(book: RuleBook) -> None:
+    """The watchdog of a rank names the error of its device, not the class that Python gave it."""
+    device = "CUDA error: uncorrectable ECC error encountered"
+    repeated = (
+        f"[rank3]:[E311 18:04:11.104 ProcessGroupNCCL.cpp:632] NCCL watchdog thread terminated with exception: {device}"
+    )
+    raised = traceback_of(f"RuntimeError: {device}")
+    assert rank_of(diagnosed(book, *steps(1, 20), *raised, repeated)) == 3
+    assert rank_of(diagnosed(book, *steps(1, 20), *raised)) is None
+
+
 UNREACHABLE = (
     "tracker: HTTPConnectionPool(host='10.0.0.7', port=9090): Max retries exceeded with url: /api (Caused by "
     "NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused'))"
