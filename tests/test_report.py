@@ -231,6 +231,13 @@ def test_a_healthy_report_says_so_and_nothing_to_do(book: RuleBook) -> None:
     assert "What to do" not in text
 
 
+def test_a_report_without_a_known_failure_that_is_not_sure_says_so(book: RuleBook) -> None:
+    """A log that complains in the end in words that no rule knows is not called healthy in capitals."""
+    text = render(diagnosed(book, "the store opens", "the store could not be reconciled with its journal"), "text")
+    assert text.startswith("NO FAILURE KNOWN, NOT SURE")
+    assert "could not be reconciled with its journal" in text
+
+
 def normalised(text: str) -> str:
     """Without what differs between two runs."""
     text = re.sub(r"read in [\d.]+ s", "read in 0.00 s", text)

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from logdiag.model import Diagnosis, Recovery
+from logdiag.verdict import SURE
 
 __all__ = ["action_words", "amount", "clean", "headline", "rank_ranges", "where"]
 
@@ -45,7 +46,7 @@ def headline(diagnosis: Diagnosis) -> str:
     """Failed or not, the reason, and how sure."""
     sure = f"confidence {diagnosis.confidence:.0%}"
     if not diagnosis.failed:
-        return f"NO FAILURE  {sure}"
+        return f"NO FAILURE{'' if diagnosis.confidence >= SURE else ' KNOWN, NOT SURE'}  {sure}"
     return f"FAILED  {diagnosis.category.value} / {diagnosis.reason.value}  {sure}"
 
 
