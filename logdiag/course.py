@@ -21,7 +21,7 @@ __all__ = ["BARE_EXCEPTION", "LINES_AFTER_A_COMPLAINT", "OF_SERVICES", "STEPS_OF
 STEPS_OF_RECOVERY = 3
 # So many ordinary log lines after an error that was only logged show the same.
 _LINES_OF_CALM = 8
-# So many are enough against a mere hint.
+# So many are enough against a mere hint, and after what a process usually goes on from.
 _FEW_LINES_OF_CALM = 2
 # So many plain lines after one without a level show that the program went on.
 _MUCH = 20
@@ -155,7 +155,8 @@ class Course:
             return False
         if self.broke_after(line.stream, line.position):
             return False
-        return len(_after(self._calm.get(line.stream, []), line.position)) >= _LINES_OF_CALM
+        enough = _FEW_LINES_OF_CALM if event.finding.goes_on else _LINES_OF_CALM
+        return len(_after(self._calm.get(line.stream, []), line.position)) >= enough
 
     def transferred_after(self, event: Event) -> bool:
         """Whether a service that failed once delivers again, and nothing breaks any more."""
