@@ -259,6 +259,19 @@ def test_a_child_that_was_started_again_ends_no_program(book: RuleBook) -> None:
     assert root_line(both) == 30 + len(child)
 
 
+def test_little_calm_is_enough_where_a_process_usually_goes_on(book: RuleBook) -> None:
+    """A worker that its nanny starts anew is no failure of the job, unless the job then gives its task up."""
+    log = "2026-02-02 10:11:{:02d},131 - distributed.{}"
+    restarted = log.format(
+        12, "nanny - WARNING - Worker tcp://10.1.0.4:39215 (pid=811) exceeded 95% memory budget. Restarting..."
+    )
+    calm = [log.format(second, "scheduler - INFO - Register worker tcp://10.1.0.4:38847") for second in (14, 15)]
+    given_up = "distributed.scheduler.KilledWorker: Attempted to run task 'join-7' on 4 different workers"
+    assert not diagnosed(book, restarted, *calm).failed
+    assert diagnosed(book, restarted, calm[0]).failed
+    assert diagnosed(book, restarted, *calm, *traceback_of(given_up)).reason.value == "OutOfMemoryError"
+
+
 def test_steps_of_other_ranks_do_not_revive_one_that_crashed(book: RuleBook) -> None:
     """What the others had in their buffers comes after the line that one rank crashed of."""
     told = "3: [gpu017:24:0:24] ib_mlx5_log.c:171  Transport retry count exceeded on mlx5_2:1/RoCE (synd 0x15)"
