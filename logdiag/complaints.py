@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from logdiag.model import Line
 from logdiag.rules import RuleBook
@@ -45,7 +46,7 @@ def unexplained(survey: Survey, book: RuleBook, root: Line | None) -> tuple[Line
         for line in (_last(survey.lines) if root is None else _before(survey.lines, root))
         if (line.stream, line.position) not in known and _complains(line)
     )
-    for _, line in zip(range(_MOST_LOOKED_AT), complaining, strict=False):
+    for line in islice(complaining, _MOST_LOOKED_AT):
         if not book.knows(line):
             found.setdefault(_NUMBERS.sub("0", line.message)[:_TELLING], line)
         if len(found) == MOST_COMPLAINTS:
