@@ -41,7 +41,7 @@ _DOUBT = {
     Support.BARE_SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.4),
     Support.EXIT_CODE: Doubt(exceptions=0.3, elsewhere=0.4),
     Support.SILENT: Doubt(elsewhere=0.75),
-    Support.COMPLAINING: Doubt(elsewhere=0.6),
+    Support.COMPLAINING: Doubt(elsewhere=0.75),
 }
 
 # What an answer rests on that a model may change.
