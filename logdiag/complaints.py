@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from logdiag import traceback_forms as forms
 from logdiag.model import Line
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
@@ -25,11 +26,10 @@ _COMPLAINT = re.compile(
     r"no such|missing|unsupported|mismatch|abort(?:ed)?|panic|killed|timed out|"
     r"not (?:supported|allowed|permitted|available|a valid|recognized|defined))\b|\w(?:Error|Exception)\b"
 )
-# Source text, frames and heads of a traceback, whose last line says what it means; what was ignored was survived.
-_OF_A_TRACEBACK = re.compile(
-    r"\s{2}|\t|[|│] |-{1,5}> ?\d|#\d{1,3}[ :]|frame #\d|.{0,120}\(most recent call (?:last|first)\)|"
-    r"The above exception was the direct cause|During handling of the above|Exception ignored in"
-)
+# Of a traceback its last line says what it means, and what was ignored was survived.
+_HEADS = (forms.HEADER, forms.CAUSE, forms.CONTEXT, forms.IGNORED)
+# Source text and frames: Python's, a notebook's (---> 12), those in a box, and native ones (#3 and frame #3).
+_CODE = re.compile(r"\s{2}|\t|[|│] |-{1,5}> ?\d|#\d{1,3}[ :]|frame #\d|Exception raised from ")
 # Last error:   Exception during training:   (what is meant comes below)
 _ANNOUNCEMENT = re.compile(r":\s*$")
 _NUMBERS = re.compile(r"\d+")
@@ -69,6 +69,9 @@ def _last(lines: Sequence[Line]) -> Iterable[Line]:
 
 
 def _complains(line: Line) -> bool:
-    if line.level in _LEVELS_OF_CALM or _OF_A_TRACEBACK.match(line.message) or _ANNOUNCEMENT.search(line.message):
+    text = line.message
+    if line.level in _LEVELS_OF_CALM or _CODE.match(text) or _ANNOUNCEMENT.search(text):
         return False
-    return line.level in _LEVELS_OF_TROUBLE or _COMPLAINT.search(line.message) is not None
+    if any(head.search(text) for head in _HEADS):
+        return False
+    return line.level in _LEVELS_OF_TROUBLE or _COMPLAINT.search(text) is not None

@@ -25,7 +25,7 @@ _SPAWNED = re.compile(
     r"-- Process (?P<spawned>\d{1,6}) terminated with the following error|"
     r"\bRayTaskError\b.{1,400}\[rank=(?P<actor>\d{1,6})\]\)"
 )
-# RuntimeError: CUDA error: uncorrectable ECC error encountered   (others repeat what it says, not its class)
+# ValueError: shard 7 of the loom is torn   (others repeat what it says, not its class)
 _CLASS = re.compile(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 _LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "SEVERE", "CRITICAL", "FATAL"})

@@ -97,7 +97,7 @@ def test_two_ranks_that_say_the_same_are_no_answer(book: RuleBook) -> None:
 
 def test_who_repeats_what_an_exception_says_without_its_class_is_the_rank_of_it(book: RuleBook) -> None:
     """The watchdog of a rank names the error of its device, not the class that Python gave it."""
-    device = "CUDA error: uncorrectable ECC error encountered"
+    device = "CUDA error: an unheard-of fault of the device"
     repeated = (
         f"[rank3]:[E311 18:04:11.104 ProcessGroupNCCL.cpp:632] NCCL watchdog thread terminated with exception: {device}"
     )

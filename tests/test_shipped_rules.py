@@ -23,6 +23,9 @@ XIDS = SHARED / "data" / "xid.csv"
 SXIDS = SHARED / "data" / "sxid.csv"
 NVLINK5 = SHARED / "data" / "nvlink5.csv"
 REAL = SHARED / "reallogs" / "dev.jsonl"
+OURS = ("logdiag", "rules", "corpus", "tests", "evals")
+# Characters: shorter root lines are the fixed words of Python and CUDA.
+_A_SENTENCE = 61
 
 
 def test_the_check_has_nothing_to_say(proof_book: RuleBook) -> None:
@@ -248,6 +251,16 @@ def test_no_line_of_a_real_log_is_copied_into_the_rules(proof_book: RuleBook) ->
     examples = [example for rule in proof_book.rules for example in (*rule.fires, *rule.quiet)]
     examples += [example for item in proof_book.filters for example in (*item.drops, *item.keeps)]
     assert sorted(telling_lines("\n".join(examples)) & real_lines()) == []
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="the real logs are not here")
+def test_no_root_line_of_a_real_log_stands_in_the_project() -> None:
+    """Nor in a comment of the code, of a rule or of a test."""
+    cases = [json.loads(text) for text in REAL.read_text(encoding="utf-8").splitlines()]
+    roots = {case["root_line"].strip() for case in cases if len(case.get("root_line") or "") >= _A_SENTENCE}
+    files = [path for folder in OURS for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".yaml", ".md")]
+    ours = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    assert sorted(root for root in roots if root in ours) == []
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the real logs are not here")
