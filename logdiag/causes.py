@@ -143,11 +143,13 @@ def _explains(cause: Event, effect: Event, reasons: dict[int, frozenset[Reason]]
         return False
     if cause.caught and effect.died and effect.line.stream != cause.line.stream:
         return False  # what one process met and survived does not end another
-    return not _precedes(effect, cause)
+    # A supervisor that ended processes for their memory tells of it when they are gone.
+    told_late = cause.reason is Reason.OUT_OF_MEMORY_ERROR and effect.reason in cause.finding.explains
+    return not _precedes(effect, cause, slack=_DISORDER if told_late and not cause.within else 0)
 
 
-def _precedes(first: Event, second: Event) -> bool:
-    """Whether one event surely came before another."""
+def _precedes(first: Event, second: Event, slack: int = 0) -> bool:
+    """Whether one event surely came before another; `slack` is how many lines late the second may be told."""
     one, two = first.line, second.line
     apart = one.stream != two.stream
     since, until = one.time, two.time
@@ -156,8 +158,7 @@ def _precedes(first: Event, second: Event) -> bool:
         return since < until and (apart or one.position < two.position)
     if apart:
         return False
-    slack = 0 if one.rank == two.rank and one.speaker == two.speaker else _DISORDER
-    if first.finding.role is Role.SYMPTOM:
+    if one.rank != two.rank or one.speaker != two.speaker or first.finding.role is Role.SYMPTOM:
         slack = _DISORDER
     return one.position + slack < two.position
 
@@ -262,14 +263,31 @@ def _earlier_word(root: Event, events: list[Event], reasons: dict[int, frozenset
     same = [
         event
         for event in events
-        if event.reason is root.reason
-        and not _only_of_one_class(event, root)
-        and not _only_of_one_service(event, root)
+        if (_of_one_cause(event, root) or _foretells(event, root))
         and event.line.stream == root.line.stream
         and 0 < root.line.position - event.line.position <= _DISORDER
         and not event.died
     ]
     return min(same, key=_order) if same else root
+
+
+def _of_one_cause(one: Event, other: Event) -> bool:
+    """Whether two events may name the same cause."""
+    if one.reason is not other.reason or _only_of_one_class(one, other) or _only_of_one_service(one, other):
+        return False
+    return not _differ(one, other, "path")
+
+
+def _foretells(warning: Event, event: Event) -> bool:
+    """Whether what a process warned of leads, by its rule, to what it then died of, at the same host."""
+    named = warning.quiet and event.reason in warning.finding.explains and "host" in warning.finding.facts
+    return named and warning.finding.facts["host"] == event.finding.facts.get("host")
+
+
+def _differ(one: Event, other: Event, fact: str) -> bool:
+    """Whether both events name such a thing, and not the same."""
+    mine, theirs = one.finding.facts.get(fact), other.finding.facts.get(fact)
+    return mine is not None and theirs is not None and mine != theirs
 
 
 def _only_of_one_class(one: Event, other: Event) -> bool:

@@ -44,6 +44,10 @@ _OF_LOGGING = re.compile(r"logging[/\\\\]__init__\.py\", line \d+, in (?:emit|fo
 _CACHE_MISS = re.compile(r"KeyError: \(")
 # File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
 _OUTERMOST = re.compile(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
+# File ".../site-packages/tool/native.py", line 85, in <module>   (which is imported, not run)
+_OF_A_LIBRARY = re.compile(r"(?:site|dist)-packages[/\\\\](?!\S*__main__\.py)\S+\", line \d+, in <module>")
+# KeyError: 'c10x'   ValueError: The backend 'c10x' is not registered.   (what was looked for)
+_QUOTED = re.compile(r"'([^'\s]{2,80})'")
 # A sentence, not a ruler or a table's border.
 _WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
 
@@ -80,7 +84,8 @@ class Event:
     def handled(self) -> bool:
         """Whether it is an exception that was caught on its way: its traceback begins where no program or thread
         does."""
-        return bool(self.within) and not _OUTERMOST.search(self.within)
+        within = self.within
+        return bool(within) and (_OUTERMOST.search(within) is None or _OF_A_LIBRARY.search(within) is not None)
 
 
 def find_events(survey: Survey, book: RuleBook) -> list[Event]:
@@ -258,12 +263,18 @@ def _telling(
     if finding.generality == 0 and finding.rule != CATCH_ALL:
         return 3
     later = named[place + 1][0] if wrapped else exception
-    # A look-up that is raised anew under its own class, with words for the reader, is told better there.
-    reworded = later.link is Link.CAUSE and later.name == exception.name
+    # A look-up that is raised anew under its own class, or with what it looked for, has words for the reader there.
+    reworded = later.link is Link.CAUSE and (later.name == exception.name or _quotes(later, exception))
     replaced = wrapped and later.explicit and (later.link is Link.CONTEXT or reworded)
     looked_up = replaced and exception.name.rsplit(".", 1)[-1] in _LOOKUPS
     missed = wrapped and later.link is Link.CONTEXT and _CACHE_MISS.match(exception.line.message)
     return 1 if looked_up or missed else 2
+
+
+def _quotes(later: RaisedException, earlier: RaisedException) -> bool:
+    """Whether a later exception quotes what an earlier one quotes last."""
+    quoted = _QUOTED.findall(earlier.line.message)
+    return bool(quoted) and quoted[-1] in _QUOTED.findall(later.line.message)
 
 
 def reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:

@@ -134,6 +134,8 @@ _PREFIXES = tuple(
         ("W", r"(?P<speaker>W-\d+-[\w.+-]{1,120}-std(?:out|err)) (?P<relay>MODEL_LOG) - "),
         # task 3: cp: ... (a job script that labels its tasks)
         (_LOWER, r"(?<![^\n])task (?P<rank>\d{1,5}): "),
+        # \u2502 No such option: --batchsize (Possible options: --batch-size) \u2502   (a box of rich's)
+        ("\u2502", r"(?<![^\n])\u2502 (?=[A-Z])"),
         # E       AssertionError: ...   (pytest)
         ("E", r"(?<![^\n])E {3,7}(?=[A-Za-z_])"),
         # t=114.6 | stderr | ...   stderr | ...   stderr: ... (recorders of both outputs)

@@ -47,7 +47,8 @@ HEADLINE = re.compile(r"(?:Warning|[A-Z]{2,}):")
 RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
 IGNORED = re.compile(
     r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|"
-    r"--- Logging error ---"
+    # 3 fits failed with the following error:   (a warning of scikit-learn's)
+    r"--- Logging error ---|^\d+ fits failed with the following error:"
 )
 # make: *** [serve] Error 1   run.sh: line 12: ...   (what ran the program tells of its end, below its exception)
 TOOL = re.compile(
