@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from logdiag.complaints import unexplained
 from logdiag.course import OF_SERVICES, Course
 from logdiag.events import CATCH_ALL, Event, find_events, reasons_explained
-from logdiag.lastwords import last_word
+from logdiag.lastwords import LAUNCHERS, last_word
 from logdiag.model import Category, Line, Reason, Role, Support
 from logdiag.places import node_of, rank_of
 from logdiag.rules import RuleBook
@@ -120,7 +120,7 @@ def _without_missed_output(broke: Sequence[Event]) -> tuple[list[Event], list[Ev
     def missed(event: Event) -> bool:
         line = event.line
         of_one = event.died and line.rank is None and event.reason is Reason.FILE_NOT_FOUND_ERROR
-        return of_one and line.position > first.get(line.stream, line.position)
+        return of_one and not LAUNCHERS.search(line.text) and line.position > first.get(line.stream, line.position)
 
     return [event for event in broke if not missed(event)], [event for event in broke if missed(event)]
 

@@ -42,12 +42,16 @@ _OF_A_CHILD = re.compile(r"multiprocessing[/\\\\]process\.py\", line \d+, in _bo
 _OF_LOGGING = re.compile(r"logging[/\\\\]__init__\.py\", line \d+, in (?:emit|format|handle)\b")
 # KeyError: ('2-.-0-.-0-4f74', 16)   (what a cache of compiled kernels does not hold yet)
 _CACHE_MISS = re.compile(r"KeyError: \(")
+# ValueError: invalid literal for int() with base 10: 'gpu'   (and the word is looked for elsewhere)
+_CONVERSION = re.compile(r"ValueError: (?:invalid literal for int\(\)|could not convert string to float)")
 # File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
 _OUTERMOST = re.compile(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
 # File ".../site-packages/tool/native.py", line 85, in <module>   (which is imported, not run)
 _OF_A_LIBRARY = re.compile(r"(?:site|dist)-packages[/\\\\](?!\S*__main__\.py)\S+\", line \d+, in <module>")
 # KeyError: 'c10x'   ValueError: The backend 'c10x' is not registered.   (what was looked for)
 _QUOTED = re.compile(r"'([^'\s]{2,80})'")
+# errors_impl.NotFoundError: 2 root error(s) found.   (TensorFlow; each of them stands on a line below)
+_COUNTED = re.compile(r": \d+ root error\(s\) found\.$")
 # A sentence, not a ruler or a table's border.
 _WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
 
@@ -184,7 +188,8 @@ def _told_below(exception: RaisedException, book: RuleBook) -> Finding | None:
     """What the rules say of an exception whose text only begins on the line below its class, at that line."""
     head = exception.line.text.rstrip()
     first = exception.message[0] if exception.message else None
-    if first is None or not head.endswith(f"{exception.name}:") or not _WORDS.search(first.message):
+    only_named = head.endswith(f"{exception.name}:") or _COUNTED.search(head)
+    if first is None or not only_named or not _WORDS.search(first.message):
         return None
     said = f"{exception.name}: {first.message.strip()}"
     told = book.confirm_all(replace(exception.line, text=said, starts=(0,)), "\n".join(exception.frames))
@@ -267,8 +272,10 @@ def _telling(
     reworded = later.link is Link.CAUSE and (later.name == exception.name or _quotes(later, exception))
     replaced = wrapped and later.explicit and (later.link is Link.CONTEXT or reworded)
     looked_up = replaced and exception.name.rsplit(".", 1)[-1] in _LOOKUPS
-    missed = wrapped and later.link is Link.CONTEXT and _CACHE_MISS.match(exception.line.message)
-    return 1 if looked_up or missed else 2
+    said = exception.line.message
+    missed = wrapped and later.link is Link.CONTEXT and _CACHE_MISS.match(said)
+    converted = replaced and _CONVERSION.match(said)
+    return 1 if looked_up or missed or converted else 2
 
 
 def _quotes(later: RaisedException, earlier: RaisedException) -> bool:
