@@ -16,14 +16,15 @@ __all__ = ["MOST_COMPLAINTS", "unexplained"]
 
 MOST_COMPLAINTS = 2
 # Of a log without a root cause only the end tells whether it ended badly.
-_LAST_LINES = 10
+_LAST_LINES = 30
 _MOST_LOOKED_AT = 200
 _LEVELS_OF_TROUBLE = frozenset({"ERROR", "SEVERE", "CRITICAL", "FATAL"})
 _LEVELS_OF_CALM = frozenset({"INFO", "DEBUG", "TRACE", "NOTICE"})
 # the scheduler could not place group 3   tokens.bin: invalid header   StoreClosedError while draining
 _COMPLAINT = re.compile(
     r"(?i)\b(?:error|exception|fail(?:ed|ure|s)?|fatal|cannot|can't|could not|unable|refused|denied|invalid|not found|"
-    r"no such|missing|unsupported|mismatch|abort(?:ed)?|panic|killed|timed out|"
+    r"no such|missing|unsupported|mismatch|abort(?:ed)?|panic|killed|timed out|exhausted|corrupt(?:ed)?|truncated|"
+    r"crash(?:ed)?|died|rejected|insufficient|unreachable|unexpected(?:ly)?|unknown|expired|exceeded|gave up|giving up|"
     r"not (?:supported|allowed|permitted|available|a valid|recognized|defined))\b|\w(?:Error|Exception)\b"
 )
 # Of a traceback its last line says what it means, and what was ignored was survived.

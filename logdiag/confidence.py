@@ -27,12 +27,15 @@ def supports_of(causes: Causes, *, failed: bool, exit_code: int | None) -> tuple
         return root.finding.supports
     rivals = {event.reason for event in causes.independent if event.finding.role is Role.CAUSE} - {root.reason}
     within = {finding.reason for finding in root.findings if finding.role is Role.CAUSE} - {root.reason}
+    kind = _kind(root)
+    # Beside a line that names its cause in words of its own, other complaints mean nothing.
+    unexplained = 0 if kind is Support.NARROW else len(causes.complaints)
     return (
-        _kind(root),
+        kind,
         *[Support.RIVAL] * min(len(rivals), _MOST_RIVALS),
         *[Support.DISAGREEING_CHAIN] * bool(within),
         *[Support.TRIAL] * root.finding.trial,
-        *[Support.UNEXPLAINED] * len(causes.complaints),
+        *[Support.UNEXPLAINED] * unexplained,
         *[Support.SURVIVED] * (bool(causes.recovered) and not root.died),
     )
 

@@ -373,3 +373,43 @@ def test_in_one_file_times_without_a_year_do_not_order_ranks(book: RuleBook) -> 
     line += "terminated with exception: CUDA error: {1}"
     lines = [line.format(1, "unspecified launch failure"), line.format(3, "uncorrectable ECC error encountered")]
     assert diagnosed(book, *steps(1, 20), *lines).reason.value == "ECCError"
+
+
+def test_a_name_that_does_not_resolve_is_why_nothing_answers_there(book: RuleBook) -> None:
+    """The warning that names the host comes first; one of another host does not lead to it."""
+    unknown = "[W socket.cpp:697] [c10d] The IPv6 network addresses of ({}, 29500) cannot be retrieved "
+    unknown += "(gai error: -2 - Name or service not known)."
+    silent = "[E socket.cpp:957] [c10d] The client socket has timed out after 60s while trying to connect to "
+    answer = diagnosed(book, "starting", unknown.format("loom-0"), silent + "(loom-0, 29500).")
+    assert (answer.reason.value, root_line(answer)) == ("NetworkError", 2)
+    other = diagnosed(book, "starting", unknown.format("loom-9"), silent + "(loom-0, 29500).")
+    assert (other.reason.value, root_line(other)) == ("ConnectionError", 3)
+
+
+def test_two_missing_files_are_two_causes(book: RuleBook) -> None:
+    """What a tool warned of is the first word of a cause only if it names the same path."""
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: '/data/rows.bin'"
+    note = "2026-03-11 18:14:39 WARNING notes: [Errno 2] No such file or directory: '{}'"
+    crash = ["closing the tables", *traceback_of(missing)]
+    assert root_line(diagnosed(book, "starting", note.format("/data/rows.bin"), *crash)) == 2
+    assert root_line(diagnosed(book, "starting", note.format("/notes/all.txt"), *crash)) == 2 + len(crash)
+
+
+def test_who_ends_processes_for_their_memory_tells_of_it_afterwards(book: RuleBook) -> None:
+    """Slurm reports the kill below the exception that it led to; an exception explains nothing before it."""
+    died = traceback_of("RuntimeError: One of the subprocesses has abruptly died during map operation.")
+    killed = "slurmstepd: error: Detected 3 oom_kill events in StepId=881.batch. Some tasks have been OOM Killed."
+    assert diagnosed(book, *steps(1, 5), *died, killed).reason.value == "OutOfMemoryError"
+    second = traceback_of("MemoryError")
+    assert diagnosed(book, *steps(1, 5), *died, *second).reason.value == "DataloaderKilled"
+
+
+def test_a_container_that_misses_a_path_is_no_next_program(book: RuleBook) -> None:
+    """What Slurm's plug-in prints below its own summary belongs to the same failure."""
+    lines = [
+        "slurmstepd: error: pyxis: container start failed with error code: 1",
+        "slurmstepd: error: pyxis: printing enroot log file:",
+        "slurmstepd: error: pyxis:     enroot-mount: failed to mount: /data/x at /run/x: No such file or directory",
+    ]
+    answer = diagnosed(book, *lines)
+    assert (answer.reason.value, root_line(answer)) == ("FileNotFoundError", 3)

@@ -88,3 +88,17 @@ def test_of_many_complaints_two_count(book: RuleBook) -> None:
         f"part {first}{second} could not be reconciled" for first in "abcdefghijk" for second in "abcdefghijklmnopq"
     ]
     assert _supports(diagnosed(book, *steps(1, 5), *parts, *_CRASH)).count(Support.UNEXPLAINED) == MOST_COMPLAINTS == 2
+
+
+def test_beside_a_line_that_names_its_cause_complaints_mean_nothing(book: RuleBook) -> None:
+    """A narrow rule knows the very words; one that knows only the class may have missed the cause."""
+    named = traceback_of("RuntimeError: CUDA error: uncorrectable ECC error encountered")
+    assert Support.UNEXPLAINED not in _supports(diagnosed(book, *steps(1, 5), _SAID, *named))
+    assert Support.UNEXPLAINED in _supports(diagnosed(book, *steps(1, 5), _SAID, *_CRASH))
+
+
+def test_a_short_log_is_looked_through_for_complaints(book: RuleBook) -> None:
+    """What stands some twenty lines above the end of a log without work may be what ended it."""
+    behind = _SETTINGS[:20]
+    assert Support.COMPLAINING in _supports(diagnosed(book, _SAID, *behind))
+    assert Support.COMPLAINING not in _supports(diagnosed(book, _SAID, *_SETTINGS))

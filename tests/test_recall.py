@@ -15,7 +15,7 @@ from logdiag.memory.recall import similar_to
 from logdiag.memory.store import Store, open_store
 from logdiag.prefixes import parse_line
 from logdiag.rules import RuleBook
-from tests.helpers import SAMPLES, log_of, run_logdiag, steps, traceback_of
+from tests.helpers import SAMPLES, log_of, run_logdiag, steps, traceback_of, watchdog
 from tests.memory_helpers import python
 
 # Words that no rule and no shipped incident knows.
@@ -218,6 +218,22 @@ def test_a_log_without_a_failure_needs_more_than_a_likeness(book: RuleBook, stor
     assert said(book, store, *ordinary).failed is False
     failing = [*ordinary, "Train split: failed to read the lattice of a shard after two attempts, giving up"]
     assert said(book, store, *failing).failed is True
+
+
+def test_what_is_only_alike_does_not_speak_against_a_peers_or_a_machines_word(book: RuleBook, store: Store) -> None:
+    """Beside a collective's time-out a line half like a past failure names no cause; the same line does."""
+    past = "shard lattice of /data/{}: No such file or directory, nine attempts"
+    store.add(known(past.format("a"), Reason.FILE_NOT_FOUND_ERROR))
+    near = "weave table of /data/b: No such file or directory"
+    assert said(book, store, *steps(1, 20), near, watchdog(1)).reason is Reason.NCCL_TIMEOUT_ERROR
+    assert said(book, store, *steps(1, 20), past.format("b"), watchdog(1)).reason is Reason.FILE_NOT_FOUND_ERROR
+
+
+def test_a_step_is_no_failure_though_one_like_it_was(book: RuleBook, store: Store) -> None:
+    """A person once confirmed the step at which the loss was lost; other steps only look like it."""
+    store.add(known("step: 812 loss: nan lr: 1e-04 lattice: 3", Reason.OTHERS))
+    told = ["step: 811 loss: 2.1 lr: 1e-04 lattice: 3", "srun: error: node-4: task 3: Exited with exit code 1"]
+    assert said(book, store, *told).decided_by == "rules"
 
 
 def test_divided_votes_do_not_overrule_a_rule(book: RuleBook, store: Store) -> None:

@@ -693,3 +693,69 @@ def test_what_ran_the_program_speaks_for_itself_below_its_exception(book: RuleBo
     assert only([*FIRST, said]).exceptions[0].message == ()
     answer = diagnosed(book, *traceback_of("ModuleNotFoundError: No module named 'titan'"), said)
     assert answer.reason.value == "ImportError"
+
+
+def test_a_look_up_that_is_raised_anew_with_what_it_looked_for_is_told_there(book: RuleBook) -> None:
+    """The second exception quotes the key of the first, whatever its class."""
+    anew = ["Traceback (most recent call last):", '  File "/srv/job/plan.py", line 8, in find', "    raise ValueError("]
+    quoting = diagnosed(book, *FIRST, *CAUSE, *anew, "ValueError: no stage is called 'caption'")
+    assert quoting.reason.value == "ValueError"
+    other = diagnosed(book, *FIRST, *CAUSE, *anew, "ValueError: the plan has no such stage")
+    assert other.reason.value == "KeyError"
+
+
+def test_a_conversion_that_was_only_tried_is_no_cause(book: RuleBook) -> None:
+    """A program that takes a number or a word says what is wrong with the word; a mistake in the handler does not."""
+    tried = traceback_of("ValueError: invalid literal for int() with base 10: 'loom'")
+    during = ["", "During handling of the above exception, another exception occurred:", ""]
+    head = ["Traceback (most recent call last):", '  File "/srv/job/train.py", line 9, in devices']
+    raised = [*head, '    raise RuntimeError("no loom is attached")', "RuntimeError: no loom is attached"]
+    assert diagnosed(book, *tried, *during, *raised).reason.value == "RuntimeError"
+    mistaken = [*head, "    weave(thread)", "RuntimeError: no loom is attached"]
+    assert diagnosed(book, *tried, *during, *mistaken).reason.value == "ValueError"
+
+
+def test_root_errors_that_are_only_counted_are_named_below(book: RuleBook) -> None:
+    """TensorFlow's exception says how many there are, and each stands on a line of its own."""
+    head = "tensorflow.python.framework.errors_impl.{}: 2 root error(s) found."
+    missing = diagnosed(
+        book,
+        *steps(1, 3),
+        *traceback_of(head.format("NotFoundError")),
+        "  (0) Not found:  rows/7.jpg; No such file or directory",
+        "\t [[{{node ReadFile}}]]",
+    )
+    assert missing.reason.value == "FileNotFoundError"
+    assert missing.root_cause is not None
+    assert "rows/7.jpg" in missing.root_cause.text
+
+
+def test_a_traceback_within_a_warning_of_failed_fits_fails_nothing(book: RuleBook) -> None:
+    """scikit-learn reports what single fits of a search died of, and goes on; without that head it is the end."""
+    crash = traceback_of("ValueError: the loom takes only 'l2' threads")
+    rest = ["", "  warnings.warn(some_fits_failed_message, FitFailedWarning)", "best score 0.81", "wrote table.csv"]
+    report = "/opt/lib/python3.11/site-packages/sklearn/model_selection/_validation.py:493: FitFailedWarning: "
+    told = [report, "6 fits failed out of a total of 36.", "6 fits failed with the following error:"]
+    assert not diagnosed(book, *told, *crash, *rest).failed
+    assert diagnosed(book, *crash, *rest).failed
+
+
+def test_a_traceback_that_begins_in_a_librarys_module_was_caught(book: RuleBook) -> None:
+    """An import that a library tried: what is run begins in the program's own file, or in runpy."""
+    frame = '  File "{}/native.py", line 85, in <module>'
+    rest = ["    lib = load()", "AttributeError: 'NoneType' object has no attribute 'split'"]
+    for folder, failed in (("/opt/lib/python3.11/site-packages/loom", False), ("/srv/job", True)):
+        lines = ["Traceback (most recent call last):", frame.format(folder), *rest, *steps(1, 9)]
+        assert diagnosed(book, *lines).failed is failed
+
+
+def test_where_weights_are_read_an_exception_is_theirs(book: RuleBook) -> None:
+    """The same class and words elsewhere are what the class says; a full memory is that in any place."""
+    frame = '  File "/opt/serve/models/loom.py", line 51, in {}'
+    for function, said, reason in (
+        ("load_weights", "KeyError: 'layers.1.w2'", "ModelLoadingError"),
+        ("forward", "KeyError: 'layers.1.w2'", "KeyError"),
+        ("load_weights", "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB", "OutOfMemoryError"),
+    ):
+        lines = ["Traceback (most recent call last):", frame.format(function), "    param = params[name]", said]
+        assert diagnosed(book, *lines).reason.value == reason

@@ -156,11 +156,12 @@ def _unknown_exceptions(causes: Causes) -> list[Line]:
 
 
 def _unnamed_lines(survey: Survey, causes: Causes) -> list[Line]:
-    """The lines that may name a cause that no rule knows: not those of findings and tracebacks, nor ordinary ones, nor
-    those that come after the root."""
+    """The lines that may name a cause that no rule knows: not those of findings, tracebacks and steps, nor ordinary
+    ones, nor those that come after the root."""
     named = {
         (finding.line.stream, finding.line.position) for finding in survey.findings if finding.role is not Role.HINT
     }
+    named.update((step.stream, step.position) for step in survey.progress)
     tells = causes.root is not None and causes.root.reason is not Reason.OTHERS
     last = causes.root.line if tells and causes.root else None
     lines = [
