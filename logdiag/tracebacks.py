@@ -350,7 +350,10 @@ class _Reader:
             return
         of_a_tool = any(forms.TOOL.match(line.text, start) for start in line.starts)
         self.logged = self.logged or (of_a_tool and _announces_instead(line, self.exceptions[-1].line))
-        another = warned or of_a_tool or (fresh_record and not _same_record(self.exceptions[-1].line, line))
+        raised = self.exceptions[-1].line
+        # Behind a logger that heads each line of a traceback, a line without its head is not of it.
+        other_record = not _same_record(raised, line) if fresh_record else bool(self.code) and raised.level is not None
+        another = warned or of_a_tool or other_record
         if another or len(self.message) >= _LONGEST_MESSAGE or (line.stream, line.position) in self.steps:
             self._finish_message()
             return
