@@ -759,3 +759,13 @@ def test_where_weights_are_read_an_exception_is_theirs(book: RuleBook) -> None:
     ):
         lines = ["Traceback (most recent call last):", frame.format(function), "    param = params[name]", said]
         assert diagnosed(book, *lines).reason.value == reason
+
+
+def test_a_line_without_the_loggers_head_is_not_of_its_traceback(book: RuleBook) -> None:
+    """Where each line of a traceback has the head of a record, the text of the exception ends with the record."""
+    head = "[2026-03-11 18:14:39,310] weave.convert: [WARNING] "
+    told = [f"{head}{line}" for line in traceback_of("FileNotFoundError: [Errno 2] No such file: 'ldweave'")]
+    ended = "TERM_RUNLIMIT: job killed after reaching LSF run time limit."
+    answer = diagnosed(book, *told, "", "Job <7> was submitted from host <loom>", ended)
+    assert answer.root_cause is not None
+    assert answer.root_cause.text == ended
