@@ -38,7 +38,7 @@ class Causes:
     """The root, what it explains, what else went wrong on its own or in a later program, and what was recovered from.
 
     `rank` and `node` are where the root happened, as far as the log tells. `progressed` says whether steps were made
-    before it; `complaints` are what no rule knows (see complaints.py).
+    before it; `complaints` are what no rule knows (see complaints.py). `empty` says that there was nothing to read.
     """
 
     root: Event | None
@@ -52,6 +52,7 @@ class Causes:
     complaints: tuple[Line, ...]
     progressed: bool | None
     finished: bool
+    empty: bool
 
 
 def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -> Causes:
@@ -84,6 +85,7 @@ def find_causes(survey: Survey, book: RuleBook, *, failed: bool | None = None) -
         complaints=unexplained(survey, book, root.line if root else None),
         progressed=_progressed(root, survey),
         finished=course.finished,
+        empty=survey.total_lines == 0,
     )
 
 

@@ -22,7 +22,8 @@ def supports_of(causes: Causes, *, failed: bool, exit_code: int | None) -> tuple
             return (Support.EXIT_CODE,)
         kind = _kind_without_root(causes, ended=causes.finished or exit_code == 0)
         too_short = kind is Support.SILENT and causes.progressed is None
-        return (kind, Support.DOUBTFUL) if causes.hints or causes.independent or too_short else (kind,)
+        doubtful = bool(causes.hints or causes.independent or too_short) + causes.empty
+        return (kind, *[Support.DOUBTFUL] * doubtful)
     if root.finding.supports:
         return root.finding.supports
     rivals = {event.reason for event in causes.independent if event.finding.role is Role.CAUSE} - {root.reason}
