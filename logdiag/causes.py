@@ -277,7 +277,7 @@ def _of_one_cause(one: Event, other: Event) -> bool:
     """Whether two events may name the same cause."""
     if one.reason is not other.reason or _only_of_one_class(one, other) or _only_of_one_service(one, other):
         return False
-    return not _differ(one, other, "path")
+    return not _miss_other_paths(one, other)
 
 
 def _foretells(warning: Event, event: Event) -> bool:
@@ -286,10 +286,10 @@ def _foretells(warning: Event, event: Event) -> bool:
     return named and warning.finding.facts["host"] == event.finding.facts.get("host")
 
 
-def _differ(one: Event, other: Event, fact: str) -> bool:
-    """Whether both events name such a thing, and not the same."""
-    mine, theirs = one.finding.facts.get(fact), other.finding.facts.get(fact)
-    return mine is not None and theirs is not None and mine != theirs
+def _miss_other_paths(one: Event, other: Event) -> bool:
+    """Whether both events name a path, and not the same."""
+    paths = {event.finding.facts["path"] for event in (one, other) if "path" in event.finding.facts}
+    return len(paths) > 1
 
 
 def _only_of_one_class(one: Event, other: Event) -> bool:
