@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logdiag.prefixes import parse_line
+from logdiag.rules import RuleBook
+from tests.helpers import diagnosed
 
 # (line, rank): made up in the form of each launcher.
 RANKS = {
@@ -261,3 +263,10 @@ def test_host_and_rank_behind_a_clock_are_read() -> None:
         None,
         None,
     ]
+
+
+def test_a_message_in_a_box_begins_behind_its_border(book: RuleBook) -> None:
+    """typer and tyro draw boxes around what they say of the command line."""
+    lines = ["\u256d\u2500 Error \u2500\u256e", "\u2502 No such option: --batchsize \u2502", "\u2570\u2500\u2500\u256f"]
+    answer = diagnosed(book, "starting", *lines)
+    assert answer.reason.value == "ArgumentError"
