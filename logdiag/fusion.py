@@ -37,7 +37,7 @@ _DOUBT = {
     Support.CATCH_ALL: Doubt(root=0.3, exceptions=0.3),
     Support.QUIET: Doubt(root=0.5, exceptions=0.3),
     Support.HINT: Doubt(root=0.3, exceptions=0.3, elsewhere=0.5),
-    Support.SYMPTOM: Doubt(exceptions=0.3),
+    Support.SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.6, own=True),
     Support.BARE_SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.6),
     Support.EXIT_CODE: Doubt(exceptions=0.3, elsewhere=0.4),
     Support.SILENT: Doubt(elsewhere=0.75),

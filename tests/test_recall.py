@@ -220,13 +220,13 @@ def test_a_log_without_a_failure_needs_more_than_a_likeness(book: RuleBook, stor
     assert said(book, store, *failing).failed is True
 
 
-def test_what_is_only_alike_does_not_speak_against_a_peers_or_a_machines_word(book: RuleBook, store: Store) -> None:
-    """Beside a collective's time-out a line half like a past failure names no cause; the same line does."""
-    past = "shard lattice of /data/{}: No such file or directory, nine attempts"
-    store.add(known(past.format("a"), Reason.FILE_NOT_FOUND_ERROR))
-    near = "weave table of /data/b: No such file or directory"
-    assert said(book, store, *steps(1, 20), near, watchdog(1)).reason is Reason.NCCL_TIMEOUT_ERROR
-    assert said(book, store, *steps(1, 20), past.format("b"), watchdog(1)).reason is Reason.FILE_NOT_FOUND_ERROR
+def test_what_ships_does_not_speak_against_a_peers_word(book: RuleBook, store: Store) -> None:
+    """Beside a collective's time-out a line that is like a shipped failure names no cause; one that is like a failure
+    of one's own does."""
+    lines = [*steps(1, 20), "/opt/loom/etc/weave.tab: No such file or directory", watchdog(1)]
+    assert said(book, store, *lines).reason is Reason.NCCL_TIMEOUT_ERROR
+    store.add(known("/opt/loom/etc/lattice.tab: No such file or directory", Reason.FILE_NOT_FOUND_ERROR))
+    assert said(book, store, *lines).reason is Reason.FILE_NOT_FOUND_ERROR
 
 
 def test_a_step_is_no_failure_though_one_like_it_was(book: RuleBook, store: Store) -> None:

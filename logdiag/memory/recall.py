@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from logdiag.causes import Causes
+from logdiag.memory.corpus import PREFIX
 from logdiag.memory.incident import Incident, Outcome, fingerprint, masked
 from logdiag.memory.rows import now
 from logdiag.memory.store import Store
@@ -58,13 +59,14 @@ class Doubt:
     """What the rules leave open, and how alike a past failure must be (cosine) to speak: `root` of the line that they
     took for the root, `exceptions` of other exceptions that no rule knows, `elsewhere` of lines that none fires on.
     None: nothing is left open there. `united` asks for votes that are not divided, `machine` for the
-    reason of a machine's fault."""
+    reason of a machine's fault; `own` leaves elsewhere out what ships, which other people's clusters said."""
 
     root: float | None = None
     united: bool = False
     machine: bool = False
     exceptions: float | None = None
     elsewhere: float | None = None
+    own: bool = False
 
 
 def known_lines(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
@@ -104,11 +106,11 @@ def alike_lines(survey: Survey, causes: Causes, doubt: Doubt, store: Store) -> t
         asked.append((causes.root.line, causes.root.reason, doubt.root))
     if doubt.exceptions is not None:
         asked += [(line, Reason.OTHERS, doubt.exceptions) for line in _unknown_exceptions(causes)]
-    if doubt.elsewhere is not None:
-        asked += [(line, None, doubt.elsewhere) for line in _unnamed_lines(survey, causes)]
+    unnamed = _unnamed_lines(survey, causes) if doubt.elsewhere is not None and (store.count() or not doubt.own) else []
+    asked += [(line, None, doubt.elsewhere or 0.0) for line in unnamed]
     if len(asked) > _FEW_LINES:
         store.load()
-    voted = [(_voted(line, least, store), said) for line, said, least in asked]
+    voted = [(_voted(line, least, store, own=doubt.own and said is None), said) for line, said, least in asked]
     return tuple(
         finding
         for finding, said in voted
@@ -177,9 +179,12 @@ def _unnamed_lines(survey: Survey, causes: Causes) -> list[Line]:
     return list(distinct.values())[::-1]
 
 
-def _voted(line: Line, least: float, store: Store) -> Finding | None:
-    """What the confirmed failures most alike to a line say of it; None when none is alike enough."""
+def _voted(line: Line, least: float, store: Store, *, own: bool) -> Finding | None:
+    """What the confirmed failures most alike to a line say of it; None when none is alike enough, or with `own` when
+    the nearest is one that ships."""
     found = [(score, item) for score, item in store.nearest(masked(line), _NEAREST) if item.confirmed_by][:_VOTERS]
+    if own and found and found[0][1].id.startswith(PREFIX):
+        return None
     if not found or found[0][0] < least:
         return None
     at = now()
