@@ -106,8 +106,8 @@ def alike_lines(survey: Survey, causes: Causes, doubt: Doubt, store: Store) -> t
         asked.append((causes.root.line, causes.root.reason, doubt.root))
     if doubt.exceptions is not None:
         asked += [(line, Reason.OTHERS, doubt.exceptions) for line in _unknown_exceptions(causes)]
-    unnamed = _unnamed_lines(survey, causes) if doubt.elsewhere is not None and (store.count() or not doubt.own) else []
-    asked += [(line, None, doubt.elsewhere or 0.0) for line in unnamed]
+    if doubt.elsewhere is not None and (store.count() or not doubt.own):
+        asked += [(line, None, doubt.elsewhere) for line in _unnamed_lines(survey, causes)]
     if len(asked) > _FEW_LINES:
         store.load()
     voted = [(_voted(line, least, store, own=doubt.own and said is None), said) for line, said, least in asked]
