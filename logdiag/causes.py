@@ -7,6 +7,7 @@ the root.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,8 +30,16 @@ _A_YEAR = 366 * 86_400
 _DATED = 10 * _A_YEAR
 # What a launcher sends only to those that do not end by SIGTERM.
 _KILLED = frozenset({"9", "SIGKILL"})
-# Fewer lines before a fault may be the end of a longer log.
+# Fewer lines before a fault may be the end of a longer log ...
 _TELLING_START = 40
+# ... unless a communicator is seen to be set up. Its parts are connected before the first step.
+# x [0] NCCL INFO init.cc:1089 -> 3   [Proxy Service 11] Failed to execute operation Connect from rank 11, retcode 2
+# x [1] NCCL INFO Channel 04/0 : 9[1] -> 10[2] via P2P/IPC/read   in init_process_group
+_SETTING_UP = re.compile(
+    r"NCCL INFO (?:\S*/)?init\.cc?p?p?:\d+ -> [1-9]|execute operation Connect\b"
+    r"|NCCL INFO Channel \d+(?:/\d+)? ?: \d+\[\w+\] -> "
+    r"|\bin (?:init_process_group|init_distributed\w*|ncclCommInitRank)\b"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +143,8 @@ def _progressed(root: Event | None, survey: Survey) -> bool | None:
     line = root.line
     if any(step.stream != line.stream or step.position < line.position for step in survey.progress):
         return True
-    return False if line.position >= _TELLING_START else None
+    from_start = line.position >= _TELLING_START or any(_SETTING_UP.search(line.text) for line in survey.lines)
+    return False if from_start else None
 
 
 def _explains(cause: Event, effect: Event, reasons: dict[int, frozenset[Reason]]) -> bool:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from logdiag.model import CommonPrefix
-from logdiag.prefixes import parse_line
+from logdiag.prefixes import LEVELS, parse_line
 
 __all__ = ["common_prefix"]
 
@@ -27,9 +27,12 @@ _LEVEL = re.compile(
     r"(?i:trace|debug|debg|info|notice|warn|warning|error|err|severe|critical|crit|fatal|panic|stdout|stderr|out)|[IWEFDCT]"
 )
 _A_LEVEL, _A_NUMBER, _PADDING = r"[A-Za-z]{1,8}", r"\w+", " +"
+# What programs print and loggers do not: a row of a table, a frame, a bar, a ruler, a command, a tool's word, nothing.
+_PRINTED = re.compile(
+    r" {2}|\t|[*+=#$>|~_-]|\s*$|[\w./-]{2,40}: (?:fatal |internal )?(?:error|warning|fatal)\b|\s*\d{1,3}%"
+)
 # The side of a box around a traceback is no recorder's.
 _SIDE = re.compile("[\u2500-\u257f]")
-_FRAME = re.compile(r'\s+File "')
 
 
 def common_prefix(lines: Sequence[str]) -> CommonPrefix | None:
@@ -46,7 +49,8 @@ def common_prefix(lines: Sequence[str]) -> CommonPrefix | None:
     found = [match for match in map(pattern.match, told) if match]
     if sum(match.end() == len(match.string) for match in found) > len(found) / 2:
         return None  # a line that a job prints again and again
-    return CommonPrefix(pattern, relays=len({_level_in(match[0]) for match in found}) == 1 and any(map(_nested, found)))
+    levels = {_level_in(match[0]) for match in found}
+    return CommonPrefix(pattern, relays=levels.pop() if len(levels) == 1 and any(map(_nested, found)) else None)
 
 
 def _agreed(lines: Sequence[str]) -> list[str]:
@@ -81,11 +85,11 @@ def _kind(token: str) -> str:
 
 
 def _level_in(prefix: str) -> str | None:
-    return next((token for token in _TOKEN.findall(prefix) if _LEVEL.fullmatch(token)), None)
+    return next((LEVELS[token.upper()] for token in _TOKEN.findall(prefix) if token.upper() in LEVELS), None)
 
 
 def _nested(match: re.Match[str]) -> bool:
-    """Whether what stands behind a prefix is another program's line: it has a head of its own, or is a frame."""
+    """Whether what stands behind a prefix is another program's line: it has a head of its own, or a program's form."""
     rest = match.string[match.end() :]
     line = parse_line(rest)
-    return _FRAME.match(rest) is not None or line.level is not None or line.clock is not None
+    return _PRINTED.match(rest) is not None or line.level is not None or line.clock is not None

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from logdiag.records import from_micros, head_of, read_record, told_of
+from logdiag.wrapped import joined, width_of
 
 __all__ = ["Unwrap", "recognise"]
 
@@ -37,7 +39,8 @@ def recognise(head: list[bytes]) -> Unwrap | None:
         return _unwrap_torchelastic_error
     if all(line.lstrip().startswith(b"{") and read_record(line) is not None for line in sample):
         return _unwrap_json
-    return None
+    width = width_of(head)
+    return None if width is None else partial(joined, width=width)
 
 
 def _unwrap_json(lines: Iterable[Numbered]) -> Iterator[Numbered]:

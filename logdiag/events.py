@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 
 from logdiag.model import Category, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.survey import Survey
-from logdiag.traceback_forms import WARNED
+from logdiag.traceback_forms import HEADER, WARNED
 from logdiag.tracebacks import Link, RaisedException, Traceback, find_tracebacks, unmixed
 
 __all__ = ["CATCH_ALL", "Event", "find_events", "reasons_explained"]
@@ -97,12 +97,16 @@ def find_events(survey: Survey, book: RuleBook) -> list[Event]:
     by_place: dict[tuple[int, int], Finding] = {(f.line.stream, f.line.position): f for f in survey.findings}
     steps = frozenset((step.stream, step.position) for step in survey.progress)
     events: list[Event] = []
+    headers = {(line.stream, line.position) for line in survey.lines if HEADER.search(line.text)}
+    last_lines = {line.stream: line for line in survey.lines if line.text.strip()}
     for traceback in find_tracebacks(survey.lines, steps):
         places = [(traceback.stream, position) for position in traceback.code]
         for place in places:
             by_place.pop(place, None)  # source text is no evidence
         if traceback.exceptions:
             events.extend(_chain_events(traceback, by_place, book))
+        elif _breaks_off(traceback, last_lines[traceback.stream], headers):
+            events.append(_cut_event(last_lines[traceback.stream]))
     for crash in [finding for finding in by_place.values() if finding.ends]:
         events.append(_crash_event(crash, by_place))
     next_lines = {(line.stream, line.position - 1): line for line in survey.lines}
@@ -175,7 +179,7 @@ def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Fin
         own = own and replace(own, line=line)
     elif own is None or book.asks_for_frames(own.rule):
         own = book.confirm_all(line, "\n".join(exception.frames)) or own
-    found = [own or _unnamed(exception, book)]
+    found = [own or _unnamed(exception)]
     for part in exception.message:
         place = (part.stream, part.position)
         finding = by_place.get(place)
@@ -196,7 +200,7 @@ def _told_below(exception: RaisedException, book: RuleBook) -> Finding | None:
     return replace(told, line=first) if told and told.role is Role.CAUSE else None
 
 
-def _unnamed(exception: RaisedException, book: RuleBook) -> Finding:
+def _unnamed(exception: RaisedException) -> Finding:
     """An exception that no rule knows."""
     return Finding(
         rule=CATCH_ALL,
@@ -214,6 +218,30 @@ def _unnamed(exception: RaisedException, book: RuleBook) -> Finding:
     )
 
 
+def _breaks_off(traceback: Traceback, last: Line, headers: Container[tuple[int, int]]) -> bool:
+    """Whether the log ends within a traceback of what the process ended by."""
+    begun = (traceback.stream, min(traceback.code)) in headers
+    return begun and last.position in traceback.code and not (traceback.spared or traceback.logged)
+
+
+def _cut_event(last: Line) -> Event:
+    """A traceback with which the log ends before it names its exception: its last line stands for it."""
+    finding = Finding(
+        rule=CATCH_ALL,
+        line=last,
+        role=Role.SYMPTOM,
+        reason=Reason.OTHERS,
+        title="An exception whose name is missing",
+        why="The log ends within a traceback, before it says which exception was raised.",
+        action=None,
+        action_before_progress=None,
+        steps=("Look for the rest of this traceback: the log was cut, or copied in part.",),
+        explains=frozenset(),
+        generality=1,
+    )
+    return Event(finding, (finding,), died=True, quiet=False)
+
+
 def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Traceback, book: RuleBook) -> Event:
     named = [(exception, _best(findings, book)) for exception, findings in chain]
     root = max(enumerate(named), key=lambda item: (_telling(item[1][0], item[1][1], item[0], named), -item[0]))[1][1]
@@ -221,7 +249,7 @@ def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Tra
     if traceback.ignored and root.role is Role.CAUSE:
         root = replace(root, role=Role.HINT)
     outermost = next(iter(chain[-1][0].frames), "").partition("\n")[0]
-    spared = traceback.ignored or traceback.in_thread or _OF_LOGGING.search(outermost) is not None
+    spared = traceback.spared or _OF_LOGGING.search(outermost) is not None
     died = not spared and not traceback.logged and root.role is not Role.HINT
     return Event(
         root,

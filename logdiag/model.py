@@ -166,11 +166,11 @@ class Support(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommonPrefix:
-    """What a recorder puts before every line of a stream. One that `relays` gives another program's lines the same
-    level whatever they say: that level tells nothing."""
+    """What a recorder puts before every line of a stream. One that `relays` gives another program's lines this level
+    whatever they say: it tells nothing."""
 
     pattern: re.Pattern[str]
-    relays: bool = False
+    relays: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ _TABLE_RANK = re.compile(r"\s*rank {2,}: (\d+) \(local_rank: \d+\)")
 _TABLE_PROCESS = re.compile(r"\s*exitcode {2,}: -?\d+ \(pid: (\d+)\)")
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
 _NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d+)\] ")
+# Who speaks of these has peers on other nodes, whose lines may be missing: the number of its GPU is not its rank.
+_BETWEEN_NODES = (Reason.NCCL_REMOTE_ERROR, Reason.NETWORK_ERROR)
 _LAUNCHER = re.compile(r"torch[./]distributed[./](?:run|launcher|elastic)")
 # -- Process 1 terminated with the following error:   RayTaskError(KeyError): ray::Worker.step() (..., repr=W[rank=1])
 _SPAWNED = re.compile(
@@ -90,7 +92,7 @@ def _named(finding: Finding, lines: Sequence[Line]) -> int | None:
     if (gpu := _number(finding, "gpu")) is not None and len(nodes) <= 1:
         return gpu
     device = _NCCL_DEVICE.search(finding.line.text)
-    return int(device[1]) if device and len(nodes) == 1 else None
+    return int(device[1]) if device and len(nodes) == 1 and finding.reason not in _BETWEEN_NODES else None
 
 
 def _rank_of_each_node(lines: Sequence[Line]) -> dict[str, int]:

@@ -241,9 +241,10 @@ def parse_line(
         if said.get("rank") and not (of_job and match[0].startswith(("[Rank", "[PG"))):
             rank, of_job = int(said["rank"]), match[0].startswith("[rank")
         node = said.get("node") or node
-        relayed = said.get("relay") or (recorded and prefix and prefix.relays and match.end() <= recorded.end())
         short = said.get("letter") or said.get("logfmt") or ""
-        level = None if relayed else said.get("level") or LEVELS.get(short.upper(), level)
+        loudness = said.get("level") or LEVELS.get(short.upper(), level)
+        of_recorder = recorded and prefix and prefix.relays == loudness and match.end() <= recorded.end()
+        level = None if said.get("relay") or of_recorder else loudness
         if said.get("speaker"):
             speakers.append(said["speaker"])
             if rank is None and (numbered := _PARALLEL_RANK.search(said["speaker"])):

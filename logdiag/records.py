@@ -98,9 +98,10 @@ def from_micros(micros: int) -> str:
     from datetime import datetime, timezone
 
     try:
-        return f"{datetime.fromtimestamp(micros / 1e6, tz=timezone.utc).replace(tzinfo=None).isoformat()}Z"
+        moment = datetime.fromtimestamp(micros / 1e6, tz=timezone.utc).replace(tzinfo=None)
     except (OverflowError, OSError, ValueError):
         return ""
+    return f"{moment.isoformat(timespec='microseconds')}Z"
 
 
 def _counted_time(record: Record) -> str:

@@ -72,6 +72,11 @@ class Traceback:
     logged: bool
     warned: bool
 
+    @property
+    def spared(self) -> bool:
+        """Whether the process itself did not end by it."""
+        return self.ignored or self.in_thread
+
 
 def find_tracebacks(lines: Sequence[Line], steps: Container[tuple[int, int]] = ()) -> list[Traceback]:
     """All tracebacks in the kept lines of all streams, each stream's lines in order. `steps` are the places (stream

@@ -116,6 +116,21 @@ def test_a_level_that_is_the_same_before_other_programs_lines_tells_nothing() ->
     assert parse_line(mixed[-1], prefix=common_prefix(mixed)).level == "ERROR"
 
 
+@pytest.mark.parametrize(
+    "printed", ["  12   | car     |  0.913", "", "+ python train.py", "srun: error: task 3: Killed", " 40%|##"]
+)
+def test_a_form_that_loggers_do_not_have_shows_a_relay(printed: str) -> None:
+    """One line as programs print them is enough; the level of what is louder stays."""
+    lines = [
+        f"05:31:07.123 INFO  pump - {text}"
+        for text in [*(("read", "wrote")[at % 2] + f" part {at}" for at in range(40)), printed]
+    ]
+    learnt = common_prefix(lines)
+    assert parse_line(lines[0], prefix=common_prefix(lines[:-1])).level == "INFO"
+    assert parse_line(lines[0], prefix=learnt).level is None
+    assert parse_line(lines[0].replace("INFO ", "ERROR"), prefix=learnt).level == "ERROR"
+
+
 def test_the_records_of_a_logger_in_json_are_read_as_such() -> None:
     """Their common beginning hides neither level nor rank nor time."""
     record = '{{"time": "2026-11-02 10:00:{0:02d}", "level": "{1}", "rank": {0}, "message": "batch {2} of the epoch"}}'

@@ -13,10 +13,7 @@ def test_the_rank_of_a_line_without_one_is_found_elsewhere(book: RuleBook) -> No
     """By the launcher's table of processes, by NCCL's device on a single node, or by the one rank that died of it."""
     killed = [line.replace("exitcode: 1", "exitcode: -9").replace(": 1 (pid", ": -9 (pid") for line in LAUNCHER]
     assert rank_of(diagnosed(book, *steps(1, 20), *killed)) == 0
-    nccl = (
-        "gpu017:4790:4801 [3] transport/net_ib.cc:2451 NCCL WARN NET/IB: Got completion from peer 10.0.0.5<48206> with "
-    )
-    nccl += "status=12 opcode=0 len=0 vendor err 129 (Recv)"
+    nccl = "gpu017:4790:4801 [3] enqueue.cc:1207 NCCL WARN Cuda failure 'unspecified launch failure'"
     assert rank_of(diagnosed(book, *steps(1, 20), nccl)) == 3
     asserted = (
         "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1553: indexSelectLargeIndex: block: [1,0,0], thread: [3,0,0]"
@@ -24,6 +21,15 @@ def test_the_rank_of_a_line_without_one_is_found_elsewhere(book: RuleBook) -> No
     asserted += " Assertion `srcIndex < srcSelectDimSize` failed."
     died = traceback_of("torch.AcceleratorError: CUDA error: device-side assert triggered", prefix="[rank5]: ")
     assert rank_of(diagnosed(book, *steps(1, 20), asserted, *died)) == 5
+
+
+def test_the_number_of_a_gpu_is_no_rank_where_peers_are_on_other_nodes(book: RuleBook) -> None:
+    """Who loses a peer over the network shows only its own node: each node counts its GPUs from 0."""
+    head = "gpu017:4790:4801 [3] "
+    lost = head + "misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer gpu018<48206>"
+    failed = head + "transport/net_ib.cc:2451 NCCL WARN NET/IB: Got completion from peer 10.0.0.5<48206> with "
+    failed += "status=12 opcode=0 len=0 vendor err 129 (Recv)"
+    assert [rank_of(diagnosed(book, *steps(1, 20), line)) for line in (lost, failed)] == [None, None]
 
 
 BOOM = traceback_of("KeyError: 'a caption of the loom'")

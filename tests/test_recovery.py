@@ -81,6 +81,22 @@ def test_a_log_too_short_to_tell_claims_no_progress(book: RuleBook) -> None:
     assert "had made progress" not in why
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        ["x:7:9 [1] NCCL INFO Channel 04/0 : 9[1] -> 10[2] via P2P/IPC/read"],
+        ["x:7:9 [1] NCCL INFO init.cc:1358 -> 6"],
+        ["[rank1]: Traceback (most recent call last):", '[rank1]:   File "c10d.py", line 9, in init_process_group'],
+    ],
+    ids=["channels", "the trail of calls", "a frame"],
+)
+def test_a_communicator_that_is_set_up_shows_the_start_in_a_short_log(book: RuleBook, around: list[str]) -> None:
+    """A peer that is lost then was never reached: a configuration, not a fault."""
+    lost = "x:7:8 [1] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer node-2<48206>"
+    assert diagnosed(book, lost, *around).recovery.action is Action.FIX_AND_RESUBMIT
+    assert diagnosed(book, lost).recovery.action is Action.RESTART
+
+
 def test_the_failing_node_is_excluded(book: RuleBook) -> None:
     """It comes from the evidence: the line's own prefix."""
     recovery = diagnosed(book, f"Mar 11 18:04:11 gpu-node12 kernel: {XID79}").recovery

@@ -194,10 +194,27 @@ def test_a_traceback_cut_at_its_top_is_read() -> None:
 
 
 def test_a_traceback_cut_at_its_bottom_names_no_exception(book: RuleBook) -> None:
-    """Its frames are no evidence, even when source text looks like an error."""
+    """Something was raised, but its frames are no evidence of what, even when source text looks like an error."""
     lines = [*FIRST[:4], '    report("RuntimeError: CUDA out of memory")']
     assert all(not traceback.exceptions for traceback in found(lines))
-    assert diagnosed(book, *lines).root_cause is None
+    answer = diagnosed(book, *steps(1, 20), *lines)
+    assert (answer.failed, answer.reason.value, answer.root_cause and answer.root_cause.line) == (True, "Others", 25)
+    assert "traceback" in answer.recovery.steps[0]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*FIRST[:4], *steps(21, 20)],
+        ["Exception ignored in: <function Pool.__del__>", *FIRST[:4]],
+        ["WARNING loader: could not read sample 7", *FIRST[:4]],
+        FIRST[1:3],
+    ],
+    ids=["the job goes on", "ignored", "only logged", "frames without a head"],
+)
+def test_a_traceback_without_its_end_ends_no_job_that_may_have_gone_on(book: RuleBook, lines: list[str]) -> None:
+    """What follows it, what stands above it, or frames alone do not show that the process ended."""
+    assert not diagnosed(book, *steps(1, 20), *lines).failed
 
 
 def test_a_traceback_cut_at_its_bottom_after_a_raise_names_what_is_raised(book: RuleBook) -> None:

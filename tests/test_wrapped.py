@@ -1,0 +1,86 @@
+"""Lines that a terminal broke at its width are whole again, and no other line is joined."""
+
+from __future__ import annotations
+
+import pytest
+
+from logdiag import diagnose
+from logdiag.rules import RuleBook
+from logdiag.wrapped import joined, width_of
+from tests.helpers import LOGS, log_of, steps, traceback_of, watchdog
+
+WATCHDOGS = [watchdog(rank) for rank in range(4)]
+
+
+def wrapped(lines: list[str], width: int) -> list[str]:
+    """The lines as a terminal of this width shows them."""
+    return [line[at : at + width] for line in lines for at in range(0, max(len(line), 1), width)]
+
+
+def whole(lines: list[str]) -> list[str]:
+    """The lines after those were joined that were broken, if any were."""
+    data = [line.encode() for line in lines]
+    width = width_of(data)
+    return [line.decode() for _, line in joined(enumerate(data, 1), width)] if width else lines
+
+
+@pytest.mark.parametrize("width", [80, 101, 132])
+@pytest.mark.parametrize("name", ["s3-forbidden", "keyerror-rank2", "demo"])
+def test_the_answer_does_not_depend_on_the_width_of_a_terminal(book: RuleBook, name: str, width: int) -> None:
+    """Broken anywhere: the same reason, action, rank and root line, at the number of the line it begins on."""
+    lines = (LOGS / f"{name}.log").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    broken = wrapped(lines, width)
+    plain, answer = (diagnose(log_of(*text), rules=book, memory=False) for text in (lines, broken))
+    assert (answer.reason, answer.recovery.action) == (plain.reason, plain.recovery.action)
+    assert plain.root_cause is not None
+    assert answer.root_cause is not None
+    assert (answer.root_cause.text, answer.root_cause.rank) == (plain.root_cause.text, plain.root_cause.rank)
+    assert answer.root_cause.text.startswith(broken[answer.root_cause.line - 1])
+
+
+def test_a_width_is_seen_by_words_that_are_torn() -> None:
+    """Two of them, in lines that differ in more than numbers."""
+    told = "RuntimeError: the sampler of the second stage was given weights for fewer classes than the data set has"
+    lines = [*steps(1, 9), WATCHDOGS[0], *traceback_of(told)]
+    assert width_of([line.encode() for line in wrapped(lines, 70)]) == 70
+    assert whole(wrapped(lines, 70)) == lines
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        steps(1, 60),
+        WATCHDOGS,
+        [
+            "+" + "-" * 77 + "+",
+            "| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile ECC |"[:79],
+            "a",
+        ]
+        * 3,
+        [
+            f"part {at:03d} of the data set is read by worker {at % 7} and handed on to the trainer now"
+            for at in range(9)
+        ],
+        [" 12%|###       | 12/100 [00:01<00:08, 10.01it/s, loss=2.011, lr=0.0001, norm=1.01]", "Saving"] * 4,
+        [],
+    ],
+    ids=[
+        "short lines",
+        "one long line of every rank",
+        "a table",
+        "lines of one length",
+        "bars of full width",
+        "nothing",
+    ],
+)
+def test_lines_that_nobody_broke_stay_as_they_are(lines: list[str]) -> None:
+    """Equal lengths alone are no width."""
+    assert width_of([line.encode() for line in lines]) is None
+
+
+def test_what_begins_a_line_is_not_joined() -> None:
+    """A record's head, a frame or a blank line after a line that happens to have the full width."""
+    full = "x" * 99 + "y"
+    for following in ("2026-11-02 10:00:00,123 INFO ready", '  File "train.py", line 3, in main', "", full):
+        lines = [(1, full.encode()), (2, following.encode())]
+        assert list(joined(lines, 100)) == lines
