@@ -82,6 +82,9 @@ class Course:
         ]
         self._proven_ends = _places([*proven, *_last_planned_steps(survey)])
         self._ends = _places(end.line for end in finished)
+        self._ranks_at_end: dict[int, set[int | None]] = {}
+        for end in finished:
+            self._ranks_at_end.setdefault(end.line.stream, set()).add(end.line.rank)
         self._at_work = frozenset(stream for stream, _ in self._steps) | frozenset(self._ends)
         self._began = _began(survey, self._at_work)
         self._nobody_died = not any(event.died and not event.of_a_child and not event.handled for event in events)
@@ -110,11 +113,18 @@ class Course:
     def ended_after(self, line: Line) -> int | None:
         """Where the job came to its proper end after something went wrong. Words, which a script prints whatever
         happened before, count only where its work had ended before, or a step was made in between."""
+        if self._ended_without(line.rank, line.stream):
+            return None
         ends = _after(self._ends.get(line.stream, []), line.position)
         if ends and (self._ends[line.stream][0] < line.position or self.steps_after(line)):
             return ends[-1]
         proven = _after(self._proven_ends.get(line.stream, []), line.position)
         return proven[-1] if proven else None
+
+    def _ended_without(self, rank: int | None, stream: int) -> bool:
+        """Whether several other ranks tell of their proper end, and this one does not."""
+        ranks = self._ranks_at_end.get(stream, set())
+        return rank is not None and rank not in ranks and None not in ranks and len(ranks) > 1
 
     def long_before(self, line: Line) -> bool:
         """Whether a line of a machine's log is older than the job by more than time zones differ."""
@@ -253,14 +263,23 @@ def _habits(events: Iterable[Event], course: Course) -> dict[tuple[int, int | No
 
 
 def _last_planned_steps(survey: Survey) -> Iterable[Line]:
-    """The last step of each stream, where it was the last of all by its own words; before it, it may be an epoch's."""
-    last: dict[int, int] = {}
+    """The last step of each stream, where it was the last of all by its own words; before it, it may be an epoch's. An
+    evaluation at the same step may follow."""
+    places: dict[int, set[int]] = {}
     for step in survey.progress:
-        last[step.stream] = max(step.position, last.get(step.stream, 0))
+        places.setdefault(step.stream, set()).add(step.position)
+    latest = {stream: sorted(positions)[-2:] for stream, positions in places.items()}
+    tails: dict[int, list[Line]] = {}
     for line in survey.lines:
-        counted = _STEP_OF_ALL.search(line.text) if last.get(line.stream) == line.position else None
-        if counted and counted[1] == counted[2] and int(counted[1]) >= STEPS_OF_RECOVERY:
-            yield line
+        if line.position in latest.get(line.stream, []):
+            tails.setdefault(line.stream, []).append(line)
+    for tail in tails.values():
+        for line in tail:
+            counted = _STEP_OF_ALL.search(line.text)
+            planned = counted is not None and counted[1] == counted[2] and int(counted[1]) >= STEPS_OF_RECOVERY
+            # Not a part of a time or a measure.
+            if planned and counted and re.search(rf"(?<![\d:.,-]){counted[1]}(?![:.,]?\d)", tail[-1].text):
+                yield line
 
 
 def _began(survey: Survey, streams: Container[int]) -> float | None:

@@ -178,6 +178,8 @@ _PREFIXES = tuple(
         # 14:21:23 | r0 | 28 | ERROR | ...   (columns between bars)
         ("rR", r"(?<=\| )(?:[rR]|[rR]ank|RANK)[ =:]?(?P<rank>\d{1,5}) +(?=\| )"),
         (_LOWER + _UPPER + _DIGITS, r"(?<=\| )[\w.:=/-]{1,40} +(?=\| )"),
+        # 2026-11-01 10:00:00,123,0,trainer,INFO: ...   (columns between commas)
+        (",", rf"(?<=\d),(?:[\w.-]{{1,60}},){{0,3}}(?={_LEVEL.replace('?P<level>', '?:')}: )"),
         # - | : left between two prefixes
         ("-|:", r"(?<=[\] ])[-|:] "),
     )

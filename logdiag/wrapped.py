@@ -63,4 +63,5 @@ def _goes_on(line: str, following: str) -> bool:
 
 
 def _in_a_word(last: str, first: str) -> bool:
-    return last.isalnum() and first.isalnum()
+    """Whether a word or a number was torn: a line's last word and the next one's first are seldom alike in case."""
+    return (last.islower() and first.islower()) or (last.isdigit() and first.isdigit())

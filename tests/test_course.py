@@ -625,3 +625,22 @@ def test_an_exception_that_was_caught_is_not_what_one_process_was_killed_of(book
     work = [*steps(1, 5), *caught, *steps(6, 9)]
     assert diagnosed(book, *work, *marked).reason.value == "ConnectionError"
     assert diagnosed(book, *work, *marked, *LAUNCHER).reason.value == "KeyError"
+
+
+def test_a_rank_that_did_not_tell_of_its_end_as_the_others_did_has_died(book: RuleBook) -> None:
+    """Its own steps come from a buffer, after its traceback; where one rank speaks for all, their end is its too."""
+    died = traceback_of("KeyError: 'average'", prefix="[default0]:[rank0]: ")
+    own = [f"[default0]:{line}" for line in steps(1, 60)]
+    others = [f"[default{rank}]:training finished after 60 steps" for rank in (1, 2, 3)]
+    assert diagnosed(book, *died, *own, *others).reason.value == "KeyError"
+    assert not diagnosed(book, *died, *own, "[default0]:training finished after 60 steps", *others).failed
+
+
+@pytest.mark.parametrize(
+    ("tested", "failed"), [("step 60: held-out loss 2.41", False), ("step 12: held-out loss 2.41", True)]
+)
+def test_an_evaluation_at_the_last_planned_step_is_part_of_it(book: RuleBook, tested: str, failed: bool) -> None:
+    """What is left out of an export afterwards breaks nothing; of another step it is the next epoch's."""
+    planned = [f"step {number}/60 loss {3 - number / 100:.2f}" for number in range(1, 61)]
+    left_out = ["WARNING no export", *traceback_of("ModuleNotFoundError: No module named 'loomscript'")]
+    assert diagnosed(book, *planned, tested, *left_out).failed == failed

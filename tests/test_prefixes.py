@@ -104,6 +104,7 @@ PREFIXES = [
     "E0311 18:04:11.104213 1875515 trainer.cc:8310] ",
     "[pod/trainer-0/pytorch] ",
     "ERROR:root:",
+    "2026-11-01 10:00:00,123,0,trainer,ERROR: ",
 ]
 
 
