@@ -244,7 +244,8 @@ def parse_line(
             rank, of_job = int(said["rank"]), match[0].startswith("[rank")
         node = said.get("node") or node
         short = said.get("letter") or said.get("logfmt") or ""
-        loudness = said.get("level") or LEVELS.get(short.upper(), level)
+        named = said.get("level") or ""
+        loudness = LEVELS.get(named, named) or LEVELS.get(short.upper(), level)
         of_recorder = recorded and prefix and prefix.relays == loudness and match.end() <= recorded.end()
         level = None if said.get("relay") or of_recorder else loudness
         if said.get("speaker"):

@@ -24,6 +24,9 @@ _HEAD = 8
 _DRAWN = re.compile(r"\d%\||[|+\u2500-\u259f]\s*$|(\W)\1{9,}\s*$|\r")
 _FRAME = re.compile(r'\s+File "|Traceback ')
 
+# A line that goes on for longer is no line.
+_MOST_PARTS = 100
+
 _Numbered = tuple[int, bytes]
 
 
@@ -40,18 +43,17 @@ def width_of(head: Sequence[bytes]) -> int | None:
 
 def joined(lines: Iterable[_Numbered], width: int) -> Iterator[_Numbered]:
     """Whole lines with the number of the line that each began on."""
-    number, parts, last = 0, b"", ""
+    number, parts, last = 0, list[bytes](), ""
     for at, line in lines:
         text = line.decode(errors="replace")
-        if parts and len(last) == width and _goes_on(last, text):
-            parts += line
-        else:
-            if number:
-                yield number, parts
-            number, parts = at, line
+        if parts and (len(last) != width or len(parts) >= _MOST_PARTS or not _goes_on(last, text)):
+            yield number, b"".join(parts)
+            parts = []
+        number = number if parts else at
+        parts.append(line)
         last = text
-    if number:
-        yield number, parts
+    if parts:
+        yield number, b"".join(parts)
 
 
 def _goes_on(line: str, following: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.common_prefix import common_prefix
-from logdiag.prefixes import parse_line
+from logdiag.prefixes import LEVELS, parse_line
 from logdiag.rules import RuleBook
 from tests.helpers import LOGS, diagnosed, log_of, steps, traceback_of
 
@@ -119,16 +119,17 @@ def test_a_level_that_is_the_same_before_other_programs_lines_tells_nothing() ->
 @pytest.mark.parametrize(
     "printed", ["  12   | car     |  0.913", "", "+ python train.py", "srun: error: task 3: Killed", " 40%|##"]
 )
-def test_a_form_that_loggers_do_not_have_shows_a_relay(printed: str) -> None:
+@pytest.mark.parametrize("level", ["INFO", "WARN"])
+def test_a_form_that_loggers_do_not_have_shows_a_relay(printed: str, level: str) -> None:
     """One line as programs print them is enough; the level of what is louder stays."""
     lines = [
-        f"05:31:07.123 INFO  pump - {text}"
+        f"05:31:07.123 {level}  pump - {text}"
         for text in [*(("read", "wrote")[at % 2] + f" part {at}" for at in range(40)), printed]
     ]
     learnt = common_prefix(lines)
-    assert parse_line(lines[0], prefix=common_prefix(lines[:-1])).level == "INFO"
+    assert parse_line(lines[0], prefix=common_prefix(lines[:-1])).level == LEVELS[level]
     assert parse_line(lines[0], prefix=learnt).level is None
-    assert parse_line(lines[0].replace("INFO ", "ERROR"), prefix=learnt).level == "ERROR"
+    assert parse_line(lines[0].replace(level, "ERROR"), prefix=learnt).level == "ERROR"
 
 
 def test_the_records_of_a_logger_in_json_are_read_as_such() -> None:

@@ -634,6 +634,7 @@ def test_a_rank_that_did_not_tell_of_its_end_as_the_others_did_has_died(book: Ru
     others = [f"[default{rank}]:training finished after 60 steps" for rank in (1, 2, 3)]
     assert diagnosed(book, *died, *own, *others).reason.value == "KeyError"
     assert not diagnosed(book, *died, *own, "[default0]:training finished after 60 steps", *others).failed
+    assert not diagnosed(book, *died, *own, others[0]).failed
 
 
 @pytest.mark.parametrize(

@@ -296,3 +296,10 @@ def test_a_replica_that_a_record_names_is_its_rank(book: RuleBook) -> None:
     for key in ("replica", "process_index"):
         record = {key: 2, "severity": "critical", "event": "failed", "error": "KeyError: 'caption'"}
         assert rank_of(diagnosed(book, *[json.dumps({"event": "up", key: 0})] * 3, json.dumps(record))) == 2
+
+
+def test_counted_times_are_written_alike() -> None:
+    """A whole second has its fraction too: what stands before every line can be learnt."""
+    records = [{"ts": 1773252251.0 + part / 4, "level": "info", "msg": "ready"} for part in range(3)]
+    heads = [text.split(" ")[0] for _, text in unwrapped(log_of(*map(json.dumps, records)))]
+    assert [len(head) for head in heads] == [len("2026-03-11T18:04:11.000000Z")] * 3

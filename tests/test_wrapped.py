@@ -78,6 +78,14 @@ def test_lines_that_nobody_broke_stay_as_they_are(lines: list[str]) -> None:
     assert width_of([line.encode() for line in lines]) is None
 
 
+def test_what_never_ends_is_no_line() -> None:
+    """A dump in lines of one width is joined in parts, and none of it is lost."""
+    dump = [(at, bytes(97 + (at * at + column) % 26 for column in range(76))) for at in range(1, 901)]
+    whole_lines = list(joined(dump, 76))
+    assert max(len(line) for _, line in whole_lines) < 10_000
+    assert b"".join(line for _, line in whole_lines) == b"".join(line for _, line in dump)
+
+
 def test_what_begins_a_line_is_not_joined() -> None:
     """A record's head, a frame or a blank line after a line that happens to have the full width."""
     full = "x" * 99 + "y"

@@ -120,7 +120,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="scenarios whose split/name holds this text")
     parser.add_argument("--shape", type=int, default=None, help="only this one of the three shapes")
-    parser.add_argument("--minutes", type=float, default=200, help="no run is started after so many minutes")
+    parser.add_argument("--minutes", type=float, default=260, help="no run is started after so many minutes")
     arguments = parser.parse_args()
     try:
         scenarios = load_scenarios()
