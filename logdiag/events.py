@@ -209,10 +209,6 @@ def _unnamed(exception: RaisedException) -> Finding:
         reason=Reason.OTHERS,
         title=f"Uncaught {exception.name.rsplit('.', 1)[-1]}",
         why="The program raised an exception that nothing in it handled.",
-        action=None,
-        action_before_progress=None,
-        steps=(),
-        explains=frozenset(),
         facts={"exception": exception.name},
         generality=1,
     )
@@ -233,10 +229,7 @@ def _cut_event(last: Line) -> Event:
         reason=Reason.OTHERS,
         title="An exception whose name is missing",
         why="The log ends within a traceback, before it says which exception was raised.",
-        action=None,
-        action_before_progress=None,
         steps=("Look for the rest of this traceback: the log was cut, or copied in part.",),
-        explains=frozenset(),
         generality=1,
     )
     return Event(finding, (finding,), died=True, quiet=False)

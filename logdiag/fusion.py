@@ -211,9 +211,6 @@ def _changed(
         reason=opinion.reason,
         title=opinion.cause.split(". ")[0].rstrip(".")[:_LONGEST_TITLE] or f"{opinion.reason.value}, says the model",
         why=opinion.cause,
-        action=None,
-        action_before_progress=None,
-        steps=(),
         explains=frozenset(Reason),
         supports=(Support.AGENT, Support.DIVIDED) if opinion.agreed < opinion.votes else (Support.AGENT,),
     )

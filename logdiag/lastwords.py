@@ -166,9 +166,5 @@ def _unnamed(line: Line) -> Finding:
         reason=Reason.OTHERS,
         title="The program says why it left",
         why="The program reported this and left with an error code; no exception shows where.",
-        action=None,
-        action_before_progress=None,
-        steps=(),
-        explains=frozenset(),
         generality=1,
     )

@@ -241,10 +241,10 @@ class Finding:
     reason: Reason
     title: str
     why: str
-    action: Action | None
-    action_before_progress: Action | None
-    steps: tuple[str, ...]
-    explains: frozenset[Reason]
+    action: Action | None = None
+    action_before_progress: Action | None = None
+    steps: tuple[str, ...] = ()
+    explains: frozenset[Reason] = frozenset()
     facts: dict[str, str] = field(default_factory=dict)
     generality: int = 0
     goes_on: bool = False

@@ -44,7 +44,8 @@ def width_of(head: Sequence[bytes]) -> int | None:
 def joined(lines: Iterable[_Numbered], width: int) -> Iterator[_Numbered]:
     """Whole lines with the number of the line that each began on."""
     number, parts, last = 0, list[bytes](), ""
-    for at, line in lines:
+    for at, ended in lines:
+        line = ended.removesuffix(b"\r")
         text = line.decode(errors="replace")
         if parts and (len(last) != width or len(parts) >= _MOST_PARTS or not _goes_on(last, text)):
             yield number, b"".join(parts)

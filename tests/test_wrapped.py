@@ -78,6 +78,12 @@ def test_lines_that_nobody_broke_stay_as_they_are(lines: list[str]) -> None:
     assert width_of([line.encode() for line in lines]) is None
 
 
+def test_the_ends_of_lines_on_windows_do_not_count() -> None:
+    """A carriage return is no character of a line, nor does one stay inside."""
+    lines = [(1, b"the sampler was given wei\r"), (2, b"ghts\r"), (3, b"step 2\r")]
+    assert list(joined(lines, 25)) == [(1, b"the sampler was given weights"), (3, b"step 2")]
+
+
 def test_what_never_ends_is_no_line() -> None:
     """A dump in lines of one width is joined in parts, and none of it is lost."""
     dump = [(at, bytes(97 + (at * at + column) % 26 for column in range(76))) for at in range(1, 901)]
