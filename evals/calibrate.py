@@ -21,11 +21,11 @@ from typing import Any
 
 import yaml
 
-from logdiag.confidence import confidence_of
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import load_cases
 from logdiag.evaluation.run import evaluate
 from logdiag.evaluation.scoring import Row
+from logdiag.judge.confidence import confidence_of
 from logdiag.model import Support
 
 COUNTS = Path("evals/results/supports.json")

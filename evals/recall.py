@@ -39,7 +39,7 @@ from logdiag.memory.incident import Incident, masked
 from logdiag.memory.store import open_store
 from logdiag.model import Reason, Role
 from logdiag.pipeline import Memory, diagnose
-from logdiag.prefixes import parse_line
+from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 
 RESULTS = Path("evals/results/recall.json")

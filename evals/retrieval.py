@@ -40,7 +40,7 @@ from logdiag.memory.incident import Incident, masked
 from logdiag.memory.index import Index, build, load
 from logdiag.memory.store import open_store
 from logdiag.model import Action, Reason
-from logdiag.prefixes import parse_line
+from logdiag.read.prefixes import parse_line
 
 RESULTS = ROOT / "evals" / "results" / "memory.json"
 _NEAREST = 5

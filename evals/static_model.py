@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from logdiag.memory.embedding import CARD, STATIC, buckets, minilm_folder, static_sums
 from logdiag.memory.incident import masked
-from logdiag.prefixes import parse_line
+from logdiag.read.prefixes import parse_line
 
 ROOT = Path(__file__).resolve().parent.parent
 DIMENSIONS = 256

@@ -1,5 +1,6 @@
 """logdiag: from a dead job's log to its root cause, in one read."""
 
+from logdiag._version import __version__ as __version__
 from logdiag.errors import AgentError, LogdiagError, MemoryStoreError, RuleError, SourceError
 from logdiag.model import (
     Action,
@@ -15,9 +16,6 @@ from logdiag.model import (
     RootCause,
     Similar,
 )
-
-__version__ = "0.1.0"
-
 from logdiag.pipeline import diagnose
 
 __all__ = [

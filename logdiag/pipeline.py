@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from logdiag.causes import Causes, find_causes
 from logdiag.errors import SourceError
-from logdiag.filters import Shapes, digest, filters_for
+from logdiag.judge.causes import Causes, find_causes
+from logdiag.judge.verdict import decide
 from logdiag.model import Diagnosis, Digest
+from logdiag.read.sources import Stream, open_sources
 from logdiag.rules import RuleBook
-from logdiag.sources import Stream, open_sources
-from logdiag.survey import Survey, survey
-from logdiag.verdict import decide
+from logdiag.scan.shapes import Shapes, digest, filters_for
+from logdiag.scan.survey import Survey, survey
 
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
-    from logdiag.fusion import Recalled
     from logdiag.memory.store import Store
+    from logdiag.opinions import Recalled
 
 __all__ = ["Memory", "diagnose"]
 
@@ -78,11 +78,11 @@ def diagnose(
     )
     answer = decided(recalled.causes if recalled else causes)
     if llm:
-        from logdiag.fusion import consulted
+        from logdiag.opinions import consulted
 
         answer = consulted(answer, sources, found, book, llm, decided, job=job, callbacks=callbacks, first=first)
     if remember and memory is not False:
-        from logdiag.memory.record import remembered
+        from logdiag.memory.remember import remembered
 
         answer = remembered(answer, memory, job)
     return answer
@@ -104,7 +104,7 @@ def _recalled(
     found: Survey, causes: Causes, book: RuleBook, memory: Store | str | os.PathLike[str] | None, exit_code: int | None
 ) -> Recalled:
     """What the memory makes of it; its parts are loaded only where it is asked."""
-    from logdiag.fusion import recall
+    from logdiag.opinions import recall
 
     return recall(found, causes, book, memory, exit_code=exit_code)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from logdiag import Diagnosis, diagnose
 from logdiag.model import Line
-from logdiag.prefixes import parse_line
+from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from logdiag.agent.answer import ANSWER_SCHEMA, Answer, read_answer, read_text
-from logdiag.agent.channel import Channel
 from logdiag.agent.grounding import Refusal, ground
 from logdiag.agent.opinion import Opinion
+from logdiag.agent.outbound import Channel
 from logdiag.agent.redaction import Redactor
 from logdiag.agent.votes import vote
 from logdiag.model import Reason

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from logdiag import Diagnosis, diagnose
-from logdiag.agent.channel import Channel, neutral
 from logdiag.agent.consult import prompt_for
 from logdiag.agent.evidence import Bundle, evidence_of, tokens_of
 from logdiag.agent.opinion import AgentSettings
+from logdiag.agent.outbound import Channel, neutral
 from logdiag.agent.prompts import MEANINGS, prompt_of
 from logdiag.agent.redaction import Redactor
 from logdiag.agent.view import LogView

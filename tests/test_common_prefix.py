@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from logdiag import diagnose
-from logdiag.common_prefix import common_prefix
-from logdiag.prefixes import LEVELS, parse_line
+from logdiag.read.prefixes import LEVELS, parse_line
+from logdiag.read.recorder_prefix import common_prefix
 from logdiag.rules import RuleBook
 from tests.helpers import LOGS, diagnosed, log_of, steps, traceback_of
 

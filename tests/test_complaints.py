@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from logdiag.complaints import MOST_COMPLAINTS
+from logdiag.judge.unexplained import MOST_COMPLAINTS
+from logdiag.judge.verdict import SURE
 from logdiag.model import Diagnosis, Support
 from logdiag.rules import RuleBook
-from logdiag.verdict import SURE
 from tests.helpers import diagnosed, steps, traceback_of
 
 _SAID = "the ledger of shards could not be reconciled with its mirror"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory import light
+from logdiag.memory import static_embedding_pure as light
 from logdiag.memory.corpus import load_corpus
 from logdiag.memory.embedding import CARD, STATIC, load_embedder, tokens
 from logdiag.memory.incident import masked

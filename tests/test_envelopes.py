@@ -8,10 +8,10 @@ import json
 import pytest
 
 from logdiag import diagnose
-from logdiag.envelopes import recognise
-from logdiag.records import read_record
+from logdiag.read.envelopes import recognise
+from logdiag.read.records import read_record
+from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
-from logdiag.sources import open_sources
 from tests.helpers import diagnosed, log_of, steps, traceback_of
 from tests.test_causes import rank_of
 

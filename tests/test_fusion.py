@@ -9,7 +9,7 @@ import pytest
 
 from logdiag import Action, Category, Diagnosis, Reason, diagnose
 from logdiag.agent.opinion import AgentSettings
-from logdiag.fusion import leaves_open
+from logdiag.opinions import leaves_open
 from logdiag.rules import RuleBook
 from tests.agent_helpers import NAME, answer, job_log
 from tests.chat_server import ChatServer, Reply, calls

@@ -55,7 +55,7 @@ def test_the_command_loads_nothing_heavy(small_log: str, form: str) -> None:
         + "']\nrun()"
     )
     modules = loaded_by(code, small_log)
-    assert "logdiag.verdict" in modules
+    assert "logdiag.judge.verdict" in modules
     assert modules & HEAVY == set()
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from logdiag import diagnose
-from logdiag.agent.filter_gate import protected
-from logdiag.agent.log_agent import Proposal, accept, learn_filters
+from logdiag.authoring.filter_gate import protected
+from logdiag.authoring.log_agent import Proposal, accept, learn_filters
 from logdiag.errors import AgentError, RuleError
 from logdiag.rules import RuleBook
 from logdiag.rules.check import check

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from logdiag import Diagnosis, RuleError, SourceError, diagnose
+from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
-from logdiag.sources import Stream
 from tests.helpers import LOGS, diagnosed, log_of, rule_text, steps, traceback_of, watchdog, write_rule
 
 DEMO = LOGS / "demo.log"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logdiag.prefixes import parse_line
+from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed
 

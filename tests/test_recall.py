@@ -13,7 +13,7 @@ from logdiag import Action, Diagnosis, Reason, diagnose
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.recall import similar_to
 from logdiag.memory.store import Store, open_store
-from logdiag.prefixes import parse_line
+from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 from tests.helpers import SAMPLES, log_of, run_logdiag, steps, traceback_of, watchdog
 from tests.memory_helpers import python

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from logdiag import diagnose
-from logdiag.agent.rule_writer import draft_rule, on_trial
+from logdiag.authoring.rule_gate import Suggestion
+from logdiag.authoring.rule_writer import draft_rule, on_trial
+from logdiag.authoring.suggest import accept
 from logdiag.errors import AgentError, RuleError
 from logdiag.memory.incident import Incident, Outcome
-from logdiag.memory.rule_gate import Suggestion
-from logdiag.memory.suggest import accept
 from logdiag.model import Action, Reason
 from tests.agent_helpers import chat
 from tests.chat_server import ChatServer, Reply, Script, says

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from logdiag import Action, Reason, RuleError, diagnose
+from logdiag.judge.verdict import SURE
 from logdiag.model import Finding, Role
-from logdiag.prefixes import parse_line
+from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 from logdiag.rules.check import check
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
-from logdiag.rules.scanform import scan_form
-from logdiag.verdict import SURE
+from logdiag.rules.literals import scan_form
 from tests.helpers import (
     LOGS,
     SAMPLES,

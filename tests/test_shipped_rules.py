@@ -12,7 +12,7 @@ import pytest
 
 from logdiag import Action, Reason, diagnose
 from logdiag.model import Role
-from logdiag.prefixes import parse_line
+from logdiag.read.prefixes import parse_line
 from logdiag.rules import Rule, RuleBook
 from logdiag.rules.book import example_line
 from logdiag.rules.check import check

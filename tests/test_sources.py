@@ -15,7 +15,7 @@ import pytest
 
 from logdiag import SourceError
 from logdiag.model import Block
-from logdiag.sources import Stream, open_sources
+from logdiag.read.sources import Stream, open_sources
 from tests.helpers import log_of, zstd
 
 LINES = [f"line {number} of the log" for number in range(1, 2001)]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from logdiag.authoring.suggest import accept, example_of, suggest
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Outcome, masked
 from logdiag.memory.store import Store
-from logdiag.memory.suggest import accept, example_of, suggest
 from logdiag.model import Action, Reason
 from logdiag.rules import RuleBook
 from logdiag.rules.check import check

@@ -6,8 +6,8 @@ from itertools import chain, zip_longest
 
 import pytest
 
+from logdiag.judge.tracebacks import Link, Traceback, find_tracebacks
 from logdiag.rules import RuleBook
-from logdiag.tracebacks import Link, Traceback, find_tracebacks
 from tests.helpers import diagnosed, parsed, steps, traceback_of
 from tests.test_causes import root_line
 
@@ -450,7 +450,7 @@ def test_a_traceback_logged_line_by_line_is_read() -> None:
 
 def test_tracebacks_of_several_streams_do_not_mix() -> None:
     """Each file's lines are read by themselves."""
-    from logdiag.prefixes import parse_line
+    from logdiag.read.prefixes import parse_line
 
     lines = [
         parse_line(text, f"rank{stream}.log", at + 1, stream=stream, position=at)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from logdiag import diagnose
-from logdiag.agent.rule_writer import lines_around
-from logdiag.confidence import confidence_of
+from logdiag.authoring.rule_writer import lines_around
+from logdiag.authoring.trial import withdraw_contradicted
 from logdiag.errors import RuleError
+from logdiag.judge.confidence import confidence_of
 from logdiag.memory.incident import Incident, Outcome
-from logdiag.memory.trial import withdraw_contradicted
 from logdiag.model import Action, Digest, Reason, Support
 from logdiag.rules import RuleBook
 from logdiag.rules.files import parse

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from logdiag import Category, Reason, diagnose
+from logdiag.judge.verdict import SURE
 from logdiag.rules import RuleBook
-from logdiag.verdict import SURE
 from tests.helpers import LOGS, SAMPLES, diagnosed, steps, traceback_of, watchdog
 
 

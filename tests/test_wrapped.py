@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from logdiag import diagnose
+from logdiag.read.line_wrapping import joined, width_of
 from logdiag.rules import RuleBook
-from logdiag.wrapped import joined, width_of
 from tests.helpers import LOGS, log_of, steps, traceback_of, watchdog
 
 WATCHDOGS = [watchdog(rank) for rank in range(4)]

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from logdiag.agent.channel import Channel
 from logdiag.agent.evidence import evidence_of
 from logdiag.agent.failure_agent import ROUNDS, Conversation, ask
 from logdiag.agent.models import TIMED_OUT, failure_of, load_model
 from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Step, Trace
+from logdiag.agent.outbound import Channel
 from logdiag.agent.prompts import Prompt, prompt_of
 from logdiag.agent.redaction import Redactor
 from logdiag.agent.search import LineSearch

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from logdiag.agent.answer import ANSWER_SCHEMA, Answer, read_answer, read_text
-from logdiag.agent.channel import Channel
 from logdiag.agent.grounding import Refusal, ground
 from logdiag.agent.models import TIMED_OUT
 from logdiag.agent.opinion import Opinion, Step
+from logdiag.agent.outbound import Channel
 from logdiag.agent.prompts import Prompt
 
 if TYPE_CHECKING:

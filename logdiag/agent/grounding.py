@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from logdiag.agent.answer import Answer, Citation
-from logdiag.agent.channel import Channel
 from logdiag.agent.opinion import Opinion
+from logdiag.agent.outbound import Channel
 from logdiag.agent.prompts import TOLD
 from logdiag.model import Line, Reason
 from logdiag.report.words import clean

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from logdiag.agent.channel import Channel
 from logdiag.agent.evidence import Bundle
+from logdiag.agent.outbound import Channel
 from logdiag.model import Category, Reason
 
 __all__ = ["MEANINGS", "TOLD", "Prompt", "prompt_of"]

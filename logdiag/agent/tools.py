@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from logdiag.agent.channel import Channel
 from logdiag.agent.codes import KINDS, explain_code
 from logdiag.agent.evidence import similar_words
+from logdiag.agent.outbound import Channel
 from logdiag.agent.search import LineSearch
 from logdiag.agent.view import Excerpt, LogView
 from logdiag.errors import MemoryStoreError

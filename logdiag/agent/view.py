@@ -14,8 +14,8 @@ from functools import cached_property
 
 from logdiag.errors import SourceError
 from logdiag.model import Block, Diagnosis, Line
-from logdiag.prefixes import parse_line
-from logdiag.sources import Stream, open_sources
+from logdiag.read.prefixes import parse_line
+from logdiag.read.sources import Stream, open_sources
 
 __all__ = ["Excerpt", "LogView", "RankSummary"]
 

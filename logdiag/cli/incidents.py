@@ -15,7 +15,7 @@ from logdiag.errors import LogdiagError, MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import open_store
 from logdiag.model import Action, Reason
-from logdiag.prefixes import parse_line
+from logdiag.read.prefixes import parse_line
 from logdiag.settings import load_settings
 
 __all__ = ["incidents"]
@@ -292,7 +292,7 @@ def _failure(
     log: str | None, number: int | None, signature: str | None, reason: str | None, folders: Iterable[str]
 ) -> Incident:
     """What the arguments of `add` and `search` name, by a log or by its line."""
-    from logdiag.memory.record import incident_of, incident_of_line
+    from logdiag.memory.remember import incident_of, incident_of_line
     from logdiag.pipeline import diagnose
     from logdiag.rules import RuleBook
 
@@ -314,7 +314,7 @@ def _failure(
 
 def _withdraw(incident: Incident, folders: tuple[str, ...]) -> None:
     """Takes rules on trial out of force that the incident contradicts, and says so."""
-    from logdiag.memory.trial import withdraw_contradicted
+    from logdiag.authoring.trial import withdraw_contradicted
 
     for file in withdraw_contradicted(incident, folders):
         click.echo(

@@ -9,16 +9,16 @@ from typing import Any, NoReturn
 
 import click
 
-from logdiag import __version__
+from logdiag._version import __version__
 from logdiag.cli.job import metadata_of
 from logdiag.errors import LogdiagError, SourceError
 from logdiag.model import Category, Diagnosis
 from logdiag.pipeline import diagnose
+from logdiag.read.sources import Stream
 from logdiag.report import FORMATS, render
 from logdiag.report.words import clean
 from logdiag.rules import RuleBook
 from logdiag.settings import WHEN, load_settings
-from logdiag.sources import Stream
 
 __all__ = ["main", "run"]
 

@@ -17,9 +17,9 @@ from logdiag.rules import Rule, RuleBook
 from logdiag.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from logdiag.agent.log_agent import Proposal
+    from logdiag.authoring.log_agent import Proposal
+    from logdiag.authoring.rule_gate import Suggestion
     from logdiag.memory.incident import Incident
-    from logdiag.memory.rule_gate import Suggestion
 
 __all__ = ["rules"]
 
@@ -127,8 +127,8 @@ def suggest_command(
     What is printed has passed all that rules test asks, fires on its incidents, on none of another reason, and on no
     healthy log. Exits 1 when something was found that did not pass.
     """
+    from logdiag.authoring.suggest import suggest
     from logdiag.memory.store import open_store
-    from logdiag.memory.suggest import suggest
     from logdiag.model import Reason
 
     if reason is not None and reason not in {item.value for item in Reason}:
@@ -177,8 +177,8 @@ def learn_command(
     speaks of trouble in these logs, in the rules' examples and in past incidents. It holds for this job alone, and
     needs no model any more. Exits 1 when something was proposed that did not pass.
     """
-    from logdiag.agent.log_agent import learn_filters
     from logdiag.agent.models import load_model
+    from logdiag.authoring.log_agent import learn_filters
     from logdiag.memory.store import open_store
 
     settings = load_settings({"rules": folders, "memory": place, **said})
@@ -232,10 +232,10 @@ def draft_command(
     asks. A rule on trial counts for less, and is withdrawn when a person confirms another reason for a line on which it
     fires. Exits 1 when the rule did not pass.
     """
-    from logdiag.agent import rule_writer
     from logdiag.agent.models import load_model
+    from logdiag.authoring import rule_writer
+    from logdiag.authoring.suggest import confirmed
     from logdiag.memory.store import open_store
-    from logdiag.memory.suggest import confirmed
 
     if accepted and on_trial:
         raise RuleError("--accept and --auto-accept: give one of them")
@@ -260,7 +260,7 @@ def draft_command(
 def _put(found: Iterable[tuple[str, Suggestion | Proposal]], target: str | None) -> int:
     """Prints what passed, or writes it below `target`; what did not pass goes to standard error, each under its name.
     The exit status."""
-    from logdiag.memory.suggest import write_passed
+    from logdiag.authoring.suggest import write_passed
 
     status = 0
     for name, item in found:
@@ -299,7 +299,7 @@ def _context(log: str | None, known: Sequence[Incident], folders: Sequence[str])
     """Lines around the failure: of the log, else those that the incidents hold."""
     if log is None:
         return [line for item in known for line in item.window]
-    from logdiag.agent.rule_writer import lines_around
+    from logdiag.authoring.rule_writer import lines_around
     from logdiag.pipeline import diagnose
 
     answer = diagnose(log, rules=folders, memory=False)

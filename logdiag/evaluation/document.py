@@ -7,7 +7,7 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
-from logdiag import __version__
+from logdiag._version import __version__
 from logdiag.evaluation.cases import CaseSet
 from logdiag.evaluation.metrics import by_category, by_reason, by_split, confusion, intervals, measure, reliability
 from logdiag.evaluation.run import Result

@@ -1,6 +1,6 @@
 """A case's log as it stands in its file: raw lines, decompressed and nothing else.
 
-The pipeline reads logs through `logdiag.sources`, which opens envelopes and removes colours; a label may quote the
+The pipeline reads logs through `logdiag.read.sources`, which opens envelopes and removes colours; a label may quote the
 line either way, so both are looked at.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from logdiag.errors import CaseError
-from logdiag.sources import open_sources
+from logdiag.read.sources import open_sources
 
 __all__ = [
     "Piece",

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from logdiag.evaluation.paper import COUNT, GPU_TIME
+from logdiag.evaluation.paper_weights import COUNT, GPU_TIME
 from logdiag.evaluation.scoring import Row
+from logdiag.judge.verdict import SURE
 from logdiag.model import Reason
-from logdiag.verdict import SURE
 
 __all__ = [
     "METRICS", "Metric", "by_category", "by_reason", "by_split", "confusion", "intervals", "measure", "reliability",

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from logdiag._version import __version__
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, fingerprint, masked
-from logdiag.memory.pieces import CARD, STATIC
+from logdiag.memory.tokenizer import CARD, STATIC
 from logdiag.model import Action, Reason
 from logdiag.rules import cache
 
@@ -56,7 +57,7 @@ class Corpus:
 
     def nearest_without_numpy(self, text: str, k: int) -> list[tuple[float, Incident]]:
         """As `nearest` for one text and the default embedder, without NumPy."""
-        from logdiag.memory import light
+        from logdiag.memory import static_embedding_pure as light
 
         if "all" not in self._light:
             stored = _kept(
@@ -178,7 +179,6 @@ def _row(document: dict[str, Any], reason: str) -> tuple[Any, ...]:
 
 def _kept(name: str, origin: bytes, make: Callable[[], Any]) -> Any:
     """What was made from `origin`: from the cache, or made now and stored whole or not at all."""
-    from logdiag import __version__
 
     whole = _FORM + __version__.encode() + b"\0" + origin
     path = os.path.join(cache.folder(), f"{name}-{zlib.crc32(whole):08x}")

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.pieces import CARD, STATIC, spelling, tokens
+from logdiag.memory.tokenizer import CARD, STATIC, spelling, tokens
 
 try:
     import numpy as np

@@ -12,14 +12,14 @@ import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from logdiag.causes import Causes
+from logdiag.judge.causes import Causes
 from logdiag.memory.corpus import PREFIX
 from logdiag.memory.incident import Incident, Outcome, fingerprint, masked
 from logdiag.memory.rows import now
 from logdiag.memory.store import Store
 from logdiag.model import Action, Category, Finding, Line, Reason, Role, Similar, Support
 from logdiag.rules import RuleBook
-from logdiag.survey import Survey
+from logdiag.scan.survey import Survey
 
 __all__ = ["RULE", "Doubt", "alike_lines", "known_lines", "similar_to"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
+from logdiag.judge.verdict import SURE
 from logdiag.model import Diagnosis, Recovery
-from logdiag.verdict import SURE
 
 __all__ = ["action_words", "amount", "clean", "headline", "rank_ranges", "where"]
 

@@ -363,7 +363,7 @@ def _patterns_in(matcher: Matcher, data: bytes) -> set[int]:
 
 def _compile_matcher(patterns: Sequence[tuple[str, str]], healthy: str) -> Matcher:
     """A matcher for (file, pattern) pairs; raises RuleError naming the file of a pattern that cannot be scanned for."""
-    from logdiag.rules.scanform import scan_form
+    from logdiag.rules.literals import scan_form
 
     forms = [scan_form(pattern, healthy) for _, pattern in patterns]
     try:
@@ -394,7 +394,7 @@ def _narrower(book: RuleBook) -> dict[int, frozenset[int]]:
 
 def example_line(example: str) -> tuple[Line, str]:
     """The line that an example is about, and the traceback above it: the last line of several."""
-    from logdiag.prefixes import parse_line
+    from logdiag.read.prefixes import parse_line
 
     frames, _, last = example.rstrip("\n").rpartition("\n")
     return parse_line(last), frames

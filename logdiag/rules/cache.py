@@ -12,6 +12,8 @@ import sys
 import zlib
 from typing import Any
 
+from logdiag._version import __version__
+
 __all__ = ["folder", "read", "write"]
 
 _FORM = "logdiag-rules/4"
@@ -62,8 +64,6 @@ def write(source: bytes, plain: dict[str, Any], databases: list[bytes]) -> None:
 
 
 def _made_by() -> bytes:
-    from logdiag import __version__
-
     try:
         import hyperscan
 

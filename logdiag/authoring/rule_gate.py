@@ -1,0 +1,164 @@
+"""What every proposed rule must pass: it fires on its incidents, on none of another reason, on no healthy log, and
+leaves the examples of all other rules to them."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from logdiag.memory.incident import Incident, masked
+from logdiag.model import Reason
+from logdiag.read.prefixes import parse_line
+from logdiag.read.sources import open_sources
+from logdiag.rules import RuleBook
+from logdiag.rules.book import example_line
+from logdiag.rules.check import check
+from logdiag.rules.files import parse
+from logdiag.rules.folders import RuleFiles
+
+__all__ = ["MASK", "Group", "Suggestion", "example_of", "judged_drafts"]
+
+MASK = re.compile(r"<(?:n|hex|id|pci|time|address|url|path)>")
+"""What stands in a signature where its line had a number, a name or a place."""
+
+# What stands in an example where a mask was. After some words a short number would be taken for a telling one.
+_VALUES = (
+    {
+        "<n>": "7",
+        "<hex>": "0x7f3a12c0",
+        "<id>": "3f2b8c1e-5a7d-4e90-b1c2-9d8e7f6a5b4c",
+        "<pci>": "0000:3b:00",
+        "<time>": "2026-01-05 09:10:11",
+        "<address>": "192.0.2.17",
+        "<url>": "https://example.org/a/b",
+        "<path>": "/data/run/part",
+    },
+    {
+        "<n>": "1204481",
+        "<hex>": "0x55d01e80f2",
+        "<id>": "c81d4e2e-bcf2-11e6-869b-7df92533d2db",
+        "<pci>": "0000:c1:00",
+        "<time>": "2026-10-25 23:59:01",
+        "<address>": "198.51.100.203",
+        "<url>": "https://example.net/other/place",
+        "<path>": "/srv/jobs/other/place",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A rule that was proposed from incidents. `text` is its file; `problems` is why it must not be used, empty for one
+    that passed the gate."""
+
+    id: str
+    reason: Reason
+    incidents: tuple[str, ...]
+    text: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Incidents of one reason whose lines have `shape` in common: words, and gaps between them; empty where it is not
+    known."""
+
+    shape: tuple[str, ...]
+    incidents: tuple[Incident, ...]
+
+    @property
+    def signatures(self) -> list[str]:
+        """Their masked lines, each once."""
+        return list(dict.fromkeys(item.signature for item in self.incidents))
+
+
+def example_of(signature: str, variant: int = 0) -> str:
+    """A line whose masked form is the signature, with made-up values."""
+    filled = [_filled(signature, values) for values in (*_VALUES[variant:], *_VALUES[:variant])]
+    return next((text for text in filled if masked(text) == signature), filled[0])
+
+
+def _filled(signature: str, values: Mapping[str, str]) -> str:
+    return MASK.sub(lambda match: values[match[0]], signature)
+
+
+def judged_drafts(
+    drafts: Sequence[Suggestion],
+    groups: Sequence[Group],
+    others: Sequence[Incident],
+    folders: Sequence[str | os.PathLike[str]],
+    healthy: Sequence[str | os.PathLike[str]],
+) -> list[Suggestion]:
+    """The drafts with what is wrong with each.
+
+    `check` proves them by themselves. What they change for other rules can only show on examples that they match.
+    """
+    if not drafts:
+        return []
+    with tempfile.TemporaryDirectory(prefix="logdiag-rules-") as folder:
+        for draft in drafts:
+            path = Path(folder, f"{draft.id}.yaml")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(draft.text, encoding="utf-8")
+        alone = RuleBook(parse(RuleFiles([folder])).rules)
+        book = RuleBook.load([*folders, folder], proof=True)
+    names = {draft.id for draft in drafts}
+    found = [(item.rule, f"{item.what}; {item.remedy}") for item in check(alone)]
+    found += [*_against_rules(book, names), *_against_logs(alone, healthy)]
+    for draft, group in zip(drafts, groups, strict=True):
+        found += [(draft.id, what) for what in _against_incidents(alone, draft.id, group, others)]
+    return [replace(draft, problems=tuple(what for name, what in found if name == draft.id)) for draft in drafts]
+
+
+def _against_rules(book: RuleBook, names: set[str]) -> Iterator[tuple[str, str]]:
+    """Where new rules lose their own examples, or win those of other rules or of filters: the new one's id, and what is
+    wrong."""
+    new = [index for index, rule in enumerate(book.rules) if rule.id in names]
+    shown = [(rule.id, example) for rule in book.rules for example in rule.fires]
+    shown += [(item.id, example) for item in book.filters for example in item.drops]
+    for owner, example in shown:
+        line, frames = example_line(example)
+        if not any(book.claims(index, line, frames) for index in new):
+            continue
+        winner = book.confirm_all(line, frames)
+        if owner in names and (book.is_progress(line) or book.filters_of(line)):
+            yield owner, f"its example {line.text!r} is what healthy jobs print"
+        elif owner in names and (winner is None or winner.rule != owner):
+            yield owner, f"{winner.rule if winner else 'no rule'} takes its example {line.text!r}"
+        elif winner is not None and winner.rule in names and winner.rule != owner:
+            yield winner.rule, f"takes {line.text!r}, an example of {owner}"
+
+
+def _against_incidents(book: RuleBook, name: str, group: Group, others: Iterable[Incident]) -> list[str]:
+    """What a rule does wrong on the incidents that are remembered."""
+    index = next(at for at, rule in enumerate(book.rules) if rule.id == name)
+
+    def fires(signature: str) -> list[bool]:
+        return [book.claims(index, parse_line(example_of(signature, variant)), "") for variant in range(len(_VALUES))]
+
+    missed = [item for item in group.incidents if not all(fires(item.signature))]
+    wrong = [item for item in others if item.reason is not group.incidents[0].reason and any(fires(item.signature))]
+    return [f"does not fire on its incident {item.id}" for item in missed] + [
+        f"fires on incident {item.id}, which is {item.reason.value}" for item in wrong
+    ]
+
+
+def _against_logs(book: RuleBook, logs: Sequence[str | os.PathLike[str]]) -> list[tuple[str, str]]:
+    """The first line of each healthy log that a rule fires on: the rule's id and what is wrong."""
+    found: dict[tuple[str, str], str] = {}
+    for stream in open_sources(tuple(logs)) if logs else ():
+        for block in stream.blocks():
+            for start, end, _ in book.scan(block.data):
+                line = parse_line(block.data[start:end].decode(errors="replace"), prefix=block.prefix)
+                finding = book.confirm_all(line)
+                if finding is not None:
+                    number = block.number_of(block.data.count(b"\n", 0, start))
+                    found.setdefault(
+                        (finding.rule, stream.name),
+                        f"fires on the healthy log {stream.name}:{number}: {line.text[:160]!r}",
+                    )
+    return [(name, what) for (name, _), what in found.items()]

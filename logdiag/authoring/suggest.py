@@ -1,0 +1,310 @@
+"""Proposes rules from what people confirmed: what incidents of one reason have in common becomes a pattern.
+
+A proposal has passed the gate that every rule passes (`logdiag rules test`), and further: it fires on each of its
+incidents, on none of another reason (the store's and the shipped ones), and on no line of the healthy logs it is given.
+What was stored is masked, so its examples are the incidents' lines with made-up values in the masks' places.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from logdiag.authoring.rule_gate import MASK, Group, Suggestion, example_of, judged_drafts
+from logdiag.errors import RuleError
+from logdiag.memory.corpus import PREFIX
+from logdiag.memory.incident import Incident, Outcome
+from logdiag.memory.store import Store
+from logdiag.model import Action, Reason, Role
+from logdiag.read.prefixes import parse_line
+from logdiag.rules import RuleBook
+
+__all__ = [
+    "Suggestion",
+    "accept",
+    "braceless",
+    "confirmed",
+    "example_of",
+    "free_id",
+    "near_wordings",
+    "quoted",
+    "shortened",
+    "suggest",
+    "write_passed",
+]
+
+_FEWEST = 2
+# Two lines belong together when they share this much of the longer one's letters, and so many letters at least.
+_SHARED = 0.6
+_SHARED_LETTERS = 12
+_MOST_FIRES = 6
+_MOST_QUIET = 3
+_LONGEST_TITLE = 90
+_LONGEST_SIGNATURE = 400
+
+_GAP = ""
+_CLASS = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Interrupt|Exit):?")
+_CLASSES = {
+    "<n>": r"\d{1,20}(?:\.\d{1,20})?",
+    "<hex>": r"(?:0x)?[0-9a-fA-F]{1,64}",
+    "<id>": r"[0-9a-fA-F-]{36}",
+    "<pci>": r"(?:PCI:)?[0-9a-fA-F:.]{7,20}",
+    "<time>": r"[0-9TZ:., -]{8,40}",
+    "<address>": r"\d{1,3}(?:\.\d{1,3}){3}",
+    "<url>": r"[A-Za-z0-9]{2,6}://[^\s'\"<>)\]]{1,400}",
+    "<path>": r"[~.]{0,2}/[\w.@+%=:/-]{1,400}",
+}
+
+
+def suggest(
+    store: Store,
+    *,
+    reason: Reason | None = None,
+    folders: Sequence[str | os.PathLike[str]] = (),
+    healthy: Sequence[str | os.PathLike[str]] = (),
+) -> tuple[Suggestion, ...]:
+    """A rule for each kind of line that at least two confirmed incidents of one reason share and that no narrow rule
+    knows yet.
+
+    `folders` are the rule folders in force beside the shipped one, `healthy` logs on which nothing may fire. Raises
+    LogdiagError where one of them cannot be used.
+    """
+    own = confirmed(store)
+    others = [*own, *store.shipped]
+    book = RuleBook.load(folders, proof=True)
+    groups = [
+        group
+        for wanted in dict.fromkeys(item.reason for item in own if item.reason is not Reason.NONE)
+        if reason in (None, wanted)
+        for group in _groups([item for item in own if item.reason is wanted])
+        if len(group.incidents) >= _FEWEST and not _known(book, group)
+    ]
+    taken = {rule.id for rule in book.rules}
+    judged = judged_drafts(_drafts(groups, others, taken), groups, others, folders, healthy)
+    # What is too wide in common may hold for each wording by itself.
+    narrower = [
+        part
+        for group, item in zip(groups, judged, strict=True)
+        if item.problems
+        for part in _by_wording(group)
+        if len(part.incidents) >= _FEWEST
+    ]
+    passed = [item for item in judged if not item.problems]
+    taken |= {item.id for item in passed}
+    again = judged_drafts(_drafts(narrower, others, taken), narrower, others, folders, healthy)
+    done = {identity for item in again for identity in item.incidents}
+    failed = [item for item in judged if item.problems and not done.issuperset(item.incidents)]
+    return tuple(sorted((*passed, *again, *failed), key=lambda item: bool(item.problems)))
+
+
+def confirmed(store: Store) -> list[Incident]:
+    """What people confirmed, without what ships with logdiag; the latest first."""
+    return [item for item in store.list() if item.confirmed_by and not item.id.startswith(PREFIX)]
+
+
+def accept(suggestion: Suggestion, folder: str | os.PathLike[str]) -> Path:
+    """Writes a proposal that passed into a rule folder; the file. Raises RuleError where it may not be written."""
+    return write_passed(suggestion.id, suggestion.text, suggestion.problems, folder)
+
+
+def write_passed(identity: str, text: str, problems: Sequence[str], folder: str | os.PathLike[str]) -> Path:
+    """Writes a new file of a rule or a filter, unless something speaks against it; the file. Raises RuleError."""
+    path = Path(folder, f"{identity}.yaml")
+    if problems:
+        raise RuleError(f"{path}: did not pass: {problems[0]}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise RuleError(f"{path}: is there already; move it away") from error
+    except OSError as error:
+        raise RuleError(f"{path}: cannot be written ({error.strerror}); name another folder with --rules") from error
+    return path
+
+
+# --- what lines have in common ---
+
+
+def _groups(incidents: Iterable[Incident]) -> list[Group]:
+    """Incidents that share a shape, each in one group."""
+    groups: list[Group] = []
+    for incident in sorted(incidents, key=lambda item: (item.signature, item.id)):
+        words = _words(incident.signature)
+        for at, group in enumerate(groups):
+            shape = _shared(group.shape, words)
+            if shape:
+                groups[at] = Group(shape, (*group.incidents, incident))
+                break
+        else:
+            groups.append(Group(words, (incident,)))
+    return groups
+
+
+def _words(signature: str) -> tuple[str, ...]:
+    """The words of a signature; one that was cut short loses its last."""
+    words = signature.split(" ")
+    return tuple(words[:-1] if len(signature) >= _LONGEST_SIGNATURE and len(words) > 1 else words)
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...] | None:
+    """The words that both have in the same order, with a gap where either has others between; None for too few, or
+    where they differ in a number that masking kept, because it tells failures apart."""
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
+    shape: list[str] = []
+    at = (0, 0)
+    for start, start_other, size in matcher.get_matching_blocks():
+        if _numbers(one[at[0] : start]) != _numbers(other[at[1] : start_other]):
+            return None
+        if (start, start_other) != at and shape and shape[-1] != _GAP:
+            shape.append(_GAP)
+        shape += one[start : start + size]
+        at = (start + size, start_other + size)
+    while shape and shape[-1] == _GAP:
+        shape.pop()
+    least = max(_SHARED * max(_letters(one), _letters(other)), _SHARED_LETTERS)
+    return tuple(shape) if _letters(shape) >= least and any(_literal(word) for word in shape) else None
+
+
+def _numbers(words: Iterable[str]) -> list[str]:
+    return [number for word in words for number in re.findall(r"(?<![\w.])\d+(?![\w.])", MASK.sub("", word))]
+
+
+def _by_wording(group: Group) -> list[Group]:
+    """A group for each signature."""
+    return [
+        Group(_words(text), tuple(item for item in group.incidents if item.signature == text))
+        for text in group.signatures
+    ]
+
+
+def _letters(words: Iterable[str]) -> int:
+    """The letters of words, without the class of an exception, which every line of one reason may begin with."""
+    return sum(sum(map(str.isalpha, MASK.sub("", word))) for word in words if not _CLASS.fullmatch(word))
+
+
+def _literal(word: str) -> bool:
+    """Whether a word has a part that the scan for many patterns can look for."""
+    return bool(re.search(r"[A-Za-z_]{4}", MASK.sub(" ", word)))
+
+
+# --- the rule ---
+
+
+def _pattern(shape: Sequence[str]) -> str:
+    """A pattern for a shape: words as they are, bounded classes for masks, up to 200 characters for a gap."""
+    parts, before = [], _GAP
+    for word in shape:
+        if word == _GAP:
+            parts.append(".{0,200}")
+        else:
+            parts.append((r"\s+" if before != _GAP else "") + _escaped(word))
+        before = word
+    pattern = "".join(parts)
+    # A mask at either end says nothing.
+    for mask in _CLASSES.values():
+        pattern = pattern.removeprefix(mask + r"\s+").removesuffix(r"\s+" + mask)
+    return pattern
+
+
+def _escaped(word: str) -> str:
+    pieces = []
+    place = 0
+    for match in MASK.finditer(word):
+        pieces += [_plain(word[place : match.start()]), _CLASSES[match[0]]]
+        place = match.end()
+    return "".join([*pieces, _plain(word[place:])])
+
+
+def _plain(text: str) -> str:
+    return "".join(("\\" + sign if sign in r"\.^$*+?{}[]|()" else sign) if sign.isascii() else "." for sign in text)
+
+
+def _drafts(groups: Iterable[Group], others: Sequence[Incident], taken: set[str]) -> list[Suggestion]:
+    drafts: list[Suggestion] = []
+    for group in groups:
+        drafts.append(_draft(group, others, taken.union(item.id for item in drafts)))
+    return drafts
+
+
+def _draft(group: Group, others: Iterable[Incident], taken: set[str]) -> Suggestion:
+    """A rule file for a group; the words come from what people wrote about the incidents."""
+    reason = group.incidents[0].reason
+    told = sorted(group.incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
+    cause = next((item.cause for item in told if item.cause), "")
+    title = re.split(r"(?<=[.!?])\s|:\s", cause)[0].rstrip(".") if cause else _title_of(group)
+    good = [item for item in told if item.outcome is not Outcome.DID_NOT]
+    actions = Counter(item.action.value for item in good if item.action is not Action.NONE)
+    steps = list(dict.fromkeys(braceless(item.remedy) for item in good if item.remedy))[:3]
+    fires = list(dict.fromkeys(example_of(text) for text in group.signatures))[:_MOST_FIRES]
+    ids = [item.id for item in group.incidents]
+    lines = [f"reason: {reason.value}", f"title: {quoted(braceless(shortened(title)))}"]
+    lines.append(f"why: {quoted(braceless(cause or 'Seen before, and confirmed by ' + told[0].confirmed_by + '.'))}")
+    lines += [f"action: {actions.most_common(1)[0][0]}"] if actions else []
+    lines += ["steps:", *(f"  - {quoted(step)}" for step in steps)] if steps else []
+    lines += ["match:", f"  - {quoted(_pattern(group.shape))}"]
+    lines.append(f"references: [{quoted('Incidents ' + ', '.join(ids[:20]))}]")
+    lines += ["examples:", "  fires:", *(f"    - {quoted(text)}" for text in fires)]
+    quiet = [example_of(text) for text in near_wordings(group, others)]
+    lines += ["  quiet:", *(f"    - {quoted(text)}" for text in quiet)] if quiet else ["  quiet: []"]
+    return Suggestion(free_id(reason, title, taken), reason, tuple(ids), "\n".join(lines) + "\n")
+
+
+def _title_of(group: Group) -> str:
+    return " ".join(word for word in group.shape if word != _GAP and not MASK.search(word)) or "A known failure"
+
+
+def free_id(reason: Reason, title: str, taken: set[str]) -> str:
+    """An id for a rule, made of its title, that no rule has yet."""
+    words = re.findall(r"[a-z0-9]+", title.lower())[:6] or ["known", "failure"]
+    base = f"{reason.category.value}/{'-'.join(words)}"
+    return next(name for name in (base, *(f"{base}-{number}" for number in range(2, 10_000))) if name not in taken)
+
+
+def near_wordings(group: Group, others: Iterable[Incident]) -> list[str]:
+    """The wordings of other reasons that share most words with the group's."""
+    words = {word for signature in group.signatures for word in signature.lower().split()}
+    scored = {
+        item.signature: len(words & set(item.signature.lower().split()))
+        for item in others
+        if item.reason is not group.incidents[0].reason
+    }
+    best = sorted(scored, key=lambda text: (-scored[text], text))
+    return [text for text in best[:_MOST_QUIET] if scored[text] > 1]
+
+
+def shortened(text: str) -> str:
+    """A title at a headline's length, cut between words."""
+    return text if len(text) <= _LONGEST_TITLE else text[:_LONGEST_TITLE].rsplit(" ", 1)[0] + " ..."
+
+
+def braceless(text: str) -> str:
+    """On one line, and without what a rule's words would be filled at."""
+    return " ".join(text.replace("{", "(").replace("}", ")").split())
+
+
+def quoted(text: str) -> str:
+    """A text as a single-quoted YAML value."""
+    printable = "".join(sign if sign.isprintable() else " " for sign in text)
+    return "'" + printable.replace("'", "''") + "'"
+
+
+# --- what is known already ---
+
+
+def _known(book: RuleBook, group: Group) -> bool:
+    """Whether a rule that is not a general one gives the group's reason already."""
+    rules = {rule.id: rule for rule in book.rules}
+    for signature in group.signatures:
+        finding = book.confirm_all(parse_line(example_of(signature)))
+        if finding is None or finding.role is not Role.CAUSE or finding.reason is not group.incidents[0].reason:
+            return False
+        rule = rules[finding.rule]
+        in_table = finding.facts.get(rule.code_group or "", "") in rule.rows
+        if finding.generality and not in_table:
+            return False
+    return True

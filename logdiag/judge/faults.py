@@ -1,0 +1,311 @@
+"""From findings to events: one thing that went wrong in one process, a whole chain of exceptions being one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
+
+from logdiag.judge.traceback_forms import HEADER, WARNED
+from logdiag.judge.tracebacks import Link, RaisedException, Traceback, find_tracebacks, unmixed
+from logdiag.model import Category, Finding, Line, Reason, Role, Support
+from logdiag.rules import RuleBook
+from logdiag.scan.survey import Survey
+
+__all__ = ["CATCH_ALL", "Event", "find_events", "reasons_explained"]
+
+_QUIET_LEVELS = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE", "WARNING"})
+# Exceptions that code raises to look something up; what it raises instead tells more.
+_LOOKUPS = frozenset(
+    {
+        "KeyError",
+        "AttributeError",
+        "IndexError",
+        "StopIteration",
+        "Empty",
+        "ModuleNotFoundError",
+        "ImportError",
+        "LookupError",
+    }
+)
+# What sockets and the layer above them raise; the library that wraps it says towards whom.
+_OF_SOCKETS = frozenset(
+    {
+        *("ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "TimeoutError", "timeout", "gaierror"),
+        *("RemoteDisconnected", "ProtocolError", "ReadTimeoutError", "ConnectTimeoutError", "IncompleteRead"),
+    }
+)
+CATCH_ALL = "script/uncaught-exception"
+# File ".../multiprocessing/process.py", line 314, in _bootstrap   (its head may have got among another's lines)
+_OF_A_CHILD = re.compile(r"multiprocessing[/\\\\]process\.py\", line \d+, in _bootstrap")
+# File ".../logging/__init__.py", line 1083, in emit   (a record that could not be printed)
+_OF_LOGGING = re.compile(r"logging[/\\\\]__init__\.py\", line \d+, in (?:emit|format|handle)\b")
+# KeyError: ('2-.-0-.-0-4f74', 16)   (what a cache of compiled kernels does not hold yet)
+_CACHE_MISS = re.compile(r"KeyError: \(")
+# ValueError: invalid literal for int() with base 10: 'gpu'   (and the word is looked for elsewhere)
+_CONVERSION = re.compile(r"ValueError: (?:invalid literal for int\(\)|could not convert string to float)")
+# File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
+_OUTERMOST = re.compile(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
+# File ".../site-packages/tool/native.py", line 85, in <module>   (which is imported, not run)
+_OF_A_LIBRARY = re.compile(r"(?:site|dist)-packages[/\\\\](?!\S*__main__\.py)\S+\", line \d+, in <module>")
+# KeyError: 'c10x'   ValueError: The backend 'c10x' is not registered.   (what was looked for)
+_QUOTED = re.compile(r"'([^'\s]{2,80})'")
+# errors_impl.NotFoundError: 2 root error(s) found.   (TensorFlow; each of them stands on a line below)
+_COUNTED = re.compile(r": \d+ root error\(s\) found\.$")
+# A sentence, not a ruler or a table's border.
+_WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that went wrong in one process.
+
+    `finding` names it, `findings` are all that belong to it. `died` says that the process ended by it, `quiet` that
+    it was printed as a warning or less, `caught` that it is an exception that was only logged, `of_a_child` that a
+    process ended which the program itself had started and may have started again. `within` is the outermost frame of
+    an exception: where it was caught, or where the program began.
+    """
+
+    finding: Finding
+    findings: tuple[Finding, ...]
+    died: bool
+    quiet: bool
+    caught: bool = False
+    of_a_child: bool = False
+    within: str = ""
+
+    @property
+    def reason(self) -> Reason:
+        """The reason of the finding that names it."""
+        return self.finding.reason
+
+    @property
+    def line(self) -> Line:
+        """The line that names it."""
+        return self.finding.line
+
+    @property
+    def handled(self) -> bool:
+        """Whether it is an exception that was caught on its way: its traceback begins where no program or thread
+        does."""
+        within = self.within
+        return bool(within) and (_OUTERMOST.search(within) is None or _OF_A_LIBRARY.search(within) is not None)
+
+
+def find_events(survey: Survey, book: RuleBook) -> list[Event]:
+    """Every finding in the event it belongs to."""
+    by_place: dict[tuple[int, int], Finding] = {(f.line.stream, f.line.position): f for f in survey.findings}
+    steps = frozenset((step.stream, step.position) for step in survey.progress)
+    events: list[Event] = []
+    headers = {(line.stream, line.position) for line in survey.lines if HEADER.search(line.text)}
+    last_lines = {line.stream: line for line in survey.lines if line.text.strip()}
+    for traceback in find_tracebacks(survey.lines, steps):
+        places = [(traceback.stream, position) for position in traceback.code]
+        for place in places:
+            by_place.pop(place, None)  # source text is no evidence
+        if traceback.exceptions:
+            events.extend(_chain_events(traceback, by_place, book))
+        elif _breaks_off(traceback, last_lines[traceback.stream], headers):
+            events.append(_cut_event(last_lines[traceback.stream]))
+    for crash in [finding for finding in by_place.values() if finding.ends]:
+        events.append(_crash_event(crash, by_place))
+    next_lines = {(line.stream, line.position - 1): line for line in survey.lines}
+    for place, finding in by_place.items():
+        finding = _unmix(finding, book)
+        if finding.role is Role.CAUSE and finding.line.level in ("DEBUG", "TRACE"):
+            finding = replace(finding, role=Role.HINT)  # told to those who look for faults, not as one
+        if _is_tools(finding) and place in next_lines and book.announces_retry(next_lines[place]):
+            finding = replace(finding, role=Role.HINT)  # as where both stand on one line
+        events.append(Event(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding)))
+    return events
+
+
+def _crash_event(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Event:
+    """A crash that a process reports of itself, named by the cause on the line below where there is one."""
+    line = crash.line
+    del by_place[line.stream, line.position]
+    below = by_place.get((line.stream, line.position + 1))
+    if below is None or below.ends or not _is_tools(below):
+        return Event(crash, (crash,), died=True, quiet=False)
+    del by_place[line.stream, line.position + 1]
+    return Event(below, (below, crash), died=True, quiet=False)
+
+
+def _is_tools(finding: Finding) -> bool:
+    """Whether a cause is told by a plain line, as a crash or a job script's tool does, not by a record."""
+    return finding.role is Role.CAUSE and finding.line.level is None
+
+
+def _only_noted(finding: Finding) -> bool:
+    """Whether a finding is printed as a warning or less. What the kernel says of a GPU is as bad as it says, whatever
+    collector passes it on, a machine's fault as bad as it is, though Python only warns of it, and what a person has
+    confirmed as a cause is one."""
+    if Support.SAME in finding.supports:
+        return False
+    line = finding.line
+    warned = WARNED.search(line.text) is not None and finding.reason.category is not Category.INFRASTRUCTURE
+    return (line.level in _QUIET_LEVELS or warned) and "Xid" not in line.text
+
+
+def _unmix(finding: Finding, book: RuleBook) -> Finding:
+    """A finding on a line into which two processes wrote the same exception."""
+    said = unmixed(finding.line.message) if finding.rule == CATCH_ALL else ""
+    named = book.confirm_all(replace(finding.line, text=said, starts=(0,))) if said else None
+    return replace(named, line=finding.line) if named else finding
+
+
+def _chain_events(traceback: Traceback, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> Iterable[Event]:
+    """A chain of exceptions as one event; a second exception without a link is another process's, mixed in."""
+    chain: list[tuple[RaisedException, list[Finding]]] = []
+    for exception in traceback.exceptions:
+        if chain and exception.link is Link.FIRST:
+            yield _event_of(chain, traceback, book)
+            chain = []
+        chain.append((exception, _findings_of(exception, by_place, book)))
+    if chain:
+        yield _event_of(chain, traceback, book)
+
+
+def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> list[Finding]:
+    """What the rules say of an exception: of its own line first, then of the lines of its message."""
+    line = exception.line
+    own = by_place.pop((line.stream, line.position), None)
+    remembered = own is not None and bool(own.supports)
+    below = None if remembered else _told_below(exception, book)
+    if below is not None:
+        own = below
+    elif exception.said and not remembered:
+        own = book.confirm_all(replace(line, text=exception.said, starts=(0,)))
+        own = own and replace(own, line=line)
+    elif own is None or book.asks_for_frames(own.rule):
+        own = book.confirm_all(line, "\n".join(exception.frames)) or own
+    found = [own or _unnamed(exception)]
+    for part in exception.message:
+        place = (part.stream, part.position)
+        finding = by_place.get(place)
+        if finding is not None and finding.role is Role.CAUSE:
+            found.append(by_place.pop(place))
+    return found
+
+
+def _told_below(exception: RaisedException, book: RuleBook) -> Finding | None:
+    """What the rules say of an exception whose text only begins on the line below its class, at that line."""
+    head = exception.line.text.rstrip()
+    first = exception.message[0] if exception.message else None
+    only_named = head.endswith(f"{exception.name}:") or _COUNTED.search(head)
+    if first is None or not only_named or not _WORDS.search(first.message):
+        return None
+    said = f"{exception.name}: {first.message.strip()}"
+    told = book.confirm_all(replace(exception.line, text=said, starts=(0,)), "\n".join(exception.frames))
+    return replace(told, line=first) if told and told.role is Role.CAUSE else None
+
+
+def _unnamed(exception: RaisedException) -> Finding:
+    """An exception that no rule knows."""
+    return Finding(
+        rule=CATCH_ALL,
+        line=exception.line,
+        role=Role.CAUSE,
+        reason=Reason.OTHERS,
+        title=f"Uncaught {exception.name.rsplit('.', 1)[-1]}",
+        why="The program raised an exception that nothing in it handled.",
+        facts={"exception": exception.name},
+        generality=1,
+    )
+
+
+def _breaks_off(traceback: Traceback, last: Line, headers: Container[tuple[int, int]]) -> bool:
+    """Whether the log ends within a traceback of what the process ended by."""
+    begun = (traceback.stream, min(traceback.code)) in headers
+    return begun and last.position in traceback.code and not (traceback.spared or traceback.logged)
+
+
+def _cut_event(last: Line) -> Event:
+    """A traceback with which the log ends before it names its exception: its last line stands for it."""
+    finding = Finding(
+        rule=CATCH_ALL,
+        line=last,
+        role=Role.SYMPTOM,
+        reason=Reason.OTHERS,
+        title="An exception whose name is missing",
+        why="The log ends within a traceback, before it says which exception was raised.",
+        steps=("Look for the rest of this traceback: the log was cut, or copied in part.",),
+        generality=1,
+    )
+    return Event(finding, (finding,), died=True, quiet=False)
+
+
+def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Traceback, book: RuleBook) -> Event:
+    named = [(exception, _best(findings, book)) for exception, findings in chain]
+    root = max(enumerate(named), key=lambda item: (_telling(item[1][0], item[1][1], item[0], named), -item[0]))[1][1]
+    findings = tuple(finding for _, group in chain for finding in group)
+    if traceback.ignored and root.role is Role.CAUSE:
+        root = replace(root, role=Role.HINT)
+    outermost = next(iter(chain[-1][0].frames), "").partition("\n")[0]
+    spared = traceback.spared or _OF_LOGGING.search(outermost) is not None
+    died = not spared and not traceback.logged and root.role is not Role.HINT
+    return Event(
+        root,
+        findings,
+        died=died,
+        quiet=spared or (traceback.warned and root.role is Role.CAUSE),
+        caught=traceback.logged,
+        of_a_child=traceback.in_child or _OF_A_CHILD.search(outermost) is not None,
+        within=outermost,
+    )
+
+
+def _best(findings: list[Finding], book: RuleBook) -> Finding:
+    """The finding that names an exception: one that explains another, a narrow one before a general, the exception's
+    own line first."""
+    explained = {
+        id(other)
+        for finding in findings
+        for other in findings
+        if other.reason is not finding.reason and other.reason in reasons_explained(finding, book)
+    }
+
+    def weight(item: tuple[int, Finding]) -> tuple[bool, bool, bool, int]:
+        place, finding = item
+        return id(finding) not in explained, finding.role is Role.CAUSE, finding.generality == 0, -place
+
+    return max(enumerate(findings), key=weight)[1]
+
+
+def _telling(
+    exception: RaisedException, finding: Finding, place: int, named: list[tuple[RaisedException, Finding]]
+) -> int:
+    """How well one exception of a chain names the cause; the earlier of equals is the root."""
+    wraps = place + 1 < len(named) and named[place + 1][0].link is Link.RELAYED
+    if finding.role is not Role.CAUSE:
+        return -1 if wraps else 0
+    if wraps:
+        return -1 if finding.rule == CATCH_ALL else 0
+    wrapped = place + 1 < len(named) and named[place + 1][0].link in (Link.CAUSE, Link.CONTEXT)
+    if wrapped and exception.name.rsplit(".", 1)[-1] in _OF_SOCKETS:
+        return 1
+    if wrapped and finding.rule == CATCH_ALL and not exception.frames:
+        return 1  # never raised, only kept by the next, which has words of its own
+    if finding.generality == 0 and finding.rule != CATCH_ALL:
+        return 3
+    later = named[place + 1][0] if wrapped else exception
+    # A look-up that is raised anew under its own class, or with what it looked for, has words for the reader there.
+    reworded = later.link is Link.CAUSE and (later.name == exception.name or _quotes(later, exception))
+    replaced = wrapped and later.explicit and (later.link is Link.CONTEXT or reworded)
+    looked_up = replaced and exception.name.rsplit(".", 1)[-1] in _LOOKUPS
+    said = exception.line.message
+    missed = wrapped and later.link is Link.CONTEXT and _CACHE_MISS.match(said)
+    converted = replaced and _CONVERSION.match(said)
+    return 1 if looked_up or missed or converted else 2
+
+
+def _quotes(later: RaisedException, earlier: RaisedException) -> bool:
+    """Whether a later exception quotes what an earlier one quotes last."""
+    quoted = _QUOTED.findall(earlier.line.message)
+    return bool(quoted) and quoted[-1] in _QUOTED.findall(later.line.message)
+
+
+def reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:
+    """What a finding makes other lines and ranks say: by its rule, and by the table of reasons."""
+    entry = book.reasons.get(finding.reason)
+    return finding.explains | frozenset(Reason(name) for name in entry.explains) if entry else finding.explains

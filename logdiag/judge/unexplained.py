@@ -1,0 +1,78 @@
+"""Complaints in words that no rule knows: the cause may be among them, so an answer that does not rest on them is less
+sure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from logdiag.judge import traceback_forms as forms
+from logdiag.model import Line
+from logdiag.rules import RuleBook
+from logdiag.scan.survey import Survey
+
+__all__ = ["MOST_COMPLAINTS", "unexplained"]
+
+MOST_COMPLAINTS = 2
+# Of a log without a root cause only the end tells whether it ended badly.
+_LAST_LINES = 30
+_MOST_LOOKED_AT = 200
+_LEVELS_OF_TROUBLE = frozenset({"ERROR", "SEVERE", "CRITICAL", "FATAL"})
+_LEVELS_OF_CALM = frozenset({"INFO", "DEBUG", "TRACE", "NOTICE"})
+# the scheduler could not place group 3   tokens.bin: invalid header   StoreClosedError while draining
+_COMPLAINT = re.compile(
+    r"(?i)\b(?:error|exception|fail(?:ed|ure|s)?|fatal|cannot|can't|could not|unable|refused|denied|invalid|not found|"
+    r"no such|missing|unsupported|mismatch|abort(?:ed)?|panic|killed|timed out|exhausted|corrupt(?:ed)?|truncated|"
+    r"crash(?:ed)?|died|rejected|insufficient|unreachable|unexpected(?:ly)?|unknown|expired|exceeded|gave up|giving up|"
+    r"not (?:supported|allowed|permitted|available|a valid|recognized|defined))\b|\w(?:Error|Exception)\b"
+)
+# Of a traceback its last line says what it means, and what was ignored was survived.
+_HEADS = (forms.HEADER, forms.CAUSE, forms.CONTEXT, forms.IGNORED)
+# Source text and frames: Python's, a notebook's (---> 12), those in a box, and native ones (#3 and frame #3).
+_CODE = re.compile(r"\s{2}|\t|[|│] |-{1,5}> ?\d|#\d{1,3}[ :]|frame #\d|Exception raised from ")
+# Last error:   Exception during training:   (what is meant comes below)
+_ANNOUNCEMENT = re.compile(r":\s*$")
+_NUMBERS = re.compile(r"\d+")
+_TELLING = 60
+
+
+def unexplained(survey: Survey, book: RuleBook, root: Line | None) -> tuple[Line, ...]:
+    """Complaints that no rule knows, one of each kind: before the root cause the nearest first, in a log without one
+    among the last lines. At most MOST_COMPLAINTS."""
+    known = {(finding.line.stream, finding.line.position) for finding in survey.findings}
+    found: dict[str, Line] = {}
+    complaining = (
+        line
+        for line in (_last(survey.lines) if root is None else _before(survey.lines, root))
+        if (line.stream, line.position) not in known and _complains(line)
+    )
+    for line in islice(complaining, _MOST_LOOKED_AT):
+        if not book.knows(line):
+            found.setdefault(_NUMBERS.sub("0", line.message)[:_TELLING], line)
+        if len(found) == MOST_COMPLAINTS:
+            break
+    return tuple(found.values())
+
+
+def _before(lines: Sequence[Line], root: Line) -> Iterable[Line]:
+    """What was said before the root in its file, and anywhere in others."""
+    return (line for line in reversed(lines) if line.stream != root.stream or line.position < root.position)
+
+
+def _last(lines: Sequence[Line]) -> Iterable[Line]:
+    """The last lines of each file."""
+    left: dict[int, int] = {}
+    for line in reversed(lines):
+        left[line.stream] = left.get(line.stream, 0) + 1
+        if left[line.stream] <= _LAST_LINES:
+            yield line
+
+
+def _complains(line: Line) -> bool:
+    text = line.message
+    if line.level in _LEVELS_OF_CALM or _CODE.match(text) or _ANNOUNCEMENT.search(text):
+        return False
+    if any(head.search(text) for head in _HEADS):
+        return False
+    return line.level in _LEVELS_OF_TROUBLE or _COMPLAINT.search(text) is not None

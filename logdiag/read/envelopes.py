@@ -1,0 +1,135 @@
+"""Takes log lines out of what containers and journals wrap around them.
+
+Each envelope is recognised by the first lines of a stream and turned line by line into the message with its own time
+and host before it, so that later stages see what the program wrote. A message that an envelope split is joined again;
+each line keeps the number of the file's line it began on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from logdiag.read.line_wrapping import joined, width_of
+from logdiag.read.records import from_micros, head_of, read_record, told_of
+
+__all__ = ["Unwrap", "recognise"]
+
+Numbered = tuple[int, bytes]
+Unwrap = Callable[[Iterable[Numbered]], Iterator[Numbered]]
+"""Takes (number, line) pairs of the file and gives those of the program's output."""
+
+# 2026-11-01T10:00:00.123456789Z stderr F message
+_CRI = re.compile(
+    rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) ([FP]) (.*)$", re.DOTALL
+)
+
+
+def recognise(head: list[bytes]) -> Unwrap | None:
+    """The envelope that the first lines of a stream show, or None for plain text."""
+    sample = [line for line in head if line.strip()][:20]
+    if not sample:
+        return None
+    if all(_CRI.match(line) for line in sample):
+        return _unwrap_cri
+    if sample[0].startswith(b"__CURSOR="):
+        return _unwrap_journal_export
+    if _is_torchelastic_error(sample):
+        return _unwrap_torchelastic_error
+    if all(line.lstrip().startswith(b"{") and read_record(line) is not None for line in sample):
+        return _unwrap_json
+    width = width_of(head)
+    return None if width is None else partial(joined, width=width)
+
+
+def _unwrap_json(lines: Iterable[Numbered]) -> Iterator[Numbered]:
+    """Docker's json-file, `journalctl -o json`, and loggers that write one object a line."""
+    started, number, head = b"", 0, b""
+    for at, line in lines:
+        record = read_record(line) if line.lstrip().startswith(b"{") else None
+        if record is None:
+            if line.strip():
+                yield at, line
+            continue
+        text = told_of(record).encode(errors="replace")
+        if not started:
+            said = head_of(record)
+            number, head = at, f"{said} ".encode(errors="replace") if said else b""
+        started += text
+        if "log" in record and not text.endswith(b"\n") and len(text) >= 16_000:
+            continue  # Docker splits at 16 KiB; the rest is in the next record
+        yield from ((number, head + part) for part in started.rstrip(b"\n").split(b"\n"))
+        started = b""
+    if started:
+        yield number, head + started
+
+
+def _unwrap_cri(lines: Iterable[Numbered]) -> Iterator[Numbered]:
+    """The container runtimes' own form; `P` marks a part that the next line goes on with."""
+    started, number = b"", 0
+    for at, line in lines:
+        match = _CRI.match(line)
+        if match is None:
+            yield at, line
+            continue
+        if not started:
+            number, started = at, match[1] + b" "
+        started += match[3]
+        if match[2] == b"F":
+            yield number, started
+            started = b""
+    if started:
+        yield number, started
+
+
+def _unwrap_journal_export(lines: Iterable[Numbered]) -> Iterator[Numbered]:
+    """`journalctl -o export`: fields one a line, an empty line after each entry; binary values follow their length."""
+    fields: dict[bytes, bytes] = {}
+    number, binary = 0, b""
+    for at, line in lines:
+        if binary:
+            fields[binary] = line[8:] if len(line) > 8 else line
+            binary = b""
+        elif line:
+            name, equals, value = line.partition(b"=")
+            number = at if name == b"MESSAGE" else number
+            if equals:
+                fields[name] = value
+            else:
+                binary = name
+        elif fields:
+            yield from _journal_entry(number, fields)
+            fields = {}
+    if fields:
+        yield from _journal_entry(number, fields)
+
+
+def _journal_entry(number: int, fields: dict[bytes, bytes]) -> Iterator[Numbered]:
+    if b"MESSAGE" not in fields:
+        return
+    micros = fields.get(b"__REALTIME_TIMESTAMP", b"")
+    stamp = from_micros(int(micros)) if micros.isdigit() else ""
+    host = fields.get(b"_HOSTNAME", b"").decode(errors="replace")
+    said = " ".join(part for part in (f"{host}:" if host else "", stamp) if part)
+    for part in fields[b"MESSAGE"].split(b"\n"):
+        yield number, (f"{said} ".encode() if said else b"") + part
+
+
+def _is_torchelastic_error(sample: list[bytes]) -> bool:
+    """`error.json`: {"message": {"message": "...", "extraInfo": {"py_callstack": "Traceback ...", "timestamp":
+    "..."}}}"""
+    return sample[0].lstrip().startswith(b'{"message": {') or b'"py_callstack"' in sample[0]
+
+
+def _unwrap_torchelastic_error(lines: Iterable[Numbered]) -> Iterator[Numbered]:
+    import json
+
+    for at, line in lines:
+        try:
+            message = json.loads(line)["message"]
+            text = message["extraInfo"]["py_callstack"] if isinstance(message, dict) else str(message)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            yield at, line
+            continue
+        yield from ((at, part) for part in str(text).encode(errors="replace").split(b"\n"))

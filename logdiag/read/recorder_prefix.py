@@ -1,0 +1,95 @@
+"""Learns what a recorder puts before every line of a stream: a form that no list of known prefixes has.
+
+Collectors, consoles of clusters and schedulers, viewers and people each have their own (`12:03:07.120 | INFO | Task
+run 'train-0' - `, `   44 `, `> `). Lines of one recorder agree in it but for numbers, levels and padding; where they
+stop to agree, the message begins. What was learnt only adds one more place at which a message may begin, so a form
+that is no recorder's does no harm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from logdiag.model import CommonPrefix
+from logdiag.read.prefixes import LEVELS, parse_line
+
+__all__ = ["common_prefix"]
+
+_FEWEST_LINES, _MOST_LINES = 4, 120
+_LONGEST_PREFIX = 240
+_MOST_TOKENS = 80
+# A recorder's own first or last words stand without its prefix.
+_AGREEING = 0.95
+_TOKEN = re.compile(r" +|\w+|[^\w ]")
+_LEVEL = re.compile(
+    r"(?i:trace|debug|debg|info|notice|warn|warning|error|err|severe|critical|crit|fatal|panic|stdout|stderr|out)|[IWEFDCT]"
+)
+_A_LEVEL, _A_NUMBER, _PADDING = r"[A-Za-z]{1,8}", r"\w+", " +"
+# What programs print and loggers do not: a row of a table, a frame, a bar, a ruler, a command, a tool's word, nothing.
+_PRINTED = re.compile(
+    r" {2}|\t|[*+=#$>|~_-]|\s*$|[\w./-]{2,40}: (?:fatal |internal )?(?:error|warning|fatal)\b|\s*\d{1,3}%"
+)
+# The side of a box around a traceback is no recorder's.
+_SIDE = re.compile("[\u2500-\u257f]")
+
+
+def common_prefix(lines: Sequence[str]) -> CommonPrefix | None:
+    """The form of what stands before nearly every line, blank ones left out; None where they share nothing."""
+    told = [line for line in lines if line.strip()]
+    if len(told) < _FEWEST_LINES:
+        return None
+    told = [told[len(told) * at // _MOST_LINES] for at in range(_MOST_LINES)]
+    parts = _agreed(told)
+    if not any(part.strip() and part != _PADDING for part in parts):
+        indentation = min(len(line) - len(line.lstrip(" ")) for line in told)
+        return CommonPrefix(re.compile(" " * indentation)) if indentation else None
+    pattern = re.compile("".join(parts))
+    found = [match for match in map(pattern.match, told) if match]
+    if sum(match.end() == len(match.string) for match in found) > len(found) / 2:
+        return None  # a line that a job prints again and again
+    levels = {_level_in(match[0]) for match in found}
+    return CommonPrefix(pattern, relays=levels.pop() if len(levels) == 1 and any(map(_nested, found)) else None)
+
+
+def _agreed(lines: Sequence[str]) -> list[str]:
+    """The patterns of the pieces that nearly all lines begin with."""
+    rows = [_TOKEN.finditer(line[:_LONGEST_PREFIX]) for line in lines]
+    parts: list[str] = []
+    tokens: list[str] = []
+    ended = 0
+    for _ in range(_MOST_TOKENS):
+        read = [(row, match[0]) for row in rows if (match := next(row, None))]
+        # A line that ends within the prefix is one whose message is empty.
+        ended += len(rows) - len(read)
+        kind, count = Counter(_kind(token) for _, token in read).most_common(1)[0] if read else ("", 0)
+        if count + ended < _AGREEING * len(lines) or count < len(lines) / 2 or _SIDE.match(kind):
+            break
+        parts.append(kind)
+        rows = [row for row, token in read if _kind(token) == kind]
+        tokens = [token for _, token in read if _kind(token) == kind]
+    if parts and parts[-1] == _PADDING:
+        # What is more than the least of it belongs to the messages: they are indented.
+        parts[-1] = min(tokens)
+    return parts
+
+
+def _kind(token: str) -> str:
+    """A piece of a prefix as a pattern: numbers and names with digits vary, and so do levels and padding."""
+    if token[0] == " ":
+        return _PADDING
+    if any(sign.isdigit() for sign in token):
+        return _A_NUMBER
+    return _A_LEVEL if _LEVEL.fullmatch(token) else re.escape(token)
+
+
+def _level_in(prefix: str) -> str | None:
+    return next((LEVELS[token.upper()] for token in _TOKEN.findall(prefix) if token.upper() in LEVELS), None)
+
+
+def _nested(match: re.Match[str]) -> bool:
+    """Whether what stands behind a prefix is another program's line: it has a head of its own, or a program's form."""
+    rest = match.string[match.end() :]
+    line = parse_line(rest)
+    return _PRINTED.match(rest) is not None or line.level is not None or line.clock is not None

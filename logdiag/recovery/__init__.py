@@ -1,0 +1,1 @@
+"""What to do next: from a verdict to an action, by tables that people wrote."""

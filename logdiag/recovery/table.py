@@ -1,0 +1,101 @@
+"""What to do next: the rule's action or the reason's default, where the job stood, and which nodes to leave out.
+
+The action comes from tables that people wrote and can read, never from a model.
+"""
+
+from __future__ import annotations
+
+from logdiag.judge.causes import Causes
+from logdiag.model import Action, Finding, Reason, Recovery, fill
+from logdiag.rules import RuleBook
+
+__all__ = ["recover"]
+
+_NOTHING = Recovery(Action.NONE, False, (), (), "The log shows no failure.")
+# Nothing else is known: a person has to look.
+_UNKNOWN = Action.FIX_AND_RESUBMIT
+
+
+def recover(causes: Causes, book: RuleBook, *, failed: bool, suspicious: tuple[str, ...] = ()) -> Recovery:
+    """The recovery for a root cause; for a failure without one, what to collect.
+
+    `suspicious` are nodes on which jobs failed more often than chance, the worst first.
+    """
+    if not failed:
+        return _NOTHING
+    if causes.root is None:
+        return Recovery(
+            Action.FIX_AND_RESUBMIT,
+            False,
+            (),
+            _collect(Reason.OTHERS, book),
+            "The job failed, but its log does not say why.",
+        )
+    finding = causes.root.finding
+    entry = book.reasons.get(finding.reason)
+    action = finding.action or (Action(entry.action) if entry else _UNKNOWN)
+    early = finding.action_before_progress
+    if early is None and finding.action is None and entry and entry.action_before_progress:
+        early = Action(entry.action_before_progress)
+    before_progress = _before_progress(causes, finding)
+    if early is not None and before_progress:
+        action = early
+    if action is Action.RESTART and (causes.node in suspicious or _lost_its_machine(causes, finding)):
+        action = Action.RESTART_EXCLUDING_NODE
+    nodes: tuple[str, ...] = ()
+    if action is Action.RESTART_EXCLUDING_NODE:
+        nodes = tuple(dict.fromkeys([*([causes.node] if causes.node else []), *suspicious]))
+    return Recovery(
+        action=action,
+        automatic=action.automatic,
+        exclude_nodes=nodes,
+        steps=_steps(causes, finding, action, nodes, book),
+        why=_why(finding, causes.progressed if early is not None else None),
+    )
+
+
+def _lost_its_machine(causes: Causes, finding: Finding) -> bool:
+    """Whether another line tells of the same fault that it is one of a machine to be left out: of a GPU that is lost a
+    process only says that a call failed."""
+    return finding.generality > 0 and any(
+        event.reason is finding.reason and event.finding.action is Action.RESTART_EXCLUDING_NODE
+        for event in causes.consequences
+    )
+
+
+def _before_progress(causes: Causes, finding: Finding) -> bool:
+    """Whether it failed before its first step: the first collective, or no sign of work before the root."""
+    sequence = finding.facts.get("seqnum", "")
+    if sequence.isdigit():
+        return int(sequence) <= 1
+    return causes.progressed is False
+
+
+def _steps(causes: Causes, finding: Finding, action: Action, nodes: tuple[str, ...], book: RuleBook) -> tuple[str, ...]:
+    facts = dict(finding.facts)
+    if causes.node:
+        facts.setdefault("node", causes.node)
+    if causes.rank is not None:
+        facts.setdefault("rank", str(causes.rank))
+    entry = book.reasons.get(finding.reason)
+    steps = finding.steps or (entry.steps if entry else ())
+    without = ", ".join(nodes) or "the node that failed"
+    first = {
+        Action.RESTART: "Restart from the last checkpoint.",
+        Action.RESTART_EXCLUDING_NODE: f"Restart from the last checkpoint without {without}.",
+        Action.ROLLBACK_AND_SKIP: "Restart from an earlier checkpoint and skip the batches of the spike.",
+        Action.RETRY_LATER: "Submit the job again when the service answers.",
+    }.get(action)
+    return tuple(([first] if first else []) + [fill(step, facts) for step in steps])
+
+
+def _why(finding: Finding, progressed: bool | None) -> str:
+    if progressed is None:
+        return finding.why
+    when = "The job had made progress" if progressed else "It failed before any step was made"
+    return f"{when}: {finding.why}"
+
+
+def _collect(reason: Reason, book: RuleBook) -> tuple[str, ...]:
+    entry = book.reasons.get(reason)
+    return tuple(f"Collect {item}." for item in entry.collect) if entry else ()

@@ -1,0 +1,271 @@
+"""What a log repeats, and what is left of it: the digest, with a receipt.
+
+A line's shape is the line without its digits. Shapes are counted block by block with operations that run in C, so the
+cost does not depend on how many lines are alike. Only the first lines of a shape are looked at one by one; there the
+filter rules say what kind of regular output it is, and the rules of progress whether it shows that the job moved on.
+
+Shapes decide only what is shown and what counts as progress. The failure rules never ask them: they see every line.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from logdiag.model import Block, CommonPrefix, Digest, Line
+from logdiag.read.prefixes import parse_line
+from logdiag.rules import Filter, RuleBook
+
+__all__ = ["BlockLines", "KeptLines", "Shapes", "digest", "filters_for"]
+
+_DIGITS = b"0123456789"
+# Numbers in base 16, quoted words and paths, which vary as numbers do.
+_VARYING = re.compile(
+    rb"\b0x[0-9a-fA-F]+|\b[0-9a-f]{6,}(?:-[0-9a-f]+)*\b|'[^']{0,200}'|\"[^\"]{0,200}\"|(?:/[\w.@%+-]+){2,}|[#=._-]{6,}"
+)
+# What a record in JSON says is no quoted word that varies.
+_JSON_MESSAGE = re.compile(rb'"(?:message|msg)": ?"')
+_MOST_SHAPES = 20_000
+_LONGEST_SHAPE = 4096
+_LONGEST_SAMPLE = 512
+_FIRST_OF_SHAPE = 3
+_LINES_OF_ONE_RANK = 20
+# So many lines from either end of a block are found faster one by one.
+_NEAR = 256
+
+
+class BlockLines:
+    """The lines of a block by index. They are split only when one is asked for that is not near an end of the block.
+
+    `count` is the number of lines, where it is known.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.count = 0
+        self._data = data
+        self._lines: list[bytes] | None = None
+        self._lengths: list[int] = []
+
+    def __getitem__(self, index: int) -> bytes:
+        if self._lines is None:
+            if index < _NEAR:
+                return self._from_start(index)
+            if 0 < self.count - index < _NEAR:
+                return self._from_end(self.count - index)
+            self._lines = self._data.split(b"\n")
+        return self._lines[index]
+
+    def _from_start(self, index: int) -> bytes:
+        start = 0
+        for _ in range(index):
+            start = self._data.find(b"\n", start) + 1
+        end = self._data.find(b"\n", start)
+        return self._data[start : end if end >= 0 else len(self._data)]
+
+    def _from_end(self, behind: int) -> bytes:
+        end = start = len(self._data) + (not self._data.endswith(b"\n"))
+        for _ in range(behind):
+            end, start = start - 1, self._data.rfind(b"\n", 0, max(start - 1, 0)) + 1
+        return self._data[start:end]
+
+    def index_at(self, offset: int) -> int:
+        """The line that begins at an offset of the block."""
+        if not self._lengths:
+            self._lines = self._lines or self._data.split(b"\n")
+            self._lengths = list(accumulate(map(len, self._lines), initial=0))
+        # Before line i stand i newlines beside the text of the lines.
+        return bisect_right(range(len(self._lengths)), offset, key=lambda i: self._lengths[i] + i) - 1
+
+
+@dataclass(slots=True)
+class _Shape:
+    """One shape: how often it came, how many of its lines were looked at and kept, whether it tells of progress or is
+    `regular` (a filter of this very job knows it), its first line, and the `prefix` of that line's stream.
+
+    It is `open` while more of its lines are worth looking at: the first few, more while only one rank prints them.
+    """
+
+    count: int = 0
+    seen: int = 0
+    kept: int = 0
+    open: bool = True
+    progress: bool = False
+    regular: bool = False
+    rank: int | None = None
+    sample: bytes = b""
+    prefix: CommonPrefix | None = None
+    first: tuple[int, int] = (0, 0)
+
+    def look_at(self, rank: int | None) -> None:
+        """Notes that a line of this rank was looked at."""
+        lonely = rank is not None and (self.seen == 0 or rank == self.rank)
+        self.rank = rank if lonely else None
+        self.seen += 1
+        self.open = not self.progress and self.seen < (_LINES_OF_ONE_RANK if lonely else _FIRST_OF_SHAPE)
+
+
+@dataclass
+class Shapes:
+    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping."""
+
+    book: RuleBook
+    filters: tuple[Filter, ...]
+    known: dict[bytes, _Shape] = field(default_factory=dict)
+    finer: dict[bytes, _Shape] = field(default_factory=dict)
+    shapes: list[_Shape] = field(default_factory=list)
+    progress_keys: set[bytes] = field(default_factory=set)
+    unshaped: int = 0
+    bound: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # The first lines of what every job may print tell what the job was; those of one job's own chatter do not.
+        self.bound = frozenset(item.id for item in self.filters if item.job)
+
+    def add(self, block: Block, originals: BlockLines, position: int) -> tuple[list[bytes], list[int]]:
+        """The shapes of a block's lines, and the indices of those that are the first of theirs and not left out by a
+        filter of this very job.
+
+        `position` is the place of the block's first line in its stream.
+        """
+        lines = block.data.translate(None, _DIGITS).split(b"\n")
+        if not lines[-1] and block.data.endswith(b"\n"):
+            lines.pop()
+        originals.count = len(lines)
+        counts = Counter(lines)
+        wanted: set[bytes] = set()
+        for key, count in counts.items():
+            shape = self.known.get(key)
+            if shape is None:
+                wanted.add(key)
+                continue
+            shape.count += count
+            if shape.open:
+                wanted.add(key)
+        return lines, self._look_at(wanted, counts, lines, originals, block, position) if wanted else []
+
+    def _look_at(
+        self,
+        wanted: set[bytes],
+        counts: Counter[bytes],
+        lines: list[bytes],
+        originals: BlockLines,
+        block: Block,
+        position: int,
+    ) -> list[int]:
+        """Which lines of the wanted shapes to keep; shapes not met before are judged."""
+        kept: list[int] = []
+        for index, key in enumerate(lines):
+            if key not in wanted:
+                continue
+            shape = self.known.get(key)
+            if shape is None:
+                shape = self._new(key, counts[key], originals[index], block, position + index)
+            if shape is not None and shape.open:
+                line = _parsed(originals[index], _LONGEST_SAMPLE, block.prefix)
+                shape.look_at(line.rank)
+                # Lines of one shape differ in numbers, and those may be what a filter asks for.
+                if not (shape.regular and self._is_regular(line)):
+                    kept.append(index)
+                    shape.kept += 1
+            if shape is None or not shape.open:
+                wanted.remove(key)
+                if not wanted:
+                    break
+        return kept
+
+    def _new(self, key: bytes, count: int, original: bytes, block: Block, position: int) -> _Shape | None:
+        if len(self.known) >= _MOST_SHAPES or len(key) > _LONGEST_SHAPE:
+            self.unshaped += count
+            return None
+        said = _JSON_MESSAGE.sub(b" ", original[:_LONGEST_SHAPE], count=1)
+        finer = _VARYING.sub(b"", said).translate(None, _DIGITS).strip()
+        shape = self.finer.get(finer)
+        if shape is None:
+            shape = self.finer[finer] = _Shape(first=(block.stream, position), prefix=block.prefix)
+            self.shapes.append(shape)
+            line = _parsed(original, _LONGEST_SHAPE, block.prefix)
+            shape.progress = self.book.is_progress(line)
+            shape.regular = self._is_regular(line)
+            shape.sample = original[:_LONGEST_SAMPLE]
+        shape.count += count
+        self.known[key] = shape
+        if shape.progress:
+            self.progress_keys.add(key)
+        return shape
+
+    def _is_regular(self, line: Line) -> bool:
+        """Whether a filter that is bound to this job drops a line."""
+        return bool(self.bound) and not self.bound.isdisjoint(self.book.filters_of(line))
+
+    def kind_of(self, shape: _Shape) -> str:
+        """What the receipt calls a shape's left-out lines: the filter that knows them, or progress, or just repeats."""
+        dropping = self.book.filters_of(_parsed(shape.sample, _LONGEST_SAMPLE, shape.prefix))
+        known = next((item.id for item in self.filters if item.id in dropping), None)
+        return known or ("progress" if shape.progress else "repeats")
+
+
+@dataclass
+class KeptLines:
+    """The lines of one stream that are worth keeping, by position: the earliest ones, and the latest when there are
+    too many."""
+
+    most: int = 30_000
+    early: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    late: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+
+    def keep(self, position: int, number: int, text: bytes) -> None:
+        """Remembers a line; `number` is its own in the file."""
+        if position in self.early:
+            return
+        if len(self.early) < self.most:
+            self.early[position] = (number, text)
+            return
+        self.late[position] = (number, text)
+        if len(self.late) > self.most:
+            del self.late[next(iter(self.late))]
+
+    def lines(self) -> list[tuple[int, int, bytes]]:
+        """(position, number, text) in order."""
+        return sorted((position, *line) for position, line in (self.early | self.late).items())
+
+
+def _parsed(text: bytes, most: int, prefix: CommonPrefix | None) -> Line:
+    return parse_line(text[:most].decode(errors="replace"), prefix=prefix)
+
+
+def filters_for(filters: Iterable[Filter], job: Mapping[str, str]) -> tuple[Filter, ...]:
+    """The filters that hold for a job: those bound to nothing, and those whose every word its metadata match."""
+    return tuple(
+        item
+        for item in filters
+        if all(re.search(pattern, str(job.get(name, ""))) is not None for name, pattern in item.job.items())
+    )
+
+
+def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes: int) -> Digest:
+    """The kept lines with what each stands for, and the receipt of what was dropped and why."""
+    kept = tuple(lines)
+    by_position = {(line.stream, line.position): line for line in kept}
+    counts: dict[tuple[str, int], int] = {}
+    dropped: Counter[str] = Counter()
+    for shape in shapes.shapes:
+        if shape.count <= shape.kept:
+            continue
+        line = by_position.get(shape.first)
+        if line is not None:
+            counts[(line.source, line.number)] = shape.count
+        dropped[shapes.kind_of(shape)] += shape.count - shape.kept
+    if shapes.unshaped:
+        dropped["too many shapes"] += shapes.unshaped
+    # Windows around findings keep lines that their shape alone would not: those are not dropped.
+    surplus = sum(dropped.values()) - (total_lines - len(kept))
+    for name, count in dropped.most_common():
+        taken = min(max(surplus, 0), count)
+        dropped[name] = count - taken
+        surplus -= taken
+    dropped["repeats"] += max(-surplus, 0)
+    return Digest(kept, counts, {name: count for name, count in dropped.items() if count}, total_lines, total_bytes)

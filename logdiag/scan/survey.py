@@ -1,0 +1,287 @@
+"""The one read: each block goes to the rules' scan and to the shapes at the same time, and what matters of it is kept.
+
+After this nothing is proportional to the log's size.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+
+from logdiag.model import Block, CommonPrefix, Finding, Line, Role
+from logdiag.read.prefixes import parse_line
+from logdiag.read.sources import Stream
+from logdiag.rules import RuleBook
+from logdiag.rules.book import Hit
+from logdiag.scan.scanner import Scanner
+from logdiag.scan.shapes import BlockLines, KeptLines, Shapes
+
+__all__ = ["Progress", "Survey", "survey"]
+
+# Lines kept around a finding and around a frame of a traceback: (before, after).
+_AROUND_FINDING = (10, 16)
+_AROUND_FRAME = (1, 3)
+_AROUND_HINT = (0, 1)
+# A rule that fires often needs its surroundings less: up to how many firings get which window.
+_WINDOWS = ((40, _AROUND_FINDING), (400, (2, 4)), (_MOST_FINDINGS_A_RULE := 4000, (0, 1)))
+_LAST_LINES = 60
+_LONGEST_TEXT = 8192
+# From this many hits of the same patterns on, only hits that say something new are confirmed.
+_MANY_HITS = 200
+_VERY_MANY_HITS = 5000
+_MOST_KINDS = 20_000
+_MOST_LATEST = 8
+_MOST_MARKS_A_BLOCK = 200
+# After a line that is no mark (the latest of a flood, one that only the memory knows) enough steps must be known to
+# tell that it was survived.
+_LAST_STEPS = 4
+# Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
+_LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
+_SHORT_NUMBER = re.compile(rb"(?<![\w:.,-])\d{1,3}(?![\w:.,-]*\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A line that tells of a step of the job's work; not all such lines are remembered. `rank` is the one that
+    spoke."""
+
+    stream: int
+    position: int
+    rank: int | None
+
+
+@dataclass
+class Survey:
+    """What the read found."""
+
+    streams: list[Stream]
+    findings: list[Finding] = field(default_factory=list)
+    uncounted: Counter[str] = field(default_factory=Counter)
+    progress: list[Progress] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    total_lines: int = 0
+    total_bytes: int = 0
+
+
+class _Floods:
+    """Lines that come again and again. Past the first of a kind they are only counted, and the latest is remembered.
+
+    Two lines are of one kind when the same patterns hit them and they differ only in long numbers: an Xid, an errno
+    or a status makes another kind.
+    """
+
+    def __init__(self) -> None:
+        self._hits: Counter[tuple[int, ...]] = Counter()
+        self._rules: dict[tuple[tuple[int, ...], bytes], str] = {}
+        self._latest: dict[tuple[tuple[int, ...], bytes], tuple[Hit, Block, int]] = {}
+
+    def known(self, hit: Hit, block: Block, position: int) -> str | None:
+        """The rule that such a line belongs to, empty for none; None when it is to be looked at.
+
+        `position` is that of the block's first line.
+        """
+        self._hits[hit[2]] += 1
+        if self._hits[hit[2]] <= _MANY_HITS:
+            return None
+        key = self._kind(hit, block)
+        rule = self._rules.get(key)
+        if rule:
+            self._latest.pop(key, None)
+            self._latest[key] = (hit, block, position)
+            if len(self._latest) > _MOST_LATEST:
+                del self._latest[next(iter(self._latest))]
+        return rule
+
+    def learn(self, hit: Hit, block: Block, finding: Finding | None) -> None:
+        """Remembers which rule a frequent kind of line belongs to, or that none fires on it."""
+        if self._hits[hit[2]] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
+            self._rules[self._kind(hit, block)] = finding.rule if finding else ""
+
+    def _kind(self, hit: Hit, block: Block) -> tuple[tuple[int, ...], bytes]:
+        start, end, patterns = hit
+        text = block.data[start : min(end, start + _LONGEST_TEXT)]
+        if self._hits[patterns] > _VERY_MANY_HITS:
+            return patterns, b" ".join(_SHORT_NUMBER.findall(text))
+        return patterns, _LONG_NUMBER.sub(b"", text)
+
+    def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, tuple[int, ...]]]:
+        """The last line of each kind that was only counted: what failed in the end may be the last of many."""
+        for (start, end, patterns), block, position in self._latest.values():
+            index = block.data.count(b"\n", 0, start)
+            yield line_of(position + index, block.number_of(index), block.data[start:end]), patterns
+
+
+class _Tail:
+    """The last lines that were read, cut out only when a window or the end of the log needs them."""
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[Block, int, BlockLines]] = []
+
+    def add(self, block: Block, position: int, lines: BlockLines) -> None:
+        """Remembers a block, and as many before it as are needed for `_LAST_LINES`."""
+        self._blocks.append((block, position, lines))
+        while sum(lines.count for _, _, lines in self._blocks[1:]) >= _LAST_LINES:
+            del self._blocks[0]
+
+    def lines(self, most: int) -> list[tuple[int, int, bytes]]:
+        """(position, number, text) of the last lines, in order."""
+        found: list[tuple[int, int, bytes]] = []
+        for block, position, lines in reversed(self._blocks):
+            for at in range(lines.count - 1, -1, -1):
+                if len(found) >= most:
+                    return found[::-1]
+                found.append((position + at, block.number_of(at), lines[at][:_LONGEST_TEXT]))
+        return found[::-1]
+
+
+class _Reader:
+    """Reads one stream into a survey."""
+
+    def __init__(self, survey: Survey, book: RuleBook, shapes: Shapes, stream: Stream) -> None:
+        self.survey, self.book, self.shapes, self.stream = survey, book, shapes, stream
+        self.kept = KeptLines()
+        self.tail = _Tail()
+        self.position = 0
+        self.prefix: CommonPrefix | None = None
+        self.after = 0
+        self.floods = _Floods()
+        self.findings_of: Counter[str] = Counter()
+
+    def read(self, advance: Callable[[int], None]) -> None:
+        blocks = self.stream.blocks()
+        block = _following(blocks, None)
+        self.prefix = block.prefix if block else None
+        with Scanner(self.book) as scanner:
+            scanner.begin(block)
+            while block is not None:
+                lines = BlockLines(block.data)
+                shapes, firsts = self.shapes.add(block, lines, self.position)
+                following = _following(blocks, len(shapes))
+                hits = scanner.finish()
+                scanner.begin(following)
+                self._keep(block, lines, shapes, firsts, hits)
+                self.position += len(shapes)
+                advance(self.stream.bytes_read)
+                block = following
+        for position, number, text in self.tail.lines(_LAST_LINES):
+            self.kept.keep(position, number, text)
+        for line, patterns in self.floods.latest_lines(self._line):
+            self._confirm(line, patterns)
+
+    def _keep(self, block: Block, lines: BlockLines, shapes: list[bytes], firsts: list[int], hits: list[Hit]) -> None:
+        wanted = set(firsts)
+        wanted.update(range(min(self.after, len(shapes))))
+        self.after = max(0, self.after - len(shapes))
+        marks: list[int] = []
+        for hit in hits:
+            start, end, patterns = hit
+            frame = self.book.structural(patterns)
+            if not frame and (rule := self.floods.known(hit, block, self.position)) is not None:
+                self.survey.uncounted[rule] += bool(rule)
+                continue
+            index = lines.index_at(start)
+            line = self._line(self.position + index, block.number_of(index), block.data[start:end])
+            finding, (before, after) = self._confirm(line, patterns)
+            if not frame:
+                self.floods.learn(hit, block, finding)
+            if finding is not None and finding.role is not Role.HINT:
+                marks.append(index)
+            if after:
+                wanted.update(range(max(0, index - before), min(index + after + 1, len(shapes))))
+                self.after = max(self.after, index + after + 1 - len(shapes))
+                for position, number, text in self.tail.lines(before - index):
+                    self.kept.keep(position, number, text)
+        self._mark_progress(block, lines, shapes, marks)
+        for at in sorted(wanted):
+            self.kept.keep(self.position + at, block.number_of(at), lines[at])
+        self.tail.add(block, self.position, lines)
+
+    def _confirm(self, line: Line, patterns: tuple[int, ...]) -> tuple[Finding | None, tuple[int, int]]:
+        """The finding on a line, if any, and how many lines before and after it are worth keeping."""
+        around = _AROUND_FRAME if self.book.structural(patterns) else (0, 0)
+        finding = self.book.confirm(line, patterns)
+        if finding is None or finding.role is Role.HARMLESS:
+            return None, around
+        self.findings_of[finding.rule] += 1
+        seen = self.findings_of[finding.rule]
+        if seen > _MOST_FINDINGS_A_RULE:
+            self.survey.uncounted[finding.rule] += 1
+            return None, around
+        self.survey.findings.append(finding)
+        if finding.role is Role.HINT:
+            return finding, max(around, _AROUND_HINT)
+        return finding, max(around, next(window for most, window in _WINDOWS if seen <= most))
+
+    def _line(self, position: int, number: int, text: bytes) -> Line:
+        line = parse_line(
+            text[:_LONGEST_TEXT].decode(errors="replace"),
+            self.stream.name,
+            number,
+            stream=self.stream.index,
+            position=position,
+            prefix=self.prefix,
+        )
+        if (line.rank is None and self.stream.rank is not None) or (line.node is None and self.stream.node):
+            from dataclasses import replace
+
+            rank = self.stream.rank if line.rank is None else line.rank
+            line = replace(line, rank=rank, node=line.node or self.stream.node)
+        return line
+
+    def _mark_progress(self, block: Block, lines: BlockLines, shapes: list[bytes], marks: list[int]) -> None:
+        """Remembers where the job moved on: next to each finding, and at a block's first and last steps."""
+        keys = self.shapes.progress_keys
+        first = next((at for at, shape in enumerate(shapes) if shape in keys), None) if keys else None
+        if first is None:
+            return
+        second = next((at for at in range(first + 1, len(shapes)) if shapes[at] in keys), first)
+        backwards = (at for at in range(len(shapes) - 1, -1, -1) if shapes[at] in keys)
+        places = {first, second, *islice(backwards, _LAST_STEPS)}
+        if marks:
+            places.update(_nearest([at for at, shape in enumerate(shapes) if shape in keys], marks))
+        for at in sorted(places):
+            line = self._line(self.position + at, block.number_of(at), lines[at][:400])
+            self.survey.progress.append(Progress(self.stream.index, self.position + at, line.rank))
+
+    def finish(self) -> None:
+        """Hands the kept lines to the survey."""
+        self.survey.lines.extend(self._line(position, number, text) for position, number, text in self.kept.lines())
+        self.survey.total_lines += self.position
+        self.survey.total_bytes += self.stream.bytes_read
+
+
+def survey(
+    streams: Sequence[Stream], book: RuleBook, shapes: Shapes, advance: Callable[[Stream, int], None] | None = None
+) -> Survey:
+    """Reads every stream once. `advance` is told each stream's bytes as they are read.
+
+    Raises SourceError when a stream cannot be read at all.
+    """
+    result = Survey(list(streams))
+    for stream in streams:
+        reader = _Reader(result, book, shapes, stream)
+        reader.read(partial(advance, stream) if advance else lambda _count: None)
+        reader.finish()
+    return result
+
+
+def _following(blocks: Generator[Block, int | None, None], counted: int | None) -> Block | None:
+    """The next block, None after the last; `counted` is the number of lines of the one before."""
+    try:
+        return blocks.send(counted)
+    except StopIteration:
+        return None
+
+
+def _nearest(places: list[int], marks: list[int]) -> set[int]:
+    """The progress lines next to each mark, on both sides."""
+    near: set[int] = set()
+    for mark in marks[: _MOST_MARKS_A_BLOCK // 2] + marks[-_MOST_MARKS_A_BLOCK // 2 :]:
+        at = bisect(places, mark)
+        near.update(places[max(0, at - 1) : at + 4])
+    return near
