@@ -15,6 +15,9 @@ from logdiag.model import (
     Recovery,
     RootCause,
     Similar,
+    Support,
+    Suspect,
+    Times,
 )
 from logdiag.pipeline import diagnose
 
@@ -36,5 +39,8 @@ __all__ = [
     "RuleError",
     "Similar",
     "SourceError",
+    "Support",
+    "Suspect",
+    "Times",
     "diagnose",
 ]

@@ -6,10 +6,14 @@ The taxonomy is that of "Characterization of Large Language Model Development in
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from logdiag.plain import from_plain, plain
 
 __all__ = [
     "Action",
@@ -28,6 +32,8 @@ __all__ = [
     "RootCause",
     "Similar",
     "Support",
+    "Suspect",
+    "Times",
     "fill",
     "fill_title",
 ]
@@ -35,7 +41,14 @@ __all__ = [
 SCHEMA = "logdiag.diagnosis/1"
 
 
-class Category(str, Enum):
+class _Word(str, Enum):
+    """A word of a closed list; it prints as itself, in every version of Python alike."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Category(_Word):
     """Where the cause lies; `none` for a log that shows no failure."""
 
     INFRASTRUCTURE = "infrastructure"
@@ -56,7 +69,7 @@ _REASONS = {
 _CATEGORY_OF = {reason: category for category, reasons in _REASONS.items() for reason in reasons.split()}
 
 
-class Reason(str, Enum):
+class Reason(_Word):
     """The root cause's name in the paper's taxonomy; `none` for a log that shows no failure."""
 
     NVLINK_ERROR = "NVLinkError"
@@ -97,7 +110,7 @@ class Reason(str, Enum):
         return _CATEGORY_OF[self.value]
 
 
-class Action(str, Enum):
+class Action(_Word):
     """What to do next. Those of `automatic` need no person."""
 
     RESTART = "restart"
@@ -117,7 +130,7 @@ class Action(str, Enum):
 _AUTOMATIC = frozenset({Action.RESTART, Action.RESTART_EXCLUDING_NODE, Action.ROLLBACK_AND_SKIP, Action.RETRY_LATER})
 
 
-class Role(str, Enum):
+class Role(_Word):
     """What a matching line is worth; see `rules/README.md`."""
 
     CAUSE = "cause"
@@ -130,7 +143,7 @@ class Role(str, Enum):
     STRUCTURE = "structure"
 
 
-class Support(str, Enum):
+class Support(_Word):
     """What an answer rests on; `rules/confidence.yaml` says what each is worth."""
 
     # One of these for a failure with a root cause, after the kind of its root ...
@@ -284,7 +297,14 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """The line that names what broke first."""
+    """The line that names what broke first.
+
+    `source` and `line` are the file as it was named (`<stdin>` for a pipe) and its own line number, from 1; `text` is
+    the whole line as it stands there. `rank` and `node` are the process and the machine that failed first, None where
+    the log does not tell. `time` is the clock's text as the log prints it, of the line or else of the nearest earlier
+    one of the same process, None where it has none. `rule` is the rule that knows the line, as `category/name`;
+    `memory/ID` or `agent` where not a rule but a past failure or a language model named it.
+    """
 
     source: str
     line: int
@@ -297,7 +317,11 @@ class RootCause:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One line that the answer rests on; `role` is root, consequence or context."""
+    """One line that the answer rests on, as `source`, `line` (from 1) and `text` as it stands there.
+
+    `role` is `root` (the root line; once), `context` (lines around it) or `consequence` (what it made others say).
+    `rule` is the rule that fired on it, None for a line that only stands beside.
+    """
 
     source: str
     line: int
@@ -308,7 +332,8 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What the root cause made other lines and ranks say."""
+    """What the root cause made other lines and ranks say: a `reason` of the taxonomy, the rule's `title`, the `count`
+    of such lines, and the `ranks` that said it, ascending, empty where the log does not tell."""
 
     reason: str
     title: str
@@ -318,18 +343,47 @@ class Consequence:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Another reading of the log, and how likely it is."""
+    """Another reading of the log. `confidence` is its share (0 to 1) of what the answer's own confidence leaves, for
+    ordering only: unlike the answer's it is not fitted on labelled failures."""
 
     reason: Reason
     confidence: float
 
 
 @dataclass(frozen=True, slots=True)
+class Suspect:
+    """A line that may tell of the failure although nothing is known of its words, by where and how it stands in the
+    log. `source`, `line` (from 1) and `text` as in the file; `score` from 0 to 1 orders the lines of one log, it is no
+    probability."""
+
+    source: str
+    line: int
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When it happened, by the log's own clocks.
+
+    `first_failure_at` is the time of the root line and `last_progress_at` that of the last step seen of any process,
+    both as the log prints them; `last_step` is that step's number. `idle_seconds` lie between the last step (without
+    one: the root line) and the log's last time. Each is None where the log does not tell.
+    """
+
+    first_failure_at: str | None = None
+    last_progress_at: str | None = None
+    last_step: int | None = None
+    idle_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Similar:
     """A past failure like this one, what was done about it, and whether that worked; `words` say so in a sentence.
 
-    `similarity` is the cosine, 1.0 for the very same line. `seen_at` is ISO 8601 in UTC, empty for what ships with
-    logdiag.
+    `incident` is its id, `similarity` the cosine, 1.0 for the very same line. `outcome` is `worked`, `failed` or
+    `unknown`. `seen_at` is ISO 8601 in UTC, empty for what ships with logdiag; `node` the one that failed then, empty
+    where it is not known.
     """
 
     incident: str
@@ -344,7 +398,12 @@ class Similar:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What to do next. `automatic` says that a scheduler may do it without a person."""
+    """What to do next, from a table that people wrote or from what a person confirmed.
+
+    `automatic` says that a scheduler may carry `action` out without a person. `exclude_nodes` are the nodes to leave
+    out, the worst first, only with `restart_excluding_node`. `steps` are sentences in the order in which to do them,
+    `why` is one sentence.
+    """
 
     action: Action
     automatic: bool
@@ -353,29 +412,52 @@ class Recovery:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The answer; `to_dict()` gives the schema `logdiag.diagnosis/1`.
+    """The answer; `to_dict()` gives the schema `logdiag.diagnosis/1`, `from_dict()` reads it again.
 
-    `incident` is the id under which it was remembered, empty where it was not.
+    source        the logs as they were named, several with `, ` between them
+    failed        whether the job failed; None where the log does not tell
+    category      where the cause lies; `none` unless it failed
+    reason        what broke first, one of 30 words; `none` unless it failed, `Others` where no other word fits
+    confidence    0 to 1, to be read as the share of such answers that are right; below 0.6 the answer is not sure
+    decided_by    who named the reason: `rules`, `memory`, `suspects`, `agent`, or `none` for a failure without a cause
+    supports      what the answer rests on: its kind first, then what makes it more or less certain
+    summary       one or two sentences
+    times         when it happened; None where the log has no clock
+    root_cause    the line that names the cause; None where none was found
+    evidence      at most 12 lines in the order of the log, those of the root's file first; empty without a root cause
+    consequences  what the root made others say, the most frequent first, without the root itself
+    candidates    at most 4 other readings, the likeliest first
+    suspects      at most 3 suspicious lines, the most suspicious first
+    similar       past failures like this one, the most alike first
+    recovery      what to do next; its action is `none` unless it failed
+    notes         what else a reader should know, a sentence each: what was not read, what is missing, what it survived
+    stats         `bytes`, `lines` and `kept_lines` are counts, `seconds` and `stages` (by name) times, `matcher` the
+                  engine that searched, `supports` as above, `agent` what a language model was asked
+    digest        what is worth reading of the log; not part of the schema
+    incident      the id under which it was remembered, empty where it was not
     """
 
     source: str
-    failed: bool
+    failed: bool | None
     category: Category
     reason: Reason
     confidence: float
     decided_by: str
+    supports: tuple[Support, ...] = ()
     summary: str
+    times: Times | None = None
     root_cause: RootCause | None
     evidence: tuple[Evidence, ...]
     consequences: tuple[Consequence, ...]
     candidates: tuple[Candidate, ...]
+    suspects: tuple[Suspect, ...] = ()
     similar: tuple[Similar, ...]
     recovery: Recovery
     notes: tuple[str, ...]
     stats: dict[str, Any]
-    digest: Digest = field(repr=False, compare=False)
+    digest: Digest = field(default=Digest((), {}, {}, 0, 0), repr=False, compare=False)
     incident: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -383,20 +465,20 @@ class Diagnosis:
         answer: dict[str, Any] = {"schema": SCHEMA}
         for name in self.__dataclass_fields__:
             if name != "digest":
-                answer[name] = _plain(getattr(self, name))
+                answer[name] = plain(getattr(self, name))
         return answer
 
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Diagnosis:
+        """The answer out of what `to_dict` gave, its digest empty. Keys that are not known are left out.
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    return value
+        Raises LogdiagError, with all problems at once, for what is no `logdiag.diagnosis/1`.
+        """
+        return from_plain(cls, document, schema=SCHEMA)
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """`to_dict()` as JSON in ASCII, on one line unless an `indent` is given."""
+        return json.dumps(self.to_dict(), indent=indent)
 
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")

@@ -387,7 +387,7 @@ def test_a_server_that_refuses_a_request_goes_on(book: RuleBook) -> None:
     head = "ERROR 03-11 18:02:48 [serving_chat.py:203] "
     refused = [head + line for line in traceback_of("ValueError: This model's maximum context length is 2048 tokens.")]
 
-    def answered(code: str, *lines: str) -> bool:
+    def answered(code: str, *lines: str) -> bool | None:
         return diagnosed(book, *lines, f'INFO:     127.0.0.1:41234 - "POST /v1/completions HTTP/1.1" {code}').failed
 
     assert not answered("400 Bad Request", *refused)

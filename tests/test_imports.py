@@ -111,6 +111,9 @@ def test_the_public_names_are_these() -> None:
         "RuleError",
         "Similar",
         "SourceError",
+        "Support",
+        "Suspect",
+        "Times",
         "diagnose",
     ]
     assert all(hasattr(logdiag, name) for name in logdiag.__all__)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from typing import Any
 
 import pytest
 
-from logdiag import Action, Category, Diagnosis, Reason
+from logdiag import Action, Category, Diagnosis, LogdiagError, Reason, diagnose
 from logdiag import model as model_module
 from logdiag.model import Block, Finding, Line, Role, fill
 from tests.helpers import LOGS, SHARED
@@ -113,3 +115,49 @@ def demo() -> Diagnosis:
     from logdiag import diagnose
 
     return diagnose(LOGS / "demo.log")
+
+
+@pytest.mark.parametrize("name", ["demo.log", "healthy-scary.log", "slurm-oom.log", "torchelastic"])
+def test_an_answer_comes_back_as_it_was(name: str) -> None:
+    """`from_dict` of `to_dict`, through JSON too; only the digest is left out."""
+    answer = diagnose(LOGS / name)
+    assert Diagnosis.from_dict(answer.to_dict()) == answer
+    again = Diagnosis.from_dict(json.loads(answer.to_json()))
+    assert again == answer
+    assert again.digest.lines == ()
+
+
+def test_an_answer_of_an_older_or_a_newer_version_is_read(demo: Diagnosis) -> None:
+    """Keys that were added later may be missing, and further ones are left out."""
+    document = {**demo.to_dict(), "moon_phase": "full"}
+    for later in ("supports", "suspects", "times"):
+        del document[later]
+    read = Diagnosis.from_dict(document)
+    assert (read.root_cause, read.supports, read.suspects, read.times) == (demo.root_cause, (), (), None)
+
+
+def test_a_document_that_is_no_answer_is_refused_with_all_problems(demo: Diagnosis) -> None:
+    """One line for each field, named by its path; never a foreign exception."""
+    broken: dict[str, Any] = demo.to_dict()
+    broken.update(failed=3, reason="Gremlins", notes={}, root_cause=[])
+    broken["evidence"][1]["line"] = "seven"
+    del broken["summary"]
+    with pytest.raises(LogdiagError) as raised:
+        Diagnosis.from_dict(broken)
+    said = str(raised.value).splitlines()
+    named = [line.split(": ")[1] for line in said]
+    assert named == ["failed", "reason", "summary", "root_cause", "evidence[1].line", "notes"]
+
+
+@pytest.mark.parametrize("document", [None, [], "x", 3, {}, {"schema": "other/1"}, {"schema": ["a"]}])
+def test_what_is_no_document_is_refused(document: Any) -> None:
+    """Whatever JSON can hold."""
+    with pytest.raises(LogdiagError, match=re.escape("logdiag.diagnosis/1")):
+        Diagnosis.from_dict(document)
+
+
+def test_words_print_as_themselves() -> None:
+    """In every version of Python alike, so that a label or a metric does not change with it."""
+    assert f"{Action.RESTART} {Reason.ECC_ERROR}" == "restart ECCError"
+    assert str(Category.SCRIPT) == "script"
+    assert f"{Action.RESTART:>9}" == "  restart"

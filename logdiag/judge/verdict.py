@@ -67,6 +67,7 @@ def decide(
         reason=reason,
         confidence=round(confidence, 3),
         decided_by=_decided_by(root, failed),
+        supports=supports,
         summary=_summary(causes, failed, exit_code),
         root_cause=_root_cause(root.finding, causes) if root else None,
         evidence=_evidence(causes, survey),

@@ -1,0 +1,95 @@
+"""Frozen types as plain values, and plain values as frozen types again."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from logdiag.errors import LogdiagError
+
+__all__ = ["from_plain", "plain"]
+
+T = TypeVar("T")
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it: enums as their values, tuples as lists, dataclasses as objects."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return value
+
+
+def from_plain(kind: type[T], document: object, *, schema: str) -> T:
+    """A dataclass out of what `plain` gave. A field with a default may be missing, further keys are left out.
+
+    Raises LogdiagError with all problems at once, each with the path of its field.
+    """
+    problems: list[str] = []
+    named = document.get("schema") if isinstance(document, Mapping) else None
+    if named != schema:
+        problems.append(f"schema: {named!r} is not {schema!r}; give what to_dict() or --format json wrote")
+    read = _read(kind, document, "", problems) if not problems else None
+    if problems:
+        raise LogdiagError("\n".join(f"{schema}: {problem}" for problem in problems))
+    return typing.cast(T, read)
+
+
+def _read(kind: Any, value: Any, at: str, problems: list[str]) -> Any:
+    if kind is Any:
+        return value
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        present = next(item for item in arguments if item is not type(None))
+        return None if value is None else _read(present, value, at, problems)
+    if origin is tuple and isinstance(value, (list, tuple)):
+        return tuple(_read(arguments[0], item, f"{at}[{index}]", problems) for index, item in enumerate(value))
+    if is_dataclass(kind) and isinstance(value, Mapping):
+        return _read_fields(kind, value, at, problems)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        try:
+            return kind(value)
+        except ValueError:
+            problems.append(f"{at}: {value!r} is none of {', '.join(str(item.value) for item in kind)}")
+            return None
+    if not _is(origin or kind, value):
+        problems.append(f"{at or 'the answer'}: {type(value).__name__} is not {_name(kind)}; give what to_dict() wrote")
+    return value
+
+
+def _is(kind: type, value: object) -> bool:
+    """Whether a plain value is of a plain type; a whole number is a float too, and true is no number."""
+    if kind is tuple or is_dataclass(kind):
+        return False
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _read_fields(kind: Any, value: Mapping[str, Any], at: str, problems: list[str]) -> Any:
+    hints = typing.get_type_hints(kind)
+    given: dict[str, Any] = {}
+    before = len(problems)
+    for item in fields(kind):
+        path = f"{at}.{item.name}" if at else item.name
+        if item.name in value:
+            given[item.name] = _read(hints[item.name], value[item.name], path, problems)
+        elif item.default is MISSING and item.default_factory is MISSING:
+            problems.append(f"{path}: is missing; give what to_dict() wrote")
+    return kind(**given) if len(problems) == before else None
+
+
+def _name(kind: Any) -> str:
+    origin = typing.get_origin(kind)
+    if origin is tuple:
+        return "a list"
+    return "an object" if is_dataclass(kind) or origin is dict else str(getattr(kind, "__name__", kind))
