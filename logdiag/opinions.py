@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import MemoryStoreError
-from logdiag.judge.causes import Causes, find_causes
 from logdiag.judge.confidence import supports_of
+from logdiag.judge.judgement import Judgement, judge
 from logdiag.memory.nodes import suspicious_nodes
 from logdiag.memory.recall import Doubt, alike_lines, known_lines, similar_to
 from logdiag.memory.store import Store, open_store
@@ -63,7 +63,7 @@ class Recalled:
     """The causes as they are with what the memory knows, past failures like the root, the nodes that failed more often
     than chance, and what could not be asked."""
 
-    causes: Causes
+    judgement: Judgement
     similar: tuple[Similar, ...] = ()
     suspicious: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Recalled:
 
 def recall(
     survey: Survey,
-    causes: Causes,
+    judgement: Judgement,
     book: RuleBook,
     memory: Store | str | os.PathLike[str] | None,
     *,
@@ -79,11 +79,11 @@ def recall(
 ) -> Recalled:
     """Asks the memory: for lines that people know, and where the rules leave something open for lines like past
     failures. What goes wrong with it is a note, and the rules decide."""
-    recalled = Recalled(causes)
+    recalled = Recalled(judgement)
     try:
         with _opened(memory) as store:
-            recalled = replace(recalled, causes=_with_memory(survey, causes, book, store, exit_code))
-            root = recalled.causes.root
+            recalled = replace(recalled, judgement=_with_memory(survey, judgement, book, store, exit_code))
+            root = recalled.judgement.root
             if root is None:
                 return recalled
             if root.reason.category is Category.INFRASTRUCTURE:
@@ -94,21 +94,28 @@ def recall(
         return replace(recalled, notes=(f"the memory was not asked: {error}",))
 
 
-def _with_memory(survey: Survey, causes: Causes, book: RuleBook, store: Store, exit_code: int | None) -> Causes:
+def _with_memory(
+    survey: Survey, judgement: Judgement, book: RuleBook, store: Store, exit_code: int | None
+) -> Judgement:
     failed = None if exit_code is None else exit_code != 0
     found = known_lines(survey, store, book)
     if found:
-        causes = find_causes(_replaced(survey, found), book, failed=failed)
-    supports = supports_of(causes, failed=causes.root is not None or bool(failed), exit_code=exit_code)
-    doubt = _doubt(causes, supports[0])
-    alike = alike_lines(survey, causes, doubt, store) if doubt else ()
-    return find_causes(_replaced(survey, [*found, *alike]), book, failed=failed) if alike else causes
+        judgement = judge(_replaced(survey, found), book, failed=failed)
+    supports = supports_of(judgement, failed=judgement.root is not None or bool(failed), exit_code=exit_code)
+    doubt = _doubt(judgement, supports[0])
+    alike = alike_lines(survey, judgement, doubt, store) if doubt else ()
+    return judge(_replaced(survey, [*found, *alike]), book, failed=failed) if alike else judgement
 
 
-def _doubt(causes: Causes, kind: Support) -> Doubt | None:
+def _doubt(judgement: Judgement, kind: Support) -> Doubt | None:
     """What an answer leaves open; a machine's fault that a rule names is not softened by what is only alike."""
     doubt = _DOUBT.get(kind)
-    if doubt and kind is Support.GENERAL and causes.root and causes.root.reason.category is Category.INFRASTRUCTURE:
+    if (
+        doubt
+        and kind is Support.GENERAL
+        and judgement.root
+        and judgement.root.reason.category is Category.INFRASTRUCTURE
+    ):
         return replace(doubt, machine=True)
     return doubt
 
@@ -141,7 +148,7 @@ def consulted(
     survey: Survey,
     book: RuleBook,
     llm: AgentSettings | str,
-    decide: Callable[[Causes], Diagnosis],
+    decide: Callable[[Judgement], Diagnosis],
     *,
     job: Mapping[str, str] | None,
     callbacks: Sequence[Any],
@@ -166,10 +173,10 @@ def settle(
     book: RuleBook,
     consultation: Consultation,
     settings: AgentSettings,
-    decide: Callable[[Causes], Diagnosis],
+    decide: Callable[[Judgement], Diagnosis],
 ) -> Diagnosis:
     """The diagnosis after a model was asked: changed only where rules and memory left it open. `decide` makes a
-    diagnosis of causes."""
+    diagnosis of judgement."""
     opinion = consultation.opinion
     notes = [*before.notes, *consultation.notes]
     after = before
@@ -200,7 +207,7 @@ def _changed(
     book: RuleBook,
     opinion: Opinion,
     settings: AgentSettings,
-    decide: Callable[[Causes], Diagnosis],
+    decide: Callable[[Judgement], Diagnosis],
 ) -> Diagnosis:
     """The diagnosis with what a model named as the cause; the one before where the log shows that this was survived."""
     assert opinion.root is not None
@@ -214,10 +221,10 @@ def _changed(
         explains=frozenset(Reason),
         supports=(Support.AGENT, Support.DIVIDED) if opinion.agreed < opinion.votes else (Support.AGENT,),
     )
-    causes = find_causes(_replaced(survey, [named]), book, failed=before.failed or None)
-    if causes.root is None or not causes.root.finding.supports:
+    judgement = judge(_replaced(survey, [named]), book, failed=before.failed or None)
+    if judgement.root is None or not judgement.root.finding.supports:
         return before
-    after = decide(causes)
+    after = decide(judgement)
     steps = (f"To be sure: {opinion.would_prove}",) if opinion.would_prove else ()
     recovery = replace(after.recovery, steps=(*steps, *after.recovery.steps))
     if recovery.automatic and not before.recovery.automatic:

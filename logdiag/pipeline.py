@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from logdiag.errors import SourceError
-from logdiag.judge.causes import Causes, find_causes
+from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.verdict import decide
 from logdiag.model import Diagnosis, Digest
 from logdiag.read.sources import Stream, open_sources
@@ -61,9 +61,9 @@ def diagnose(
     clock.ended("load")
     found, kept = _read(streams, book, job or {}, advance)
     clock.ended("read")
-    causes = find_causes(found, book, failed=None if exit_code is None else exit_code != 0)
-    clock.ended("causes")
-    recalled = None if memory is False else _recalled(found, causes, book, memory, exit_code)
+    judgement = judge(found, book, failed=None if exit_code is None else exit_code != 0)
+    clock.ended("judgement")
+    recalled = None if memory is False else _recalled(found, judgement, book, memory, exit_code)
     clock.ended("memory")
     decided = partial(
         decide,
@@ -76,7 +76,7 @@ def diagnose(
         notes=[note for stream in streams for note in stream.notes],
         stats=_stats(found, kept, book, clock),
     )
-    answer = decided(recalled.causes if recalled else causes)
+    answer = decided(recalled.judgement if recalled else judgement)
     if llm:
         from logdiag.opinions import consulted
 
@@ -101,12 +101,16 @@ def _read(
 
 
 def _recalled(
-    found: Survey, causes: Causes, book: RuleBook, memory: Store | str | os.PathLike[str] | None, exit_code: int | None
+    found: Survey,
+    judgement: Judgement,
+    book: RuleBook,
+    memory: Store | str | os.PathLike[str] | None,
+    exit_code: int | None,
 ) -> Recalled:
     """What the memory makes of it; its parts are loaded only where it is asked."""
     from logdiag.opinions import recall
 
-    return recall(found, causes, book, memory, exit_code=exit_code)
+    return recall(found, judgement, book, memory, exit_code=exit_code)
 
 
 def _stats(found: Survey, kept: Digest, book: RuleBook, clock: _Clock) -> dict[str, Any]:

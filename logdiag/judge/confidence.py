@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from logdiag.judge.causes import Causes
-from logdiag.judge.faults import Event
+from logdiag.judge.faults import Fault
+from logdiag.judge.judgement import Judgement
 from logdiag.model import Reason, Role, Support
 
 __all__ = ["confidence_of", "supports_of"]
@@ -14,30 +14,30 @@ __all__ = ["confidence_of", "supports_of"]
 _MOST_RIVALS = 3
 
 
-def supports_of(causes: Causes, *, failed: bool, exit_code: int | None) -> tuple[Support, ...]:
+def supports_of(judgement: Judgement, *, failed: bool, exit_code: int | None) -> tuple[Support, ...]:
     """What an answer rests on: its kind first, then what makes it more or less certain; a rival counts each time."""
-    root = causes.root
+    root = judgement.root
     if root is None:
         if failed:
             return (Support.EXIT_CODE,)
-        kind = _kind_without_root(causes, ended=causes.finished or exit_code == 0)
-        too_short = kind is Support.SILENT and causes.progressed is None
-        doubtful = bool(causes.hints or causes.independent or too_short) + causes.empty
+        kind = _kind_without_root(judgement, ended=judgement.finished or exit_code == 0)
+        too_short = kind is Support.SILENT and judgement.progressed is None
+        doubtful = bool(judgement.hints or judgement.independent or too_short) + judgement.empty
         return (kind, *[Support.DOUBTFUL] * doubtful)
     if root.finding.supports:
         return root.finding.supports
-    rivals = {event.reason for event in causes.independent if event.finding.role is Role.CAUSE} - {root.reason}
+    rivals = {fault.reason for fault in judgement.independent if fault.finding.role is Role.CAUSE} - {root.reason}
     within = {finding.reason for finding in root.findings if finding.role is Role.CAUSE} - {root.reason}
     kind = _kind(root)
     # Beside a line that names its cause in words of its own, other complaints mean nothing.
-    unexplained = 0 if kind is Support.NARROW else len(causes.complaints)
+    unexplained = 0 if kind is Support.NARROW else len(judgement.complaints)
     return (
         kind,
         *[Support.RIVAL] * min(len(rivals), _MOST_RIVALS),
         *[Support.DISAGREEING_CHAIN] * bool(within),
         *[Support.TRIAL] * root.finding.trial,
         *[Support.UNEXPLAINED] * unexplained,
-        *[Support.SURVIVED] * (bool(causes.recovered) and not root.died),
+        *[Support.SURVIVED] * (bool(judgement.recovered) and not root.died),
     )
 
 
@@ -46,16 +46,16 @@ def confidence_of(supports: Iterable[Support], weights: Mapping[Support, float])
     return 1 / (1 + math.exp(-sum(weights.get(support, 0.0) for support in supports)))
 
 
-def _kind_without_root(causes: Causes, *, ended: bool) -> Support:
+def _kind_without_root(judgement: Judgement, *, ended: bool) -> Support:
     """A log that shows no work and complains in the end in words that no rule knows is least like a healthy one."""
     if ended:
         return Support.FINISHED
-    if causes.progressed:
+    if judgement.progressed:
         return Support.WORKING
-    return Support.COMPLAINING if causes.complaints else Support.SILENT
+    return Support.COMPLAINING if judgement.complaints else Support.SILENT
 
 
-def _kind(root: Event) -> Support:
+def _kind(root: Fault) -> Support:
     finding = root.finding
     if finding.role is Role.HINT:
         return Support.HINT

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from logdiag.judge.faults import Event
-from logdiag.judge.ranks import first_observed
+from logdiag.judge.decisions import Decision, claim
+from logdiag.judge.faults import Fault, reasons_explained
+from logdiag.judge.launchers import is_of_launcher
+from logdiag.judge.timeline import Timeline
 from logdiag.model import Finding, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["LAUNCHERS", "last_word"]
+__all__ = ["exit_reason"]
 
 TOLD = "script/reason-told"
 _LEVELS_OF_TROUBLE = frozenset({"ERROR", "SEVERE", "CRITICAL", "FATAL"})
@@ -22,11 +24,6 @@ _LEVELS_OF_TROUBLE = frozenset({"ERROR", "SEVERE", "CRITICAL", "FATAL"})
 _COMPLAINT = re.compile(
     r"(?i)^(?:[\w./-]{1,60}: )?(?:(?:fatal |internal )?error|fatal|critical|cannot|can't|could not|couldn't|unable to|"
     r"failed to|giving up|aborting|aborted|refusing to)\b"
-)
-# What launchers say of the end is no reason.
-LAUNCHERS = re.compile(
-    r"torch[./]distributed[./](?:elastic|run|launcher)|\b(?:srun|slurmstepd|mpirun|mpiexec|prterun|orterun): |"
-    r"\blaunch\.py:\d+|\bORTE\b|\bPRTE\b|\[launch\]|\bProcessGroup\w{0,20}\.cpp:\d+"
 )
 # Lines of ordinary work that a program may still log while it leaves.
 _MOST_CALM = 3
@@ -39,86 +36,86 @@ _OF_PEERS = frozenset({Reason.CONNECTION_ERROR, Reason.NCCL_REMOTE_ERROR, Reason
 _LARGEST_OWN_CODE = 123
 
 
-def last_word(
-    root: Event | None, told: Sequence[Event], survey: Survey, book: RuleBook, *, failed: bool | None
-) -> Event | None:
-    """What a program complained of last, where nothing more is known than that it left with an error code of its own.
+def exit_reason(
+    root: Fault | None,
+    told: Sequence[Fault],
+    survey: Survey,
+    book: RuleBook,
+    timeline: Timeline,
+    without: frozenset[str] = frozenset(),
+) -> tuple[Fault | None, tuple[Decision, ...]]:
+    """The line of trouble that a program printed last, where nothing more is known than that it left with an error code
+    of its own.
 
-    `root` is what was found without it, `told` all that broke, `failed` what the caller knows. Of the rank that the
-    launcher saw fail first, if it said anything; the first of several lines that say the same.
+    `root` is what was found without it, `told` all that broke. Of the rank that the launcher saw fail first, if it
+    printed any; the first of several lines that say the same. None where this does not apply.
     """
-    if root is None and not failed:
-        return None
-    first = first_observed(survey.lines)
-    if root is not None and not (
-        any(_left_by_itself(event) for event in told) and (_is_bare(root) or _lost_a_peer(root, first))
-    ):
-        return None
-    reported = {event.line.stream: event.line.position for event in reversed(told)}
-    work = _Work(survey)
+    if exit_reason.__name__ in without or not _may_be_asked(root, told, timeline):
+        return None, ()
+    groups = _groups(told, survey, book, timeline)
+    first = timeline.first_observed
+    printed = next((group for (_, rank), group in groups.items() if rank is not None and rank == first), None)
+    if root is not None and not printed and not _is_bare(root):
+        # What another rank prints is not why this one left.
+        groups = {(stream, rank): group for (stream, rank), group in groups.items() if rank is None}
+    if not groups:
+        return None, ()
+    chosen = _choose(printed or max(groups.values(), key=lambda group: (group[-1][0].stream, group[-1][0].position)))
+    finding = replace(chosen, role=Role.CAUSE)
+    fault = Fault(finding, (chosen,), died=False, quiet=True, explains=reasons_explained(finding, book))
+    return fault, (Decision(exit_reason.__name__, fault.line, "root", claim(exit_reason)),)
+
+
+def _may_be_asked(root: Fault | None, told: Sequence[Fault], timeline: Timeline) -> bool:
+    """Whether nothing more is known than that a program left with an error code of its own."""
+    if root is None:
+        return bool(timeline.failed)
+    left = any(_left_by_itself(fault) for fault in told)
+    return left and (_is_bare(root) or _lost_a_peer(root, timeline.first_observed))
+
+
+def _groups(
+    told: Sequence[Fault], survey: Survey, book: RuleBook, timeline: Timeline
+) -> dict[tuple[int, int | None], list[tuple[Line, Finding]]]:
+    """Lines of trouble, and what the rules say of them, by stream and rank."""
+    reported = {fault.line.stream: fault.line.position for fault in reversed(told)}
     groups: dict[tuple[int, int | None], list[tuple[Line, Finding]]] = {}
     for line in survey.lines:
         report = reported.get(line.stream)
-        if _complains(line, report) and not work.after(line, report) and (finding := _named(line, book)):
-            groups.setdefault((line.stream, line.rank), []).append((line, finding))
-    if not groups:
-        return None
-    spoken = next((group for (_, rank), group in groups.items() if rank is not None and rank == first), None)
-    if root is not None and not spoken and not _is_bare(root):
-        # What another rank says is not why this one left.
-        groups = {(stream, rank): group for (stream, rank), group in groups.items() if rank is None}
-        if not groups:
-            return None
-    chosen = _choose(spoken or max(groups.values(), key=lambda group: (group[-1][0].stream, group[-1][0].position)))
-    return Event(replace(chosen, role=Role.CAUSE), (chosen,), died=False, quiet=True)
+        if _complains(line, report) and not _worked_after(line, report, timeline) and (found := _named(line, book)):
+            groups.setdefault((line.stream, line.rank), []).append((line, found))
+    return groups
 
 
-def _is_bare(root: Event) -> bool:
+def _is_bare(root: Fault) -> bool:
     return root.finding.role is Role.SYMPTOM and root.reason is Reason.OTHERS
 
 
-def _lost_a_peer(root: Event, first: int | None) -> bool:
+def _lost_a_peer(root: Fault, first: int | None) -> bool:
     """Whether the root is what one rank says of a lost peer, and the launcher saw another one fail before it."""
     peer = root.finding.role is Role.SYMPTOM and root.reason in _OF_PEERS
     return peer and first is not None and root.finding.rank not in (None, first)
 
 
-def _left_by_itself(event: Event) -> bool:
+def _left_by_itself(fault: Fault) -> bool:
     """Whether a launcher reports an exit code that a program chose, not a signal."""
-    code = event.finding.facts.get("exitcode", "")
+    code = fault.finding.facts.get("exitcode", "")
     return code.isdigit() and 0 < int(code) <= _LARGEST_OWN_CODE
 
 
-class _Work:
-    """Where each process told of its work: its steps and its records of nothing wrong."""
-
-    def __init__(self, survey: Survey) -> None:
-        self._steps = _places(((step.stream, step.rank), step.position) for step in survey.progress)
-        self._of_all = _places(((step.stream, None), step.position) for step in survey.progress)
-        quiet = (line for line in survey.lines if line.level in ("INFO", "DEBUG"))
-        self._calm = _places(((line.stream, line.rank), line.position) for line in quiet)
-
-    def after(self, line: Line, reported: int | None) -> bool:
-        """Whether the process that printed a line made a step after it (where it names no rank, the ranks made some),
-        or said more, before the launcher's report, than a program says that leaves."""
-        for rank in {line.rank, None}:
-            steps = self._steps.get((line.stream, rank), [])
-            if steps and steps[-1] > line.position:
-                return True
-        of_all = self._of_all.get((line.stream, None), []) if line.rank is None else []
-        if len(of_all) - bisect_right(of_all, line.position) >= _MOST_CALM:
+def _worked_after(line: Line, reported: int | None, timeline: Timeline) -> bool:
+    """Whether the process that printed a line made a step after it (where it names no rank, the ranks made some), or
+    printed more, before the launcher's report, than a program prints that leaves."""
+    for rank in {(line.rank if line.rank is not None else -1), -1}:
+        steps = timeline.steps.get((line.stream, rank), ())
+        if steps and steps[-1] > line.position:
             return True
-        calm = self._calm.get((line.stream, line.rank), [])
-        before_report = reported is not None and line.position < reported
-        end = bisect_left(calm, reported) if before_report and reported is not None else len(calm)
-        return end - bisect_right(calm, line.position) > _MOST_CALM
-
-
-def _places(items: Iterable[tuple[tuple[int, int | None], int]]) -> dict[tuple[int, int | None], list[int]]:
-    places: dict[tuple[int, int | None], list[int]] = {}
-    for key, position in items:
-        places.setdefault(key, []).append(position)
-    return {key: sorted(positions) for key, positions in places.items()}
+    of_all = timeline.steps.get((line.stream, None), ()) if line.rank is None else ()
+    if len(of_all) - bisect_right(of_all, line.position) >= _MOST_CALM:
+        return True
+    calm = timeline.calm_of_rank.get((line.stream, line.rank), ())
+    end = bisect_left(calm, reported) if reported is not None and line.position < reported else len(calm)
+    return end - bisect_right(calm, line.position) > _MOST_CALM
 
 
 def _complains(line: Line, reported: int | None) -> bool:
@@ -129,7 +126,7 @@ def _complains(line: Line, reported: int | None) -> bool:
     near = reported is None or abs(reported - line.position) <= _NEAR
     plain = near and line.level is None and _COMPLAINT.match(line.message) is not None
     told = plain or line.level in _LEVELS_OF_TROUBLE or line.level == "WARNING"
-    return told and LAUNCHERS.search(line.text) is None
+    return told and not is_of_launcher(line)
 
 
 def _named(line: Line, book: RuleBook) -> Finding | None:

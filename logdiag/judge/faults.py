@@ -1,4 +1,4 @@
-"""From findings to events: one thing that went wrong in one process, a whole chain of exceptions being one."""
+"""From findings to faults: one thing that went wrong in one process, a whole chain of exceptions being one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from logdiag.model import Category, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["CATCH_ALL", "Event", "find_events", "reasons_explained"]
+__all__ = ["CATCH_ALL", "Fault", "find_faults", "reasons_explained"]
 
 _QUIET_LEVELS = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE", "WARNING"})
 # Exceptions that code raises to look something up; what it raises instead tells more.
@@ -57,13 +57,14 @@ _WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Fault:
     """One thing that went wrong in one process.
 
     `finding` names it, `findings` are all that belong to it. `died` says that the process ended by it, `quiet` that
     it was printed as a warning or less, `caught` that it is an exception that was only logged, `of_a_child` that a
     process ended which the program itself had started and may have started again. `within` is the outermost frame of
-    an exception: where it was caught, or where the program began.
+    an exception: where it was caught, or where the program began. `explains` are the reasons of what it makes other
+    lines and ranks print, by its rule and by the table of reasons.
     """
 
     finding: Finding
@@ -73,6 +74,7 @@ class Event:
     caught: bool = False
     of_a_child: bool = False
     within: str = ""
+    explains: frozenset[Reason] = frozenset()
 
     @property
     def reason(self) -> Reason:
@@ -92,11 +94,11 @@ class Event:
         return bool(within) and (_OUTERMOST.search(within) is None or _OF_A_LIBRARY.search(within) is not None)
 
 
-def find_events(survey: Survey, book: RuleBook) -> list[Event]:
-    """Every finding in the event it belongs to."""
+def find_faults(survey: Survey, book: RuleBook) -> list[Fault]:
+    """Every finding in the fault it belongs to."""
     by_place: dict[tuple[int, int], Finding] = {(f.line.stream, f.line.position): f for f in survey.findings}
     steps = frozenset((step.stream, step.position) for step in survey.progress)
-    events: list[Event] = []
+    faults: list[Fault] = []
     headers = {(line.stream, line.position) for line in survey.lines if HEADER.search(line.text)}
     last_lines = {line.stream: line for line in survey.lines if line.text.strip()}
     for traceback in find_tracebacks(survey.lines, steps):
@@ -104,11 +106,11 @@ def find_events(survey: Survey, book: RuleBook) -> list[Event]:
         for place in places:
             by_place.pop(place, None)  # source text is no evidence
         if traceback.exceptions:
-            events.extend(_chain_events(traceback, by_place, book))
+            faults.extend(_chain_faults(traceback, by_place, book))
         elif _breaks_off(traceback, last_lines[traceback.stream], headers):
-            events.append(_cut_event(last_lines[traceback.stream]))
+            faults.append(_cut_fault(last_lines[traceback.stream]))
     for crash in [finding for finding in by_place.values() if finding.ends]:
-        events.append(_crash_event(crash, by_place))
+        faults.append(_crash_fault(crash, by_place))
     next_lines = {(line.stream, line.position - 1): line for line in survey.lines}
     for place, finding in by_place.items():
         finding = _unmix(finding, book)
@@ -116,19 +118,19 @@ def find_events(survey: Survey, book: RuleBook) -> list[Event]:
             finding = replace(finding, role=Role.HINT)  # told to those who look for faults, not as one
         if _is_tools(finding) and place in next_lines and book.announces_retry(next_lines[place]):
             finding = replace(finding, role=Role.HINT)  # as where both stand on one line
-        events.append(Event(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding)))
-    return events
+        faults.append(Fault(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding)))
+    return [replace(fault, explains=reasons_explained(fault.finding, book)) for fault in faults]
 
 
-def _crash_event(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Event:
+def _crash_fault(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Fault:
     """A crash that a process reports of itself, named by the cause on the line below where there is one."""
     line = crash.line
     del by_place[line.stream, line.position]
     below = by_place.get((line.stream, line.position + 1))
     if below is None or below.ends or not _is_tools(below):
-        return Event(crash, (crash,), died=True, quiet=False)
+        return Fault(crash, (crash,), died=True, quiet=False)
     del by_place[line.stream, line.position + 1]
-    return Event(below, (below, crash), died=True, quiet=False)
+    return Fault(below, (below, crash), died=True, quiet=False)
 
 
 def _is_tools(finding: Finding) -> bool:
@@ -154,16 +156,16 @@ def _unmix(finding: Finding, book: RuleBook) -> Finding:
     return replace(named, line=finding.line) if named else finding
 
 
-def _chain_events(traceback: Traceback, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> Iterable[Event]:
-    """A chain of exceptions as one event; a second exception without a link is another process's, mixed in."""
+def _chain_faults(traceback: Traceback, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> Iterable[Fault]:
+    """A chain of exceptions as one fault; a second exception without a link is another process's, mixed in."""
     chain: list[tuple[RaisedException, list[Finding]]] = []
     for exception in traceback.exceptions:
         if chain and exception.link is Link.FIRST:
-            yield _event_of(chain, traceback, book)
+            yield _fault_of(chain, traceback, book)
             chain = []
         chain.append((exception, _findings_of(exception, by_place, book)))
     if chain:
-        yield _event_of(chain, traceback, book)
+        yield _fault_of(chain, traceback, book)
 
 
 def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> list[Finding]:
@@ -220,7 +222,7 @@ def _breaks_off(traceback: Traceback, last: Line, headers: Container[tuple[int, 
     return begun and last.position in traceback.code and not (traceback.spared or traceback.logged)
 
 
-def _cut_event(last: Line) -> Event:
+def _cut_fault(last: Line) -> Fault:
     """A traceback with which the log ends before it names its exception: its last line stands for it."""
     finding = Finding(
         rule=CATCH_ALL,
@@ -232,10 +234,10 @@ def _cut_event(last: Line) -> Event:
         steps=("Look for the rest of this traceback: the log was cut, or copied in part.",),
         generality=1,
     )
-    return Event(finding, (finding,), died=True, quiet=False)
+    return Fault(finding, (finding,), died=True, quiet=False)
 
 
-def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Traceback, book: RuleBook) -> Event:
+def _fault_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Traceback, book: RuleBook) -> Fault:
     named = [(exception, _best(findings, book)) for exception, findings in chain]
     root = max(enumerate(named), key=lambda item: (_telling(item[1][0], item[1][1], item[0], named), -item[0]))[1][1]
     findings = tuple(finding for _, group in chain for finding in group)
@@ -244,7 +246,7 @@ def _event_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Tra
     outermost = next(iter(chain[-1][0].frames), "").partition("\n")[0]
     spared = traceback.spared or _OF_LOGGING.search(outermost) is not None
     died = not spared and not traceback.logged and root.role is not Role.HINT
-    return Event(
+    return Fault(
         root,
         findings,
         died=died,
@@ -306,6 +308,6 @@ def _quotes(later: RaisedException, earlier: RaisedException) -> bool:
 
 
 def reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:
-    """What a finding makes other lines and ranks say: by its rule, and by the table of reasons."""
+    """What a finding makes other lines and ranks print: by its rule, and by the table of reasons."""
     entry = book.reasons.get(finding.reason)
     return finding.explains | frozenset(Reason(name) for name in entry.explains) if entry else finding.explains

@@ -1,25 +1,22 @@
-"""On which rank and node the root cause happened, where its own line does not say."""
+"""On which rank and node the root happened. Ordered decisions; the first that finds a rank answers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from logdiag.judge.faults import Event
-from logdiag.model import Finding, Line, Reason, Role
+from logdiag.judge.decisions import Decision, claim, first_that_applies
+from logdiag.judge.faults import Fault
+from logdiag.judge.launchers import Worker
+from logdiag.judge.timeline import Timeline
+from logdiag.model import Line, Reason, Role
 
-__all__ = ["first_observed", "node_of", "rank_of"]
+__all__ = ["RANK", "node_of", "rank_of"]
 
-# The launcher's table:   host      : node-004
-#                         rank      : 5 (local_rank: 5)
-#                         exitcode  : -6 (pid: 812)
-_TABLE_HOST = re.compile(r"\s*host {2,}: ([\w.-]{1,120})\s*$")
-_TABLE_RANK = re.compile(r"\s*rank {2,}: (\d+) \(local_rank: \d+\)")
-_TABLE_PROCESS = re.compile(r"\s*exitcode {2,}: -?\d+ \(pid: (\d+)\)")
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
 _NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d+)\] ")
-# Who speaks of these has peers on other nodes, whose lines may be missing: the number of its GPU is not its rank.
+# These errors involve other nodes, whose lines may be missing: a local GPU index is not a global rank.
 _BETWEEN_NODES = (Reason.NCCL_REMOTE_ERROR, Reason.NETWORK_ERROR)
 _LAUNCHER = re.compile(r"torch[./]distributed[./](?:run|launcher|elastic)")
 # -- Process 1 terminated with the following error:   RayTaskError(KeyError): ray::Worker.step() (..., repr=W[rank=1])
@@ -37,86 +34,183 @@ _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
 
 
 @dataclass(frozen=True, slots=True)
-class _Worker:
-    """One entry of torchrun's summary."""
+class _Facts:
+    """What the decisions look at: the root, all that broke, all kept lines, the launcher's summary."""
 
-    host: str
-    rank: int
-    process: str
+    root: Fault
+    faults: Sequence[Fault]
+    lines: Sequence[Line]
+    workers: Sequence[Worker]
 
+    @property
+    def first_observed(self) -> int | None:
+        return self.workers[-1].rank if self.workers else None
 
-def rank_of(root: Event, events: Sequence[Event], explained: frozenset[Reason], lines: Sequence[Line]) -> int | None:
-    """The rank of the root: the one that a collective waited for, where a report says so; the one that its line names;
-    whose record an exception is printed below; the one that died of the same reason, or of one that the root explains;
-    or the one that the launcher saw fail first, by its table or by its reports."""
-    named = _awaited(root, events)
-    if named is None:
-        named = _named(root.finding, lines)
-    if named is not None:
-        return named
-    raised_by, listed_first = _raised_by(root, lines), first_observed(lines)
-    if raised_by is not None and root.caught:
-        return raised_by
-    for group in _kin(root, [event for event in events if event.died], explained):
-        if ranks := {event.finding.rank for event in group} - {None}:
-            return ranks.pop() if len(ranks) == 1 else listed_first if listed_first in ranks else None
-    told = (listed_first, raised_by, _quoted_by(root.line, lines), _reported_first(root, events, lines))
-    return next((rank for rank in told if rank is not None), None)
+    @property
+    def one_node(self) -> bool:
+        return len({line.node for line in self.lines if line.node}) <= 1
 
 
-def _awaited(root: Event, events: Sequence[Event]) -> int | None:
-    """The rank that a report of a collective's time-out calls missing (`absent`)."""
-    if root.reason is not Reason.NCCL_TIMEOUT_ERROR:
+def absent_from_the_collective(facts: _Facts) -> int | None:
+    """A report of the collective's time-out calls this rank missing."""
+    if facts.root.reason is not Reason.NCCL_TIMEOUT_ERROR:
         return None
-    missing = (_number(event.finding, "absent") for event in events)
+    missing = (_number(fault, "absent") for fault in facts.faults)
     return next((rank for rank in missing if rank is not None), None)
 
 
-def _named(finding: Finding, lines: Sequence[Line]) -> int | None:
-    """The rank that a line names: by itself, by its process and the launcher's table, by its pod and what that
-    printed, by its node where each has one rank, or by the machine's or NCCL's number of a GPU on the only node."""
-    if finding.rank is not None:
-        return finding.rank
-    if process := finding.facts.get("pid"):
-        listed = {worker.rank for worker in _workers(lines) if worker.process == process}
-        if len(listed) == 1:
-            return listed.pop()
-    if pod := finding.facts.get("pod"):
-        spoke = {line.rank for line in lines if line.rank is not None and pod in line.speaker.split("/")}
-        if len(spoke) == 1:
-            return spoke.pop()
-    if finding.node and (alone := _rank_of_each_node(lines).get(finding.node)) is not None:
-        return alone
-    nodes = {line.node for line in lines if line.node}
-    # A machine counts its GPUs as a launcher counts its ranks; what a process sees of them it may call otherwise.
-    if (gpu := _number(finding, "gpu")) is not None and len(nodes) <= 1:
-        return gpu
-    device = _NCCL_DEVICE.search(finding.line.text)
-    return int(device[1]) if device and len(nodes) == 1 and finding.reason not in _BETWEEN_NODES else None
+def named_by_its_line(facts: _Facts) -> int | None:
+    """The root's line names its rank, by a prefix or in its words."""
+    return facts.root.finding.rank
 
 
-def _rank_of_each_node(lines: Sequence[Line]) -> dict[str, int]:
-    """The rank of each node, where every rank from 0 on has spoken and each node has one."""
-    pairs = {(line.node, line.rank) for line in lines if line.node and line.rank is not None}
-    ranks = {node: rank for node, rank in pairs if node}
+def named_by_its_process(facts: _Facts) -> int | None:
+    """The root's line names a process, and the launcher's summary gives that process a rank."""
+    process = facts.root.finding.facts.get("pid")
+    listed = {worker.rank for worker in facts.workers if process and worker.process == process}
+    return listed.pop() if len(listed) == 1 else None
+
+
+def named_by_its_pod(facts: _Facts) -> int | None:
+    """The root's line names a pod, all of whose own lines are of one rank."""
+    pod = facts.root.finding.facts.get("pod")
+    spoke = {line.rank for line in facts.lines if pod and line.rank is not None and pod in line.speaker.split("/")}
+    return spoke.pop() if len(spoke) == 1 else None
+
+
+def only_rank_of_its_node(facts: _Facts) -> int | None:
+    """The root's line names a node, and every rank from 0 on has a node of its own."""
+    pairs = {(line.node, line.rank) for line in facts.lines if line.node and line.rank is not None}
+    ranks: dict[str | None, int | None] = dict(pairs)
     one_each = len(ranks) == len(pairs) > 1 and set(ranks.values()) == set(range(len(pairs)))
-    return {node: rank for node, rank in ranks.items() if rank is not None} if one_each else {}
+    return ranks.get(facts.root.finding.node) if one_each else None
 
 
-def _kin(root: Event, died: Sequence[Event], explained: frozenset[Reason]) -> Iterable[Sequence[Event]]:
+def number_of_its_gpu(facts: _Facts) -> int | None:
+    """On the only node, the machine's number of the GPU: it counts them as a launcher counts its ranks."""
+    return _number(facts.root, "gpu") if facts.one_node else None
+
+
+def number_of_nccl_device(facts: _Facts) -> int | None:
+    """On the only node, NCCL's number of the device."""
+    device = _NCCL_DEVICE.search(facts.root.line.text)
+    named = device is not None and any(line.node for line in facts.lines) and facts.one_node
+    return int(device[1]) if device and named and facts.root.reason not in _BETWEEN_NODES else None
+
+
+def record_above_a_caught_exception(facts: _Facts) -> int | None:
+    """The record above an exception that was caught and printed names the rank."""
+    return _rank_above(facts) if facts.root.caught else None
+
+
+def died_of_the_same(facts: _Facts) -> int | None:
+    """The one rank that died of the root's reason, or of one that it explains; of several the launcher's first; -1
+    where they cannot be told apart."""
+    for group in _kin(facts.root, [fault for fault in facts.faults if fault.died]):
+        ranks = {fault.finding.rank for fault in group} - {None}
+        if ranks:
+            return ranks.pop() if len(ranks) == 1 else facts.first_observed if facts.first_observed in ranks else -1
+    return None
+
+
+def first_in_the_launchers_summary(facts: _Facts) -> int | None:
+    """The launcher's summary calls this rank the first that it saw fail."""
+    return facts.first_observed
+
+
+def record_above_the_traceback(facts: _Facts) -> int | None:
+    """What stands above the root's traceback names the rank."""
+    return _rank_above(facts)
+
+
+def repeats_its_words(facts: _Facts) -> int | None:
+    """The one rank of which another line repeats the root's words."""
+    words = _CLASS.sub("", facts.root.line.message.strip())[:_LONGEST_QUOTE]
+    if len(words) < _SHORTEST_QUOTE:
+        return None
+    ranks = {line.rank for line in facts.lines if line.rank is not None and words in line.text}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def reported_as_ended_first(facts: _Facts) -> int | None:
+    """The rank of which a launcher first reports that its process ended."""
+    # A task that is a launcher is no rank.
+    told = "local_rank" if any(_LAUNCHER.search(line.text) for line in facts.lines) else "ended"
+    if told == "local_rank" and not facts.one_node:
+        return None
+    numbers = (_number(fault, told) for fault in (facts.root, *facts.faults))
+    return next((number for number in numbers if number is not None), None)
+
+
+def number_of_its_device(facts: _Facts) -> int | None:
+    """On the only node, the number of the device that the root names, unless it is 0, as which many a process sees its
+    only one."""
+    return (_number(facts.root, "device") or None) if facts.one_node else None
+
+
+RANK: tuple[Callable[[_Facts], int | None], ...] = (
+    absent_from_the_collective,
+    named_by_its_line,
+    named_by_its_process,
+    named_by_its_pod,
+    only_rank_of_its_node,
+    number_of_its_gpu,
+    number_of_nccl_device,
+    record_above_a_caught_exception,
+    died_of_the_same,
+    first_in_the_launchers_summary,
+    record_above_the_traceback,
+    repeats_its_words,
+    reported_as_ended_first,
+    number_of_its_device,
+)
+"""In this order."""
+
+
+def rank_of(
+    root: Fault,
+    faults: Sequence[Fault],
+    lines: Sequence[Line],
+    timeline: Timeline,
+    without: frozenset[str] = frozenset(),
+) -> tuple[int | None, tuple[Decision, ...]]:
+    """The root's rank, and the decision that found it. `faults` are all that broke, `lines` the kept ones."""
+    made = first_that_applies(RANK, _Facts(root, faults, lines, timeline.workers), without=without)
+    if made is None or made[1] < 0:
+        return None, ()
+    decide, rank = made
+    return rank, (Decision(decide.__name__, root.line, f"rank {rank}", claim(decide)),)
+
+
+def node_of(root: Fault, rank: int | None, lines: Sequence[Line], timeline: Timeline) -> str | None:
+    """The node of the root: named on its line, by other lines of its rank, by the launcher's summary, or the only
+    one."""
+    if root.finding.node:
+        return root.finding.node
+    if rank is not None:
+        named = {line.node for line in lines if line.rank == rank and line.node}
+        named |= {worker.host for worker in timeline.workers if worker.rank == rank}
+        if len(named) == 1:
+            return named.pop()
+    every = {line.node for line in lines if line.node}
+    return every.pop() if len(every) == 1 else None
+
+
+def _kin(root: Fault, died: Sequence[Fault]) -> Iterable[Sequence[Fault]]:
     """What processes died of: the root's reason, causes before what peers say, or a cause that the root explains."""
-    same = [event for event in died if event.reason is root.reason]
-    yield [event for event in same if event.finding.role is root.finding.role]
-    yield [event for event in died if event.reason in explained and event.finding.role is Role.CAUSE]
+    same = [fault for fault in died if fault.reason is root.reason]
+    yield [fault for fault in same if fault.finding.role is root.finding.role]
+    yield [fault for fault in died if fault.reason in root.explains and fault.finding.role is Role.CAUSE]
     yield same
 
 
-def _raised_by(root: Event, lines: Sequence[Line]) -> int | None:
+def _rank_above(facts: _Facts) -> int | None:
     """The rank that is said to have raised an exception, by what stands above its traceback: the report of
     torch.multiprocessing, the traceback's own head, or the record of which it is a part."""
+    root = facts.root
     if not (root.died or root.caught):
         return None
-    above = [line for line in lines if line.stream == root.line.stream and line.position < root.line.position]
+    above = [line for line in facts.lines if line.stream == root.line.stream and line.position < root.line.position]
     for line in reversed(above[-_LONGEST_TRACEBACK:]):
         if spawned := _SPAWNED.search(line.text):
             return int(spawned["spawned"] or spawned["actor"])
@@ -125,62 +219,7 @@ def _raised_by(root: Event, lines: Sequence[Line]) -> int | None:
     return None
 
 
-def _quoted_by(said: Line, lines: Sequence[Line]) -> int | None:
-    """The one rank of which another line repeats the words of this one."""
-    words = _CLASS.sub("", said.message.strip())[:_LONGEST_QUOTE]
-    if len(words) < _SHORTEST_QUOTE:
-        return None
-    ranks = {line.rank for line in lines if line.rank is not None and words in line.text}
-    return ranks.pop() if len(ranks) == 1 else None
-
-
-def _reported_first(root: Event, events: Sequence[Event], lines: Sequence[Line]) -> int | None:
-    """The rank of which a launcher first reports that its process ended, where its rules find one in the report
-    (`ended`, or `local_rank` where there is one node); else the number of the device that the root names, unless it
-    is 0, as which many a process sees its only one."""
-    one_node = len({line.node for line in lines if line.node}) <= 1
-    # A task that is a launcher is no rank.
-    told = "local_rank" if any(_LAUNCHER.search(line.text) for line in lines) else "ended"
-    for event in (root, *events):
-        if (told == "ended" or one_node) and (ended := _number(event.finding, told)) is not None:
-            return ended
-    device = _number(root.finding, "device")
-    return device if device and one_node else None
-
-
-def _number(finding: Finding, fact: str) -> int | None:
+def _number(fault: Fault, fact: str) -> int | None:
     """A fact that is a number; a rule, which may be a user's own, can catch anything under a fact's name."""
-    told = finding.facts.get(fact, "")
+    told = fault.finding.facts.get(fact, "")
     return int(told) if re.fullmatch(r"\d{1,6}", told) else None
-
-
-def first_observed(lines: Sequence[Line]) -> int | None:
-    """The rank that the launcher saw fail first: the last entry of its summary."""
-    return next((worker.rank for worker in reversed(list(_workers(lines)))), None)
-
-
-def node_of(root: Event, rank: int | None, lines: Sequence[Line]) -> str | None:
-    """The node of the root: named on its line, by other lines of its rank, by the launcher's table, or the only one."""
-    if root.finding.node:
-        return root.finding.node
-    if rank is not None:
-        named = {line.node for line in lines if line.rank == rank and line.node}
-        named |= {worker.host for worker in _workers(lines) if worker.rank == rank}
-        if len(named) == 1:
-            return named.pop()
-    every = {line.node for line in lines if line.node}
-    return every.pop() if len(every) == 1 else None
-
-
-def _workers(lines: Sequence[Line]) -> Iterable[_Worker]:
-    """The entries of torchrun's summary, which names the host before the rank and the process after it."""
-    host, rank = "", -1
-    for line in lines:
-        if named := _TABLE_HOST.match(line.message):
-            host, rank = named[1], -1
-        elif host and (numbered := _TABLE_RANK.match(line.message)):
-            rank = int(numbered[1])
-            yield _Worker(host, rank, "")
-        elif rank >= 0 and (process := _TABLE_PROCESS.match(line.message)):
-            yield _Worker(host, rank, process[1])
-            host, rank = "", -1

@@ -1,17 +1,30 @@
-"""What broke for good, and what the job is seen to have survived."""
+"""Did the job recover from a fault? Ordered decisions; the first that applies answers.
+
+A fault is asked with what broke for good after it, so faults are judged from the last to the first: an error counts as
+something that broke later only if it was itself not recovered from.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from logdiag.judge.faults import Event
-from logdiag.judge.timeline import BARE_EXCEPTION, LINES_AFTER_A_COMPLAINT, OF_SERVICES, STEPS_OF_RECOVERY, Course
-from logdiag.model import Category, Reason, Role
+from logdiag.judge.decisions import Decision, claim, first_that_applies
+from logdiag.judge.faults import Fault
+from logdiag.judge.timeline import LINES_AFTER_A_COMPLAINT, STEPS_OF_RECOVERY, Timeline, fault_habit
+from logdiag.model import Category, Line, Reason, Role
 
-__all__ = ["standing"]
+__all__ = ["OF_SERVICES", "RECOVERED", "Standing", "sort_by_standing"]
 
+# What a job asks of others, and may do without.
+OF_SERVICES = frozenset({Reason.CONNECTION_ERROR, Reason.S3_STORAGE_ERROR})
+# So many ordinary log lines after an error that was only logged show that its process went on ...
+_LINES_OF_CALM = 8
+# ... and so many after what a process usually goes on from.
+_FEW_LINES_OF_CALM = 2
+# AttributeError: ... printed alone, as by a library that goes on without a part
+_BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
 # How something ends that was told to: by a person, a script or a launcher.
 _STOP = re.compile(
     r"\bSIG(?:TERM|INT)\b|\bTerminated\b|: line \d+:\s+\d+ Killed\b|KeyboardInterrupt|\bsignal:? (?:2|15)\b|"
@@ -22,124 +35,265 @@ _STOP = re.compile(
 _OF_A_TOOL = re.compile(r"[\w./+-]{1,200}: (?!.{0,400}\[Errno)")
 # cp: error writing ...   train.py: error: argument ...   but not ValueError: ...
 _ENDED_TOOL = re.compile(r"[a-z][\w.+-]{0,80}: (?!.{0,400}\[Errno)")
+# [Sun Nov 22 06:33:08 2026] NVRM: ...   [ 1000.123456] NVRM: ...   Nov 22 06:33:08 node-7 kernel: ...
+_OF_KERNEL = re.compile(
+    r"^\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}| *\d{1,9}\.\d{3,9})\] |\bkernel: "
+)
+# INFO:     127.0.0.1:41234 - "POST /v1/completions HTTP/1.1" 400 Bad Request
+_REFUSED_REQUEST = re.compile(r'HTTP/\d[.\d]*" 4\d\d\b')
 _HEADER = "Traceback (most recent call last)"
 
 
-def standing(events: Sequence[Event], course: Course) -> tuple[list[Event], list[Event]]:
-    """What broke for good, and what was recovered from; both in the order of the log.
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """What broke for good after a fault, as last positions by stream: anything, a cause, a stop from outside; and by
+    stream and rank where a rank crashed next."""
 
-    From the last to the first: an error counts as something that broke later only if it was not itself survived.
-    """
-    broke: list[Event] = []
-    recovered: list[Event] = []
-    for event in reversed(events):
-        if _went_on(event, course):
-            recovered.append(event)
+    breaks: Mapping[int, int] = field(default_factory=dict)
+    causes: Mapping[int, int] = field(default_factory=dict)
+    stops: Mapping[int, int] = field(default_factory=dict)
+    crashes: Mapping[tuple[int, int | None], int] = field(default_factory=dict)
+
+    def broke_after(self, line: Line, position: int | None = None) -> bool:
+        """Whether something broke for good after a line, or after another position of its stream."""
+        return self.breaks.get(line.stream, -1) > (line.position if position is None else position)
+
+    def and_before_it(self, fault: Fault) -> _Later:
+        """The same with one more fault, which came before all of these."""
+        if fault.quiet or fault.finding.role not in (Role.CAUSE, Role.SYMPTOM):
+            return self
+        stream, position, cause = fault.line.stream, fault.line.position, fault.finding.role is Role.CAUSE
+        later = self if stream in self.breaks else replace(self, breaks={**self.breaks, stream: position})
+        if not cause and fault.reason is Reason.RUNTIME_ERROR:
+            later = replace(later, crashes={**later.crashes, (stream, fault.line.rank): position})
+        if cause and fault.finding.closes and stream not in later.stops:
+            return replace(later, stops={**later.stops, stream: position})
+        if cause and not fault.finding.closes and stream not in later.causes:
+            return replace(later, causes={**later.causes, stream: position})
+        return later
+
+
+_Check = Callable[[Fault, Timeline, _Later], "bool | None"]
+
+
+def older_than_the_job(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """The line is of days before the job began."""
+    return timeline.long_before(fault.line) or None
+
+
+def machines_line_beside_a_clean_job(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A machine's line, where every log of the job ends cleanly and no process died."""
+    if not timeline.ends or not timeline.at_work <= timeline.ends.keys() or not timeline.nobody_died or timeline.failed:
+        return None
+    return fault.line.stream not in timeline.at_work or _OF_KERNEL.search(fault.line.text) is not None or None
+
+
+def machine_works_until_it_goes(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A machine that is about to be taken away works until it is."""
+    return False if fault.reason is Reason.NODE_FAILURE and later.broke_after(fault.line) else None
+
+
+def stopped_after_a_clean_end(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A stop or a minor fault after the job's clean end, and the last of all."""
+    if later.broke_after(fault.line) or not (_is_stop(fault) or _is_minor(fault)):
+        return None
+    return timeline.stopped_after_its_end(fault.line) or None
+
+
+def launchers_report_is_the_end(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """What a launcher reports of the end is the end, unless a clean end follows; its workers' buffers may print on."""
+    if fault.finding.role is not Role.SYMPTOM or fault.reason is not Reason.OTHERS:
+        return None
+    return _ended_cleanly(fault, timeline, later)
+
+
+def comes_back_with_steps_between(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """The same goes wrong in one place again and again, with steps in between."""
+    recovered_until = timeline.habits.get(fault_habit(fault))
+    if recovered_until is None or later.broke_after(fault.line):
+        return None
+    mild = (fault.reason.category is not Category.INFRASTRUCTURE or fault.reason in OF_SERVICES) and not fault.died
+    # Of the last time, if it may have ended the process or is a machine's fault, only where the job worked afterwards.
+    return fault.line.position <= recovered_until or mild or timeline.worked_after(fault.line) or None
+
+
+def warned_and_worked_on(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """The program only warned of it: one step more is enough, of a service that refused it one word of its work."""
+    if fault.died or not fault.quiet or timeline.failed or later.broke_after(fault.line):
+        return None
+    stepped = bool(timeline.steps_after(fault.line))
+    own = fault.reason.category is not Category.INFRASTRUCTURE
+    of_services = fault.reason in OF_SERVICES and (stepped or timeline.calm_after(fault.line) > 0)
+    return (own and stepped) or of_services or None
+
+
+def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """Ordinary work is logged after an error that was only printed, and nothing breaks any more."""
+    line = fault.line
+    told = line.level is not None or fault.caught or _BARE_EXCEPTION.match(line.message) is not None
+    if fault.died or not told or later.broke_after(line):
+        return None
+    return timeline.calm_after(line) >= (_FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
+
+
+def server_refused_the_request(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A server answers right after the error that the request was wrong."""
+    following = timeline.printed_next(fault.line)[:1]
+    return (not fault.died and any(_REFUSED_REQUEST.search(line.text) for line in following)) or None
+
+
+def service_delivers_again(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A service that failed once delivers again, and nothing breaks any more."""
+    if fault.died or fault.reason not in OF_SERVICES or later.broke_after(fault.line):
+        return None
+    return timeline.transferred_after(fault.line) or None
+
+
+def script_went_on(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A job script, of which no step is known, printed more after a refused line, and nothing broke."""
+    if fault.died or not _is_of_a_script(fault) or not timeline.never_worked or timeline.failed:
+        return None
+    went_on = len(timeline.printed_next(fault.line)) == LINES_AFTER_A_COMPLAINT
+    return (went_on and not later.broke_after(fault.line)) or None
+
+
+def clean_end_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """The job ends cleanly after a fault of which no process died."""
+    return (not fault.died and _ended_cleanly(fault, timeline, later)) or None
+
+
+def rank_crashed_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """The rank that printed the error crashed before it made another step."""
+    line = fault.line
+    if fault.died or fault.finding.role is not Role.CAUSE or line.rank is None:
+        return None
+    crash = later.crashes.get((line.stream, line.rank))
+    crashed = crash is not None and not any(step < crash for step in timeline.steps_after(line))
+    return False if crashed else None
+
+
+def too_few_steps_follow(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """Fewer steps follow than show that the process went on: only a clean end counts then."""
+    if len(_steps_after(fault, timeline)) >= STEPS_OF_RECOVERY:
+        return None
+    return timeline.ended_after(fault.line) is not None and not later.broke_after(fault.line)
+
+
+def main_process_made_steps(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A child ended, or an exception was caught on its way, and the main process made steps afterwards."""
+    line, steps = fault.line, _steps_after(fault, timeline)
+    if not steps or not (fault.of_a_child or fault.handled):
+        return None
+    stopped = later.stops.get(line.stream, -1) > steps[-1]
+    return not later.broke_after(line) or timeline.is_no_death(line) or stopped or None
+
+
+def steps_follow(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """Steps follow; after a death only where another cause breaks the job after them, or it ends cleanly, because
+    output to stdout often reaches the log after a traceback on stderr."""
+    line, steps = fault.line, _steps_after(fault, timeline)
+    if not steps:
+        return False
+    end = timeline.ended_after(line)
+    ended_well = end is not None and end > steps[0] and not later.broke_after(line)
+    return not fault.died or ended_well or later.causes.get(line.stream, -1) > steps[-1]
+
+
+RECOVERED: tuple[_Check, ...] = (
+    older_than_the_job,
+    machines_line_beside_a_clean_job,
+    machine_works_until_it_goes,
+    stopped_after_a_clean_end,
+    launchers_report_is_the_end,
+    comes_back_with_steps_between,
+    warned_and_worked_on,
+    ordinary_work_follows,
+    server_refused_the_request,
+    service_delivers_again,
+    script_went_on,
+    clean_end_follows,
+    rank_crashed_next,
+    too_few_steps_follow,
+    main_process_made_steps,
+    steps_follow,
+)
+"""In this order; the last one always answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What broke for good and what was recovered from, both in the order of the log, and what decided of each."""
+
+    broke: tuple[Fault, ...]
+    recovered: tuple[Fault, ...]
+    decisions: tuple[Decision, ...]
+
+
+def sort_by_standing(faults: Sequence[Fault], timeline: Timeline, without: frozenset[str] = frozenset()) -> Standing:
+    """Asks each fault, the last one first, whether the job recovered from it; `without` names decisions to skip."""
+    broke: list[Fault] = []
+    recovered: list[Fault] = []
+    decisions: list[Decision] = []
+    later = _Later()
+    for fault in reversed(faults):
+        made = first_that_applies(RECOVERED, fault, timeline, later, without=without)
+        if made is not None:
+            outcome = "recovered" if made[1] else "stands"
+            decisions.append(Decision(made[0].__name__, fault.line, outcome, claim(made[0])))
+        if made is not None and made[1]:
+            recovered.append(fault)
         else:
-            event = _script_ended_by(event, course)
-            broke.append(event)
-            course.broke(event)
-    return broke[::-1], recovered[::-1]
+            fault = _ended_its_script(fault, timeline)
+            broke.append(fault)
+            later = later.and_before_it(fault)
+    return Standing(tuple(broke[::-1]), tuple(recovered[::-1]), tuple(decisions[::-1]))
 
 
-def _script_ended_by(event: Event, course: Course) -> Event:
+def _steps_after(fault: Fault, timeline: Timeline) -> list[int]:
+    """The steps that speak for a fault's process. Ranks work in step: one that is gone stops them all, so each one's
+    steps speak for a rank that only printed an error; not so for what the others print of one that is gone."""
+    printed = not fault.died and fault.finding.role is Role.CAUSE
+    return timeline.steps_after(fault.line, any_rank=printed)
+
+
+def _ended_cleanly(fault: Fault, timeline: Timeline, later: _Later) -> bool:
+    """Whether a clean end follows with nothing broken after it."""
+    end = timeline.ended_after(fault.line)
+    return end is not None and not later.broke_after(fault.line, end)
+
+
+def _ended_its_script(fault: Fault, timeline: Timeline) -> Fault:
     """A refused line of the job script as what ended it: no step was made, and nothing follows but the traceback of
-    what such a script runs when it leaves. A tool that says what it cannot survive has ended, whatever follows."""
-    if event.finding.role is not Role.CAUSE or event.line.level is not None or not course.never_worked:
-        return event
-    if not event.finding.goes_on and _ENDED_TOOL.match(event.line.message):
-        return replace(event, died=True)
-    if not _of_a_script(event):
-        return event
-    following = course.said_next(event.line)
+    what such a script runs when it leaves. A tool that prints an error and is not known to go on has ended, whatever
+    follows."""
+    if fault.finding.role is not Role.CAUSE or fault.line.level is not None or not timeline.never_worked:
+        return fault
+    if not fault.finding.goes_on and _ENDED_TOOL.match(fault.line.message):
+        return replace(fault, died=True)
+    if not _is_of_a_script(fault):
+        return fault
+    following = timeline.printed_next(fault.line)
     ended = not following or _HEADER in following[0].text
-    return replace(event, died=True, quiet=False) if ended else event
+    return replace(fault, died=True, quiet=False) if ended else fault
 
 
-def _of_a_script(event: Event) -> bool:
+def _is_of_a_script(fault: Fault) -> bool:
     """Whether a line of a job script complains, by the tool that it called."""
-    return event.finding.goes_on and event.line.level is None and _OF_A_TOOL.match(event.line.message) is not None
+    return fault.finding.goes_on and fault.line.level is None and _OF_A_TOOL.match(fault.line.message) is not None
 
 
-def _script_went_on(event: Event, course: Course) -> bool:
-    """Whether a job script, of which no step is known, said more after one of its lines was refused and nothing
-    broke."""
-    if not _of_a_script(event) or not course.never_worked:
+def _is_stop(fault: Fault) -> bool:
+    """Whether something was stopped, or a launcher only noticed that its workers ended."""
+    if fault.reason is not Reason.OTHERS:
         return False
-    went_on = len(course.said_next(event.line)) == LINES_AFTER_A_COMPLAINT
-    return went_on and not course.failed and not course.broke_after(event.line.stream, event.line.position)
+    closing = fault.finding.closes and fault.finding.role is Role.SYMPTOM
+    return closing or _STOP.search(fault.line.text) is not None
 
 
-def _is_stop(event: Event) -> bool:
-    """Whether an event tells that something was stopped, or only that a launcher noticed that its workers ended."""
-    if event.reason is not Reason.OTHERS:
-        return False
-    closing = event.finding.closes and event.finding.role is Role.SYMPTOM
-    return closing or _STOP.search(event.line.text) is not None
-
-
-def _is_minor(event: Event) -> bool:
-    """Whether an event is not the death of the main process: a warning, what was caught, a thread's or a child's, or an
+def _is_minor(fault: Fault) -> bool:
+    """Whether a fault is not the death of the main process: a warning, what was caught, a thread's or a child's, or an
     exception's line alone and without a launcher's prefix, as interpreters leave that end at once and mix what they
     ignored."""
-    stray = event.line.rank is None and BARE_EXCEPTION.match(event.line.message) is not None
-    told = event.quiet or event.caught or event.finding.role is Role.HINT
-    return event.of_a_child or (not event.died and (told or stray))
-
-
-def _went_on(event: Event, course: Course) -> bool:
-    """Whether the process that met this fault is seen to work afterwards.
-
-    Output to stdout often reaches the log after a traceback on stderr, so steps after a process died mean a recovery
-    only when another cause breaks the job after them, or it came to its proper end.
-    """
-    line, end = event.line, course.ended_after(event.line)
-    is_last = not course.broke_after(line.stream, line.position)
-    if course.long_before(line) or course.ended_well_without(line):
-        return True
-    if event.reason is Reason.NODE_FAILURE and not is_last:
-        return False  # a machine that is about to be taken away works until it is
-    if is_last and (_is_stop(event) or _is_minor(event)) and course.stopped_after_its_end(line):
-        return True
-    if event.finding.role is Role.SYMPTOM and event.reason is Reason.OTHERS:
-        # What a launcher reports of the end is the end, whatever its workers' buffers still print.
-        return end is not None and not course.broke_after(line.stream, end)
-    if course.is_habit(event) or (not event.died and _was_overcome(event, course)):
-        return True
-    return _worked_on(event, course)
-
-
-def _was_overcome(event: Event, course: Course) -> bool:
-    """Whether a fault that its process did not die of is seen to be over: by a step, ordinary work, an answer or the
-    proper end."""
-    line, end = event.line, course.ended_after(event.line)
-    of_services = event.reason in OF_SERVICES
-    warned = event.quiet and not course.failed and not course.broke_after(line.stream, line.position)
-    # Of what a program warned of, one step more is enough; of a service that refused it, one word of its work.
-    own = event.reason.category is not Category.INFRASTRUCTURE
-    if warned and ((own and course.steps_after(line)) or (of_services and course.said_more_after(line))):
-        return True
-    if course.calm_after(event) or course.answered_after(line) or course.transferred_after(event):
-        return True
-    return _script_went_on(event, course) or (end is not None and not course.broke_after(line.stream, end))
-
-
-def _worked_on(event: Event, course: Course) -> bool:
-    """Whether steps show that the process worked on.
-
-    Ranks work in step: one that is gone stops them all, so each one's steps speak for a rank that only told of an
-    error; not so for what the others say of one that is gone.
-    """
-    line, end = event.line, course.ended_after(event.line)
-    is_last = not course.broke_after(line.stream, line.position)
-    told = not event.died and event.finding.role is Role.CAUSE
-    if told and line.rank is not None and course.crashed_next(line):
-        return False
-    steps = course.steps_after(replace(line, rank=None) if told else line)
-    if len(steps) < STEPS_OF_RECOVERY:
-        return end is not None and is_last
-    survivor = event.of_a_child or event.handled
-    if survivor and (is_last or course.is_no_death(line) or course.stopped_after(line.stream, steps[-1])):
-        return True
-    ended_well = end is not None and end > steps[0] and is_last
-    return not event.died or ended_well or course.cause_after(line.stream, steps[-1])
+    stray = fault.line.rank is None and _BARE_EXCEPTION.match(fault.line.message) is not None
+    told = fault.quiet or fault.caught or fault.finding.role is Role.HINT
+    return fault.of_a_child or (not fault.died and (told or stray))

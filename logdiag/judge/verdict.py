@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from logdiag.judge.causes import Causes
 from logdiag.judge.confidence import confidence_of, supports_of
-from logdiag.judge.faults import Event
+from logdiag.judge.faults import Fault
+from logdiag.judge.judgement import Judgement
 from logdiag.model import (
     Candidate,
     Category,
@@ -40,7 +40,7 @@ _LONGEST_QUOTE = 200
 
 
 def decide(
-    causes: Causes,
+    judgement: Judgement,
     survey: Survey,
     digest: Digest,
     book: RuleBook,
@@ -53,9 +53,9 @@ def decide(
 ) -> Diagnosis:
     """The diagnosis for what was found. `exit_code` is the job's, where the caller knows it; `recalled` is
     what the memory said, if it was asked."""
-    root = causes.root
+    root = judgement.root
     failed = root is not None or exit_code not in (None, 0)
-    supports = supports_of(causes, failed=failed, exit_code=exit_code)
+    supports = supports_of(judgement, failed=failed, exit_code=exit_code)
     confidence = confidence_of(supports, book.confidence)
     reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
     unexplained = root is None or Support.BARE_SYMPTOM in supports
@@ -68,19 +68,19 @@ def decide(
         confidence=round(confidence, 3),
         decided_by=_decided_by(root, failed),
         supports=supports,
-        summary=_summary(causes, failed, exit_code),
-        root_cause=_root_cause(root.finding, causes) if root else None,
-        evidence=_evidence(causes, survey),
-        consequences=_consequences(causes, survey),
-        candidates=_candidates(causes, confidence),
+        summary=_summary(judgement, failed, exit_code),
+        root_cause=_root_cause(root.finding, judgement) if root else None,
+        evidence=_evidence(judgement, survey),
+        consequences=_consequences(judgement, survey),
+        candidates=_candidates(judgement, confidence),
         similar=recalled.similar if recalled else (),
-        recovery=recover(causes, book, failed=failed, suspicious=recalled.suspicious if recalled else ()),
+        recovery=recover(judgement, book, failed=failed, suspicious=recalled.suspicious if recalled else ()),
         notes=(
             *notes,
             *(recalled.notes if recalled else ()),
             *([_to_collect(reason, book, unexplained=unexplained)] if unsure else []),
-            *_remarks(causes, survey),
-            *([_unknown_words(causes.complaints)] if causes.complaints and confidence < SURE else []),
+            *_remarks(judgement, survey),
+            *([_unknown_words(judgement.complaints)] if judgement.complaints and confidence < SURE else []),
         ),
         stats={**stats, "supports": [support.value for support in supports]},
         digest=digest,
@@ -93,18 +93,18 @@ def _to_collect(reason: Reason, book: RuleBook, *, unexplained: bool) -> str:
     return f"{'the cause is not in this log' if unexplained else 'not sure'}; collect next: {wanted}"
 
 
-def _remarks(causes: Causes, survey: Survey) -> Iterator[str]:
+def _remarks(judgement: Judgement, survey: Survey) -> Iterator[str]:
     """What else a reader should know of what was found."""
-    if causes.root and causes.root.finding.trial:
-        yield f"the rule {causes.root.finding.rule} is on trial: a model wrote it and no person has accepted it"
-    if absent := _absent_ranks(causes, survey):
+    if judgement.root and judgement.root.finding.trial:
+        yield f"the rule {judgement.root.finding.rule} is on trial: a model wrote it and no person has accepted it"
+    if absent := _absent_ranks(judgement, survey):
         plural = "s" if len(absent) > 1 else ""
         yield f"rank{plural} {', '.join(map(str, absent))} reported no time-out, the others did: look there first"
-    names = Counter(event.finding.title for event in causes.recovered)
+    names = Counter(fault.finding.title for fault in judgement.recovered)
     for title, count in names.most_common(3):
         yield f"recovered from: {title} ({count}x)"
-    if causes.afterwards:
-        later = ", ".join(dict.fromkeys(event.finding.title for event in causes.afterwards))
+    if judgement.afterwards:
+        later = ", ".join(dict.fromkeys(fault.finding.title for fault in judgement.afterwards))
         yield f"after the job had ended, another program of its script failed too: {later}"
     if survey.uncounted:
         count = sum(survey.uncounted.values())
@@ -117,74 +117,74 @@ def _unknown_words(complaints: Sequence[Line]) -> str:
     return f"no rule knows what {line.source} says in line {line.number}: {line.message.strip()[:_LONGEST_QUOTE]}"
 
 
-def _absent_ranks(causes: Causes, survey: Survey) -> list[int]:
+def _absent_ranks(judgement: Judgement, survey: Survey) -> list[int]:
     """Where the root is a collective that timed out: the few known ranks that, unlike the others, did not report it.
     Who comes in time waits and times out, so the one that is late is among them."""
-    root = causes.root
+    root = judgement.root
     if root is None or root.reason is not Reason.NCCL_TIMEOUT_ERROR or root.finding.role is not Role.SYMPTOM:
         return []
-    alike = [event for event in (root, *causes.consequences) if event.reason is root.reason]
-    waited = {rank for event in alike for rank in _ranks_of(event)}
+    alike = [fault for fault in (root, *judgement.consequences) if fault.reason is root.reason]
+    waited = {rank for fault in alike for rank in _ranks_of(fault)}
     absent = {line.rank for line in survey.lines if line.rank is not None} - waited
     return sorted(absent) if 0 < len(absent) < len(waited) else []
 
 
-def _decided_by(root: Event | None, failed: bool) -> str:
+def _decided_by(root: Fault | None, failed: bool) -> str:
     if root is not None and root.finding.supports:
         return "agent" if Support.AGENT in root.finding.supports else "memory"
     return "rules" if root or not failed else "none"
 
 
-def _summary(causes: Causes, failed: bool, exit_code: int | None) -> str:
-    root = causes.root
+def _summary(judgement: Judgement, failed: bool, exit_code: int | None) -> str:
+    root = judgement.root
     if root is None:
         if failed:
             return f"The job ended with exit code {exit_code}, and its log shows no cause."
-        if causes.complaints and not causes.finished and not causes.progressed:
+        if judgement.complaints and not judgement.finished and not judgement.progressed:
             return "The log shows no failure that a rule knows, and no work; it complains in the end."
-        return "The log shows no failure." + (" The job came to its end." if causes.finished else "")
+        return "The log shows no failure." + (" The job came to its end." if judgement.finished else "")
     finding = root.finding
     where = " on " + ", ".join(
         part
         for part in (
-            f"rank {causes.rank}" if causes.rank is not None else "",
-            f"node {causes.node}" if causes.node else "",
+            f"rank {judgement.rank}" if judgement.rank is not None else "",
+            f"node {judgement.node}" if judgement.node else "",
         )
         if part
     )
     said = finding.title + (where if where != " on " else "")
-    ranks = {rank for event in causes.consequences for rank in _ranks_of(event)} - {causes.rank}
+    ranks = {rank for fault in judgement.consequences for rank in _ranks_of(fault)} - {judgement.rank}
     followed = f"; {len(ranks)} other rank{'s' if len(ranks) != 1 else ''} failed in consequence" if ranks else ""
     return f"{said}{followed}."
 
 
-def _root_cause(finding: Finding, causes: Causes) -> RootCause:
+def _root_cause(finding: Finding, judgement: Judgement) -> RootCause:
     line = finding.line
-    return RootCause(line.source, line.number, line.text, causes.rank, causes.node, line.clock, finding.rule)
+    return RootCause(line.source, line.number, line.text, judgement.rank, judgement.node, line.clock, finding.rule)
 
 
-def _ranks_of(event: Event) -> set[int]:
-    return {finding.rank for finding in event.findings if finding.rank is not None}
+def _ranks_of(fault: Fault) -> set[int]:
+    return {finding.rank for finding in fault.findings if finding.rank is not None}
 
 
-def _consequences(causes: Causes, survey: Survey) -> tuple[Consequence, ...]:
+def _consequences(judgement: Judgement, survey: Survey) -> tuple[Consequence, ...]:
     """Consequences folded by reason and title, those that were only counted included, the most frequent first."""
     counted = dict(survey.uncounted)
     folded: dict[tuple[str, str], tuple[int, set[int]]] = {}
-    for event in causes.consequences:
-        key = (event.reason.value, event.finding.title)
+    for fault in judgement.consequences:
+        key = (fault.reason.value, fault.finding.title)
         count, ranks = folded.get(key, (0, set()))
-        more = counted.pop(event.finding.rule, 0)
-        folded[key] = (count + 1 + more, ranks | _ranks_of(event))
+        more = counted.pop(fault.finding.rule, 0)
+        folded[key] = (count + 1 + more, ranks | _ranks_of(fault))
     ordered = sorted(folded.items(), key=lambda item: -item[1][0])
     return tuple(Consequence(reason, title, count, tuple(sorted(ranks))) for (reason, title), (count, ranks) in ordered)
 
 
-def _evidence(causes: Causes, survey: Survey) -> tuple[Evidence, ...]:
+def _evidence(judgement: Judgement, survey: Survey) -> tuple[Evidence, ...]:
     """The root line with the lines around it, what else belongs to it, and the first of each kind of consequence."""
-    if causes.root is None:
+    if judgement.root is None:
         return ()
-    root = causes.root.finding
+    root = judgement.root.finding
     chosen: dict[tuple[str, int, int], Evidence] = {}
 
     def add(line: Line, role: str, rule: str | None) -> None:
@@ -193,15 +193,15 @@ def _evidence(causes: Causes, survey: Survey) -> tuple[Evidence, ...]:
             chosen[key] = Evidence(line.source, line.number, line.text, role, rule)
 
     add(root.line, "root", root.rule)
-    for finding in causes.root.findings:
+    for finding in judgement.root.findings:
         add(finding.line, "context", finding.rule)
     for line in _around(root.line, survey.lines):
         add(line, "context", None)
     seen: set[str] = set()
-    for event in causes.consequences:
-        if event.finding.rule not in seen:
-            seen.add(event.finding.rule)
-            add(event.line, "consequence", event.finding.rule)
+    for fault in judgement.consequences:
+        if fault.finding.rule not in seen:
+            seen.add(fault.finding.rule)
+            add(fault.line, "consequence", fault.finding.rule)
     # In the order of the log: the lines of one record have one number, and the root's source comes first.
     ordered = sorted(chosen, key=lambda key: (key[0] != root.line.source, *key))
     return tuple(chosen[key] for key in ordered)
@@ -216,20 +216,20 @@ def _around(line: Line, lines: list[Line]) -> list[Line]:
     return [other for other in same if other.position != line.position and other.text.strip()]
 
 
-def _candidates(causes: Causes, confidence: float) -> tuple[Candidate, ...]:
+def _candidates(judgement: Judgement, confidence: float) -> tuple[Candidate, ...]:
     """What else it could be: rivals share what the root leaves."""
-    if causes.root is None:
+    if judgement.root is None:
         return ()
     weights: Counter[Reason] = Counter()
-    for finding in causes.root.findings:
-        if finding.reason is not causes.root.reason and finding.role is Role.CAUSE:
+    for finding in judgement.root.findings:
+        if finding.reason is not judgement.root.reason and finding.role is Role.CAUSE:
             weights[finding.reason] += 2
-    for event in causes.independent:
-        if event.reason is not causes.root.reason:
-            weights[event.reason] += 2 if event.finding.role is Role.CAUSE else 1
-    for event in causes.consequences:
-        if event.reason is not causes.root.reason and event.reason.category is not Category.NONE:
-            weights[event.reason] += 1
+    for fault in judgement.independent:
+        if fault.reason is not judgement.root.reason:
+            weights[fault.reason] += 2 if fault.finding.role is Role.CAUSE else 1
+    for fault in judgement.consequences:
+        if fault.reason is not judgement.root.reason and fault.reason.category is not Category.NONE:
+            weights[fault.reason] += 1
     total = sum(weights.values()) + 2
     return tuple(
         Candidate(reason, round((1 - confidence) * weight / total, 3)) for reason, weight in weights.most_common(4)

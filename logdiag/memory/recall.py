@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from logdiag.judge.causes import Causes
+from logdiag.judge.judgement import Judgement
 from logdiag.memory.corpus import PREFIX
 from logdiag.memory.incident import Incident, Outcome, fingerprint, masked
 from logdiag.memory.rows import now
@@ -96,18 +96,18 @@ def known_lines(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, 
     return tuple(found)
 
 
-def alike_lines(survey: Survey, causes: Causes, doubt: Doubt, store: Store) -> tuple[Finding, ...]:
+def alike_lines(survey: Survey, judgement: Judgement, doubt: Doubt, store: Store) -> tuple[Finding, ...]:
     """Findings for lines that are like confirmed failures, where the rules leave something open.
 
     Raises MemoryStoreError.
     """
     asked: list[tuple[Line, Reason | None, float]] = []
-    if causes.root is not None and doubt.root is not None:
-        asked.append((causes.root.line, causes.root.reason, doubt.root))
+    if judgement.root is not None and doubt.root is not None:
+        asked.append((judgement.root.line, judgement.root.reason, doubt.root))
     if doubt.exceptions is not None:
-        asked += [(line, Reason.OTHERS, doubt.exceptions) for line in _unknown_exceptions(causes)]
+        asked += [(line, Reason.OTHERS, doubt.exceptions) for line in _unknown_exceptions(judgement)]
     if doubt.elsewhere is not None and (store.count() or not doubt.own):
-        asked += [(line, None, doubt.elsewhere) for line in _unnamed_lines(survey, causes)]
+        asked += [(line, None, doubt.elsewhere) for line in _unnamed_lines(survey, judgement)]
     if len(asked) > _FEW_LINES:
         store.load()
     voted = [(_voted(line, least, store, own=doubt.own and said is None), said) for line, said, least in asked]
@@ -150,22 +150,22 @@ def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
     )
 
 
-def _unknown_exceptions(causes: Causes) -> list[Line]:
+def _unknown_exceptions(judgement: Judgement) -> list[Line]:
     """The last lines of other tracebacks whose exception no narrow rule knows, the first of each kind."""
-    events = [event for event in (*causes.independent, *causes.consequences) if event.died]
+    events = [event for event in (*judgement.independent, *judgement.consequences) if event.died]
     lines = [event.line for event in events if event.finding.generality and event.reason is Reason.OTHERS]
     return list({masked(line): line for line in reversed(lines)}.values())[-_MOST_EXCEPTIONS:]
 
 
-def _unnamed_lines(survey: Survey, causes: Causes) -> list[Line]:
+def _unnamed_lines(survey: Survey, judgement: Judgement) -> list[Line]:
     """The lines that may name a cause that no rule knows: not those of findings, tracebacks and steps, nor ordinary
     ones, nor those that come after the root."""
     named = {
         (finding.line.stream, finding.line.position) for finding in survey.findings if finding.role is not Role.HINT
     }
     named.update((step.stream, step.position) for step in survey.progress)
-    tells = causes.root is not None and causes.root.reason is not Reason.OTHERS
-    last = causes.root.line if tells and causes.root else None
+    tells = judgement.root is not None and judgement.root.reason is not Reason.OTHERS
+    last = judgement.root.line if tells and judgement.root else None
     lines = [
         line
         for line in survey.lines

@@ -5,7 +5,7 @@ The action comes from tables that people wrote and can read, never from a model.
 
 from __future__ import annotations
 
-from logdiag.judge.causes import Causes
+from logdiag.judge.judgement import Judgement
 from logdiag.model import Action, Finding, Reason, Recovery, fill
 from logdiag.rules import RuleBook
 
@@ -16,14 +16,14 @@ _NOTHING = Recovery(Action.NONE, False, (), (), "The log shows no failure.")
 _UNKNOWN = Action.FIX_AND_RESUBMIT
 
 
-def recover(causes: Causes, book: RuleBook, *, failed: bool, suspicious: tuple[str, ...] = ()) -> Recovery:
+def recover(judgement: Judgement, book: RuleBook, *, failed: bool, suspicious: tuple[str, ...] = ()) -> Recovery:
     """The recovery for a root cause; for a failure without one, what to collect.
 
     `suspicious` are nodes on which jobs failed more often than chance, the worst first.
     """
     if not failed:
         return _NOTHING
-    if causes.root is None:
+    if judgement.root is None:
         return Recovery(
             Action.FIX_AND_RESUBMIT,
             False,
@@ -31,52 +31,54 @@ def recover(causes: Causes, book: RuleBook, *, failed: bool, suspicious: tuple[s
             _collect(Reason.OTHERS, book),
             "The job failed, but its log does not say why.",
         )
-    finding = causes.root.finding
+    finding = judgement.root.finding
     entry = book.reasons.get(finding.reason)
     action = finding.action or (Action(entry.action) if entry else _UNKNOWN)
     early = finding.action_before_progress
     if early is None and finding.action is None and entry and entry.action_before_progress:
         early = Action(entry.action_before_progress)
-    before_progress = _before_progress(causes, finding)
+    before_progress = _before_progress(judgement, finding)
     if early is not None and before_progress:
         action = early
-    if action is Action.RESTART and (causes.node in suspicious or _lost_its_machine(causes, finding)):
+    if action is Action.RESTART and (judgement.node in suspicious or _lost_its_machine(judgement, finding)):
         action = Action.RESTART_EXCLUDING_NODE
     nodes: tuple[str, ...] = ()
     if action is Action.RESTART_EXCLUDING_NODE:
-        nodes = tuple(dict.fromkeys([*([causes.node] if causes.node else []), *suspicious]))
+        nodes = tuple(dict.fromkeys([*([judgement.node] if judgement.node else []), *suspicious]))
     return Recovery(
         action=action,
         automatic=action.automatic,
         exclude_nodes=nodes,
-        steps=_steps(causes, finding, action, nodes, book),
-        why=_why(finding, causes.progressed if early is not None else None),
+        steps=_steps(judgement, finding, action, nodes, book),
+        why=_why(finding, judgement.progressed if early is not None else None),
     )
 
 
-def _lost_its_machine(causes: Causes, finding: Finding) -> bool:
+def _lost_its_machine(judgement: Judgement, finding: Finding) -> bool:
     """Whether another line tells of the same fault that it is one of a machine to be left out: of a GPU that is lost a
     process only says that a call failed."""
     return finding.generality > 0 and any(
         event.reason is finding.reason and event.finding.action is Action.RESTART_EXCLUDING_NODE
-        for event in causes.consequences
+        for event in judgement.consequences
     )
 
 
-def _before_progress(causes: Causes, finding: Finding) -> bool:
+def _before_progress(judgement: Judgement, finding: Finding) -> bool:
     """Whether it failed before its first step: the first collective, or no sign of work before the root."""
     sequence = finding.facts.get("seqnum", "")
     if sequence.isdigit():
         return int(sequence) <= 1
-    return causes.progressed is False
+    return judgement.progressed is False
 
 
-def _steps(causes: Causes, finding: Finding, action: Action, nodes: tuple[str, ...], book: RuleBook) -> tuple[str, ...]:
+def _steps(
+    judgement: Judgement, finding: Finding, action: Action, nodes: tuple[str, ...], book: RuleBook
+) -> tuple[str, ...]:
     facts = dict(finding.facts)
-    if causes.node:
-        facts.setdefault("node", causes.node)
-    if causes.rank is not None:
-        facts.setdefault("rank", str(causes.rank))
+    if judgement.node:
+        facts.setdefault("node", judgement.node)
+    if judgement.rank is not None:
+        facts.setdefault("rank", str(judgement.rank))
     entry = book.reasons.get(finding.reason)
     steps = finding.steps or (entry.steps if entry else ())
     without = ", ".join(nodes) or "the node that failed"

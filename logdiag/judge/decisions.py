@@ -1,0 +1,47 @@
+"""Named decisions: a question is answered by the first of an ordered list of small functions that applies.
+
+Each function's name is the decision's name, and the first line of its docstring is what it claims. So every answer can
+say which decision made it (`logdiag explain`), and a decision can be switched off to see what it is worth
+(`python -m evals.ablation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from logdiag.model import Line
+
+__all__ = ["Decision", "claim", "first_that_applies"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided of one line: `name` of the function that decided, its `outcome`, and `because`, its claim."""
+
+    name: str
+    about: Line
+    outcome: str
+    because: str
+
+
+def first_that_applies(
+    decisions: Sequence[Callable[..., T | None]], *facts: object, without: frozenset[str] = frozenset()
+) -> tuple[Callable[..., T | None], T] | None:
+    """The first decision that gives an answer, with that answer; None where none applies. Those named in `without` are
+    switched off."""
+    for decide in decisions:
+        if decide.__name__ in without:
+            continue
+        answer = decide(*facts)
+        if answer is not None:
+            return decide, answer
+    return None
+
+
+def claim(decide: Callable[..., object]) -> str:
+    """What a decision claims: the first sentence of its docstring."""
+    return " ".join((decide.__doc__ or "").split("\n\n")[0].split()).rstrip(".")

@@ -1,0 +1,150 @@
+"""The judgement: from a survey's findings to the root, what followed from it, and what was recovered from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from logdiag.judge.decisions import Decision
+from logdiag.judge.exit_reason import exit_reason
+from logdiag.judge.faults import Fault, find_faults
+from logdiag.judge.launchers import is_of_launcher
+from logdiag.judge.ranks import node_of, rank_of
+from logdiag.judge.recovered import sort_by_standing
+from logdiag.judge.root import find_root, in_order, is_consequence
+from logdiag.judge.timeline import Timeline, timeline_of
+from logdiag.judge.unexplained import unexplained
+from logdiag.model import Line, Reason, Role
+from logdiag.rules import RuleBook
+from logdiag.scan.survey import Survey
+
+__all__ = ["Judgement", "judge"]
+
+# Fewer lines before a fault may be the end of a longer log ...
+_TELLING_START = 40
+# ... unless a communicator is seen to be set up. Its parts are connected before the first step.
+# x [0] NCCL INFO init.cc:1089 -> 3   [Proxy Service 11] Failed to execute operation Connect from rank 11, retcode 2
+# x [1] NCCL INFO Channel 04/0 : 9[1] -> 10[2] via P2P/IPC/read   in init_process_group
+_SETTING_UP = re.compile(
+    r"NCCL INFO (?:\S*/)?init\.cc?p?p?:\d+ -> [1-9]|execute operation Connect\b"
+    r"|NCCL INFO Channel \d+(?:/\d+)? ?: \d+\[\w+\] -> "
+    r"|\bin (?:init_process_group|init_distributed\w*|ncclCommInitRank)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was concluded of one case.
+
+    `rank` and `node` are where the root happened, as far as the log tells. `consequences` follow from it,
+    `independent` went wrong on their own, `afterwards` in a later program, `recovered` were recovered from; all in the
+    order of the log. `progressed` says whether steps were made before the root, or at all, None where the log is too
+    short to tell; `complaints` are lines of trouble that no rule knows. `decisions` say which decision put each fault
+    where it is.
+    """
+
+    root: Fault | None
+    rank: int | None
+    node: str | None
+    consequences: tuple[Fault, ...]
+    independent: tuple[Fault, ...]
+    afterwards: tuple[Fault, ...]
+    recovered: tuple[Fault, ...]
+    hints: tuple[Fault, ...]
+    complaints: tuple[Line, ...]
+    progressed: bool | None
+    finished: bool
+    empty: bool
+    timeline: Timeline
+    decisions: tuple[Decision, ...]
+
+
+def judge(
+    survey: Survey, book: RuleBook, *, failed: bool | None = None, without: frozenset[str] = frozenset()
+) -> Judgement:
+    """Judges a survey. `failed` is what the caller knows of the job's end, if anything; `without` names decisions to
+    leave out, which shows what each is worth."""
+    faults = find_faults(survey, book)
+    timeline = timeline_of(survey, faults, failed=failed)
+    faults = sorted((fault for fault in faults if fault.finding.role is not Role.FINISHED), key=in_order)
+    within, next_program = _until_closed(faults, timeline)
+    standing = sort_by_standing(within, timeline, without)
+    broke, missed = _without_missed_output(standing.broke)
+    root, found = find_root(broke, timeline, without)
+    told = [fault for fault in broke if fault.finding.role is not Role.HINT]
+    printed, why = exit_reason(root, told, survey, book, timeline, without)
+    root, decisions = printed or root, [*standing.decisions, *found, *why]
+    others = [fault for fault in told if fault is not root]
+    rank, by = rank_of(root, told, survey.lines, timeline, without) if root else (None, ())
+    related = [root is not None and is_consequence(fault, root) for fault in others]
+    return Judgement(
+        root=root,
+        rank=rank,
+        node=node_of(root, rank, survey.lines, timeline) if root else None,
+        consequences=tuple(fault for fault, of_root in zip(others, related, strict=True) if of_root),
+        independent=tuple(fault for fault, of_root in zip(others, related, strict=True) if not of_root),
+        afterwards=(*missed, *next_program),
+        recovered=standing.recovered,
+        hints=tuple(fault for fault in broke if fault.finding.role is Role.HINT and fault is not root),
+        complaints=unexplained(survey, book, root.line if root else None),
+        progressed=_progressed(root, survey),
+        finished=timeline.finished,
+        empty=survey.total_lines == 0,
+        timeline=timeline,
+        decisions=(*decisions, *by, *_set_aside(missed, next_program)),
+    )
+
+
+def _until_closed(faults: Sequence[Fault], timeline: Timeline) -> tuple[list[Fault], list[Fault]]:
+    """What belongs to the job, and what the same output shows after a launcher's last words, behind which no step was
+    made: a script's next program, which fails because the job did, or on its own."""
+    closed: dict[tuple[int, str | None], int] = {}
+    for fault in faults:
+        if fault.finding.closes and not timeline.steps_after(fault.line):
+            for node in (fault.line.node, None):
+                closed[fault.line.stream, node] = fault.line.position
+
+    def is_after(fault: Fault) -> bool:
+        line = fault.line
+        end = closed.get((line.stream, line.node), line.position)
+        return fault.died and line.rank is None and line.position > end
+
+    return [fault for fault in faults if not is_after(fault)], [fault for fault in faults if is_after(fault)]
+
+
+def _without_missed_output(broke: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
+    """What broke, and what a next program died of that looks for a file which the one that broke before it should
+    have written: neither names a rank, so the order of one process's lines holds."""
+    first: dict[int, int] = {}
+    for fault in broke:
+        loud = fault.finding.role is not Role.HINT and not fault.quiet
+        if loud and fault.reason is not Reason.FILE_NOT_FOUND_ERROR:
+            first.setdefault(fault.line.stream, fault.line.position)
+
+    def missed(fault: Fault) -> bool:
+        line = fault.line
+        of_one = fault.died and line.rank is None and fault.reason is Reason.FILE_NOT_FOUND_ERROR
+        return of_one and not is_of_launcher(line) and line.position > first.get(line.stream, line.position)
+
+    return [fault for fault in broke if not missed(fault)], [fault for fault in broke if missed(fault)]
+
+
+def _set_aside(missed: Sequence[Fault], next_program: Sequence[Fault]) -> list[Decision]:
+    because = "The script's next program missed the output of the one that broke"
+    after = "The same output shows it after the launcher's last words"
+    return [
+        *(Decision("missed_output", fault.line, "set aside", because) for fault in missed),
+        *(Decision("next_program", fault.line, "set aside", after) for fault in next_program),
+    ]
+
+
+def _progressed(root: Fault | None, survey: Survey) -> bool | None:
+    """Whether the job had made steps before its root, or at all; None where the log is too short to tell."""
+    if root is None:
+        return True if survey.progress else False if survey.total_lines >= _TELLING_START else None
+    line = root.line
+    if any(step.stream != line.stream or step.position < line.position for step in survey.progress):
+        return True
+    from_start = line.position >= _TELLING_START or any(_SETTING_UP.search(line.text) for line in survey.lines)
+    return False if from_start else None

@@ -1,0 +1,52 @@
+"""What launchers print of the processes they started: torchrun's summary table, and lines that are a launcher's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from logdiag.model import Line
+
+__all__ = ["Worker", "is_of_launcher", "summary_of"]
+
+# What launchers print of the end is no reason.
+_LAUNCHERS = re.compile(
+    r"torch[./]distributed[./](?:elastic|run|launcher)|\b(?:srun|slurmstepd|mpirun|mpiexec|prterun|orterun): |"
+    r"\blaunch\.py:\d+|\bORTE\b|\bPRTE\b|\[launch\]|\bProcessGroup\w{0,20}\.cpp:\d+"
+)
+# The launcher's table:   host      : node-004
+#                         rank      : 5 (local_rank: 5)
+#                         exitcode  : -6 (pid: 812)
+_TABLE_HOST = re.compile(r"\s*host {2,}: ([\w.-]{1,120})\s*$")
+_TABLE_RANK = re.compile(r"\s*rank {2,}: (\d+) \(local_rank: \d+\)")
+_TABLE_PROCESS = re.compile(r"\s*exitcode {2,}: -?\d+ \(pid: (\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One entry of torchrun's summary; `process` is its id, empty where the table does not name it."""
+
+    host: str
+    rank: int
+    process: str
+
+
+def is_of_launcher(line: Line) -> bool:
+    """Whether a launcher printed a line, not the program that it runs."""
+    return _LAUNCHERS.search(line.text) is not None
+
+
+def summary_of(lines: Iterable[Line]) -> Iterable[Worker]:
+    """The entries of torchrun's summary, in its order; the last one is the failure that it observed first. It names the
+    host before the rank and the process after it."""
+    host, rank = "", -1
+    for line in lines:
+        if named := _TABLE_HOST.match(line.message):
+            host, rank = named[1], -1
+        elif host and (numbered := _TABLE_RANK.match(line.message)):
+            rank = int(numbered[1])
+            yield Worker(host, rank, "")
+        elif rank >= 0 and (process := _TABLE_PROCESS.match(line.message)):
+            yield Worker(host, rank, process[1])
+            host, rank = "", -1

@@ -1,0 +1,282 @@
+"""Which fault is the root? Ordered decisions over what stands, then two looks for a better line of the same cause.
+
+A fault is a consequence when a cause explains it (by its rule, or by the table of reasons) and does not come after it;
+of the causes that nothing explains, the earliest is the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from logdiag.judge.decisions import Decision, claim, first_that_applies
+from logdiag.judge.faults import CATCH_ALL, Fault
+from logdiag.judge.recovered import OF_SERVICES
+from logdiag.judge.timeline import Timeline
+from logdiag.model import Category, Reason, Role, Support
+
+__all__ = ["DISORDER", "ROOT", "find_root", "in_order", "is_consequence"]
+
+DISORDER = 400
+"""What other processes print is out of order by up to so many lines, because each buffers its own output."""
+
+# Seconds. A line without a year counts as of the 1970s: beside one with a year its time says nothing.
+_A_YEAR = 366 * 86_400
+_DATED = 10 * _A_YEAR
+# SIGKILL: a launcher sends it only after SIGTERM was ignored.
+_KILLED = frozenset({"9", "SIGKILL"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What stands, by kind; `last_hints` are those after which the job printed nothing of its work, `failed` what the
+    caller knows."""
+
+    loud: tuple[Fault, ...]
+    quiet: tuple[Fault, ...]
+    symptoms: tuple[Fault, ...]
+    hints: tuple[Fault, ...]
+    last_hints: tuple[Fault, ...]
+    failed: bool | None
+
+
+def loud_cause_that_nothing_explains(faults: _Standing) -> Fault | None:
+    """The earliest cause that no other cause explains."""
+    return _first_unexplained(faults.loud) if faults.loud else None
+
+
+def quiet_cause_and_no_symptom(faults: _Standing) -> Fault | None:
+    """The earliest cause that was printed as a warning or less; nothing else broke."""
+    return _first_unexplained(faults.quiet) if faults.quiet and not faults.symptoms else None
+
+
+def quiet_cause_behind_a_symptom(faults: _Standing) -> Fault | None:
+    """The earliest cause that was printed as a warning, where it explains what a process ended by."""
+    if not faults.quiet or not faults.symptoms:
+        return None
+    root, symptom = _first_unexplained(faults.quiet), _most_telling(faults.symptoms)
+    # Who met an exception and went on was killed later.
+    killed = root.caught and symptom.finding.facts.get("signal") in _KILLED
+    return root if not killed and (symptom.reason in root.explains or _leads_to(root, symptom)) else None
+
+
+def most_telling_symptom(faults: _Standing) -> Fault | None:
+    """With no cause in sight, the symptom that says most: a machine's or a peer's, then a crash, then a bare end."""
+    return _most_telling(faults.symptoms) if faults.symptoms else None
+
+
+def last_hint_of_a_failed_job(faults: _Standing) -> Fault | None:
+    """The job is known to have failed: its last hint."""
+    return faults.hints[-1] if faults.hints and faults.failed else None
+
+
+def hint_with_no_work_after_it(faults: _Standing) -> Fault | None:
+    """A hint after which the job printed nothing of its work."""
+    return faults.last_hints[-1] if faults.last_hints and faults.failed is None else None
+
+
+ROOT: tuple[Callable[[_Standing], Fault | None], ...] = (
+    loud_cause_that_nothing_explains,
+    quiet_cause_and_no_symptom,
+    quiet_cause_behind_a_symptom,
+    most_telling_symptom,
+    last_hint_of_a_failed_job,
+    hint_with_no_work_after_it,
+)
+"""In this order."""
+
+
+def find_root(
+    broke: Sequence[Fault], timeline: Timeline, without: frozenset[str] = frozenset()
+) -> tuple[Fault | None, tuple[Decision, ...]]:
+    """The root among what broke for good, with the decisions that made it; None where nothing stands."""
+    faults = _by_kind(broke, timeline)
+    made = first_that_applies(ROOT, faults, without=without)
+    if made is None:
+        return None, ()
+    decide, root = made
+    decisions = [Decision(decide.__name__, root.line, "root", claim(decide))]
+    if decide is loud_cause_that_nothing_explains and earlier_word_of_the_same_cause.__name__ not in without:
+        earlier = earlier_word_of_the_same_cause(root, (*faults.quiet, *faults.loud))
+        if earlier is not None:
+            root = earlier
+            name, why = earlier_word_of_the_same_cause.__name__, claim(earlier_word_of_the_same_cause)
+            decisions.append(Decision(name, root.line, "root", why))
+    return root, tuple(decisions)
+
+
+def _by_kind(broke: Sequence[Fault], timeline: Timeline) -> _Standing:
+    hints = [fault for fault in broke if fault.finding.role is Role.HINT]
+    told = [fault for fault in broke if fault.finding.role is not Role.HINT]
+    if timeline.failed is False:
+        # The job is known to have ended well: only what a process died of can still be a failure.
+        told = [fault for fault in told if fault.died]
+    causes = [fault for fault in told if fault.finding.role is Role.CAUSE]
+    return _Standing(
+        loud=tuple(fault for fault in causes if not fault.quiet),
+        quiet=tuple(fault for fault in causes if fault.quiet),
+        symptoms=tuple(fault for fault in told if fault.finding.role is Role.SYMPTOM and not fault.quiet),
+        hints=tuple(hints),
+        last_hints=tuple(hint for hint in hints if _may_stand_alone(hint, timeline) and _is_last(hint, timeline)),
+        failed=timeline.failed,
+    )
+
+
+def _may_stand_alone(hint: Fault, timeline: Timeline) -> bool:
+    """Whether a hint reports an error of the program, not a condition of a machine or a link that jobs live with; a
+    refused line of the job script does when the script prints nothing after it and no step was made before."""
+    if hint.finding.goes_on and hint.line.level is None:
+        return timeline.never_worked and not timeline.printed_next(hint.line)
+    return not hint.quiet and hint.reason.category is not Category.INFRASTRUCTURE
+
+
+def _is_last(hint: Fault, timeline: Timeline) -> bool:
+    """Whether the job printed nothing of its work after a hint."""
+    return not timeline.worked_after(hint.line) and not timeline.printed_much_after(hint.line)
+
+
+def in_order(fault: Fault) -> tuple[int, int]:
+    """The order of the logs."""
+    return fault.line.stream, fault.line.position
+
+
+def is_consequence(fault: Fault, root: Fault) -> bool:
+    """Whether a fault belongs to the root: of its reason, a symptom, or of a reason that the root explains."""
+    return fault.reason is root.reason or fault.finding.role is Role.SYMPTOM or fault.reason in root.explains
+
+
+def _is_explained(effect: Fault, cause: Fault) -> bool:
+    """Whether `effect` is what `cause` makes others print, and does not come before it."""
+    if cause is effect or cause.finding.role is not Role.CAUSE:
+        return False
+    if effect.finding.role is Role.CAUSE and effect.reason not in cause.explains:
+        return False
+    if cause.caught and effect.died and effect.line.stream != cause.line.stream:
+        return False  # what one process met and went on from does not end another
+    # A supervisor that ended processes for their memory reports it when they are gone.
+    told_late = cause.reason is Reason.OUT_OF_MEMORY_ERROR and effect.reason in cause.finding.explains
+    return not _precedes(effect, cause, slack=DISORDER if told_late and not cause.within else 0)
+
+
+def _precedes(first: Fault, second: Fault, slack: int = 0) -> bool:
+    """Whether one fault surely came before another; `slack` is how many lines late the second may be printed."""
+    one, two = first.line, second.line
+    apart = one.stream != two.stream
+    since, until = one.time, two.time
+    # In one stream, lines without a year are of all ranks' watchdogs, which speak within a moment, in any order.
+    if since is not None and until is not None and 0 < abs(since - until) < _A_YEAR and (apart or since > _DATED):
+        return since < until and (apart or one.position < two.position)
+    if apart:
+        return False
+    if one.rank != two.rank or one.speaker != two.speaker or first.finding.role is Role.SYMPTOM:
+        slack = DISORDER
+    return one.position + slack < two.position
+
+
+def _leads_to(warning: Fault, symptom: Fault) -> bool:
+    """Whether a warning may be why a process ended or crashed: it came before, and not long before a crash."""
+    if symptom.reason.category is Category.INFRASTRUCTURE or _precedes(symptom, warning):
+        return False
+    same = warning.line.stream == symptom.line.stream
+    near = same and symptom.line.position - warning.line.position <= DISORDER
+    return near or symptom.reason is Reason.OTHERS
+
+
+def _first_unexplained(faults: Sequence[Fault]) -> Fault:
+    """The earliest cause that no other cause explains; an exception that ended its process before one that was only
+    logged."""
+    # The earliest of a reason explains whatever a later one of it would: the others need not be asked.
+    earliest = {fault.reason: fault for fault in sorted(faults, key=in_order, reverse=True)}.values()
+    free = [fault for fault in faults if not any(_is_explained(fault, cause) for cause in earliest)] or list(faults)
+    # What a process prints and goes on from is a weaker candidate than what it died of, unless a machine prints it, or
+    # a person has once confirmed that it was the cause.
+    fatal = [
+        fault
+        for fault in free
+        if fault.died or fault.reason.category is Category.INFRASTRUCTURE or Support.SAME in fault.finding.supports
+    ]
+    first = _that_says_more(_earliest(fatal or free), free)
+    if first.finding.rule != CATCH_ALL:
+        return first
+    # What came after its process had ended is another's; a mere line may be explained by the lines below it.
+    named = (
+        fault
+        for fault in fatal or free
+        if fault.finding.rule != CATCH_ALL and not (first.died and _precedes(first, fault))
+    )
+    return next(named, first)
+
+
+def _that_says_more(first: Fault, free: Sequence[Fault]) -> Fault:
+    """Of files without common clocks: of two lines that name one reason, the one that a narrower rule knows."""
+    if not first.finding.generality:
+        return first
+    others = (fault for fault in free if fault.reason is first.reason and fault.line.stream != first.line.stream)
+    return next((fault for fault in others if not fault.finding.generality and not _precedes(first, fault)), first)
+
+
+def _earliest(faults: Sequence[Fault]) -> Fault:
+    """The first fault: by the clock where files tell it, by the order of the files where not."""
+    first = min(faults, key=in_order)
+    for fault in faults:
+        if fault.line.stream != first.line.stream and _precedes(fault, first):
+            first = fault
+    return first
+
+
+def earlier_word_of_the_same_cause(root: Fault, causes: Sequence[Fault]) -> Fault | None:
+    """The first line that names the same cause: a warning that came before the error."""
+    earlier = [
+        fault
+        for fault in causes
+        if fault.line.stream == root.line.stream
+        and 0 < root.line.position - fault.line.position <= DISORDER
+        and not fault.died
+        and (_names_the_same(fault, root) or _foretells(fault, root))
+    ]
+    return min(earlier, key=in_order) if earlier else None
+
+
+def _names_the_same(one: Fault, other: Fault) -> bool:
+    """Whether two faults may name the same cause: of one reason, and not two paths, two requests of a service, or two
+    messages of one exception class."""
+    if one.reason is not other.reason:
+        return False
+    one_rule = one.finding.rule == other.finding.rule
+    if one.finding.generality > 0 and one_rule and one.line.message.strip() != other.line.message.strip():
+        return False
+    if one.quiet and other.died and one.reason in OF_SERVICES and not one_rule:
+        return False
+    return len({fault.finding.facts["path"] for fault in (one, other) if "path" in fault.finding.facts}) < 2
+
+
+def _foretells(warning: Fault, fault: Fault) -> bool:
+    """Whether what a process warned of leads, by its rule, to what it then died of, at the same host."""
+    named = warning.quiet and fault.reason in warning.finding.explains and "host" in warning.finding.facts
+    return named and warning.finding.facts["host"] == fault.finding.facts.get("host")
+
+
+def _most_telling(symptoms: Sequence[Fault]) -> Fault:
+    """What names a machine's or a peer's part before a crash, that before a bare end; of these the earliest that no
+    other symptom explains, by its rule or else by its reason."""
+    # A crash that explains all that machines and peers are said to have done stands beside them.
+    peers = {fault.reason for fault in symptoms if fault.reason.category is Category.INFRASTRUCTURE}
+
+    def kind(fault: Fault) -> int:
+        if fault.reason.category is Category.INFRASTRUCTURE or (peers and peers <= fault.finding.explains):
+            return 0
+        return 2 if fault.reason is Reason.OTHERS else 1
+
+    most = min(map(kind, symptoms))
+    named = [fault for fault in symptoms if kind(fault) == most]
+    by_rule = [
+        fault
+        for fault in named
+        if not any(fault.reason in one.finding.explains and one.finding.rule != fault.finding.rule for one in named)
+    ]
+    by_reason = [
+        fault
+        for fault in by_rule
+        if not any(fault.reason in one.explains and not _precedes(fault, one) for one in by_rule)
+    ]
+    return _earliest(by_reason or by_rule or named)
