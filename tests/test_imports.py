@@ -76,7 +76,8 @@ IMPORTERS = {
     "detect_secrets": {"agent/secret_forms.py"},
     "langchain": {"agent/failure_agent.py", "agent/models.py"},
     "pydantic": {"agent/answer.py", "evaluation/cases.py", "evaluation/compare.py", "rules/files.py"},
-    "hyperscan": {"rules/matcher.py", "rules/cache.py"},
+    "hyperscan": {"rules/matcher.py"},
+    "platformdirs": {"places.py"},
     "click": {"cli/config.py", "cli/evaluate.py", "cli/incidents.py", "cli/main.py", "cli/rules.py"},
     "rich": {"cli/evaluate.py", "cli/main.py", "evaluation/table.py", "report/as_text.py"},
 }

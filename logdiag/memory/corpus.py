@@ -7,19 +7,16 @@ missing or torn costs speed, never correctness.
 from __future__ import annotations
 
 import hashlib
-import marshal
 import os
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from logdiag._version import __version__
+from logdiag import cache
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, fingerprint, masked
 from logdiag.memory.tokenizer import CARD, STATIC
 from logdiag.model import Action, Reason
-from logdiag.rules import cache
 
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
@@ -30,7 +27,6 @@ __all__ = ["PREFIX", "Corpus", "load_corpus", "shipped_folder"]
 PREFIX = "corpus/"
 _PROVENANCE = "logdiag"
 _FORM = b"logdiag-corpus/2\0"
-_KEEP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,36 +174,9 @@ def _row(document: dict[str, Any], reason: str) -> tuple[Any, ...]:
 
 
 def _kept(name: str, origin: bytes, make: Callable[[], Any]) -> Any:
-    """What was made from `origin`: from the cache, or made now and stored whole or not at all."""
-
-    whole = _FORM + __version__.encode() + b"\0" + origin
-    path = os.path.join(cache.folder(), f"{name}-{zlib.crc32(whole):08x}")
-    try:
-        with open(path, "rb", buffering=0) as file:
-            content = file.read()
-        if zlib.crc32(memoryview(content)[4:]).to_bytes(4, "big") == content[:4]:
-            stored, value = marshal.loads(memoryview(content)[4:])
-            if stored == whole:
-                return value
-    except (OSError, ValueError, EOFError, TypeError):
-        pass
-    value = make()
-    _store(path, marshal.dumps((whole, value)))
+    """What was made from `origin`: from the cache, or made now and kept."""
+    value = cache.read(name, _FORM + origin)
+    if value is None:
+        value = make()
+        cache.write(name, _FORM + origin, value)
     return value
-
-
-def _store(path: str, body: bytes) -> None:
-    import tempfile
-    from pathlib import Path
-
-    target = Path(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as out:
-            out.write(zlib.crc32(body).to_bytes(4, "big") + body)
-        os.replace(out.name, target)
-        same = f"{target.name.rpartition('-')[0]}-" + "?" * 8
-        for old in sorted(target.parent.glob(same), key=os.path.getmtime)[:-_KEEP]:
-            old.unlink()
-    except OSError:
-        return

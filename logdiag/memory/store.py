@@ -36,6 +36,7 @@ from logdiag.memory.rows import (
     utc,
 )
 from logdiag.model import Action, Reason
+from logdiag.places import data_folder
 
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
@@ -375,8 +376,9 @@ def default_place() -> str:
     """`LOGDIAG_MEMORY`, or a folder among the user's data."""
     if named := os.environ.get("LOGDIAG_MEMORY"):
         return named
-    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return os.path.join(base, "logdiag", "memory")
+    if folder := data_folder():
+        return os.path.join(folder, "memory")
+    raise MemoryStoreError("this account has no home folder for past incidents; name a place with LOGDIAG_MEMORY")
 
 
 def _better(old: Entry, new: Entry) -> bool:

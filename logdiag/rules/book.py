@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from logdiag import cache
 from logdiag.errors import RuleError
 from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title
-from logdiag.rules import cache
 from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule, to_plain
 
@@ -76,8 +76,8 @@ class RuleBook:
         from logdiag.rules.folders import read_folders
 
         files = read_folders(folders)
-        source = files.everything() + _shipped_weights(files)
-        if not proof and (stored := cache.read(source)) is not None:
+        source = Matcher.made_by() + files.everything() + _shipped_weights(files)
+        if not proof and (stored := cache.read("rules", source)) is not None:
             plain, databases = stored
             matchers = [matcher for database in databases if (matcher := Matcher.restore(database))]
             if len(matchers) == _MATCHERS:
@@ -87,7 +87,7 @@ class RuleBook:
         book = cls(*parse(files))
         databases = [book.matcher.serialized, book.softening_matcher.serialized, book.regular_matcher.serialized]
         if all(databases):
-            cache.write(source, book._to_plain(), databases)
+            cache.write("rules", source, (book._to_plain(), databases))
         return book
 
     def scan(self, data: bytes) -> list[Hit]:

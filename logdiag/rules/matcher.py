@@ -8,12 +8,15 @@ cannot express is scanned for with its prefilter.
 from __future__ import annotations
 
 import marshal
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 __all__ = ["Matcher"]
 
+_FORM = "logdiag-rules/5"
 _SIZE = 8
 Find = Callable[[bytes], Iterable[tuple[int, list[int]]]]
 
@@ -32,6 +35,18 @@ class Matcher:
         self.find = find
         self.name = name
         self.serialized = serialized
+
+    @staticmethod
+    def made_by() -> bytes:
+        """What a `serialized` depends on beside its patterns: the engine and the machine."""
+        try:
+            import hyperscan
+
+            engine = str(getattr(hyperscan, "__version__", "unknown"))
+        except ImportError:
+            engine = "none"
+        machine = os.uname().machine if hasattr(os, "uname") else sys.platform
+        return f"{_FORM} {engine} {machine}\0".encode()
 
     @staticmethod
     def compile(patterns: Sequence[Sequence[str]]) -> Matcher:

@@ -1,0 +1,98 @@
+"""Where a user's own files lie, and which files are the user's own: only those are believed.
+
+A file is the user's own when the user or root owns it and nobody else may write to it. Its folder counts too: who may
+write to that may put another file in its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+__all__ = ["cache_folders", "config_file", "data_folder", "make_private", "why_foreign", "why_foreign_path"]
+
+_NAME = "logdiag"
+_CONFIG = "logdiag.toml"
+
+
+def cache_folders() -> list[str]:
+    """Where compiled rules are kept, the best place first: `LOGDIAG_CACHE` or the user's cache folder, and where that
+    cannot be used, one of the user's own among the temporary files."""
+    import tempfile
+
+    named = os.environ.get("LOGDIAG_CACHE")
+    first = os.path.abspath(named) if named else _users_own("user_cache_dir")
+    spare = os.path.join(tempfile.gettempdir(), f"{_NAME}-{os.getuid()}") if hasattr(os, "getuid") else ""
+    return [folder for folder in (first, spare) if folder]
+
+
+def data_folder() -> str:
+    """Where a user's own incidents are kept unless another place is named; empty for a user without a home."""
+    return _users_own("user_data_dir")
+
+
+def config_file() -> str:
+    """The user's own `logdiag.toml`, which need not exist; empty for a user without a home."""
+    folder = _users_own("user_config_dir")
+    return folder and os.path.join(folder, _CONFIG)
+
+
+def _users_own(kind: str) -> str:
+    import platformdirs
+
+    try:
+        return str(getattr(platformdirs, kind)(_NAME, appauthor=False))
+    except RuntimeError:  # an account that is not in the system's list, with no HOME
+        return ""
+
+
+def make_private(folder: str) -> None:
+    """Makes a folder for nobody but the user, where it is missing. Raises OSError."""
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+
+
+def why_foreign_path(path: str) -> str:
+    """As `why_foreign`, of what a path leads to and of the link that it may be. Raises OSError."""
+    return why_foreign(os.lstat(path)) or why_foreign(os.stat(path))
+
+
+def why_foreign(status: os.stat_result) -> str:
+    """Why a file is not the user's own: who owns it or who else may write to it; empty when it is.
+
+    Where a system has no such owners, every file that the user can read is taken for the user's own.
+    """
+    if not hasattr(os, "geteuid"):
+        return ""
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"{_user(status.st_uid)} owns it"
+    if stat.S_ISLNK(status.st_mode):
+        return ""
+    if status.st_mode & stat.S_IWOTH:
+        return "everybody may write to it"
+    if status.st_mode & stat.S_IWGRP and not _is_group_of_one(status):
+        return f"the group {status.st_gid} may write to it"
+    return ""
+
+
+def _user(number: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"the user {number}"
+
+
+def _is_group_of_one(status: os.stat_result) -> bool:
+    """Whether a file's group is its owner's alone, as many systems set users up: named alike, without other members."""
+    import grp
+    import pwd
+
+    try:
+        owner, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
+    except KeyError:
+        return False
+    return group.gr_gid == owner.pw_gid and group.gr_name == owner.pw_name and not set(group.gr_mem) - {owner.pw_name}
