@@ -140,9 +140,9 @@ def _is_tools(finding: Finding) -> bool:
 
 def _only_noted(finding: Finding) -> bool:
     """Whether a finding is printed as a warning or less. What the kernel says of a GPU is as bad as it says, whatever
-    collector passes it on, a machine's fault as bad as it is, though Python only warns of it, and what a person has
-    confirmed as a cause is one."""
-    if Support.SAME in finding.supports:
+    collector passes it on, a machine's fault as bad as it is, though Python only warns of it, an exit status is one at
+    whatever level it is logged, and what a person has confirmed as a cause is one."""
+    if Support.SAME in finding.supports or (finding.role is Role.SYMPTOM and "exitcode" in finding.facts):
         return False
     line = finding.line
     warned = WARNED.search(line.text) is not None and finding.reason.category is not Category.INFRASTRUCTURE
