@@ -424,7 +424,7 @@ class Diagnosis:
     decided_by    who named the reason: `rules`, `memory`, `suspects`, `agent`, or `none` for a failure without a cause
     supports      what the answer rests on: its kind first, then what makes it more or less certain
     summary       one or two sentences
-    times         when it happened; None where the log has no clock
+    times         when it happened; None where the log shows neither a clock nor a step
     root_cause    the line that names the cause; None where none was found
     evidence      at most 12 lines in the order of the log, those of the root's file first; empty without a root cause
     consequences  what the root made others say, the most frequent first, without the root itself

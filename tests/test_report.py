@@ -6,18 +6,21 @@ import io
 import json
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from logdiag import Diagnosis, diagnose
+from logdiag import Action, Candidate, Category, Diagnosis, Reason, Recovery, Suspect, diagnose
 from logdiag.model import Consequence, Evidence
 from logdiag.report import FORMATS, render
-from logdiag.report.as_text import digest_rows, print_rows, report_rows
-from logdiag.report.words import clean, rank_ranges
+from logdiag.report.as_text import Row, brief_rows, digest_rows, print_rows, report_rows, to_plain
+from logdiag.report.words import clean, cut, one_line, rank_ranges
 from logdiag.rules import RuleBook
 from tests.helpers import DATA, LOGS, diagnosed, steps, traceback_of
 
@@ -158,7 +161,7 @@ def test_hostile_lines_of_a_log_are_harmless_in_its_digest(book: RuleBook) -> No
     """From the log's bytes to the digest's text."""
     lines = [text.encode(errors="surrogatepass").decode(errors="replace") for text in HOSTILE]
     answer = diagnosed(book, *lines, *traceback_of(f"KeyError: '{lines[5]}'"))
-    assert_harmless("\n".join("".join(text for text, _ in row) for row in digest_rows(answer.digest)))
+    assert_harmless("\n".join(map(str, digest_rows(answer.digest))))
     assert_harmless(render(answer, "text"))
 
 
@@ -218,10 +221,177 @@ def test_the_text_report_has_what_a_person_needs(book: RuleBook) -> None:
         "demo.log:159",
         "> 159 |",
         "ranks 0-4, 6-7",
+        "first failure at 2025-11-13 02:03:30",
+        "10 min 7 s after the last step",
         "restart_excluding_node",
         "Why:",
     ):
         assert part in text
+
+
+def test_verdict_and_action_come_first(book: RuleBook) -> None:
+    """What broke and what to do stand in the first three lines."""
+    rows = render(diagnose(LOGS / "demo.log", rules=book), "text").splitlines()
+    assert rows[0].startswith("FAILED  infrastructure / ECCError")
+    assert rows[2].startswith("What to do  restart_excluding_node")
+
+
+def test_consequences_are_folded_and_do_not_hold_the_root(book: RuleBook) -> None:
+    """The launcher's farewells take one row, the failed rank's own words none; `-v` shows each."""
+    answer = diagnose(LOGS / "demo.log", rules=book)
+    folded, whole = to_plain(answer), to_plain(answer, verbose=True)
+    assert folded.count("x  Others") == 1
+    assert whole.count("x  Others") == len([item for item in answer.consequences if item.reason == "Others"]) > 1
+    assert "ECCError" not in [item.reason for item in answer.consequences]
+    assert "rests on narrow" in whole
+
+
+def test_one_rank_is_no_ranks(book: RuleBook) -> None:
+    """Nor are two one."""
+    answer = diagnose(LOGS / "demo.log", rules=book)
+    one = replace(answer, consequences=(Consequence("KeyError", "A key", 1, (3,)),))
+    assert "A key  rank 3\n" in render(one, "text")
+    assert "A key  ranks 3-4\n" in render(
+        replace(one, consequences=(Consequence("KeyError", "A key", 1, (3, 4)),)), "text"
+    )
+
+
+def test_other_readings_carry_no_probability(book: RuleBook) -> None:
+    """Only those that are worth a word are named, and without a figure that nothing was fitted on."""
+    answer = diagnose(LOGS / "demo.log", rules=book)
+    three = (Candidate(Reason.CUDA_ERROR, 0.03), Candidate(Reason.OTHERS, 0.02), Candidate(Reason.NETWORK_ERROR, 0.001))
+    for form in ("text", "markdown"):
+        row = next(row for row in render(replace(answer, candidates=three), form).splitlines() if "possible" in row)
+        assert row == "Also possible: CUDAError"
+
+
+def unknown(answer: Diagnosis, **changes: Any) -> Diagnosis:
+    """The answer that a log does not tell."""
+    suspects = (Suspect("job.log", 101, "FATAL flux_capacitor: tachyon drift", 0.9), Suspect("job.log", 7, "odd", 0.4))
+    return replace(
+        answer,
+        **{
+            "failed": None, "category": Category.NONE, "reason": Reason.NONE, "confidence": 0.4, "root_cause": None,
+            "evidence": (), "consequences": (), "candidates": (), "suspects": suspects, "similar": (),
+            "recovery": Recovery(Action.NONE, False, (), (), "The log does not tell."),
+            "summary": "The log does not tell whether the job failed.", **changes,
+        },
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_a_log_that_does_not_tell_is_neither_failed_nor_healthy(form: str, book: RuleBook) -> None:
+    """The headline says so, and the most suspicious lines follow with their places."""
+    text = render(unknown(diagnose(LOGS / "demo.log", rules=book)), form)
+    assert text.removeprefix("## ").startswith("NOT KNOWN  the log does not tell")
+    assert "Most suspicious lines" in text
+    assert text.index("job.log:101") < text.index("FATAL flux") < text.index("job.log:7")
+    assert "FAILED" not in text
+    assert "What to do" not in text
+    assert "exit-code-of-job" in text.replace("\\", "")
+
+
+def test_the_three_answers_differ_in_json(book: RuleBook) -> None:
+    """true, false and null."""
+    answer = diagnose(LOGS / "demo.log", rules=book)
+    document = json.loads(render(unknown(answer), "jsonl"))
+    assert document["failed"] is None
+    assert [item["line"] for item in document["suspects"]] == [101, 7]
+    assert json.loads(render(answer, "jsonl"))["failed"] is True
+
+
+def test_suspects_are_shown_where_the_reason_is_not_sure_and_only_there(book: RuleBook) -> None:
+    """Below 0.6, also of a failure."""
+    answer = replace(diagnose(LOGS / "demo.log", rules=book), suspects=(Suspect("job.log", 4, "odd words", 0.9),))
+    assert "odd words" in render(replace(answer, confidence=0.59), "text")
+    assert "odd words" not in render(replace(answer, confidence=0.6), "text")
+
+
+def test_a_log_that_stops_is_told_from_one_that_ends(book: RuleBook) -> None:
+    """The headline, the step after which it stops, and what to do about it."""
+    stops = render(diagnosed(book, *steps(1, 50)), "text")
+    ends = render(diagnosed(book, *steps(1, 50), "Training finished."), "text")
+    assert stops.startswith("NO FAILURE SEEN, LOG STOPS  confidence")
+    assert "It stops after step 50 without an ending" in stops
+    assert ends.startswith("NO FAILURE  confidence")
+    assert "stops" not in ends
+
+
+@pytest.mark.parametrize("name", ["demo.log", "keyerror-rank2.log", "healthy-scary.log", "kernel-xid79.log"])
+def test_the_brief_report_has_six_rows_at_most(name: str, book: RuleBook) -> None:
+    """With the verdict, and the root line where there is one."""
+    answer = diagnose(LOGS / name, rules=book)
+    rows = list(map(str, brief_rows(answer)))
+    assert 2 <= len(rows) <= 6
+    assert rows[0] == render(answer, "text").splitlines()[0]
+    assert answer.root_cause is None or answer.root_cause.text in rows[-1]
+    assert len(list(brief_rows(unknown(answer)))) <= 6
+
+
+def on_screen(rows: Iterable[Row], width: int, height: int, **options: Any) -> list[str]:
+    """What stands on a terminal of so many columns, row by row."""
+    out = Terminal()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(width))
+        patch.setenv("LINES", str(height))
+        print_rows(rows, out, colour=False, **options)
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("name", ["demo.log", "s3-forbidden.log", "torchelastic"])
+def test_no_row_is_wider_than_the_terminal(name: str, width: int, book: RuleBook) -> None:
+    """Sentences wrap at words, behind their label; log lines are cut with a mark."""
+    answer = diagnose(LOGS / name, rules=book)
+    shown = on_screen(report_rows(answer), width, 500)
+    assert max(map(len, shown)) <= width
+    words = set(re.findall(r"[a-z]{4,}", " ".join(answer.recovery.steps)))
+    assert words <= set(re.findall(r"[a-z]{4,}", " ".join(shown)))
+    first = next(at for at, row in enumerate(shown) if row.startswith("  1. "))
+    following = next((row for row in shown[first + 1 :] if not row.startswith("  2. ")), "")
+    assert following.startswith(("     ", "  Why: "))
+
+
+def test_wide_characters_take_two_columns(book: RuleBook) -> None:
+    """A log line in Chinese is cut to the screen's cells, not to its characters."""
+    answer = diagnosed(book, *traceback_of("KeyError: '" + "\u4e2d" * 100 + "'"))
+    shown = on_screen(report_rows(answer), 60, 500)
+    assert any("\u4e2d" in row for row in shown)
+    assert max(map(cell_len, shown)) <= 60
+
+
+def test_a_cut_line_keeps_what_tells_of_trouble() -> None:
+    """Marks show on which side something is missing."""
+    text = "prefix " * 30 + "torch.OutOfMemoryError: CUDA out of memory. " + "suffix " * 30
+    shown = cut(text, 60)
+    assert len(shown) == 60
+    assert "torch.OutOfMemoryError: CUDA out of memory" in shown
+    assert (shown[0], shown[-1]) == ("\u2026", "\u2026")
+    assert cut("short", 60) == "short"
+    assert cut("plain " * 30, 20) == ("plain " * 30)[:19] + "\u2026"
+
+
+@given(st.text(max_size=200), st.integers(min_value=1, max_value=120))
+def test_a_cut_text_fits(text: str, width: int) -> None:
+    """Whatever it holds."""
+    assert len(cut(text, width)) <= width
+
+
+def test_the_verdict_is_repeated_where_the_report_is_longer_than_the_screen(book: RuleBook) -> None:
+    """In one line, the last one; not where all of it is seen."""
+    answer = diagnose(LOGS / "demo.log", rules=book)
+    said = one_line(answer)
+    assert said.startswith("FAILED: ECCError 95%; restart_excluding_node")
+    assert on_screen(report_rows(answer), 120, 30, repeat=said)[-1].startswith("FAILED: ECCError 95%")
+    assert not on_screen(report_rows(answer), 120, 500, repeat=said)[-1].startswith("FAILED")
+
+
+def test_links_of_foreign_words_are_no_links_in_markdown(book: RuleBook) -> None:
+    """Bare addresses, which GitHub would link, are shown as code."""
+    words = "see http://evil.example/a?b, www.evil.example and mira@evil.example now"
+    answer = replace(diagnose(LOGS / "demo.log", rules=book), summary=words)
+    row = next(row for row in render(answer, "markdown").splitlines() if "evil" in row)
+    assert row == "see `http://evil.example/a?b,` `www.evil.example` and `mira@evil.example` now"
 
 
 def test_a_healthy_report_says_so_and_nothing_to_do(book: RuleBook) -> None:

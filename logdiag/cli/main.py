@@ -16,13 +16,14 @@ from logdiag.model import Category, Diagnosis
 from logdiag.pipeline import diagnose
 from logdiag.read.sources import Stream
 from logdiag.report import FORMATS, render
-from logdiag.report.words import clean
+from logdiag.report.words import clean, one_line
 from logdiag.rules import RuleBook
 from logdiag.settings import WHEN, load_settings
 
 __all__ = ["main", "run"]
 
 _STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
+_NOT_KNOWN = 13
 _WORTH_A_PROGRESS_BAR = 100_000_000
 _LOADED_WHEN_CALLED = ("rules", "eval", "incidents", "config")
 
@@ -95,7 +96,9 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
             "--votes", type=int, metavar="N", help="How many answers of the model are held against each other."
         ),
         click.option("--offline", is_flag=True, default=None, help="No model and no network."),
-        click.option("-v", "--verbose", is_flag=True, help="Show on standard error what a model was asked and took."),
+        click.option(
+            "-v", "--verbose", is_flag=True, help="Fold nothing; show on standard error what a model was asked."
+        ),
         click.option(
             "--digest", is_flag=True, help="Print what is worth reading of the log, with a receipt, and no verdict."
         ),
@@ -103,7 +106,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
             "--exit-code",
             "by_category",
             is_flag=True,
-            help="Exit 0 healthy, 10 infrastructure, 11 framework, 12 script.",
+            help="Exit 0 healthy, 10 infrastructure, 11 framework, 12 script, 13 the log does not tell.",
         ),
     ):
         command = option(command)
@@ -131,6 +134,7 @@ def commands() -> None:
     "--tee", is_flag=True, help="Pass standard input through as it comes; the report follows on standard error."
 )
 @click.option("--exit-code-of-job", "job_status", type=int, metavar="N", help="What the job itself ended with.")
+@click.option("--brief", is_flag=True, help="The verdict in six lines at most.")
 @click.option("--show-prompt", is_flag=True, help="Print what a model would be sent, and stop.")
 @_shared
 def diagnose_command(
@@ -138,6 +142,7 @@ def diagnose_command(
     form: str,
     tee: bool,
     job_status: int | None,
+    brief: bool,
     show_prompt: bool,
     digest: bool,
     by_category: bool,
@@ -148,6 +153,8 @@ def diagnose_command(
     read a pipe."""
     if not paths and sys.stdin.isatty():
         raise SourceError("no log was given; name a file or a folder, or pipe the job's output in: job 2>&1 | logdiag")
+    if brief and form != "text":
+        raise click.UsageError(f"--brief shortens the text report; it cannot be used with --format {form}")
     given = _given(said)
     if show_prompt:
         _show_prompt(paths or ("-",), given, job_status)
@@ -157,7 +164,7 @@ def diagnose_command(
     def first(answer: Diagnosis) -> None:
         if form == "text" and not digest:
             shown.append(answer)
-            _print(answer, form, digest=False, err=tee)
+            _print(answer, form, err=tee, brief=brief, verbose=verbose)
             print(f"\nasking {given['llm'].model} ...", file=sys.stderr, flush=True)
 
     with _ProgressBar(paths) as advance:
@@ -166,11 +173,11 @@ def diagnose_command(
         for note in answer.notes[len(shown[0].notes) :]:
             print(f"Note: {clean(note)}", file=sys.stderr if tee else sys.stdout)
     else:
-        _print(answer, form, digest=digest, err=tee)
+        _print(answer, form, digest=digest, err=tee, brief=brief, verbose=verbose)
     if verbose:
         _print_trace(answer)
     if by_category:
-        sys.exit(_STATUS[answer.category])
+        sys.exit(_status_of(answer))
 
 
 @commands.command("batch")
@@ -198,11 +205,11 @@ def batch_command(
             click.echo(f"logdiag: {error}", err=True)
             worst = 2
             continue
-        _print(answer, form, digest=digest, err=False)
+        _print(answer, form, digest=digest)
         if verbose:
             _print_trace(answer)
         if by_category and worst != 2:
-            worst = max(worst, _STATUS[answer.category])
+            worst = max(worst, _status_of(answer))
     sys.exit(worst)
 
 
@@ -247,6 +254,11 @@ def _show_prompt(paths: Sequence[str], given: Mapping[str, Any], job_status: int
     print(prompt_for(answer, paths, given["llm"] or AgentSettings(""), book=book, job=given["job"]))
 
 
+def _status_of(answer: Diagnosis) -> int:
+    """The exit status of an answer with --exit-code."""
+    return _NOT_KNOWN if answer.failed is None else _STATUS[answer.category]
+
+
 def _print_trace(answer: Diagnosis) -> None:
     """What a model was asked, step by step."""
     trace = answer.stats.get("agent")
@@ -263,19 +275,26 @@ def _print_trace(answer: Diagnosis) -> None:
     print(f"  altogether {total}", file=sys.stderr)
 
 
-def _print(answer: Diagnosis, form: str, *, digest: bool, err: bool) -> None:
+def _print(
+    answer: Diagnosis, form: str, *, digest: bool = False, err: bool = False, brief: bool = False, verbose: bool = False
+) -> None:
+    """The answer in one form; text in colour and to its width on a terminal."""
     out = sys.stderr if err else sys.stdout
-    if form == "text" or digest:
-        from logdiag.report import as_text
-
-        rows = as_text.digest_rows(answer.digest) if digest else as_text.report_rows(answer)
-        if out.isatty() and "NO_COLOR" not in os.environ:
-            as_text.print_rows(rows, out)
-            return
-        for row in rows:
-            out.write("".join(text for text, _ in row).rstrip() + "\n")
+    if form != "text" and not digest:
+        out.write(render(answer, form) + "\n")
         return
-    out.write(render(answer, form) + "\n")
+    from logdiag.report import as_text
+
+    if digest:
+        rows = as_text.digest_rows(answer.digest)
+    else:
+        rows = as_text.brief_rows(answer) if brief else as_text.report_rows(answer, verbose=verbose)
+    if out.isatty():
+        repeat = "" if digest or brief else one_line(answer)
+        as_text.print_rows(rows, out, colour="NO_COLOR" not in os.environ, repeat=repeat, wrap=not brief)
+        return
+    for row in rows:
+        out.write(f"{row}\n")
 
 
 class _ProgressBar:

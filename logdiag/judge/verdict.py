@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from logdiag.judge.confidence import confidence_of, supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
+from logdiag.judge.times import clock_near, times_of
 from logdiag.model import (
     Candidate,
     Category,
@@ -69,7 +70,8 @@ def decide(
         decided_by=_decided_by(root, failed),
         supports=supports,
         summary=_summary(judgement, failed, exit_code),
-        root_cause=_root_cause(root.finding, judgement) if root else None,
+        times=times_of(survey, root.line if root else None),
+        root_cause=_root_cause(root.finding, judgement, survey) if root else None,
         evidence=_evidence(judgement, survey),
         consequences=_consequences(judgement, survey),
         candidates=_candidates(judgement, confidence),
@@ -158,9 +160,9 @@ def _summary(judgement: Judgement, failed: bool, exit_code: int | None) -> str:
     return f"{said}{followed}."
 
 
-def _root_cause(finding: Finding, judgement: Judgement) -> RootCause:
-    line = finding.line
-    return RootCause(line.source, line.number, line.text, judgement.rank, judgement.node, line.clock, finding.rule)
+def _root_cause(finding: Finding, judgement: Judgement, survey: Survey) -> RootCause:
+    line, time = finding.line, clock_near(finding.line, survey.lines)
+    return RootCause(line.source, line.number, line.text, judgement.rank, judgement.node, time, finding.rule)
 
 
 def _ranks_of(fault: Fault) -> set[int]:
@@ -168,16 +170,26 @@ def _ranks_of(fault: Fault) -> set[int]:
 
 
 def _consequences(judgement: Judgement, survey: Survey) -> tuple[Consequence, ...]:
-    """Consequences folded by reason and title, those that were only counted included, the most frequent first."""
+    """Consequences folded by reason and title, those that were only counted included, the most frequent first. What the
+    root's own rank says of the same is none."""
     counted = dict(survey.uncounted)
     folded: dict[tuple[str, str], tuple[int, set[int]]] = {}
     for fault in judgement.consequences:
         key = (fault.reason.value, fault.finding.title)
+        if judgement.root and _is_of_the_root(fault, judgement.root, judgement.rank):
+            continue
         count, ranks = folded.get(key, (0, set()))
         more = counted.pop(fault.finding.rule, 0)
         folded[key] = (count + 1 + more, ranks | _ranks_of(fault))
     ordered = sorted(folded.items(), key=lambda item: -item[1][0])
     return tuple(Consequence(reason, title, count, tuple(sorted(ranks))) for (reason, title), (count, ranks) in ordered)
+
+
+def _is_of_the_root(fault: Fault, root: Fault, rank: int | None) -> bool:
+    """Whether another line says the same of the same rank, or in the same words of none."""
+    ranks = _ranks_of(fault)
+    same = ranks == {rank} if ranks else fault.finding.title == root.finding.title
+    return fault.reason is root.reason and same
 
 
 def _evidence(judgement: Judgement, survey: Survey) -> tuple[Evidence, ...]:

@@ -15,6 +15,11 @@ _NOTHING = Recovery(Action.NONE, False, (), (), "The log shows no failure.")
 # Nothing else is known: a person has to look.
 _UNKNOWN = Action.FIX_AND_RESUBMIT
 
+# Restart from the last checkpoint; if it comes back, ...   Start again from the last checkpoint; ask for more time, ...
+_RESTARTS = ("Restart from the last checkpoint", "Start again from the last checkpoint")
+# What the first step says too, with the node to leave out.
+_SAID_FIRST = ("Restart from the last checkpoint.", "Restart from the last checkpoint on other nodes.")
+
 
 def recover(judgement: Judgement, book: RuleBook, *, failed: bool, suspicious: tuple[str, ...] = ()) -> Recovery:
     """The recovery for a root cause; for a failure without one, what to collect.
@@ -88,6 +93,10 @@ def _steps(
         Action.ROLLBACK_AND_SKIP: "Restart from an earlier checkpoint and skip the batches of the spike.",
         Action.RETRY_LATER: "Submit the job again when the service answers.",
     }.get(action)
+    if action is Action.RESTART and any(step.startswith(_RESTARTS) for step in steps):
+        first = None  # the rule's own words say more
+    elif action is Action.RESTART_EXCLUDING_NODE:
+        steps = tuple(step for step in steps if step not in _SAID_FIRST)
     return tuple(([first] if first else []) + [fill(step, facts) for step in steps])
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from logdiag.model import Diagnosis
 
 __all__ = ["to_json"]
@@ -11,4 +9,4 @@ __all__ = ["to_json"]
 
 def to_json(diagnosis: Diagnosis, *, one_line: bool) -> str:
     """ASCII only, so that nothing in a log line can reach a terminal as a control character."""
-    return json.dumps(diagnosis.to_dict(), indent=None if one_line else 2)
+    return diagnosis.to_json(indent=None if one_line else 2)

@@ -5,18 +5,37 @@ from __future__ import annotations
 import re
 
 from logdiag.model import Diagnosis
-from logdiag.report.words import action_words, amount, clean, headline, rank_ranges, where
+from logdiag.report.words import (
+    action_words,
+    advice,
+    amount,
+    clean,
+    headline,
+    likely,
+    rank_ranges,
+    suspects_of,
+    times_words,
+    where,
+)
 
 __all__ = ["to_markdown"]
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~&$@-])")
+# https://token.example/x   www.example.org   mira@example.org   which would be made links
+_LINK = re.compile(r"(?i)(?:\b[a-z][a-z0-9+.-]{0,30}://|\bwww\.|\b(?:mailto|xmpp):)[^\s|`]+|[^\s|`]+@[^\s|`]+")
 
 
 def to_markdown(diagnosis: Diagnosis) -> str:
     """The report as one Markdown document."""
     parts = [f"## {_safe(headline(diagnosis))}", "", _safe(diagnosis.summary), ""]
+    if diagnosis.failed:
+        parts += [f"**What to do** {_safe(action_words(diagnosis.recovery))}", ""]
+    elif said := advice(diagnosis):
+        parts += [_safe(said), ""]
+    if when := times_words(diagnosis):
+        parts += [f"**When** {_safe(when)}", ""]
     if diagnosis.root_cause:
-        parts += [f"**Root cause** {_code(where(diagnosis))} ({_code(diagnosis.root_cause.rule)})", ""]
+        parts += [f"**Root cause** {_code(where(diagnosis.root_cause))} ({_code(diagnosis.root_cause.rule)})", ""]
         parts += [
             *_fenced(
                 [
@@ -26,6 +45,8 @@ def to_markdown(diagnosis: Diagnosis) -> str:
             ),
             "",
         ]
+    if suspects := suspects_of(diagnosis):
+        parts += ["Most suspicious lines:", "", *_fenced([f"{where(s)} | {clean(s.text)}" for s in suspects]), ""]
     if diagnosis.consequences:
         parts += ["| count | consequence | ranks |", "| ---: | --- | --- |"]
         parts += [
@@ -33,25 +54,29 @@ def to_markdown(diagnosis: Diagnosis) -> str:
             for item in diagnosis.consequences
         ]
         parts.append("")
-    if diagnosis.failed:
-        parts += [f"**What to do** {_safe(action_words(diagnosis.recovery))}", ""]
+    if diagnosis.recovery.steps:
+        parts += ["**Steps**", ""]
         parts += [f"{number}. {_safe(step)}" for number, step in enumerate(diagnosis.recovery.steps, 1)]
-        parts += ["", _safe(diagnosis.recovery.why), ""]
+        parts.append("")
+    if diagnosis.failed:
+        parts += [_safe(diagnosis.recovery.why), ""]
     if diagnosis.similar:
         parts += ["Similar failures:", ""]
         parts += [f"- {past.similarity:.0%} {past.reason.value}: {_safe(past.words)}" for past in diagnosis.similar]
         parts.append("")
-    if diagnosis.candidates:
-        parts += [
-            "Also possible: " + ", ".join(f"{c.reason.value} {c.confidence:.0%}" for c in diagnosis.candidates),
-            "",
-        ]
+    if others := likely(diagnosis):
+        parts += ["Also possible: " + ", ".join(item.reason.value for item in others), ""]
     parts += [f"> {_safe(note)}" for note in diagnosis.notes]
     return "\n".join([*parts, "", _safe(amount(diagnosis))])
 
 
 def _safe(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", clean(text))
+    """Words without markup; what would be made a link is shown as code."""
+    words, parts, after = clean(text), [], 0
+    for link in _LINK.finditer(words):
+        parts += [_SPECIAL.sub(r"\\\1", words[after : link.start()]), f"`{link[0]}`"]
+        after = link.end()
+    return "".join([*parts, _SPECIAL.sub(r"\\\1", words[after:])])
 
 
 def _code(text: str) -> str:

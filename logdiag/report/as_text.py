@@ -1,91 +1,226 @@
-"""The report for a person: the verdict, the root line in its context, consequences folded, what to do.
+"""The report for a person: the verdict, what to do, the root line in its context, consequences folded.
 
-The layout is made of spans of (text, style), so a pipe gets plain text without `rich` being loaded, and a terminal
-the same in colour.
+The layout is made of rows of (text, style), so a pipe gets plain text without `rich` being loaded. On a terminal the
+same rows are coloured, sentences wrap at words, and log lines are cut to the width around what tells of trouble.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TextIO
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, TextIO
 
-from logdiag.model import Diagnosis, Digest, Evidence
-from logdiag.report.words import action_words, amount, clean, headline, rank_ranges, where
+from logdiag.model import Consequence, Diagnosis, Digest, Evidence, Reason
+from logdiag.report.words import (
+    action_words,
+    advice,
+    amount,
+    clean,
+    cut,
+    headline,
+    likely,
+    rank_words,
+    suspects_of,
+    times_words,
+    where,
+)
 
-__all__ = ["digest_rows", "print_rows", "report_rows", "to_plain"]
+if TYPE_CHECKING:
+    from rich.text import Text
 
-Row = list[tuple[str, str]]
+__all__ = ["Row", "brief_rows", "digest_rows", "print_rows", "report_rows", "to_plain"]
+
+# Rows of a terminal that the prompt after the report and the command before it take.
+_ROWS_OF_THE_SHELL = 2
+_NARROWEST = 20
 
 
-def to_plain(diagnosis: Diagnosis) -> str:
-    """The report without colour."""
-    return "\n".join("".join(text for text, _ in row).rstrip() for row in report_rows(diagnosis))
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a report: a label, behind which what does not fit is indented, and spans of (text, style).
+
+    The first span of a row `of_log` is a line of a log: it is cut to the width, not wrapped.
+    """
+
+    label: tuple[tuple[str, str], ...] = ()
+    spans: tuple[tuple[str, str], ...] = ()
+    of_log: bool = False
+
+    def __str__(self) -> str:
+        return "".join(text for text, _ in (*self.label, *self.spans)).rstrip()
 
 
-def print_rows(rows: Iterator[Row], out: TextIO) -> None:
-    """Writes rows in colour to a terminal; log text is never read as markup."""
+_BLANK = Row()
+
+
+def to_plain(diagnosis: Diagnosis, *, verbose: bool = False) -> str:
+    """The report without colour, each row on one line."""
+    return "\n".join(map(str, report_rows(diagnosis, verbose=verbose)))
+
+
+def print_rows(rows: Iterable[Row], out: TextIO, *, colour: bool = True, repeat: str = "", wrap: bool = True) -> None:
+    """Writes rows to a terminal; log text is never read as markup. `repeat` is the answer in one line, which is printed
+    again where the rest is longer than the screen. Without `wrap` each row takes one line."""
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(file=out, highlight=False, soft_wrap=True)
+    options = {} if colour else {"color_system": None}
+    console = Console(file=out, highlight=False, soft_wrap=True, **options)  # type: ignore[arg-type]
+    printed = 0
     for row in rows:
-        console.print(Text.assemble(*row))
+        for line in _fitted(row, console.width, wrap=wrap):
+            console.print(line)
+            printed += 1
+    if repeat and printed + _ROWS_OF_THE_SHELL > console.height:
+        console.print(Text(cut(repeat, console.width), style="bold"))
 
 
-def report_rows(diagnosis: Diagnosis) -> Iterator[Row]:
-    """The report, row by row."""
-    yield [(headline(diagnosis), "bold red" if diagnosis.failed else "bold green")]
-    yield [(clean(diagnosis.summary), "bold")]
+def _fitted(row: Row, width: int, *, wrap: bool) -> Iterator[Text]:
+    """A row in lines of at most `width` cells."""
+    from rich.console import Console
+    from rich.text import Text
+
+    label, body = Text.assemble(*row.label), Text.assemble(*row.spans)
+    if row.of_log:
+        yield _cut_row(row, label, width)
+        return
+    room = max(width - label.cell_len, _NARROWEST)
+    if not wrap:
+        body.truncate(room, overflow="ellipsis")
+        yield label + body
+        return
+    indent = Text(" " * label.cell_len)
+    for at, line in enumerate(body.wrap(Console(width=room), room) or [Text()]):
+        line.rstrip()
+        yield (indent if at else label) + line
+
+
+def _cut_row(row: Row, label: Text, width: int) -> Text:
+    """A row of a log's line, cut to `width` cells; of a long file name the end is kept."""
+    from rich.text import Text
+
+    most = width // 2
+    if label.cell_len > most:
+        label = Text("\u2026", style=row.label[0][1]) + label[len(label) - most + 1 :]
+    rest = Text.assemble(*row.spans[1:])
+    (text, style), room = row.spans[0], max(width - label.cell_len - rest.cell_len, _NARROWEST)
+    shown = Text(cut(text, room), style=style)
+    shown.truncate(room, overflow="ellipsis")
+    return label + shown + rest
+
+
+def report_rows(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Row]:
+    """The report, row by row; `verbose` folds nothing and says what the answer rests on."""
+    yield from _verdict_rows(diagnosis)
     if diagnosis.root_cause:
-        yield []
-        yield [("Root cause  ", "bold"), (where(diagnosis), "cyan"), (f"  {diagnosis.root_cause.rule}", "dim")]
+        rule = (f"  {diagnosis.root_cause.rule}", "dim")
+        yield _BLANK
+        yield Row((("Root cause  ", "bold"),), ((where(diagnosis.root_cause), "cyan"), rule))
         yield from _evidence_rows(diagnosis)
+    if suspects := suspects_of(diagnosis):
+        yield _BLANK
+        yield Row((("Most suspicious lines", "bold"),))
+        for item in suspects:
+            yield Row(((f"  {where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True)
     if diagnosis.consequences:
-        yield []
-        yield [("Consequences", "bold")]
-        for item in diagnosis.consequences:
-            ranks = f"  ranks {rank_ranges(item.ranks)}" if item.ranks else ""
-            yield [(f"  {item.count:>5}x  ", "dim"), (f"{clean(item.reason)}  {clean(item.title)}", ""), (ranks, "dim")]
-    if diagnosis.failed:
-        yield []
-        yield [("What to do  ", "bold"), (action_words(diagnosis.recovery), "yellow")]
+        yield _BLANK
+        yield Row((("Consequences", "bold"),))
+        yield from _consequence_rows(diagnosis.consequences if verbose else _folded(diagnosis.consequences))
+    if diagnosis.recovery.steps:
+        yield _BLANK
+        yield Row((("Steps", "bold"),))
         for number, step in enumerate(diagnosis.recovery.steps, 1):
-            yield [(f"  {number}. {clean(step)}", "")]
-        yield [(f"  Why: {clean(diagnosis.recovery.why)}", "dim")]
+            yield Row(((f"  {number}. ", ""),), ((clean(step), ""),))
+    if diagnosis.failed:
+        yield Row((("  Why: ", "dim"),), ((clean(diagnosis.recovery.why), "dim"),))
+    yield from _other_rows(diagnosis, verbose=verbose)
+    yield _BLANK
+    yield Row((), ((amount(diagnosis), "dim"),))
+
+
+def brief_rows(diagnosis: Diagnosis) -> Iterator[Row]:
+    """The report in six rows at most: the verdict, what to do, where, the line itself or the suspicious ones."""
+    verdict = list(_verdict_rows(diagnosis))
+    root = diagnosis.root_cause
+    if root:
+        place = Row((("Root cause  ", "bold"),), ((where(root), "cyan"),))
+        verdict += [place, Row((("          > ", "dim"),), ((clean(root.text), ""),), of_log=True)]
+    else:
+        for item in suspects_of(diagnosis):
+            verdict.append(Row(((f"  {where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True))
+    yield from verdict[:6]
+
+
+def _verdict_rows(diagnosis: Diagnosis) -> Iterator[Row]:
+    """Whether it failed, why, what to do and when, in four rows at most."""
+    style = {True: "bold red", False: "bold green", None: "bold yellow"}[diagnosis.failed]
+    yield Row((), ((headline(diagnosis), style),))
+    yield Row((), ((clean(diagnosis.summary), "bold"),))
+    if diagnosis.failed:
+        yield Row((("What to do  ", "bold"),), ((action_words(diagnosis.recovery), "yellow"),))
+    elif said := advice(diagnosis):
+        yield Row((), ((said, ""),))
+    if (diagnosis.failed or advice(diagnosis)) and (when := times_words(diagnosis)):
+        yield Row((("When        ", "bold"),), ((when, ""),))
+
+
+def _consequence_rows(consequences: Iterable[Consequence]) -> Iterator[Row]:
+    for item in consequences:
+        ranks = f"  {rank_words(item.ranks)}" if item.ranks else ""
+        said = f"{clean(item.reason)}  {clean(item.title)}"
+        yield Row(((f"  {item.count:>5}x  ", "dim"),), ((said, ""), (ranks, "dim")))
+
+
+def _folded(consequences: tuple[Consequence, ...]) -> Iterator[Consequence]:
+    """Consequences with those that no reason names, the launcher's farewells, in one row."""
+    unnamed = [item for item in consequences if item.reason == Reason.OTHERS.value]
+    yield from (item for item in consequences if item not in unnamed)
+    if unnamed:
+        more = f", and {len(unnamed) - 1} kinds more (-v shows them)" if len(unnamed) > 1 else ""
+        ranks = tuple(sorted(set(chain.from_iterable(item.ranks for item in unnamed))))
+        yield Consequence(Reason.OTHERS.value, unnamed[0].title + more, sum(item.count for item in unnamed), ranks)
+
+
+def _other_rows(diagnosis: Diagnosis, *, verbose: bool) -> Iterator[Row]:
+    """Past failures, other readings, and what else a reader should know."""
     if diagnosis.similar:
-        yield []
-        yield [("Similar failures", "bold")]
+        yield _BLANK
+        yield Row((("Similar failures", "bold"),))
         for past in diagnosis.similar:
             said = f"{past.reason.value}  {clean(past.words)}."
-            yield [(f"  {past.similarity:>4.0%}  ", "dim"), (said, ""), (f"  {clean(past.incident)}", "dim")]
-    if diagnosis.candidates:
-        others = ", ".join(f"{item.reason.value} {item.confidence:.0%}" for item in diagnosis.candidates)
-        yield []
-        yield [(f"Also possible: {others}", "dim")]
-    if diagnosis.notes:
-        yield []
-        for note in diagnosis.notes:
-            yield [(f"Note: {clean(note)}", "dim")]
+            label = (f"  {past.similarity:>4.0%}  ", "dim")
+            yield Row((label,), ((said, ""), (f"  {clean(past.incident)}", "dim")))
+    if others := likely(diagnosis):
+        yield _BLANK
+        yield Row((("Also possible: ", "dim"),), ((", ".join(item.reason.value for item in others), "dim"),))
+    if diagnosis.notes or diagnosis.incident or verbose:
+        yield _BLANK
+    for note in diagnosis.notes:
+        yield Row((("Note: ", "dim"),), ((clean(note), "dim"),))
     if diagnosis.incident:
-        yield [(f"Remembered as {diagnosis.incident}; logdiag incidents confirm or correct it.", "dim")]
-    yield []
-    yield [(amount(diagnosis), "dim")]
+        said = f"Remembered as {diagnosis.incident}; logdiag incidents confirm or correct it."
+        yield Row((), ((said, "dim"),))
+    if verbose:
+        supports = ", ".join(item.value for item in diagnosis.supports) or "nothing"
+        yield Row((("Decided by: ", "dim"),), ((f"{diagnosis.decided_by}; rests on {supports}", "dim"),))
 
 
 def _evidence_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     root = diagnosis.root_cause
-    near = [item for item in diagnosis.evidence if root and item.source == root.source and item.role != "consequence"]
+    near = [item for item in diagnosis.evidence if root and item.source == root.source]
     elsewhere = [item for item in diagnosis.evidence if item not in near]
     width = max((len(str(item.line)) for item in near), default=1)
     before: Evidence | None = None
     for item in near:
-        if before and item.line - before.line > 1:
-            yield [(f"    {'':>{width}} \u22ee", "dim")]
+        if before and item.role != "consequence" and item.line - before.line > 1:
+            yield Row(((f"    {'':>{width}} \u22ee", "dim"),))
         mark, style = (">", "bold red") if item.role == "root" else (" ", "dim")
-        yield [(f"  {mark} {item.line:>{width}} | ", style), (clean(item.text), style if item.role == "root" else "")]
+        text = (clean(item.text), style if item.role == "root" else "")
+        yield Row(((f"  {mark} {item.line:>{width}} | ", style),), (text,), of_log=True)
         before = item
     for item in elsewhere:
-        yield [(f"    {clean(item.source)}:{item.line}  ", "cyan"), (clean(item.text), "dim")]
+        yield Row(((f"    {clean(item.source)}:{item.line}  ", "cyan"),), ((clean(item.text), "dim"),), of_log=True)
 
 
 def digest_rows(digest: Digest) -> Iterator[Row]:
@@ -94,15 +229,16 @@ def digest_rows(digest: Digest) -> Iterator[Row]:
     source, last = None, 0
     for line in digest.lines:
         if line.source != source:
-            yield [(clean(line.source), "bold cyan")]
+            yield Row((), ((clean(line.source), "bold cyan"),))
             source, last = line.source, line.number - 1
         if line.number > last + 1:
-            yield [(f"{'':>{width}} \u22ee", "dim")]
+            yield Row(((f"{'':>{width}} \u22ee", "dim"),))
         count = digest.counts.get((line.source, line.number))
         stands = f"  [{count:,} lines like this]" if count else ""
-        yield [(f"{line.number:>{width}} | ", "dim"), (clean(line.text), ""), (stands, "yellow")]
+        yield Row(((f"{line.number:>{width}} | ", "dim"),), ((clean(line.text), ""), (stands, "yellow")), of_log=True)
         last = line.number
     kept = len(digest.lines)
-    yield [(f"{digest.total_lines:,} lines in, {kept:,} kept, {digest.total_lines - kept:,} left out:", "bold")]
+    said = f"{digest.total_lines:,} lines in, {kept:,} kept, {digest.total_lines - kept:,} left out:"
+    yield Row((), ((said, "bold"),))
     for name, count in sorted(digest.dropped_by.items(), key=lambda item: -item[1]):
-        yield [(f"  {count:>12,}  {name}", "")]
+        yield Row(((f"  {count:>12,}  ", ""),), ((name, ""),))

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 
 from logdiag.judge.verdict import SURE
-from logdiag.model import Diagnosis, Recovery
+from logdiag.model import Candidate, Diagnosis, Reason, Recovery, RootCause, Support, Suspect
 
-__all__ = ["action_words", "amount", "clean", "headline", "rank_ranges", "where"]
+__all__ = [
+    "action_words", "advice", "amount", "clean", "cut", "headline", "job_line", "likely", "one_line", "rank_ranges",
+    "rank_words", "suspects_of", "times_words", "where",
+]  # fmt: skip
 
 # Control, format (hidden or direction-turning), surrogate and unassigned characters, and separators of lines.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _LONGEST = 400
+# What is printed as 0 % says nothing.
+_LEAST_SHARE = 0.005
+# torch.AcceleratorError: CUDA error: ...   exited with exit code 1   [Rank 2] Watchdog caught collective timeout
+_TELLING = re.compile(r"(?i)\w*(?:error|exception|fatal|fail(?:ed|ure)|abort|panic|kill(?:ed)?|timed? ?out|cannot)\b")
 
 
 def clean(text: str, longest: int = _LONGEST) -> str:
@@ -26,6 +34,17 @@ def _visible(character: str) -> str:
     if unicodedata.category(character) not in _UNSAFE_CATEGORIES:
         return character
     return f"\\x{ord(character):02x}"
+
+
+def cut(text: str, width: int) -> str:
+    """Cleaned log text in `width` characters: what tells of trouble stays, else the beginning."""
+    if len(text) <= width or width < 3:
+        return text[: max(width, 1)]
+    told = _TELLING.search(text)
+    # The words before it name what failed, those after it say how.
+    start = min(max(0, told.start() - width // 8), len(text) - width + 1) if told else 0
+    before, after = "\u2026" * bool(start), "\u2026" * (start + width <= len(text))
+    return before + text[start + len(before) : start + width - len(after)] + after
 
 
 def rank_ranges(ranks: Iterable[int]) -> str:
@@ -42,18 +61,81 @@ def rank_ranges(ranks: Iterable[int]) -> str:
     return ", ".join(parts)
 
 
+def rank_words(ranks: tuple[int, ...]) -> str:
+    """`rank 3`, `ranks 0-4, 6`, empty for none."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {rank_ranges(ranks)}" if ranks else ""
+
+
 def headline(diagnosis: Diagnosis) -> str:
-    """Failed or not, the reason, and how sure."""
+    """Failed, not, or not known; the reason, and how sure."""
     sure = f"confidence {diagnosis.confidence:.0%}"
-    if not diagnosis.failed:
-        return f"NO FAILURE{'' if diagnosis.confidence >= SURE else ' KNOWN, NOT SURE'}  {sure}"
-    return f"FAILED  {diagnosis.category.value} / {diagnosis.reason.value}  {sure}"
+    if diagnosis.failed:
+        return f"FAILED  {diagnosis.category.value} / {diagnosis.reason.value}  {sure}"
+    if diagnosis.failed is None:
+        return "NOT KNOWN  the log does not tell whether the job failed"
+    if diagnosis.confidence < SURE:
+        return f"NO FAILURE KNOWN, NOT SURE  {sure}"
+    return f"NO FAILURE{' SEEN, LOG STOPS' if _stops(diagnosis) else ''}  {sure}"
 
 
-def where(diagnosis: Diagnosis) -> str:
-    """`file:line` of the root cause."""
-    root = diagnosis.root_cause
-    return f"{clean(root.source)}:{root.line}" if root else ""
+def _stops(diagnosis: Diagnosis) -> bool:
+    """Whether nothing failed and nothing came to its end either."""
+    return diagnosis.failed is False and Support.FINISHED not in diagnosis.supports
+
+
+def advice(diagnosis: Diagnosis) -> str:
+    """What a reader can do about an answer that knows no end of the job; empty where it does."""
+    if diagnosis.failed or not (diagnosis.failed is None or _stops(diagnosis)):
+        return ""
+    step = diagnosis.times.last_step if diagnosis.times else None
+    stops = f"It stops after step {step} without an ending" if step is not None else "It stops without an ending"
+    return f"{stops}; if you know how the job ended, say so with --exit-code-of-job N."
+
+
+def suspects_of(diagnosis: Diagnosis) -> tuple[Suspect, ...]:
+    """The suspicious lines that a reader should see: those of an answer that is not sure."""
+    return diagnosis.suspects if diagnosis.failed is None or diagnosis.confidence < SURE else ()
+
+
+def likely(diagnosis: Diagnosis) -> tuple[Candidate, ...]:
+    """The other readings that are worth a word."""
+    named = (item for item in diagnosis.candidates if item.reason is not Reason.OTHERS)
+    return tuple(item for item in named if item.confidence >= _LEAST_SHARE)
+
+
+def where(place: RootCause | Suspect | None) -> str:
+    """`file:line`, empty for no place."""
+    return f"{clean(place.source)}:{place.line}" if place else ""
+
+
+def times_words(diagnosis: Diagnosis) -> str:
+    """When what happened: `last step 198 at 03:06:38, first failure at 03:08:14, the log ends 10 min after ...`."""
+    times = diagnosis.times
+    if times is None:
+        return ""
+    parts = []
+    together = times.last_progress_at is not None and times.last_progress_at == times.first_failure_at
+    if times.last_step is not None or times.last_progress_at:
+        step = f"last step {times.last_step}" if times.last_step is not None else "last step"
+        at = f" at {clean(times.last_progress_at)}" if times.last_progress_at else ""
+        parts.append(f"{step} and first failure{at}" if together else step + at)
+    if times.first_failure_at and not together:
+        parts.append(f"first failure at {clean(times.first_failure_at)}")
+    if times.idle_seconds and times.idle_seconds >= 1:
+        since = "last step" if times.last_progress_at else "first failure"
+        parts.append(f"the log ends {_duration(times.idle_seconds)} after the {since}")
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    """`42 s`, `11 min 36 s`, `3 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def action_words(recovery: Recovery) -> str:
@@ -61,6 +143,28 @@ def action_words(recovery: Recovery) -> str:
     by = "no person needed" if recovery.automatic else "needs a person"
     without = f", without {', '.join(clean(node) for node in recovery.exclude_nodes)}" if recovery.exclude_nodes else ""
     return f"{recovery.action.value} ({by}){without}"
+
+
+def one_line(diagnosis: Diagnosis) -> str:
+    """The verdict, what to do and where, in one line."""
+    if not diagnosis.failed:
+        return headline(diagnosis).replace("  ", ": ", 1)
+    place = where(diagnosis.root_cause)
+    verdict = f"FAILED: {diagnosis.reason.value} {diagnosis.confidence:.0%}; {action_words(diagnosis.recovery)}"
+    return f"{verdict}; {place}" if place else verdict
+
+
+def job_line(diagnosis: Diagnosis) -> str:
+    """One of many jobs: its name, the reason, how sure, and the rank, node and line of the root."""
+    name, root = clean(diagnosis.source), diagnosis.root_cause
+    if not diagnosis.failed:
+        return f"{name}: {headline(diagnosis).replace('  ', ', ')}"
+    parts = [f"{diagnosis.reason.value} {diagnosis.confidence:.0%}"]
+    if root:
+        parts += [f"rank {root.rank}"] if root.rank is not None else []
+        parts += [clean(root.node)] if root.node else []
+        parts.append(f"line {root.line}" if root.source == diagnosis.source else where(root))
+    return f"{name}: {', '.join(parts)}"
 
 
 def amount(diagnosis: Diagnosis) -> str:
