@@ -96,6 +96,7 @@ class _ConfidenceFile(_Strict):
 
 
 class _ReasonFile(_Strict):
+    meaning: str = ""
     action: Action
     action_before_progress: Action | None = None
     explains: list[Reason] = []
@@ -285,5 +286,6 @@ def _reasons(path: str, document: dict[str, Any]) -> dict[Reason, ReasonEntry]:
             explains=tuple(reason.value for reason in read.explains),
             steps=tuple(read.steps),
             collect=tuple(read.collect),
+            meaning=read.meaning,
         )
     return table

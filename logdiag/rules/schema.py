@@ -64,6 +64,7 @@ class ReasonEntry:
     explains: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     collect: tuple[str, ...] = ()
+    meaning: str = ""
 
 
 _PROOF = frozenset({"fires", "quiet", "drops", "keeps", "file", "references"})
