@@ -411,7 +411,7 @@ def test_a_report_without_a_known_failure_that_is_not_sure_says_so(book: RuleBoo
 def normalised(text: str) -> str:
     """Without what differs between two runs."""
     text = re.sub(r"read in [\d.]+ s", "read in 0.00 s", text)
-    text = re.sub(r'"(seconds|load|read|causes|memory|digest)": [\d.e-]+', r'"\1": 0.0', text)
+    text = re.sub(r'"(seconds|load|read|causes|judgement|memory|digest)": [\d.e-]+', r'"\1": 0.0', text)
     text = re.sub(r'"matcher": "\w+"', '"matcher": "any"', text)
     return text.replace(str(LOGS) + "/", "").rstrip("\n") + "\n"
 
