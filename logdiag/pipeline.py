@@ -39,7 +39,6 @@ def diagnose(
     first: Callable[[Diagnosis], None] | None = None,
     exit_code: int | None = None,
     job: Mapping[str, str] | None = None,
-    tee: bool = False,
     advance: Callable[[Stream, int], None] | None = None,
 ) -> Diagnosis:
     """Diagnoses one job from its logs: what broke first, where, on what evidence, and what to do.
@@ -49,7 +48,7 @@ def diagnose(
     reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, its id the answer's
     `incident`. `llm` is a language model, or how to ask one, for where rules and memory are not sure; `first` is given
     the answer without it, `callbacks` are LangChain's. `exit_code` is the job's, `job` its metadata (name, user,
-    framework, image). `tee` passes standard input through; `advance` is told what was read.
+    framework, image). `advance` is told what was read.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """
@@ -57,7 +56,7 @@ def diagnose(
         raise SourceError("no log was given; name a file or a folder, or pipe the job's output in")
     clock = _Clock()
     book = rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())
-    streams = open_sources(sources, tee=tee)
+    streams = open_sources(sources)
     clock.ended("load")
     found, kept = _read(streams, book, job or {}, advance)
     clock.ended("read")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import click
 
 from logdiag._version import __version__
 from logdiag.cli.job import metadata_of
+from logdiag.cli.standard_input import StandardInput
 from logdiag.errors import LogdiagError, SourceError
 from logdiag.model import Category, Diagnosis
 from logdiag.pipeline import diagnose
@@ -167,15 +170,20 @@ def diagnose_command(
             _print(answer, form, err=tee, brief=brief, verbose=verbose)
             print(f"\nasking {given['llm'].model} ...", file=sys.stderr, flush=True)
 
-    with _ProgressBar(paths) as advance:
-        answer = diagnose(*(paths or ("-",)), **given, exit_code=job_status, tee=tee, advance=advance, first=first)
-    if shown and answer.decided_by != "agent":
-        for note in answer.notes[len(shown[0].notes) :]:
-            print(f"Note: {clean(note)}", file=sys.stderr if tee else sys.stdout)
-    else:
-        _print(answer, form, digest=digest, err=tee, brief=brief, verbose=verbose)
-    if verbose:
-        _print_trace(answer)
+    with StandardInput(copy=tee) if "-" in (paths or "-") else nullcontext() as stdin:
+        sources = [stdin if path == "-" else path for path in paths or ("-",)]
+        with _ProgressBar(paths) as advance:
+            answer = diagnose(*sources, **given, exit_code=job_status, advance=advance, first=first)
+        if stdin:
+            answer = replace(answer, notes=(*answer.notes, *stdin.notes))
+        if shown and answer.decided_by != "agent":
+            for note in answer.notes[len(shown[0].notes) :]:
+                print(f"Note: {clean(note)}", file=sys.stderr if tee else sys.stdout)
+        else:
+            _print(answer, form, digest=digest, err=tee, brief=brief, verbose=verbose)
+        if verbose:
+            _print_trace(answer)
+        sys.stdout.flush()
     if by_category:
         sys.exit(_status_of(answer))
 

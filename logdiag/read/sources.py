@@ -1,165 +1,252 @@
-"""Where logs come from: files, folders, standard input and open files, compressed or not, as blocks of whole lines.
+"""Where logs come from: files, folders, archives, standard input and open files, compressed or not, as blocks of whole
+lines.
 
 A block's bytes are what later stages scan: colours, NUL runs and carriage returns are gone, UTF-16 has become UTF-8,
-envelopes are opened, and every line still knows its own number in the file.
+envelopes are opened, and every line still knows its own number in the file. What cannot be read is said in a stream's
+notes, and the stream is not `complete`.
 """
 
 from __future__ import annotations
 
 import codecs
 import os
-import re
-import sys
+import select
+import stat
+import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 from logdiag.errors import SourceError
 from logdiag.model import Block
+from logdiag.read.archives import archive_of, kind_of_archive
 from logdiag.read.blocks import blocks_of
+from logdiag.read.decompression import broken_stream_errors, decompressed, looks_binary
+from logdiag.read.names import in_order, is_log, node_in, rank_in
 
-__all__ = ["Source", "Stream", "open_sources"]
+__all__ = ["Limits", "Source", "Stream", "open_sources"]
 
 Source = "str | os.PathLike[str] | BinaryIO | bytes"
-"""A path (a file or a job's folder), `-` for standard input, an open binary file, or the log itself as bytes."""
+"""A path (a file, an archive or a job's folder), `-` for standard input, an open binary file, or the log as bytes."""
 
-_PIECE_BYTES = 1 << 20
+_HEAD_BYTES = 1 << 12
+# So many things that cannot be read are named; more are counted.
+_MOST_NAMED = 3
 
-_LOG_NAME = re.compile(
-    r"(?i)(?:\.(?:log|out|err|txt|stdout|stderr|jsonl?|o\d+|e\d+)(?:\.\d+)?|(?:^|[._-])(?:log|stdout|stderr|dmesg|syslog|messages|console|"
-    r"output|nohup)(?:[._-]?\d+)?)(?:\.(?:gz|zst|xz|bz2))?$"
-)
-# rank_3.log   rank-12.err   worker3.out   log.4   attempt_0/3/stderr.log   slurm-4711_3.out   job-4711-t5.err
-_RANK_IN_NAME = re.compile(r"(?i)(?:^|[^a-z])(?:global_?rank|rank|task|proc|process|t)[_.-]?(\d{1,5})(?:\D|$)")
-_ELASTIC = re.compile(r"(?:^|/)attempt_\d+/(\d+)/[^/]+$")
-# node-004.log   gpu-node12.out   host-3/stdout
-_NODE_IN_NAME = re.compile(
-    r"(?i)(?:^|[/_.-])((?:[a-z]+-)*(?:node|host|gpu-?node|worker|ip)-?\d[\w-]*?)(?=\.|/|_rank|$)"
-)
+
+@dataclass
+class Limits:
+    """What the reading of all streams together may take: uncompressed bytes and seconds from now on."""
+
+    max_bytes: float = float("inf")
+    max_seconds: float = float("inf")
+    bytes_read: int = 0
+    told: bool = False
+    until: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.until = time.monotonic() + self.max_seconds
+
+    def reached(self) -> str:
+        """Which limit is reached, in words; empty for none."""
+        if self.bytes_read >= self.max_bytes:
+            return f"limit of {self.max_bytes:,} bytes"
+        return f"limit of {self.max_seconds:g} seconds" if time.monotonic() >= self.until else ""
 
 
 @dataclass
 class Stream:
     """One log: its name, what its name tells of rank and node, and its blocks, to be read once.
 
-    `notes` fills while reading with what a reader of the answer should know; `bytes_read` counts uncompressed bytes.
+    While reading, `notes` fills with what a reader of the answer should know, and `complete` becomes False where
+    something was not read; `bytes_read` counts uncompressed bytes. The only stream of a job is `alone`.
     """
 
     index: int
     name: str
-    open: Callable[[], BinaryIO]
+    open: Callable[[], AbstractContextManager[Any]]
     rank: int | None = None
     node: str | None = None
     size: int | None = None
-    tee: BinaryIO | None = None
+    limits: Limits = field(default_factory=Limits)
     notes: list[str] = field(default_factory=list)
     bytes_read: int = 0
     complete: bool = True
+    alone: bool = False
 
     def blocks(self) -> Generator[Block, int | None, None]:
         """The log in blocks of whole lines. Who has counted a block's lines may send the count: it is not done again.
 
         A stream that breaks midway ends there and is no longer `complete`. Raises SourceError when nothing could be
-        read.
+        read of a stream that is alone.
         """
-        with self.open() as raw:
-            yield from blocks_of(self.index, self._chunks(raw))
-
-    def _chunks(self, raw: BinaryIO) -> Iterator[bytes]:
-        try:
-            passed: Any = _Tee(raw, self.tee) if self.tee else raw
-            for chunk in _decoded(_decompressed(passed)):
-                self.bytes_read += len(chunk)
-                yield chunk
-        except Exception as error:
-            if not isinstance(error, _broken_stream_errors()):
-                raise
-            if not self.bytes_read:
-                raise SourceError(
-                    f"{self.name}: cannot be read ({error}); check that the file is whole and not mislabelled"
-                ) from error
+        if reached := self.limits.reached():
             self.complete = False
-            self.notes.append(
-                f"{self.name}: breaks off after {self.bytes_read:,} bytes ({error}); diagnosed as far as it came"
-            )
+            if not self.limits.told:
+                self._reach(f"{self.name}: was not read, nor any log after it: the {reached} was reached")
+            return
+        yield from blocks_of(self.index, self._chunks())
 
-
-def open_sources(sources: tuple[object, ...], *, tee: bool = False) -> list[Stream]:
-    """The streams of one job, in order. Raises SourceError for what is missing, unreadable, or a folder without
-    logs."""
-    streams: list[Stream] = []
-    for source in sources:
-        for name, opener, path in _openers(source):
-            shown = path or name
-            elastic = _ELASTIC.search(shown)
-            in_name = elastic or _RANK_IN_NAME.search(os.path.basename(shown))
-            node = _NODE_IN_NAME.search(_own_name(source, path)) if path else None
-            streams.append(
-                Stream(
-                    index=len(streams),
-                    name=name,
-                    open=opener,
-                    rank=int(in_name[1]) if in_name and path else None,
-                    node=node[1] if node else None,
-                    size=os.path.getsize(path) if path else None,
-                    tee=sys.stdout.buffer if tee and name == "<stdin>" else None,
+    def _chunks(self) -> Iterator[bytes]:
+        try:
+            with self.open() as raw:
+                size = _size_of(raw)
+                yield from self._within_limits(_decoded(_text_of(self.name, decompressed(_Patient(raw, self.limits)))))
+                self._note_truncation(raw, size)
+        except SourceError as error:
+            self._give_up(str(error), error)
+        except Exception as error:
+            if not isinstance(error, (*broken_stream_errors(), NotImplementedError)):
+                raise
+            if self.bytes_read:
+                self._miss(
+                    f"{self.name}: breaks off after {self.bytes_read:,} bytes ({error}); diagnosed as far as it came"
                 )
+            else:
+                self._give_up(
+                    f"{self.name}: cannot be read ({error}); check that the file is whole and not mislabelled", error
+                )
+
+    def _within_limits(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            taken = chunk
+            if self.limits.bytes_read + len(chunk) > self.limits.max_bytes:
+                taken = chunk[: int(self.limits.max_bytes) - self.limits.bytes_read]
+            self.bytes_read += len(taken)
+            self.limits.bytes_read += len(taken)
+            yield taken
+            if (reached := self.limits.reached()) and (taken is not chunk or next(chunks, b"")):
+                self._reach(
+                    f"{self.name}: the {reached} was reached after {self.bytes_read:,} bytes of it; what follows, and "
+                    "every log after it, was not read"
+                )
+                return
+
+    def _note_truncation(self, raw: Any, size: int | None) -> None:
+        """Notes when the file is shorter now than it was, or than what was read of it."""
+        if size is None:
+            return
+        left = _size_of(raw)
+        if left is not None and left < max(size, raw.tell()):
+            self._miss(
+                f"{self.name}: was cut down from {max(size, raw.tell()):,} to {left:,} bytes while it was read; what "
+                "it held in between is missing"
             )
+
+    def _miss(self, note: str) -> None:
+        self.complete = False
+        self.notes.append(note)
+
+    def _reach(self, note: str) -> None:
+        self.limits.told = True
+        self._miss(note)
+
+    def _give_up(self, sentence: str, error: Exception) -> None:
+        """Nothing could be read: an error where there is no other log."""
+        if self.alone:
+            raise SourceError(sentence) from error
+        self._miss(sentence)
+
+
+@dataclass
+class _Found:
+    """A log that a source holds; `own` is the part of its path that may tell rank and node."""
+
+    name: str
+    open: Callable[[], AbstractContextManager[Any]]
+    own: str = ""
+    size: int | None = None
+
+
+def open_sources(sources: tuple[object, ...], limits: Limits | None = None) -> list[Stream]:
+    """The streams of one job, in order; the first one's notes tell what of a folder or an archive cannot be read.
+
+    Raises SourceError for what is missing or unreadable, and for a folder or an archive without logs.
+    """
+    limits = limits or Limits()
+    problems: list[str] = []
+    found = [log for source in sources for log in _logs_of(source, limits, problems)]
+    streams = [
+        Stream(
+            index,
+            log.name,
+            log.open,
+            rank_in(log.name, log.own) if log.own else None,
+            node_in(log.own),
+            log.size,
+            limits,
+        )
+        for index, log in enumerate(found)
+    ]
+    if len(streams) == 1:
+        streams[0].alone = True
+    if problems and streams:
+        streams[0].complete = False
+        streams[0].notes.extend(problems[:_MOST_NAMED])
+        if len(problems) > _MOST_NAMED:
+            streams[0].notes.append(f"{len(problems) - _MOST_NAMED:,} further files or folders were not read")
     return streams
 
 
-def _own_name(source: object, path: str) -> str:
-    """The part of a path that may name a node: below the folder that was given, or a file's own name and folder. What
-    stands above is the user's, a run's or this machine's."""
-    given = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
-    if isinstance(given, str) and os.path.isdir(given):
-        return os.path.relpath(path, given)
-    return "/".join(os.path.normpath(path).split(os.sep)[-2:])
-
-
-def _openers(source: object) -> Iterator[tuple[str, Callable[[], BinaryIO], str | None]]:
-    """(name, how to open it, path or None) for each log that a source holds."""
+def _logs_of(source: object, limits: Limits, problems: list[str]) -> Iterator[_Found]:
+    """The logs that a source holds; `problems` is told what of it cannot be read."""
     import io
 
     if isinstance(source, (bytes, bytearray)):
         content = bytes(source)
-        yield "<bytes>", lambda: io.BytesIO(content), None
-    elif source == "-":
-        yield "<stdin>", _stdin, None
+        yield from _logs_in_file(_Found("<bytes>", lambda: io.BytesIO(content)), limits, problems)
+    elif isinstance(source, str) and source == "-":
+        yield _Found("<stdin>", _stdin)
     elif isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         if os.path.isdir(path):
-            for name in _logs_below(path):
-                yield name, _file_opener(name), name
-        else:
-            _check_readable(path)
-            yield path, _file_opener(path), path
+            for name in _logs_below(path, problems):
+                yield _Found(
+                    name, partial(_open_file, name, limits), os.path.relpath(name, path), os.path.getsize(name)
+                )
+            return
+        _check_readable(path)
+        own = "/".join(os.path.normpath(path).split(os.sep)[-2:])
+        log = _Found(path, partial(_open_file, path, limits), own, os.path.getsize(path))
+        yield from _logs_in_file(log, limits, problems) if os.path.isfile(path) else (log,)
     elif hasattr(source, "read"):
-        yield str(getattr(source, "name", "<stream>")), lambda: _binary(source), None
+        # What the caller opened stays the caller's to close.
+        name = str(getattr(source, "name", "<stream>"))
+        yield _Found(name, partial(nullcontext, getattr(source, "buffer", source)))
     else:
         raise SourceError(f"{source!r}: not a log; give a path, '-', an open file or bytes")
 
 
+def _logs_in_file(log: _Found, limits: Limits, problems: list[str]) -> Iterator[_Found]:
+    """A file's own log, or those in it where it is an archive."""
+    archive = archive_of(cast("Callable[[], BinaryIO]", log.open), limits.until)
+    if archive is None:
+        yield log
+        return
+    told = [f"{log.name}: {problem}" for problem in archive.problems]
+    if not archive.members:
+        raise SourceError(told[0] if told else f"{log.name}: holds no logs (*.log, *.out, stderr ...); unpack it first")
+    problems.extend(told)
+    for member in archive.members:
+        yield _Found(f"{log.name}/{member.name}", partial(archive.open, member), member.name, member.size)
+
+
 def _stdin() -> BinaryIO:
-    unbuffered: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115 (the caller closes it)
+    unbuffered: Any = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115 (the caller closes it)
     return cast(BinaryIO, unbuffered)
 
 
-def _binary(source: object) -> BinaryIO:
-    return cast(BinaryIO, getattr(source, "buffer", source))
-
-
-def _file_opener(path: str) -> Callable[[], BinaryIO]:
-    def opener() -> BinaryIO:
-        try:
-            unbuffered: Any = open(path, "rb", buffering=0)  # noqa: SIM115 (the caller closes it)
-            return cast(BinaryIO, unbuffered)
-        except OSError as error:
-            raise SourceError(
-                f"{path}: cannot be opened ({error.strerror}); check the path and its permissions"
-            ) from error
-
-    return opener
+def _open_file(path: str, limits: Limits) -> BinaryIO:
+    # Without a writer, a named pipe would hold up the opening itself.
+    waits = os.O_NONBLOCK if limits.max_seconds != float("inf") and hasattr(os, "O_NONBLOCK") else 0
+    try:
+        descriptor = os.open(path, os.O_RDONLY | waits | getattr(os, "O_BINARY", 0))
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be opened ({error.strerror}); check the path and its permissions") from error
+    unbuffered: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115 (the caller closes it)
+    return cast(BinaryIO, unbuffered)
 
 
 def _check_readable(path: str) -> None:
@@ -169,120 +256,118 @@ def _check_readable(path: str) -> None:
         raise SourceError(f"{path}: permission denied; make it readable for this user")
 
 
-def _logs_below(folder: str) -> list[str]:
-    """The files of a job's folder that are logs, in natural order."""
+def _logs_below(folder: str, problems: list[str]) -> list[str]:
+    """The files of a job's folder that are logs, in natural order; `problems` is told which cannot be read."""
     if not os.access(folder, os.R_OK | os.X_OK):
         raise SourceError(f"{folder}: permission denied; make the folder readable for this user")
-    found = [
-        os.path.join(parent, name)
-        for parent, folders, names in os.walk(folder)
-        for name in names
-        if _LOG_NAME.search(name) and os.path.isfile(os.path.join(parent, name))
-    ]
-    logs = [path for path in found if not path.endswith(".json") or os.path.basename(path).endswith("error.json")]
+    before = len(problems)
+    inside = os.path.realpath(folder) + os.sep
+    logs: list[str] = []
+
+    def unreadable(error: OSError) -> None:
+        problems.append(f"{error.filename}: the folder was not read ({error.strerror}); make it readable for this user")
+
+    for parent, folders, names in os.walk(folder, onerror=unreadable):
+        logs_here = [name for name in names if is_log(name)]
+        for path in (os.path.join(parent, name) for name in (*folders, *logs_here)):
+            if os.path.islink(path) and not os.path.realpath(path).startswith(inside):
+                problems.append(f"{path}: was not read, being a link out of the folder; name what it leads to")
+            elif os.path.isfile(path) and not os.access(path, os.R_OK):
+                problems.append(f"{path}: was not read (permission denied); make it readable for this user")
+            elif os.path.isfile(path):
+                logs.append(path)
     if not logs:
         raise SourceError(
-            f"{folder}: holds no logs (*.log, *.out, *.err, *.txt, stdout, stderr ...); name the files themselves"
+            problems[before]
+            if len(problems) > before
+            else f"{folder}: holds no logs (*.log, *.out, *.err, *.txt, stdout, stderr ...); name the files themselves"
         )
-    for path in logs:
-        _check_readable(path)
-    # torchelastic's error.json repeats what the log beside it says in its place.
-    return sorted(logs, key=lambda path: (_natural(os.path.dirname(path)), path.endswith(".json"), _natural(path)))
+    return sorted(logs, key=in_order)
 
 
-def _natural(path: str) -> list[tuple[int, int, str]]:
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", path) if part]
+def _size_of(raw: Any) -> int | None:
+    """The size of an open regular file."""
+    if not hasattr(raw, "fileno") or not hasattr(raw, "tell"):
+        return None
+    try:
+        told = os.fstat(raw.fileno())
+    except (OSError, ValueError):
+        return None
+    return told.st_size if stat.S_ISREG(told.st_mode) else None
 
 
-def _decompressed(raw: BinaryIO) -> Iterator[bytes]:
-    """The bytes of a file, decompressed by what its first bytes say."""
-    head = _read_head(raw, 6)
-    rewound: Any = _Rewound(head, raw)
-    if head.startswith(b"\x1f\x8b"):
-        import gzip
+class _Patient:
+    """A file that is waited for no longer than until a time limit; where it cannot be asked whether it has something,
+    only between two reads."""
 
-        with gzip.GzipFile(fileobj=rewound) as unpacked:
-            yield from _read_all(unpacked)
-    elif head.startswith(b"BZh"):
-        import bz2
+    def __init__(self, raw: Any, limits: Limits) -> None:
+        self._limits = limits
+        # A buffered file waits until its buffer is full; `read1` gives what is there.
+        self._read = getattr(raw, "read1", raw.read)
+        self._poll = None if limits.max_seconds == float("inf") else _poll_of(raw)
 
-        with bz2.BZ2File(rewound) as unpacked:
-            yield from _read_all(unpacked)
-    elif head.startswith(b"\xfd7zXZ\x00"):
-        import lzma
-
-        with lzma.LZMAFile(rewound) as unpacked:
-            yield from _read_all(unpacked)
-    elif head.startswith(b"\x28\xb5\x2f\xfd"):
-        if sys.version_info >= (3, 14):
-            from compression import zstd
-        else:
-            from backports import zstd
-        with zstd.ZstdFile(rewound) as unpacked:
-            yield from _read_all(unpacked)
-    else:
-        yield head
-        yield from _read_all(raw)
+    def read(self, size: int = -1) -> bytes:
+        while True:
+            if time.monotonic() >= self._limits.until:
+                raise TimeoutError(f"the {self._limits.reached()} was reached")
+            left = self._limits.until - time.monotonic()
+            if self._poll is None or self._poll(max(0.0, left) * 1000):
+                return cast(bytes, self._read(size))
 
 
-def _read_head(raw: BinaryIO, size: int) -> bytes:
-    head = b""
-    while len(head) < size and (more := raw.read(size - len(head))):
-        head += more
+def _poll_of(raw: Any) -> Callable[[float], Any] | None:
+    """How to wait for a pipe, a terminal or a socket, in milliseconds; None for what is always ready."""
+    if hasattr(raw, "poll"):
+        return cast("Callable[[float], Any]", raw.poll)
+    if not hasattr(select, "poll") or not hasattr(raw, "fileno"):
+        return None
+    try:
+        descriptor = raw.fileno()
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+    except (OSError, ValueError):
+        return None
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    if not hasattr(raw, "peek"):
+        return waiting.poll
+    held = _held_back(raw, descriptor)
+    return lambda milliseconds: held.pop() if held else waiting.poll(milliseconds)
+
+
+def _held_back(raw: Any, descriptor: int) -> list[bytes]:
+    """What a buffered file took from its pipe before it was handed over, if anything."""
+    blocking = os.get_blocking(descriptor)
+    os.set_blocking(descriptor, False)
+    try:
+        held: bytes | None = raw.peek(1)
+    finally:
+        os.set_blocking(descriptor, blocking)
+    return [held] if held else []
+
+
+def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The chunks as they are. Raises SourceError when the first of them show that this is no log."""
+    held = b""
+    try:
+        for chunk in chunks:
+            held += chunk
+            if len(held) >= _HEAD_BYTES:
+                break
+    except Exception:
+        yield _checked(name, held)
+        raise
+    yield _checked(name, held)
+    yield from chunks
+
+
+def _checked(name: str, head: bytes) -> bytes:
+    kind = kind_of_archive(head)
+    if kind:
+        raise SourceError(f"{name}: a {kind} archive; unpack it, or name its file instead of a pipe")
+    if looks_binary(head[:_HEAD_BYTES]):
+        raise SourceError(f"{name}: binary data, not a log; give the log itself, as text or as .gz, .zst, .xz or .bz2")
     return head
-
-
-def _read_all(reader: Any) -> Iterator[bytes]:
-    """Reads on in pieces that are there already, so that what comes before a tear is not lost with it."""
-    read = getattr(reader, "read1", reader.read)
-    while chunk := read(_PIECE_BYTES):
-        yield chunk
-
-
-class _Tee:
-    """A file that passes on what is read from it, at once."""
-
-    def __init__(self, raw: BinaryIO, copy: BinaryIO) -> None:
-        self._raw, self._copy = raw, copy
-
-    def read(self, size: int = -1) -> bytes:
-        chunk = self._raw.read(size)
-        self._copy.write(chunk)
-        self._copy.flush()
-        return chunk
-
-
-class _Rewound:
-    """A file whose first bytes, read already, come again."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head, self._rest = head, rest
-
-    def read(self, size: int = -1) -> bytes:
-        if self._head:
-            taken, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])
-            return taken if size >= 0 else taken + self._rest.read()
-        return self._rest.read(size)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-    @property
-    def closed(self) -> bool:
-        return False
-
-
-def _broken_stream_errors() -> tuple[type[BaseException], ...]:
-    """What a stream that ends or turns bad midway raises."""
-    errors: list[type[BaseException]] = [OSError, EOFError]
-    zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-    for module, name in (("zlib", "error"), ("lzma", "LZMAError"), (zstd, "ZstdError")):
-        if module in sys.modules:
-            errors.append(getattr(sys.modules[module], name))
-    return tuple(errors)
 
 
 def _decoded(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
+from logdiag.errors import SourceError
 from logdiag.model import Block, CommonPrefix, Finding, Line, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Stream
@@ -57,7 +58,7 @@ class Progress:
 
 @dataclass
 class Survey:
-    """What the read found."""
+    """What the read found; not `complete` where something of the logs was not read."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)
@@ -66,6 +67,7 @@ class Survey:
     lines: list[Line] = field(default_factory=list)
     total_lines: int = 0
     total_bytes: int = 0
+    complete: bool = True
 
 
 class _Floods:
@@ -260,13 +262,16 @@ def survey(
 ) -> Survey:
     """Reads every stream once. `advance` is told each stream's bytes as they are read.
 
-    Raises SourceError when a stream cannot be read at all.
+    Raises SourceError when nothing could be read of any.
     """
     result = Survey(list(streams))
     for stream in streams:
         reader = _Reader(result, book, shapes, stream)
         reader.read(partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
+    result.complete = all(stream.complete for stream in streams)
+    if not result.total_bytes and not any(stream.complete for stream in streams):
+        raise SourceError(next((note for stream in streams for note in stream.notes), "nothing could be read"))
     return result
 
 

@@ -1,0 +1,115 @@
+"""Standard input as the command reads it: copied to standard output on request, and never to the job's harm.
+
+A copy that fails is given up, not the reading. The first SIGINT or SIGTERM ends the reading, so that what was read is
+diagnosed; whatever the job still prints is taken off the pipe (and passed on), since a job that writes into a closed
+pipe dies. A second signal ends the command.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from types import FrameType
+
+__all__ = ["StandardInput"]
+
+_INPUT, _OUTPUT = 0, 1
+_PIECE_BYTES = 1 << 16
+
+
+class StandardInput:
+    """An open file over standard input; with `copy` each piece is passed on to standard output at once.
+
+    Entered, it takes the two signals. `notes` says what went wrong with the copy. Left, it gives the signals back and,
+    where it copies or was interrupted, reads on until the job closes its end.
+    """
+
+    name = "<stdin>"
+
+    def __init__(self, *, copy: bool) -> None:
+        self.notes: list[str] = []
+        self._copy = copy
+        self._interrupted_by = ""
+        self._last_read = False
+        self._ended = False
+        self._handlers: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> StandardInput:
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._wake_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # A command that a shell put into the background is told to ignore Ctrl-C.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._handlers[number] = signal.signal(number, self._interrupt)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._give_signals_back()
+        ended_by_signal = kind is not None and issubclass(kind, KeyboardInterrupt)
+        if (self._copy or self._interrupted_by) and not ended_by_signal:
+            self._pass_on_the_rest()
+
+    def read(self, size: int = -1) -> bytes:
+        """What is there, at most `size` bytes; waits for it. Raises InterruptedError once a signal came."""
+        self.poll()
+        # What the job had printed when the signal came is still read.
+        if self._interrupted_by and (self._last_read or not _ready(_INPUT)):
+            raise InterruptedError(f"interrupted by {self._interrupted_by}")
+        self._last_read = bool(self._interrupted_by)
+        return self._next_piece(size if size >= 0 else _PIECE_BYTES)
+
+    def poll(self, milliseconds: float | None = None) -> bool:
+        """Waits, at most so long; True when there is something to read, or a signal has come."""
+        waiting = select.poll()
+        waiting.register(_INPUT, select.POLLIN)
+        waiting.register(self._woken, select.POLLIN)
+        while not self._interrupted_by:
+            ready = [descriptor for descriptor, _ in waiting.poll(milliseconds)]
+            if _INPUT in ready or not ready:
+                return bool(ready)
+            os.read(self._woken, _PIECE_BYTES)
+        return True
+
+    def _next_piece(self, size: int) -> bytes:
+        chunk = os.read(_INPUT, size)
+        self._ended = not chunk
+        self._pass_on(chunk)
+        return chunk
+
+    def _interrupt(self, number: int, _frame: FrameType | None) -> None:
+        self._interrupted_by = signal.Signals(number).name
+        for each in self._handlers:
+            signal.signal(each, signal.default_int_handler if each is signal.SIGINT else signal.SIG_DFL)
+
+    def _give_signals_back(self) -> None:
+        signal.set_wakeup_fd(self._wake_before)
+        if not self._interrupted_by:
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)  # type: ignore[arg-type]
+        os.close(self._wake)
+        os.close(self._woken)
+
+    def _pass_on(self, chunk: bytes) -> None:
+        """Writes all of a piece to standard output, unless an earlier one could not be written."""
+        while chunk and self._copy:
+            try:
+                chunk = chunk[os.write(_OUTPUT, chunk) :]
+            except BlockingIOError:
+                select.select([], [_OUTPUT], [])
+            except OSError as error:
+                self._copy = False
+                self.notes.append(
+                    f"the copy to standard output broke off ({error.strerror}); the log itself was read on"
+                )
+
+    def _pass_on_the_rest(self) -> None:
+        while not self._ended:
+            self._next_piece(_PIECE_BYTES)
+
+
+def _ready(descriptor: int) -> bool:
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(0))

@@ -1,0 +1,120 @@
+"""Takes the compression off a stream of bytes, several layers if there are several, by what the first bytes say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["broken_stream_errors", "decompressed", "decompressing", "looks_binary"]
+
+_PIECE_BYTES = 1 << 20
+_SHORTEST_HEAD = 6
+_MOST_LAYERS = 4
+# Control bytes that text does not hold; NUL (holes of a truncated log), backspace, escape and white space are left out.
+_CONTROL = bytes([*range(1, 7), *range(14, 27), *range(28, 32), 127])
+_FEWEST_KINDS_OF_CONTROL = 8
+_BINARY_SHARE = 0.02
+
+
+def decompressed(raw: Any) -> Iterator[bytes]:
+    """The bytes of an open file without their compression, in pieces that are there already: what comes before a tear
+    is not lost with it."""
+    reader = decompressing(raw)
+    while chunk := _read_some(reader, _PIECE_BYTES):
+        yield chunk
+
+
+def decompressing(raw: Any) -> Any:
+    """An open file of what stands under the layers of compression. Raises OSError where there are too many."""
+    reader = raw
+    for _ in range(_MOST_LAYERS):
+        head = _head(reader)
+        reader = _Rewound(head, reader)
+        unpacked = _unpacking(head, reader)
+        if unpacked is None:
+            return reader
+        reader = unpacked
+    raise OSError(f"compressed {_MOST_LAYERS} times over or more; unpack it first")
+
+
+def looks_binary(data: bytes) -> bool:
+    """Whether the beginning of a log is no text in any coding: many kinds of control bytes, and many of them."""
+    told = data.replace(b"\0", b"")
+    rest = told.translate(None, _CONTROL)
+    if len(told) - len(rest) <= _BINARY_SHARE * len(told):
+        return False
+    return sum(sign in told for sign in _CONTROL) >= _FEWEST_KINDS_OF_CONTROL
+
+
+def broken_stream_errors() -> tuple[type[BaseException], ...]:
+    """What a stream that ends or turns bad midway raises."""
+    errors: list[type[BaseException]] = [OSError, EOFError]
+    zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    known = (("zlib", "error"), ("lzma", "LZMAError"), (zstd, "ZstdError"), ("tarfile", "TarError"))
+    for module, name in (*known, ("zipfile", "BadZipFile")):
+        if module in sys.modules:
+            errors.append(getattr(sys.modules[module], name))
+    return tuple(errors)
+
+
+def _unpacking(head: bytes, reader: Any) -> Any:
+    """An open file that takes off one layer, or None where there is none."""
+    if head.startswith(b"\x1f\x8b"):
+        import gzip
+
+        return gzip.GzipFile(fileobj=reader)
+    if head.startswith(b"BZh"):
+        import bz2
+
+        return bz2.BZ2File(reader)
+    if head.startswith(b"\xfd7zXZ\x00"):
+        import lzma
+
+        return lzma.LZMAFile(reader)
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+        else:
+            from backports import zstd
+        return zstd.ZstdFile(reader)
+    return None
+
+
+def _head(reader: Any) -> bytes:
+    head: bytes = _read_some(reader, _PIECE_BYTES)
+    while 0 < len(head) < _SHORTEST_HEAD and (more := _read_some(reader, _PIECE_BYTES)):
+        head += more
+    return head
+
+
+def _read_some(reader: Any, size: int) -> bytes:
+    """What is there already, at most `size` bytes; empty at the end."""
+    read = getattr(reader, "read1", reader.read)
+    chunk: bytes = read(size)
+    return chunk
+
+
+class _Rewound:
+    """A file whose first bytes, read already, come again."""
+
+    def __init__(self, head: bytes, rest: Any) -> None:
+        self._head, self._rest = head, rest
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._head:
+            return _read_some(self._rest, size)
+        taken, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])
+        return taken if size >= 0 else taken + self._rest.read()
+
+    read1 = read
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    @property
+    def closed(self) -> bool:
+        return False

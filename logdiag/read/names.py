@@ -1,0 +1,54 @@
+"""What the name of a file tells: whether it is a log, and of which rank or node."""
+
+from __future__ import annotations
+
+import os
+import re
+
+__all__ = ["in_order", "is_log", "node_in", "rank_in"]
+
+_ENDINGS = r"log|out|err|txt|stdout|stderr|jsonl?|o\d+|e\d+"
+_WORDS = r"log|stdout|stderr|dmesg|syslog|messages|console|output|nohup"
+_PLACES = r"(?:global_?)?rank|worker|task|proc|process|node|host|pod|replica"
+# train.log   job.o4711   train.log.1   stderr   rank-0   worker3   0
+_LOG_NAME = re.compile(
+    rf"(?i)(?:\.(?:{_ENDINGS})(?:\.\d+)?|(?:^|[._-])(?:{_WORDS})(?:[._-]?\d+)?|^(?:{_PLACES})[._-]?\d+|^\d{{1,5}})"
+    r"(?:\.(?:gz|zst|xz|bz2))?$"
+)
+# rank_3.log   rank-12.err   task7.out   job-4711-t5.err (Slurm's %j and %t)
+_RANK = re.compile(r"(?i)(?:^|[^a-z])(?:global_?rank|rank|task|proc|process|(?<=\d[._-])t)[_.-]?(\d{1,5})(?:\D|$)")
+# attempt_0/3/stderr.log (torchelastic)
+_ELASTIC = re.compile(r"(?:^|/)attempt_\d+/(\d+)/[^/]+$")
+# node-004.log   gpu-node12.out   host-3/stdout
+_NODE = re.compile(r"(?i)(?:^|[/_.-])((?:[a-z]+-)*(?:node|host|gpu-?node|worker|ip)-?\d[\w-]*?)(?=\.|/|_rank|$)")
+
+
+def is_log(path: str) -> bool:
+    """Whether a file of a job's folder is one of its logs."""
+    name = os.path.basename(path)
+    return bool(_LOG_NAME.search(name)) and (not name.endswith(".json") or name.endswith("error.json"))
+
+
+def rank_in(path: str, own: str) -> int | None:
+    """The rank that a path tells, or the last two names of its own part."""
+    elastic = _ELASTIC.search(path)
+    if elastic:
+        return int(elastic[1])
+    told = (_RANK.search(name) for name in reversed(own.split("/")[-2:]))
+    return next((int(match[1]) for match in told if match), None)
+
+
+def node_in(path: str) -> str | None:
+    """The node that a path tells."""
+    match = _NODE.search(path)
+    return match[1] if match else None
+
+
+def in_order(path: str) -> tuple[object, ...]:
+    """A key that sorts a job's logs: rank 10 comes after rank 2. Torchelastic's error.json, which repeats what the log
+    beside it says in its place, comes last in its folder."""
+    return _natural(os.path.dirname(path)), path.endswith(".json"), _natural(path)
+
+
+def _natural(path: str) -> list[tuple[int, int, str]]:
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", path) if part]
