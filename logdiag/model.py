@@ -281,6 +281,17 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """One step of the judgement: `name` of what decided, the line that it is `about` (None for the whole log), its
+    `outcome` (`recovered`, `stands`, `root`, `rank 3`, `set aside`, `failed`, ...), and `because`, a sentence."""
+
+    name: str
+    about: Line | None
+    outcome: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class Digest:
     """What is worth reading of a log, and the receipt of what was left out.
 
@@ -435,6 +446,7 @@ class Diagnosis:
     notes         what else a reader should know, a sentence each: what was not read, what is missing, what it survived
     stats         `bytes`, `lines` and `kept_lines` are counts, `seconds` and `stages` (by name) times, `matcher` the
                   engine that searched, `supports` as above, `agent` what a language model was asked
+    decisions     which step of the judgement put each line where it is (`logdiag explain`); not part of the schema
     digest        what is worth reading of the log; not part of the schema
     incident      the id under which it was remembered, empty where it was not
     """
@@ -457,6 +469,7 @@ class Diagnosis:
     recovery: Recovery
     notes: tuple[str, ...]
     stats: dict[str, Any]
+    decisions: tuple[Decision, ...] = field(default=(), repr=False, compare=False)
     digest: Digest = field(default=Digest((), {}, {}, 0, 0), repr=False, compare=False)
     incident: str = ""
 
@@ -464,7 +477,7 @@ class Diagnosis:
         """The answer as plain values, in the schema's order, ready for JSON."""
         answer: dict[str, Any] = {"schema": SCHEMA}
         for name in self.__dataclass_fields__:
-            if name != "digest":
+            if name not in ("digest", "decisions"):
                 answer[name] = plain(getattr(self, name))
         return answer
 

@@ -101,7 +101,7 @@ def _with_memory(
     found = known_lines(survey, store, book)
     if found:
         judgement = judge(_replaced(survey, found), book, failed=failed)
-    supports = supports_of(judgement, failed=judgement.root is not None or bool(failed), exit_code=exit_code)
+    supports = supports_of(judgement)
     doubt = _doubt(judgement, supports[0])
     alike = alike_lines(survey, judgement, doubt, store) if doubt else ()
     return judge(_replaced(survey, [*found, *alike]), book, failed=failed) if alike else judgement

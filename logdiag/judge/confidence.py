@@ -7,22 +7,24 @@ from collections.abc import Iterable, Mapping
 
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
+from logdiag.judge.outcome import Outcome
 from logdiag.model import Reason, Role, Support
 
-__all__ = ["confidence_of", "supports_of"]
+__all__ = ["confidence_in", "confidence_of", "supports_of"]
 
 _MOST_RIVALS = 3
+_MOST_WHERE_NOT_KNOWN = 0.5
 
 
-def supports_of(judgement: Judgement, *, failed: bool, exit_code: int | None) -> tuple[Support, ...]:
+def supports_of(judgement: Judgement) -> tuple[Support, ...]:
     """What an answer rests on: its kind first, then what makes it more or less certain; a rival counts each time."""
     root = judgement.root
     if root is None:
-        if failed:
+        if judgement.outcome is Outcome.FAILED:
             return (Support.EXIT_CODE,)
-        kind = _kind_without_root(judgement, ended=judgement.finished or exit_code == 0)
+        kind = _kind_without_root(judgement)
         too_short = kind is Support.SILENT and judgement.progressed is None
-        doubtful = bool(judgement.hints or judgement.independent or too_short) + judgement.empty
+        doubtful = bool(judgement.hints or judgement.independent or too_short) + judgement.timeline.empty
         return (kind, *[Support.DOUBTFUL] * doubtful)
     if root.finding.supports:
         return root.finding.supports
@@ -41,17 +43,21 @@ def supports_of(judgement: Judgement, *, failed: bool, exit_code: int | None) ->
     )
 
 
+def confidence_in(judgement: Judgement, supports: Iterable[Support], weights: Mapping[Support, float]) -> float:
+    """The confidence of an answer, 0 to 1. Of a log that does not tell it is never a sure one."""
+    confidence = confidence_of(supports, weights)
+    return min(confidence, _MOST_WHERE_NOT_KNOWN) if judgement.outcome is Outcome.NOT_KNOWN else confidence
+
+
 def confidence_of(supports: Iterable[Support], weights: Mapping[Support, float]) -> float:
     """The share of answers with such support that are right: the logistic function of the summed weights."""
     return 1 / (1 + math.exp(-sum(weights.get(support, 0.0) for support in supports)))
 
 
-def _kind_without_root(judgement: Judgement, *, ended: bool) -> Support:
-    """A log that shows no work and complains in the end in words that no rule knows is least like a healthy one."""
-    if ended:
-        return Support.FINISHED
-    if judgement.progressed:
-        return Support.WORKING
+def _kind_without_root(judgement: Judgement) -> Support:
+    """Of a healthy log what proves it; of one that does not tell whether it complains in the end."""
+    if judgement.outcome is Outcome.HEALTHY:
+        return Support.FINISHED if judgement.timeline.finished or not judgement.progressed else Support.WORKING
     return Support.COMPLAINING if judgement.complaints else Support.SILENT
 
 

@@ -8,24 +8,13 @@ say which decision made it (`logdiag explain`), and a decision can be switched o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
-from logdiag.model import Line
+from logdiag.model import Decision, Line
 
-__all__ = ["Decision", "claim", "first_that_applies"]
+__all__ = ["decision", "first_that_applies"]
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What was decided of one line: `name` of the function that decided, its `outcome`, and `because`, its claim."""
-
-    name: str
-    about: Line
-    outcome: str
-    because: str
 
 
 def first_that_applies(
@@ -42,6 +31,7 @@ def first_that_applies(
     return None
 
 
-def claim(decide: Callable[..., object]) -> str:
-    """What a decision claims: the first sentence of its docstring."""
-    return " ".join((decide.__doc__ or "").split("\n\n")[0].split()).rstrip(".")
+def decision(decide: Callable[..., object], about: Line | None, outcome: str) -> Decision:
+    """What a function decided of a line, with the first paragraph of its docstring as the reason why."""
+    because = " ".join((decide.__doc__ or "").split("\n\n")[0].split()).rstrip(".")
+    return Decision(decide.__name__, about, outcome, because)

@@ -8,11 +8,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
-from logdiag.judge.decisions import Decision, claim
+from logdiag.judge.decisions import decision
 from logdiag.judge.faults import Fault, reasons_explained
 from logdiag.judge.launchers import is_of_launcher
 from logdiag.judge.timeline import Timeline
-from logdiag.model import Finding, Line, Reason, Role
+from logdiag.model import Decision, Finding, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -63,7 +63,7 @@ def exit_reason(
     chosen = _choose(printed or max(groups.values(), key=lambda group: (group[-1][0].stream, group[-1][0].position)))
     finding = replace(chosen, role=Role.CAUSE)
     fault = Fault(finding, (chosen,), died=False, quiet=True, explains=reasons_explained(finding, book))
-    return fault, (Decision(exit_reason.__name__, fault.line, "root", claim(exit_reason)),)
+    return fault, (decision(exit_reason, fault.line, "root"),)
 
 
 def _may_be_asked(root: Fault | None, told: Sequence[Fault], timeline: Timeline) -> bool:

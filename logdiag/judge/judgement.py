@@ -6,16 +6,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from logdiag.judge.decisions import Decision
 from logdiag.judge.exit_reason import exit_reason
 from logdiag.judge.faults import Fault, find_faults
 from logdiag.judge.launchers import is_of_launcher
+from logdiag.judge.outcome import Outcome, outcome_of
 from logdiag.judge.ranks import node_of, rank_of
 from logdiag.judge.recovered import sort_by_standing
 from logdiag.judge.root import find_root, in_order, is_consequence
 from logdiag.judge.timeline import Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
-from logdiag.model import Line, Reason, Role
+from logdiag.model import Decision, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -40,8 +40,8 @@ class Judgement:
     `rank` and `node` are where the root happened, as far as the log tells. `consequences` follow from it,
     `independent` went wrong on their own, `afterwards` in a later program, `recovered` were recovered from; all in the
     order of the log. `progressed` says whether steps were made before the root, or at all, None where the log is too
-    short to tell; `complaints` are lines of trouble that no rule knows. `decisions` say which decision put each fault
-    where it is.
+    short to tell; `outcome` whether the job failed; `complaints` are lines of trouble that no rule knows. `decisions`
+    say which decision put each fault where it is.
     """
 
     root: Fault | None
@@ -54,8 +54,7 @@ class Judgement:
     hints: tuple[Fault, ...]
     complaints: tuple[Line, ...]
     progressed: bool | None
-    finished: bool
-    empty: bool
+    outcome: Outcome
     timeline: Timeline
     decisions: tuple[Decision, ...]
 
@@ -77,6 +76,10 @@ def judge(
     root, decisions = printed or root, [*standing.decisions, *found, *why]
     others = [fault for fault in told if fault is not root]
     rank, by = rank_of(root, told, survey.lines, timeline, without) if root else (None, ())
+    progressed, complaints = _progressed(root, survey), unexplained(survey, book, root.line if root else None)
+    outcome, ended = outcome_of(
+        root, timeline, complaints, progressed=progressed, complete=survey.complete, without=without
+    )
     related = [root is not None and is_consequence(fault, root) for fault in others]
     return Judgement(
         root=root,
@@ -87,12 +90,11 @@ def judge(
         afterwards=(*missed, *next_program),
         recovered=standing.recovered,
         hints=tuple(fault for fault in broke if fault.finding.role is Role.HINT and fault is not root),
-        complaints=unexplained(survey, book, root.line if root else None),
-        progressed=_progressed(root, survey),
-        finished=timeline.finished,
-        empty=survey.total_lines == 0,
+        complaints=complaints,
+        progressed=progressed,
+        outcome=outcome,
         timeline=timeline,
-        decisions=(*decisions, *by, *_set_aside(missed, next_program)),
+        decisions=(*decisions, *by, *_set_aside(missed, next_program), *ended),
     )
 
 

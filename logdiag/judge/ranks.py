@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from logdiag.judge.decisions import Decision, claim, first_that_applies
+from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.launchers import Worker
 from logdiag.judge.timeline import Timeline
-from logdiag.model import Line, Reason, Role
+from logdiag.model import Decision, Line, Reason, Role
 
 __all__ = ["RANK", "node_of", "rank_of"]
 
@@ -179,7 +179,7 @@ def rank_of(
     if made is None or made[1] < 0:
         return None, ()
     decide, rank = made
-    return rank, (Decision(decide.__name__, root.line, f"rank {rank}", claim(decide)),)
+    return rank, (decision(decide, root.line, f"rank {rank}"),)
 
 
 def node_of(root: Fault, rank: int | None, lines: Sequence[Line], timeline: Timeline) -> str | None:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from logdiag.judge.decisions import Decision, claim, first_that_applies
+from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import LINES_AFTER_A_COMPLAINT, STEPS_OF_RECOVERY, Timeline, fault_habit
-from logdiag.model import Category, Line, Reason, Role
+from logdiag.model import Category, Decision, Line, Reason, Role
 
 __all__ = ["OF_SERVICES", "RECOVERED", "Standing", "sort_by_standing"]
 
@@ -239,7 +239,7 @@ def sort_by_standing(faults: Sequence[Fault], timeline: Timeline, without: froze
         made = first_that_applies(RECOVERED, fault, timeline, later, without=without)
         if made is not None:
             outcome = "recovered" if made[1] else "stands"
-            decisions.append(Decision(made[0].__name__, fault.line, outcome, claim(made[0])))
+            decisions.append(decision(made[0], fault.line, outcome))
         if made is not None and made[1]:
             recovered.append(fault)
         else:

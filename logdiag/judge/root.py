@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from logdiag.judge.decisions import Decision, claim, first_that_applies
+from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import CATCH_ALL, Fault
 from logdiag.judge.recovered import OF_SERVICES
 from logdiag.judge.timeline import Timeline
-from logdiag.model import Category, Reason, Role, Support
+from logdiag.model import Category, Decision, Reason, Role, Support
 
 __all__ = ["DISORDER", "ROOT", "find_root", "in_order", "is_consequence"]
 
@@ -95,13 +95,12 @@ def find_root(
     if made is None:
         return None, ()
     decide, root = made
-    decisions = [Decision(decide.__name__, root.line, "root", claim(decide))]
+    decisions = [decision(decide, root.line, "root")]
     if decide is loud_cause_that_nothing_explains and earlier_word_of_the_same_cause.__name__ not in without:
         earlier = earlier_word_of_the_same_cause(root, (*faults.quiet, *faults.loud))
         if earlier is not None:
             root = earlier
-            name, why = earlier_word_of_the_same_cause.__name__, claim(earlier_word_of_the_same_cause)
-            decisions.append(Decision(name, root.line, "root", why))
+            decisions.append(decision(earlier_word_of_the_same_cause, root.line, "root"))
     return root, tuple(decisions)
 
 

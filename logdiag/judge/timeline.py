@@ -62,6 +62,7 @@ class Timeline:
     """
 
     failed: bool | None
+    empty: bool
     finished: bool
     never_worked: bool
     printed: Mapping[int, Sequence[Line]]
@@ -178,6 +179,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], *, failed: bool | None 
     marked = not workers or workers[-1].rank in {line.rank for line in died}
     return Timeline(
         failed=failed,
+        empty=survey.total_lines == 0,
         finished=bool(finished),
         never_worked=not survey.progress and not finished,
         printed=_grouped((line.stream, line) for line in survey.lines if line.text.strip()),

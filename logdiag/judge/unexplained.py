@@ -39,12 +39,12 @@ _TELLING = 60
 
 def unexplained(survey: Survey, book: RuleBook, root: Line | None) -> tuple[Line, ...]:
     """Complaints that no rule knows, one of each kind: before the root cause the nearest first, in a log without one
-    among the last lines. At most MOST_COMPLAINTS."""
+    those after the last step, among the last lines. At most MOST_COMPLAINTS."""
     known = {(finding.line.stream, finding.line.position) for finding in survey.findings}
     found: dict[str, Line] = {}
     complaining = (
         line
-        for line in (_last(survey.lines) if root is None else _before(survey.lines, root))
+        for line in (_last(survey) if root is None else _before(survey.lines, root))
         if (line.stream, line.position) not in known and _complains(line)
     )
     for line in islice(complaining, _MOST_LOOKED_AT):
@@ -60,12 +60,15 @@ def _before(lines: Sequence[Line], root: Line) -> Iterable[Line]:
     return (line for line in reversed(lines) if line.stream != root.stream or line.position < root.position)
 
 
-def _last(lines: Sequence[Line]) -> Iterable[Line]:
-    """The last lines of each file."""
+def _last(survey: Survey) -> Iterable[Line]:
+    """The last lines of each file, those after its last step."""
     left: dict[int, int] = {}
-    for line in reversed(lines):
+    worked: dict[int, int] = {}
+    for step in survey.progress:
+        worked[step.stream] = max(step.position, worked.get(step.stream, -1))
+    for line in reversed(survey.lines):
         left[line.stream] = left.get(line.stream, 0) + 1
-        if left[line.stream] <= _LAST_LINES:
+        if left[line.stream] <= _LAST_LINES and line.position > worked.get(line.stream, -1):
             yield line
 
 

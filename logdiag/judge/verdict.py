@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from logdiag.judge.confidence import confidence_of, supports_of
+from logdiag.judge.confidence import confidence_in, supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
+from logdiag.judge.outcome import Outcome
 from logdiag.judge.times import clock_near, times_of
 from logdiag.model import (
     Candidate,
@@ -55,12 +56,12 @@ def decide(
     """The diagnosis for what was found. `exit_code` is the job's, where the caller knows it; `recalled` is
     what the memory said, if it was asked."""
     root = judgement.root
-    failed = root is not None or exit_code not in (None, 0)
-    supports = supports_of(judgement, failed=failed, exit_code=exit_code)
-    confidence = confidence_of(supports, book.confidence)
+    failed = {Outcome.FAILED: True, Outcome.HEALTHY: False, Outcome.NOT_KNOWN: None}[judgement.outcome]
+    supports = supports_of(judgement)
+    confidence = confidence_in(judgement, supports, book.confidence)
     reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
     unexplained = root is None or Support.BARE_SYMPTOM in supports
-    unsure = failed and (unexplained or confidence < SURE)
+    unsure = failed is not False and (unexplained or confidence < SURE)
     return Diagnosis(
         source=source,
         failed=failed,
@@ -69,7 +70,7 @@ def decide(
         confidence=round(confidence, 3),
         decided_by=_decided_by(root, failed),
         supports=supports,
-        summary=_summary(judgement, failed, exit_code),
+        summary=_summary(judgement, exit_code, survey.complete),
         times=times_of(survey, root.line if root else None),
         root_cause=_root_cause(root.finding, judgement, survey) if root else None,
         evidence=_evidence(judgement, survey),
@@ -85,6 +86,7 @@ def decide(
             *([_unknown_words(judgement.complaints)] if judgement.complaints and confidence < SURE else []),
         ),
         stats={**stats, "supports": [support.value for support in supports]},
+        decisions=judgement.decisions,
         digest=digest,
     )
 
@@ -131,20 +133,29 @@ def _absent_ranks(judgement: Judgement, survey: Survey) -> list[int]:
     return sorted(absent) if 0 < len(absent) < len(waited) else []
 
 
-def _decided_by(root: Fault | None, failed: bool) -> str:
+def _decided_by(root: Fault | None, failed: bool | None) -> str:
     if root is not None and root.finding.supports:
         return "agent" if Support.AGENT in root.finding.supports else "memory"
-    return "rules" if root or not failed else "none"
+    return "rules" if root or failed is False else "none"
 
 
-def _summary(judgement: Judgement, failed: bool, exit_code: int | None) -> str:
+def _summary_without_root(judgement: Judgement, exit_code: int | None, complete: bool) -> str:
+    if judgement.outcome is Outcome.FAILED:
+        return f"The job ended with exit code {exit_code}, and its log shows no cause."
+    if judgement.outcome is Outcome.HEALTHY:
+        ended = "The job came to its end." if judgement.timeline.finished else "It stops without an end, amid work."
+        return f"The log shows no failure. {ended}"
+    if not complete:
+        return "What could be read shows no failure, but not all of the log was read."
+    if judgement.complaints:
+        return "The log does not tell whether the job failed: it complains in words that no rule knows."
+    return "The log does not tell whether the job failed: it shows no known failure, no clean end and no steps of work."
+
+
+def _summary(judgement: Judgement, exit_code: int | None, complete: bool) -> str:
     root = judgement.root
     if root is None:
-        if failed:
-            return f"The job ended with exit code {exit_code}, and its log shows no cause."
-        if judgement.complaints and not judgement.finished and not judgement.progressed:
-            return "The log shows no failure that a rule knows, and no work; it complains in the end."
-        return "The log shows no failure." + (" The job came to its end." if judgement.finished else "")
+        return _summary_without_root(judgement, exit_code, complete)
     finding = root.finding
     where = " on " + ", ".join(
         part

@@ -21,11 +21,15 @@ _RESTARTS = ("Restart from the last checkpoint", "Start again from the last chec
 _SAID_FIRST = ("Restart from the last checkpoint.", "Restart from the last checkpoint on other nodes.")
 
 
-def recover(judgement: Judgement, book: RuleBook, *, failed: bool, suspicious: tuple[str, ...] = ()) -> Recovery:
+def recover(judgement: Judgement, book: RuleBook, *, failed: bool | None, suspicious: tuple[str, ...] = ()) -> Recovery:
     """The recovery for a root cause; for a failure without one, what to collect.
 
     `suspicious` are nodes on which jobs failed more often than chance, the worst first.
     """
+    if failed is None:
+        return Recovery(
+            Action.NONE, False, (), _collect(Reason.OTHERS, book), "The log does not tell whether it failed."
+        )
     if not failed:
         return _NOTHING
     if judgement.root is None:
