@@ -24,12 +24,14 @@ OPTIONAL, OPTIONAL_INT = (str, type(None)), (int, type(None))
 SCHEMA: dict[str, Any] = {
     "schema": str,
     "source": str,
-    "failed": bool,
+    "failed": (bool, type(None)),
     "category": str,
     "reason": str,
     "confidence": float,
     "decided_by": str,
+    "supports": list,
     "summary": str,
+    "times": (dict, type(None)),
     "root_cause": {
         "source": str,
         "line": int,
@@ -42,6 +44,7 @@ SCHEMA: dict[str, Any] = {
     "evidence": [{"source": str, "line": int, "text": str, "role": str, "rule": OPTIONAL}],
     "consequences": [{"reason": str, "title": str, "count": int, "ranks": list}],
     "candidates": [{"reason": str, "confidence": float}],
+    "suspects": list,
     "similar": [
         {
             "incident": str,
