@@ -28,7 +28,7 @@ __all__ = ["main", "run"]
 _STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
 _NOT_KNOWN = 13
 _WORTH_A_PROGRESS_BAR = 100_000_000
-_LOADED_WHEN_CALLED = ("rules", "eval", "incidents", "config")
+_LOADED_WHEN_CALLED = ("explain", "rules", "eval", "incidents", "config")
 
 
 class _Commands(click.Group):
@@ -46,6 +46,10 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "explain":
+            from logdiag.cli.explain import explain_command
+
+            return explain_command
         if cmd_name == "rules":
             from logdiag.cli.rules import rules
 

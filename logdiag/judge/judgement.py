@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from logdiag.judge.decisions import decision
 from logdiag.judge.exit_reason import exit_reason
 from logdiag.judge.faults import Fault, find_faults
 from logdiag.judge.launchers import is_of_launcher
@@ -67,9 +68,9 @@ def judge(
     faults = find_faults(survey, book)
     timeline = timeline_of(survey, faults, failed=failed)
     faults = sorted((fault for fault in faults if fault.finding.role is not Role.FINISHED), key=in_order)
-    within, next_program = _until_closed(faults, timeline)
+    within, next_program = of_the_next_program(faults, timeline)
     standing = sort_by_standing(within, timeline, without)
-    broke, missed = _without_missed_output(standing.broke)
+    broke, missed = misses_the_output_of_what_broke(standing.broke)
     root, found = find_root(broke, timeline, without)
     told = [fault for fault in broke if fault.finding.role is not Role.HINT]
     printed, why = exit_reason(root, told, survey, book, timeline, without)
@@ -81,12 +82,14 @@ def judge(
         root, timeline, complaints, progressed=progressed, complete=survey.complete, without=without
     )
     related = [root is not None and is_consequence(fault, root) for fault in others]
+    consequences = tuple(fault for fault, of_root in zip(others, related, strict=True) if of_root)
+    independent = tuple(fault for fault, of_root in zip(others, related, strict=True) if not of_root)
     return Judgement(
         root=root,
         rank=rank,
         node=node_of(root, rank, survey.lines, timeline) if root else None,
-        consequences=tuple(fault for fault, of_root in zip(others, related, strict=True) if of_root),
-        independent=tuple(fault for fault, of_root in zip(others, related, strict=True) if not of_root),
+        consequences=consequences,
+        independent=independent,
         afterwards=(*missed, *next_program),
         recovered=standing.recovered,
         hints=tuple(fault for fault in broke if fault.finding.role is Role.HINT and fault is not root),
@@ -94,13 +97,22 @@ def judge(
         progressed=progressed,
         outcome=outcome,
         timeline=timeline,
-        decisions=(*decisions, *by, *_set_aside(missed, next_program), *ended),
+        decisions=(
+            *decisions,
+            *by,
+            *(decision(is_consequence, fault.line, "consequence") for fault in consequences),
+            *(decision(misses_the_output_of_what_broke, fault.line, "set aside") for fault in missed),
+            *(decision(of_the_next_program, fault.line, "set aside") for fault in next_program),
+            *ended,
+        ),
     )
 
 
-def _until_closed(faults: Sequence[Fault], timeline: Timeline) -> tuple[list[Fault], list[Fault]]:
-    """What belongs to the job, and what the same output shows after a launcher's last words, behind which no step was
-    made: a script's next program, which fails because the job did, or on its own."""
+def of_the_next_program(faults: Sequence[Fault], timeline: Timeline) -> tuple[list[Fault], list[Fault]]:
+    """The same output shows it after the launcher's last words, and no step follows: of a script's next program.
+
+    Returns what belongs to the job, and what does not.
+    """
     closed: dict[tuple[int, str | None], int] = {}
     for fault in faults:
         if fault.finding.closes and not timeline.steps_after(fault.line):
@@ -115,9 +127,11 @@ def _until_closed(faults: Sequence[Fault], timeline: Timeline) -> tuple[list[Fau
     return [fault for fault in faults if not is_after(fault)], [fault for fault in faults if is_after(fault)]
 
 
-def _without_missed_output(broke: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
-    """What broke, and what a next program died of that looks for a file which the one that broke before it should
-    have written: neither names a rank, so the order of one process's lines holds."""
+def misses_the_output_of_what_broke(broke: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
+    """A next program misses a file that the one which broke before it should have written; neither names a rank.
+
+    Returns what broke, and what does not count.
+    """
     first: dict[int, int] = {}
     for fault in broke:
         loud = fault.finding.role is not Role.HINT and not fault.quiet
@@ -130,15 +144,6 @@ def _without_missed_output(broke: Sequence[Fault]) -> tuple[list[Fault], list[Fa
         return of_one and not is_of_launcher(line) and line.position > first.get(line.stream, line.position)
 
     return [fault for fault in broke if not missed(fault)], [fault for fault in broke if missed(fault)]
-
-
-def _set_aside(missed: Sequence[Fault], next_program: Sequence[Fault]) -> list[Decision]:
-    because = "The script's next program missed the output of the one that broke"
-    after = "The same output shows it after the launcher's last words"
-    return [
-        *(Decision("missed_output", fault.line, "set aside", because) for fault in missed),
-        *(Decision("next_program", fault.line, "set aside", after) for fault in next_program),
-    ]
 
 
 def _progressed(root: Fault | None, survey: Survey) -> bool | None:

@@ -140,7 +140,7 @@ def in_order(fault: Fault) -> tuple[int, int]:
 
 
 def is_consequence(fault: Fault, root: Fault) -> bool:
-    """Whether a fault belongs to the root: of its reason, a symptom, or of a reason that the root explains."""
+    """It belongs to the root: of the same reason, a symptom, or of a reason that the root explains."""
     return fault.reason is root.reason or fault.finding.role is Role.SYMPTOM or fault.reason in root.explains
 
 

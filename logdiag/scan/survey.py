@@ -69,11 +69,6 @@ class Survey:
     total_bytes: int = 0
     complete: bool = True
 
-    @property
-    def complete(self) -> bool:
-        """Whether all of every stream was read."""
-        return all(stream.complete for stream in self.streams)
-
 
 class _Floods:
     """Lines that come again and again. Past the first of a kind they are only counted, and the latest is remembered.
