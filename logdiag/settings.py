@@ -3,25 +3,29 @@
     settings = load_settings({"llm": "openai:gpt-5"})     # flags, of which None stands for "not given"
     settings.votes, settings.origins["votes"]             # 3, "logdiag.toml"
 
-Flags win over the environment (`LOGDIAG_*`), that over the nearest `logdiag.toml` in the working directory or above it,
-and that over the defaults.
+Flags win over the environment (`LOGDIAG_*`), that over the `logdiag.toml` files that are obeyed (see `config_files`),
+and those over the defaults.
 """
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
+from logdiag.config_files import FILE, ConfigFile, look_for, named_file
 from logdiag.errors import LogdiagError
 
 __all__ = ["FILE", "WHEN", "Settings", "load_settings"]
 
-FILE = "logdiag.toml"
 WHEN = ("always", "unsure", "never")
+# Set in the environment without being a key of the file.
+_OTHER_VARIABLES = ("LOGDIAG_CACHE", "LOGDIAG_CONFIG")
+_SAID_OF_THEM = ("origins", "files", "notes")
+
+Said = tuple[str, str, object]
+"""Where a value was given, its key, and the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,8 @@ class Settings:
     `rules` are folders of rules of one's own, `memory` the incident store, empty for the default one. `llm` is a
     model as `provider:model`, empty for none, `llm_when` when it is asked, `llm_timeout` the seconds it may take
     altogether, `votes` how many answers are held against each other, `budget` the tokens of log it is shown.
-    `offline` forbids every network access. `origins` says where each value came from.
+    `offline` forbids every network access. `origins` says where each value came from, `files` which files were looked
+    for and what became of them, `notes` what the user should know of that.
     """
 
     rules: tuple[str, ...] = ()
@@ -43,11 +48,26 @@ class Settings:
     budget: int = 6000
     offline: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[ConfigFile, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def may_ask(self) -> bool:
         """Whether a model is set up and may be asked at all."""
         return bool(self.llm) and self.llm_when != "never" and not self.offline
+
+    @property
+    def store(self) -> str | Literal[False] | None:
+        """Where past failures are: None for the default place, False where `offline` forbids to ask."""
+        return False if self.offline and "://" in self.memory else self.memory or None
+
+    def store_or_refusal(self) -> str | None:
+        """As `store`, for what is of no use without one: raises LogdiagError where `offline` forbids to ask."""
+        place = self.store
+        if place is False:
+            where, forbids = self.origins["memory"], self.origins["offline"]
+            raise LogdiagError(f"offline is set ({forbids}), and the memory is on the network ({where}); change one")
+        return place
 
 
 def load_settings(
@@ -58,78 +78,67 @@ def load_settings(
 ) -> Settings:
     """The settings in force in a folder.
 
-    `flags` are what the command line says, None for what it leaves open. `llm` may also be one of always, unsure and
-    never, everywhere: it then says when to ask. Raises LogdiagError with all problems at once, each naming the file or
+    `flags` are what the command line says, None for what it leaves open; `config` among them, or else `LOGDIAG_CONFIG`,
+    is a file to read instead of those that are looked for. `llm` may also be one of always, unsure and never,
+    everywhere: it then says when to ask. Raises LogdiagError with all problems at once, each naming the file or
     variable and the key.
     """
+    given = dict(flags or {})
+    named = given.pop("config", None) or environ.get("LOGDIAG_CONFIG")
+    files = (named_file(str(named)),) if named else look_for(folder)
+    said = [(file.path, name, value) for file in files for name, value in file.values.items()]
+    values, origins = _values([*said, *_from_environment(environ), *_from_flags(given)])
+    for item in fields(Settings):
+        if item.name not in _SAID_OF_THEM:
+            origins.setdefault(item.name, "default")
+    notes = (*(note for file in files for note in file.notes), *_unknown_variables(environ))
+    settings = Settings(**values, origins=origins, files=files, notes=notes)
+    if settings.store is False:
+        note = f"offline: past failures are not asked, for their store is on the network ({origins['memory']})"
+        settings = replace(settings, notes=(*notes, note))
+    return settings
+
+
+def _values(said: Iterable[Said]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The value in force of each key that was given, and where; later ones win. Raises LogdiagError."""
     problems: list[str] = []
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for origin, name, value in (*_from_file(folder, problems), *_from_environment(environ), *_from_flags(flags or {})):
-        key, said = ("llm_when", value) if name == "llm" and value in WHEN else (name, value)
+    for origin, name, value in said:
+        key = "llm_when" if name == "llm" and value in WHEN else name
         if key not in _READERS:
             known = ", ".join(_READERS)
             problems.append(f"{origin}: {key}: no such key; known are {known}")
             continue
         read, wanted = _READERS[key]
         try:
-            values[key] = read(said)
+            values[key] = read(value)
             origins[key] = origin
         except (TypeError, ValueError):
             problems.append(f"{origin}: {name}: {value!r} cannot be used; give {wanted}")
     if problems:
         raise LogdiagError("\n".join(problems))
-    for item in fields(Settings):
-        if item.name != "origins":
-            origins.setdefault(item.name, "default")
-    return Settings(**values, origins=origins)
+    return values, origins
 
 
-def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, str, object]]:
+def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    known = {*(f"LOGDIAG_{name.upper()}" for name in _READERS), *_OTHER_VARIABLES}
+    for variable in sorted(environ):
+        if variable.startswith("LOGDIAG_") and variable not in known:
+            yield f"environment {variable}: ignored, no such setting; known are {', '.join(sorted(known))}"
+
+
+def _from_flags(flags: Mapping[str, object]) -> Iterator[Said]:
     for name, value in flags.items():
         if value is not None and value != ():
             yield f"--{name.replace('_', '-')}", name, value
 
 
-def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, object]]:
+def _from_environment(environ: Mapping[str, str]) -> Iterator[Said]:
     for name in _READERS:
         variable = f"LOGDIAG_{name.upper()}"
         if value := environ.get(variable):
             yield f"environment {variable}", name, value.split(os.pathsep) if name == "rules" else value
-
-
-def _from_file(folder: str | os.PathLike[str], problems: list[str]) -> Iterator[tuple[str, str, object]]:
-    path = _nearest_file(Path(folder).absolute())
-    if path is None:
-        return
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        problems.append(f"{path}: cannot be read ({error.strerror}); make it readable or remove it")
-        return
-    except ValueError as error:
-        problems.append(f"{path}: not valid TOML ({error}); correct it there")
-        return
-    for name, value in document.items():
-        yield str(path), name, _beside(path.parent, name, value)
-
-
-def _nearest_file(folder: Path) -> Path | None:
-    found = (parent / FILE for parent in (folder, *folder.parents))
-    return next((path for path in found if path.is_file()), None)
-
-
-def _beside(folder: Path, name: str, value: object) -> object:
-    """Relative paths in a file are meant from the file's folder."""
-    if name == "rules" and isinstance(value, list):
-        return [str(folder / item) if isinstance(item, str) else item for item in value]
-    if name == "memory" and isinstance(value, str) and "://" not in value:
-        return str(folder / value)
-    return value
 
 
 def _folders(value: object) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ def pytest_configure(config: pytest.Config) -> None:
         for name in [name for name in os.environ if name.startswith("LOGDIAG_")]:
             del os.environ[name]
         os.environ["LOGDIAG_CACHE"] = tempfile.mkdtemp(prefix="logdiag-tests-")
+        # Nobody's own settings: a folder that is never made.
+        os.environ["XDG_CONFIG_HOME"] = os.path.join(os.environ["LOGDIAG_CACHE"], "config")
         # Nobody's own incidents: a folder that is never made.
         os.environ["LOGDIAG_MEMORY"] = os.path.join(os.environ["LOGDIAG_CACHE"], "memory")
 

@@ -120,17 +120,19 @@ def test_a_probe_ends_in_time_and_says_why(monkeypatch: pytest.MonkeyPatch, repl
 
 def test_config_shows_each_value_and_its_origin(tmp_path: Path) -> None:
     """From file, environment and flag."""
-    (tmp_path / "logdiag.toml").write_text(
+    (tmp_path / "own.toml").write_text(
         'votes = 3\nmemory = "postgresql://mira:s3cr3t@db/logdiag?password=s3cr3t"\n'
     )
     done = config(
         "--llm",
         "openai:x",
+        "--config",
+        str(tmp_path / "own.toml"),
         cwd=tmp_path,
         env={"LOGDIAG_LLM_TIMEOUT": "7", "LOGDIAG_MEMORY": "", "OPENAI_API_KEY": "s3cr3t"},
     )
     shown = {line.split()[0]: " ".join(line.split()[1:]) for line in done.stdout.splitlines()}
-    assert shown["votes"] == f"3 {tmp_path / 'logdiag.toml'}"
+    assert shown["votes"] == f"3 {tmp_path / 'own.toml'}"
     assert shown["llm"] == "openai:x --llm"
     assert shown["llm_timeout"] == "7 environment LOGDIAG_LLM_TIMEOUT"
     assert shown["budget"] == "6000 default"

@@ -78,7 +78,7 @@ IMPORTERS = {
     "pydantic": {"agent/answer.py", "evaluation/cases.py", "evaluation/compare.py", "rules/files.py"},
     "hyperscan": {"rules/matcher.py"},
     "platformdirs": {"places.py"},
-    "click": {"cli/config.py", "cli/evaluate.py", "cli/incidents.py", "cli/main.py", "cli/rules.py"},
+    "click": {"cli/config.py", "cli/evaluate.py", "cli/in_force.py", "cli/incidents.py", "cli/main.py", "cli/rules.py"},
     "rich": {"cli/evaluate.py", "cli/main.py", "evaluation/table.py", "report/as_text.py"},
 }
 

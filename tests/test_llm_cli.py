@@ -63,11 +63,12 @@ def test_a_model_that_may_not_be_asked_is_not(log: Path, extra: list[str]) -> No
 
 
 def test_the_environment_and_a_file_name_the_model(log: Path, tmp_path: Path) -> None:
-    """LOGDIAG_LLM does what --llm does, and logdiag.toml in the working directory too."""
+    """LOGDIAG_LLM does what --llm does, and the user's own logdiag.toml too."""
     with ChatServer(right) as server:
         by_variable = run_logdiag("--format", "json", log, env={**server.environment, "LOGDIAG_LLM": NAME})
-        (tmp_path / "logdiag.toml").write_text(f'llm = "{NAME}"\n')
-        by_file = run_logdiag("--format", "json", log, env=server.environment, cwd=tmp_path)
+        (tmp_path / "logdiag").mkdir()
+        (tmp_path / "logdiag" / "logdiag.toml").write_text(f'llm = "{NAME}"\n')
+        by_file = run_logdiag("--format", "json", log, env={**server.environment, "XDG_CONFIG_HOME": str(tmp_path)})
     assert json.loads(by_variable.stdout)["decided_by"] == "agent"
     assert json.loads(by_file.stdout)["decided_by"] == "agent"
 

@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 
 import click
 
+from logdiag.cli.in_force import settings_in_force
 from logdiag.errors import LogdiagError
-from logdiag.settings import Settings, load_settings
+from logdiag.settings import Settings
 
 __all__ = ["config", "rows"]
 
@@ -20,11 +21,14 @@ _SHOWN = ("rules", "memory", "llm", "llm_when", "llm_timeout", "votes", "budget"
 @click.option("--llm", metavar="MODEL", help="The model as provider:model, instead of the one that is set up.")
 @click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take.")
 @click.option("--test", "tested", is_flag=True, help="Ask the model one word; exit 2 when it does not answer.")
-def config(llm: str | None, llm_timeout: float | None, tested: bool) -> None:
+@click.option("--config", "config_file", metavar="FILE", help="Settings to go by, instead of those looked for.")
+def config(llm: str | None, llm_timeout: float | None, tested: bool, config_file: str | None) -> None:
     """Show what is in force and where each value came from."""
-    settings = load_settings({"llm": llm, "llm_timeout": llm_timeout})
+    settings = settings_in_force({"llm": llm, "llm_timeout": llm_timeout, "config": config_file})
     for name, value, origin in rows(settings, os.environ):
         click.echo(f"{name:<12} {value:<32} {origin}".rstrip())
+    for file in settings.files:
+        click.echo(f"{'file':<12} {file.path:<32} {file.state}")
     if tested:
         _test(settings)
 

@@ -72,6 +72,8 @@ def evaluate_command(
         _check_writable(file)
     case_set = load_cases(paths, split)
     llm = _model(model)
+    if memory is not None:
+        memory = load_settings({"memory": memory}).store_or_refusal()
     names, notes = available() if baselines else ((), ())
     with _ProgressBar(len(case_set.cases)) as advance:
         results = evaluate(

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from logdiag.cli.in_force import store_in_force
 from logdiag.errors import LogdiagError, MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import open_store
@@ -29,6 +30,7 @@ _memory = click.option(
     "--memory",
     "place",
     metavar="PLACE",
+    callback=store_in_force,
     help="The store: a folder, or postgresql://...; LOGDIAG_MEMORY or the user's data folder if left out.",
 )
 _format = click.option(

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from logdiag._version import __version__
+from logdiag.cli.in_force import settings_in_force
 from logdiag.cli.job import metadata_of
 from logdiag.cli.standard_input import StandardInput
 from logdiag.errors import LogdiagError, SourceError
@@ -21,7 +22,7 @@ from logdiag.read.sources import Stream
 from logdiag.report import FORMATS, render
 from logdiag.report.words import clean, one_line
 from logdiag.rules import RuleBook
-from logdiag.settings import WHEN, load_settings
+from logdiag.settings import WHEN
 
 __all__ = ["main", "run"]
 
@@ -75,6 +76,12 @@ class _Commands(click.Group):
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option(
+            "--config",
+            "config_file",
+            metavar="FILE",
+            help="Settings to go by, instead of the logdiag.toml files that are looked for (see logdiag config).",
+        ),
+        click.option(
             "--rules", "rule_folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated."
         ),
         click.option(
@@ -102,7 +109,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--votes", type=int, metavar="N", help="How many answers of the model are held against each other."
         ),
-        click.option("--offline", is_flag=True, default=None, help="No model and no network."),
+        click.option("--offline", is_flag=True, default=None, help="No model, and no connection at all."),
         click.option(
             "-v", "--verbose", is_flag=True, help="Fold nothing; show on standard error what a model was asked."
         ),
@@ -229,8 +236,9 @@ def _given(said: Mapping[str, Any]) -> dict[str, Any]:
     """What the options, the environment and `logdiag.toml` say, as `diagnose` takes it."""
     when = [value for value in said["llm"] if value in WHEN]
     model = [value for value in said["llm"] if value not in WHEN]
-    settings = load_settings(
+    settings = settings_in_force(
         {
+            "config": said["config_file"],
             "rules": said["rule_folders"],
             "memory": said["place"],
             "llm": model[-1] if model else None,
@@ -247,7 +255,7 @@ def _given(said: Mapping[str, Any]) -> dict[str, Any]:
         llm = AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
     return {
         "rules": settings.rules,
-        "memory": False if said["no_memory"] else settings.memory or None,
+        "memory": False if said["no_memory"] else settings.store,
         "remember": said["remember"],
         "llm": llm,
         "job": metadata_of(said["job"]),

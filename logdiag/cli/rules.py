@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from logdiag.cli.in_force import settings_in_force
 from logdiag.cli.job import metadata_of
 from logdiag.errors import LogdiagError, RuleError
 from logdiag.rules import Rule, RuleBook
-from logdiag.settings import Settings, load_settings
+from logdiag.settings import Settings
 
 if TYPE_CHECKING:
     from logdiag.authoring.log_agent import Proposal
@@ -134,7 +135,7 @@ def suggest_command(
     if reason is not None and reason not in {item.value for item in Reason}:
         raise RuleError(f"--reason {reason}: no such reason; see logdiag rules list")
     target = _target("--accept", folders) if accepted else None
-    with open_store(place) as store:
+    with open_store(settings_in_force({"memory": place}).store_or_refusal()) as store:
         found = suggest(store, reason=Reason(reason) if reason else None, folders=folders, healthy=healthy)
     if not found:
         click.echo("nothing to suggest: no two confirmed incidents of one reason are alike and unknown", err=True)
@@ -181,11 +182,11 @@ def learn_command(
     from logdiag.authoring.log_agent import learn_filters
     from logdiag.memory.store import open_store
 
-    settings = load_settings({"rules": folders, "memory": place, **said})
+    settings = settings_in_force({"rules": folders, "memory": place, **said})
     metadata = metadata_of(job)
     target = _target("--accept", settings.rules) if accepted else None
     _check_may_ask(settings)
-    with open_store(settings.memory or None, shipped=False) as store:
+    with open_store(settings.store_or_refusal(), shipped=False) as store:
         incidents = store.list()
     proposals = learn_filters(
         logs,
@@ -239,10 +240,10 @@ def draft_command(
 
     if accepted and on_trial:
         raise RuleError("--accept and --auto-accept: give one of them")
-    settings = load_settings({"rules": folders, "memory": place, **said})
+    settings = settings_in_force({"rules": folders, "memory": place, **said})
     target = _target("--auto-accept" if on_trial else "--accept", settings.rules) if accepted or on_trial else None
     _check_may_ask(settings)
-    with open_store(settings.memory or None) as store:
+    with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
         others = [*confirmed(store), *store.shipped]
     drafted = rule_writer.draft_rule(

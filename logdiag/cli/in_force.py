@@ -1,0 +1,25 @@
+"""The settings that a command goes by; what the user should know of them goes to standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from logdiag.report.words import clean
+from logdiag.settings import Settings, load_settings
+
+__all__ = ["settings_in_force", "store_in_force"]
+
+
+def settings_in_force(flags: Mapping[str, object]) -> Settings:
+    """As `load_settings`, and tells its notes."""
+    settings = load_settings(flags)
+    for note in settings.notes:
+        click.echo(f"logdiag: {clean(note)}", err=True)
+    return settings
+
+
+def store_in_force(context: click.Context, option: click.Parameter, place: str | None) -> str | None:
+    """Where a command that works on past failures finds them: the callback of its `--memory`."""
+    return settings_in_force({"memory": place}).store_or_refusal()
