@@ -120,9 +120,7 @@ def test_a_probe_ends_in_time_and_says_why(monkeypatch: pytest.MonkeyPatch, repl
 
 def test_config_shows_each_value_and_its_origin(tmp_path: Path) -> None:
     """From file, environment and flag."""
-    (tmp_path / "own.toml").write_text(
-        'votes = 3\nmemory = "postgresql://mira:s3cr3t@db/logdiag?password=s3cr3t"\n'
-    )
+    (tmp_path / "own.toml").write_text('votes = 3\nmemory = "postgresql://mira:s3cr3t@db/logdiag?password=s3cr3t"\n')
     done = config(
         "--llm",
         "openai:x",
