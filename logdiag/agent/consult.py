@@ -10,7 +10,6 @@ deadline: a client that hangs cannot hold up the answer, nor the end of the prog
 from __future__ import annotations
 
 import importlib
-import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ from logdiag.agent.evidence import evidence_of
 from logdiag.agent.failure_agent import ROUNDS, Conversation, ask
 from logdiag.agent.models import TIMED_OUT, failure_of, load_model
 from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Step, Trace
-from logdiag.agent.outbound import Channel
+from logdiag.agent.outbound import Channel, learn_names
 from logdiag.agent.prompts import Prompt, prompt_of
 from logdiag.agent.redaction import Redactor
 from logdiag.agent.search import LineSearch
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["consult", "prompt_for"]
 
-_NONCE_BYTES = 8
 _MOST_READ_SECONDS = 3.0
 
 
@@ -119,7 +117,9 @@ def _prepare(case: _Case) -> LogView:
     """The prompt of a case, and the view that its tools will read."""
     view = LogView(case.diagnosis, case.sources, min(_MOST_READ_SECONDS, case.settings.timeout / 4))
     bundle = evidence_of(case.diagnosis, view, case.settings.budget, case.job)
-    case.opening = Channel(Redactor(), secrets.token_hex(_NONCE_BYTES))
+    redactor = Redactor()
+    learn_names(redactor, case.diagnosis, view.names, case.job)
+    case.opening = Channel(redactor)
     case.prompt = prompt_of(bundle, case.opening, ROUNDS)
     return view
 

@@ -87,7 +87,7 @@ class Conversation:
     def _refuse(self, why: str) -> str:
         self.refusals.append(why)
         self.step("refused", time.monotonic())
-        return f"Refused: {why}. Correct it and answer again."
+        return self.channel.leaving(f"Refused: {why}. Correct it and answer again.")
 
 
 def ask(
@@ -152,6 +152,8 @@ def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
             if call["name"] != "answer" and (talk.calls > _MOST_CALLS or began > talk.ends):
                 return ToolMessage("No more tool calls: answer now.", tool_call_id=call["id"], name=call["name"])
             result = handler(request)
+            # What a tool returns went through the channel; what LangChain says of a call that failed goes here.
+            result.content = talk.channel.leaving(str(result.content))
             talk.step(call["name"][:40], began)
             return result
 

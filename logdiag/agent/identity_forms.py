@@ -9,9 +9,13 @@ from __future__ import annotations
 import ipaddress
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
 
-__all__ = ["hide_identities", "hide_names"]
+__all__ = ["KINDS", "hide_identities", "hide_names", "is_common", "learnable", "members_of", "names_in"]
+
+KINDS = ("host", "user", "ip", "mac", "email", "name", "pod", "bucket", "device")
+"""What is hidden under a pseudonym that is mapped back, beside secrets."""
 
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?){0,8}"
 _HOSTS = rf"{_HOST}(?:[\w.-]{{0,20}}\[[\d,-]{{1,200}}\][\w.-]{{0,60}}|(?:,{_HOST}){{1,2000}})?"
@@ -46,6 +50,10 @@ _HOST_FORMS = tuple(
         # on host x   connect to host x   Could not resolve host: x   from node x
         rf"\b(?:on|to|from|at|of|resolve|by|with|lost|remote|unknown|compute|peer)(?: the)? "
         rf"(?:host|node|server|machine)s?:? (?:\\*[\"'])?(?P<host>(?=[\w-]*[a-z])(?=[\w.-]*[\d.-]){_HOSTS})(?![\w(])",
+        # rank 3, node q7n3b8000   host cn4a
+        rf"\b(?:[Nn]ode|[Hh]ost|[Mm]achine):? (?P<host>(?=[\w-]*[a-z])(?=[\w.-]*\d)(?!v?\d+\b){_HOST})(?![\w(=])",
+        # tesla<38752>   (a host and the port that NCCL listens at)
+        rf"(?<![\w.:<])(?P<host>(?=[\w.-]*[a-z]){_HOST})<\d{{4,5}}>",
         # What clusters call their machines: node-17, dgx-h100-03, nid001234, ip-10-0-1-2
         r"(?i)(?<![\w.-])(?<!numa )(?<!numa_)(?P<host>(?:[a-z]+-)?(?:gpu-?)?"
         r"(?:node|host|dgx|hgx|nid|compute|cnode|rack)-?(?:[a-z]{1,8}\d{0,4}-)?[a-z]{0,3}\d[a-z0-9-]*(?:\.[a-z0-9-]+)*|ip(?:-\d{1,3}){4}(?:\.[a-z0-9-]+)*)(?![\w(=])",
@@ -106,9 +114,15 @@ _EMAIL = re.compile(
 _AT_HOST = re.compile(rf"(?<![\w.+-])(?P<user>[a-z_][\w.-]{{0,31}})@(?P<host>{_HOST})(?![\w@])")
 
 _IN_PATH = re.compile(
-    r"(?P<folder>/(?:home|Users|users|usr/people|u|scratch|nethome|homes|homedirs?|user|nfs_home|work/users)/"
+    r"(?P<folder>/(?:home|Users|users|usr/people|u|scratch|fsx|nethome|homes|homedirs?|user|nfs_home|work/users)/"
     r"|[A-Za-z]:\\{1,2}Users\\{1,2})"
     r"(?P<user>[A-Za-z][A-Za-z0-9_.-]{1,31}(?<![.-]))"
+)
+# /fsx/erin/ckpt   /scratch/proj42/frank/run   /mnt/lustre/teams/vision/x: people and projects come first there
+_SHARED_PATH = re.compile(
+    r"(?<![\w.])(?P<root>(?:/(?:mnt|data|nfs|gpfs|lustre|vast|weka|beegfs|efs|fsx|scratch|work|project|projects|runs|"
+    r"storage|shared|archive|groups?|teams?|customers?|clients?|tenants?|accounts?|workspaces?|store|proj|p)\d{0,3})+/)"
+    r"(?P<folders>(?:[^/\s\"'<>|:,;()\[\]{}=]{1,64}/){1,3})"
 )
 _USER_FORMS = tuple(
     re.compile(pattern)
@@ -119,9 +133,50 @@ _USER_FORMS = tuple(
         r"(?i)(?<![A-Za-z])user(?:id)?=(?P<user>[A-Za-z][\w.-]{1,31})\(\d+\)|\b[ug]id=\d+\((?P<user2>[A-Za-z][\w.-]{1,31})\)",
         r"\b(?:opened|closed) for user (?P<user>[a-z][\w.-]{1,31})"
         r"|\b(?:password|publickey) for (?:invalid user )?(?P<user2>[a-z][\w.-]{1,31})",
+        r"(?i)\blog(?:ged |ging )?[io]n as:? (?P<user>[a-z][\w.-]{1,31}(?<![.-]))|\b(?:by|for|to|of|as|from) user "
+        r"[\"']?(?P<user2>[a-z][\w.-]{1,31}(?<![.-]))",
         r"(?i)authentication failed for user [\"']?(?P<user>[a-z][\w.-]{1,31})"
         r"|(?:sbatch|srun|squeue|su)\b[^\n]{0,60} (?:-u|--user(?:name)?|-l)[ =](?P<user2>[a-z][\w.-]{1,31})",
         r"(?m)[d-][rwxsStT-]{9}[.+@]? +\d+ (?P<user>[a-z][\w.-]{1,31}) +(?P<user2>[a-z][\w.-]{1,31}) +\d",
+    )
+)
+
+_OTHER_FORMS = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        # s3://acme-secret-bucket/x   bucket='acme-runs'   BucketName: acme-runs
+        ("bucket", r"\b(?:s3[an]?|gs|gcs|oss|cosn?|obs|tos|r2|b2|swift|az|abfss?|wasbs?)://(?P<bucket>[\w.-]{2,63}\w)"),
+        (
+            "bucket",
+            r"(?i)\bbucket(?:[_-]?name)?(?:\\*[\"'])?(?:[ \t]*[:=][ \t]*(?:\\*[\"'])?|[ \t]+[\"'`])"
+            r"(?P<bucket>[a-z0-9][\w.-]{1,61}\w)",
+        ),
+        # https://wandb.ai/acme-team/llama/runs/x1
+        (
+            "name",
+            r"(?i)(?<![\w.-])(?:www\.)?(?:wandb\.ai|comet\.com|app\.neptune\.ai|app\.clear\.ml|swanlab\.cn)/(?:o/)?@?"
+            r"(?P<name>[\w.-]{2,80})(?:/(?P<name2>[\w.-]{2,80}))?",
+        ),
+        # AccountName=acme   --account=proj42   "project": "merger"   SLURM_JOB_ACCOUNT=x   customer: y
+        (
+            "name",
+            r"(?i)(?<![a-z])(?:account|project|customer|tenant|organi[sz]ation|entity|team|namespace|billing[_-]?code)"
+            r"(?:[_-]?(?:name|id))?(?:\\*[\"'])?[ \t]*[=:][ \t]*(?:\\*[\"'])?(?P<name>[a-z][\w.-]{1,80}(?<![.-]))"
+            r"(?![\w(.:])",
+        ),
+        # pod llm-train-heidi-worker-3   pod="team-a/llm-train-heidi-worker-3"   pods "llm-train-heidi-worker-3"
+        (
+            "pod",
+            r"(?i)\bpods?(?:[_-]?name)?(?:\\*[\"'])?(?:[ \t]*[:=/][ \t]*|[ \t]+)(?:\\*[\"'])?"
+            r"(?:(?P<pod2>[a-z0-9][a-z0-9.-]{1,62})/)?(?P<pod>(?=[a-z0-9.]*-)[a-z0-9][a-z0-9.-]{1,80}[a-z0-9])",
+        ),
+        # GPU-6f1c2b8e-90a4-5d37-b0e2-3c41d7a95f18   Serial Number : 1654123012345
+        ("device", r"\b(?P<device>(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"),
+        (
+            "device",
+            r"(?i)\bserial(?:[ _-]?(?:number|num|no))?\.?(?:\\*[\"'])?[ \t]*[:=#]?[ \t]*(?:\\*[\"'])?"
+            r"(?P<device>(?=[a-z-]*\d)[a-z0-9][a-z0-9-]{5,40})",
+        ),
     )
 )
 
@@ -134,21 +189,10 @@ _VERSION_BEFORE = re.compile(
 )
 _KEPT_ADDRESSES = re.compile(r"127\.|0\.0\.0\.0$|255\.|::1?$")
 
-# Names that are words: what hides them hides the log. Generic accounts are nobody's name.
-_COMMON = """
-    root user users ubuntu admin runner node nodes host hosts master slave worker workers trainer train training
-    launcher data dataset datasets model models checkpoint checkpoints ckpt ckpts log logs output outputs result
-    results run runs job jobs exp experiment experiments shared share public tmp temp cache local global default
-    none null true false unknown all any self this main test tests eval torch ray jax numpy python cuda gpu cpu
-    nccl rank server client home scratch work workspace project projects team code src lib bin opt env envs
-    conda miniconda miniconda3 spool slurm system daemon nobody www mysql postgres redis docker git jovyan app
-    name index list type not found error failed is was has are and the for in on at to of or by with from down
-    up lost dead failure unreachable localhost drain drained kernel memory pod container service http https tcp
-    file path config json yaml message info warning debug key value id rdzv endpoint address port network
-    interface device backend errors c10d static auto env:// ec2-user sagemaker-user loss step epoch batch lr time state
-    status reason gateway proxy registry bucket storage store
-"""
-_WORDS = frozenset(sys.stdlib_module_names).union(_COMMON.split())
+# Names that are words: what hides them hides the log. Generic accounts are nobody's name. One list a file, for people.
+_WORDS = frozenset(sys.stdlib_module_names).union(
+    resources.files(__package__).joinpath("common_words.txt").read_text(encoding="utf-8").split()
+)
 
 Hide = Callable[[str, str], str]
 
@@ -156,7 +200,7 @@ Hide = Callable[[str, str], str]
 def hide_identities(text: str, hide: Hide) -> str:
     """The text with hosts, users, e-mail and other addresses replaced by what `hide(kind, value)` gives for each.
 
-    `kind` is `host`, `user`, `path` (the folder of a user with the name), `email`, `ip` or `mac`.
+    `kind` is one of KINDS, or `path` (the folder of a user with the name).
     """
     text = _EMAIL.sub(lambda match: match[0] if match[0].startswith("git@") else hide("email", match[0]), text)
     text = _MAC.sub(lambda match: hide("mac", match[0]), text)
@@ -164,25 +208,34 @@ def hide_identities(text: str, hide: Hide) -> str:
     text = _IPV4.sub(lambda match: _ipv4(match, hide), text)
     text = _AT_HOST.sub(lambda match: _at_host(match, hide), text)
     text = _IN_PATH.sub(lambda match: _in_path(match, hide), text)
+    text = _SHARED_PATH.sub(lambda match: _in_shared_path(match, hide), text)
     for pattern in _USER_FORMS:
         text = pattern.sub(lambda match: _groups(match, "user", hide), text)
     text = _without_speakers(text, hide)
     for pattern in _HOST_FORMS:
         text = pattern.sub(lambda match: _groups(match, "host", hide), text)
-    return _NAMED.sub(lambda match: _named(match[0], hide), text)
+    text = _NAMED.sub(lambda match: _named(match[0], hide), text)
+    for kind, pattern in _OTHER_FORMS:
+        text = pattern.sub(lambda match, kind=kind: _groups(match, kind, hide), text)  # type: ignore[misc]
+    return text
 
 
-_WORD = re.compile(r"[A-Za-z0-9]+(?:[._-]+[A-Za-z0-9]+)*")
-_PIECE = re.compile(r"[A-Za-z0-9]+")
+_WORD = re.compile(r"[^\W_]+(?:[._-]+[^\W_]+)*")
+_PIECE = re.compile(r"[^\W_]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
 _MOST_PIECES = 12
+_MOST_MEMBERS = 2000
+# gpu-[003-010,12]
+_RANGE = re.compile(r"(?P<head>[\w.-]*)\[(?P<numbers>[\d,-]+)\](?P<tail>[\w.-]*)")
 
 
-def hide_names(text: str, names: Mapping[str, str]) -> str:
-    """The text with each of `names` replaced wherever it stands between other signs than letters and digits."""
+def hide_names(text: str, names: Mapping[str, str], hide: Hide) -> str:
+    """The text with each of `names` (in small letters, with its kind) hidden wherever it stands between other signs
+    than letters and digits."""
     if not names:
         return text
     first = {found[0] for name in names if (found := _PIECE.match(name))}
-    return _WORD.sub(lambda match: _word(match[0], names, first), text)
+    return _WORD.sub(lambda match: _word(match[0], names, first, hide), text)
 
 
 def learnable(name: str) -> bool:
@@ -190,17 +243,48 @@ def learnable(name: str) -> bool:
     return len(name) >= 3 and name.lower() not in _WORDS and not name.isdigit()
 
 
-def _word(word: str, names: Mapping[str, str], first: set[str]) -> str:
-    if word in names:
-        return names[word]
-    pieces = list(_PIECE.finditer(word))
+def is_common(word: str) -> bool:
+    """Whether a word of a path or of a job's metadata is nobody's name: all its parts are common in training jobs."""
+    return all(len(part) < 3 or part in _WORDS for part in _LETTERS.findall(word.lower()))
+
+
+def names_in(text: str) -> Iterator[str]:
+    """The words of a path or of a job's metadata that could be names, a file's with and without its ending."""
+    for match in _WORD.finditer(text):
+        yield match[0]
+        stem, dot, _ = match[0].rpartition(".")
+        if dot:
+            yield stem
+
+
+def members_of(hosts: str) -> list[str]:
+    """The hosts of a list: of `a,b` both, of `gpu-[003-005,9]` all four; empty for a single one."""
+    if (found := _RANGE.fullmatch(hosts)) is None:
+        return hosts.split(",")[:_MOST_MEMBERS] if "," in hosts else []
+    members: list[str] = []
+    for part in found["numbers"].split(","):
+        low, _, high = part.partition("-")
+        if low.isdigit() and (high or low).isdigit():
+            last = min(int(high or low), int(low) + _MOST_MEMBERS)
+            members += [f"{found['head']}{at:0{len(low)}d}{found['tail']}" for at in range(int(low), last + 1)]
+    return members[:_MOST_MEMBERS]
+
+
+def _word(word: str, names: Mapping[str, str], first: set[str], hide: Hide) -> str:
+    low = word.lower()
+    if low in names:
+        return hide(names[low], word)
+    if len(low) != len(word):
+        return word  # a letter whose small form is two
+    pieces = list(_PIECE.finditer(low))
     for at, piece in enumerate(pieces):
         if piece[0] not in first:
             continue
-        for end in reversed(pieces[at : at + _MOST_PIECES]):
-            if (stand_in := names.get(word[piece.start() : end.end()])) is not None:
-                rest = word[end.end() :]
-                return word[: piece.start()] + stand_in + _WORD.sub(lambda match: _word(match[0], names, first), rest)
+        for last in reversed(pieces[at : at + _MOST_PIECES]):
+            start, end = piece.start(), last.end()
+            if (kind := names.get(low[start:end])) is not None:
+                rest = _WORD.sub(lambda match: _word(match[0], names, first, hide), word[end:])
+                return word[:start] + hide(kind, word[start:end]) + rest
     return word
 
 
@@ -221,8 +305,9 @@ def _without_speakers(text: str, hide: Hide) -> str:
 def _groups(match: re.Match[str], kind: str, hide: Hide) -> str:
     """A match with its groups of one kind hidden."""
     text, place = "", match.start()
-    for group in (kind, f"{kind}2"):
-        value = match.groupdict().get(group)
+    groups = match.groupdict()
+    for group in sorted({kind, f"{kind}2"} & groups.keys(), key=match.start):
+        value = groups[group]
         if not value or not _is_name(kind, value):
             continue
         text += match.string[place : match.start(group)] + (
@@ -237,11 +322,13 @@ def _is_name(kind: str, value: str) -> bool:
     if (
         low in _WORDS
         or low in _LOCAL
-        or low.isdigit()
+        or (low.isdigit() and kind != "device")
         or re.fullmatch(r"(?:default|rank|gpu)\d{1,2}", low)
         or value[0] >= "\U000f0000"
     ):
         return False
+    if kind in ("bucket", "name", "pod"):
+        return not is_common(value)
     return kind != "host" or any(map(str.isalpha, value))
 
 
@@ -274,6 +361,12 @@ def _in_path(match: re.Match[str], hide: Hide) -> str:
         return match[0]
     hide("path", match[0])
     return match["folder"] + hide("user", user)
+
+
+def _in_shared_path(match: re.Match[str], hide: Hide) -> str:
+    folders = match["folders"].split("/")[:-1]
+    shown = (name if is_common(name) or name[0] >= "\U000f0000" else hide("name", name) for name in folders)
+    return match["root"] + "".join(f"{name}/" for name in shown)
 
 
 def _ipv4(match: re.Match[str], hide: Hide) -> str:

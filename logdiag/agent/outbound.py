@@ -1,21 +1,24 @@
 """The one way out to the model: every text is hidden, fenced and counted here, and every line shown is remembered.
 
-channel = Channel(Redactor(), nonce)
+learn_names(redactor, diagnosis, names, job)      # first: who and where, from everything that is known of the case
+channel = Channel(redactor, nonce)
 channel.rows(lines)          # "s1:123 | RuntimeError: ..." within the fence, as the model sees it
 channel.shown(1, 123)        # what that line said there: a quote must be found in it
+channel.leaving(text)        # any other text: a tool's result, an error, a refusal
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from logdiag.agent.redaction import Redactor
-from logdiag.model import Line
+from logdiag.model import Diagnosis, Line
 from logdiag.report.words import clean
 
-__all__ = ["Channel", "Shown", "neutral"]
+__all__ = ["Channel", "Shown", "learn_names", "neutral"]
 
 # A record of JSON says at its end what was raised: of a long line the beginning and the end are shown.
 _BEGINNING, _END = 250, 150
@@ -27,6 +30,30 @@ _MARKS = re.compile(
     r"(?i)<(?=\s{0,3}/?\s{0,3}log\b)|<(?=\|)|(?<=\|)>|<(?=\s{0,3}/?\s{0,3}(?:s|think|tool_call|tool_response|function|start_of_turn|"
     r"end_of_turn|system|assistant|user|im_start|im_end|eot_id|bos|eos)\b)|<<(?=/?SYS)|\[(?=/?INST\])"
 )
+
+
+# What is learnt from before anything leaves, the beginning and the end of the kept lines; about a second.
+_MOST_LEARNT = 300_000
+_NONCE_BYTES = 8
+
+
+def learn_names(redactor: Redactor, diagnosis: Diagnosis, sources: Iterable[str], job: Mapping[str, str]) -> None:
+    """Teaches a redactor the hosts, users, projects and secrets of a case, before anything of the case leaves.
+
+    `sources` are the names of the logs as they were given, `job` the job's metadata.
+    """
+    redactor.know("user", job.get("user"))
+    for name in (*sources, diagnosis.source, *(value for key, value in job.items() if key != "user")):
+        redactor.know_words(name)
+    nodes = {line.node for line in diagnosis.digest.lines} | {past.node for past in diagnosis.similar}
+    nodes.update(diagnosis.recovery.exclude_nodes)
+    if diagnosis.root_cause is not None:
+        nodes.add(diagnosis.root_cause.node)
+    for node in sorted(filter(None, nodes)):
+        redactor.know("host", node)
+    lines = [*(value for value in job.values()), *(line.text[:_LONGEST_READ] for line in diagnosis.digest.lines)]
+    text = "\n".join(lines)
+    redactor.learn(text if len(text) <= _MOST_LEARNT else f"{text[: _MOST_LEARNT // 2]}\n{text[-_MOST_LEARNT // 2 :]}")
 
 
 def neutral(text: str) -> str:
@@ -46,9 +73,9 @@ class Channel:
     """What goes to one model in one conversation. `sent` counts the bytes; `fork` begins another conversation that was
     shown the same, with the same pseudonyms."""
 
-    def __init__(self, redactor: Redactor, nonce: str) -> None:
+    def __init__(self, redactor: Redactor, nonce: str = "") -> None:
         self.redactor = redactor
-        self.nonce = nonce
+        self.nonce = nonce or secrets.token_hex(_NONCE_BYTES)
         self.sent = 0
         self._shown: dict[tuple[int, int], list[Shown]] = {}
 
@@ -61,6 +88,10 @@ class Channel:
     def text(self, text: str) -> str:
         """Text of ours with names from the log in it, ready to leave."""
         return self._out("\n".join(self._hidden([clean(neutral(line), 2000) for line in text.split("\n")])))
+
+    def leaving(self, text: str) -> str:
+        """Any other text that is about to leave: with what was hidden already left as it is."""
+        return self.redactor.hide(text)
 
     def rows(self, lines: Sequence[Line], counts: Mapping[tuple[str, int], int] | None = None) -> str:
         """Lines as rows, numbered as in their files; `counts` says how many lines some of them stand for."""

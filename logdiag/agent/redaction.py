@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import threading
 
-from logdiag.agent.identity_forms import hide_identities, hide_names, learnable
+from logdiag.agent.identity_forms import KINDS, hide_identities, hide_names, is_common, learnable, members_of, names_in
 from logdiag.agent.secret_forms import hide_secrets
 
 __all__ = ["Redactor"]
@@ -16,9 +16,14 @@ __all__ = ["Redactor"]
 # While a text is worked on, each pseudonym is one sign of the last planes, which no later pattern takes for a word.
 _FIRST_SIGN = 0xF0000
 _SIGNS = re.compile("[\U000f0000-\U0010ffff]")
-_PSEUDONYM = re.compile(r"<(?:host|user|ip|mac|email|secret|text)-\d{1,6}>")
+_PSEUDONYM = re.compile(rf"<(?:{'|'.join(KINDS)}|secret|text)-\d{{1,6}}>")
 _FOREIGN = re.compile(f"{_SIGNS.pattern}|{_PSEUDONYM.pattern}")
-_COUNTED = {"host": "hosts", "path": "paths", "user": "users", "ip": "addresses", "mac": "addresses", "email": "emails"}
+_COUNTED = {
+    **{"host": "hosts", "path": "paths", "user": "users", "ip": "addresses", "mac": "addresses", "email": "emails"},
+    **{"name": "names", "pod": "pods", "bucket": "buckets", "device": "devices"},
+}
+# What the wording around a value tells is hidden where it stands; only these are taken for names everywhere.
+_LEARNT = ("host", "user", "name", "pod", "bucket")
 # A secret this long is hidden wherever it stands again, also without the word that told that it is one.
 _TELLING_LENGTH = 8
 
@@ -26,18 +31,34 @@ _TELLING_LENGTH = 8
 class Redactor:
     """Hides texts of one consultation: `hide` what leaves, `restore` what comes back, `manifest` says what was hidden.
 
-    What was found in one text is hidden in all later ones, under the same pseudonym: hide the whole before its parts.
-    Several threads may use one.
+    What was found in one text is hidden in all later ones, under the same pseudonym. So learn first, from everything
+    there is (`learn` from texts, `know` and `know_words` from fields), and hide after. Several threads may use one.
     """
 
     def __init__(self) -> None:
         self._signs: dict[tuple[str, str], str] = {}
         self._shown: list[str] = []
         self._originals: dict[str, str] = {}
-        self._names: dict[str, str] = {}
+        self._names: dict[str, str] = {}  # a name in small letters, and its kind
         self._secrets: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self._lock = threading.Lock()
+
+    def know(self, kind: str, name: str | None) -> None:
+        """Takes the value of a field, such as a node's name, for a name wherever it stands from now on."""
+        if name and learnable(name):
+            with self._lock:
+                self._names.setdefault(name.lower(), kind)
+
+    def know_words(self, text: str) -> None:
+        """Takes each word of a path or of a job's metadata for a name that is not common in training jobs."""
+        for word in names_in(text):
+            if not is_common(word):
+                self.know("name", word)
+
+    def learn(self, text: str) -> None:
+        """Takes in the names and secrets of a text that will be shown later, in whole or in part."""
+        self.hide(text)
 
     def hide(self, text: str) -> str:
         """The text with pseudonyms such as `<host-1>` for what must not leave; its lines stay lines.
@@ -49,7 +70,7 @@ class Redactor:
             text = self._without_known_secrets(text)
             text = hide_secrets(text, self._secret)
             text = hide_identities(text, self._sign)
-            text = hide_names(self._without_known_secrets(text), self._names)
+            text = hide_names(self._without_known_secrets(text), self._names, self._sign)
             return _SIGNS.sub(lambda match: self._shown[ord(match[0]) - _FIRST_SIGN], text)
 
     def restore(self, text: str) -> str:
@@ -57,7 +78,7 @@ class Redactor:
         return _PSEUDONYM.sub(lambda match: self._originals.get(match[0], match[0]), text)
 
     def manifest(self) -> dict[str, int]:
-        """How many different hosts, paths, users, addresses, emails and secrets were hidden so far."""
+        """How many different hosts, users, names, addresses, secrets and so on were hidden so far."""
         kinds = dict.fromkeys((*_COUNTED.values(), "secrets"), 0)
         for kind, count in self._counts.items():
             if kind in _COUNTED:
@@ -80,8 +101,11 @@ class Redactor:
         return self._sign("secret", self._plain(value))
 
     def _learn(self, kind: str, value: str, sign: str) -> None:
-        if kind in ("host", "user") and learnable(value) and (kind == "user" or re.search(r"[\d.-]", value)):
-            self._names.setdefault(value, sign)
+        for member in members_of(value) if kind == "host" else ():
+            if learnable(member):
+                self._names.setdefault(member.lower(), kind)
+        if kind in _LEARNT and learnable(value) and (kind != "host" or re.search(r"[\d.-]", value)):
+            self._names.setdefault(value.lower(), kind)
         elif kind == "secret" and len(value) >= _TELLING_LENGTH and not value.isalpha():
             self._secrets[value] = sign
 

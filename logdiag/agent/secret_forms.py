@@ -141,6 +141,24 @@ _NEAR_WORD = re.compile(
     r"(?i)(?:pass(?:word|phrase)|secret|token|api[ _-]?key|access[ _-]?key|credential|bearer)s?(?![A-Za-z])[^\n]{0,48}?"
     r"(?<![\w./<-])(?P<value>[A-Za-z0-9][\w+/=.~-]{15,400})"
 )
+# the password is s3cr3tP4ss   password of mallory was changed to x9   the token is abc123def
+_SAID = re.compile(
+    r"(?i)\b(?P<what>pass(?:word|wd|phrase|code)|pwd|secret|token|pin|credentials?|(?:api |access |secret )key)"
+    r"(?: (?:for|of) \S{1,60})? (?:(?:(?:is|was) )?(?:set |changed |reset )?to|is|was|are|were)(?: now)?:? "
+    r"(?:\\*[\"'`])?(?P<value>[^\s\"'`,;]{3,200})"
+)
+# What is said of passwords that are not told.
+_NO_PASSWORD = re.compile(
+    r"(?i)(?:not|missing|required|in?correct|wrong|in?valid|expired|too|empty|(?:un)?set|the|an?|in|on|at|by|only|being|stored|"
+    r"used|needed|no|now|longer|also|ok|unknown|provided|given|protected|authentication|auth|login|default|disabled|"
+    r"enabled|hidden|secret|checked|rejected|accepted|refused|denied|lost|gone|late|short|long|weak|same|different|it|"
+    r"this|that|your|our|be|been|being|have|read|sent|written|from|with|to|for|of|and|or|what|who|changed|reset)\W*"
+)
+# ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA... mallory@bigbox
+_PUBLIC_KEY = re.compile(
+    r"\b(?:sk-)?(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\w{1,20})(?:@openssh\.com)?[ \t]+"
+    r"(?P<value>AAAA[\w+/=]{16,4000}(?:[ \t]+[\w.@-]{1,120})?)"
+)
 _LONG = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/_-]{32,400}={0,2}")
 
 Hide = Callable[[str], str]
@@ -154,6 +172,7 @@ def hide_secrets(text: str, hide: Hide) -> str:
     text = _TOKEN.sub(lambda match: hide(match[0]), text)
     for value in sorted(_detected(text), key=len, reverse=True):
         text = re.sub(rf"[\w-]{{0,80}}{re.escape(value)}[\w~-]*", lambda match: hide(match[0]), text)
+    text = _PUBLIC_KEY.sub(lambda match: _put(match, "value", hide), text)
     text = _without_key_blocks(text, hide)
     text = _HEADER.sub(lambda match: _put(match, "rest", hide), text)
     text = _COOKIE.sub(lambda match: _put(match, "rest", hide), text)
@@ -163,6 +182,7 @@ def hide_secrets(text: str, hide: Hide) -> str:
     text = _BASIC.sub(lambda match: _put(match, "value", hide, _is_user_and_password(match["value"])), text)
     text = _COMMAND.sub(lambda match: _put(match, "value", hide), text)
     text = _without_named(_NAMED, _without_named(_FLAG, text, hide), hide)
+    text = _SAID.sub(lambda match: _put(match, "value", hide, _is_said(match)), text)
     text = _TRACKER.sub(lambda match: _of_tracker(match, hide), text)
     text = _NEAR_WORD.sub(lambda match: _put(match, "value", hide, _is_random(match["value"], 16)), text)
     return _LONG.sub(lambda match: hide(match[0]) if _is_random(match[0], 32) else match[0], text)
@@ -229,6 +249,14 @@ def _is_value(value: str, name: str, strength: str) -> bool:
     if _NO_SECRET.fullmatch(value) or value == name or (name.lower() == "pwd" and value.startswith(("/", "~"))):
         return False
     return strength == "strong" or _may_be(value)
+
+
+def _is_said(match: re.Match[str]) -> bool:
+    """Whether a sentence tells a password, or a token by its looks."""
+    value = match["value"].rstrip(".!?)")
+    if not value or _NO_PASSWORD.fullmatch(value) or _NO_SECRET.fullmatch(value):
+        return False
+    return match["what"].lower().startswith(("pass", "pwd")) or _may_be(value)
 
 
 def _in_url(match: re.Match[str], hide: Hide) -> str:
