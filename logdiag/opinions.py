@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from logdiag.agent.opinion import leaves_open
+from logdiag.agent.votes import UNITED
 from logdiag.errors import MemoryStoreError
 from logdiag.judge.confidence import supports_of
 from logdiag.judge.judgement import Judgement, judge
@@ -44,13 +46,6 @@ _DOUBT = {
     Support.COMPLAINING: Doubt(elsewhere=0.75),
 }
 
-# What an answer rests on that a model may change.
-_OPEN = frozenset(
-    {
-        *(Support.CATCH_ALL, Support.BARE_SYMPTOM, Support.QUIET, Support.HINT, Support.EXIT_CODE, Support.SILENT),
-        *(Support.COMPLAINING, Support.FAINTLY_ALIKE, Support.DIVIDED, Support.TRIAL),
-    }
-)
 _LONGEST_TITLE = 160
 
 # After a large import a diagnosis gives past failures their vectors for so many seconds at most.
@@ -137,11 +132,6 @@ def _opened(memory: Store | str | os.PathLike[str] | None) -> Iterator[Store]:
         yield store
 
 
-def leaves_open(diagnosis: Diagnosis) -> bool:
-    """Whether rules and memory are not sure, so that a model may be asked."""
-    return not _OPEN.isdisjoint(Support(kind) for kind in diagnosis.stats["supports"])
-
-
 def consulted(
     before: Diagnosis,
     sources: Sequence[object],
@@ -219,7 +209,7 @@ def _changed(
         title=opinion.cause.split(". ")[0].rstrip(".")[:_LONGEST_TITLE] or f"{opinion.reason.value}, says the model",
         why=opinion.cause,
         explains=frozenset(Reason),
-        supports=(Support.AGENT, Support.DIVIDED) if opinion.agreed < opinion.votes else (Support.AGENT,),
+        supports=(Support.AGENT, Support.DIVIDED) if opinion.agreed < UNITED * opinion.votes else (Support.AGENT,),
     )
     judgement = judge(_replaced(survey, [named]), book, failed=before.failed or None)
     if judgement.root is None or not judgement.root.finding.supports:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from logdiag.agent.ask import objects_in
 from logdiag.model import Reason
 
 __all__ = ["ANSWER_SCHEMA", "Answer", "Citation", "read_answer", "read_text"]
 
-_LONGEST_TEXT = 40_000
 _MOST_EVIDENCE = 8
 _PROBLEMS = 5
-_MOST_TRIES = 200
 
 
 def _number(value: object) -> object:
     """s1   s1:123   123   "123" """
     found = re.fullmatch(r"(?:s\d+:)?s?(\d{1,12})", value.strip()) if isinstance(value, str) else None
     return int(found[1]) if found else value
+
+
+def _rank(value: object) -> object:
+    """3   "3"   "rank 3"   "w03"   null   "unknown" """
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"\D{0,12}(\d{1,7})", value.strip())
+    return int(found[1]) if found else None
 
 
 class _Closed(BaseModel):
@@ -43,6 +49,7 @@ class Answer(_Closed):
 
     reason: Reason
     root_line: Citation | None = None
+    rank: Annotated[int | None, BeforeValidator(_rank)] = None
     evidence: list[Citation] = []
     cause: str
     who_must_act: Literal["user", "infrastructure"]
@@ -66,13 +73,18 @@ ANSWER_SCHEMA: dict[str, Any] = {
     "properties": {
         "reason": {"type": "string", "enum": [reason.value for reason in Reason]},
         "root_line": {**_LINE_SCHEMA, "description": "the line that names what broke first"},
+        "rank": {
+            "type": ["integer", "null"],
+            "description": "the rank (worker, replica, seat) that failed first, as a line that you cite names it; "
+            "null where none does",
+        },
         "evidence": {"type": "array", "items": _LINE_SCHEMA, "maxItems": _MOST_EVIDENCE},
         "cause": {"type": "string", "description": "what broke first and why, in one or two sentences"},
         "who_must_act": {"type": "string", "enum": ["user", "infrastructure"]},
         "would_prove": {"type": "string", "description": "what to look at that would prove it"},
         "confidence": {"type": "number", "minimum": 0, "maximum": 1},
     },
-    "required": ["reason", "root_line", "evidence", "cause", "who_must_act", "would_prove", "confidence"],
+    "required": ["reason", "root_line", "rank", "evidence", "cause", "who_must_act", "would_prove", "confidence"],
     "additionalProperties": False,
 }
 
@@ -90,27 +102,7 @@ def read_answer(given: object) -> Answer | str:
 
 def read_text(text: str) -> Answer | str:
     """The answer in words: the last JSON object that has a reason, in a fence or not, or what is wrong."""
-    candidates = [item for item in _objects(text[:_LONGEST_TEXT]) if "reason" in item]
+    candidates = objects_in(text, "reason")
     if not candidates:
         return "there is no answer: call the tool `answer`, or write one JSON object with its fields"
     return read_answer(candidates[-1])
-
-
-def _objects(text: str) -> list[dict[str, Any]]:
-    """The outermost JSON objects in a text; of a tool call written out, its arguments."""
-    found: list[dict[str, Any]] = []
-    decoder = json.JSONDecoder()
-    start, tries = text.find("{"), 0
-    while start >= 0 and tries < _MOST_TRIES:
-        tries += 1
-        try:
-            item, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            end = start + 1
-        else:
-            for key in ("arguments", "parameters", "answer"):
-                if "reason" not in item and isinstance(item.get(key), dict):
-                    item = item[key]
-            found.append(item)
-        start = text.find("{", end)
-    return found

@@ -32,10 +32,25 @@ _EXIT = {
     125: "the container runtime itself failed",
     126: "found, but not executable",
     127: "command not found",
-    250: "-6 as an unsigned byte: ended by SIGABRT",
-    247: "-9 as an unsigned byte: ended by SIGKILL",
-    245: "-11 as an unsigned byte: ended by SIGSEGV",
     255: "an error outside the usual range, often of ssh",
+}
+# As sysexits.h names them; not every program means them.
+_SYSEXITS = {
+    64: ("EX_USAGE", "the command was used wrongly"),
+    65: ("EX_DATAERR", "the input data was wrong"),
+    66: ("EX_NOINPUT", "an input file is missing or cannot be read"),
+    67: ("EX_NOUSER", "a user is not known"),
+    68: ("EX_NOHOST", "a host is not known"),
+    69: ("EX_UNAVAILABLE", "a service or a needed program is not available"),
+    70: ("EX_SOFTWARE", "an internal error of the program"),
+    71: ("EX_OSERR", "the operating system refused: no process, no memory, no pipe"),
+    72: ("EX_OSFILE", "a file of the system is missing or broken"),
+    73: ("EX_CANTCREAT", "an output file cannot be made"),
+    74: ("EX_IOERR", "an error of input or output"),
+    75: ("EX_TEMPFAIL", "a failure that may pass: try again later"),
+    76: ("EX_PROTOCOL", "the other side did not keep to the protocol"),
+    77: ("EX_NOPERM", "permission denied"),
+    78: ("EX_CONFIG", "the configuration is wrong"),
 }
 _SIGNALS = {
     "SIGHUP": "the terminal or launcher went away",
@@ -102,11 +117,16 @@ def _of_signal(name: str, value: int | None) -> str:
 
 
 def _of_exit(value: int | None) -> str:
+    """An exit code: a shell's 128 + N, a launcher's -N, and 256 - N, which is -N as an unsigned byte."""
     if value is None:
         return ""
     if value in _EXIT:
         return f"exit code {value}: {_EXIT[value]}."
-    ended_by = _of_signal("", value if value < 0 else value - 128) if value < 0 or 128 < value < 193 else ""
+    if value in _SYSEXITS:
+        name, meaning = _SYSEXITS[value]
+        return f"exit code {value} is {name} in sysexits.h: {meaning}."
+    number = -value if value < 0 else value - 128 if value < 193 else 256 - value
+    ended_by = _of_signal("", number) if number > 0 and (value < 0 or 128 < value < 256) else ""
     return f"exit code {value}: ended by a signal; {ended_by}" if ended_by else ""
 
 

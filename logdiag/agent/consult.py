@@ -10,17 +10,20 @@ deadline: a client that hangs cannot hold up the answer, nor the end of the prog
 from __future__ import annotations
 
 import importlib
-import threading
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from logdiag.agent.ask import outcomes
+from logdiag.agent.connection import Connection
 from logdiag.agent.evidence import evidence_of
 from logdiag.agent.failure_agent import ROUNDS, Conversation, ask
-from logdiag.agent.models import TIMED_OUT, failure_of, load_model
-from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Step, Trace
+from logdiag.agent.models import TIMED_OUT, failure_of, is_bounded, load_model
+from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Step, Trace, leaves_open
 from logdiag.agent.outbound import Channel, learn_names
 from logdiag.agent.prompts import Prompt, prompt_of
 from logdiag.agent.redaction import Redactor
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["consult", "prompt_for"]
 
 _MOST_READ_SECONDS = 3.0
+# Any of these switches LangChain's own tracing on.
+_TRACING = ("LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2", "LANGCHAIN_TRACING")
 
 
 @dataclass
@@ -54,7 +59,6 @@ class _Case:
     opening: Channel | None = None
     asked: bool = False
     talks: list[Conversation] = field(default_factory=list)
-    outcomes: SimpleQueue[str] = field(default_factory=SimpleQueue)
 
 
 def consult(
@@ -76,27 +80,32 @@ def consult(
     """
     began = time.monotonic()
     case = _Case(diagnosis, tuple(sources), settings, job or {}, book, began + settings.timeout, on_step)
-    threading.Thread(target=_work, args=(case, model, tuple(callbacks)), name="logdiag-agent", daemon=True).start()
-    late = f"did not answer within {settings.timeout:g} s"
-    errors: list[str] = []
-    finished = 0
-    while finished < settings.votes:
-        try:
-            error = case.outcomes.get(timeout=max(0.0, case.ends - time.monotonic()))
-        except Empty:
-            errors.append(late)
-            break
-        finished += 1
-        if error:
-            errors.append(late if error == TIMED_OUT else error)
+    connection = Connection(case.ends)
+    try:
+        errors = _asked(case, connection, model, tuple(callbacks))
+    finally:
+        connection.close()
     opinion = vote([talk.opinion for talk in tuple(case.talks) if talk.opinion], settings.votes)
     error = "" if opinion else errors[0] if errors else "gave answers that contradict each other"
     return Consultation(
         opinion=opinion,
         trace=_trace(case, error, time.monotonic() - began),
-        notes=tuple(_notes(case, opinion, error)),
+        notes=tuple(_notes(case, opinion, error, own_model=model is not None)),
         prompt=str(case.prompt or ""),
     )
+
+
+def _asked(case: _Case, connection: Connection, model: BaseChatModel | None, callbacks: tuple[Any, ...]) -> list[str]:
+    """Prepares a case and holds its conversations, until the deadline; why some gave no opinion."""
+    late = f"did not answer within {case.settings.timeout:g} s"
+    ready = next(outcomes([partial(_ready, case, connection, model)], case.ends), None)
+    if not isinstance(ready, tuple):
+        return [late if ready is None else failure_of(ready)]
+    talks = [partial(_talk, case, *ready, callbacks)] * case.settings.votes
+    ended = list(outcomes(talks, case.ends))
+    errors = [item if isinstance(item, str) else failure_of(item) for item in ended]
+    errors += [late] * (len(ended) < len(talks))
+    return [late if error == TIMED_OUT else error for error in errors if error]
 
 
 def prompt_for(
@@ -124,36 +133,42 @@ def _prepare(case: _Case) -> LogView:
     return view
 
 
-def _work(case: _Case, model: BaseChatModel | None, callbacks: tuple[Any, ...]) -> None:
-    """Prepares a case and holds its conversations; each puts its error, empty for none, among the outcomes."""
-    try:
-        view = _prepare(case)
-        if model is None:
-            model = load_model(case.settings.model, case.settings.timeout)
-        # Conversations that load it at the same time can find it half loaded.
-        importlib.import_module("langchain.agents.middleware")
-        search = LineSearch(case.diagnosis.digest.lines)
-        for _ in range(case.settings.votes):
-            threading.Thread(target=_talk, args=(case, model, view, search, callbacks), daemon=True).start()
-    except Exception as error:  # anything that a package does while it is loaded and set up
-        for _ in range(case.settings.votes):
-            case.outcomes.put(failure_of(error))
+def _ready(
+    case: _Case, connection: Connection, model: BaseChatModel | None
+) -> tuple[BaseChatModel, LogView, LineSearch]:
+    """What all conversations of a case share."""
+    view = _prepare(case)
+    if model is None:
+        model = load_model(case.settings.model, case.settings.timeout, connection)
+    # Conversations that load it at the same time can find it half loaded.
+    importlib.import_module("langchain.agents.middleware")
+    return model, view, LineSearch(case.diagnosis.digest.lines)
 
 
-def _talk(case: _Case, model: BaseChatModel, view: LogView, search: LineSearch, callbacks: tuple[Any, ...]) -> None:
-    """One conversation."""
+def _talk(case: _Case, model: BaseChatModel, view: LogView, search: LineSearch, callbacks: tuple[Any, ...]) -> str:
+    """One conversation; why it came to no opinion, empty where it did."""
     assert case.opening is not None
     assert case.prompt is not None
     channel = case.opening.fork()
-    # Without a root cause it is at most the exit code that says that the job failed.
-    talk = Conversation(channel, case.ends, case.diagnosis.root_cause is None, case.on_step)
+    none_allowed = case.diagnosis.root_cause is None or leaves_open(case.diagnosis)
+    talk = Conversation(channel, case.ends, none_allowed, case.on_step, is_unique=view.is_unique)
     case.talks.append(talk)
     try:
         case.asked = True
-        ask(model, case.prompt, tools_for(view, search, channel, case.book), talk, callbacks)
+        with _tracing(case.settings):
+            ask(model, case.prompt, tools_for(view, search, channel, case.book), talk, callbacks)
     except Exception as error:  # anything that a model's client, or a callback, raises
         talk.error = talk.error or failure_of(error)
-    case.outcomes.put("" if talk.opinion else talk.error)
+    return "" if talk.opinion else talk.error
+
+
+def _tracing(settings: AgentSettings) -> AbstractContextManager[object]:
+    """Within it LangChain traces only where that was asked for, whatever the environment says."""
+    if settings.tracing:
+        return nullcontext()
+    from langsmith import tracing_context
+
+    return tracing_context(enabled=False)
 
 
 def _trace(case: _Case, error: str, seconds: float) -> Trace:
@@ -171,8 +186,8 @@ def _trace(case: _Case, error: str, seconds: float) -> Trace:
     )
 
 
-def _notes(case: _Case, opinion: Opinion | None, error: str) -> list[str]:
-    """Why there is no opinion, how far votes went apart, and what left the machine."""
+def _notes(case: _Case, opinion: Opinion | None, error: str, *, own_model: bool) -> list[str]:
+    """Why there is no opinion, how far votes went apart, and what left the machine, to where."""
     notes: list[str] = []
     name = case.settings.model
     if opinion is None:
@@ -185,6 +200,15 @@ def _notes(case: _Case, opinion: Opinion | None, error: str) -> list[str]:
         hidden = case.opening.redactor.manifest()
         kinds = [f"{count} {_plural(kind, count)}" for kind, count in hidden.items() if count or kind == "secrets"]
         notes.append(f"sent {sent / 1000:.1f} kB to {name}; hidden in it: {', '.join(kinds)}")
+        traced = next((variable for variable in _TRACING if os.environ.get(variable, "").lower() in ("1", "true")), "")
+        if traced and case.settings.tracing:
+            notes.append(f"the same was sent to the tracing service, as {traced} says")
+        elif traced:
+            notes.append(
+                f"{traced} is set, but nothing was traced: that takes AgentSettings(tracing=True) or callbacks"
+            )
+        if not (own_model or is_bounded(name)):
+            notes.append(f"the client of {name} is not ours to bound: it may follow redirects")
     return notes
 
 

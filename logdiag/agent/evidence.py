@@ -1,7 +1,8 @@
 """What the model is shown: a bundle of lines and facts under a budget of tokens.
 
-Built grep-first with a tail: the lines that the findings rest on with those around them, the end of each log, what
-reads like a failure, and what came only once; then the facts that no single line tells.
+Built grep-first with a tail: the lines that the findings rest on and the suspects with those around them, the end of
+each log, what reads like a failure, and what came only once; then the facts that no single line tells. Of lines that
+repeat, the first ones stand for all.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
+from logdiag.agent.opinion import names_no_cause
 from logdiag.agent.view import LogView
+from logdiag.memory.recall import RULE as MEMORY
 from logdiag.model import Diagnosis, Line
 from logdiag.report.words import rank_ranges
 
@@ -23,18 +26,22 @@ _CHARACTERS_A_TOKEN = 3
 _LONGEST_LINE = 400
 _LONGEST_PREFIX = 12
 _BEFORE, _AFTER = 4, 6
+_AROUND_A_SUSPECT = 2
 _LAST_LINES = 15
 _FIRST_LINES = 3
-_ALIKE = 2
+# Lines that differ only in numbers: so many of them are shown, the first one always, and how many there are.
+_ALIKE = 3
 _MOST_ROWS = 16
 # What remains of the budget after each kind of line has been taken, in order.
-_SHARE_OF_FINDINGS, _SHARE_OF_ENDS, _SHARE_OF_FAILURES, _SHARE_OF_RARE = 0.4, 0.6, 0.85, 1.0
+_SHARE_OF_FINDINGS, _SHARE_OF_SUSPECTS, _SHARE_OF_ENDS, _SHARE_OF_FAILURES, _SHARE_OF_RARE = 0.4, 0.55, 0.7, 0.88, 1.0
 _FAILURE = re.compile(
     r"(?i)\b(?:\w*error|\w*exception|fail(?:ed|ure|s)?|fatal|abort(?:ed|ing)?|killed|traceback|s?xid|time[d-]? ?-?out|"
     r"refused|denied|lost|unreachable|panic|segfault|oom|out of memory|no space|cannot|unable|terminated|signal|"
     r"exit(?:ed)?|corrupt\w*|invalid|mismatch|missing|not found|nan|unhealthy|uncorrectable|reset)\b"
 )
-_DIGITS = re.compile(r"\d+")
+LEVELS_OF_TROUBLE = ("ERROR", "SEVERE", "CRITICAL", "FATAL")
+# 12   0x7f3a   3f2b8c1e-5a7d: what differs between lines that say the same
+_VARYING = re.compile(r"\b(?:0x[0-9a-f]+|[0-9a-f]{8,}(?:-[0-9a-f]{4,})*)\b|\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +59,68 @@ def evidence_of(diagnosis: Diagnosis, view: LogView, budget: int, job: Mapping[s
     """The bundle for a diagnosis in at most `budget` tokens. `job` is the job's metadata; its user is left out."""
     facts = tuple(_facts(diagnosis, view, job or {}, budget // 4 * _CHARACTERS_A_TOKEN))
     left = budget - sum(map(tokens_of, facts))
-    chosen: dict[tuple[int, int], Line] = {}
-    spent = 0
+    choice = _Choice(diagnosis, left)
     groups = (
         (_SHARE_OF_FINDINGS, _around_findings(diagnosis, view)),
+        (_SHARE_OF_SUSPECTS, _around_suspects(diagnosis, view)),
         (_SHARE_OF_ENDS, chain(_ends(diagnosis, _LAST_LINES), _beginnings(diagnosis))),
         (_SHARE_OF_FAILURES, _failures(diagnosis.digest.lines)),
         (_SHARE_OF_RARE, _rare(diagnosis)),
     )
+    choice.take(_named(diagnosis, view), _SHARE_OF_FINDINGS, all_of_them=True)
     for share, lines in groups:
-        for line in lines:
-            cost = _tokens_of_line(line)
-            if (line.stream, line.position) in chosen or not line.text.strip():
-                continue
-            if spent + cost > share * left:
-                break
-            chosen[(line.stream, line.position)] = line
-            spent += cost
-    ordered = tuple(chosen[place] for place in sorted(chosen))
-    return Bundle(ordered, diagnosis.digest.counts, facts, spent + budget - left)
+        choice.take(lines, share)
+    return Bundle(choice.lines, choice.counts, facts, choice.spent + budget - left)
+
+
+class _Choice:
+    """The lines taken so far for `left` tokens. Of lines that differ only in numbers the first ones are taken, and
+    counted."""
+
+    def __init__(self, diagnosis: Diagnosis, left: int) -> None:
+        self._left = left
+        self._digest = diagnosis.digest
+        self._taken: dict[tuple[int, int], Line] = {}
+        self._first: dict[str, Line] = {}
+        self._kept: Counter[str] = Counter()
+        self._shown: Counter[str] = Counter()
+        self.spent = 0
+        for line in self._digest.lines:
+            shape = _shape(line)
+            self._first.setdefault(shape, line)
+            self._kept[shape] += 1
+
+    def take(self, lines: Iterable[Line], share: float, *, all_of_them: bool = False) -> None:
+        """Takes lines, and the first line like each, until a share of the tokens is spent."""
+        for wanted in lines:
+            for line in (self._first.get(_shape(wanted), wanted), wanted):
+                cost = _tokens_of_line(line)
+                if (line.stream, line.position) in self._taken or not line.text.strip():
+                    continue
+                if self._shown[_shape(line)] >= _ALIKE and not all_of_them:
+                    continue
+                if self.spent + cost > share * self._left:
+                    return
+                self._taken[(line.stream, line.position)] = line
+                self._shown[_shape(line)] += 1
+                self.spent += cost
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines in the order of the logs."""
+        return tuple(self._taken[place] for place in sorted(self._taken))
+
+    @property
+    def counts(self) -> dict[tuple[str, int], int]:
+        """For the first line of each kind of which more were left out, how many there are in all."""
+        found: dict[tuple[str, int], int] = {}
+        for shape, shown in self._shown.items():
+            first = self._first.get(shape)
+            if first is not None:
+                many = max(self._digest.counts.get((first.source, first.number), 0), self._kept[shape])
+                if many > shown:
+                    found[(first.source, first.number)] = many
+        return found
 
 
 def tokens_of(text: str) -> int:
@@ -91,6 +141,18 @@ def _tokens_of_line(line: Line) -> int:
     return (min(len(line.text), _LONGEST_LINE) + _LONGEST_PREFIX) // _CHARACTERS_A_TOKEN + 1
 
 
+def _shape(line: Line) -> str:
+    return _VARYING.sub("0", line.message[:_LONGEST_LINE]) or line.text[:_LONGEST_LINE]
+
+
+def _named(diagnosis: Diagnosis, view: LogView) -> list[Line]:
+    """The lines that the answer names: its root and its suspects."""
+    root = diagnosis.root_cause
+    found = [view.find(root.source, root.line, root.text)] if root else []
+    found += [view.find(item.source, item.line, item.text) for item in diagnosis.suspects]
+    return [line for line in found if line is not None]
+
+
 def _around_findings(diagnosis: Diagnosis, view: LogView) -> Iterator[Line]:
     """The lines of the evidence, the root first, and then those around each."""
     roles = ("root", "context", "consequence")
@@ -100,6 +162,13 @@ def _around_findings(diagnosis: Diagnosis, view: LogView) -> Iterator[Line]:
     yield from known
     for line in known:
         yield from view.around(line, _BEFORE, _AFTER)
+
+
+def _around_suspects(diagnosis: Diagnosis, view: LogView) -> Iterator[Line]:
+    """The lines around each suspicious one."""
+    for item in diagnosis.suspects:
+        if (line := view.find(item.source, item.line, item.text)) is not None:
+            yield from view.around(line, _AROUND_A_SUSPECT, _AROUND_A_SUSPECT)
 
 
 def _ends(diagnosis: Diagnosis, most: int) -> Iterator[Line]:
@@ -116,15 +185,14 @@ def _beginnings(diagnosis: Diagnosis) -> Iterable[Line]:
 
 
 def _failures(lines: Iterable[Line]) -> Iterator[Line]:
-    """Lines that read like a failure, from the first and from the last inwards; few of those that are alike."""
-    alike: Counter[str] = Counter()
-    found = [line for line in lines if _FAILURE.search(line.message[:_LONGEST_LINE])]
+    """Lines that read like a failure or are logged as one, from the first and from the last inwards."""
+    found = [
+        line
+        for line in lines
+        if line.level in ("WARNING", *LEVELS_OF_TROUBLE) or _FAILURE.search(line.message[:_LONGEST_LINE])
+    ]
     for pair in zip(found, reversed(found), strict=True):
-        for line in pair:
-            shape = _DIGITS.sub("", line.message[:_LONGEST_LINE])
-            alike[shape] += 1
-            if alike[shape] <= _ALIKE:
-                yield line
+        yield from pair
 
 
 def _rare(diagnosis: Diagnosis) -> Iterator[Line]:
@@ -145,23 +213,42 @@ def _facts(diagnosis: Diagnosis, view: LogView, job: Mapping[str, str], longest:
 
 
 def _verdict(diagnosis: Diagnosis, view: LogView) -> Iterator[str]:
-    if not diagnosis.failed:
+    """What the rules and the memory make of it, in words of the rules: those of people stay here."""
+    root = diagnosis.root_cause
+    of_people = any((item.rule or "").startswith(MEMORY) for item in diagnosis.evidence)
+    if diagnosis.failed is None:
+        yield "rules: the log does not tell whether the job failed"
+    elif not diagnosis.failed:
         yield "rules: the log shows no failure"
-    elif diagnosis.root_cause is None:
+    elif root is None:
         yield "rules: the job failed, and no rule names the cause"
+    elif root.rule.startswith(MEMORY):
+        place = _place(view.find(root.source, root.line, root.text))
+        yield f"memory: {diagnosis.reason.value} at {place}, as a past failure with such a line; {_sure(diagnosis)}"
+    elif names_no_cause(diagnosis):
+        place = _place(view.find(root.source, root.line, root.text))
+        yield f"rules: no cause known; {place} only shows that the job failed ({diagnosis.summary} rule {root.rule})"
     else:
-        root = diagnosis.root_cause
-        line = view.find(root.source, root.line, root.text)
-        place = f"s{line.stream + 1}:{line.number}" if line else "a line that was not kept"
-        yield (
-            f"rules: {diagnosis.reason.value} at {place} with confidence {diagnosis.confidence:.2f}: "
-            f"{diagnosis.summary} (rule {root.rule})"
-        )
+        place = _place(view.find(root.source, root.line, root.text))
+        said = "" if of_people else f" {diagnosis.summary}"
+        yield f"rules: {diagnosis.reason.value} at {place};{said} {_sure(diagnosis)} (rule {root.rule})"
     for item in diagnosis.consequences[:_MOST_ROWS]:
         ranks = f" on ranks {rank_ranges(item.ranks)}" if item.ranks else ""
-        yield f"rules: {item.count}x {item.reason}{ranks}, taken for a consequence: {item.title}"
+        title = "" if of_people else f": {item.title}"
+        yield f"rules: {item.count}x {item.reason}{ranks}, taken for a consequence{title}"
     for other in diagnosis.candidates:
-        yield f"rules: it could also be {other.reason.value}, with {other.confidence:.2f}"
+        yield f"rules: it could also be {other.reason.value}"
+    lines = [view.find(item.source, item.line, item.text) for item in diagnosis.suspects]
+    if places := [_place(line) for line in lines if line is not None]:
+        yield f"lines that stand out by how they stand in the log, whatever they say: {', '.join(places)}"
+
+
+def _place(line: Line | None) -> str:
+    return f"s{line.stream + 1}:{line.number}" if line else "a line that was not kept"
+
+
+def _sure(diagnosis: Diagnosis) -> str:
+    return f"about {diagnosis.confidence:.0%} of such answers are right"
 
 
 def _sources(view: LogView, diagnosis: Diagnosis) -> Iterator[str]:

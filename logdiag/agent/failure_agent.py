@@ -29,6 +29,8 @@ _MOST_CALLS = 24
 _REFUSALS = 2
 # In and out altogether: each turn sends the whole conversation again.
 _MOST_TOKENS = 100_000
+# No server means more than this in one turn.
+_MOST_COUNTED = 10**8
 _SHORTEST_TURN = 0.05
 
 
@@ -44,26 +46,27 @@ class Conversation:
     ends: float
     none_allowed: bool
     on_step: Callable[[Step], None] | None = None
+    is_unique: Callable[[str], bool] = lambda words: False
     opinion: Opinion | None = None
     error: str = ""
     steps: list[Step] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     cost: float | None = None
     calls: int = 0
+    tokens: int = 0
 
     @property
     def over(self) -> bool:
         """Whether nothing more is to be said; gives the reason to `error` where the bounds end it."""
         if not (self.opinion or self.error):
             turns = sum(step.kind == "model" for step in self.steps)
-            tokens = sum(step.tokens_in + step.tokens_out for step in self.steps)
             if time.monotonic() > self.ends - _SHORTEST_TURN:
                 self.error = TIMED_OUT
             elif len(self.refusals) > _REFUSALS:
                 self.error = f"gave no answer that holds, {len(self.refusals)} times"
             elif turns >= ROUNDS:
                 self.error = f"did not come to an answer in {ROUNDS} turns"
-            elif tokens > _MOST_TOKENS:
+            elif self.tokens > _MOST_TOKENS:
                 self.error = f"did not come to an answer within {_MOST_TOKENS:,} tokens"
         return bool(self.opinion or self.error)
 
@@ -71,7 +74,7 @@ class Conversation:
         """Takes an answer, or says why it is refused."""
         if isinstance(answer, str):
             return self._refuse(answer)
-        grounded = ground(answer, self.channel, none_allowed=self.none_allowed)
+        grounded = ground(answer, self.channel, none_allowed=self.none_allowed, is_unique=self.is_unique)
         if isinstance(grounded, Refusal):
             return self._refuse(grounded.why)
         self.opinion = self.opinion or grounded
@@ -131,10 +134,14 @@ def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
                 talk.step("model failed", began)
                 raise
             said = [message for message in response.result if isinstance(message, AIMessage)]
-            used = [message.usage_metadata for message in said if message.usage_metadata]
-            into, out = sum(use["input_tokens"] for use in used), sum(use["output_tokens"] for use in used)
+            sent = [*request.messages, *([request.system_message] if request.system_message else [])]
+            into, out = _tokens(said, "input_tokens"), _tokens(said, "output_tokens")
+            # What a server says of its tokens may be wrong: the budget goes by the length of the texts at least.
+            talk.tokens += max(into, _least_tokens(sent)) + max(out, _least_tokens(said))
             talk.step("model", began, into, out)
             talk.cost = _added(talk.cost, said)
+            for message in said:
+                message.tool_calls = message.tool_calls[:_MOST_CALLS]
             return response
 
         @hook_config(can_jump_to=["model", "end"])
@@ -168,10 +175,22 @@ def _answer_in(message: Any) -> Answer | str:
     return read_text(str(message.text))
 
 
+def _tokens(messages: Sequence[Any], name: str) -> int:
+    """What a server says of a turn's tokens; nothing that it could not mean."""
+    said = [message.usage_metadata[name] for message in messages if message.usage_metadata]
+    return sum(count for count in said if isinstance(count, int) and 0 <= count <= _MOST_COUNTED)
+
+
+def _least_tokens(messages: Sequence[Any]) -> int:
+    """Fewer tokens than messages can have, by their length."""
+    return sum(len(str(message.content)) + len(str(getattr(message, "tool_calls", ""))) for message in messages) // 8
+
+
 def _added(cost: float | None, messages: Sequence[Any]) -> float | None:
     """The cost so far and that of these messages, as far as the server says it."""
     for message in messages:
         used = message.response_metadata.get("token_usage") or {}
-        if isinstance(more := used.get("cost"), (int, float)):
+        more = used.get("cost")
+        if isinstance(more, (int, float)) and 0 <= more <= _MOST_COUNTED:
             cost = (cost or 0.0) + more
     return cost

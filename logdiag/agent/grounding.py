@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from logdiag.agent.answer import Answer, Citation
 from logdiag.agent.opinion import Opinion
-from logdiag.agent.outbound import Channel
+from logdiag.agent.outbound import Channel, Shown
 from logdiag.agent.prompts import TOLD
 from logdiag.model import Line, Reason
 from logdiag.report.words import clean
@@ -17,6 +18,11 @@ __all__ = ["Refusal", "ground"]
 _SHORTEST_QUOTE = 8
 _LONGEST_WORDS = 600
 _MOST_EVIDENCE = 8
+# rank 44   w19   r02:   [seat 3]   17/48   [3]   but not 02:16:49 and not op 52830
+_RANK = re.compile(
+    r"(?i)(?<![a-z])(?:rank|worker|replica|seat|trainer|process|proc|peer|member|cell|local_rank|w|r|p)[ _:=#-]{0,2}(\d{1,7})"
+    r"(?![\d.]|:\d\d)|(?:(?<=^)|(?<=[\s\[(]))(\d{1,7})(?=/\d|\])"
+)
 # s1:123 (40 like this) | text
 _ROW = re.compile(r"^\s*s\d+:\d+[^|\n]{0,30}\| ?")
 
@@ -28,25 +34,30 @@ class Refusal:
     why: str
 
 
-def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion | Refusal:
+def ground(
+    answer: Answer, channel: Channel, *, none_allowed: bool, is_unique: Callable[[str], bool] = lambda words: False
+) -> Opinion | Refusal:
     """The opinion that an answer amounts to, its lines being the log's own, or why it is refused.
 
-    `none_allowed` says that no rule found a failure, so that the reason `none` may be given.
+    `none_allowed` says that no cause of a failure is known, so that the reason `none` may be given; `is_unique` whether
+    some words stand on one line of the logs only.
     """
     if answer.reason is Reason.NONE and not none_allowed:
-        return Refusal("the reason `none` cannot be given: a failure was found in this log")
+        return Refusal("the reason `none` cannot be given: the cause of a failure is known in this log")
     if answer.root_line is None and answer.reason is not Reason.NONE:
         return Refusal("root_line is missing: cite the line that names what broke first")
     root: Line | None = None
     evidence: list[Line] = []
     for citation in ([answer.root_line] if answer.root_line else []) + answer.evidence[:_MOST_EVIDENCE]:
-        line = _cited(citation, channel)
+        line = _cited(citation, channel, is_unique)
         if isinstance(line, Refusal):
             return line
         if citation is answer.root_line:
             root = line
         elif line is not root and line not in evidence:
             evidence.append(line)
+    if answer.rank is not None and not any(_names_rank(line, answer.rank) for line in (root, *evidence) if line):
+        return Refusal(f"no line that you cite names rank {answer.rank}: cite one that does, or leave the rank out")
     return Opinion(
         reason=answer.reason,
         root=root,
@@ -55,20 +66,34 @@ def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion |
         who_must_act=answer.who_must_act,
         would_prove=_words(answer.would_prove, channel),
         confidence=answer.confidence,
+        rank=answer.rank,
     )
 
 
-def _cited(citation: Citation, channel: Channel) -> Line | Refusal:
+def _names_rank(line: Line, rank: int) -> bool:
+    """Whether a line is of a rank by its prefix or its process, or names it."""
+    return line.rank == rank or any(int(found[1] or found[2]) == rank for found in _RANK.finditer(line.text))
+
+
+def _cited(citation: Citation, channel: Channel, is_unique: Callable[[str], bool]) -> Line | Refusal:
     place = f"s{citation.source}:{citation.number}"
     shown = channel.shown(citation.source, citation.number)
     if not shown:
         return Refusal(f"line {place} was not shown to you: cite only lines that you have read")
     quote = _squashed(_ROW.sub("", citation.quote)).strip("\u2026 ").removesuffix("...").removeprefix("...").strip()
-    for item in shown:
-        text = _squashed(item.text)
-        if quote in text and len(quote) >= min(_SHORTEST_QUOTE, len(text.strip("\u2026 "))):
+    said = [item for item in shown if quote and quote in _squashed(item.text)]
+    if not said:
+        return Refusal(f"line {place} does not say {citation.quote[:120]!r}: copy its words exactly")
+    for item in said:
+        if len(quote) >= _SHORTEST_QUOTE or _is_whole(quote, item, channel) or is_unique(channel.back(quote)):
             return item.line
-    return Refusal(f"line {place} does not say {citation.quote[:120]!r}: copy its words exactly")
+    return Refusal(f"{quote!r} is too short to tell line {place} from others: copy more of its words")
+
+
+def _is_whole(quote: str, item: Shown, channel: Channel) -> bool:
+    """Whether a quote is all of a line, or all but its prefixes."""
+    message = _squashed(channel.leaving(item.line.message))
+    return quote in (_squashed(item.text).strip("\u2026 "), message)
 
 
 def _squashed(text: str) -> str:

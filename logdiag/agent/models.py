@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from logdiag.agent.connection import Connection
 from logdiag.errors import AgentError
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["TIMED_OUT", "failure_of", "load_model"]
+__all__ = ["TIMED_OUT", "failure_of", "is_bounded", "load_model"]
 
 TIMED_OUT = "did not answer in time"
 
@@ -25,12 +27,23 @@ _MOST_ANSWER_TOKENS = 8192
 _OLLAMA_WINDOW = 32_768
 
 
-def load_model(name: str, timeout: float) -> BaseChatModel:
-    """The chat model `provider:model`, without retries of its own; `timeout` is in seconds for each request.
+# Providers whose clients are OpenAI's, or take an HTTP client under the same name.
+_TAKE_A_CLIENT = frozenset({"openai", "azure_openai", "deepseek", "xai", "openrouter", "groq", "perplexity"})
+
+
+def is_bounded(name: str) -> bool:
+    """Whether the client of `provider:model` keeps to our bounds of size and time, and follows no redirects."""
+    return name.partition(":")[0] in _TAKE_A_CLIENT | {"ollama"}
+
+
+def load_model(name: str, timeout: float, connection: Connection | None = None) -> BaseChatModel:
+    """The chat model `provider:model`, without retries of its own, over a connection that bounds it: the one that is
+    given, or one that ends in `timeout` seconds.
 
     Address and key come from the provider's own variables (OPENAI_BASE_URL, OPENAI_API_KEY, OLLAMA_HOST ...). Raises
     AgentError when a package or a key is missing, or when there is no such provider.
     """
+    connection = connection or Connection(time.monotonic() + timeout)
     provider, colon, model = name.partition(":")
     if not (provider and colon and model):
         raise AgentError(f"--llm {name}: not provider:model; for instance openai:gpt-5 or ollama:llama3.1")
@@ -39,7 +52,7 @@ def load_model(name: str, timeout: float) -> BaseChatModel:
     except ImportError as error:
         raise AgentError("a language model needs LangChain: pip install 'logdiag[agent]'") from error
     try:
-        loaded = _initialised(init_chat_model, model, provider, timeout)
+        loaded = _initialised(init_chat_model, model, provider, connection)
     except ImportError as error:
         package = f"langchain-{provider.replace('_', '-')}"
         raise AgentError(f"--llm {name}: the provider's package is missing: pip install {package}") from error
@@ -54,23 +67,32 @@ def load_model(name: str, timeout: float) -> BaseChatModel:
     return loaded
 
 
-def _initialised(init: Callable[..., Any], model: str, provider: str, timeout: float) -> BaseChatModel:
+def _initialised(init: Callable[..., Any], model: str, provider: str, connection: Connection) -> BaseChatModel:
     """The model; without bounds of its own where its client knows no such arguments."""
     try:
-        bounded: BaseChatModel = init(model, model_provider=provider, **_arguments(provider, timeout))
+        bounded: BaseChatModel = init(model, model_provider=provider, **_arguments(provider, connection))
         return bounded
     except (TypeError, ValueError) as error:
-        if not any(name in str(error) for name in ("timeout", "max_retries", "max_tokens")):
+        if not any(name in str(error) for name in ("timeout", "max_retries", "max_tokens", "http_client")):
             raise
         plain: BaseChatModel = init(model, model_provider=provider)
         return plain
 
 
-def _arguments(provider: str, timeout: float) -> dict[str, Any]:
+def _arguments(provider: str, connection: Connection) -> dict[str, Any]:
     """What bounds one request, in the words of a provider's client."""
+    timeout = connection.seconds_left
     if provider == "ollama":
-        return {"client_kwargs": {"timeout": timeout}, "num_predict": _MOST_ANSWER_TOKENS, "num_ctx": _OLLAMA_WINDOW}
+        bounds = {"timeout": timeout, "follow_redirects": False}
+        return {
+            "client_kwargs": bounds,
+            "sync_client_kwargs": {"transport": connection.transport()},
+            "num_predict": _MOST_ANSWER_TOKENS,
+            "num_ctx": _OLLAMA_WINDOW,
+        }
     arguments: dict[str, Any] = {"timeout": timeout, "max_retries": 0, "max_tokens": _MOST_ANSWER_TOKENS}
+    if provider in _TAKE_A_CLIENT:
+        arguments["http_client"] = connection.client()
     own_server = os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
     if provider == "openai" and own_server and not os.environ.get("OPENAI_API_KEY"):
         arguments["api_key"] = _NO_KEY
@@ -82,11 +104,11 @@ def failure_of(error: BaseException) -> str:
 
     Clients differ, so it goes by the HTTP status where there is one, else by the kind of error.
     """
-    if isinstance(error, AgentError):
-        return f"could not be asked: {error}"
+    if (cause := _of_ours(error)) is not None:
+        return TIMED_OUT if isinstance(cause, TimeoutError) else f"could not be asked: {cause}"
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     names = {kind.__name__.lower() for kind in type(error).__mro__}
-    if isinstance(status, int) and status >= 400:
+    if isinstance(status, int) and status >= 300:
         return _status_words(status)
     if any("timeout" in name for name in names):
         return TIMED_OUT
@@ -98,7 +120,18 @@ def failure_of(error: BaseException) -> str:
     return f"failed ({type(error).__name__}{': ' + said[0][:120] if said else ''})"
 
 
+def _of_ours(error: BaseException | None) -> BaseException | None:
+    """The error of ours that a client wrapped in its own, if there is one."""
+    for _ in range(8):
+        if error is None or isinstance(error, (AgentError, TimeoutError)):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
 def _status_words(status: int) -> str:
+    if status < 400:
+        return f"sends on to another address (HTTP {status}), which is not followed; set the address that is meant"
     if status in (401, 403):
         return f"refused the key (HTTP {status}); set the provider's key"
     if status == 404:

@@ -4,15 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from logdiag.model import Line, Reason
+from logdiag.model import Diagnosis, Line, Reason, Support
 
-__all__ = ["AgentSettings", "Consultation", "Opinion", "Step", "Trace"]
+__all__ = ["AgentSettings", "Consultation", "Opinion", "Step", "Trace", "leaves_open", "names_no_cause"]
+
+# What names no cause: an exit status, a launcher's last words, an exception of no known class, a program's complaint.
+_NO_CAUSE = frozenset({Support.CATCH_ALL, Support.BARE_SYMPTOM, Support.SYMPTOM, Support.HINT, Support.EXIT_CODE})
+# What else leaves an answer open: a doubtful witness, or no proof that the job is healthy.
+_DOUBTFUL = frozenset(
+    {Support.QUIET, Support.SILENT, Support.COMPLAINING, Support.FAINTLY_ALIKE, Support.DIVIDED, Support.TRIAL}
+)
+
+
+def names_no_cause(diagnosis: Diagnosis) -> bool:
+    """Whether a job failed and what was found only shows that it did: its launcher's last words, an exit status, a
+    catch-all."""
+    if not diagnosis.failed:
+        return False
+    return diagnosis.reason is Reason.OTHERS or not _NO_CAUSE.isdisjoint(diagnosis.supports)
+
+
+def leaves_open(diagnosis: Diagnosis) -> bool:
+    """Whether a model may be asked and heard: no cause is named, a witness is doubtful, or a verdict of health has no
+    proof. It does not depend on how sure the answer is."""
+    if diagnosis.failed is None or names_no_cause(diagnosis):
+        return True
+    if not diagnosis.failed and Support.FINISHED not in diagnosis.supports:
+        return True
+    return not _DOUBTFUL.isdisjoint(diagnosis.supports)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
     """How to ask: `model` as `provider:model`, `timeout` seconds for everything together, the number of `votes`, and
-    the `budget` in tokens of log that the model is shown. `when` is `unsure` (where rules and memory are) or `always`.
+    the `budget` in tokens of log that the model is shown. `when` is `unsure` (where no cause is named) or `always`.
+    `tracing` lets LangChain send what is said to the tracing service that the environment names.
     """
 
     model: str
@@ -20,13 +46,14 @@ class AgentSettings:
     votes: int = 1
     budget: int = 6000
     when: str = "unsure"
+    tracing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
     """What a model says broke first, after every line that it cites was found in the log as quoted.
 
-    `root` is None only with the reason `none`. The words (`cause`, `would_prove`) are plain text without control
+    `root` is None only with the reason `none`; `rank` is the one that failed first, None where it is not told. The words (`cause`, `would_prove`) are plain text without control
     characters. `confidence` (0 to 1) is what the model said, times the share of the `votes` that `agreed`.
     """
 
@@ -39,6 +66,7 @@ class Opinion:
     confidence: float
     votes: int = 1
     agreed: int = 1
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

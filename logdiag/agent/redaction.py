@@ -19,8 +19,16 @@ _SIGNS = re.compile("[\U000f0000-\U0010ffff]")
 _PSEUDONYM = re.compile(rf"<(?:{'|'.join(KINDS)}|secret|text)-\d{{1,6}}>")
 _FOREIGN = re.compile(f"{_SIGNS.pattern}|{_PSEUDONYM.pattern}")
 _COUNTED = {
-    **{"host": "hosts", "path": "paths", "user": "users", "ip": "addresses", "mac": "addresses", "email": "emails"},
-    **{"name": "names", "pod": "pods", "bucket": "buckets", "device": "devices"},
+    "host": "hosts",
+    "path": "paths",
+    "user": "users",
+    "ip": "addresses",
+    "mac": "addresses",
+    "email": "emails",
+    "name": "names",
+    "pod": "pods",
+    "bucket": "buckets",
+    "device": "devices",
 }
 # What the wording around a value tells is hidden where it stands; only these are taken for names everywhere.
 _LEARNT = ("host", "user", "name", "pod", "bucket")

@@ -53,7 +53,12 @@ def tools_for(view: LogView, search: LineSearch, channel: Channel, book: RuleBoo
 
     described = (
         (read_lines, "read_lines", f"Lines `first` to `last` of a source (1 for s1), at most {_MOST_LINES}."),
-        (grep_log, "grep_log", f"Lines that a regular expression matches, at most {_MOST_MATCHES}; case is ignored."),
+        (
+            grep_log,
+            "grep_log",
+            f"How many lines a regular expression matches, and the first and last of them, at most {_MOST_MATCHES}; "
+            "case is ignored.",
+        ),
         (search_log, "search_log", "The lines whose meaning is nearest to some words."),
         (ranks, "ranks", "Each rank with its node and its last line."),
         (similar_incidents, "similar_incidents", "Past failures like this one, and whether their remedy worked."),

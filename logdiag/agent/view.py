@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from logdiag.errors import SourceError
 from logdiag.model import Block, Diagnosis, Line
@@ -23,6 +24,9 @@ _LONGEST_LINE = 4000
 _LONGEST_PATTERN = 300
 # A counted repeat is copied out when a pattern is compiled: nested ones would take all memory.
 _MOST_REPEATS = 1000
+# (?R) (?1) (?&name) call themselves; a++ and (?>a) are possessive; (?(1)a|b), (?e) and {e<=2} are fuzzy or conditional.
+_REFUSED = re.compile(r"\(\?(?:R|[+-]?\d|&|P>|>|\(|[a-z]*[eb][a-z]*[):])|[*+?}]\+|\{\s*\d*\s*<?=?\s*[idse]|\\L<")
+_ESCAPED = re.compile(r"\\[^L]|\[\^?\]?[^\]]*\]")
 _REPEAT = re.compile(r"\{\s*(\d*)\s*,?\s*(\d*)\s*\}")
 _LINE_SECONDS = 0.2
 _READ_SECONDS = 3.0
@@ -69,32 +73,42 @@ class LogView:
             return Excerpt(kept[:most], "this log cannot be read again: only lines worth keeping are left")
         try:
             found = tuple(self._read(stream, source, wanted))[:most]
-        except SourceError as error:
-            return Excerpt((), str(error))
+        except SourceError:
+            return Excerpt((), f"source {source} can no longer be read")
         return Excerpt(found, "" if found else "the log has no such lines, or they are too far to reach")
 
     def grep(self, pattern: str, source: int | None = None, most: int = 40) -> Excerpt:
-        """Lines that a regular expression matches, without regard to case: the first `most`.
+        """Lines that a regular expression matches, without regard to case: all, or the first and the last `most` / 2.
 
-        The search is bounded in time; the note says when it did not reach the end of the logs.
+        The search is bounded in time; the note counts the hits, and says when it did not reach the end of the logs.
         """
         matches, problem = _matcher(pattern)
         if matches is None:
             return Excerpt((), problem)
         ends = time.monotonic() + self._seconds
-        found: dict[tuple[int, int], Line] = {}
+        hits = _Hits(most)
         notes: list[str] = []
         chosen = [source] if source is not None else range(1, len(self.names) + 1)
         for number in chosen:
             if not 1 <= number <= len(self.names):
                 return Excerpt((), f"there is no source {number}; there are {len(self.names)}")
-            complete = self._grep_one(number, matches, most, ends, found)
-            if not complete:
+            if not self._grep_one(number, matches, ends, hits):
                 notes.append(f"source {number} was not searched to its end")
-        ordered = [found[key] for key in sorted(found)]
-        if len(ordered) > most:
-            notes.append(f"more than {most} lines match; the first are shown: narrow the pattern")
-        return Excerpt(tuple(ordered[:most]), "; ".join(dict.fromkeys(notes)))
+        least = "at least " if notes else ""
+        if hits.count > most:
+            notes.insert(0, f"{least}{hits.count} lines match; the first and the last {most // 2} are shown")
+        elif hits.count:
+            notes.insert(0, f"{least}{hits.count} line{'s match' if hits.count > 1 else ' matches'}")
+        return Excerpt(hits.lines, "; ".join(dict.fromkeys(notes)))
+
+    def is_unique(self, words: str) -> bool:
+        """Whether exactly one line of the logs has these words, as far as can be searched."""
+        hits = _Hits(2)
+        ends = time.monotonic() + self._seconds
+        searched = [
+            self._grep_one(number, lambda text: words in text, ends, hits) for number in range(1, len(self.names) + 1)
+        ]
+        return all(searched) and hits.count == 1
 
     def around(self, line: Line, before: int, after: int) -> tuple[Line, ...]:
         """The kept lines that stand near a line, itself included."""
@@ -153,37 +167,56 @@ class LogView:
             if time.monotonic() > ends:
                 return
 
-    def _grep_one(
-        self,
-        source: int,
-        matches: Callable[[str], bool],
-        most: int,
-        ends: float,
-        found: dict[tuple[int, int], Line],
-    ) -> bool:
+    def _texts(self, stream: Stream, source: int) -> Iterator[tuple[Callable[[], Line], str]]:
+        """Each line of a stream, made when it is asked for, with its text."""
+        for block, position in self._blocks(stream):
+            for at, text in enumerate(block.data.split(b"\n")[: _count(block)]):
+                made = partial(_line, stream, block, source - 1, at, position, text)
+                yield made, text[:_LONGEST_LINE].decode(errors="replace")
+
+    def _grep_one(self, source: int, matches: Callable[[str], bool], ends: float, hits: _Hits) -> bool:
         """Adds what matches in one source; False when it was not searched to its end."""
+        reached, complete = -1, True
+        stream = self._stream(source)
         try:
-            # The digest first: it holds the end of the log, which a bounded read may not reach.
-            for line in self._kept.get(source - 1, ()):
-                if matches(line.text[:_LONGEST_LINE]):
-                    found[(source, line.position)] = line
-            stream = self._stream(source)
-            if stream is None:
-                return True
-            hits = 0
-            for block, position in self._blocks(stream):
-                for at, text in enumerate(block.data.split(b"\n")):
-                    if matches(text[:_LONGEST_LINE].decode(errors="replace")) and at < _count(block):
-                        line = _line(stream, block, source - 1, at, position, text)
-                        found[(source, line.position)] = line
-                        hits += 1
-                        if hits > most:
-                            return True
-                    if not at % 256 and time.monotonic() > ends:
-                        return False
+            for make, text in self._texts(stream, source) if stream else ():
+                if matches(text):
+                    hits.add(make())
+                reached += 1
+                if not reached % 256 and time.monotonic() > ends:
+                    complete = False
+                    break
         except (TimeoutError, SourceError):
-            return False
-        return True
+            complete = False
+        # The digest holds the end of the log, which a bounded read may not reach.
+        rest = [line for line in self._kept.get(source - 1, ()) if line.position > reached]
+        try:
+            for line in rest:
+                if matches(line.text[:_LONGEST_LINE]):
+                    hits.add(line)
+        except TimeoutError:
+            complete = False
+        return complete and (stream is None or not rest)
+
+
+class _Hits:
+    """The first and the last lines of those that were found, and how many there were."""
+
+    def __init__(self, most: int) -> None:
+        self.count = 0
+        self._first: list[Line] = []
+        self._most_first = most - most // 2
+        self._last: deque[Line] = deque(maxlen=max(1, most // 2))
+
+    def add(self, line: Line) -> None:
+        """One more, behind the others."""
+        self.count += 1
+        (self._first if len(self._first) < self._most_first else self._last).append(line)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Those that are kept, in their order."""
+        return (*self._first, *self._last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +258,10 @@ def _matcher(pattern: str) -> tuple[Callable[[str], bool] | None, str]:
         repeats *= max(1, *(int(number[:6]) for number in match.groups() if number), 1)
     if not pattern or len(pattern) > _LONGEST_PATTERN or repeats > _MOST_REPEATS:
         return None, f"the pattern is empty, longer than {_LONGEST_PATTERN} characters, or repeats too much"
+    if _REFUSED.search(_ESCAPED.sub("a", pattern)):
+        return None, "the pattern calls itself, is possessive, fuzzy or conditional: write it without that"
     try:
         compiled = regex.compile(pattern, regex.IGNORECASE)
-    except (regex.error, RecursionError, OverflowError) as error:
+    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         return None, f"the pattern is no regular expression ({error})"
     return lambda text: compiled.search(text, timeout=_LINE_SECONDS) is not None, ""
