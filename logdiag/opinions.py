@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from logdiag.agent.opinion import leaves_open
+from logdiag.agent.opinion import leaves_open, names_no_cause
 from logdiag.agent.votes import UNITED
 from logdiag.errors import MemoryStoreError
 from logdiag.judge.confidence import supports_of
@@ -47,6 +47,9 @@ _DOUBT = {
 }
 
 _LONGEST_TITLE = 160
+# A clean end that a model cites stands among so many last lines, at no level of trouble.
+_LAST_LINES = 30
+_TROUBLE = ("WARNING", "ERROR", "SEVERE", "CRITICAL", "FATAL")
 
 # After a large import a diagnosis gives past failures their vectors for so many seconds at most.
 _PATIENCE = 1.0
@@ -142,6 +145,7 @@ def consulted(
     *,
     job: Mapping[str, str] | None,
     callbacks: Sequence[Any],
+    exit_code: int | None,
     first: Callable[[Diagnosis], None] | None,
 ) -> Diagnosis:
     """The diagnosis after a model was asked, if it is to be asked; `first` is given the one before."""
@@ -154,7 +158,7 @@ def consulted(
     if first:
         first(before)
     consultation = consult(before, sources, settings, book=book, job=job, callbacks=callbacks)
-    return settle(before, survey, book, consultation, settings, decide)
+    return settle(before, survey, book, consultation, settings, decide, exit_code=exit_code)
 
 
 def settle(
@@ -164,61 +168,110 @@ def settle(
     consultation: Consultation,
     settings: AgentSettings,
     decide: Callable[[Judgement], Diagnosis],
+    *,
+    exit_code: int | None = None,
 ) -> Diagnosis:
     """The diagnosis after a model was asked: changed only where rules and memory left it open. `decide` makes a
-    diagnosis of judgement."""
+    diagnosis of a judgement."""
     opinion = consultation.opinion
     notes = [*before.notes, *consultation.notes]
-    after = before
-    if opinion is not None and opinion.reason is not before.reason:
-        if _may_change(before, opinion):
-            after = _changed(before, survey, book, opinion, settings, decide)
-        if after is before:
-            notes.append(f"the model {settings.model} reads it as {opinion.reason.value}: {opinion.cause}")
-    elif opinion is not None:
-        notes.append(f"the model {settings.model} agrees: {opinion.cause}")
+    after = None
+    if opinion is not None and _may_change(before, opinion, exit_code):
+        judgement = _judged(before, survey, book, opinion, settings, exit_code)
+        after = None if judgement is None else _with_the_models_word(before, decide(judgement), opinion)
+    if opinion is not None and after is None:
+        said = "agrees" if opinion.reason is before.reason else f"reads it as {opinion.reason.value}"
+        notes.append(f"the model {settings.model} {said}: {opinion.cause}")
     trace = consultation.trace
-    stats = {**after.stats, "agent": asdict(trace), "tokens": trace.tokens_in + trace.tokens_out, "cost": trace.cost}
-    return replace(after, notes=tuple(notes), stats=stats)
+    answer = after or before
+    stats = {**answer.stats, "agent": asdict(trace), "tokens": trace.tokens_in + trace.tokens_out, "cost": trace.cost}
+    return replace(answer, notes=tuple(notes), stats=stats)
 
 
-def _may_change(before: Diagnosis, opinion: Opinion) -> bool:
-    """A model may name what was left open; it may neither say that a failed job did not fail, nor make a machine's
-    fault a program's."""
-    if opinion.reason is Reason.NONE or not leaves_open(before):
+def _may_change(before: Diagnosis, opinion: Opinion, exit_code: int | None) -> bool:
+    """A model may name what was left open. It may not make a machine's fault a program's, and say of a job only then
+    that it did not fail when nobody knows that it did."""
+    if not leaves_open(before) or (opinion.reason is Reason.NONE and (before.failed is False or exit_code)):
         return False
-    machine = before.category is Category.INFRASTRUCTURE
-    return not machine or opinion.reason.category is Category.INFRASTRUCTURE
+    if opinion.reason is Reason.NONE or names_no_cause(before):
+        return True
+    return before.category is not Category.INFRASTRUCTURE or opinion.reason.category is Category.INFRASTRUCTURE
 
 
-def _changed(
+def _judged(
     before: Diagnosis,
     survey: Survey,
     book: RuleBook,
     opinion: Opinion,
     settings: AgentSettings,
-    decide: Callable[[Judgement], Diagnosis],
-) -> Diagnosis:
-    """The diagnosis with what a model named as the cause; the one before where the log shows that this was survived."""
-    assert opinion.root is not None
-    named = Finding(
+    exit_code: int | None,
+) -> Judgement | None:
+    """The judgement once more, with what a model said as one more finding; None where the log speaks against it."""
+    if opinion.root is None or opinion.reason is Reason.NONE:
+        healthy = judge(replace(survey, findings=_harmless(survey)), book, failed=False)
+        return healthy if healthy.finished or _is_later(opinion.root, before) else None
+    named = _finding(opinion, opinion.root, settings)
+    known = None if exit_code is None else exit_code != 0
+    judgement = judge(_replaced(survey, [named]), book, failed=before.failed or known or None)
+    if any(fault.finding is named for fault in judgement.recovered) and judgement.root and before.root_cause:
+        return None  # the job worked on after it, and something else broke later
+    root = Fault(named, (named,), died=False, quiet=False, explains=named.explains)
+    others = [
+        fault
+        for fault in (judgement.root, *judgement.consequences, *judgement.independent)
+        if fault is not None and fault.finding is not named
+    ]
+    rank = opinion.rank if opinion.rank is not None else named.rank
+    return replace(
+        judgement,
+        root=root,
+        rank=rank,
+        node=named.node,
+        consequences=tuple(others),
+        independent=(),
+        complaints=(),
+        recovered=tuple(fault for fault in judgement.recovered if fault.finding is not named),
+    )
+
+
+def _finding(opinion: Opinion, root: Line, settings: AgentSettings) -> Finding:
+    """What a model said, as a finding on the line that it cites."""
+    title = opinion.cause.split(". ")[0].rstrip(".")[:_LONGEST_TITLE]
+    return Finding(
         rule=f"agent/{settings.model}",
-        line=opinion.root,
+        line=root,
         role=Role.CAUSE,
         reason=opinion.reason,
-        title=opinion.cause.split(". ")[0].rstrip(".")[:_LONGEST_TITLE] or f"{opinion.reason.value}, says the model",
+        title=title or f"{opinion.reason.value}, says the model",
         why=opinion.cause,
+        facts={} if opinion.rank is None else {"rank": str(opinion.rank)},
         explains=frozenset(Reason),
         supports=(Support.AGENT, Support.DIVIDED) if opinion.agreed < UNITED * opinion.votes else (Support.AGENT,),
     )
-    judgement = judge(_replaced(survey, [named]), book, failed=before.failed or None)
-    if judgement.root is None or not judgement.root.finding.supports:
-        return before
-    after = decide(judgement)
-    steps = (f"To be sure: {opinion.would_prove}",) if opinion.would_prove else ()
+
+
+def _harmless(survey: Survey) -> list[Finding]:
+    """The findings that tell of work and of its end."""
+    return [item for item in survey.findings if item.role not in (Role.CAUSE, Role.SYMPTOM, Role.HINT)]
+
+
+def _is_later(line: Line | None, before: Diagnosis) -> bool:
+    """Whether a line that a model cites for a clean end stands behind the root, among the last lines of its log."""
+    root = before.root_cause
+    if line is None or (root is not None and root.source == line.source and root.line >= line.number):
+        return False
+    last = [item for item in before.digest.lines if item.stream == line.stream][-_LAST_LINES:]
+    return line.level not in _TROUBLE and any(item.position == line.position for item in last)
+
+
+def _with_the_models_word(before: Diagnosis, after: Diagnosis, opinion: Opinion) -> Diagnosis:
+    """The new diagnosis at most as sure as the model, with nothing to do that a scheduler may carry out unless it
+    could before."""
+    steps = (f"To be sure: {opinion.would_prove}",) if opinion.would_prove and after.failed else ()
     recovery = replace(after.recovery, steps=(*steps, *after.recovery.steps))
     if recovery.automatic and not before.recovery.automatic:
         kept = before.recovery.action if before.failed else Action.FIX_AND_RESUBMIT
         why = f"{recovery.why} {recovery.action.value} would follow, but only a model says so: a person decides."
         recovery = Recovery(kept, False, (), recovery.steps, why)
-    return replace(after, recovery=recovery, confidence=round(min(after.confidence, opinion.confidence), 3))
+    sure = round(min(after.confidence, opinion.confidence), 3)
+    return replace(after, recovery=recovery, confidence=sure, decided_by="agent")

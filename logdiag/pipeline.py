@@ -79,7 +79,9 @@ def diagnose(
     if llm:
         from logdiag.opinions import consulted
 
-        answer = consulted(answer, sources, found, book, llm, decided, job=job, callbacks=callbacks, first=first)
+        answer = consulted(
+            answer, sources, found, book, llm, decided, job=job, callbacks=callbacks, exit_code=exit_code, first=first
+        )
     if remember and memory is not False:
         from logdiag.memory.remember import remembered
 

@@ -85,9 +85,8 @@ def ask_by_name(name: str, timeout: float, question: str) -> str:
     if isinstance(outcome, str):
         return outcome
     if outcome is None:
-        raise AgentError(
-            f"the model {name} did not answer within {timeout:g} s; check its address, or raise --llm-timeout"
-        )
+        late = f"did not answer within {timeout:g} s; check its address, or raise --llm-timeout"
+        raise AgentError(f"the model {name} {late}")
     if isinstance(outcome, AgentError):
         raise outcome
     raise AgentError(f"the model {name} {failure_of(outcome)}")

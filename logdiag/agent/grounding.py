@@ -20,8 +20,8 @@ _LONGEST_WORDS = 600
 _MOST_EVIDENCE = 8
 # rank 44   w19   r02:   [seat 3]   17/48   [3]   but not 02:16:49 and not op 52830
 _RANK = re.compile(
-    r"(?i)(?<![a-z])(?:rank|worker|replica|seat|trainer|process|proc|peer|member|cell|local_rank|w|r|p)[ _:=#-]{0,2}(\d{1,7})"
-    r"(?![\d.]|:\d\d)|(?:(?<=^)|(?<=[\s\[(]))(\d{1,7})(?=/\d|\])"
+    r"(?i)(?<![a-z])(?:rank|worker|replica|seat|trainer|process|proc|peer|member|cell|w|r|p)[ _:=#-]{0,2}"
+    r"(\d{1,7})(?![\d.]|:\d\d)|(?:(?<=^)|(?<=[\s\[(]))(\d{1,7})(?=/\d|\])"
 )
 # s1:123 (40 like this) | text
 _ROW = re.compile(r"^\s*s\d+:\d+[^|\n]{0,30}\| ?")

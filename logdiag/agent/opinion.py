@@ -53,8 +53,9 @@ class AgentSettings:
 class Opinion:
     """What a model says broke first, after every line that it cites was found in the log as quoted.
 
-    `root` is None only with the reason `none`; `rank` is the one that failed first, None where it is not told. The words (`cause`, `would_prove`) are plain text without control
-    characters. `confidence` (0 to 1) is what the model said, times the share of the `votes` that `agreed`.
+    `root` is None only with the reason `none`; `rank` is the one that failed first, None where no line tells. The words
+    (`cause`, `would_prove`) are plain text without control characters. `confidence` (0 to 1) is what the model said;
+    where too few of the `votes` `agreed`, times their share.
     """
 
     reason: Reason
