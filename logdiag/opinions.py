@@ -18,11 +18,12 @@ from logdiag.agent.opinion import leaves_open, names_no_cause
 from logdiag.agent.votes import UNITED
 from logdiag.errors import MemoryStoreError
 from logdiag.judge.confidence import supports_of
+from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.memory.nodes import suspicious_nodes
 from logdiag.memory.recall import Doubt, alike_lines, known_lines, similar_to
 from logdiag.memory.store import Store, open_store
-from logdiag.model import Action, Category, Diagnosis, Finding, Reason, Recovery, Role, Similar, Support
+from logdiag.model import Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Similar, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -274,4 +275,5 @@ def _with_the_models_word(before: Diagnosis, after: Diagnosis, opinion: Opinion)
         why = f"{recovery.why} {recovery.action.value} would follow, but only a model says so: a person decides."
         recovery = Recovery(kept, False, (), recovery.steps, why)
     sure = round(min(after.confidence, opinion.confidence), 3)
-    return replace(after, recovery=recovery, confidence=sure, decided_by="agent")
+    failed = opinion.reason is not Reason.NONE
+    return replace(after, failed=failed, recovery=recovery, confidence=sure, decided_by="agent")

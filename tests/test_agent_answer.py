@@ -123,7 +123,8 @@ def test_a_quote_may_be_a_part_of_the_line(channel: Channel, quote: str) -> None
         (answer(number=10**11), f"line s1:{10**11} was not shown to you"),
         (answer(root_line={"source": 2, "number": 46, "quote": "feeder jammed: the"}), "line s2:46 was not shown"),
         (answer(quote="node-9 fell off the bus"), "line s1:46 does not say 'node-9 fell off the bus'"),
-        (answer(quote="jammed"), "line s1:46 does not say 'jammed'"),
+        (answer(quote="jammed"), "'jammed' is too short to tell line s1:46 from others"),
+        (answer(rank=7), "no line that you cite names rank 7"),
         (answer(number=47), "line s1:47 does not say 'feeder jammed: the conveyor'"),
         (answer(root_line=None), "root_line is missing"),
         (answer(evidence=[{"source": 1, "number": 3, "quote": "step: 3 loss"}]), "line s1:3 was not shown to you"),
@@ -163,14 +164,14 @@ def opinion_of(reason: Reason, number: int, confidence: float) -> Opinion:
     return Opinion(reason, line, (), "cause", "user", "", confidence)
 
 
-def test_the_majority_decides_and_disagreement_costs_confidence() -> None:
+def test_the_majority_decides_and_two_of_three_are_as_sure_as_one_alone() -> None:
     """Two of three say KeyError, and of those the more confident is taken."""
     said = [
         opinion_of(Reason.KEY_ERROR, 46, 0.6),
         opinion_of(Reason.OTHERS, 46, 1),
         opinion_of(Reason.KEY_ERROR, 46, 0.9),
     ]
-    assert vote(said, 3) == replace(said[2], confidence=0.5, votes=3, agreed=2)
+    assert vote(said, 3) == replace(said[2], confidence=0.75, votes=3, agreed=2)
 
 
 def test_of_the_same_reason_the_line_that_most_name_is_the_root() -> None:
@@ -191,3 +192,31 @@ def test_a_tie_decides_nothing() -> None:
     alone = vote([one], 3)
     assert alone is not None
     assert (alone.confidence, alone.agreed) == (0.3, 1)
+
+
+@pytest.mark.parametrize("line", ["[rank3] feeder jammed", "w03 E0312 feeder jammed", "3/48 E feeder: jammed, rank 3"])
+def test_a_rank_is_taken_from_the_cited_line(line: str) -> None:
+    """From its prefix or its words; one that stands nowhere is refused."""
+    channel = Channel(Redactor(), "abc")
+    channel.rows(parsed([line]))
+    given = answer(number=1, quote=line, evidence=[])
+    right, wrong = taken(channel, {**given, "rank": "rank 3"}), taken(channel, {**given, "rank": 5})
+    assert isinstance(right, Opinion)
+    assert right.rank == 3
+    assert isinstance(wrong, Refusal)
+    assert "no line that you cite names rank 5" in wrong.why
+
+
+def test_a_short_quote_is_taken_where_it_is_the_whole_message_or_stands_once() -> None:
+    """Else the refusal says that it is too short, which is true."""
+    channel = Channel(Redactor(), "abc")
+    channel.rows(parsed(["[rank3] Killed", "arena full at once"]))
+    whole = read_answer(answer(number=1, quote="Killed", evidence=[]))
+    once = read_answer(answer(number=2, quote="full", evidence=[]))
+    assert isinstance(whole, Answer)
+    assert isinstance(once, Answer)
+    assert isinstance(ground(whole, channel, none_allowed=False), Opinion)
+    assert isinstance(ground(once, channel, none_allowed=False, is_unique=lambda words: words == "full"), Opinion)
+    refused = ground(once, channel, none_allowed=False)
+    assert isinstance(refused, Refusal)
+    assert "too short" in refused.why

@@ -182,9 +182,22 @@ def test_too_many_tokens_end_the_conversation(asks: Asks) -> None:
 
 
 def test_a_flood_of_tool_calls_in_one_turn_is_cut_off(asks: Asks) -> None:
-    """After two dozen the tools say no more."""
-    flood = Reply(calls=tuple(("ranks", {}) for _ in range(200)))
-    done, server = asks([flood, calls("answer", **answer())])
+    """Two dozen are answered; the others are not even begun."""
+    flood = Reply(calls=tuple(("ranks", {}) for _ in range(2000)))
+    began = time.thread_time()
+    done, server = asks([flood, calls("ranks"), calls("answer", **answer())])
     results = tool_results(server)
-    assert sum("No more tool calls" in text for text in results) == 176
+    assert len(results) == 25
+    assert sum("No more tool calls" in text for text in results) == 1
+    assert time.thread_time() - began < 4
     assert done.opinion is not None
+
+
+@pytest.mark.parametrize("usage", [(-(10**18), 0), (10**400, 0), (0, 0)])
+def test_the_budget_does_not_trust_the_servers_counts(asks: Asks, usage: tuple[int, int]) -> None:
+    """Texts that are longer than the budget end the conversation, whatever the server says that they took."""
+    long = Reply(text="x" * 500_000, calls=(("ranks", {}),), usage=usage)
+    done, server = asks([long])
+    assert "did not come to an answer within 100,000 tokens" in done.notes[0]
+    assert len(server.requests) <= 3
+    assert 0 <= done.trace.tokens_in <= 10**9

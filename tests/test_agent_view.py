@@ -43,9 +43,9 @@ def test_grep_finds_lines_that_the_digest_left_out(view: LogView) -> None:
     """It reads the file again, without regard to case."""
     assert [line.number for line in view.grep("STEP: (17|18) ").lines] == [17, 18]
     assert [line.number for line in view.grep("conveyor").lines] == [46]
-    excerpt = view.grep("step", most=5)
-    assert len(excerpt.lines) == 5
-    assert "narrow the pattern" in excerpt.note
+    excerpt = view.grep("step", most=6)
+    assert [line.number for line in excerpt.lines] == [1, 2, 3, 44, 45, 52]
+    assert excerpt.note == "44 lines match; the first and the last 3 are shown"
 
 
 def test_the_same_lines_are_read_through_an_envelope_and_compression(book: RuleBook, tmp_path: Path) -> None:
@@ -79,12 +79,18 @@ def test_a_log_that_has_gone_since_leaves_its_digest(book: RuleBook, tmp_path: P
     assert [line.number for line in view.grep("conveyor").lines] == [46]
 
 
-@pytest.mark.parametrize("pattern", ["((a{1000}){1000}){1000}", "", "x" * 301, "(unclosed", "a{0,99999}"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("((a{1000}){1000}){1000}", "", "x" * 301, "(unclosed", "a{0,99999}", "(?:(?R))*", "(a)(?1)", "(?P<n>a)(?&n)"),
+        *("a*+b", "(?>a+)b", "(?:foo){e<=3}", "(a)?(?(1)b|c)"),
+    ],
+)
 def test_a_pattern_that_cannot_be_searched_for_is_refused(view: LogView, pattern: str) -> None:
     """One that would take all memory to compile among them."""
     excerpt = view.grep(pattern)
     assert excerpt.lines == ()
-    assert excerpt.note.startswith("the pattern is ")
+    assert excerpt.note.startswith("the pattern ")
 
 
 def test_a_pattern_that_runs_away_is_stopped(book: RuleBook, tmp_path: Path) -> None:
@@ -126,6 +132,11 @@ def test_each_rank_has_its_last_line(book: RuleBook) -> None:
         ("exit", "137", "SIGKILL"),
         ("exit", "-6", "SIGABRT"),
         ("exit", "127", "command not found"),
+        ("exit", "74", "EX_IOERR in sysexits.h"),
+        ("exit", "78", "the configuration is wrong"),
+        ("exit", "139", "SIGSEGV"),
+        ("exit", "247", "SIGKILL"),
+        ("signal", "-15", "SIGTERM"),
         ("nccl", "6", "ncclRemoteError"),
         ("nccl", "ncclSystemError", "NCCL result 2"),
     ],
@@ -142,3 +153,11 @@ def test_an_unknown_code_is_said_to_be_unknown(book: RuleBook, kind: str, code: 
     """Nothing is guessed."""
     assert explain_code(kind, code, book).startswith(f"no meaning of {kind}")
     assert explain_code("weather", "1", book).startswith("'weather' is no kind of code")
+
+
+def test_a_pattern_with_signs_that_only_look_refused_is_searched_for(view: LogView) -> None:
+    """Escaped or in brackets they mean themselves."""
+    for pattern in (r"c\+\+x", r"[*+]+x", r"a\{e<=2", "(?i)feeder|x"):
+        assert "the pattern is" not in view.grep(pattern).note
+    assert view.is_unique("conveyor")
+    assert not view.is_unique("step")

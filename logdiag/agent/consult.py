@@ -204,9 +204,7 @@ def _notes(case: _Case, opinion: Opinion | None, error: str, *, own_model: bool)
         if traced and case.settings.tracing:
             notes.append(f"the same was sent to the tracing service, as {traced} says")
         elif traced:
-            notes.append(
-                f"{traced} is set, but nothing was traced: AgentSettings(tracing=True) asks for it"
-            )
+            notes.append(f"{traced} is set, but nothing was traced: AgentSettings(tracing=True) asks for it")
         if not (own_model or is_bounded(name)):
             notes.append(f"the client of {name} is not ours to bound: it may follow redirects")
     return notes

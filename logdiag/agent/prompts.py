@@ -55,9 +55,9 @@ ranks say. The first error in time is often the cause; time-outs, lost peers and
 consequences of it. What was retried, replaced or caught, and after which the job worked on, is not the cause.
 
 root_line is the earliest line that by itself states the fault that was not recovered from: not a warning before it \
-that was survived, not the summary after it; in a traceback its last line. rank is the one that failed first, if a line \
-that you cite names it. Say `none` where the job came to its end in spite of what was printed; cite the line that shows \
-it.
+that was survived, not the summary after it; in a traceback its last line. rank is the one that failed first, if a \
+line that you cite names it. Say `none` where the job came to its end in spite of what was printed; cite the line that \
+shows it.
 
 Where two reasons fit, the cause wins over what it made others say, a purpose (loading a model, reading data, storage, \
 memory, feeding data) over an exception's class, and the class over RuntimeError, ValueError and Others. Reasons are \

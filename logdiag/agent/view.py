@@ -186,7 +186,9 @@ class LogView:
                 if not reached % 256 and time.monotonic() > ends:
                     complete = False
                     break
-        except (TimeoutError, SourceError):
+        except TimeoutError:
+            return False
+        except SourceError:
             complete = False
         # The digest holds the end of the log, which a bounded read may not reach.
         rest = [line for line in self._kept.get(source - 1, ()) if line.position > reached]
