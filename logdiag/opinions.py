@@ -20,6 +20,7 @@ from logdiag.errors import MemoryStoreError
 from logdiag.judge.confidence import supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement, judge
+from logdiag.judge.outcome import Outcome
 from logdiag.memory.nodes import suspicious_nodes
 from logdiag.memory.recall import Doubt, alike_lines, known_lines, similar_to
 from logdiag.memory.store import Store, open_store
@@ -210,7 +211,7 @@ def _judged(
     """The judgement once more, with what a model said as one more finding; None where the log speaks against it."""
     if opinion.root is None or opinion.reason is Reason.NONE:
         healthy = judge(replace(survey, findings=_harmless(survey)), book, failed=False)
-        return healthy if healthy.finished or _is_later(opinion.root, before) else None
+        return healthy if healthy.timeline.finished or _is_later(opinion.root, before) else None
     named = _finding(opinion, opinion.root, settings)
     known = None if exit_code is None else exit_code != 0
     judgement = judge(_replaced(survey, [named]), book, failed=before.failed or known or None)
@@ -231,6 +232,7 @@ def _judged(
         consequences=tuple(others),
         independent=(),
         complaints=(),
+        outcome=Outcome.FAILED,
         recovered=tuple(fault for fault in judgement.recovered if fault.finding is not named),
     )
 

@@ -10,7 +10,7 @@ __all__ = ["AgentSettings", "Consultation", "Opinion", "Step", "Trace", "leaves_
 
 # What names no cause: an exit status, a launcher's last words, an exception of no known class, a program's complaint.
 _NO_CAUSE = frozenset({Support.CATCH_ALL, Support.BARE_SYMPTOM, Support.SYMPTOM, Support.HINT, Support.EXIT_CODE})
-# What else leaves an answer open: a doubtful witness, or no proof that the job is healthy.
+# What else leaves an answer open: a doubtful witness.
 _DOUBTFUL = frozenset(
     {Support.QUIET, Support.SILENT, Support.COMPLAINING, Support.FAINTLY_ALIKE, Support.DIVIDED, Support.TRIAL}
 )
@@ -25,11 +25,9 @@ def names_no_cause(diagnosis: Diagnosis) -> bool:
 
 
 def leaves_open(diagnosis: Diagnosis) -> bool:
-    """Whether a model may be asked and heard: no cause is named, a witness is doubtful, or a verdict of health has no
-    proof. It does not depend on how sure the answer is."""
+    """Whether a model may be asked and heard: the log does not tell whether the job failed, no cause is named, or a
+    witness is doubtful. It does not depend on how sure the answer is."""
     if diagnosis.failed is None or names_no_cause(diagnosis):
-        return True
-    if not diagnosis.failed and Support.FINISHED not in diagnosis.supports:
         return True
     return not _DOUBTFUL.isdisjoint(diagnosis.supports)
 
