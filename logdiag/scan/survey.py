@@ -67,6 +67,7 @@ class Survey:
     lines: list[Line] = field(default_factory=list)
     total_lines: int = 0
     total_bytes: int = 0
+    complete: bool = True
 
 
 class _Floods:
@@ -268,6 +269,7 @@ def survey(
         reader = _Reader(result, book, shapes, stream)
         reader.read(partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
+    result.complete = all(stream.complete for stream in streams)
     if not result.total_bytes and not any(stream.complete for stream in streams):
         raise SourceError(next((note for stream in streams for note in stream.notes), "nothing could be read"))
     return result
