@@ -36,7 +36,7 @@ Hit = tuple[int, int, tuple[int, ...]]
 
 
 class RuleBook:
-    """The rules in force. Build one with `RuleBook.load`; it may be used from several threads in turn."""
+    """The rules in force. Build one with `RuleBook.load`; it may be used from several threads at once."""
 
     def __init__(
         self,

@@ -85,14 +85,23 @@ class Matcher:
             size = int.from_bytes(serialized[:_SIZE], "big")
             owners = marshal.loads(serialized[_SIZE : _SIZE + size])
             database = hyperscan.loadb(serialized[_SIZE + size :], hyperscan.HS_MODE_BLOCK)
-            database.scratch = hyperscan.Scratch(database)
         except Exception:  # any failure only means that the patterns are compiled again
             return None
         return Matcher(_hyperscan_find(database, owners), "hyperscan", serialized)
 
 
 def _hyperscan_find(database: Any, owners: list[list[int]]) -> Find:
+    """Scans that may run at once, in threads and within signal handlers: each takes a working space of its own, and
+    leaves it for the next."""
+    from hyperscan import Scratch
+
+    spare: list[Scratch] = []
+
     def find(data: bytes) -> Iterable[tuple[int, list[int]]]:
+        try:
+            scratch = spare.pop()
+        except IndexError:
+            scratch = Scratch(database)
         ends: list[int] = []
         found: list[int] = []
 
@@ -100,7 +109,8 @@ def _hyperscan_find(database: Any, owners: list[list[int]]) -> Find:
             ends.append(end)
             found.append(expression)
 
-        database.scan(data, match_event_handler=on_match)
+        database.scan(data, match_event_handler=on_match, scratch=scratch)
+        spare.append(scratch)
         return zip(ends, map(owners.__getitem__, found), strict=True)
 
     return find

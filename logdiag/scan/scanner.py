@@ -8,10 +8,12 @@ the same result.
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import mmap
 import os
 import select
+import signal
 import threading
 
 from logdiag.model import Block
@@ -98,21 +100,31 @@ class _Helper:
 
     def close(self) -> None:
         """Ends the process and gives the memory back."""
+        # Said, and not only by closing: another process that the caller forked meanwhile may hold the pipe too.
+        self._shared[:_SIZE] = bytes(_SIZE)
+        os.eventfd_write(self._ask, 1)
         for pipe in (self._alive, self._answers, self._ask):
             os.close(pipe)
-        os.waitpid(self._process, 0)
+        with contextlib.suppress(ChildProcessError):  # a caller that ignores or reaps all its children
+            os.waitpid(self._process, 0)
         self._shared.close()
 
 
 def _serve(book: RuleBook, shared: mmap.mmap, ask: int, alive: int, answer: int) -> None:
     """The forked process: answers until its parent is gone, and leaves without running anything of its parent's."""
     try:
+        # The parent's handlers are not for this process; a Ctrl-C in the terminal is the parent's to answer.
+        signal.set_wakeup_fd(-1)
+        for number, handler in ((signal.SIGINT, signal.SIG_IGN), (signal.SIGTERM, signal.SIG_DFL)):
+            signal.signal(number, handler)
         waiting = select.poll()
         waiting.register(ask, select.POLLIN)
         waiting.register(alive, select.POLLIN)
         while alive not in dict(waiting.poll()):
             os.eventfd_read(ask)
             size = int.from_bytes(shared[:_SIZE], "big")
+            if not size:
+                break
             body = marshal.dumps(book.scan(shared[_SIZE : _SIZE + size]))
             view = memoryview(len(body).to_bytes(_SIZE, "big") + body)
             while view:
