@@ -130,6 +130,12 @@ class Action(_Word):
 _AUTOMATIC = frozenset({Action.RESTART, Action.RESTART_EXCLUDING_NODE, Action.ROLLBACK_AND_SKIP, Action.RETRY_LATER})
 
 
+TROUBLE = frozenset({"ERROR", "SEVERE", "CRITICAL", "FATAL"})
+"""The levels that a recorder gives to what went wrong."""
+CALM = frozenset({"INFO", "DEBUG", "TRACE", "NOTICE"})
+"""The levels that a recorder gives to ordinary output; `WARNING` lies between."""
+
+
 class Role(_Word):
     """What a matching line is worth; see `rules/README.md`."""
 
@@ -141,6 +147,7 @@ class Role(_Word):
     HARMLESS = "harmless"
     RETRY = "retry"
     STRUCTURE = "structure"
+    KIND = "kind"
 
 
 class Support(_Word):

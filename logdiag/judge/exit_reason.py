@@ -10,21 +10,14 @@ from dataclasses import replace
 
 from logdiag.judge.decisions import decision
 from logdiag.judge.faults import Fault, reasons_explained
-from logdiag.judge.launchers import is_of_launcher
 from logdiag.judge.timeline import Timeline
-from logdiag.model import Decision, Finding, Line, Reason, Role
+from logdiag.model import TROUBLE, Decision, Finding, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
 __all__ = ["exit_reason"]
 
 TOLD = "script/reason-told"
-_LEVELS_OF_TROUBLE = frozenset({"ERROR", "SEVERE", "CRITICAL", "FATAL"})
-# error: no seat left   fatal: bad key   prepare.sh: cannot read the list   could not reach the ledger
-_COMPLAINT = re.compile(
-    r"(?i)^(?:[\w./-]{1,60}: )?(?:(?:fatal |internal )?error|fatal|critical|cannot|can't|could not|couldn't|unable to|"
-    r"failed to|giving up|aborting|aborted|refusing to)\b"
-)
 # Lines of ordinary work that a program may still log while it leaves.
 _MOST_CALM = 3
 # A plain line without a level is a last word only so near to the end.
@@ -82,7 +75,11 @@ def _groups(
     groups: dict[tuple[int, int | None], list[tuple[Line, Finding]]] = {}
     for line in survey.lines:
         report = reported.get(line.stream)
-        if _complains(line, report) and not _worked_after(line, report, timeline) and (found := _named(line, book)):
+        if (
+            _complains(line, report, timeline)
+            and not _worked_after(line, report, timeline)
+            and (found := _named(line, book))
+        ):
             groups.setdefault((line.stream, line.rank), []).append((line, found))
     return groups
 
@@ -118,15 +115,15 @@ def _worked_after(line: Line, reported: int | None, timeline: Timeline) -> bool:
     return end - bisect_right(calm, line.position) > _MOST_CALM
 
 
-def _complains(line: Line, reported: int | None) -> bool:
+def _complains(line: Line, reported: int | None, timeline: Timeline) -> bool:
     """Whether a line tells of trouble and stands before the launcher's report; one that names its rank may come after
     it, because each process buffers its own output."""
     if reported is not None and line.rank is None and line.position > reported:
         return False
     near = reported is None or abs(reported - line.position) <= _NEAR
-    plain = near and line.level is None and _COMPLAINT.match(line.message) is not None
-    told = plain or line.level in _LEVELS_OF_TROUBLE or line.level == "WARNING"
-    return told and not is_of_launcher(line)
+    plain = near and line.level is None and timeline.kinds.is_a("loud-word", line)
+    told = plain or line.level in TROUBLE or line.level == "WARNING"
+    return told and not timeline.kinds.is_a("launcher", line)
 
 
 def _named(line: Line, book: RuleBook) -> Finding | None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from logdiag.judge.traceback_forms import HEADER, WARNED
 from logdiag.judge.tracebacks import Link, RaisedException, Traceback, find_tracebacks, unmixed
-from logdiag.model import Category, Finding, Line, Reason, Role, Support
+from logdiag.model import CALM, Category, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
 __all__ = ["CATCH_ALL", "Fault", "find_faults", "reasons_explained"]
 
-_QUIET_LEVELS = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE", "WARNING"})
+_QUIET_LEVELS = CALM | {"WARNING"}
 # Exceptions that code raises to look something up; what it raises instead tells more.
 _LOOKUPS = frozenset(
     {

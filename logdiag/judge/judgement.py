@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from logdiag.judge.decisions import decision
 from logdiag.judge.exit_reason import exit_reason
 from logdiag.judge.faults import Fault, find_faults
-from logdiag.judge.launchers import is_of_launcher
+from logdiag.judge.kinds import kinds_of
 from logdiag.judge.outcome import Outcome, outcome_of
 from logdiag.judge.ranks import node_of, rank_of
 from logdiag.judge.recovered import sort_by_standing
@@ -24,14 +23,6 @@ __all__ = ["Judgement", "judge"]
 
 # Fewer lines before a fault may be the end of a longer log ...
 _TELLING_START = 40
-# ... unless a communicator is seen to be set up. Its parts are connected before the first step.
-# x [0] NCCL INFO init.cc:1089 -> 3   [Proxy Service 11] Failed to execute operation Connect from rank 11, retcode 2
-# x [1] NCCL INFO Channel 04/0 : 9[1] -> 10[2] via P2P/IPC/read   in init_process_group
-_SETTING_UP = re.compile(
-    r"NCCL INFO (?:\S*/)?init\.cc?p?p?:\d+ -> [1-9]|execute operation Connect\b"
-    r"|NCCL INFO Channel \d+(?:/\d+)? ?: \d+\[\w+\] -> "
-    r"|\bin (?:init_process_group|init_distributed\w*|ncclCommInitRank)\b"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +57,21 @@ def judge(
     """Judges a survey. `failed` is what the caller knows of the job's end, if anything; `without` names decisions to
     leave out, which shows what each is worth."""
     faults = find_faults(survey, book)
-    timeline = timeline_of(survey, faults, failed=failed)
+    timeline = timeline_of(survey, faults, kinds_of(survey, book), failed=failed)
     faults = sorted((fault for fault in faults if fault.finding.role is not Role.FINISHED), key=in_order)
     within, next_program = of_the_next_program(faults, timeline)
     standing = sort_by_standing(within, timeline, without)
-    broke, missed = misses_the_output_of_what_broke(standing.broke)
+    broke, missed = misses_the_output_of_what_broke(standing.broke, timeline)
     root, found = find_root(broke, timeline, without)
     told = [fault for fault in broke if fault.finding.role is not Role.HINT]
     printed, why = exit_reason(root, told, survey, book, timeline, without)
     root, decisions = printed or root, [*standing.decisions, *found, *why]
     others = [fault for fault in told if fault is not root]
     rank, by = rank_of(root, told, survey.lines, timeline, without) if root else (None, ())
-    progressed, complaints = _progressed(root, survey), unexplained(survey, book, root.line if root else None)
+    progressed, complaints = (
+        _progressed(root, survey, timeline),
+        unexplained(survey, book, timeline.kinds, root.line if root else None),
+    )
     outcome, ended = outcome_of(
         root, timeline, complaints, progressed=progressed, complete=survey.complete, without=without
     )
@@ -127,7 +121,7 @@ def of_the_next_program(faults: Sequence[Fault], timeline: Timeline) -> tuple[li
     return [fault for fault in faults if not is_after(fault)], [fault for fault in faults if is_after(fault)]
 
 
-def misses_the_output_of_what_broke(broke: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
+def misses_the_output_of_what_broke(broke: Sequence[Fault], timeline: Timeline) -> tuple[list[Fault], list[Fault]]:
     """A next program misses a file that the one which broke before it should have written; neither names a rank.
 
     Returns what broke, and what does not count.
@@ -141,17 +135,21 @@ def misses_the_output_of_what_broke(broke: Sequence[Fault]) -> tuple[list[Fault]
     def missed(fault: Fault) -> bool:
         line = fault.line
         of_one = fault.died and line.rank is None and fault.reason is Reason.FILE_NOT_FOUND_ERROR
-        return of_one and not is_of_launcher(line) and line.position > first.get(line.stream, line.position)
+        return (
+            of_one
+            and not timeline.kinds.is_a("launcher", line)
+            and line.position > first.get(line.stream, line.position)
+        )
 
     return [fault for fault in broke if not missed(fault)], [fault for fault in broke if missed(fault)]
 
 
-def _progressed(root: Fault | None, survey: Survey) -> bool | None:
+def _progressed(root: Fault | None, survey: Survey, timeline: Timeline) -> bool | None:
     """Whether the job had made steps before its root, or at all; None where the log is too short to tell."""
     if root is None:
         return True if survey.progress else False if survey.total_lines >= _TELLING_START else None
     line = root.line
     if any(step.stream != line.stream or step.position < line.position for step in survey.progress):
         return True
-    from_start = line.position >= _TELLING_START or any(_SETTING_UP.search(line.text) for line in survey.lines)
+    from_start = line.position >= _TELLING_START or timeline.kinds.has("setting-up")
     return False if from_start else None

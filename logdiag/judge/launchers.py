@@ -1,4 +1,4 @@
-"""What launchers print of the processes they started: torchrun's summary table, and lines that are a launcher's own."""
+"""What launchers print of the processes they started: torchrun's summary table."""
 
 from __future__ import annotations
 
@@ -8,13 +8,8 @@ from dataclasses import dataclass
 
 from logdiag.model import Line
 
-__all__ = ["Worker", "is_of_launcher", "summary_of"]
+__all__ = ["Worker", "summary_of"]
 
-# What launchers print of the end is no reason.
-_LAUNCHERS = re.compile(
-    r"torch[./]distributed[./](?:elastic|run|launcher)|\b(?:srun|slurmstepd|mpirun|mpiexec|prterun|orterun): |"
-    r"\blaunch\.py:\d+|\bORTE\b|\bPRTE\b|\[launch\]|\bProcessGroup\w{0,20}\.cpp:\d+"
-)
 # The launcher's table:   host      : node-004
 #                         rank      : 5 (local_rank: 5)
 #                         exitcode  : -6 (pid: 812)
@@ -30,11 +25,6 @@ class Worker:
     host: str
     rank: int
     process: str
-
-
-def is_of_launcher(line: Line) -> bool:
-    """Whether a launcher printed a line, not the program that it runs."""
-    return _LAUNCHERS.search(line.text) is not None
 
 
 def summary_of(lines: Iterable[Line]) -> Iterable[Worker]:

@@ -10,7 +10,7 @@ from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.launchers import Worker
 from logdiag.judge.timeline import Timeline
-from logdiag.model import Decision, Line, Reason, Role
+from logdiag.model import TROUBLE, Decision, Line, Reason, Role
 
 __all__ = ["RANK", "node_of", "rank_of"]
 
@@ -27,7 +27,6 @@ _SPAWNED = re.compile(
 # ValueError: shard 7 of the loom is torn   (others repeat what it says, not its class)
 _CLASS = re.compile(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
-_LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "SEVERE", "CRITICAL", "FATAL"})
 # Kept lines.
 _LONGEST_TRACEBACK = 200
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
@@ -215,7 +214,7 @@ def _rank_above(facts: _Facts) -> int | None:
         if spawned := _SPAWNED.search(line.text):
             return int(spawned["spawned"] or spawned["actor"])
         if line.rank is not None or line.level is not None:
-            return line.rank if line.level in _LEVELS_OF_TROUBLE or _HEADER in line.text else None
+            return line.rank if line.level in TROUBLE or line.level == "WARNING" or _HEADER in line.text else None
     return None
 
 

@@ -25,22 +25,10 @@ _LINES_OF_CALM = 8
 _FEW_LINES_OF_CALM = 2
 # AttributeError: ... printed alone, as by a library that goes on without a part
 _BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
-# How something ends that was told to: by a person, a script or a launcher.
-_STOP = re.compile(
-    r"\bSIG(?:TERM|INT)\b|\bTerminated\b|: line \d+:\s+\d+ Killed\b|KeyboardInterrupt|\bsignal:? (?:2|15)\b|"
-    r"\btasks? [\d,-]{1,60}: (?:Killed|Terminated)\b|\bSTEP \S{1,40} ON .{1,200} CANCELLED AT\b|\bJob step aborted\b|"
-    r"\bReceived (?:2|15) death signal|(?i:exit ?(?:code|status)|return code)\W{0,4}(?:-15|-2|143|130)\b"
-)
 # mkdir: cannot create ...   run.sh: line 4: ...   but not a Python program's [Errno 2]
 _OF_A_TOOL = re.compile(r"[\w./+-]{1,200}: (?!.{0,400}\[Errno)")
 # cp: error writing ...   train.py: error: argument ...   but not ValueError: ...
 _ENDED_TOOL = re.compile(r"[a-z][\w.+-]{0,80}: (?!.{0,400}\[Errno)")
-# [Sun Nov 22 06:33:08 2026] NVRM: ...   [ 1000.123456] NVRM: ...   Nov 22 06:33:08 node-7 kernel: ...
-_OF_KERNEL = re.compile(
-    r"^\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}| *\d{1,9}\.\d{3,9})\] |\bkernel: "
-)
-# INFO:     127.0.0.1:41234 - "POST /v1/completions HTTP/1.1" 400 Bad Request
-_REFUSED_REQUEST = re.compile(r'HTTP/\d[.\d]*" 4\d\d\b')
 _HEADER = "Traceback (most recent call last)"
 
 
@@ -85,7 +73,7 @@ def machines_line_beside_a_clean_job(fault: Fault, timeline: Timeline, later: _L
     """A machine's line, where every log of the job ends cleanly and no process died."""
     if not timeline.ends or not timeline.at_work <= timeline.ends.keys() or not timeline.nobody_died or timeline.failed:
         return None
-    return fault.line.stream not in timeline.at_work or _OF_KERNEL.search(fault.line.text) is not None or None
+    return fault.line.stream not in timeline.at_work or timeline.kinds.is_a("machines-own", fault.line) or None
 
 
 def machine_works_until_it_goes(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -95,7 +83,7 @@ def machine_works_until_it_goes(fault: Fault, timeline: Timeline, later: _Later)
 
 def stopped_after_a_clean_end(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """A stop or a minor fault after the job's clean end, and the last of all."""
-    if later.broke_after(fault.line) or not (_is_stop(fault) or _is_minor(fault)):
+    if later.broke_after(fault.line) or not (_is_stop(fault, timeline) or _is_minor(fault)):
         return None
     return timeline.stopped_after_its_end(fault.line) or None
 
@@ -139,7 +127,7 @@ def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bo
 def server_refused_the_request(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """A server answers right after the error that the request was wrong."""
     following = timeline.printed_next(fault.line)[:1]
-    return (not fault.died and any(_REFUSED_REQUEST.search(line.text) for line in following)) or None
+    return (not fault.died and any(timeline.kinds.is_a("refused-request", line) for line in following)) or None
 
 
 def service_delivers_again(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -282,12 +270,12 @@ def _is_of_a_script(fault: Fault) -> bool:
     return fault.finding.goes_on and fault.line.level is None and _OF_A_TOOL.match(fault.line.message) is not None
 
 
-def _is_stop(fault: Fault) -> bool:
+def _is_stop(fault: Fault, timeline: Timeline) -> bool:
     """Whether something was stopped, or a launcher only noticed that its workers ended."""
     if fault.reason is not Reason.OTHERS:
         return False
     closing = fault.finding.closes and fault.finding.role is Role.SYMPTOM
-    return closing or _STOP.search(fault.line.text) is not None
+    return closing or timeline.kinds.is_a("stop-from-outside", fault.line)
 
 
 def _is_minor(fault: Fault) -> bool:

@@ -15,7 +15,8 @@ from itertools import dropwhile, islice
 from typing import TypeVar
 
 from logdiag.judge.faults import Fault
-from logdiag.judge.launchers import Worker, is_of_launcher, summary_of
+from logdiag.judge.kinds import Kinds
+from logdiag.judge.launchers import Worker, summary_of
 from logdiag.judge.traceback_forms import UNCAUGHT
 from logdiag.model import Line, Role
 from logdiag.scan.survey import Survey
@@ -32,16 +33,8 @@ _FEW_LINES_OF_CALM = 2
 _MUCH = 20
 # Seconds: more than time zones differ, and less than makes the last day of a year and the first of the next far apart.
 _A_DAY, _HALF_A_YEAR = 86_400, 183 * 86_400
-# INFO Parent process exited, terminating worker   INFO WorkerProc shutting down.   INFO "POST /chat HTTP/1.1" 500 216
-# which is no work
-_FAREWELL = re.compile(
-    r"(?i)\b(?:shut(?:ting)?[ _-]?down|terminat(?:e|ed|es|ing)|exit(?:ed|s|ing)?|stopp(?:ed|ing)|clos(?:ed|ing)|killed|"
-    r"killing|clean(?:ing|ed)? ?up|abort(?:ed|ing)?|tearing down)\b|HTTP/\d[.\d]*\" 5\d\d\b"
-)
 # step 60/60   iteration       60/      60
 _STEP_OF_ALL = re.compile(r"(?i)\b(?:steps?|it|iters?|iterations?|global_step)[ :=]{1,10}(\d{1,9}) ?/ *(\d{1,9})\b")
-# Downloading: 100%|####| 1.63G/1.63G [00:27<00:00, 60.3MB/s]
-_TRANSFERRED = re.compile(r"(?i)^(?:down|up)load(?:ing|ed)?\b.{0,200}100%\|")
 _NUMBERS = re.compile(r"\d+")
 _ORDINARY = ("INFO", "DEBUG")
 
@@ -61,6 +54,7 @@ class Timeline:
     position up to which they were recovered from.
     """
 
+    kinds: Kinds
     failed: bool | None
     empty: bool
     finished: bool
@@ -162,7 +156,7 @@ class Timeline:
         return one or (line.rank is None and line.stream in self.deaths_marked)
 
 
-def timeline_of(survey: Survey, faults: Sequence[Fault], *, failed: bool | None = None) -> Timeline:
+def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed: bool | None = None) -> Timeline:
     """The timeline of what was read; `faults` in any order."""
     finished = [fault for fault in faults if fault.finding.role is Role.FINISHED]
     # Job scripts print their words without a level and without a rank.
@@ -178,21 +172,24 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], *, failed: bool | None 
     died = [line for line in survey.lines if UNCAUGHT.search(line.text)]
     marked = not workers or workers[-1].rank in {line.rank for line in died}
     return Timeline(
+        kinds=kinds,
         failed=failed,
         empty=survey.total_lines == 0,
         finished=bool(finished),
         never_worked=not survey.progress and not finished,
         printed=_grouped((line.stream, line) for line in survey.lines if line.text.strip()),
         steps=steps,
-        calm=_positions(line for line in ordinary if not _FAREWELL.search(line.message)),
+        calm=_positions(line for line in ordinary if not kinds.is_a("farewell", line)),
         calm_of_rank=_sorted(((line.stream, line.rank), line.position) for line in ordinary),
-        transfers=_positions(line for line in survey.lines if _TRANSFERRED.search(line.message)),
+        transfers=_positions(line for line in survey.lines if kinds.is_a("transfer-done", line)),
         ends=ends,
         proven_ends=_positions([*proven, *_last_planned_steps(survey)]),
         ranks_at_end={stream: frozenset(ranks) for stream, ranks in ended.items()},
         began=_began(survey, frozenset(stream for stream, _ in steps) | ends.keys()),
         nobody_died=not any(fault.died and not fault.of_a_child and not fault.handled for fault in faults),
-        of_several=frozenset(line.stream for line in survey.lines if line.rank is not None or is_of_launcher(line)),
+        of_several=frozenset(
+            line.stream for line in survey.lines if line.rank is not None or kinds.is_a("launcher", line)
+        ),
         deaths_marked=frozenset(line.stream for line in died if marked),
         workers=workers,
         habits=_habits(faults, steps),

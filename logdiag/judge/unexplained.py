@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from logdiag.judge import traceback_forms as forms
-from logdiag.model import Line
+from logdiag.judge.kinds import Kinds
+from logdiag.model import CALM, TROUBLE, Line
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -18,15 +19,6 @@ MOST_COMPLAINTS = 2
 # Of a log without a root cause only the end tells whether it ended badly.
 _LAST_LINES = 30
 _MOST_LOOKED_AT = 200
-_LEVELS_OF_TROUBLE = frozenset({"ERROR", "SEVERE", "CRITICAL", "FATAL"})
-_LEVELS_OF_CALM = frozenset({"INFO", "DEBUG", "TRACE", "NOTICE"})
-# the scheduler could not place group 3   tokens.bin: invalid header   StoreClosedError while draining
-_COMPLAINT = re.compile(
-    r"(?i)\b(?:error|exception|fail(?:ed|ure|s)?|fatal|cannot|can't|could not|unable|refused|denied|invalid|not found|"
-    r"no such|missing|unsupported|mismatch|abort(?:ed)?|panic|killed|timed out|exhausted|corrupt(?:ed)?|truncated|"
-    r"crash(?:ed)?|died|rejected|insufficient|unreachable|unexpected(?:ly)?|unknown|expired|exceeded|gave up|giving up|"
-    r"not (?:supported|allowed|permitted|available|a valid|recognized|defined))\b|\w(?:Error|Exception)\b"
-)
 # Of a traceback its last line says what it means, and what was ignored was survived.
 _HEADS = (forms.HEADER, forms.CAUSE, forms.CONTEXT, forms.IGNORED)
 # Source text and frames: Python's, a notebook's (---> 12), those in a box, and native ones (#3 and frame #3).
@@ -37,7 +29,7 @@ _NUMBERS = re.compile(r"\d+")
 _TELLING = 60
 
 
-def unexplained(survey: Survey, book: RuleBook, root: Line | None) -> tuple[Line, ...]:
+def unexplained(survey: Survey, book: RuleBook, kinds: Kinds, root: Line | None) -> tuple[Line, ...]:
     """Complaints that no rule knows, one of each kind: before the root cause the nearest first, in a log without one
     those after the last step, among the last lines. At most MOST_COMPLAINTS."""
     known = {(finding.line.stream, finding.line.position) for finding in survey.findings}
@@ -45,7 +37,7 @@ def unexplained(survey: Survey, book: RuleBook, root: Line | None) -> tuple[Line
     complaining = (
         line
         for line in (_last(survey) if root is None else _before(survey.lines, root))
-        if (line.stream, line.position) not in known and _complains(line)
+        if (line.stream, line.position) not in known and _complains(line, kinds)
     )
     for line in islice(complaining, _MOST_LOOKED_AT):
         if not book.knows(line):
@@ -72,10 +64,10 @@ def _last(survey: Survey) -> Iterable[Line]:
             yield line
 
 
-def _complains(line: Line) -> bool:
+def _complains(line: Line, kinds: Kinds) -> bool:
     text = line.message
-    if line.level in _LEVELS_OF_CALM or _CODE.match(text) or _ANNOUNCEMENT.search(text):
+    if line.level in CALM or _CODE.match(text) or _ANNOUNCEMENT.search(text):
         return False
     if any(head.search(text) for head in _HEADS):
         return False
-    return line.level in _LEVELS_OF_TROUBLE or _COMPLAINT.search(text) is not None
+    return line.level in TROUBLE or kinds.is_a("complaint", line)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from logdiag import cache
@@ -29,6 +31,8 @@ _ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
 _CONFIRM_SECONDS = 0.2
 _MATCHERS = 3
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
+# Asked only of the lines that are kept, and never scanned for.
+_ASKED_OF_KEPT = (*_SOFTENING, Role.KIND)
 _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE)
 
 Hit = tuple[int, int, tuple[int, ...]]
@@ -54,8 +58,8 @@ class RuleBook:
         self.roles = tuple(Role(rule.role) for rule in self.rules)
         # Regular output (progress, filters) is told by line shape, and what softens a line is only asked where a
         # failure rule fires: both match the bulk of every log and are not scanned for.
-        self._patterns = self._patterns_of(lambda role: role is not Role.PROGRESS and role not in _SOFTENING)
-        self._softening = self._patterns_of(lambda role: role in _SOFTENING)
+        self._patterns = self._patterns_of(lambda role: role is not Role.PROGRESS and role not in _ASKED_OF_KEPT)
+        self._softening = self._patterns_of(lambda role: role in _ASKED_OF_KEPT)
         self._progress = self._patterns_of(lambda role: role is Role.PROGRESS)
         self._drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
         self._filters_from = len(self._progress)
@@ -148,12 +152,28 @@ class RuleBook:
         retried = None
         for number in sorted(_patterns_in(self.softening_matcher, line.text.encode(errors="replace"))):
             index, pattern = self._softening[number]
-            match = self._search(pattern, line)
+            match = self._search(pattern, line) if self.roles[index] is not Role.KIND else None
             if match and self._stands(self.rules[index], line, ""):
                 if self.roles[index] is Role.HARMLESS:
                     return index, match
                 retried = index, match
         return retried
+
+    def kinds_of(self, lines: Sequence[Line]) -> list[frozenset[str]]:
+        """Of what kinds each line is, by the names of the rules in `context/kinds/`; one scan over all of them."""
+        texts = [line.text.encode(errors="replace") for line in lines]
+        starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
+        asked: set[tuple[int, int]] = set()
+        for end, found in self.softening_matcher.find(b"\n".join(texts)):
+            at = bisect_right(starts, max(end - 1, 0)) - 1
+            asked.update((at, number) for number in found if self.roles[self._softening[number][0]] is Role.KIND)
+        kinds: list[frozenset[str]] = [frozenset()] * len(lines)
+        for at, number in asked:
+            index, pattern = self._softening[number]
+            rule, line = self.rules[index], lines[at]
+            if self._search(pattern, line) and self._stands(rule, line, ""):
+                kinds[at] |= {rule.id.rpartition("/")[2]}
+        return kinds
 
     def confirm_all(self, line: Line, frames: str = "") -> Finding | None:
         """As `confirm`, for a line that no scan has seen."""

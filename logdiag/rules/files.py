@@ -16,7 +16,7 @@ from logdiag.rules.schema import Filter, ReasonEntry, Rule
 __all__ = ["Parsed", "parse"]
 
 _FAILURE_ROLES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
-_CONTEXT_ROLES = (Role.PROGRESS, Role.FINISHED, Role.HARMLESS, Role.RETRY, Role.STRUCTURE)
+_CONTEXT_ROLES = (Role.PROGRESS, Role.FINISHED, Role.HARMLESS, Role.RETRY, Role.STRUCTURE, Role.KIND)
 
 
 class _Strict(BaseModel):

@@ -1,0 +1,34 @@
+"""What kind of line each kept line is, by the rules in `rules/context/kinds/`; asked once, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from logdiag.model import Line
+from logdiag.rules import RuleBook
+from logdiag.scan.survey import Survey
+
+__all__ = ["Kinds", "kinds_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The kinds of each line, by stream and position; lines of no kind are left out."""
+
+    of_line: Mapping[tuple[int, int], frozenset[str]]
+
+    def is_a(self, kind: str, line: Line) -> bool:
+        """Whether a line is of a kind, by the name of its rule (`farewell`, `launcher`, ...)."""
+        return kind in self.of_line.get((line.stream, line.position), ())
+
+    def has(self, kind: str) -> bool:
+        """Whether any line is of a kind."""
+        return any(kind in kinds for kinds in self.of_line.values())
+
+
+def kinds_of(survey: Survey, book: RuleBook) -> Kinds:
+    """The kinds of all kept lines and of those that rules fired on."""
+    lines = [*survey.lines, *(finding.line for finding in survey.findings)]
+    found = zip(lines, book.kinds_of(lines), strict=True)
+    return Kinds({(line.stream, line.position): kinds for line, kinds in found if kinds})
