@@ -20,6 +20,7 @@ from logdiag.model import (
     Times,
 )
 from logdiag.pipeline import diagnose
+from logdiag.report import render
 
 __all__ = [
     "Action",
@@ -43,4 +44,5 @@ __all__ = [
     "Suspect",
     "Times",
     "diagnose",
+    "render",
 ]

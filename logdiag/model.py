@@ -399,7 +399,7 @@ class Times:
 class Similar:
     """A past failure like this one, what was done about it, and whether that worked; `words` say so in a sentence.
 
-    `incident` is its id, `similarity` the cosine, 1.0 for the very same line. `outcome` is `worked`, `failed` or
+    `incident` is its id, `similarity` the cosine, 1.0 for the very same line. `outcome` is `worked`, `did_not` or
     `unknown`. `seen_at` is ISO 8601 in UTC, empty for what ships with logdiag; `node` the one that failed then, empty
     where it is not known.
     """

@@ -201,7 +201,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def test_batch_answers_one_line_for_each_path() -> None:
     """In the order given; each is a job of its own."""
-    done = run_logdiag("batch", DEMO, HEALTHY, LOGS / "torchelastic")
+    done = run_logdiag("batch", "--format", "jsonl", DEMO, HEALTHY, LOGS / "torchelastic")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer["reason"] for answer in answers] == ["ECCError", "none", "ValueError"]
     assert [answer["source"] for answer in answers] == [str(DEMO), str(HEALTHY), str(LOGS / "torchelastic")]
@@ -210,7 +210,7 @@ def test_batch_answers_one_line_for_each_path() -> None:
 
 def test_a_path_that_cannot_be_read_does_not_stop_a_batch(tmp_path: Path) -> None:
     """It is named on standard error, the others are answered, and the status is 2."""
-    done = run_logdiag("batch", DEMO, tmp_path / "gone.log", HEALTHY)
+    done = run_logdiag("batch", "-f", "jsonl", DEMO, tmp_path / "gone.log", HEALTHY)
     assert [json.loads(line)["reason"] for line in done.stdout.splitlines()] == ["ECCError", "none"]
     assert done.stderr.decode().count("gone.log") == 1
     assert done.returncode == 2
@@ -369,6 +369,12 @@ def test_broken_rules_are_named_all_at_once(tmp_path: Path) -> None:
     [
         (["--format", "pdf"], "pdf"),
         (["--exit-code-of-job", "many"], "many"),
+        (["--exit-code-of-job", "999999"], "999999"),
+        (["--brief", "--format", "json"], "--brief"),
+        (["--output", "answer.pdf"], "answer.pdf"),
+        (["--output", "/no/such/folder/answer.json"], "/no/such/folder/answer.json"),
+        (["batch", "-o", "answer.json", "x.log"], "answer.json"),
+        (["completion", "tcsh"], "tcsh"),
         (["--no-such-option"], "--no-such-option"),
         (["--job", "colour=red"], "colour=red"),
         (["--job", "nothing"], "nothing"),

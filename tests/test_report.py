@@ -308,11 +308,12 @@ def test_suspects_are_shown_where_the_reason_is_not_sure_and_only_there(book: Ru
 
 
 def test_a_log_that_stops_is_told_from_one_that_ends(book: RuleBook) -> None:
-    """The headline, the step after which it stops, and what to do about it."""
+    """The headline, the last step, and what to do about it."""
     stops = render(diagnosed(book, *steps(1, 50)), "text")
     ends = render(diagnosed(book, *steps(1, 50), "Training finished."), "text")
     assert stops.startswith("NO FAILURE SEEN, LOG STOPS  confidence")
-    assert "It stops after step 50 without an ending" in stops
+    assert "last step 50" in stops
+    assert "--exit-code-of-job" in stops
     assert ends.startswith("NO FAILURE  confidence")
     assert "stops" not in ends
 

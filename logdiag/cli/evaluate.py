@@ -26,7 +26,7 @@ __all__ = ["evaluate_command"]
 
 
 @click.command("eval")
-@click.argument("paths", nargs=-1, required=True, metavar="CASES...")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False), metavar="CASES...")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--json", "json_file", metavar="FILE", help="Write the whole evaluation to FILE too.")
 @click.option("--html", "html_file", metavar="FILE", help="Write a page with charts and every miss to FILE too.")

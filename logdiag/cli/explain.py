@@ -16,7 +16,7 @@ _LONGEST_LINE = 160
 
 
 @click.command("explain")
-@click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False))
 @click.option("--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated.")
 @click.option("--exit-code-of-job", "exit_code", type=int, metavar="N", help="What the job itself ended with.")
 def explain_command(paths: tuple[str, ...], folders: tuple[str, ...], exit_code: int | None) -> None:

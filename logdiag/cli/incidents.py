@@ -17,6 +17,7 @@ from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import open_store
 from logdiag.model import Action, Reason
 from logdiag.read.prefixes import parse_line
+from logdiag.report.words import clean
 from logdiag.settings import load_settings
 
 __all__ = ["incidents"]
@@ -25,6 +26,7 @@ _REASONS = click.Choice([item.value for item in Reason if item is not Reason.NON
 _ACTIONS = click.Choice([item.value for item in Action if item is not Action.NONE])
 _OUTCOMES = click.Choice([item.value for item in Outcome])
 _WIDEST = 100
+_LONGEST = 2000
 
 _memory = click.option(
     "--memory",
@@ -61,7 +63,7 @@ def incidents() -> None:
 
 
 @incidents.command("add")
-@click.argument("log", required=False)
+@click.argument("log", required=False, type=click.Path(readable=False))
 @click.option("--line", "number", type=click.IntRange(min=1), metavar="N", help="The line of LOG that names the cause.")
 @click.option("--signature", metavar="TEXT", help="The line that names the cause, when there is no log.")
 @_said
@@ -119,7 +121,8 @@ def confirm_command(
     folders = load_settings({"rules": folders}).rules
     with open_store(place) as store:
         changed = store.confirm(identity, by or _person(), Outcome(outcome) if outcome else None)
-    click.echo(f"{changed.id}: {changed.reason.value}, {changed.outcome.value}, confirmed by {changed.confirmed_by}")
+    said = f"{changed.id}: {changed.reason.value}, {changed.outcome.value}, confirmed by {changed.confirmed_by}"
+    click.echo(clean(said))
     _withdraw(changed, folders)
 
 
@@ -205,11 +208,11 @@ def forget_command(identities: tuple[str, ...], place: str | None) -> None:
     with open_store(place) as store:
         for identity in identities:
             store.forget(identity)
-            click.echo(f"{identity}: forgotten")
+            click.echo(clean(f"{identity}: forgotten"))
 
 
 @incidents.command("export")
-@click.argument("file", default="-", metavar="[FILE]")
+@click.argument("file", default="-", type=click.Path(readable=False), metavar="[FILE]")
 @_memory
 def export_command(file: str, place: str | None) -> None:
     """Write all incidents as JSON lines, to share them; to standard output without FILE."""
@@ -222,11 +225,11 @@ def export_command(file: str, place: str | None) -> None:
                 count = store.export(out)
         except OSError as error:
             raise MemoryStoreError(f"{file}: cannot be written ({error.strerror}); name another file") from error
-    click.echo(f"{file}: {count} incidents", err=True)
+    click.echo(clean(f"{file}: {count} incidents"), err=True)
 
 
 @incidents.command("import")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=click.Path(readable=False), metavar="FILE")
 @_memory
 def import_command(file: str, place: str | None) -> None:
     """Take in what logdiag incidents export wrote; - reads standard input.
@@ -257,9 +260,10 @@ def stats_command(place: str | None, form: str) -> None:
     if form == "json":
         click.echo(json.dumps(asdict(stats), indent=2))
         return
-    click.echo(f"{stats.place}: {stats.incidents} incidents, {stats.confirmed} confirmed; {stats.shipped} ship with it")
+    known = f"{stats.incidents} incidents, {stats.confirmed} confirmed; {stats.shipped} ship with it"
+    click.echo(f"{clean(stats.place)}: {known}")
     if stats.incidents:
-        click.echo(f"from {stats.first_seen} to {stats.last_seen}")
+        click.echo(f"from {clean(stats.first_seen)} to {clean(stats.last_seen)}")
     for name, count in (*stats.reasons.items(), *stats.outcomes.items()):
         click.echo(f"{count:>7}  {name}")
 
@@ -287,7 +291,8 @@ def nodes_command(days: float, size: int | None, place: str | None, form: str) -
         reasons = ", ".join(f"{count} {name}" for name, count in item.reasons.items())
         jobs = f"  jobs {', '.join(item.jobs)}" if item.jobs else ""
         mark = "*" if item.suspicious else " "
-        click.echo(f"{mark} {item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}")
+        row = f"{item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}"
+        click.echo(f"{mark} {clean(row, _LONGEST)}")
 
 
 def _failure(
@@ -358,24 +363,23 @@ def _print(found: Iterable[Incident], form: str) -> None:
     if form == "json":
         click.echo(json.dumps([_plain(item) for item in found], indent=2))
         return
-    for item in found:
-        click.echo(_row(item))
+    shown = [_row(item) for item in found]
+    for row in shown or ["no incidents yet; logdiag --remember LOG keeps one"]:
+        click.echo(row, err=not shown)
 
 
 def _row(incident: Incident) -> str:
-    text = incident.signature if len(incident.signature) <= _WIDEST else incident.signature[: _WIDEST - 3] + "..."
     confirmed = "confirmed" if incident.confirmed_by else "unconfirmed"
     seen = incident.seen_at[:19] + "Z" if incident.seen_at else "shipped"
-    return (
-        f"{incident.id}  {seen:<20}  {incident.reason.value:<19}  {incident.outcome.value:<7}  {confirmed:<11}  {text}"
-    )
+    known = f"{incident.reason.value:<19}  {incident.outcome.value:<7}  {confirmed:<11}"
+    return f"{clean(incident.id)}  {clean(seen):<20}  {known}  {clean(incident.signature, _WIDEST)}"
 
 
 def _show(incident: Incident, form: str) -> None:
     if form == "json":
         click.echo(json.dumps(_plain(incident), indent=2))
         return
-    click.echo(f"{incident.id}  {incident.reason.value}  {incident.action.value}  {incident.outcome.value}")
+    click.echo(f"{clean(incident.id)}  {incident.reason.value}  {incident.action.value}  {incident.outcome.value}")
     before = {
         "line": incident.signature,
         "cause": incident.cause,
@@ -388,6 +392,6 @@ def _show(incident: Incident, form: str) -> None:
     }
     for name, value in before.items():
         if value:
-            click.echo(f"  {name + ':':<14}{value}")
+            click.echo(f"  {name + ':':<14}{clean(value, _LONGEST)}")
     for line in incident.window:
-        click.echo(f"  {'beside it:':<14}{line}")
+        click.echo(f"  {'beside it:':<14}{clean(line, _LONGEST)}")

@@ -14,6 +14,8 @@ import click
 from logdiag.cli.in_force import settings_in_force
 from logdiag.cli.job import metadata_of
 from logdiag.errors import LogdiagError, RuleError
+from logdiag.model import Reason
+from logdiag.report.words import clean
 from logdiag.rules import Rule, RuleBook
 from logdiag.settings import Settings
 
@@ -25,7 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["rules"]
 
 _folders = click.option(
-    "--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated."
+    "--rules",
+    "folders",
+    multiple=True,
+    type=click.Path(readable=False),
+    metavar="DIR",
+    help="A folder of your own rules; may be repeated.",
 )
 
 _healthy = click.option(
@@ -34,6 +41,7 @@ _healthy = click.option(
 _memory = click.option("--memory", "place", metavar="PLACE", help="The store of incidents; LOGDIAG_MEMORY if left out.")
 # Learning takes several questions, each of which may take the time of --llm-timeout.
 _QUESTIONS = 8
+_LONGEST = 10_000
 
 
 @click.group()
@@ -41,8 +49,13 @@ def rules() -> None:
     """Look at the rules, prove them, and ask why one fires."""
 
 
+def _reasons(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The reasons that a shell may complete."""
+    return [item.value for item in Reason if item.value.startswith(incomplete)]
+
+
 @rules.command("list")
-@click.option("--reason", help="Only the rules of one reason.")
+@click.option("--reason", help="Only the rules of one reason.", shell_complete=_reasons)
 @_folders
 def list_command(reason: str | None, folders: tuple[str, ...]) -> None:
     """Print every rule: id, role, reason, title."""
@@ -52,11 +65,18 @@ def list_command(reason: str | None, folders: tuple[str, ...]) -> None:
         raise RuleError(f"--reason {reason}: no rule has this reason; see logdiag rules list")
     width = max(len(rule.id) for rule in shown)
     for rule in shown:
-        click.echo(f"{rule.id:<{width}}  {rule.role:<9}  {rule.reason:<19}  {rule.title}")
+        click.echo(clean(f"{rule.id:<{width}}  {rule.role:<9}  {rule.reason:<19}  {rule.title}", _LONGEST))
+
+
+def _rule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The ids that a shell may complete."""
+    book = RuleBook.load(ctx.params.get("folders") or ())
+    known = [rule.id for rule in book.rules] + [item.id for item in book.filters]
+    return [identity for identity in known if identity.startswith(incomplete)]
 
 
 @rules.command("show")
-@click.argument("identity")
+@click.argument("identity", shell_complete=_rule_ids)
 @_folders
 def show_command(identity: str, folders: tuple[str, ...]) -> None:
     """Print one rule's file."""
@@ -64,13 +84,12 @@ def show_command(identity: str, folders: tuple[str, ...]) -> None:
     files = {rule.id: rule.file for rule in book.rules} | {item.id: item.file for item in book.filters}
     if identity not in files:
         raise RuleError(f"{identity}: no such rule; see logdiag rules list")
-    click.echo(f"# {files[identity]}")
     with open(files[identity], encoding="utf-8") as file:
-        click.echo(file.read(), nl=False)
+        _print_file(f"# {files[identity]}\n{file.read()}")
 
 
 @rules.command("test")
-@click.argument("folders", nargs=-1, metavar="[DIR]...")
+@click.argument("folders", nargs=-1, type=click.Path(readable=False), metavar="[DIR]...")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the problems."
 )
@@ -84,7 +103,7 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
         click.echo(json.dumps([problem.to_dict() for problem in problems], indent=2))
     else:
         for problem in problems:
-            click.echo(str(problem))
+            click.echo(clean(str(problem), _LONGEST))
         examples = sum(len(rule.fires) + len(rule.quiet) for rule in book.rules)
         click.echo(
             f"{len(book.rules)} rules, {len(book.filters)} filters, {examples} examples, {len(problems)} problems"
@@ -107,11 +126,11 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
         click.echo("no rule matches this line")
     for rule in matching:
         mark = "*" if finding and finding.rule == rule.id else " "
-        click.echo(f"{mark} {rule.id}  {rule.role}  {rule.reason}  {rule.title}")
+        click.echo(clean(f"{mark} {rule.id}  {rule.role}  {rule.reason}  {rule.title}", _LONGEST))
     if finding:
-        click.echo(f"{finding.title}: {finding.why}" if finding.why else finding.title)
+        click.echo(clean(f"{finding.title}: {finding.why}" if finding.why else finding.title, _LONGEST))
         for name, value in finding.facts.items():
-            click.echo(f"  {name} = {value}")
+            click.echo(clean(f"  {name} = {value}", _LONGEST))
 
 
 @rules.command("suggest")
@@ -154,7 +173,7 @@ def _model(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @rules.command("learn-filters")
-@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
+@click.argument("logs", nargs=-1, required=True, type=click.Path(readable=False), metavar="LOG...")
 @click.option("--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image.")
 @click.option(
     "--samples", type=click.IntRange(1, 15), default=3, show_default=True, metavar="N", help="How many votes."
@@ -258,6 +277,12 @@ def draft_command(
     sys.exit(_put([(drafted.id, rule_writer.on_trial(drafted) if on_trial else drafted)], target))
 
 
+def _print_file(text: str) -> None:
+    """A file as it is; to a terminal without what could steer it."""
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    click.echo("\n".join(clean(row, _LONGEST) for row in text.split("\n")) if terminal else text, nl=False)
+
+
 def _put(found: Iterable[tuple[str, Suggestion | Proposal]], target: str | None) -> int:
     """Prints what passed, or writes it below `target`; what did not pass goes to standard error, each under its name.
     The exit status."""
@@ -266,12 +291,13 @@ def _put(found: Iterable[tuple[str, Suggestion | Proposal]], target: str | None)
     status = 0
     for name, item in found:
         if item.problems:
-            click.echo("\n  ".join([f"{name} did not pass:", *item.problems]), err=True)
+            rows = [f"{name} did not pass:", *item.problems]
+            click.echo("\n  ".join(clean(row, _LONGEST) for row in rows), err=True)
             status = 1
         elif target is not None:
             click.echo(str(write_passed(item.id, item.text, item.problems, target)))
         else:
-            click.echo(f"# {item.id}.yaml\n{item.text}")
+            _print_file(f"# {item.id}.yaml\n{item.text}\n")
     return status
 
 

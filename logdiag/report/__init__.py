@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
 
-__all__ = ["FORMATS", "render"]
+__all__ = ["FORMATS", "render", "schema_text"]
 
 FORMATS = ("text", "json", "jsonl", "markdown")
 
 
-def render(diagnosis: Diagnosis, form: str) -> str:
-    """The answer in one of FORMATS, without a final newline; log text in it can do no harm."""
-    if form in ("json", "jsonl"):
+def render(diagnosis: Diagnosis, format: str = "text") -> str:
+    """The answer as `text`, `json`, `jsonl` (one line) or `markdown`, without a final newline; log text in it can do no
+    harm to a terminal or a page. Raises LogdiagError for another format."""
+    if format not in FORMATS:
+        raise LogdiagError(f"format {format!r}: not known; give one of {', '.join(FORMATS)}")
+    if format in ("json", "jsonl"):
         from logdiag.report.as_json import to_json
 
-        return to_json(diagnosis, one_line=form == "jsonl")
-    if form == "markdown":
+        return to_json(diagnosis, one_line=format == "jsonl")
+    if format == "markdown":
         from logdiag.report.as_markdown import to_markdown
 
         return to_markdown(diagnosis)
     from logdiag.report.as_text import to_plain
 
     return to_plain(diagnosis)
+
+
+def schema_text() -> str:
+    """The JSON Schema of an answer, as it ships."""
+    return Path(__file__).with_name("diagnosis.schema.json").read_text(encoding="utf-8")

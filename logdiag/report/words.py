@@ -72,7 +72,7 @@ def headline(diagnosis: Diagnosis) -> str:
     if diagnosis.failed:
         return f"FAILED  {diagnosis.category.value} / {diagnosis.reason.value}  {sure}"
     if diagnosis.failed is None:
-        return "NOT KNOWN  the log does not tell whether the job failed"
+        return "NOT KNOWN  the log does not tell"
     if diagnosis.confidence < SURE:
         return f"NO FAILURE KNOWN, NOT SURE  {sure}"
     return f"NO FAILURE{' SEEN, LOG STOPS' if _stops(diagnosis) else ''}  {sure}"
@@ -85,11 +85,8 @@ def _stops(diagnosis: Diagnosis) -> bool:
 
 def advice(diagnosis: Diagnosis) -> str:
     """What a reader can do about an answer that knows no end of the job; empty where it does."""
-    if diagnosis.failed or not (diagnosis.failed is None or _stops(diagnosis)):
-        return ""
-    step = diagnosis.times.last_step if diagnosis.times else None
-    stops = f"It stops after step {step} without an ending" if step is not None else "It stops without an ending"
-    return f"{stops}; if you know how the job ended, say so with --exit-code-of-job N."
+    known = diagnosis.failed or not (diagnosis.failed is None or _stops(diagnosis))
+    return "" if known else "If you know how the job ended, say so with --exit-code-of-job N."
 
 
 def suspects_of(diagnosis: Diagnosis) -> tuple[Suspect, ...]:

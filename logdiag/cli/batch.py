@@ -1,0 +1,89 @@
+"""`logdiag batch PATH ...`: one job a path, one answer a line, and what they have in common."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from logdiag.cli.options import given, shared
+from logdiag.cli.output import check_outputs, print_answer, print_trace, standard, status_of, write_outputs
+from logdiag.errors import SourceError
+from logdiag.model import Diagnosis
+from logdiag.pipeline import diagnose
+from logdiag.report import FORMATS
+from logdiag.report.words import clean, job_line
+from logdiag.rules import RuleBook
+
+__all__ = ["batch"]
+
+_MOST_GROUPS = 10
+_LONGEST_COMPLAINT = 2000
+_NO_FAILURE = ("no failure", "the log does not tell")
+
+
+@click.command("batch", short_help="Diagnose many jobs, one a PATH, one answer a line.")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False), metavar="PATH...")
+@click.option(
+    "-f", "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print each."
+)
+@shared
+def batch(
+    paths: tuple[str, ...],
+    form: str,
+    digest: bool,
+    by_category: bool,
+    verbose: bool,
+    outputs: tuple[str, ...],
+    **said: Any,
+) -> None:
+    """Diagnose one job a PATH and print one answer a line, in text what the jobs have in common after them. A path that
+    cannot be read does not stop the others."""
+    check_outputs(outputs, many=True)
+    asked = given(said)
+    asked["rules"] = RuleBook.load(asked["rules"])
+    out = standard()
+    done: list[Diagnosis] = []
+    worst = 0
+    for path in paths:
+        try:
+            answer = diagnose(path, **asked)
+        except SourceError as error:
+            click.echo(clean(f"logdiag: {error}", _LONGEST_COMPLAINT), err=True)
+            worst = 2
+            continue
+        if form == "text" and not digest:
+            out.write(job_line(answer) + "\n")
+        else:
+            print_answer(answer, form, digest=digest)
+        if verbose:
+            print_trace(answer)
+        write_outputs(answer, outputs, append=bool(done))
+        done.append(answer)
+        if by_category and worst != 2:
+            worst = max(worst, status_of(answer))
+    if form == "text" and not digest and len(paths) > 1:
+        out.writelines(f"{row}\n" for row in _in_common(done, len(paths)))
+    sys.exit(worst)
+
+
+def _in_common(answers: Sequence[Diagnosis], asked: int) -> Iterator[str]:
+    """How many runs failed of what and where: `41 of 96 runs: ECCError on node-017`."""
+    yield ""
+    groups: Counter[str] = Counter()
+    for answer in answers:
+        node = answer.root_cause.node if answer.root_cause else None
+        if answer.failed:
+            groups[f"{answer.reason.value}{f' on {clean(node)}' if node else ''}"] += 1
+        else:
+            groups[_NO_FAILURE[answer.failed is None]] += 1
+    failures_first = sorted(groups.items(), key=lambda item: (item[0] in _NO_FAILURE, -item[1]))
+    for words, count in failures_first[:_MOST_GROUPS]:
+        yield f"{count} of {asked} runs: {words}"
+    if len(groups) > _MOST_GROUPS:
+        yield f"and {len(groups) - _MOST_GROUPS} further kinds"
+    if unread := asked - len(answers):
+        yield f"{unread} of {asked} runs: not diagnosed, see standard error"

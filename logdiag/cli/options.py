@@ -1,0 +1,119 @@
+"""The options that `logdiag` and `logdiag batch` share, and what they mean to `diagnose`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from logdiag.cli.in_force import settings_in_force
+from logdiag.cli.job import metadata_of
+from logdiag.settings import WHEN
+
+__all__ = ["given", "shared"]
+
+
+def shared(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options to a command."""
+    for option in reversed(
+        (
+            click.option(
+                "-o",
+                "--output",
+                "outputs",
+                multiple=True,
+                type=click.Path(readable=False),
+                metavar="FILE",
+                help="Write the answer to FILE too: .txt, .json, .jsonl or .md; may be repeated.",
+            ),
+            click.option(
+                "--digest", is_flag=True, help="Print what is worth reading of the log, with a receipt, and no verdict."
+            ),
+            click.option(
+                "-v", "--verbose", is_flag=True, help="Fold nothing; show on standard error what a model was asked."
+            ),
+            click.option(
+                "--exit-code",
+                "by_category",
+                is_flag=True,
+                help="Exit 0 healthy, 10 infrastructure, 11 framework, 12 script, 13 the log does not tell.",
+            ),
+            click.option(
+                "--rules",
+                "rule_folders",
+                multiple=True,
+                type=click.Path(readable=False),
+                metavar="DIR",
+                help="A folder of your own rules; may be repeated.",
+            ),
+            click.option(
+                "--job",
+                "job",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="The job's name, user, framework or image, for filters.",
+            ),
+            click.option(
+                "--memory",
+                "place",
+                type=click.Path(readable=False),
+                metavar="PLACE",
+                help="Past failures: a folder, or postgresql://...; else LOGDIAG_MEMORY or the user's data folder.",
+            ),
+            click.option("--no-memory", is_flag=True, help="Let the rules alone decide."),
+            click.option("--remember", is_flag=True, help="Keep this failure as an incident, for a person to confirm."),
+            click.option(
+                "--llm",
+                multiple=True,
+                metavar="MODEL",
+                help="A language model as provider:model, and when to ask it: always, unsure (default) or never.",
+            ),
+            click.option(
+                "--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take altogether."
+            ),
+            click.option(
+                "--votes", type=int, metavar="N", help="How many answers of the model are held against each other."
+            ),
+            click.option(
+                "--config",
+                "config_file",
+                type=click.Path(readable=False),
+                metavar="FILE",
+                help="Settings to go by, instead of the logdiag.toml files that are looked for (see logdiag config).",
+            ),
+            click.option("--offline", is_flag=True, default=None, help="No model, and no connection at all."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def given(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What the options, the environment and `logdiag.toml` say, as `diagnose` takes it."""
+    when = [value for value in said["llm"] if value in WHEN]
+    model = [value for value in said["llm"] if value not in WHEN]
+    settings = settings_in_force(
+        {
+            "config": said["config_file"],
+            "rules": said["rule_folders"],
+            "memory": said["place"],
+            "llm": model[-1] if model else None,
+            "llm_when": when[-1] if when else None,
+            "llm_timeout": said["llm_timeout"],
+            "votes": said["votes"],
+            "offline": said["offline"],
+        }
+    )
+    llm = None
+    if settings.may_ask:
+        from logdiag.agent.opinion import AgentSettings
+
+        llm = AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
+    return {
+        "rules": settings.rules,
+        "memory": False if said["no_memory"] else settings.store,
+        "remember": said["remember"],
+        "llm": llm,
+        "job": metadata_of(said["job"]),
+    }

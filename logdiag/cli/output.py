@@ -1,0 +1,131 @@
+"""What the command prints: the answer in one form or several, the model's trace, and progress."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, TextIO
+
+from logdiag.errors import LogdiagError
+from logdiag.model import Category, Diagnosis
+from logdiag.read.sources import Stream
+from logdiag.report import render
+from logdiag.report.words import clean, one_line
+
+__all__ = ["ProgressBar", "check_outputs", "print_answer", "print_trace", "standard", "status_of", "write_outputs"]
+
+_STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
+_NOT_KNOWN = 13
+_WORTH_A_PROGRESS_BAR = 100_000_000
+_FORM_OF = {".txt": "text", ".json": "json", ".jsonl": "jsonl", ".md": "markdown"}
+
+
+def status_of(answer: Diagnosis) -> int:
+    """The exit status of an answer with --exit-code."""
+    return _NOT_KNOWN if answer.failed is None else _STATUS[answer.category]
+
+
+def standard(*, err: bool = False) -> TextIO:
+    """The stream to print to. Raises LogdiagError where whoever started the command closed it."""
+    stream: TextIO | None = sys.stderr if err else sys.stdout
+    if stream is None:
+        name = "standard error" if err else "standard output"
+        raise LogdiagError(f"{name} is closed: the answer cannot be printed; open it, or redirect it to a file")
+    return stream
+
+
+def print_answer(
+    answer: Diagnosis, form: str, *, digest: bool = False, err: bool = False, brief: bool = False, verbose: bool = False
+) -> None:
+    """The answer in one form; text in colour and to its width on a terminal."""
+    out = standard(err=err)
+    if form != "text" and not digest:
+        out.write(render(answer, form) + "\n")
+        return
+    from logdiag.report import as_text
+
+    if digest:
+        rows = as_text.digest_rows(answer.digest)
+    else:
+        rows = as_text.brief_rows(answer) if brief else as_text.report_rows(answer, verbose=verbose)
+    if out.isatty():
+        repeat = "" if digest or brief else one_line(answer)
+        as_text.print_rows(rows, out, colour="NO_COLOR" not in os.environ, repeat=repeat, wrap=not brief)
+        return
+    for row in rows:
+        out.write(f"{row}\n")
+
+
+def check_outputs(paths: Iterable[str], *, many: bool = False) -> None:
+    """Whether answers can be written there, before the work is done. A file of `many` answers is none of JSON.
+
+    Raises LogdiagError for a name that tells no format, and for a place that cannot be written.
+    """
+    for path in paths:
+        suffix = os.path.splitext(path)[1].lower()
+        known = [name for name in _FORM_OF if not (many and name == ".json")]
+        if suffix not in known:
+            raise LogdiagError(f"--output {path}: the end of its name tells no format; end it in {', '.join(known)}")
+        folder = os.path.dirname(path) or "."
+        if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
+            raise LogdiagError(f"--output {path}: cannot be written; give the name of a file in a folder of yours")
+
+
+def write_outputs(answer: Diagnosis, paths: Iterable[str], *, append: bool = False) -> None:
+    """The answer in each file, in the format that the end of its name tells."""
+    for path in paths:
+        form = _FORM_OF[os.path.splitext(path)[1].lower()]
+        try:
+            with open(path, "a" if append else "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+                file.write(render(answer, form) + "\n")
+        except OSError as error:
+            raise LogdiagError(
+                f"--output {path}: cannot be written ({error.strerror}); free the place or name another"
+            ) from error
+
+
+def print_trace(answer: Diagnosis) -> None:
+    """What a model was asked, step by step."""
+    trace = answer.stats.get("agent")
+    if trace is None:
+        print("no model was asked", file=sys.stderr)
+        return
+    for step in trace["steps"]:
+        tokens = f"{step['tokens_in']} tokens in, {step['tokens_out']} out" if step["tokens_in"] else ""
+        print(f"  {clean(step['kind'], 40):<18} {step['seconds']:6.2f} s  {tokens}".rstrip(), file=sys.stderr)
+    for why in trace["refusals"]:
+        print(f"  refused: {clean(why)}", file=sys.stderr)
+    cost = "" if trace["cost"] is None else f", cost {trace['cost']:g}"
+    total = f"{trace['tokens_in']} tokens in, {trace['tokens_out']} out{cost}, {trace['seconds']:.2f} s"
+    print(f"  altogether {total}", file=sys.stderr)
+
+
+class ProgressBar:
+    """A progress bar on standard error for long reads, only on a terminal."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+        self.bar: Any = None
+        if size > _WORTH_A_PROGRESS_BAR and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+            console = Console(stderr=True)
+            self.bar = Progress(BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console, transient=True)
+            self.task = self.bar.add_task("reading", total=size)
+        self.done: dict[int, int] = {}
+
+    def __enter__(self) -> Callable[[Stream, int], None] | None:
+        if self.bar is None:
+            return None
+        self.bar.start()
+        return self._advance
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def _advance(self, stream: Stream, count: int) -> None:
+        self.done[stream.index] = count
+        self.bar.update(self.task, completed=sum(self.done.values()))

@@ -1,0 +1,56 @@
+"""`logdiag reasons`, `logdiag schema` and `logdiag completion`: what there is to look up."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from logdiag.model import Reason
+from logdiag.rules import RuleBook
+
+__all__ = ["completion", "reasons", "schema"]
+
+
+@click.command("reasons", short_help="Print what each reason means, and what is done about it.")
+@click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def reasons(form: str) -> None:
+    """Print every reason that an answer can name: its category, what is done by default, and what it means."""
+    table = RuleBook.load(()).reasons
+    rows = [
+        {"reason": reason.value, "category": reason.category.value, "action": entry.action, "meaning": entry.meaning}
+        for reason in Reason
+        if (entry := table.get(reason))
+    ]
+    if form == "json":
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        click.echo(f"{row['reason']:<19}  {row['category']:<14}  {row['action']:<22}  {row['meaning']}")
+
+
+@click.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of an answer."""
+    from logdiag.report import schema_text
+
+    click.echo(schema_text(), nl=False)
+
+
+@click.command("completion", short_help="Print what lets a shell complete words.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes a shell complete commands, options, reasons, rules and file names.
+
+    \b
+    bash:  eval "$(logdiag completion bash)"      in ~/.bashrc
+    zsh:   eval "$(logdiag completion zsh)"       in ~/.zshrc, after compinit
+    fish:  logdiag completion fish > ~/.config/fish/completions/logdiag.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from logdiag.cli.main import COMPLETE, commands
+
+    kind = get_completion_class(shell)
+    if kind is not None:
+        click.echo(kind(commands, {}, "logdiag", COMPLETE).source())
