@@ -1,20 +1,34 @@
-"""`logdiag config`: what is in force, where it came from, and whether the model answers."""
+"""`logdiag config`: what is in force, where it came from, what is installed, and whether the model answers."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 import click
 
+from logdiag._version import __version__
 from logdiag.cli.in_force import settings_in_force
-from logdiag.errors import LogdiagError
+from logdiag.errors import LogdiagError, MemoryStoreError
+from logdiag.memory.store import default_place
+from logdiag.places import cache_folders
+from logdiag.report.words import clean
 from logdiag.settings import Settings
 
 __all__ = ["config", "rows"]
 
 _SHOWN = ("rules", "memory", "llm", "llm_when", "llm_timeout", "votes", "budget", "offline")
+_WIDEST, _LONGEST = 60, 2000
+# What each extra brings, by the modules that show that it is there.
+_EXTRAS = {
+    "memory": (("numpy", "faiss"), "similar incidents of your own"),
+    "memory-models": (("sentence_transformers",), "similar incidents by a language model's vectors"),
+    "team": (("psycopg",), "a store in PostgreSQL"),
+    "agent": (("langchain", "langchain_openai", "detect_secrets"), "a language model for what is not sure"),
+    "ollama": (("langchain_ollama",), "models of Ollama"),
+}
 
 
 @click.command("config")
@@ -25,10 +39,10 @@ _SHOWN = ("rules", "memory", "llm", "llm_when", "llm_timeout", "votes", "budget"
 def config(llm: str | None, llm_timeout: float | None, tested: bool, config_file: str | None) -> None:
     """Show what is in force and where each value came from."""
     settings = settings_in_force({"llm": llm, "llm_timeout": llm_timeout, "config": config_file})
-    for name, value, origin in rows(settings, os.environ):
-        click.echo(f"{name:<12} {value:<32} {origin}".rstrip())
-    for file in settings.files:
-        click.echo(f"{'file':<12} {file.path:<32} {file.state}")
+    shown = [*rows(settings, os.environ), *((("file", file.path, file.state)) for file in settings.files), *installed()]
+    names, values = (max(len(row[column]) for row in shown) for column in (0, 1))
+    for name, value, origin in shown:
+        click.echo(clean(f"{name:<{names}}  {value:<{min(values, _WIDEST)}}  {origin}".rstrip(), _LONGEST))
     if tested:
         _test(settings)
 
@@ -36,9 +50,32 @@ def config(llm: str | None, llm_timeout: float | None, tested: bool, config_file
 def rows(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """(name, value, origin) of each setting, then the variables that are set for the model's provider. No secrets."""
     shown = [(name, _words(getattr(settings, name)), settings.origins.get(name, "")) for name in _SHOWN]
+    shown[_SHOWN.index("memory")] = ("memory", _memory(settings), settings.origins.get("memory", ""))
     provider = settings.llm.partition(":")[0].upper()
     variables = sorted(name for name in environ if provider and name.startswith(f"{provider}_"))
     return shown + [(name, "set", "environment") for name in variables]
+
+
+def installed() -> list[tuple[str, str, str]]:
+    """(name, value, remark) of the version, the cache and each extra: what it is for, and what it lacks."""
+    from importlib.util import find_spec
+
+    known = [("version", __version__, f"Python {sys.version.split()[0]}")]
+    known.append(("cache", next(iter(cache_folders()), "-"), "compiled rules; LOGDIAG_CACHE names another"))
+    for extra, (modules, use) in _EXTRAS.items():
+        lacking = [module for module in modules if find_spec(module) is None]
+        known.append((f"extra {extra}", "missing" if lacking else "there", use + "".join(f"; no {m}" for m in lacking)))
+    return known
+
+
+def _memory(settings: Settings) -> str:
+    """Where past failures are, also where nothing names it."""
+    if settings.memory:
+        return _without_password(settings.memory)
+    try:
+        return _without_password(default_place())
+    except MemoryStoreError:
+        return "-"
 
 
 def _words(value: object) -> str:

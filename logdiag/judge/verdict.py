@@ -81,7 +81,8 @@ def decide(
         notes=(
             *notes,
             *(recalled.notes if recalled else ()),
-            *([_to_collect(reason, book, unexplained=unexplained)] if unsure else []),
+            # Without a root the steps say what to collect.
+            *([_to_collect(reason, book, unexplained=unexplained)] if unsure and root else []),
             *_remarks(judgement, survey),
             *([_unknown_words(judgement.complaints)] if judgement.complaints and confidence < SURE else []),
         ),
