@@ -187,10 +187,12 @@ class Support(_Word):
 @dataclass(frozen=True, slots=True)
 class CommonPrefix:
     """What a recorder puts before every line of a stream. One that `relays` gives another program's lines this level
-    whatever they say: it tells nothing."""
+    whatever they say: it tells nothing. `label` is how the stream names the rank that speaks, where it has a way of its
+    own."""
 
     pattern: re.Pattern[str]
     relays: str | None = None
+    label: re.Pattern[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import cycle
 
 import pytest
 
@@ -158,3 +159,39 @@ def test_a_level_before_each_line_of_a_traceback_is_no_exception(book: RuleBook)
     answer = diagnosed(book, *steps(1, 50), *failure)
     assert answer.root_cause is not None
     assert answer.root_cause.text == "ERROR: KeyError: 'caption'"
+
+
+def labelled(form: str, ranks: Sequence[int]) -> list[str]:
+    """Lines of several ranks in turn."""
+    return [
+        f"{form.format(rank)}the {word} is read" for rank, word in zip(ranks, cycle(("shard", "plan")), strict=False)
+    ]
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["w{:02} ", "worker-{} | ", "[r{}] ", "replica {}: ", "<seat{}> ", "10:00:00.123 INFO trainer {}: ", "p{}| "],
+)
+def test_a_label_whose_number_goes_to_and_fro_names_the_rank(form: str) -> None:
+    """Launchers label the lines of their workers each in a way of its own."""
+    lines = ["launch 3.1: 4 workers", *labelled(form, [0, 1, 2, 3, 1, 0, 3, 2] * 3)]
+    prefix = common_prefix(lines)
+    assert [parse_line(line, prefix=prefix).rank for line in lines[:6]] == [None, 0, 1, 2, 3, 1]
+    assert parse_line(lines[1], prefix=prefix).message == "shard is read"
+
+
+@pytest.mark.parametrize(
+    ("form", "ranks"),
+    [
+        ("step{} ", range(30)),
+        ("step {}: ", [1, 2, 1, 2] * 8),
+        ("w{} ", range(30)),
+        ("node-{} ", [1, 2, 1, 2] * 8),
+        ("gpu{} ", [1, 2, 1, 2] * 8),
+        ("w7 ", [0] * 30),
+    ],
+)
+def test_a_number_that_counts_or_names_no_process_is_no_rank(form: str, ranks: Sequence[int]) -> None:
+    """Steps rise, devices and hosts are counted otherwise, and one worker alone is no set of ranks."""
+    prefix = common_prefix(labelled(form, ranks))
+    assert prefix is None or prefix.label is None

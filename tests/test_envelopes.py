@@ -303,3 +303,98 @@ def test_counted_times_are_written_alike() -> None:
     records = [{"ts": 1773252251.0 + part / 4, "level": "info", "msg": "ready"} for part in range(3)]
     heads = [text.split(" ")[0] for _, text in unwrapped(log_of(*map(json.dumps, records)))]
     assert [len(head) for head in heads] == [len("2026-03-11T18:04:11.000000Z")] * 3
+
+
+def shown(*records: object) -> list[str]:
+    """The lines of a log of these records."""
+    return [
+        text
+        for _, text in unwrapped(log_of(*(item if isinstance(item, str) else json.dumps(item) for item in records)))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        (
+            {"level": "info", "msg": "output", "worker": 5, "text": "mixer: the file is gone"},
+            "INFO: [rank5]: output; text: mixer: the file is gone",
+        ),
+        (
+            {"lvl": "warn", "t": "2026-03-11T18:04:07Z", "kind": "seat.left", "seat": "w-7", "status": 139},
+            "2026-03-11T18:04:07Z WARNING: [rank7]: seat.left status=139",
+        ),
+        (
+            {
+                "severity": "ERROR",
+                "message": "lost",
+                "cause": {"what": "peer went away", "detail": {"why": "no pulse"}},
+            },
+            "ERROR: lost; what: peer went away; why: no pulse",
+        ),
+        ({"level": 50, "time": 1773252247250, "msg": "left"}, "2026-03-11T18:04:07.250000Z ERROR: left"),
+        ({"levelno": 50, "message": "left", "state": "LOST"}, "CRITICAL: left; state: LOST"),
+        ({"level": "error", "msg": "left", "notes": ["no way to cell 4", 7]}, "ERROR: left; notes: no way to cell 4"),
+        ({"level": "info", "msg": "up", "rank": "3/64", "pod": "trainer-3"}, "trainer-3: INFO: [rank3]: up"),
+    ],
+)
+def test_a_record_keeps_what_it_says(record: dict[str, object], line: str) -> None:
+    """Texts stand behind the message, states and statuses too, and the speaker before it."""
+    assert shown(*[record] * 3) == [line] * 3
+
+
+def test_what_a_record_says_beside_its_message_is_seen_by_the_rules(book: RuleBook) -> None:
+    """The error that a launcher passes on in a field of its own is the root, on the worker that said it."""
+    well = [{"level": "info", "msg": "output", "worker": at % 4, "text": f"step {at} loss 2.1"} for at in range(40)]
+    broke = {"level": "info", "msg": "output", "worker": 2, "text": "KeyError: 'caption'"}
+    left = {"level": "error", "msg": "worker left", "worker": 2, "status": 1}
+    answer = diagnosed(book, *map(json.dumps, (*well, broke, left)))
+    assert answer.root_cause is not None
+    assert (answer.reason.value, answer.root_cause.line, answer.root_cause.rank) == ("KeyError", 41, 2)
+
+
+@pytest.mark.parametrize("rank", [10**9, -1, 3.5, True, "x", "9" * 400, None, {"id": 3}, [3]])
+def test_a_record_that_lies_about_its_rank_has_none(rank: object) -> None:
+    """A rank is a small whole number."""
+    assert shown(*[{"level": "info", "msg": "up", "rank": rank}] * 3) == ["INFO: up"] * 3
+
+
+def test_the_priority_of_a_journal_is_a_level_where_it_says_something() -> None:
+    """3 is an error; 6 is what all output of a unit gets."""
+    entries = [{"PRIORITY": level, "MESSAGE": "the mixer left", "_CMDLINE": "python train.py now"} for level in "36"]
+    assert shown(*entries) == ["ERROR: the mixer left", "the mixer left"]
+
+
+def test_records_below_a_launchers_own_words_and_behind_its_label_are_read() -> None:
+    """Not every line has to be a record."""
+    records = [f'w{at:02} {{"level": "error", "msg": "left", "cause": "no more pulse"}}' for at in range(8)]
+    lines = shown("launch 3.1: 8 workers", "hosts: a b", *records, "launch: over {not a record}")
+    assert lines[:3] == ["launch 3.1: 8 workers", "hosts: a b", "w00 ERROR: left; cause: no more pulse"]
+    assert lines[-1] == "launch: over {not a record}"
+
+
+def test_a_container_s_own_fields_are_not_its_program_s_words() -> None:
+    """What collectors add to each line stays outside of it."""
+    record = {"log": "step 1\n", "kubernetes": {"note": "a fine pod"}, "status": "it runs well"}
+    assert shown(*[record] * 3) == ["step 1"] * 3
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"msg": "a", "x": ' + '{"y": ' * 5000 + "1" + "}" * 5001,
+        '{"msg": "a", "msg": "b", "level": "error", "level": "info", "text": "one two", "text": "two three"}',
+        json.dumps({"msg": "a", "text": "word and word " * 100_000}),
+        json.dumps({"msg": "a", **{f"key{at}": "two words" for at in range(5000)}}),
+        json.dumps({"msg": "a", "cause": "\u0000\ud800 \x1b[31m two words"}),
+        '{"msg": "a", "rank": ' + "9" * 6000 + "}",
+        '{"msg": "a", "step": NaN, "loss": Infinity, "epoch": 1e999}',
+    ],
+    ids=["deep", "doubled", "huge", "many", "binary", "digits", "no numbers"],
+)
+def test_a_hostile_record_is_a_bounded_line(record: str) -> None:
+    """No crash, and no line that grows without bound."""
+    lines = shown(*['{"msg": "up"}'] * 20, record, '{"msg": "down"}')
+    assert lines[:20] == ["up"] * 20
+    assert lines[-1] == "down"
+    assert all(len(line) < 40_000 or line == record for line in lines)

@@ -271,3 +271,54 @@ def test_a_message_in_a_box_begins_behind_its_border(book: RuleBook) -> None:
     lines = ["\u256d\u2500 Error \u2500\u256e", "\u2502 No such option: --batchsize \u2502", "\u2570\u2500\u2500\u256f"]
     answer = diagnosed(book, "starting", *lines)
     assert answer.reason.value == "ArgumentError"
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "rank", "message"),
+    [
+        ("14:26:35.657 [pump-1] ERROR c.o.gang.SeatTail - no pulse", "ERROR", None, "no pulse"),
+        ("2026-11-01 10:00:00.123  WARN 4711 --- [main] c.a.Loader : no pulse", "WARNING", None, "no pulse"),
+        ("2026-11-01T10:00:00.123Z\terror\tloader/shard.go:33\tno pulse", "ERROR", None, "no pulse"),
+        ("10:00AM ERR no pulse", "ERROR", None, "no pulse"),
+        ("[10:00:00 FTL] no pulse", "FATAL", None, "no pulse"),
+        ("[2026-11-01 10:00:00.123] [loader] [critical] no pulse", "CRITICAL", None, "no pulse"),
+        ("2026-11-01T10:00:00.123456Z ERROR loader::shard: no pulse", "ERROR", None, "no pulse"),
+        ("2026-11-01T10:00:00.123456Z  WARN run{id=3}: loader::shard: no pulse", "WARNING", None, "no pulse"),
+        ("[2026-11-01T10:00:00Z ERROR loader] no pulse", "ERROR", None, "no pulse"),
+        ("12:49:47.677  55/64 E op     no pulse", "ERROR", 55, "op     no pulse"),
+        ("ERRO[0012] no pulse", "ERROR", None, "no pulse"),
+        ("E, [2026-11-01T10:00:00.123456 #4711] ERROR -- loader: no pulse", "ERROR", None, "no pulse"),
+        ("Mar 12 02:11:07.133 ERROR no pulse", "ERROR", None, "no pulse"),
+        ("2026-11-01 10:00:00.123 +00:00 [ERR] no pulse", "ERROR", None, "no pulse"),
+        ("fail: Loader.Shard[0]", "ERROR", None, "Loader.Shard[0]"),
+        ("[Error]: no pulse", None, None, "no pulse"),
+        ("2026-01-19 22:18:22 | r00 | trace  | no pulse", None, 0, "no pulse"),
+        ("read error log of shard 3", None, None, "read error log of shard 3"),
+    ],
+)
+def test_a_level_is_known_by_its_place_in_the_head(
+    text: str, level: str | None, rank: int | None, message: str
+) -> None:
+    """Loggers of Java, Go, Rust, C++, .NET and Ruby, and whatever is written as they do."""
+    line = parse_line(text)
+    assert (line.level, line.rank, line.message) == (level, rank, message)
+
+
+def test_glog_tells_its_time() -> None:
+    """Two lines of one day differ by their clock; the time of a program that has none yet is none."""
+    first, second = (parse_line(f"E0312 02:17:5{at}.500000  24727 health.cc:133] boom") for at in (6, 8))
+    assert first.time is not None
+    assert second.time is not None
+    assert second.time - first.time == 2
+    assert parse_line("E0000 00:00:1731518123.123456  24727 health.cc:133] boom").time is None
+
+
+def test_pairs_give_rank_time_and_further_texts_in_any_order() -> None:
+    """A rule that begins at a message's start also fits the error behind it."""
+    text = 'ts=2026-11-01T10:00:00Z level=error caller=x.go:33 worker=3 err="OSError: no space" msg="cannot save"'
+    line = parse_line(text)
+    assert (line.level, line.rank, line.clock) == ("ERROR", 3, "2026-11-01T10:00:00")
+    assert line.message == 'cannot save"'
+    assert any(text[start:].startswith("OSError: no space") for start in line.starts)
+    for rank in ("1000000000", "-1", "x"):
+        assert parse_line(f"level=info msg=up worker={rank}").rank is None

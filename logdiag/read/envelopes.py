@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from logdiag.read.line_wrapping import joined, width_of
-from logdiag.read.records import from_micros, head_of, read_record, told_of
+from logdiag.read.records import Record, from_micros, head_of, is_of_logger, read_record, told_of
 
 __all__ = ["Unwrap", "recognise"]
+
+_MOST_SAMPLED, _FEWEST_RECORDS, _MOSTLY = 200, 4, 0.6
+_LONGEST_LABEL = 120
 
 Numbered = tuple[int, bytes]
 Unwrap = Callable[[Iterable[Numbered]], Iterator[Numbered]]
@@ -37,25 +40,45 @@ def recognise(head: list[bytes]) -> Unwrap | None:
         return _unwrap_journal_export
     if _is_torchelastic_error(sample):
         return _unwrap_torchelastic_error
-    if all(line.lstrip().startswith(b"{") and read_record(line) is not None for line in sample):
+    if all(_record_in(line) for line in sample) or _mostly_records(head):
         return _unwrap_json
     width = width_of(head)
     return None if width is None else partial(joined, width=width)
+
+
+def _mostly_records(head: list[bytes]) -> bool:
+    """Whether a logger's records are most of the first lines, a launcher's own words among them."""
+    lines = [line for line in head if line.strip()][:_MOST_SAMPLED]
+    return sum(_record_in(line) is not None for line in lines) >= max(_FEWEST_RECORDS, _MOSTLY * len(lines))
+
+
+def _record_in(line: bytes) -> tuple[bytes, Record] | None:
+    """A line's record, and what a launcher put before it."""
+    if line.startswith(b"{"):
+        record = read_record(line)
+        return None if record is None else (b"", record)
+    start = line.find(b"{", 0, _LONGEST_LABEL)
+    if start < 0 or not line.rstrip().endswith(b"}"):
+        return None
+    record = read_record(line[start:])
+    label = line[:start] if line[:start].strip() else b""
+    return None if record is None or (label and not is_of_logger(record)) else (label, record)
 
 
 def _unwrap_json(lines: Iterable[Numbered]) -> Iterator[Numbered]:
     """Docker's json-file, `journalctl -o json`, and loggers that write one object a line."""
     started, number, head = b"", 0, b""
     for at, line in lines:
-        record = read_record(line) if line.lstrip().startswith(b"{") else None
-        if record is None:
+        found = _record_in(line)
+        if found is None:
             if line.strip():
                 yield at, line
             continue
+        label, record = found
         text = told_of(record).encode(errors="replace")
         if not started:
             said = head_of(record)
-            number, head = at, f"{said} ".encode(errors="replace") if said else b""
+            number, head = at, label + (f"{said} ".encode(errors="replace") if said else b"")
         started += text
         if "log" in record and not text.endswith(b"\n") and len(text) >= 16_000:
             continue  # Docker splits at 16 KiB; the rest is in the next record

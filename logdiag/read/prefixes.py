@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 
 from logdiag.model import CommonPrefix, Line
 
@@ -19,6 +21,11 @@ _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _DAYS_IN_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LEVEL = r"(?P<level>TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|SEVERE|CRITICAL|FATAL)"
+_ANY_LEVEL = (
+    "debug|info|notice|warning|warn|error|severe|critical|fatal|panic|emerg|alert|crit|err|verbose|success|"
+    "trc|dbg|inf|wrn|ftl|pnc|vrb|fail"
+)
+_SHORT_LEVEL = "TRC|DBG|INF|WRN|ERR|FTL|PNC|VRB|CRIT|EMERG|ALERT|PANIC|VERBOSE|SUCCESS|FINE|FAIL"
 _STAMP = r'(?:ts|time|t)="?(?:(?P<date>\d{4}-\d\d-\d\d)[T ](?P<hms>\d\d:\d\d:\d\d))?[\w.:+-]{0,40}"?'
 
 _LOWER, _UPPER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
@@ -34,6 +41,11 @@ _PREFIXES = tuple(
             rf"(?P<mon>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} (?P<node>(?!\d{{4}}-\d\d-)[\w.-]+) "
             r"(?P<speaker>[\w./()-]+?)(?:\[\d+\])?: ?",
         ),
+        # Mar 12 02:11:07.133 [loader] E:   Mar 12 02:11:07 ERROR
+        (
+            _UPPER,
+            rf"(?P<mon>{'|'.join(_MONTH_NAMES)}) +(?P<day>\d{{1,2}}) {_CLOCK} (?=\[|[A-Z]{{4,8}}\b|[IWEFDC][ :])",
+        ),
         # [Sun Feb 23 17:03:18 2025]   Sun Feb 23 17:03:18 2025:
         (
             _UPPER + "[",
@@ -46,9 +58,18 @@ _PREFIXES = tuple(
             r"(?:\d+ )?[\w./]+:\d+\] ?",
         ),
         # E0621 10:00:00.123456 1875515 cuda_dnn.cc:8310]   I20250415 13:32:59 2846128 dinov2 config.py:59]
-        ("IWEFD", r"(?P<letter>[IWEFD])(?:\d{8}|\d{4}) \d\d:\d\d:[\d.]+ +\d+ (?:[\w.-]+ )?[\w./-]+:\d+\] ?"),
+        (
+            "IWEFD",
+            r"(?P<letter>[IWEFD])(?:(?P<monthday>\d{4}) (?P<hms>\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,9})?|"
+            r"(?:\d{8}|\d{4}) \d\d:\d\d:[\d.]+) +\d+ (?:[\w.-]+ )?[\w./-]+:\d+\] ?",
+        ),
         # [W 2026-10-05 19:33:27,458]   [I 2026-10-05 19:33:27.458 ServerApp]   (Optuna, Jupyter)
         ("[", rf"\[(?P<letter>[IWEFDC]) (?P<date>\d{{4}}-\d\d-\d\d) {_CLOCK}(?: [\w.:-]{{1,60}})?\] ?"),
+        # E, [2026-11-01T10:00:00.123456 #4711] ERROR -- loader: (Ruby)
+        (
+            "IWEFD",
+            rf"(?P<letter>[IWEFD]), \[(?P<date>\d{{4}}-\d\d-\d\d)T{_CLOCK} #\d+\] +[A-Z]+ -- [\w.:-]{{0,60}}: ?",
+        ),
         # [2026-10-05 19:33:27,458 W 91609 91609]
         ("[", rf"\[(?P<date>\d{{4}}-\d\d-\d\d) {_CLOCK} (?P<letter>[IWEFDC]) \d+ \d+\] ?"),
         # [2026-11-04 10:00:07 TP5]   [10:00:07 DP1 TP5 EP5]   [TP5 EP5] (SGLang)
@@ -65,6 +86,8 @@ _PREFIXES = tuple(
         ),
         # 11-01 10:00:00   [11/01/26 10:00:00]   01/10/2026 10:00:00 -   [10:00:00]   10:00:00.123
         ("[" + _DIGITS, rf"\[?(?:\d\d[-/]\d\d(?:[-/]\d{{2,4}})?[T ,]{{1,2}})?{_CLOCK}\]?(?: ?[:|-](?= ))? ?"),
+        # 10:00AM ERR (zerolog)
+        (_DIGITS, r"(?<![^\n])\d{1,2}:\d\d[AP]M (?=[A-Z]{3} )"),
         #  2f4 | 02/02/2026 | 10:11:12 UTC |   (the event log of a machine's board, by ipmitool)
         (
             " " + _DIGITS + _LOWER,
@@ -108,12 +131,44 @@ _PREFIXES = tuple(
             rf"[\[<(]?{_LEVEL} ?[\]>)]?(?:(?= \d\d-\d\d )| *[:|-](?=\s|[A-Za-z_])|(?=[\s\[])|(?<=\]))"
             r"(?:[a-zA-Z_][\w.]*:(?! ))? ?",
         ),
+        # [error]   [ERR]   <warn>   [info    ]
+        ("[<(", rf"[\[<(](?P<short>{_ANY_LEVEL}|{_ANY_LEVEL.upper()}) *[\])>]:? ?"),
+        # 10:00:00 ERR boom   2026-11-01T10:00:00Z WRN boom   (Serilog's, zerolog's and others' three or four letters)
+        (_UPPER, rf"(?<=[ \t])(?P<short>{_SHORT_LEVEL})(?=[\s\[\]:|])[\]:|]? ?"),
+        # ERRO[0012] boom (logrus)
+        ("IWEFDPT", r"(?P<short>INFO|WARN|ERRO|FATA|PANI|DEBU|TRAC)\[\d{4,10}\] ?"),
+        # 2026-11-01T10:00:00.123Z\terror\tloader/shard.go:33\tboom   10:00:00 error: boom
+        (
+            "tdinwefcp",
+            r"(?<=[ \t])(?P<short>debug|info|notice|warn|warning|error|err|fatal|critical|crit|panic)"
+            r"(?=\t| {2,}|:\s| \[):? ?",
+        ),
+        # fail: Loader.Shard[0] (.NET)
+        ("ciwdtf", r"(?<![^\n])(?P<short>fail|crit|warn|info|dbug|trce): (?=[\w.]+\[\d+\])"),
+        #   12:33:11.230  55/64 E op     op 52830 (a rank of so many, before a level)
+        (_DIGITS, r"(?<=[ \t])(?P<rank>\d{1,5})/\d{1,6} +(?=[IWEFDC] |[A-Z]{3,8} )"),
+        # ERROR c.o.palisade.Main - boom   ERROR com.acme.Loader : boom   (Java's loggers behind a level)
+        (
+            _LOWER + _UPPER,
+            r"(?<=[ \t])[A-Za-z_$][\w$]*(?:\.[\w$]+)+ +[-:] +(?=\S)",
+        ),
+        # INFO 4711 --- [main] (Spring)
+        (_DIGITS, r"(?<=[ \t])\d{1,7} --- (?=\[)"),
+        # [2026-11-01T10:00:00Z ERROR loader::shard] boom (Rust's env_logger)
+        (_LOWER, r"(?<=[A-Z] )[a-z_]\w*(?:::\w+)*\] "),
+        # ERROR loader::shard: boom   ERROR run{id=3}: loader::shard: boom   INFO main ThreadId(01)   (Rust)
+        (
+            _LOWER + _UPPER + "_",
+            r"(?<=[ \t])(?:[a-z_]\w*(?:::\w+)+: |[a-z_]\w*\{[^{}\n]{0,200}\}: ?|ThreadId\(\d+\) )",
+        ),
         # ts=1795357317.163 lvl=error rank=1 event="..."   time="2026-11-01T10:00:00Z" level=error msg="..." (logfmt)
         (
             "tl",
-            rf"(?<![^\n])(?:{_STAMP} +)?(?:level|lvl)=(?P<logfmt>[a-z]{{3,8}})(?: +rank=(?P<rank>\d{{1,6}})\b)? +"
+            rf"(?<![^\n])(?:{_STAMP} +)?(?:level|lvl)=(?P<short>[a-z]{{3,8}})(?: +rank=(?P<rank>\d{{1,6}})\b)? +"
             r"(?:(?:msg|message|event)=\"?)?",
         ),
+        # 12:33:11.230 E op     op 52830 EXPIRED (columns)
+        ("IWEFDC", r"(?<=[ \t])(?P<letter>[IWEFDC]) (?=[a-z_][\w.-]{0,40} {2,}\S)"),
         # E external/xla/cuda_fft.cc:477]   I 01-10 10:11:00   E 11/22 14:14:12 MainProcess]
         ("IWEFDC", r"(?P<letter>[IWEFDC]) (?=[\w./-]+:\d+\]|\d\d[-/]\d\d |\d\d:\d\d:\d\d)"),
         # 13:34:32.511 [0] W ranker> ...   10:00:00 E trainer: ...
@@ -121,7 +176,7 @@ _PREFIXES = tuple(
         # trainer.py:33:   launch.py:319 --   cuda_fft.cc:477]   __main__:main:33 -
         (
             _UPPER + _LOWER + _DIGITS + "_/.",
-            r"(?:[\w./-]+\.(?:py|cc|cpp|h|cu|go|rs)(?::\w+)?|[a-z_][\w.]*:\w+):\d+(?:\] ?| ?-{1,2} |: ?)",
+            r"(?:[\w./-]+\.(?:py|cc|cpp|h|cu|go|rs)(?::\w+)?|[a-z_][\w.]*:\w+):\d+(?:\] ?| ?-{1,2} |: ?|\t)",
         ),
         # torch.distributed.elastic.multiprocessing.api:   root - (before a level)   __main__ - (behind one)
         (
@@ -198,6 +253,27 @@ LEVELS = {
     "DPANIC": "FATAL",
     "PANIC": "FATAL",
     "EMERG": "FATAL",
+    "ALERT": "FATAL",
+    "SEVERE": "ERROR",
+    "FAIL": "ERROR",
+    "SUCCESS": "INFO",
+    "VERBOSE": "DEBUG",
+    "FINE": "DEBUG",
+    # Serilog, zerolog, logrus, .NET
+    "TRC": "TRACE",
+    "DBG": "DEBUG",
+    "INF": "INFO",
+    "WRN": "WARNING",
+    "FTL": "FATAL",
+    "PNC": "FATAL",
+    "VRB": "DEBUG",
+    "TRAC": "TRACE",
+    "DEBU": "DEBUG",
+    "ERRO": "ERROR",
+    "FATA": "FATAL",
+    "PANI": "FATAL",
+    "TRCE": "TRACE",
+    "DBUG": "DEBUG",
 }
 """What loggers call their levels, by the names that `Line.level` has."""
 _PARALLEL_RANK = re.compile(
@@ -214,6 +290,20 @@ _JSON_MESSAGE = re.compile(r'"(?:message|msg)": ?"')
 # {"level": "critical", "exception": "Traceback (most recent call last):\n  File ...\nKeyError: 'a'\n"}
 _ESCAPED_HEADER = r"Traceback (most recent call last):\n"
 _ESCAPED_EXCEPTION = re.compile(r"\\n((?:[A-Za-z_]\w*\.)*[A-Z]\w*: )")
+# ts=2026-11-01T10:00:00Z level=error caller=loader.go:33 msg="shard lost" worker=3 err="the file is gone"
+_LOGFMT_LEVEL = re.compile(r"(?:^| )(?:level|lvl|severity)=\"?[A-Za-z]")
+_PAIR = re.compile(r'(?<![^\s])([A-Za-z_@][\w.@-]{0,40})=("(?:[^"\\]|\\.)*"?|[^\s"]*)')
+_PAIRED_TIME = re.compile(r"(?P<clock>(?P<date>\d{4}-\d\d-\d\d)[T ](?P<hms>\d\d:\d\d:\d\d))")
+_LEVEL_KEYS = ("level", "lvl", "severity")
+_RANK_KEYS = ("rank", "global_rank", "process_index", "worker", "worker_id", "replica", "seat")
+_TIME_KEYS = ("ts", "time", "timestamp", "t")
+# The last of them is the message.
+_TEXT_KEYS = ("text", "detail", "reason", "cause", "exception", "err", "error", "event", "message", "msg")
+_MOST_PAIRS = 40
+_LONGEST_RANK = 6  # digits
+# cannot save; cause: OSError: [Errno 28] No space left on device (as records in JSON are read)
+_FIELD = re.compile(r"; [A-Za-z_][\w.@-]{0,30}: ")
+_MOST_FIELDS = 4
 _BLANK = re.compile(r"[ \t]+")
 _MOST_PREFIXES = 10
 
@@ -229,55 +319,106 @@ def parse_line(
 ) -> Line:
     """Reads the prefixes of a line, colours already removed, into a `Line`. `prefix` is what stands before every line
     of the stream, where something does."""
-    starts = [0]
-    rank: int | None = None
-    of_job = False
-    node = level = clock = None
-    time: float | None = None
-    speakers: list[str] = []
+    said = _Said()
     recorded = prefix.pattern.match(text) if prefix else None
-    for match in _prefixes_of(text, recorded):
-        said = match.groupdict()
-        starts.append(match.end())
-        # [rank17]:[E ProcessGroupNCCL.cpp:523] [Rank 2]   the first counts over the job, the second within a group
-        if said.get("rank") and not (of_job and match[0].startswith(("[Rank", "[PG"))):
-            rank, of_job = int(said["rank"]), match[0].startswith("[rank")
-        node = said.get("node") or node
-        short = said.get("letter") or said.get("logfmt") or ""
-        named = said.get("level") or ""
-        loudness = LEVELS.get(named, named) or LEVELS.get(short.upper(), level)
-        of_recorder = recorded and prefix and prefix.relays == loudness and match.end() <= recorded.end()
-        level = None if said.get("relay") or of_recorder else loudness
-        if said.get("speaker"):
-            speakers.append(said["speaker"])
-            if rank is None and (numbered := _PARALLEL_RANK.search(said["speaker"])):
-                rank = int(numbered[1])
-        if said.get("hms") and time is None:
-            first = next(name for name in ("date", "us", "mon", "monthday", "hms") if said.get(name))
-            clock = text[match.start(first) : match.end("hms")]
-            time = _seconds(said)
-    place = starts[-1]
+    for match in _prefixes_of(text, recorded, prefix.label if prefix else None):
+        of_recorder = recorded is not None and match.end() <= recorded.end()
+        said.take(text, match, prefix.relays if prefix and of_recorder else None)
+    place = said.starts[-1]
     if text.startswith("{", place):
-        told_level = _said_in_json(_JSON_LEVEL, text, place) or ""
-        level = level or LEVELS.get(told_level, told_level) or None
-        told = _said_in_json(_JSON_RANK, text, place)
-        if time is None and (dated := _JSON_TIME.search(text, place)):
-            time, clock = _seconds(dated.groupdict()), dated["clock"]
-        rank = int(told) if rank is None and told else rank
+        _take_record(said, text, place)
+    pairs = _pairs_of(text, said.starts) if _LOGFMT_LEVEL.search(text) else {}
+    if pairs:
+        _take_pairs(said, pairs)
+    elif "; " in text:
+        fields = [match.end() for match in islice(_FIELD.finditer(text, place), _MOST_FIELDS)]
+        said.starts[-1:] = [*fields, place]
     return Line(
         source=source,
         number=number,
         text=text,
-        rank=rank,
-        node=node,
-        time=time,
-        clock=clock,
-        level=LEVELS.get(level, level) if level else None,
-        speaker="/".join(speakers),
-        starts=(*starts, *_starts_in_record(text, place, level)),
+        rank=said.rank,
+        node=said.node,
+        time=said.time,
+        clock=said.clock,
+        level=LEVELS.get(said.level, said.level) if said.level else None,
+        speaker="/".join(said.speakers),
+        starts=(*said.starts, *_starts_in_record(text, place, said.level)),
         stream=stream,
         position=position,
     )
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the prefixes read so far say."""
+
+    starts: list[int] = field(default_factory=lambda: [0])
+    rank: int | None = None
+    of_job: bool = False
+    node: str | None = None
+    level: str | None = None
+    clock: str | None = None
+    time: float | None = None
+    speakers: list[str] = field(default_factory=list)
+
+    def take(self, text: str, match: re.Match[str], relays: str | None) -> None:
+        """Adds a prefix; a level that its recorder `relays` tells nothing."""
+        said = match.groupdict()
+        self.starts.append(match.end())
+        # [rank17]:[E ProcessGroupNCCL.cpp:523] [Rank 2]   the first counts over the job, the second within a group
+        if said.get("rank") and not (self.of_job and match[0].startswith(("[Rank", "[PG"))):
+            self.rank, self.of_job = int(said["rank"]), match[0].startswith("[rank")
+        self.node = said.get("node") or self.node
+        short = said.get("letter") or said.get("short") or ""
+        named = said.get("level") or ""
+        loudness = LEVELS.get(named, named) or LEVELS.get(short.upper(), self.level)
+        self.level = None if said.get("relay") or (relays and relays == loudness) else loudness
+        if said.get("speaker"):
+            self.speakers.append(said["speaker"])
+            if self.rank is None and (numbered := _PARALLEL_RANK.search(said["speaker"])):
+                self.rank = int(numbered[1])
+        if said.get("hms") and self.time is None:
+            first = next(name for name in ("date", "us", "mon", "monthday", "hms") if said.get(name))
+            self.clock = text[match.start(first) : match.end("hms")]
+            self.time = _seconds(said)
+
+
+def _take_record(said: _Said, text: str, place: int) -> None:
+    """What a record in JSON adds."""
+    told_level = _said_in_json(_JSON_LEVEL, text, place) or ""
+    said.level = said.level or LEVELS.get(told_level, told_level) or None
+    told = _said_in_json(_JSON_RANK, text, place)
+    if said.time is None and (dated := _JSON_TIME.search(text, place)):
+        said.time, said.clock = _seconds(dated.groupdict()), dated["clock"]
+    said.rank = int(told) if said.rank is None and told else said.rank
+
+
+def _take_pairs(said: _Said, pairs: dict[str, re.Match[str]]) -> None:
+    """What `key=value` pairs add."""
+    said.level = said.level or LEVELS.get(_value(pairs, *_LEVEL_KEYS).upper())
+    told = _value(pairs, *_RANK_KEYS)
+    if said.rank is None and told.isdecimal() and len(told) <= _LONGEST_RANK:
+        said.rank = int(told)
+    if said.time is None and (dated := _PAIRED_TIME.match(_value(pairs, *_TIME_KEYS))):
+        said.time, said.clock = _seconds(dated.groupdict()), dated["clock"]
+    for key in _TEXT_KEYS:
+        if key in pairs:
+            said.starts.append(pairs[key].start(2) + pairs[key][2].startswith('"'))
+
+
+def _pairs_of(text: str, starts: list[int]) -> dict[str, re.Match[str]]:
+    """The `key=value` pairs of a line that begins with one, or goes on with one behind a prefix; the first of equal
+    keys."""
+    pairs: dict[str, re.Match[str]] = {}
+    if any(_PAIR.match(text, start) for start in starts):
+        for match in islice(_PAIR.finditer(text), _MOST_PAIRS):
+            pairs.setdefault(match[1].lower(), match)
+    return pairs
+
+
+def _value(pairs: dict[str, re.Match[str]], *keys: str) -> str:
+    return next((pairs[key][2].strip('"') for key in keys if key in pairs), "")
 
 
 def _said_in_json(pattern: re.Pattern[str], text: str, place: int) -> str | None:
@@ -294,12 +435,15 @@ def _starts_in_record(text: str, place: int, level: str | None) -> Iterator[int]
         yield raised.start(1)
 
 
-def _prefixes_of(text: str, recorded: re.Match[str] | None) -> Iterator[re.Match[str]]:
-    """The prefixes of a line, one behind the other; where none is known, what the stream's recorder wrote is one."""
+def _prefixes_of(text: str, recorded: re.Match[str] | None, label: re.Pattern[str] | None) -> Iterator[re.Match[str]]:
+    """The prefixes of a line, one behind the other; where none is known, what the stream's recorder wrote is one, and
+    anywhere its label of a rank, once."""
     place = 0
     for _ in range(_MOST_PREFIXES):
         blank = _BLANK.match(text, place) if place else None
-        match = _next_prefix(text, blank.end() if blank else place)
+        begin = blank.end() if blank else place
+        match = (label.match(text, begin) if label else None) or _next_prefix(text, begin)
+        label = None if match and match.re is label else label
         if match is None and not text.startswith('{"', place):  # a record in JSON is read as one
             match, recorded = recorded, None
         if match is None or match.end() <= place:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from logdiag.model import CommonPrefix
 from logdiag.read.prefixes import LEVELS, parse_line
@@ -34,13 +36,39 @@ _PRINTED = re.compile(
 # The side of a box around a traceback is no recorder's.
 _SIDE = re.compile("[\u2500-\u257f]")
 
+_COUNTERS_AND_THINGS = (
+    "step epoch iter iteration batch chunk shard item file line layer attempt try retry phase stage round op bucket "
+    "page part version v node host machine ip gpu cuda device dev npu tpu hpu xid eth ib mlx sd nvme md python py cpu "
+    "block level test case task run job trial fold seed port id pid n i"
+)
+_NOTHING = re.compile(r"(?!)")
+_MOST_LABELLED, _FEWEST_LABELLED, _LABELLED_SHARE = 1000, 6, 0.1
+# w03 I0312 ...   worker-3 | ...   [r5] ...   <seat2> ...   (at the very start)
+_LABEL = re.compile(
+    r"(?P<open>[\[(<]?)(?P<word>[A-Za-z]{1,12}[-_.#]?)(?P<number>\d{1,5})(?P<close>[\])>]:?|:| ?\|)?(?(close) |(?= ))"
+)
+# replica 2: ...   (Worker 3) ...   seat 58: ...   (behind other prefixes too)
+_PROCESS_LABEL = re.compile(
+    r"(?P<open>[\[(]?)"
+    r"(?P<word>(?i:rank|worker|replica|seat|runner|proc|process|trainer|learner|actor|member|rollout)[ =:#_-])"
+    r"(?P<number>\d{1,5})(?P<close>[\])]:?|:| \|) "
+)
+# These count, or are no process.
+_NO_PROCESSES = frozenset(f"{word}{join}" for word in _COUNTERS_AND_THINGS.split() for join in ("", "-", "_", ".", "#"))
+
 
 def common_prefix(lines: Sequence[str]) -> CommonPrefix | None:
-    """The form of what stands before nearly every line, blank ones left out; None where they share nothing."""
+    """The form of what stands before nearly every line, blank ones left out, and how lines name their rank; None where
+    they share nothing."""
     told = [line for line in lines if line.strip()]
     if len(told) < _FEWEST_LINES:
         return None
-    told = [told[len(told) * at // _MOST_LINES] for at in range(_MOST_LINES)]
+    label = _label_of(told[:_MOST_LABELLED])
+    found = _shared_prefix([told[len(told) * at // _MOST_LINES] for at in range(_MOST_LINES)])
+    return replace(found or CommonPrefix(_NOTHING), label=label) if label else found
+
+
+def _shared_prefix(told: Sequence[str]) -> CommonPrefix | None:
     parts = _agreed(told)
     if not any(part.strip() and part != _PADDING for part in parts):
         indentation = min(len(line) - len(line.lstrip(" ")) for line in told)
@@ -51,6 +79,21 @@ def common_prefix(lines: Sequence[str]) -> CommonPrefix | None:
         return None  # a line that a job prints again and again
     levels = {_level_in(match[0]) for match in found}
     return CommonPrefix(pattern, relays=levels.pop() if len(levels) == 1 and any(map(_nested, found)) else None)
+
+
+def _label_of(lines: Sequence[str]) -> re.Pattern[str] | None:
+    """How the lines name the rank that speaks: a word with a number that goes to and fro between several values."""
+    numbers: dict[tuple[str, ...], list[str]] = {}
+    for line in lines:
+        match = _LABEL.match(line) or _PROCESS_LABEL.match(parse_line(line[:_LONGEST_PREFIX]).message)
+        if match and match["word"].lower() not in _NO_PROCESSES:
+            numbers.setdefault((match["open"], match["word"], match["close"] or ""), []).append(match["number"])
+    for (before, word, after), told in sorted(numbers.items(), key=lambda item: -len(item[1])):
+        runs = 1 + sum(one != other for one, other in pairwise(told))
+        often = len(told) >= max(_FEWEST_LABELLED, _LABELLED_SHARE * len(lines))
+        if often and 1 < len(set(told)) <= len(told) / 2 and runs > len(set(told)):
+            return re.compile(rf"{re.escape(before)}{re.escape(word)}(?P<rank>\d{{1,5}}){re.escape(after)} *")
+    return None
 
 
 def _agreed(lines: Sequence[str]) -> list[str]:

@@ -27,8 +27,9 @@ _DIGITS = b"0123456789"
 _VARYING = re.compile(
     rb"\b0x[0-9a-fA-F]+|\b[0-9a-f]{6,}(?:-[0-9a-f]+)*\b|'[^']{0,200}'|\"[^\"]{0,200}\"|(?:/[\w.@%+-]+){2,}|[#=._-]{6,}"
 )
-# What a record in JSON says is no quoted word that varies.
+# What a record says is no quoted word that varies.
 _JSON_MESSAGE = re.compile(rb'"(?:message|msg)": ?"')
+_LOGFMT_TEXT = re.compile(rb'\b(?:msg|message|event|err|error|cause|reason|detail|text)="((?:[^"\\]|\\.){0,2000})"')
 _MOST_SHAPES = 20_000
 _LONGEST_SHAPE = 4096
 _LONGEST_SAMPLE = 512
@@ -182,6 +183,7 @@ class Shapes:
             self.unshaped += count
             return None
         said = _JSON_MESSAGE.sub(b" ", original[:_LONGEST_SHAPE], count=1)
+        said = _LOGFMT_TEXT.sub(rb" \1 ", said) if b'="' in said else said
         finer = _VARYING.sub(b"", said).translate(None, _DIGITS).strip()
         shape = self.finer.get(finer)
         if shape is None:
