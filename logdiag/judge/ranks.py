@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.launchers import Worker
+from logdiag.judge.speakers import numbered_speakers
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Decision, Line, Reason, Role
 
@@ -61,6 +62,12 @@ def absent_from_the_collective(facts: _Facts) -> int | None:
 def named_by_its_line(facts: _Facts) -> int | None:
     """The root's line names its rank, by a prefix or in its words."""
     return facts.root.finding.rank
+
+
+def numbered_speaker(facts: _Facts) -> int | None:
+    """No prefix names ranks, but a word with a number runs over all processes of the log, and one printed the line."""
+    line = facts.root.line
+    return numbered_speakers(facts.lines).get((line.stream, line.position))
 
 
 def named_by_its_process(facts: _Facts) -> int | None:
@@ -150,6 +157,7 @@ def number_of_its_device(facts: _Facts) -> int | None:
 RANK: tuple[Callable[[_Facts], int | None], ...] = (
     absent_from_the_collective,
     named_by_its_line,
+    numbered_speaker,
     named_by_its_process,
     named_by_its_pod,
     only_rank_of_its_node,

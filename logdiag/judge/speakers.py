@@ -1,0 +1,105 @@
+"""Who prints a line, where no known launcher says so: a word and a number that run over all workers of the log.
+
+`w09 `, `[seat 5]`, `lathe 5 of 12`, `hand{id=5`, `"seat": 2`, `r=44>`: in-house software numbers its processes in words
+of its own. A numbered word names the speaker when its numbers start at 0 or 1, leave few out, come back again and
+again, and do not only rise, as steps do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from logdiag.model import Line
+
+__all__ = ["numbered_speakers"]
+
+# w09   seat-5   lathe 5   hawk.08   r=44   hand{id=5   "seat": 2   but no part of a time, a version, a path or a size
+_NUMBERED = re.compile(
+    r"(?<![\w./])\"?(?P<word>[A-Za-z][A-Za-z_]{0,15})(?P<joint>\"?: ?|[-_#=. ]|\{id=|\[)?"
+    r"(?P<number>\d{1,4})(?![\w:]*[\d.]\d|[A-Za-z%])"
+)
+_HEAD, _RECORD = 72, 240
+_FEWEST_LINES = 6
+# Of the lines, so many name the speaker; of the numbers between the least and the most, so many are there.
+_SHARE_OF_LINES, _SHARE_OF_NUMBERS = 0.15, 0.6
+# Of all changes from line to line, so many go down: steps and epochs only rise.
+_SHARE_FALLING = 0.1
+_MOST_LINES = 4000
+_LONGEST_RECORD = 60
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Where a numbered word stands: (index of the line, number), in order."""
+
+    places: list[tuple[int, int]] = field(default_factory=list)
+
+
+def numbered_speakers(lines: Sequence[Line]) -> Mapping[tuple[int, int], int]:
+    """The number of the process that printed each line, by stream and position; empty where the log's words do not tell
+    one or its prefixes do. A line without a number is of the record above it, where it begins with a blank or has no
+    clock of its own."""
+    if len(lines) < _FEWEST_LINES or any(line.rank is not None for line in lines):
+        return {}
+    looked_at = lines[:_MOST_LINES]
+    seen: dict[tuple[str, str], _Seen] = {}
+    for at, line in enumerate(looked_at):
+        for key, number in _first_numbers(line.text).items():
+            seen.setdefault(key, _Seen()).places.append((at, number))
+    speaking = [key for key, found in seen.items() if _names_speakers(found, len(looked_at))]
+    if not speaking:
+        return {}
+    return dict(_spread(lines, max(speaking, key=lambda key: len(seen[key].places))))
+
+
+def _first_numbers(text: str) -> dict[tuple[str, str], int]:
+    """The first number behind each word in a line's head, by word and what joins them."""
+    found: dict[tuple[str, str], int] = {}
+    for match in _NUMBERED.finditer(text, 0, _RECORD if text.startswith("{") or "=" in text[:40] else _HEAD):
+        found.setdefault((match["word"].lower(), match["joint"] or ""), int(match["number"]))
+    return found
+
+
+def _names_speakers(seen: _Seen, lines: int) -> bool:
+    numbers = [number for _, number in seen.places]
+    distinct = set(numbers)
+    if len(numbers) < max(_FEWEST_LINES, _SHARE_OF_LINES * lines) or len(distinct) < 2 or min(distinct) > 1:
+        return False
+    if len(numbers) < 2 * len(distinct) or len(distinct) < _SHARE_OF_NUMBERS * (max(distinct) - min(distinct) + 1):
+        return False
+    falling = sum(later < earlier for earlier, later in pairwise(numbers))
+    return falling >= max(1, _SHARE_FALLING * len(distinct))
+
+
+def _spread(lines: Sequence[Line], key: tuple[str, str]) -> Iterator[tuple[tuple[int, int], int]]:
+    """Each line's number: its own, or that of the record it continues."""
+    above: Line | None = None
+    number = -1
+    columns: dict[int, int] = {}
+    for line in lines:
+        own = _first_numbers(line.text).get(key)
+        if own is None and (other := _NUMBERED.match(line.text, columns.get(line.stream, 0))):
+            own = int(other["number"]) if (other["joint"] or "") == key[1] else None  # boy1 where orb1 stands elsewhere
+        elif own is not None:
+            columns.setdefault(line.stream, _column(line.text, key))
+        if own is not None:
+            above, number = line, own
+        elif above is None or not _continues(line, above):
+            above = None
+            continue
+        yield (line.stream, line.position), number
+
+
+def _column(text: str, key: tuple[str, str]) -> int:
+    """Where the numbered word stands in a line."""
+    return next(
+        match.start() for match in _NUMBERED.finditer(text) if (match["word"].lower(), match["joint"] or "") == key
+    )
+
+
+def _continues(line: Line, above: Line) -> bool:
+    near = line.stream == above.stream and line.position - above.position <= _LONGEST_RECORD
+    return near and line.clock is None and line.level is None
