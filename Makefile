@@ -8,7 +8,7 @@ ARGS ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test check format bench faultlab packages calibrate baseline clean
+.PHONY: help setup dev run test check format bench faultlab packages calibrate suspects baseline clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -63,6 +63,9 @@ packages:  ## Install the Debian packages that the fault lab uses (as root)
 
 calibrate: $(VENV)/.dev  ## Fit the confidence again: make calibrate ARGS='--collect NAME CASES...'
 	$(BIN)/python -m evals.calibrate $(ARGS)
+
+suspects: $(VENV)/.dev  ## Train the ranking of suspects again: make suspects ARGS='--measure CASES...' measures it
+	$(BIN)/python -m evals.suspects $(ARGS)
 
 baseline: $(VENV)/.dev  ## Measure the committed cases anew, as what later changes are held against
 	$(BIN)/logdiag eval evals/cases --baselines --json evals/results/cases.json

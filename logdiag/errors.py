@@ -5,14 +5,15 @@
     ├── RuleError           rule files that are broken; holds all problems at once
     ├── CaseError           labelled cases that are broken; holds all problems at once
     ├── MemoryStoreError    an incident store that cannot be used
-    └── AgentError          a language model that is set up wrongly
+    ├── AgentError          a language model that is set up wrongly
+    └── WeightsError        weights of the suspects' ranking that are missing or broken
 
 Each message is one sentence that names the file, the field and the remedy.
 """
 
 from __future__ import annotations
 
-__all__ = ["AgentError", "CaseError", "LogdiagError", "MemoryStoreError", "RuleError", "SourceError"]
+__all__ = ["AgentError", "CaseError", "LogdiagError", "MemoryStoreError", "RuleError", "SourceError", "WeightsError"]
 
 
 class LogdiagError(Exception):
@@ -37,3 +38,7 @@ class MemoryStoreError(LogdiagError):
 
 class AgentError(LogdiagError):
     """A language model that is set up wrongly."""
+
+
+class WeightsError(LogdiagError):
+    """Weights of the suspects' ranking that are missing or broken."""

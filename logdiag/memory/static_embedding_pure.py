@@ -16,7 +16,7 @@ from operator import mul
 
 from logdiag.memory.tokenizer import STATIC, spelling, tokens
 
-__all__ = ["cosine", "embed"]
+__all__ = ["cosine", "embed", "token_sum"]
 
 _DIMENSIONS = 256
 _SKETCH = 512
@@ -37,14 +37,20 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     return float(sum(map(mul, one, other)))
 
 
-def _dense(text: str) -> list[float]:
-    """The mean of the tokens' vectors, less what all lines have in common."""
+def token_sum(text: str) -> list[float]:
+    """The sum of the vectors of a text's tokens; zeros where none is known."""
     known, vectors, scales = _tables()
     sums = [0.0] * _DIMENSIONS
     for number in tokens(text, known):
         scale = struct.unpack_from("<f", scales, _HEADER + 4 * number)[0]
         row = struct.unpack_from(f"{_DIMENSIONS}b", vectors, _HEADER + _DIMENSIONS * number)
         sums = [total + scale * value for total, value in zip(sums, row, strict=True)]
+    return sums
+
+
+def _dense(text: str) -> list[float]:
+    """The mean of the tokens' vectors, less what all lines have in common."""
+    sums = token_sum(text)
     if not any(sums):
         return sums
     common = struct.unpack_from(f"<{_DIMENSIONS}f", _file("common.npy"), _HEADER)

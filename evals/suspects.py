@@ -1,0 +1,571 @@
+"""Trains the ranking of suspects on the committed development cases, the rules switched off, and measures it.
+
+    python -m evals.suspects                    # trains, writes the weights, and measures
+    python -m evals.suspects --measure CASES... # measures the weights in force on labelled cases
+
+Each case is also learnt from in other dress: other heads of lines, other level words, cut, and with its telling words
+replaced by invented ones, so that it is structure that is learnt. Nothing held back is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from multiprocessing import Pool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logdiag.errors import LogdiagError
+from logdiag.evaluation.cases import Case, load_cases
+from logdiag.judge.line_features import FEATURES, body_of, candidates_of, features_of, view_of
+from logdiag.judge.meaning import CARD as REASONS
+from logdiag.judge.meaning import NEAR, input_of
+from logdiag.judge.suspects import CARD, TABLE, WEIGHTS, failure_inputs, odds_of, ranking, token_numbers
+from logdiag.memory.tokenizer import STATIC
+from logdiag.model import Digest, Line
+from logdiag.read.prefixes import parse_line
+from logdiag.read.sources import open_sources
+from logdiag.rules import RuleBook
+from logdiag.scan.shapes import Shapes, digest
+from logdiag.scan.survey import Survey, survey
+
+CASES = (Path("evals/cases/dev.jsonl.zst"), Path("evals/inhouse/dev.jsonl.zst"))
+Floats = NDArray[np.floating[Any]]
+
+# What a root that the label accepts beside the first is worth.
+_ALSO = 0.4
+_RATE, _PULL, _BATCH = 0.002, 0.001, 24
+_TEMPERATURES = (0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+_WORD = re.compile(r"[A-Za-z]{4,}")
+# A line with these stays a line of a traceback.
+_FRAME = re.compile(r"^\s*(?:File \"|Traceback \(|at [\w.$<])|^\s{2,}")
+_LEVEL_WORDS = re.compile(r"\b(?:INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL|DEBUG)\b")
+_SYLLABLES = [first + second for first in "bcdfghklmnprstvz" for second in "aeiou"]
+_LETTER = {"DEBUG": "D", "INFO": "I", "WARNING": "W", "WARN": "W", "ERROR": "E", "CRITICAL": "F", "FATAL": "F"}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One log to learn from: its lines, and the numbers (from 1) of those that the label accepts as the root."""
+
+    case: str
+    group: str
+    lines: tuple[str, ...]
+    roots: frozenset[int]
+    others: frozenset[int]
+    reason: str
+
+
+def plain(case: Case, text: str) -> Text:
+    """A case as it stands."""
+    lines = tuple(text.replace("\r\n", "\n").split("\n"))
+    named = [frozenset(number for number, line in enumerate(lines, 1) if root in line) for root in case.roots]
+    first = named[0] if named else frozenset()
+    return Text(case.id, case.fault or case.id, lines, first, frozenset().union(*named) - first, case.reasons[0].value)
+
+
+def invented(text: Text, rng: random.Random) -> Text:
+    """The same log in an invented language: most words of four letters and more become others, each always the same."""
+    words: dict[str, str] = {}
+
+    def word(match: re.Match[str]) -> str:
+        old = match[0]
+        if _LEVEL_WORDS.fullmatch(old) or old in ("Traceback", "File", "line"):
+            return old
+        key = old.lower()
+        if key not in words:
+            words[key] = key if rng.random() < 0.2 else "".join(rng.choices(_SYLLABLES, k=max(len(key) // 2, 2)))
+        new = words[key]
+        return new.upper() if old.isupper() else new.capitalize() if old[0].isupper() else new
+
+    return _with(text, [_WORD.sub(word, line) for line in text.lines])
+
+
+def quieter(text: Text, rng: random.Random) -> Text:
+    """The same log with other words for its levels, or with every error told as a warning or as information."""
+    words = rng.choice(
+        [
+            {"WARNING": "WARN", "CRITICAL": "FATAL"},
+            {"ERROR": "WARNING", "CRITICAL": "ERROR"},
+            {"ERROR": "INFO", "WARNING": "INFO", "CRITICAL": "INFO"},
+            {"INFO": "NOTE", "ERROR": "ALERT"},
+        ]
+    )
+    return _with(text, [_LEVEL_WORDS.sub(lambda found: words.get(found[0], found[0]), line) for line in text.lines])
+
+
+def cut(text: Text, rng: random.Random) -> Text:
+    """The same log without much of its beginning, or of what follows the root."""
+    keep = sorted(text.roots | text.others)
+    start, end = 0, len(text.lines)
+    if rng.random() < 0.6:
+        start = rng.randrange(max(min(keep[:1] or [end]) - 1, 1))
+    elif keep:
+        end = min(keep[-1] + rng.randrange(1, 40), end)
+    return Text(
+        text.case,
+        text.group,
+        text.lines[start:end],
+        frozenset(number - start for number in text.roots),
+        frozenset(number - start for number in text.others if start < number <= end),
+        text.reason,
+    )
+
+
+def headed(text: Text, rng: random.Random) -> Text:
+    """The same log with other heads on its lines."""
+    style = rng.choice(_STYLES)
+    parsed = [parse_line(line) for line in text.lines]
+    clock = rng.uniform(0, 80000)
+    lines = []
+    every = rng.random() < 0.5
+    who = _names(parsed, rng)
+    for line in parsed:
+        clock += rng.expovariate(2)
+        said = line.message
+        headless = len(line.starts) == 1 and line.level is None
+        if headless and not every and (_FRAME.match(said) or line.time is None):
+            lines.append(line.text)
+            continue
+        level = (line.level or "INFO").upper()
+        lines.append(style(line, clock, level, who(line), rng) + said)
+    return _with(text, lines)
+
+
+def _names(parsed: Sequence[Line], rng: random.Random) -> Callable[[Line], str]:
+    form = rng.choice(["r{:02d}", "w{}", "rank{}", "seat-{}", "{}/64", "cell{}"])
+    names = {rank: form.format(rank) for rank in {line.rank for line in parsed if line.rank is not None}}
+    return lambda line: names.get(line.rank or 0, form.format(0)) if names else ""
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds // 3600) % 24:02d}:{int(seconds // 60) % 60:02d}:{seconds % 60:06.3f}"
+
+
+_COMPONENTS = ("core", "loop", "feed", "ring", "store", "main", "op")
+
+
+def _component(rng: random.Random) -> str:
+    return rng.choice(_COMPONENTS)
+
+
+_STYLES: tuple[Callable[[Line, float, str, str, random.Random], str], ...] = (
+    lambda line, t, level, who, rng: f"{_clock(t)} {who:>6} {_LETTER.get(level, 'I')} {_component(rng):6} ",
+    lambda line, t, level, who, rng: (
+        f"2026-05-02 {_clock(t)[:8]} | {who or 'r00'} | {_component(rng):6} | "
+        + ("" if level in ("INFO", "DEBUG") else level.lower() + ": ")
+    ),
+    lambda line, t, level, who, rng: f"{_clock(t)} [{who or 'main'}] {level:5} c.o.{_component(rng)}.Part - ",
+    lambda line, t, level, who, rng: (
+        f"{who + ' ' if who else ''}{_LETTER.get(level, 'I')}0312 {_clock(t)}000  4608 core.cc:{rng.randrange(300)}] "
+    ),
+    lambda line, t, level, who, rng: f"{who + ': ' if who else ''}",
+    lambda line, t, level, who, rng: f"[{level}] {who + ' ' if who else ''}{_component(rng)}: ",
+    lambda line, t, level, who, rng: (
+        f"time=2026-05-02T{_clock(t)}Z level={level.lower()} {'worker=' + who + ' ' if who else ''}msg="
+    ),
+    lambda line, t, level, who, rng: f"{t:.3f} {who} " if who else f"+{t:.3f}s ",
+)
+
+
+def _with(text: Text, lines: Sequence[str]) -> Text:
+    return Text(text.case, text.group, tuple(lines), text.roots, text.others, text.reason)
+
+
+def dressed(text: Text, copies: int) -> Iterator[Text]:
+    """A case and its copies in other dress, the same ones at every call."""
+    yield text
+    rng = random.Random(text.case)
+    for number in range(copies):
+        copy = text
+        if rng.random() < 0.75:
+            copy = headed(copy, rng)
+        elif rng.random() < 0.5:
+            copy = quieter(copy, rng)
+        if rng.random() < 0.35:
+            copy = cut(copy, rng)
+        if number % 2 == 0:
+            copy = invented(copy, rng)
+        yield copy
+
+
+@dataclass(slots=True)
+class Sample:
+    """What of one log is learnt from: the features and the meaning of each candidate, and how good a root it is.
+
+    `features` is (candidates, features), `meaning` (candidates, 256), `wanted` (candidates,): 1 for the labelled root,
+    less for another accepted one, 0 else. `end` is what `failure_inputs` says of the log's end.
+    """
+
+    case: str
+    group: str
+    failed: bool
+    features: Floats
+    meaning: Floats
+    wanted: Floats
+    end: tuple[float, ...]
+
+
+def samples(cases: Sequence[Case], copies: int, jobs: int | None = None) -> list[Sample]:
+    """The samples of all cases and their copies, in order; those in which no root is among the candidates are left
+    out."""
+    texts = [text for case in cases for text in dressed(plain(case, _text(case)), copies)]
+    with Pool(jobs) as pool:
+        made = pool.map(_sample, texts, chunksize=16)
+    return [sample for sample in made if sample is not None and (sample.wanted.any() or not sample.failed)]
+
+
+def _text(case: Case) -> str:
+    return (
+        case.log if case.log is not None else b"\n".join(line for _, _, line in case.pieces()).decode(errors="replace")
+    )
+
+
+@lru_cache(maxsize=1)
+def _no_rules() -> RuleBook:
+    return RuleBook([])
+
+
+def read(text: str) -> tuple[Survey, Digest]:
+    """A log as it is read when no rule is in force."""
+    book = _no_rules()
+    shapes = Shapes(book, ())
+    found = survey(open_sources((text.encode(),)), book, shapes)
+    return found, digest(found.lines, shapes, found.total_lines, found.total_bytes)
+
+
+def _sample(text: Text) -> Sample | None:
+    view = view_of(*read("\n".join(text.lines)))
+    places = candidates_of(view)
+    if not places:
+        return None
+    numbers = [view.lines[at].number for at in places]
+    wanted = [1.0 if number in text.roots else _ALSO if number in text.others else 0.0 for number in numbers]
+    return Sample(
+        text.case,
+        text.group,
+        text.reason != "none",
+        np.array([features_of(view, at) for at in places], np.float32),
+        np.array([_mean(view.bodies[at]) for at in places], np.float32),
+        np.array(wanted, np.float32),
+        failure_inputs(view),
+    )
+
+
+@lru_cache(maxsize=1)
+def _vectors() -> tuple[Floats, Floats]:
+    """The vector of each token of the static model, and its length."""
+    vectors = np.load(STATIC / "vectors.npy").astype(np.float32)
+    vectors *= np.load(STATIC / "scales.npy").astype(np.float32)[:, None]
+    return vectors, np.linalg.norm(vectors, axis=1)
+
+
+@lru_cache(maxsize=200_000)
+def _mean(body: str) -> Floats:
+    vectors, lengths = _vectors()
+    numbers = token_numbers(body)
+    mean: Floats = vectors[numbers].sum(axis=0) / max(float(lengths[numbers].sum()), 1e-9)
+    return mean
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one part of the network is trained: its hidden units, the numbers that tell a line's meaning, how often the
+    cases are gone through, the share of inputs that is dropped, and the pull of the meaning towards 0."""
+
+    units: int
+    meanings: int
+    rounds: int
+    drop: float
+    pull: float
+
+
+# Short training keeps to what holds for every log; the second part knows more of public software's words.
+PLANS = (Plan(24, 7, 5, 0.15, 0.2), Plan(16, 8, 12, 0.3, 0.05))
+
+
+@dataclass(slots=True)
+class Part:
+    """One trained part: the layers, and how the meaning is made from a mean vector."""
+
+    hidden: Floats
+    biases: Floats
+    out: Floats
+    project: Floats
+
+    def values(self, sample: Sample) -> Floats:
+        """The value of each candidate of a scaled sample."""
+        inputs = np.hstack([sample.features, sample.meaning @ self.project])
+        values: Floats = np.maximum(inputs @ self.hidden + self.biases, 0) @ self.out
+        return values
+
+
+def train(given: Sequence[Sample], plan: Plan, seed: int) -> Part:
+    """Fits one part on scaled samples: the candidates of a log share one whole (softmax), and the root is to have most
+    of it. Adam (Kingma and Ba 2015) with dropped inputs and a pull of the weights towards 0."""
+    rng = np.random.default_rng(seed)
+    failed = [sample for sample in given if sample.failed]
+    width = failed[0].features.shape[1]
+    layers = [
+        rng.normal(0, width**-0.5, (width + plan.meanings, plan.units)).astype(np.float32),
+        np.zeros(plan.units, np.float32),
+        rng.normal(0, plan.units**-0.5, plan.units).astype(np.float32),
+        rng.normal(0, 0.1, (failed[0].meaning.shape[1], plan.meanings)).astype(np.float32),
+    ]
+    pulls = (_PULL, 0.0, _PULL, plan.pull)
+    means, squares = [np.zeros_like(layer) for layer in layers], [np.zeros_like(layer) for layer in layers]
+    step = 0
+    for turn in range(plan.rounds):
+        rate = _RATE * (1 - turn / plan.rounds) + _RATE / 20
+        order = rng.permutation(len(failed))
+        for start in range(0, len(failed), _BATCH):
+            slopes = _slopes(layers, [failed[at] for at in order[start : start + _BATCH]], plan.drop, rng)
+            step += 1
+            for at, slope in enumerate(slopes):
+                means[at] = 0.9 * means[at] + 0.1 * slope
+                squares[at] = 0.999 * squares[at] + 0.001 * slope**2
+                move = (means[at] / (1 - 0.9**step)) / (np.sqrt(squares[at] / (1 - 0.999**step)) + 1e-8)
+                layers[at] = layers[at] - np.float32(rate) * (move + pulls[at] * layers[at]).astype(np.float32)
+    return Part(*layers)
+
+
+def _slopes(layers: Sequence[Floats], batch: Sequence[Sample], drop: float, rng: np.random.Generator) -> list[Floats]:
+    """How the loss of a batch changes with each layer."""
+    hidden, biases, out, project = layers
+    width = batch[0].features.shape[1]
+    meaning = np.vstack([sample.meaning for sample in batch])
+    inputs = np.hstack([np.vstack([sample.features for sample in batch]), meaning @ project])
+    kept = (rng.random(inputs.shape, dtype=np.float32) > drop) / np.float32(1 - drop)
+    inputs = inputs * kept
+    before = inputs @ hidden + biases
+    units = np.maximum(before, 0)
+    values = units @ out
+    slope = np.concatenate([_of_log(part, sample.wanted) for part, sample in _parts(values, batch)]) / len(batch)
+    back = (slope[:, None] * out) * (before > 0)
+    of_inputs = (back @ hidden.T) * kept
+    return [inputs.T @ back, back.sum(axis=0), units.T @ slope, meaning.T @ of_inputs[:, width:]]
+
+
+def _parts(values: Floats, batch: Sequence[Sample]) -> Iterator[tuple[Floats, Sample]]:
+    start = 0
+    for sample in batch:
+        yield values[start : start + len(sample.wanted)], sample
+        start += len(sample.wanted)
+
+
+def _of_log(values: Floats, wanted: Floats) -> Floats:
+    """The slope of minus the logarithm of the accepted candidates' share of the whole."""
+    shares = np.exp(values - values.max())
+    shares /= shares.sum()
+    accepted = shares * wanted
+    slope: Floats = shares - accepted / (accepted.sum() + 1e-12)
+    return slope
+
+
+def scaled(given: Sequence[Sample]) -> tuple[list[Sample], Scales]:
+    """The samples with features and meaning centred and scaled, and by what."""
+    features = np.vstack([sample.features for sample in given])
+    meaning = np.vstack([sample.meaning for sample in given])
+    scales = Scales(features.mean(0), features.std(0) + 0.01, meaning.mean(0), 4 * float(meaning.std()))
+    return [scales.of(sample) for sample in given], scales
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """Centres and spreads of the features, and of the meaning."""
+
+    centres: Floats
+    spreads: Floats
+    meaning_centre: Floats
+    meaning_spread: float
+
+    def of(self, sample: Sample) -> Sample:
+        """A sample in these scales."""
+        features = np.clip((sample.features - self.centres) / self.spreads, -4, 4).astype(np.float32)
+        meaning = ((sample.meaning - self.meaning_centre) / self.meaning_spread).astype(np.float32)
+        return replace(sample, features=features, meaning=meaning)
+
+
+def fit(given: Sequence[Sample]) -> tuple[dict[str, Any], bytes]:
+    """The card of the weights, and the table of the tokens' meanings."""
+    train_on, scales = scaled(given)
+    parts = [train(train_on, plan, seed) for seed, plan in enumerate(PLANS)]
+    spread, failure = _calibrated(train_on)
+    table, meaning_scales, meaning_centres = _table(parts, scales)
+    card = {
+        "features": [feature.name for feature in FEATURES],
+        "centres": scales.centres,
+        "spreads": scales.spreads,
+        **_joined(parts),
+        "bias": 0.0,
+        "meaning_scales": meaning_scales,
+        "meaning_centres": meaning_centres,
+        "temperature": spread,
+        "failure": failure,
+    }
+    return {name: _rounded(value) for name, value in card.items()}, table
+
+
+def _joined(parts: Sequence[Part]) -> dict[str, Floats]:
+    """The parts as one network, whose value is the mean of theirs."""
+    width = len(FEATURES)
+    meanings = [part.project.shape[1] for part in parts]
+    hidden = []
+    for at, part in enumerate(parts):
+        left, right = sum(meanings[:at]), sum(meanings[at + 1 :])
+        units = part.hidden.shape[1]
+        hidden.append(
+            np.vstack([part.hidden[:width], np.zeros((left, units)), part.hidden[width:], np.zeros((right, units))])
+        )
+    return {
+        "hidden": np.hstack(hidden).T,
+        "biases": np.concatenate([part.biases for part in parts]),
+        "out": np.concatenate([part.out for part in parts]) / len(parts),
+    }
+
+
+def _table(parts: Sequence[Part], scales: Scales) -> tuple[bytes, Floats, Floats]:
+    """A row of signed bytes for each token: its meaning, and its weight; the scale and the centre of each column."""
+    vectors, lengths = _vectors()
+    project = np.hstack([part.project for part in parts]) / scales.meaning_spread
+    meanings = vectors @ project
+    steps = np.abs(meanings).max(axis=0) / 127
+    step = float(lengths.max()) / 127
+    rows = np.hstack([np.rint(meanings / steps), np.maximum(np.rint(lengths / step), 1)[:, None]])
+    return rows.astype(np.int8).tobytes(), steps / step, scales.meaning_centre @ project
+
+
+def _calibrated(given: Sequence[Sample]) -> tuple[float, list[float]]:
+    """How sure the values are to be taken, and the weights of the chance of a failure: fitted on cases that another
+    half of them taught."""
+    from sklearn.linear_model import LogisticRegression
+
+    groups = sorted({sample.group for sample in given})
+    half = {group: zlib.crc32(group.encode()) % 2 for group in groups}
+    told: list[tuple[Sample, Floats]] = []
+    for fold in (0, 1):
+        learnt = [sample for sample in given if half[sample.group] != fold]
+        parts = [train(learnt, plan, seed) for seed, plan in enumerate(PLANS)]
+        told += [
+            (sample, np.mean([part.values(sample) for part in parts], axis=0))
+            for sample in given
+            if half[sample.group] == fold
+        ]
+    temperature = min(_TEMPERATURES, key=lambda value: _loss(told, value))
+    inputs = [(odds_of((values / temperature).tolist()), *sample.end) for sample, values in told]
+    model = LogisticRegression(C=1.0, class_weight={0: 3.0, 1: 1.0}, max_iter=1000)
+    model.fit(np.array(inputs), [sample.failed for sample, _ in told])
+    return temperature, [float(model.intercept_[0]), *map(float, model.coef_[0])]
+
+
+def _loss(told: Sequence[tuple[Sample, Floats]], temperature: float) -> float:
+    """Minus the mean logarithm of the root's share."""
+    shares = []
+    for sample, values in told:
+        if sample.failed:
+            powers = np.exp((values - values.max()) / temperature)
+            shares.append(float(powers[sample.wanted > 0].sum() / powers.sum()))
+    return -float(np.mean(np.log(np.maximum(shares, 1e-6))))
+
+
+def fit_reasons(cases: Sequence[Case]) -> dict[str, Any]:
+    """The card of the reasons' weights: from the root lines of cases, and the lines on which the shipped rules fire."""
+    from sklearn.linear_model import LogisticRegression
+
+    told = [_root_input(case) for case in cases if not case.healthy]
+    for rule in RuleBook.load((), proof=True).rules:
+        if rule.role in ("cause", "symptom"):
+            told += [
+                (input_of(_body(line), ()), rule.reason) for fires in rule.fires for line in fires.split("\n")[-1:]
+            ]
+    model = LogisticRegression(C=5.0, class_weight="balanced", max_iter=400)
+    model.fit(np.array([vector for vector, _ in told]), [reason for _, reason in told])
+    step = float(np.abs(model.coef_).max()) / 999
+    return {
+        "reasons": list(model.classes_),
+        "step": step,
+        "rows": np.rint(model.coef_ / step).astype(int).tolist(),
+        "biases": _rounded(model.intercept_),
+    }
+
+
+def _root_input(case: Case) -> tuple[list[float], str]:
+    lines = _text(case).split("\n")
+    at = next(number for number, line in enumerate(lines) if case.roots[0] in line)
+    near = [_body(line) for line in lines[max(at - NEAR, 0) : at] + lines[at + 1 : at + 1 + NEAR]]
+    return input_of(_body(lines[at]), near), case.reasons[0].value
+
+
+def _body(line: str) -> str:
+    return body_of(parse_line(line))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_rounded(item) for item in value]
+    return value if isinstance(value, str) else float(f"{float(value):.5g}")
+
+
+def measure(cases: Sequence[Case]) -> dict[str, Any]:
+    """How often the weights in force put a labelled root first and among three, and what healthy logs come to."""
+    firsts, thirds, failed, healthy = 0, 0, [], []
+    for case in cases:
+        found = ranking(*read(_text(case)))
+        if case.healthy:
+            healthy.append(found.failure)
+            continue
+        right = [any(root in item.line.text for root in case.roots) for item in found.lines[:3]]
+        firsts += right[:1] == [True]
+        thirds += any(right)
+        failed.append(found.failure)
+    return {
+        "failed": len(failed),
+        "healthy": len(healthy),
+        "first": round(100 * firsts / max(len(failed), 1), 1),
+        "among_three": round(100 * thirds / max(len(failed), 1), 1),
+        "healthy_at_half": sum(value >= 0.5 for value in healthy),
+        "failed_under_half": sum(value < 0.5 for value in failed),
+    }
+
+
+def main() -> int:
+    """Trains and writes the weights, or measures."""
+    parser = argparse.ArgumentParser(prog="evals.suspects", description="Trains and measures the ranking of suspects.")
+    parser.add_argument("--measure", nargs="+", metavar="CASES")
+    parser.add_argument("--copies", type=int, default=3, help="of each case, in other dress (default: %(default)s)")
+    given = parser.parse_args()
+    try:
+        if given.measure:
+            print(
+                json.dumps(
+                    {"/".join(Path(path).parts[-2:]): measure(load_cases([path]).cases) for path in given.measure},
+                    indent=1,
+                )
+            )
+            return 0
+        cases = [case for path in CASES if path.exists() for case in load_cases([path], "dev").cases]
+        card, table = fit(samples(cases, given.copies))
+        reasons = fit_reasons(cases)
+    except LogdiagError as error:
+        print(error, file=sys.stderr)
+        return 2
+    WEIGHTS.mkdir(exist_ok=True)
+    (WEIGHTS / CARD).write_text(json.dumps(card, separators=(",", ":")) + "\n", encoding="utf-8")
+    (WEIGHTS / TABLE).write_bytes(table)
+    REASONS.write_text(json.dumps(reasons, separators=(",", ":")) + "\n", encoding="utf-8")
+    print(f"{len(cases)} cases; {WEIGHTS / CARD} and {WEIGHTS / TABLE} are written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

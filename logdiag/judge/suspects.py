@@ -1,0 +1,306 @@
+"""Suspects: which line of a log broke it, ranked by structure and meaning, without a rule or a known word.
+
+A small network scores each candidate from what `line_features` asks of it and from the meaning of its words (a
+table of numbers for each token of the shipped static model). The scores of a log share one whole with the chance that
+it shows no failure at all. `python -m evals.suspects` trains it; its weights are data in `weights/`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import mul
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logdiag.errors import WeightsError
+from logdiag.judge.line_features import FEATURES, View, candidates_of, features_of, view_of
+from logdiag.model import Digest, Line
+from logdiag.scan.survey import Survey
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "RankedLine",
+    "Ranking",
+    "Weights",
+    "failure_inputs",
+    "failure_score",
+    "load_weights",
+    "odds_of",
+    "ranking",
+    "score_lines",
+    "suspects",
+    "token_numbers",
+]
+
+WEIGHTS = Path(__file__).parent / "weights"
+CARD = "suspects.json"
+TABLE = "suspects.tokens"
+_MOST_SUSPECTS = 10
+_CLIP = 4.0
+_FAILURE_INPUTS = 8
+# So many candidates are worth loading NumPy for, which takes as long as scoring so many without it.
+_WORTH_NUMPY = 250
+# Characters of a line whose meaning is asked.
+_MEANT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class RankedLine:
+    """A suspect; `score` is the chance, 0 to 1, that it is the line that names what broke first."""
+
+    line: Line
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The suspects of a log, best first, one line of each shape; `failure` is the chance that the log shows one at
+    all. `scores` are those of all lines that were looked at, by stream and position."""
+
+    lines: tuple[RankedLine, ...] = ()
+    failure: float = 0.0
+    scores: dict[tuple[int, int], float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The trained network: features are centred and scaled, joined with the meaning, and go through one hidden layer.
+
+    `hidden` has a row for each unit (inputs, then its bias is in `biases`). `table` has a row of signed bytes for each
+    token: its meaning, and how much it weighs.
+    """
+
+    centres: tuple[float, ...]
+    spreads: tuple[float, ...]
+    hidden: tuple[tuple[float, ...], ...]
+    biases: tuple[float, ...]
+    out: tuple[float, ...]
+    bias: float
+    meaning_scales: tuple[float, ...]
+    meaning_centres: tuple[float, ...]
+    temperature: float
+    failure: tuple[float, ...]
+    table: bytes
+
+    @property
+    def meanings(self) -> int:
+        """How many numbers tell a line's meaning."""
+        return len(self.meaning_centres)
+
+
+def suspects(
+    survey: Survey, digest: Digest, *, weights: Weights | None = None, most: int = _MOST_SUSPECTS
+) -> tuple[RankedLine, ...]:
+    """The lines most likely to name what broke first, best first. Raises WeightsError when the weights are broken."""
+    return ranking(survey, digest, weights=weights).lines[:most]
+
+
+def failure_score(survey: Survey, digest: Digest, *, weights: Weights | None = None) -> float:
+    """The chance, 0 to 1, that a log shows a failure. Raises WeightsError when the weights are broken."""
+    return ranking(survey, digest, weights=weights).failure
+
+
+def score_lines(
+    survey: Survey, digest: Digest, lines: Iterable[Line], *, weights: Weights | None = None
+) -> tuple[RankedLine, ...]:
+    """Given lines of the log with their scores, best first; 0 for one that was not kept. Raises WeightsError."""
+    wanted = list(lines)
+    found = ranking(survey, digest, weights=weights, also=wanted)
+    scored = [RankedLine(line, found.scores.get((line.stream, line.position), 0.0)) for line in wanted]
+    return tuple(sorted(scored, key=lambda item: -item.score))
+
+
+def ranking(survey: Survey, digest: Digest, *, weights: Weights | None = None, also: Sequence[Line] = ()) -> Ranking:
+    """All of it from one look: the suspects, the chance of a failure, and the scores, those of lines in `also` too.
+
+    Raises WeightsError when the weights are missing or broken: say so in a note, and let the rules decide.
+    """
+    weights = weights or load_weights()
+    view = view_of(survey, digest)
+    if not view.lines:
+        return Ranking()
+    wanted = {(line.stream, line.position) for line in also}
+    named = [at for at, line in enumerate(view.lines) if (line.stream, line.position) in wanted]
+    candidates = candidates_of(view)
+    places = sorted({*candidates, *named})
+    values = dict(zip(places, _values(view, places, weights), strict=True))
+    return _ranking(view, candidates, values, weights)
+
+
+def _ranking(view: View, candidates: Sequence[int], values: dict[int, float], weights: Weights) -> Ranking:
+    """What the candidates' values come to: lines of one shape speak for each other."""
+    most = max(values.values())
+    powers = {at: math.exp((value - most) / weights.temperature) for at, value in values.items()}
+    whole = sum(powers[at] for at in candidates)
+    of_shape: dict[str, float] = {}
+    best: dict[str, int] = {}
+    for at in candidates:
+        shape = view.shapes[at]
+        of_shape[shape] = of_shape.get(shape, 0.0) + powers[at]
+        if shape not in best or powers[at] > powers[best[shape]]:
+            best[shape] = at
+    failure = _failure(view, [values[at] / weights.temperature for at in candidates], weights)
+    share = failure / max(whole, 1e-12)
+    ranked = sorted(best, key=lambda shape: (-of_shape[shape], best[shape]))
+    scores = {
+        (view.lines[at].stream, view.lines[at].position): min(
+            share * max(of_shape.get(view.shapes[at], 0.0), power), 1.0
+        )
+        for at, power in powers.items()
+    }
+    lines = tuple(RankedLine(view.lines[best[shape]], share * of_shape[shape]) for shape in ranked)
+    return Ranking(lines, failure, scores)
+
+
+def _failure(view: View, values: Sequence[float], weights: Weights) -> float:
+    """The chance of a failure: how suspicious the suspects are, and how the log ends."""
+    told = (1.0, odds_of(values), *failure_inputs(view))
+    return 1.0 / (1.0 + math.exp(-sum(map(mul, weights.failure, told))))
+
+
+def odds_of(values: Sequence[float]) -> float:
+    """How suspicious the candidates of a log are together, within bounds."""
+    most = max(values, default=0.0)
+    together = most + math.log(sum(math.exp(value - most) for value in values)) if len(values) else 0.0
+    return min(max(together, -12.0), 12.0)
+
+
+def failure_inputs(view: View) -> tuple[float, ...]:
+    """How a log ends, whatever its words: exit codes of 0, other ones, errors, warnings and regular output among
+    the last lines, and how many exceptions it names."""
+    loud = max(view.levels[-6:])
+    return (
+        float(view.clean_ends > 0),
+        float(view.bad_ends > 0),
+        float(loud >= 4),
+        float(loud == 3),
+        float(sum(view.regular[-5:])),
+        math.log1p(view.named_until[-1]),
+    )
+
+
+def _values(view: View, places: Sequence[int], weights: Weights) -> list[float]:
+    """What the network makes of lines; the same with and without NumPy."""
+    numbers = [token_numbers(view.bodies[at]) for at in places]
+    rows = [features_of(view, at) for at in places]
+    if "numpy" in sys.modules or len(places) >= _WORTH_NUMPY:
+        try:
+            import numpy
+        except ImportError:
+            pass
+        else:
+            return _by_numpy(numpy, rows, numbers, weights)
+    return [_by_hand(row, found, weights) for row, found in zip(rows, numbers, strict=True)]
+
+
+def _by_hand(row: Sequence[float], numbers: Sequence[int], weights: Weights) -> float:
+    inputs = [
+        min(max((value - centre) / spread, -_CLIP), _CLIP)
+        for value, centre, spread in zip(row, weights.centres, weights.spreads, strict=True)
+    ]
+    inputs.extend(_meaning(numbers, weights))
+    units = [
+        max(sum(map(mul, unit, inputs)) + bias, 0.0) for unit, bias in zip(weights.hidden, weights.biases, strict=True)
+    ]
+    return float(sum(map(mul, weights.out, units))) + weights.bias
+
+
+def _meaning(numbers: Sequence[int], weights: Weights) -> list[float]:
+    """The weighted mean of the tokens' rows."""
+    width = weights.meanings + 1
+    sums = [0] * width
+    for number in numbers:
+        row = struct.unpack_from(f"{width}b", weights.table, width * number)
+        sums = [one + other for one, other in zip(sums, row, strict=True)]
+    weight = max(sums[-1], 1)
+    return [
+        value * scale / weight - centre
+        for value, scale, centre in zip(sums, weights.meaning_scales, weights.meaning_centres, strict=False)
+    ]
+
+
+def _by_numpy(
+    np: Any, rows: Sequence[Sequence[float]], numbers: Sequence[Sequence[int]], weights: Weights
+) -> list[float]:
+    table, hidden = _as_arrays(weights)
+    centred = (np.asarray(rows, np.float64) - weights.centres) / weights.spreads
+    sums = np.array([table[found].sum(axis=0, dtype=np.int64) for found in map(list, numbers)])
+    meaning = sums[:, :-1] * np.asarray(weights.meaning_scales) / np.maximum(sums[:, -1:], 1)
+    inputs = np.hstack([np.clip(centred, -_CLIP, _CLIP), meaning - weights.meaning_centres])
+    units = np.maximum(inputs @ hidden.T + weights.biases, 0.0)
+    values: list[float] = (units @ np.asarray(weights.out) + weights.bias).tolist()
+    return values
+
+
+@lru_cache(maxsize=2)
+def _as_arrays(weights: Weights) -> tuple[NDArray[Any], NDArray[Any]]:
+    import numpy as np
+
+    table = np.frombuffer(weights.table, np.int8).reshape(-1, weights.meanings + 1)
+    return table, np.asarray(weights.hidden, np.float64)
+
+
+@lru_cache(maxsize=1)
+def _tokens() -> dict[str, int]:
+    """The tokens' numbers."""
+    from logdiag.memory.tokenizer import STATIC
+
+    try:
+        names = (STATIC / "tokens.txt").read_text(encoding="utf-8").split("\n")
+    except OSError as problem:
+        raise WeightsError(f"{STATIC / 'tokens.txt'} cannot be read: install logdiag again") from problem
+    return {name: number for number, name in enumerate(names)}
+
+
+def token_numbers(body: str) -> list[int]:
+    """The numbers of the tokens whose meaning counts."""
+    from logdiag.memory.tokenizer import tokens
+
+    return tokens(body[:_MEANT], _tokens())
+
+
+@lru_cache(maxsize=2)
+def load_weights(folder: Path = WEIGHTS) -> Weights:
+    """The weights in a folder. Raises WeightsError when they are missing, damaged, or made for other features."""
+    try:
+        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        table = (folder / TABLE).read_bytes()
+        weights = Weights(
+            **{name: _tuples(card[name]) for name in Weights.__dataclass_fields__ if name != "table"}, table=table
+        )
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise WeightsError(f"{folder / CARD}: the suspects' weights cannot be read: install logdiag again") from problem
+    if card.get("features") != [feature.name for feature in FEATURES]:
+        raise WeightsError(f"{folder / CARD}: features: made for other features: run make suspects")
+    _check(weights, folder)
+    return weights
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else float(value)
+
+
+def _check(weights: Weights, folder: Path) -> None:
+    """Raises WeightsError where the parts do not fit each other or a number is none."""
+    inputs = len(FEATURES) + weights.meanings
+    fits = (
+        len(weights.centres) == len(weights.spreads) == len(FEATURES)
+        and len(weights.hidden) == len(weights.biases) == len(weights.out) > 0
+        and all(len(unit) == inputs for unit in weights.hidden)
+        and len(weights.meaning_scales) == weights.meanings
+        and len(weights.table) == len(_tokens()) * (weights.meanings + 1)
+        and all(map(math.isfinite, (*weights.out, *weights.biases, weights.bias, *sum(weights.hidden, ()))))
+        and weights.temperature > 0
+        and all(spread > 0 for spread in weights.spreads)
+        and len(weights.failure) == _FAILURE_INPUTS
+    )
+    if not fits:
+        raise WeightsError(f"{folder / CARD}: the suspects' weights do not fit each other: install logdiag again")

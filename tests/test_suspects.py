@@ -1,0 +1,211 @@
+"""The ranking of suspects: what broke first is found by structure and meaning, without a rule."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from evals.suspects import measure
+from logdiag.errors import WeightsError
+from logdiag.evaluation.cases import load_cases
+from logdiag.judge.suspects import (
+    CARD,
+    TABLE,
+    WEIGHTS,
+    failure_score,
+    load_weights,
+    ranking,
+    score_lines,
+    suspects,
+)
+from logdiag.model import Digest
+from logdiag.read.sources import open_sources
+from logdiag.rules import RuleBook
+from logdiag.scan.shapes import Shapes, digest
+from logdiag.scan.survey import Survey, survey
+from tests.helpers import SHARED, environment, log_of
+
+INHOUSE = SHARED / "inhouse" / "dev.jsonl"
+REAL = SHARED / "reallogs"
+
+
+@lru_cache(maxsize=1)
+def no_rules() -> RuleBook:
+    return RuleBook([])
+
+
+def read(*lines: str) -> tuple[Survey, Digest]:
+    """A log as it is read with all rules off."""
+    shapes = Shapes(no_rules(), ())
+    found = survey(open_sources((log_of(*lines),)), no_rules(), shapes)
+    return found, digest(found.lines, shapes, found.total_lines, found.total_bytes)
+
+
+def steps(first: int, last: int) -> list[str]:
+    """Regular output of an in-house trainer with eight workers."""
+    clocks = [f"10:{number // 60 % 60:02d}:{number % 60:02d}.100" for number in range(first, last)]
+    return [
+        f"{clock} w{number % 8:02d} I loop  step {number} loss {3 - number / 900:.4f}"
+        for number, clock in enumerate(clocks, first)
+    ]
+
+
+CAUSE = "10:05:01.000 w03 E board grain store of plate 5 is torn: word 0x1a7f beyond mending"
+STOPPED = [
+    *steps(0, 300),
+    CAUSE,
+    *(f"10:05:3{rank}.000 w0{rank} E ring  neighbour silent in round 41, leaving" for rank in range(8) if rank != 3),
+    "launch: worker 3 ended with status 9",
+    "launch: 7 others ended with status 81",
+    "launch: run is over",
+]
+
+
+def test_what_one_worker_says_first_ranks_above_what_all_others_say_next_and_the_launchers_report() -> None:
+    found = suspects(*read(*STOPPED))
+    assert found[0].line.text == CAUSE
+    scores = {item.line.text: item.score for item in found}
+    assert all(scores[CAUSE] > score for text, score in scores.items() if text.startswith("launch:"))
+
+
+def test_workers_that_say_the_same_are_one_suspect() -> None:
+    shown = [item.line.text for item in suspects(*read(*STOPPED)) if "neighbour silent" in item.line.text]
+    assert len(shown) == 1
+
+
+def test_scores_are_chances_best_first() -> None:
+    scores = [item.score for item in ranking(*read(*STOPPED)).lines]
+    assert scores == sorted(scores, reverse=True)
+    assert sum(scores) <= 1.0 + 1e-9
+    assert all(0.0 <= score <= 1.0 for score in scores)
+
+
+def test_regular_output_is_no_suspect_beside_a_fault() -> None:
+    assert not any("loss" in item.line.text for item in suspects(*read(*STOPPED))[:3])
+
+
+def test_given_lines_are_scored_as_in_the_ranking() -> None:
+    found, kept = read(*STOPPED)
+    wanted = [line for line in found.lines if "status 9" in line.text or line.text == CAUSE]
+    scored = score_lines(found, kept, wanted)
+    assert [item.line.text for item in scored] == [CAUSE, "launch: worker 3 ended with status 9"]
+    assert scored[0].score == pytest.approx(suspects(found, kept)[0].score)
+
+
+def test_a_failing_log_is_more_of_a_failure_than_the_same_log_with_a_clean_end() -> None:
+    healthy = [*steps(0, 300), *(f"launch: worker {rank} ended with status 0" for rank in range(8)), "launch: all well"]
+    assert failure_score(*read(*STOPPED)) > 0.5 > failure_score(*read(*healthy))
+
+
+def test_a_log_of_one_line_or_none_has_an_answer() -> None:
+    assert [item.line.text for item in suspects(*read("engine fault: quorum lost"))] == ["engine fault: quorum lost"]
+    assert suspects(*read("", "   ")) == ()
+    assert failure_score(*read("")) == 0.0
+
+
+def test_thirty_thousand_different_lines_take_bounded_time() -> None:
+    """Lines of words that never come twice, so that every one is new and kept."""
+    letters = "abcdefghijklmnopqrst"
+    words = [a + b + c + d for a in letters for b in letters for c in letters for d in "aeio"][:30_000]
+    found, kept = read(*(f"{word}ing the {word[::-1]}er of {word[1:]}" for word in words), "fatal: the end of it")
+    assert len(found.lines) >= 20_000
+    begun = time.process_time()
+    assert suspects(found, kept)
+    assert time.process_time() - begun < 2.0
+
+
+def test_numpy_and_plain_python_agree() -> None:
+    """The plain path is taken where NumPy is not loaded, here in a process without it."""
+    code = (
+        "import json, sys\nfrom tests.test_suspects import STOPPED, read\nfrom logdiag.judge.suspects import ranking\n"
+        "if sys.argv[1] == 'without':\n"
+        "    [sys.modules.pop(name) for name in list(sys.modules) if name.startswith('numpy')]\n"
+        "print(json.dumps([[i.line.number, i.score] for i in ranking(*read(*STOPPED)).lines]), 'numpy' in sys.modules)"
+    )
+    told = {}
+    for way in ("with", "without"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, way], capture_output=True, env=environment(), check=True, text=True, timeout=60
+        )
+        answer, _, loaded = done.stdout.strip().rpartition(" ")
+        assert loaded == str(way == "with")
+        told[way] = json.loads(answer)
+    assert [number for number, _ in told["with"]] == [number for number, _ in told["without"]]
+    assert [score for _, score in told["with"]] == pytest.approx([score for _, score in told["without"]], abs=1e-9)
+
+
+def test_the_module_loads_neither_numpy_nor_the_vectors() -> None:
+    code = (
+        "import sys, logdiag.judge.suspects, logdiag.judge.meaning\n"
+        "print('numpy' in sys.modules, 'logdiag.memory' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment(), check=True, text=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the shipped weights."""
+    return Path(shutil.copytree(WEIGHTS, tmp_path / "weights"))
+
+
+def test_missing_weights_say_where_and_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"suspects\.json.*install logdiag again"):
+        load_weights(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["[1, 2", "{}", "[]", "null", '{"features": 3}'])
+def test_a_card_that_is_no_card_is_told(folder: Path, damage: str) -> None:
+    (folder / CARD).write_text(damage)
+    with pytest.raises(WeightsError, match=r"suspects\.json"):
+        load_weights(folder)
+
+
+def test_a_table_that_is_cut_short_is_told(folder: Path) -> None:
+    table = folder / TABLE
+    table.write_bytes(table.read_bytes()[:-1])
+    with pytest.raises(WeightsError, match="do not fit"):
+        load_weights(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("out", []), ("centres", [0.0]), ("temperature", 0.0), ("bias", float("nan")), ("failure", [1.0])],
+)
+def test_weights_that_do_not_fit_each_other_are_told(folder: Path, name: str, value: object) -> None:
+    card = json.loads((folder / CARD).read_text())
+    card[name] = value
+    (folder / CARD).write_text(json.dumps(card))
+    with pytest.raises(WeightsError, match="do not fit"):
+        load_weights(folder)
+
+
+def test_weights_for_other_features_are_told(folder: Path) -> None:
+    card = json.loads((folder / CARD).read_text())
+    card["features"].reverse()
+    (folder / CARD).write_text(json.dumps(card))
+    with pytest.raises(WeightsError, match="other features"):
+        load_weights(folder)
+
+
+@pytest.mark.skipif(not INHOUSE.exists(), reason="these logs are not part of the repository")
+def test_unknown_software_is_ranked_as_measured() -> None:
+    """20 in-house logs, no rule: the root line first in nine of 14, among three in eleven."""
+    found = measure(load_cases([INHOUSE]).cases)
+    assert found["first"] >= 60
+    assert found["among_three"] >= 75
+    assert found["healthy_at_half"] == 0
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="these logs are not part of the repository")
+def test_real_logs_are_ranked_as_measured_without_a_rule() -> None:
+    found = measure(load_cases([REAL]).cases)
+    assert found["first"] >= 72
+    assert found["among_three"] >= 90
