@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 SCHEMA = "logdiag.diagnosis/1"
+_NOT_OF_THE_SCHEMA = ("digest", "decisions")
 
 
 class _Word(str, Enum):
@@ -486,17 +487,17 @@ class Diagnosis:
         """The answer as plain values, in the schema's order, ready for JSON."""
         answer: dict[str, Any] = {"schema": SCHEMA}
         for name in self.__dataclass_fields__:
-            if name not in ("digest", "decisions"):
+            if name not in _NOT_OF_THE_SCHEMA:
                 answer[name] = plain(getattr(self, name))
         return answer
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Diagnosis:
-        """The answer out of what `to_dict` gave, its digest empty. Keys that are not known are left out.
+        """The answer out of what `to_dict` gave, without digest and decisions. Keys that are not known are left out.
 
         Raises LogdiagError, with all problems at once, for what is no `logdiag.diagnosis/1`.
         """
-        return from_plain(cls, document, schema=SCHEMA)
+        return from_plain(cls, document, schema=SCHEMA, left_out=_NOT_OF_THE_SCHEMA)
 
     def to_json(self, *, indent: int | None = None) -> str:
         """`to_dict()` as JSON in ASCII, on one line unless an `indent` is given."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar
@@ -29,8 +30,9 @@ def plain(value: Any) -> Any:
     return value
 
 
-def from_plain(kind: type[T], document: object, *, schema: str) -> T:
-    """A dataclass out of what `plain` gave. A field with a default may be missing, further keys are left out.
+def from_plain(kind: type[T], document: object, *, schema: str, left_out: Container[str] = ()) -> T:
+    """A dataclass out of what `plain` gave. A field with a default may be missing, further keys and those `left_out`
+    are not read.
 
     Raises LogdiagError with all problems at once, each with the path of its field.
     """
@@ -38,6 +40,8 @@ def from_plain(kind: type[T], document: object, *, schema: str) -> T:
     named = document.get("schema") if isinstance(document, Mapping) else None
     if named != schema:
         problems.append(f"schema: {named!r} is not {schema!r}; give what to_dict() or --format json wrote")
+    else:
+        document = {key: value for key, value in typing.cast(Any, document).items() if key not in left_out}
     read = _read(kind, document, "", problems) if not problems else None
     if problems:
         raise LogdiagError("\n".join(f"{schema}: {problem}" for problem in problems))
@@ -67,11 +71,11 @@ def _read(kind: Any, value: Any, at: str, problems: list[str]) -> Any:
 
 
 def _is(kind: type, value: object) -> bool:
-    """Whether a plain value is of a plain type; a whole number is a float too, and true is no number."""
+    """Whether a plain value is of a plain type; a whole number is a float too, true and infinity are no numbers."""
     if kind is tuple or is_dataclass(kind):
         return False
-    if isinstance(value, bool):
-        return kind is bool
+    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
+        return kind is bool and isinstance(value, bool)
     return isinstance(value, (int, float) if kind is float else kind)
 
 

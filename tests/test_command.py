@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 import logdiag
 from logdiag import Diagnosis, LogdiagError, Reason, diagnose, render
+from logdiag.cli.output import print_trace, status_of
 from logdiag.rules import RuleBook
 from tests.helpers import LOGS, SAMPLES, environment, log_of, run_logdiag, steps, traceback_of
 
@@ -218,10 +220,6 @@ def test_a_batch_prints_one_line_a_job_and_what_they_have_in_common(tmp_path: Pa
 
 def test_the_exit_status_of_a_log_that_does_not_tell_is_its_own(book: RuleBook) -> None:
     """13, neither healthy nor failed."""
-    from dataclasses import replace
-
-    from logdiag.cli.output import status_of
-
     answer = diagnose(HEALTHY, rules=book)
     assert [status_of(item) for item in (answer, replace(answer, failed=None))] == [0, 13]
 
@@ -250,6 +248,17 @@ def test_no_file_name_steers_a_terminal(tmp_path: Path) -> None:
         done = run_logdiag(*arguments)
         assert harmless(done.stdout + done.stderr), (arguments, done)
         assert b"pwned" in done.stdout + done.stderr
+
+
+def test_no_name_that_a_model_made_up_steers_a_terminal(book: RuleBook, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a tool that it called, in the trace of `-v`."""
+    step = {"kind": ESCAPES, "seconds": 0.1, "tokens_in": 0, "tokens_out": 0}
+    trace = {"steps": [step], "refusals": [ESCAPES], "cost": None, "tokens_in": 0, "tokens_out": 0, "seconds": 0.1}
+    answer = diagnose(HEALTHY, rules=book)
+    print_trace(replace(answer, stats={**answer.stats, "agent": trace}))
+    sent = capsys.readouterr().err
+    assert sent.count("pwned") == 2
+    assert harmless(sent.encode())
 
 
 def test_no_incident_steers_a_terminal_or_forges_a_line(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ IMPORTERS = {
     "platformdirs": {"places.py"},
     "click": {
         "cli/batch.py", "cli/config.py", "cli/evaluate.py", "cli/explain.py", "cli/in_force.py", "cli/incidents.py",
-        "cli/main.py", "cli/options.py", "cli/reference.py", "cli/rules.py",
+        "cli/main.py", "cli/options.py", "cli/output.py", "cli/reference.py", "cli/rules.py",
     },
     "rich": {"cli/evaluate.py", "cli/output.py", "evaluation/table.py", "report/as_text.py"},
 }  # fmt: skip

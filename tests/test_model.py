@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from functools import cache
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from logdiag import Action, Category, Diagnosis, LogdiagError, Reason, diagnose
+from logdiag import Action, Category, Diagnosis, LogdiagError, Reason, diagnose, render
 from logdiag import model as model_module
 from logdiag.model import Block, Finding, Line, Role, fill
+from logdiag.report import FORMATS
 from tests.helpers import LOGS, SHARED
 
 
@@ -147,6 +151,40 @@ def test_a_document_that_is_no_answer_is_refused_with_all_problems(demo: Diagnos
     said = str(raised.value).splitlines()
     named = [line.split(": ")[1] for line in said]
     assert named == ["failed", "reason", "summary", "root_cause", "evidence[1].line", "notes"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@cache
+def demo_json() -> str:
+    """The sample's answer."""
+    return diagnose(LOGS / "demo.log").to_json()
+
+
+@given(st.data())
+def test_whatever_stands_in_a_field_is_read_or_refused(data: st.DataObject) -> None:
+    """Never a foreign exception: what is read can be rendered in every format, and is the same when read again."""
+    document: dict[str, Any] = json.loads(demo_json())
+    at: Any = document
+    for _ in range(data.draw(st.integers(0, 2))):
+        inner = [
+            value for value in (at.values() if isinstance(at, dict) else at) if value and not isinstance(value, str)
+        ]
+        inner = [value for value in inner if isinstance(value, (dict, list))]
+        at = data.draw(st.sampled_from(inner)) if inner else at
+    at[data.draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))] = data.draw(JSON)
+    try:
+        read = Diagnosis.from_dict(document)
+    except LogdiagError:
+        return
+    for form in FORMATS:
+        render(read, form)
+    assert Diagnosis.from_dict(read.to_dict()) == read
 
 
 @pytest.mark.parametrize("document", [None, [], "x", 3, {}, {"schema": "other/1"}, {"schema": ["a"]}])

@@ -56,6 +56,19 @@ def test_defaults_are_those_of_the_label_description(book: RuleBook, action: str
     )
 
 
+def test_the_restart_is_told_once(book: RuleBook) -> None:
+    """In the rule's own words where it has some, else with the node to leave out."""
+    stopped = "slurmstepd: error: *** JOB 4711 ON gpu018 CANCELLED AT 2026-11-20T22:15:12 DUE TO TIME LIMIT ***"
+    broken = (
+        "2026-11-20 03:00:00 gpu018 kernel: EXT4-fs error (device nvme0n1p1): ext4_find_entry:1455: inode #2: comm sh"
+    )
+    for log, first in ((stopped, "Start again from the last checkpoint; ask for more time"), (broken, "Restart")):
+        recovery = diagnosed(book, *steps(1, 50), log).recovery
+        again = [step for step in recovery.steps if "from the last checkpoint" in step]
+        assert len(again) == 1, recovery
+        assert again[0].startswith(first)
+
+
 def test_a_cuda_error_before_the_first_step_needs_a_person(book: RuleBook) -> None:
     """At the very first kernel it is a configuration; after good steps it is worth a restart."""
     before = diagnosed(book, *LOADING, *LAUNCH_FAILURE).recovery

@@ -159,7 +159,7 @@ class _ProgressBar:
 
     def __init__(self, total: int) -> None:
         self.bar: Any = None
-        if sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -191,7 +191,7 @@ def diagnose_command(
         if form == "text" and not digest:
             shown.append(answer)
             show(answer)
-            print(f"\nasking {asked['llm'].model} ...", file=sys.stderr, flush=True)
+            click.echo(f"\nasking {asked['llm'].model} ...", err=True)
 
     with StandardInput(copy=tee) if "-" in (paths or "-") else nullcontext() as stdin:
         sources = [stdin if path == "-" else path for path in paths or ("-",)]

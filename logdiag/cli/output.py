@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
+import click
+
 from logdiag.errors import LogdiagError
 from logdiag.model import Category, Diagnosis
 from logdiag.read.sources import Stream
@@ -89,16 +91,16 @@ def print_trace(answer: Diagnosis) -> None:
     """What a model was asked, step by step."""
     trace = answer.stats.get("agent")
     if trace is None:
-        print("no model was asked", file=sys.stderr)
+        click.echo("no model was asked", err=True)
         return
     for step in trace["steps"]:
         tokens = f"{step['tokens_in']} tokens in, {step['tokens_out']} out" if step["tokens_in"] else ""
-        print(f"  {clean(step['kind'], 40):<18} {step['seconds']:6.2f} s  {tokens}".rstrip(), file=sys.stderr)
+        click.echo(f"  {clean(step['kind'], 40):<18} {step['seconds']:6.2f} s  {tokens}".rstrip(), err=True)
     for why in trace["refusals"]:
-        print(f"  refused: {clean(why)}", file=sys.stderr)
+        click.echo(f"  refused: {clean(why)}", err=True)
     cost = "" if trace["cost"] is None else f", cost {trace['cost']:g}"
     total = f"{trace['tokens_in']} tokens in, {trace['tokens_out']} out{cost}, {trace['seconds']:.2f} s"
-    print(f"  altogether {total}", file=sys.stderr)
+    click.echo(f"  altogether {total}", err=True)
 
 
 class ProgressBar:
@@ -107,7 +109,7 @@ class ProgressBar:
     def __init__(self, paths: tuple[str, ...]) -> None:
         size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
         self.bar: Any = None
-        if size > _WORTH_A_PROGRESS_BAR and sys.stderr.isatty():
+        if size > _WORTH_A_PROGRESS_BAR and sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 

@@ -166,12 +166,18 @@ def job_line(diagnosis: Diagnosis) -> str:
 
 def amount(diagnosis: Diagnosis) -> str:
     """How much was read, how fast, and how much of it was kept."""
-    stats = diagnosis.stats
-    size = float(stats["bytes"])
+    size = _figure(diagnosis, "bytes")
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             break
         size /= 1000
     shown = f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-    kept = f"{stats['kept_lines']:,} lines worth reading"
-    return f"{stats['lines']:,} lines, {shown} read in {stats['seconds']:.2f} s; {kept}"
+    kept = f"{_figure(diagnosis, 'kept_lines'):,.0f} lines worth reading"
+    lines, seconds = _figure(diagnosis, "lines"), _figure(diagnosis, "seconds")
+    return f"{lines:,.0f} lines, {shown} read in {seconds:.2f} s; {kept}"
+
+
+def _figure(diagnosis: Diagnosis, name: str) -> float:
+    """One of the answer's statistics; those of an answer that was read from JSON may lack it."""
+    value = diagnosis.stats.get(name)
+    return float(value) if isinstance(value, (int, float)) else 0.0
