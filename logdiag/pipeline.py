@@ -55,7 +55,7 @@ def diagnose(
     if not sources:
         raise SourceError("no log was given; name a file or a folder, or pipe the job's output in")
     clock = _Clock()
-    book = rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())
+    book = (rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())).fresh()
     streams = open_sources(sources)
     clock.ended("load")
     found, kept = _read(streams, book, job or {}, advance)
@@ -72,7 +72,7 @@ def diagnose(
         source=", ".join(_name(source) for source in sources),
         exit_code=exit_code,
         recalled=recalled,
-        notes=[note for stream in streams for note in stream.notes],
+        notes=[*(note for stream in streams for note in stream.notes), *book.notes],
         stats=_stats(found, kept, book, clock),
     )
     answer = decided(recalled.judgement if recalled else judgement)

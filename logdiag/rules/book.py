@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
@@ -29,6 +31,9 @@ __all__ = ["Hit", "RuleBook", "example_line"]
 _ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
 # Confirming one pattern on one line may take this long; a pattern that needs more did not match.
 _CONFIRM_SECONDS = 0.2
+# A pattern that was too slow on so many lines of one log is not asked again there.
+_MOST_SLOW = 10
+_LEFT_OUT = ", and on the lines after these"
 _MATCHERS = 3
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Asked only of the lines that are kept, and never scanned for.
@@ -63,6 +68,7 @@ class RuleBook:
         self._progress = self._patterns_of(lambda role: role is Role.PROGRESS)
         self._drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
         self._filters_from = len(self._progress)
+        self._slow: Counter[str] = Counter()
         self._compiled: dict[str, tuple[Callable[..., Match | None], Callable[..., Match | None]]] = {}
         self.matcher, self.softening_matcher, self.regular_matcher = matchers or self._compile_matchers()
         self._structural = frozenset(
@@ -222,7 +228,7 @@ class RuleBook:
         """Whether what a rule asks for beside its match holds."""
         if any(self._search(pattern, line) for pattern in rule.unless):
             return False
-        return not rule.within or any(self._compile(pattern)[0](frames) for pattern in rule.within)
+        return not rule.within or any(self._stands_in(pattern, frames) for pattern in rule.within)
 
     @cached_property
     def _framed(self) -> frozenset[str]:
@@ -231,7 +237,38 @@ class RuleBook:
             self.rules[index].id for index, narrow in self.narrower.items() if not framed.isdisjoint(narrow)
         )
 
+    def fresh(self) -> RuleBook:
+        """The same rules for one diagnosis, with nothing passed over yet."""
+        _ = self._framed, self._shipped  # made once, not for each
+        book = copy(self)
+        book._slow = Counter()
+        return book
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which rules were passed over where a pattern of theirs took too long."""
+        slow = {
+            rule.id: sum(self._slow[pattern] for pattern in (*rule.match, *rule.unless, *rule.within))
+            for rule in (self.rules if self._slow else ())
+        }
+        return tuple(
+            f"rule {name}: a pattern took longer than {_CONFIRM_SECONDS} s on {count} lines and counts there as not "
+            f"found{_LEFT_OUT if count >= _MOST_SLOW else ''}; logdiag rules test shows it"
+            for name, count in sorted(slow.items())
+            if count
+        )
+
+    def _stands_in(self, pattern: str, frames: str) -> bool:
+        """Whether a pattern is found in the traceback above a line."""
+        try:
+            return self._slow[pattern] < _MOST_SLOW and self._compile(pattern)[0](frames) is not None
+        except TimeoutError:
+            self._slow[pattern] += 1
+            return False
+
     def _search(self, pattern: str, line: Line) -> Match | None:
+        if self._slow and self._slow[pattern] >= _MOST_SLOW:
+            return None
         search, match = self._compile(pattern)
         try:
             if not _ANCHOR.match(pattern):
@@ -240,7 +277,7 @@ class RuleBook:
                 if found := match(line.text, start):
                     return found
         except TimeoutError:
-            pass
+            self._slow[pattern] += 1
         return None
 
     def _compile(self, pattern: str) -> tuple[Callable[..., Match | None], Callable[..., Match | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Hashable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import yaml
@@ -10,12 +11,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from logdiag.errors import RuleError
 from logdiag.model import Action, Category, Reason, Role, Support
+from logdiag.rules import limits
 from logdiag.rules.folders import RuleFiles, shipped_folder
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 
 __all__ = ["Parsed", "parse"]
 
 _FAILURE_ROLES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
+_LONGEST_CAUSE = 200
 _CONTEXT_ROLES = (Role.PROGRESS, Role.FINISHED, Role.HARMLESS, Role.RETRY, Role.STRUCTURE, Role.KIND)
 
 
@@ -127,32 +130,44 @@ def parse(files: RuleFiles) -> Parsed:
         try:
             document = _load_yaml(path, content)
             if identity == "reasons":
-                reasons = _reasons(path, document)
+                reasons = _reasons(path, content, document)
             elif identity == "confidence":
-                confidence = _weights(path, document)
+                confidence = _weights(path, content, document)
             elif identity.startswith("filters/"):
-                filters.append(_filter(identity, path, document))
+                filters.append(_filter(identity, path, content, document))
             else:
-                rules.append(_rule(identity, path, document))
+                rules.append(_rule(identity, path, content, document))
         except RuleError as error:
             problems.append(str(error))
+    own = [pattern for rule in rules if not rule.shipped for pattern in (*rule.match, *rule.unless, *rule.within)]
+    own += [pattern for item in filters if not _ships(item.file) for pattern in item.drop]
+    if sum(map(limits.size, own)) > limits.LARGEST:
+        most = f"{limits.LARGEST:,} characters with their repeats"
+        problems.append(f"rules: the {len(own):,} patterns of your own stand for more than {most}; bound them lower")
     if problems:
         raise RuleError("\n".join(problems))
     return Parsed(rules, filters, reasons, confidence)
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice."""
+    """SafeLoader that refuses a key given twice, and says the line of whatever cannot be read."""
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
+            what = f"{getattr(error, 'reason', None) or error}"[:_LONGEST_CAUSE]
+            raise yaml.constructor.ConstructorError(None, None, what, node.start_mark) from error
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: dict[Any, Any] = {}
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} is given twice; keep one", key_node.start_mark
-            )
+        wrong = "" if isinstance(key, Hashable) else "a key must be a word, no list and no mapping"
+        if wrong or key in seen:
+            what = wrong or f"the key {key!r} is given twice; keep one"
+            raise yaml.constructor.ConstructorError(None, None, what, key_node.start_mark)
         seen[key] = loader.construct_object(value_node, deep=True)
     return seen
 
@@ -161,10 +176,17 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 
 
 def _load_yaml(path: str, content: bytes) -> dict[str, Any]:
+    loader = None
     try:
-        document = yaml.load(content.decode("utf-8"), Loader=_Loader)  # a subclass of SafeLoader
+        loader = _Loader(content.decode("utf-8"))
+        document = loader.get_single_data()
     except UnicodeDecodeError as error:
         raise RuleError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
+    except RecursionError as error:
+        line = loader.get_mark().line + 1 if loader else 1
+        raise RuleError(
+            f"{path}:{line}: not valid YAML: nested too deeply; see rules/README.md for the form"
+        ) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}" if mark else ""
@@ -175,12 +197,11 @@ def _load_yaml(path: str, content: bytes) -> dict[str, Any]:
     return document
 
 
-def _validated(model: type[BaseModel], path: str, document: Any, where: str = "") -> Any:
+def _validated(model: type[BaseModel], path: str, content: bytes, document: Any, where: str = "") -> Any:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.read().splitlines()
+        lines = content.decode("utf-8", errors="replace").splitlines()
         problems = []
         for item in error.errors():
             names = [str(part) for part in item["loc"]]
@@ -188,6 +209,27 @@ def _validated(model: type[BaseModel], path: str, document: Any, where: str = ""
             field_name = ".".join([where, *names] if where else names) or "file"
             problems.append(f"{path}:{number}: {field_name}: {item['msg']}; see rules/README.md for the allowed form")
         raise RuleError("\n".join(problems)) from error
+
+
+def _ships(path: str) -> bool:
+    """Whether a rule file comes with logdiag."""
+    return path.startswith(shipped_folder() + os.sep)
+
+
+def _check_patterns(path: str, content: bytes, patterns: Sequence[str]) -> None:
+    """Raises RuleError for patterns of one's own that cannot be used; those that ship are proved by the tests."""
+    if _ships(path):
+        return
+    problems = []
+    lines = content.decode("utf-8", errors="replace").splitlines()
+    for pattern in patterns:
+        if wrong := limits.wrong_with(pattern):
+            written = pattern.replace("'", "''")
+            number = next((at for at, line in enumerate(lines, 1) if pattern in line or written in line), 1)
+            shown = pattern if len(pattern) <= _LONGEST_CAUSE else f"{pattern[:_LONGEST_CAUSE]}..."
+            problems.append(f"{path}:{number}: {shown}: {wrong}")
+    if problems:
+        raise RuleError("\n".join(problems))
 
 
 def _line_of(lines: list[str], names: list[str]) -> int:
@@ -198,8 +240,9 @@ def _line_of(lines: list[str], names: list[str]) -> int:
     return 1
 
 
-def _rule(identity: str, path: str, document: dict[str, Any]) -> Rule:
-    read: _RuleFile = _validated(_RuleFile, path, document)
+def _rule(identity: str, path: str, content: bytes, document: dict[str, Any]) -> Rule:
+    read: _RuleFile = _validated(_RuleFile, path, content, document)
+    _check_patterns(path, content, [*read.match, *read.unless, *read.within])
     folder = identity.split("/", 1)[0]
     reason = read.reason or Reason.NONE
     context = read.role in _CONTEXT_ROLES
@@ -231,7 +274,7 @@ def _rule(identity: str, path: str, document: dict[str, Any]) -> Rule:
         ends=read.ends,
         closes=read.closes,
         trial=read.trial,
-        shipped=path.startswith(shipped_folder() + os.sep),
+        shipped=_ships(path),
         action=read.action.value if read.action else None,
         action_before_progress=read.action_before_progress.value if read.action_before_progress else None,
         steps=tuple(read.steps),
@@ -245,8 +288,9 @@ def _rule(identity: str, path: str, document: dict[str, Any]) -> Rule:
     )
 
 
-def _filter(identity: str, path: str, document: dict[str, Any]) -> Filter:
-    read: _FilterFile = _validated(_FilterFile, path, document)
+def _filter(identity: str, path: str, content: bytes, document: dict[str, Any]) -> Filter:
+    read: _FilterFile = _validated(_FilterFile, path, content, document)
+    _check_patterns(path, content, read.drop)
     return Filter(
         id=identity,
         title=read.title,
@@ -258,9 +302,9 @@ def _filter(identity: str, path: str, document: dict[str, Any]) -> Filter:
     )
 
 
-def _weights(path: str, document: dict[str, Any]) -> dict[Support, float]:
+def _weights(path: str, content: bytes, document: dict[str, Any]) -> dict[Support, float]:
     """The weights of a file; a team's own file may leave some to the shipped one."""
-    read: _ConfidenceFile = _validated(_ConfidenceFile, path, document)
+    read: _ConfidenceFile = _validated(_ConfidenceFile, path, content, document)
     missing = [support.value for support in Support if support not in read.weights]
     shipped = os.path.join(shipped_folder(), "confidence.yaml")
     if missing and path == shipped:
@@ -268,10 +312,11 @@ def _weights(path: str, document: dict[str, Any]) -> dict[Support, float]:
     if not missing:
         return read.weights
     with open(shipped, "rb") as file:
-        return _weights(shipped, _load_yaml(shipped, file.read())) | read.weights
+        own = file.read()
+    return _weights(shipped, own, _load_yaml(shipped, own)) | read.weights
 
 
-def _reasons(path: str, document: dict[str, Any]) -> dict[Reason, ReasonEntry]:
+def _reasons(path: str, content: bytes, document: dict[str, Any]) -> dict[Reason, ReasonEntry]:
     unknown = [name for name in document if name not in {reason.value for reason in Reason}]
     missing = [reason.value for reason in Reason if reason is not Reason.NONE and reason.value not in document]
     if unknown or missing:
@@ -279,7 +324,7 @@ def _reasons(path: str, document: dict[str, Any]) -> dict[Reason, ReasonEntry]:
         raise RuleError(f"{path}:1: {wrong}; the table holds each reason of the taxonomy once")
     table = {}
     for name, entry in document.items():
-        read: _ReasonFile = _validated(_ReasonFile, path, entry, name)
+        read: _ReasonFile = _validated(_ReasonFile, path, content, entry, name)
         table[Reason(name)] = ReasonEntry(
             action=read.action.value,
             action_before_progress=read.action_before_progress.value if read.action_before_progress else None,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 
 from logdiag.errors import RuleError
+from logdiag.rules import limits
 
 __all__ = ["RuleFiles", "read_folders", "shipped_folder"]
 
@@ -20,13 +22,14 @@ class RuleFiles:
 
     def __init__(self, folders: Iterable[Folder]) -> None:
         self.contents: dict[str, tuple[str, bytes]] = {}
+        read = 0
         for folder in folders:
             for identity, path in _yaml_files(os.fspath(folder)):
-                try:
-                    with open(path, "rb", buffering=0) as file:
-                        self.contents[identity] = (path, file.read())
-                except OSError as error:
-                    raise RuleError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+                self.contents[identity] = (path, _content(path))
+                read += len(self.contents[identity][1])
+                if len(self.contents) > limits.MOST_FILES or read > limits.MOST_BYTES:
+                    most = f"{limits.MOST_FILES} files or {limits.MOST_BYTES >> 20} MB"
+                    raise RuleError(f"{folder}: holds more than {most} of rules; give the folder of rules alone")
 
     def everything(self) -> bytes:
         """Every path and every byte, as one."""
@@ -53,9 +56,29 @@ def shipped_folder() -> str:
     return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "rules")
 
 
+def _content(path: str) -> bytes:
+    """The bytes of a rule file; a pipe or an endless device is none."""
+    try:
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise RuleError(f"{path}: is no file; remove it from the rules")
+            if status.st_size > limits.MOST_BYTES_OF_A_FILE:
+                raise RuleError(f"{path}: is larger than {limits.MOST_BYTES_OF_A_FILE >> 10} kB; one file is one rule")
+            return file.read(limits.MOST_BYTES_OF_A_FILE)
+    except OSError as error:
+        raise RuleError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+
+
+def _unreadable(error: OSError) -> None:
+    raise RuleError(f"{error.filename}: cannot be read ({error.strerror}); check its permissions") from error
+
+
 def _yaml_files(folder: str) -> Iterator[tuple[str, str]]:
     """(id, path) of each rule file below a folder."""
-    for parent, folders, names in os.walk(folder):
+    for number, (parent, folders, names) in enumerate(os.walk(folder, onerror=_unreadable)):
+        if number >= limits.MOST_FOLDERS:
+            raise RuleError(f"{folder}: holds more than {limits.MOST_FOLDERS} folders; give the folder of rules alone")
         folders.sort()
         below = parent[len(folder) :].strip(os.sep).replace(os.sep, "/")
         for name in sorted(names):

@@ -1,0 +1,58 @@
+"""What rules of one's own may cost: a folder that is no folder of rules, and a pattern that would take the machine's
+memory to compile, are refused with a sentence. What ships stays far below all of this."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["LARGEST", "MOST_BYTES", "MOST_BYTES_OF_A_FILE", "MOST_FILES", "MOST_FOLDERS", "size", "wrong_with"]
+
+MOST_FOLDERS = 10_000
+MOST_FILES = 5_000
+MOST_BYTES = 8 << 20
+MOST_BYTES_OF_A_FILE = 256 << 10
+LARGEST = 1_000_000
+"""All patterns of one's own together stand for so many characters."""
+_LONGEST_PATTERN = 4_000
+_LARGEST_PATTERN = 20_000
+
+# An escaped character, a class, a counted repeat, or any other character.
+_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d*),?(\d*)\}|.", re.DOTALL)
+_LONGEST_NUMBER = 6
+
+
+def wrong_with(pattern: str) -> str:
+    """Why a pattern of one's own cannot be used, and the remedy; empty when it can."""
+    if len(pattern) > _LONGEST_PATTERN:
+        return f"is longer than {_LONGEST_PATTERN} characters; write several"
+    if size(pattern) > _LARGEST_PATTERN:
+        return f"stands for more than {_LARGEST_PATTERN} characters with its repeats; bound them lower"
+    import regex
+
+    try:
+        regex.compile(pattern)
+    except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        return f"is no regular expression ({error}); correct it"
+    return ""
+
+
+def size(pattern: str) -> int:
+    """How many characters a pattern has when each counted repeat is written out, that of a group in a group too."""
+    outer: list[int] = []
+    total = last = 0
+    for part in _PART.finditer(pattern):
+        text = part[0]
+        if text == "(":
+            outer.append(total)
+            total = last = 0
+        elif text == ")" and outer:
+            last = max(total, 1)
+            total = outer.pop() + last
+        elif text[0] == "{" and len(text) > 1:
+            times = max(int(number[:_LONGEST_NUMBER] or "0") for number in part.groups())
+            total += last * (max(times, 1) - 1)
+            last *= max(times, 1)
+        else:
+            last = 1
+            total += 1
+    return total
