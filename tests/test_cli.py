@@ -70,7 +70,13 @@ def test_several_paths_and_a_folder_are_one_job(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("form", "start"),
-    [("text", "FAILED"), ("json", "{\n"), ("jsonl", '{"schema": "logdiag.diagnosis/1"'), ("markdown", "## FAILED")],
+    [
+        ("text", "FAILED"),
+        ("json", "{\n"),
+        ("jsonl", '{"schema": "logdiag.diagnosis/1"'),
+        ("markdown", "## FAILED"),
+        ("sarif", '{\n  "$schema"'),
+    ],
 )
 def test_each_format_is_printed(form: str, start: str) -> None:
     """What it begins with, and one final newline."""

@@ -222,7 +222,7 @@ def test_the_text_report_has_what_a_person_needs(book: RuleBook) -> None:
         "> 159 |",
         "ranks 0-4, 6-7",
         "first failure at 2025-11-13 02:03:30",
-        "10 min 7 s after the last step",
+        "10 min 9 s after the last step",
         "restart_excluding_node",
         "Why:",
     ):
@@ -329,6 +329,23 @@ def test_the_brief_report_has_six_rows_at_most(name: str, book: RuleBook) -> Non
     assert len(list(brief_rows(unknown(answer)))) <= 6
 
 
+def test_sarif_points_at_the_root_line_or_the_suspicious_ones(book: RuleBook) -> None:
+    """By file and line, as code hosts show it; a healthy log has no result."""
+    answer = diagnose(LOGS / "demo.log", rules=book)
+    failed, not_known, healthy = (
+        json.loads(render(item, "sarif"))["runs"][0]
+        for item in (answer, unknown(answer), diagnose(LOGS / "healthy-scary.log", rules=book))
+    )
+    place = failed["results"][0]["locations"][0]["physicalLocation"]
+    assert (failed["results"][0]["level"], place["region"]["startLine"]) == ("error", 159)
+    assert place["artifactLocation"]["uri"] == f"file://{LOGS}/demo.log"
+    assert failed["tool"]["driver"]["rules"] == [{"id": "infrastructure/ecc-uncorrectable"}]
+    assert len(failed["results"][0]["relatedLocations"]) == sum(e.role == "consequence" for e in answer.evidence)
+    lines = [item["locations"][0]["physicalLocation"]["region"]["startLine"] for item in not_known["results"]]
+    assert lines == [101, 7]
+    assert healthy["results"] == []
+
+
 def on_screen(rows: Iterable[Row], width: int, height: int, **options: Any) -> list[str]:
     """What stands on a terminal of so many columns, row by row."""
     out = Terminal()
@@ -370,6 +387,8 @@ def test_a_cut_line_keeps_what_tells_of_trouble() -> None:
     assert (shown[0], shown[-1]) == ("\u2026", "\u2026")
     assert cut("short", 60) == "short"
     assert cut("plain " * 30, 20) == ("plain " * 30)[:19] + "\u2026"
+    glog = "I0417 09:02:13.604671   1407 optim_registry.cc:22] 14 optimizers known: adam adamw lion"
+    assert "14 optimizers known" in cut(glog, 40)
 
 
 @given(st.text(max_size=200), st.integers(min_value=1, max_value=120))

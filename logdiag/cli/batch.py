@@ -20,6 +20,8 @@ from logdiag.rules import RuleBook
 
 __all__ = ["batch"]
 
+# Many documents of this one would be none.
+_FORMATS = tuple(name for name in FORMATS if name != "sarif")
 _MOST_GROUPS = 10
 _LONGEST_COMPLAINT = 2000
 _NO_FAILURE = ("no failure", "the log does not tell")
@@ -28,7 +30,7 @@ _NO_FAILURE = ("no failure", "the log does not tell")
 @click.command("batch", short_help="Diagnose many jobs, one a PATH, one answer a line.")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False), metavar="PATH...")
 @click.option(
-    "-f", "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print each."
+    "-f", "--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="How to print each."
 )
 @shared
 def batch(

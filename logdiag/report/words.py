@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from logdiag.judge.verdict import SURE
 from logdiag.model import Candidate, Diagnosis, Reason, Recovery, RootCause, Support, Suspect
+from logdiag.read.prefixes import parse_line
 
 __all__ = [
     "action_words", "advice", "amount", "clean", "cut", "headline", "job_line", "likely", "one_line", "rank_ranges",
@@ -20,7 +21,10 @@ _LONGEST = 400
 # What is printed as 0 % says nothing.
 _LEAST_SHARE = 0.005
 # torch.AcceleratorError: CUDA error: ...   exited with exit code 1   [Rank 2] Watchdog caught collective timeout
-_TELLING = re.compile(r"(?i)\w*(?:error|exception|fatal|fail(?:ed|ure)|abort|panic|kill(?:ed)?|timed? ?out|cannot)\b")
+_TELLING = re.compile(
+    r"(?i)\w*(?:error|exception|fatal|fail(?:ed|ure)|abort(?:ed)?|panic|kill(?:ed)?|timed? ?out|cannot|refused|denied|"
+    r"rejected|unable|lost|missing|not found)\b"
+)
 
 
 def clean(text: str, longest: int = _LONGEST) -> str:
@@ -37,12 +41,13 @@ def _visible(character: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Cleaned log text in `width` characters: what tells of trouble stays, else the beginning."""
+    """Cleaned log text in `width` characters: what tells of trouble stays, else where the message begins."""
     if len(text) <= width or width < 3:
         return text[: max(width, 1)]
     told = _TELLING.search(text)
+    focus = told.start() if told else parse_line(text).starts[-1]
     # The words before it name what failed, those after it say how.
-    start = min(max(0, told.start() - width // 8), len(text) - width + 1) if told else 0
+    start = min(max(0, focus - width // 8), len(text) - width + 1)
     before, after = "\u2026" * bool(start), "\u2026" * (start + width <= len(text))
     return before + text[start + len(before) : start + width - len(after)] + after
 
