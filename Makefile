@@ -8,7 +8,7 @@ ARGS ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test check format bench faultlab packages calibrate suspects baseline clean
+.PHONY: help setup dev run test check format bench faultlab packages calibrate ablation suspects baseline clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -66,6 +66,9 @@ calibrate: $(VENV)/.dev  ## Fit the confidence again: make calibrate ARGS='--col
 
 suspects: $(VENV)/.dev  ## Train the ranking of suspects again: make suspects ARGS='--measure CASES...' measures it
 	$(BIN)/python -m evals.suspects $(ARGS)
+
+ablation: $(VENV)/.dev  ## Switch each decision of the judgement off in turn, to see what it is worth
+	$(BIN)/python -m evals.ablation $(ARGS)
 
 baseline: $(VENV)/.dev  ## Measure the committed cases anew, as what later changes are held against
 	$(BIN)/logdiag eval evals/cases --baselines --json evals/results/cases.json

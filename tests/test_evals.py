@@ -1,10 +1,15 @@
-"""The log generator and the fuzz run can be trusted."""
+"""The log generator, the fuzz run and the ablation can be trusted."""
 
 import random
 from pathlib import Path
 
+from evals.ablation import Change, in_forms, measure, table
 from evals.fuzz import MUTATIONS, SAMPLES, mutate, root_problem
 from evals.generate import ROOT_TEXT, write_log
+from logdiag.model import Reason
+from logdiag.rules import RuleBook
+from tests.evaluation_helpers import case_of
+from tests.helpers import steps
 
 
 def test_generated_log_is_the_same_each_time(tmp_path: Path) -> None:
@@ -48,3 +53,26 @@ def test_root_problem_sees_a_line_that_is_not_there() -> None:
     assert root_problem(data, {"root_cause": {"line": 2, "text": "RuntimeError: it broke"}}) is None
     assert root_problem(data, {"root_cause": {"line": 1, "text": "RuntimeError: it broke"}})
     assert root_problem(data, {"root_cause": {"line": 9, "text": "RuntimeError: it broke"}})
+
+
+LOGGED = "2026-11-20 10:00:00 ERROR trainer: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB."
+
+
+def test_ablation_counts_what_the_label_makes_of_each_change(book: RuleBook) -> None:
+    """Without the decision that sees the steps after an error, a healthy job is called failed, in each form of its log;
+    what changes no answer counts as decided and no more."""
+    log = "".join(f"{line}\n" for line in (*steps(1, 5), LOGGED, *steps(6, 20)))
+    healthy = case_of(reasons=(Reason.NONE,), roots=(), log=log)
+    assert len(list(in_forms(healthy))) == 4
+    changes = measure(healthy, book)
+    assert changes.count(Change("steps_follow", ("reason", "root", "failed"), -3)) == 4
+    rows = {row["decision"]: row for row in table([(None, changes), ("ours", changes[:2])])}
+    assert (rows["steps_follow"]["changed"], rows["steps_follow"]["better"], rows["steps_follow"]["worse"]) == (5, 5, 0)
+    assert rows["steps_follow"]["cases"] == ["ours"]
+    assert rows["caller_knows"]["decided"] == 0
+
+
+def test_ablation_cuts_only_what_leaves_the_root_in_the_log() -> None:
+    """A failure whose root stands in the last tenth has no form without it."""
+    assert len(list(in_forms(case_of(log="step: 1 loss: 3.0\n" * 9 + "KeyError: 'caption'\n")))) == 3
+    assert len(list(in_forms(case_of(log="KeyError: 'caption'\n" + "step: 1 loss: 3.0\n" * 9)))) == 4

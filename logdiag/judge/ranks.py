@@ -183,10 +183,11 @@ def rank_of(
 ) -> tuple[int | None, tuple[Decision, ...]]:
     """The root's rank, and the decision that found it. `faults` are all that broke, `lines` the kept ones."""
     made = first_that_applies(RANK, _Facts(root, faults, lines, timeline.workers), without=without)
-    if made is None or made[1] < 0:
+    if made is None:
         return None, ()
     decide, rank = made
-    return rank, (decision(decide, root.line, f"rank {rank}"),)
+    told = rank >= 0
+    return rank if told else None, (decision(decide, root.line, f"rank {rank}" if told else "no rank"),)
 
 
 def node_of(root: Fault, rank: int | None, lines: Sequence[Line], timeline: Timeline) -> str | None:
