@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from logdiag import diagnose
+from logdiag.agent.ask import Asker
 from logdiag.authoring.filter_gate import protected
 from logdiag.authoring.log_agent import Proposal, accept, learn_filters
 from logdiag.errors import AgentError, RuleError
@@ -57,7 +58,7 @@ def learn(proof_book: RuleBook, tmp_path: Path) -> Learn:
         log.write_bytes(log_of(*lines))
         with ChatServer(script) as server:
             given = {"book": proof_book, "job": JOB, **more}
-            return tuple(learn_filters([log], chat(server), NAME, **given)), server
+            return tuple(learn_filters([log], Asker(chat(server), 120), NAME, **given)), server
 
     return learnt
 

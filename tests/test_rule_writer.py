@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from logdiag import diagnose
+from logdiag.agent.ask import Asker
 from logdiag.authoring.rule_gate import Suggestion
 from logdiag.authoring.rule_writer import draft_rule, on_trial
 from logdiag.authoring.suggest import accept
@@ -53,7 +54,8 @@ def draft() -> Draft:
     def drafted(script: Script, *incidents: Incident, **more: Any) -> tuple[Suggestion, ChatServer]:
         context = more.pop("context", [])
         with ChatServer(script) as server:
-            return draft_rule(incidents or (known(),), context, chat(server), **more), server
+            asker = Asker(chat(server), more.pop("seconds", 60))
+            return draft_rule(incidents or (known(),), context, asker, **more), server
 
     return drafted
 
@@ -63,7 +65,7 @@ def test_a_draft_that_passes_is_a_rule(draft: Draft, tmp_path: Path) -> None:
     found, server = draft([says(GOOD)], context=["MASTER_ADDR=atlas-7", "opening bundle ab as /home/mira/x"])
     assert found.problems == ()
     assert "action: retry_later" in found.text
-    assert "explains: [NCCLTimeoutError]" in found.text
+    assert "explains:\n- NCCLTimeoutError" in found.text
     assert "the rank that opens it fails (early)." in found.text
     assert not any(name in server.sent for name in ("atlas-7", "node-17", "/home/mira"))
     accept(found, tmp_path)

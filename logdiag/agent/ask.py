@@ -1,4 +1,8 @@
-"""Asking with one deadline, whatever is asked: nobody waits for a client that hangs, nor does the end of the program.
+"""Asking a model with one deadline and one fence, whatever is asked: nobody waits for a client that hangs, nor does the
+end of the program.
+
+    with Asker("openai:gpt-5", seconds=30) as asker:
+        texts = asker.texts(system, asker.fenced(lines), times=3)
 
 `outcomes` is what all of it rests on: functions run in threads of their own, heard until the deadline.
 """
@@ -8,18 +12,20 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdiag.agent.connection import Connection
-from logdiag.agent.models import failure_of, load_model
+from logdiag.agent.models import TIMED_OUT, failure_of, load_model
+from logdiag.agent.outbound import Channel
+from logdiag.agent.redaction import Redactor
 from logdiag.errors import AgentError
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["ask_by_name", "ask_many", "objects_in", "outcomes"]
+__all__ = ["Asker", "objects_in", "outcomes"]
 
 _LONGEST_ANSWER = 40_000
 _MOST_OBJECTS = 200
@@ -49,47 +55,62 @@ def outcomes(tasks: Sequence[Callable[[], T]], ends: float) -> Iterator[T | Base
             return
 
 
-def ask_many(model: BaseChatModel, system: str, user: str, times: int, ends: float) -> list[str]:
-    """The texts of `times` answers to the same question, asked at once; those that came before `ends`, a time of
-    `time.monotonic`.
+class Asker:
+    """One model, asked over one connection until `seconds` have passed since it was made.
 
-    Raises AgentError when none came, with what the first failure means.
+    `model` is `provider:model`, loaded when it is first asked, or a chat model; `channel` is what it is shown through.
     """
-    texts: list[str] = []
-    failure = "did not answer in time; give it longer with --llm-timeout"
-    for outcome in outcomes([lambda: _said(model, system, user)] * times, ends):
-        if isinstance(outcome, str):
-            texts.append(outcome)
-        else:
-            failure = failure_of(outcome)
-    if not texts:
-        raise AgentError(f"the model {failure}")
-    return texts
 
+    def __init__(self, model: BaseChatModel | str, seconds: float) -> None:
+        self.ends = time.monotonic() + seconds
+        self.channel = Channel(Redactor())
+        self._model = model
+        self._names = [model] if isinstance(model, str) else []
+        self._seconds = seconds
+        self._connection = Connection(self.ends)
+        self._lock = threading.Lock()
 
-def ask_by_name(name: str, timeout: float, question: str) -> str:
-    """The answer of `provider:model` to a question, its client loaded and its connections closed within the time.
+    def __enter__(self) -> Asker:
+        return self
 
-    Raises AgentError that says why there was none within `timeout` seconds.
-    """
-    ends = time.monotonic() + timeout
-    connection = Connection(ends)
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
 
-    def asked() -> str:
-        return str(load_model(name, timeout, connection).invoke(question).text)
+    def fenced(self, lines: Iterable[str]) -> str:
+        """Lines of a log, or of what people wrote, hidden and marked as data."""
+        return self.channel.fenced(self.channel.lines(list(lines)))
 
-    try:
-        outcome = next(outcomes([asked], ends), None)
-    finally:
-        connection.close()
-    if isinstance(outcome, str):
-        return outcome
-    if outcome is None:
-        late = f"did not answer within {timeout:g} s; check its address, or raise --llm-timeout"
-        raise AgentError(f"the model {name} {late}")
-    if isinstance(outcome, AgentError):
-        raise outcome
-    raise AgentError(f"the model {name} {failure_of(outcome)}")
+    def texts(self, system: str, user: str, times: int = 1) -> list[str]:
+        """The texts of `times` answers to the same question, asked at once; those that came in time.
+
+        Raises AgentError when none came, with what the first failure means.
+        """
+        name = " ".join(["model", *self._names])
+        texts: list[str] = []
+        late = f"did not answer within {self._seconds:g} s; check its address, or raise --llm-timeout"
+        failure = AgentError(f"the {name} {late}")
+        for outcome in outcomes([lambda: self._said(system, user)] * times, self.ends):
+            if isinstance(outcome, str):
+                texts.append(outcome)
+            elif isinstance(outcome, AgentError):
+                failure = outcome
+            elif (what := failure_of(outcome)) != TIMED_OUT:
+                failure = AgentError(f"the {name} {what}")
+        if not texts:
+            raise failure
+        return texts
+
+    def _said(self, system: str, user: str) -> str:
+        """One answer in words."""
+        with self._lock:
+            model = self._model
+            if isinstance(model, str):
+                model = self._model = load_model(model, self._seconds, self._connection)
+        from langchain_core.messages import HumanMessage, SystemMessage
+        from langsmith import tracing_context
+
+        with tracing_context(enabled=False):
+            return str(model.invoke([SystemMessage(system), HumanMessage(user)]).text)
 
 
 def objects_in(text: str, key: str) -> list[dict[str, Any]]:
@@ -113,10 +134,3 @@ def objects_in(text: str, key: str) -> list[dict[str, Any]]:
             found += [item] if key in item else []
         start = text.find("{", end)
     return found
-
-
-def _said(model: BaseChatModel, system: str, user: str) -> str:
-    """One answer in words."""
-    from langchain_core.messages import HumanMessage, SystemMessage
-
-    return str(model.invoke([SystemMessage(system), HumanMessage(user)]).text)

@@ -18,7 +18,7 @@ from logdiag.agent.redaction import Redactor
 from logdiag.model import Diagnosis, Line
 from logdiag.report.words import clean
 
-__all__ = ["Channel", "Shown", "learn_names", "neutral"]
+__all__ = ["Channel", "Shown", "learn_names", "learn_words", "neutral"]
 
 # A record of JSON says at its end what was raised: of a long line the beginning and the end are shown.
 _BEGINNING, _END = 250, 150
@@ -42,17 +42,25 @@ def learn_names(redactor: Redactor, diagnosis: Diagnosis, sources: Iterable[str]
 
     `sources` are the names of the logs as they were given, `job` the job's metadata.
     """
-    redactor.know("user", job.get("user"))
-    for name in (*sources, diagnosis.source, *(value for key, value in job.items() if key != "user")):
+    for name in (*sources, diagnosis.source):
         redactor.know_words(name)
-    nodes = {line.node for line in diagnosis.digest.lines} | {past.node for past in diagnosis.similar}
-    nodes.update(diagnosis.recovery.exclude_nodes)
+    nodes = {past.node for past in diagnosis.similar} | {*diagnosis.recovery.exclude_nodes}
     if diagnosis.root_cause is not None:
-        nodes.add(diagnosis.root_cause.node)
-    for node in sorted(filter(None, nodes)):
+        nodes.add(diagnosis.root_cause.node or "")
+    for node in sorted(nodes):
         redactor.know("host", node)
-    lines = [*(value for value in job.values()), *(line.text[:_LONGEST_READ] for line in diagnosis.digest.lines)]
-    text = "\n".join(lines)
+    learn_words(redactor, job, diagnosis.digest.lines)
+
+
+def learn_words(redactor: Redactor, job: Mapping[str, str], lines: Sequence[Line]) -> None:
+    """Teaches a redactor who and what a job's metadata and its lines name."""
+    redactor.know("user", job.get("user"))
+    for key, value in job.items():
+        if key != "user":
+            redactor.know_words(value)
+    for node in sorted({line.node for line in lines if line.node}):
+        redactor.know("host", node)
+    text = "\n".join([*job.values(), *(line.text[:_LONGEST_READ] for line in lines)])
     redactor.learn(text if len(text) <= _MOST_LEARNT else f"{text[: _MOST_LEARNT // 2]}\n{text[-_MOST_LEARNT // 2 :]}")
 
 
@@ -93,13 +101,17 @@ class Channel:
         """Any other text that is about to leave: with what was hidden already left as it is."""
         return self.redactor.hide(text)
 
+    def lines(self, texts: Sequence[str]) -> str:
+        """Lines without numbers, each cut as in `rows` after all were hidden as one."""
+        return self._out("\n".join(map(_cut, self._hidden([_readable(text) for text in texts]))))
+
     def rows(self, lines: Sequence[Line], counts: Mapping[tuple[str, int], int] | None = None) -> str:
         """Lines as rows, numbered as in their files; `counts` says how many lines some of them stand for."""
         texts = self._hidden([_readable(line.text) for line in lines])
         rows: list[str] = []
         before: Line | None = None
         for line, text in zip(lines, texts, strict=True):
-            shown = text if len(text) <= _LONGEST else f"{text[:_BEGINNING]}\u2026{text[-_END:]}"
+            shown = _cut(text)
             self._shown.setdefault((line.stream + 1, line.number), []).append(Shown(line, shown))
             if before and (line.stream != before.stream or line.number > before.number + 1):
                 rows.append("...")
@@ -128,6 +140,10 @@ class Channel:
     def _hidden(self, texts: list[str]) -> list[str]:
         """The texts without secrets and names; hidden as one, for some secrets run over lines."""
         return self.redactor.hide("\n".join(texts)).split("\n") if texts else []
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_BEGINNING]}\u2026{text[-_END:]}"
 
 
 def _readable(text: str) -> str:

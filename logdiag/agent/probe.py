@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from logdiag.agent.ask import ask_by_name
+from logdiag.agent.ask import Asker
 
 __all__ = ["probe"]
 
@@ -15,5 +15,6 @@ def probe(model: str, timeout: float) -> float:
     Raises AgentError that says why there was no answer within `timeout` seconds.
     """
     began = time.monotonic()
-    ask_by_name(model, timeout, "Answer with the one word: yes")
+    with Asker(model, timeout) as asker:
+        asker.texts("You are asked whether you can be reached.", "Answer with the one word: yes")
     return time.monotonic() - began

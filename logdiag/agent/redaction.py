@@ -11,13 +11,14 @@ import threading
 from logdiag.agent.identity_forms import KINDS, hide_identities, hide_names, is_common, learnable, members_of, names_in
 from logdiag.agent.secret_forms import hide_secrets
 
-__all__ = ["Redactor"]
+__all__ = ["PSEUDONYM", "Redactor"]
 
 # While a text is worked on, each pseudonym is one sign of the last planes, which no later pattern takes for a word.
 _FIRST_SIGN = 0xF0000
 _SIGNS = re.compile("[\U000f0000-\U0010ffff]")
-_PSEUDONYM = re.compile(rf"<(?:{'|'.join(KINDS)}|secret|text)-\d{{1,6}}>")
-_FOREIGN = re.compile(f"{_SIGNS.pattern}|{_PSEUDONYM.pattern}")
+PSEUDONYM = re.compile(rf"<(?P<kind>{'|'.join(KINDS)}|secret|text)-\d{{1,6}}>")
+"""What stands for a name or a secret in a hidden text."""
+_FOREIGN = re.compile(f"{_SIGNS.pattern}|{PSEUDONYM.pattern}")
 _COUNTED = {
     "host": "hosts",
     "path": "paths",
@@ -83,7 +84,7 @@ class Redactor:
 
     def restore(self, text: str) -> str:
         """The text with every pseudonym of this redactor mapped back, apart from secrets."""
-        return _PSEUDONYM.sub(lambda match: self._originals.get(match[0], match[0]), text)
+        return PSEUDONYM.sub(lambda match: self._originals.get(match[0], match[0]), text)
 
     def manifest(self) -> dict[str, int]:
         """How many different hosts, users, names, addresses, secrets and so on were hidden so far."""

@@ -9,30 +9,24 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from logdiag.agent.ask import ask_many, objects_in
-from logdiag.agent.outbound import neutral
-from logdiag.agent.redaction import Redactor
+from logdiag.agent.ask import Asker, objects_in
+from logdiag.agent.outbound import learn_words
+from logdiag.agent.redaction import PSEUDONYM, Redactor
 from logdiag.authoring.filter_gate import Gate, protected
-from logdiag.authoring.suggest import quoted, write_passed
+from logdiag.authoring.rule_file import as_yaml, write_passed
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Incident
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
-from logdiag.report.words import clean
 from logdiag.rules import RuleBook
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 __all__ = ["BOUND", "Proposal", "accept", "learn_filters"]
 
@@ -42,7 +36,6 @@ BOUND = ("name", "framework", "image", "user")
 _SEGMENT = 60
 _MOST_SEGMENTS = 4
 _MOST_LINES = 200_000
-_LONGEST_SHOWN = 400
 _LONGEST_PATTERN = 300
 _MOST_PATTERNS = 12
 _MOST_EXAMPLES = 4
@@ -89,7 +82,7 @@ class _Kind:
 
 def learn_filters(
     sources: Sequence[object],
-    model: BaseChatModel,
+    asker: Asker,
     name: str,
     *,
     book: RuleBook,
@@ -97,26 +90,24 @@ def learn_filters(
     incidents: Sequence[Incident] = (),
     samples: int = 3,
     needed: int = 2,
-    seconds: float = 120.0,
 ) -> Iterator[Proposal]:
     """Filters for the regular output of a log that no filter in force knows yet, each as soon as it is found.
 
     `name` is the model's, for the provenance; `book` is loaded with its proof; `job` is the metadata that the filters
     are bound to; `incidents` are past failures beside the shipped ones, whose lines no filter may drop. Of `samples`
-    answers `needed` must agree. Everything together takes at most about `seconds`.
+    answers `needed` must agree.
     Raises RuleError when nothing is known of the job, AgentError when the model cannot be asked, SourceError for the
     log.
     """
     bound = _binding(job)
-    ends = time.monotonic() + seconds
     lines = _read(sources)
     kept = protected(lines, book)
     gate = Gate(book, lines, kept, incidents)
-    redactor = Redactor()
+    redactor = asker.channel.redactor
+    learn_words(redactor, job, lines)
     taken: set[str] = set()
     for segment in _segments(lines, kept, book):
-        kinds = _agreed(segment, model, redactor, samples, needed, ends)
-        for kind in _judged(kinds, model, redactor, ends):
+        for kind in _judged(_agreed(segment, asker, samples, needed), asker):
             proposal = _proposal(kind, bound, redactor, f"{name}, {kind.votes} of {samples} samples and its judgement")
             if proposal.id not in taken:
                 taken.add(proposal.id)
@@ -165,13 +156,10 @@ def _segments(lines: Sequence[Line], kept: Sequence[bool], book: RuleBook) -> li
 # --- what the model says ---
 
 
-def _agreed(
-    segment: Sequence[Line], model: BaseChatModel, redactor: Redactor, samples: int, needed: int, ends: float
-) -> list[_Kind]:
+def _agreed(segment: Sequence[Line], asker: Asker, samples: int, needed: int) -> list[_Kind]:
     """What enough samples propose: patterns agree when they match the same lines of the segment."""
-    nonce = secrets.token_hex(8)
-    shown = _fenced([line.text for line in segment], redactor, nonce)
-    answers = ask_many(model, _SYSTEM.format(nonce=nonce), f"Lines of the log:\n{shown}", samples, ends)
+    shown = asker.fenced(line.text for line in segment)
+    answers = asker.texts(_SYSTEM.format(nonce=asker.channel.nonce), f"Lines of the log:\n{shown}", samples)
     votes: Counter[tuple[int, ...]] = Counter()
     said: dict[tuple[int, ...], tuple[str, str]] = {}
     for text in answers:
@@ -189,28 +177,21 @@ def _agreed(
     ]
 
 
-def _judged(kinds: list[_Kind], model: BaseChatModel, redactor: Redactor, ends: float) -> list[_Kind]:
+def _judged(kinds: list[_Kind], asker: Asker) -> list[_Kind]:
     """Those kinds that the model, shown only some of their lines, calls regular."""
     if not kinds:
         return []
-    nonce = secrets.token_hex(8)
     parts = [
-        f"Kind {number}:\n{_fenced([line.text for line in kind.lines[:_MOST_EXAMPLES]], redactor, nonce)}"
+        f"Kind {number}:\n{asker.fenced(line.text for line in kind.lines[:_MOST_EXAMPLES])}"
         for number, kind in enumerate(kinds, 1)
     ]
-    (answer,) = ask_many(model, _JUDGE.format(nonce=nonce), "\n".join(parts), 1, ends)
+    (answer,) = asker.texts(_JUDGE.format(nonce=asker.channel.nonce), "\n".join(parts))
     accepted = [number for item in objects_in(answer, "accepted") for number in _numbers(item["accepted"])]
     return [kind for number, kind in enumerate(kinds, 1) if number in accepted]
 
 
 def _numbers(value: Any) -> list[int]:
     return [number for number in value if isinstance(number, int)] if isinstance(value, list) else []
-
-
-def _fenced(texts: Sequence[str], redactor: Redactor, nonce: str) -> str:
-    """Lines as the model may see them, marked as data."""
-    shown = redactor.hide("\n".join(clean(neutral(text), _LONGEST_SHOWN) for text in texts))
-    return f"<log-{nonce}>\n{shown}\n</log-{nonce}>"
 
 
 def _proposed(text: str) -> list[tuple[str, str]]:
@@ -221,7 +202,7 @@ def _proposed(text: str) -> list[tuple[str, str]]:
         for entry in entries[:_MOST_PATTERNS]:
             title, pattern = (entry.get("title"), entry.get("pattern")) if isinstance(entry, dict) else (None, None)
             if isinstance(pattern, str) and 4 <= len(pattern) <= _LONGEST_PATTERN:
-                pattern = re.sub(r"<(?:host|user|ip|mac|email|secret)\\?-\d+>", r"\\S{1,120}", pattern)
+                pattern = PSEUDONYM.sub(r"\\S{1,120}", pattern.replace("\\-", "-"))
                 found.append((str(title or "Regular output")[:90], pattern))
     return found
 
@@ -249,20 +230,17 @@ def _proposal(kind: _Kind, bound: Mapping[str, str], redactor: Redactor, provena
     first, last = kind.lines[0], kind.lines[-1]
     where = f"{os.path.basename(first.source)}:{first.number}-{last.number}"
     today = f"{datetime.now(timezone.utc):%Y-%m-%d}"
-    rows = [
-        f"# Learnt from {_plain(_made_up(redactor.hide(where)))} on {today} by {_plain(provenance)}.",
-        f"title: {quoted(_made_up(redactor.hide(kind.title)))}",
-        "drop:",
-        f"  - {quoted(kind.pattern)}",
-        "job:",
-        *(f"  {key}: {quoted(value)}" for key, value in bound.items()),
-        "examples:",
-        "  drops:",
-        *(f"    - {quoted(text)}" for text in examples),
-        "  keeps: []",
-    ]
+    learnt = f"# Learnt from {_plain(_made_up(redactor.hide(where)))} on {today} by {_plain(provenance)}.\n"
+    text = as_yaml(
+        {
+            "title": _made_up(redactor.hide(kind.title)),
+            "drop": [kind.pattern],
+            "job": dict(bound),
+            "examples": {"drops": examples, "keeps": []},
+        }
+    )
     words = re.findall(r"[a-z0-9]+", kind.title.lower())[:5] or ["output"]
-    return Proposal(f"filters/learnt-{'-'.join(words)}", "\n".join(rows) + "\n", kind.votes)
+    return Proposal(f"filters/learnt-{'-'.join(words)}", learnt + text, kind.votes)
 
 
 def _gated(proposal: Proposal, gate: Gate) -> Proposal:
@@ -294,7 +272,7 @@ _STAND_INS = {
 
 def _made_up(text: str) -> str:
     """Hidden text with made-up names in place of pseudonyms."""
-    return re.sub(r"<(host|user|ip|mac|email|secret)-\d+>", lambda match: _STAND_INS.get(match[1], "hidden"), text)
+    return PSEUDONYM.sub(lambda match: _STAND_INS.get(match["kind"], "hidden"), text)
 
 
 def _plain(text: str) -> str:

@@ -8,26 +8,20 @@ is handed back to the model, a bounded number of times.
 from __future__ import annotations
 
 import os
-import secrets
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from logdiag.agent.ask import ask_many, objects_in
-from logdiag.agent.outbound import neutral
-from logdiag.agent.redaction import Redactor
+from logdiag.agent.ask import Asker, objects_in
+from logdiag.authoring.rule_file import rule_draft
 from logdiag.authoring.rule_gate import Group, Suggestion, example_of, judged_drafts
-from logdiag.authoring.suggest import braceless, free_id, near_wordings, quoted, shortened
+from logdiag.authoring.suggest import near_wordings
 from logdiag.errors import RuleError
-from logdiag.memory.incident import Incident, Outcome, masked
-from logdiag.model import Action, Digest, Reason
+from logdiag.memory.incident import Incident, masked
+from logdiag.model import Digest, Reason
 from logdiag.report.words import clean
 from logdiag.rules import RuleBook
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 __all__ = ["draft_rule", "lines_around", "on_trial"]
 
@@ -36,7 +30,6 @@ _MOST_CONTEXT = 60
 _MOST_EXAMPLES = 6
 _LONGEST_PATTERN = 400
 _LONGEST_WORDS = 400
-_LONGEST_SHOWN = 400
 _SECONDS = 0.2
 
 _SYSTEM = """\
@@ -64,12 +57,11 @@ class _Draft:
 def draft_rule(
     incidents: Sequence[Incident],
     context: Sequence[str],
-    model: BaseChatModel,
+    asker: Asker,
     *,
     others: Sequence[Incident] = (),
     folders: Sequence[str | os.PathLike[str]] = (),
     healthy: Sequence[str | os.PathLike[str]] = (),
-    seconds: float = 60.0,
 ) -> Suggestion:
     """A rule for incidents of one reason that people confirmed, with what the gate says against it.
 
@@ -79,17 +71,17 @@ def draft_rule(
     cannot be asked or gives nothing of the form asked for.
     """
     reason = _confirmed(incidents)
-    ends = time.monotonic() + seconds
-    nonce = secrets.token_hex(8)
-    system = _SYSTEM.format(nonce=nonce, reasons=", ".join(item.value for item in Reason if item is not Reason.NONE))
-    asked = _question(incidents, context, others, nonce)
+    system = _SYSTEM.format(
+        nonce=asker.channel.nonce, reasons=", ".join(item.value for item in Reason if item is not Reason.NONE)
+    )
+    asked = _question(incidents, context, others, asker)
     taken = {rule.id for rule in RuleBook.load(folders).rules}
     best: Suggestion | None = None
     refused = ""
     for _ in range(_ATTEMPTS):
-        if best is not None and time.monotonic() > ends:
+        if best is not None and time.monotonic() > asker.ends:
             break
-        (text,) = ask_many(model, system, asked + refused, 1, ends)
+        (text,) = asker.texts(system, asked + refused)
         draft = _draft(text, reason, incidents, taken)
         if draft is None:
             refused = "\n\nYour last answer was not the JSON object asked for, with a title, a why and a pattern."
@@ -97,8 +89,8 @@ def draft_rule(
         best = _judged(draft, incidents, others, folders, healthy)
         if not best.problems:
             break
-        said = Redactor().hide(clean(neutral("; ".join(best.problems[:3])), 900))
-        refused = f"\n\nYour last rule did not pass:\n<log-{nonce}>\n{said}\n</log-{nonce}>\nCorrect it."
+        said = asker.fenced(["; ".join(best.problems[:3])])
+        refused = f"\n\nYour last rule did not pass:\n{said}\nCorrect it."
     if best is None:
         raise RuleError(
             "the model drafted no rule: it gave no JSON object with a title, a why and a pattern; try another"
@@ -132,8 +124,14 @@ def _confirmed(incidents: Sequence[Incident]) -> Reason:
     return incidents[0].reason
 
 
-def _question(incidents: Sequence[Incident], context: Sequence[str], others: Sequence[Incident], nonce: str) -> str:
-    """What the model is shown, hidden as one text and marked as data."""
+def _question(incidents: Sequence[Incident], context: Sequence[str], others: Sequence[Incident], asker: Asker) -> str:
+    """What the model is shown, hidden as one text and marked as data; what is known of people and hosts first."""
+    redactor = asker.channel.redactor
+    for item in incidents:
+        redactor.know("host", item.node)
+        redactor.know("user", item.confirmed_by)
+        redactor.know("user", item.job.get("user"))
+        redactor.know_words(item.job.get("name", ""))
     shapes = list(dict.fromkeys(item.signature for item in incidents))
     near = near_wordings(_group(incidents), others)
     causes = [item.cause for item in incidents if item.cause][:3]
@@ -147,8 +145,7 @@ def _question(incidents: Sequence[Incident], context: Sequence[str], others: Seq
         "Lines of other failures, which must not match:",
         *(example_of(shape) for shape in near),
     ]
-    shown = Redactor().hide("\n".join(clean(neutral(part), _LONGEST_SHOWN) for part in parts))
-    return f"The failure's reason is {incidents[0].reason.value}.\n<log-{nonce}>\n{shown}\n</log-{nonce}>"
+    return f"The failure's reason is {incidents[0].reason.value}.\n{asker.fenced(parts)}"
 
 
 def _draft(text: str, reason: Reason, incidents: Sequence[Incident], taken: set[str]) -> _Draft | None:
@@ -160,22 +157,19 @@ def _draft(text: str, reason: Reason, incidents: Sequence[Incident], taken: set[
         return None
     if len(said["pattern"]) > _LONGEST_PATTERN:
         return None
-    title, why = (braceless(said[name])[:_LONGEST_WORDS] for name in ("title", "why"))
-    explains = [name for name in _texts(said.get("explains")) if name in _EXPLAINABLE and name != reason.value]
-    actions = Counter(item.action.value for item in incidents if _is_remedy(item))
-    steps = list(dict.fromkeys(braceless(item.remedy) for item in incidents if item.remedy and _is_good(item)))[:3]
     fires = list(dict.fromkeys(example_of(item.signature) for item in incidents))[:_MOST_EXAMPLES]
-    quiet = list(dict.fromkeys(clean(line) for line in _texts(said.get("quiet")) if line not in fires))[:_MOST_EXAMPLES]
-    ids = tuple(item.id for item in incidents)
-    lines = [f"reason: {reason.value}", f"title: {quoted(shortened(title))}", f"why: {quoted(why)}"]
-    lines += [f"action: {actions.most_common(1)[0][0]}"] if actions else []
-    lines += ["steps:", *(f"  - {quoted(step)}" for step in steps)] if steps else []
-    lines += ["match:", f"  - {quoted(said['pattern'])}"]
-    lines += [f"explains: [{', '.join(dict.fromkeys(explains))}]"] if explains else []
-    lines += [f"references: [{quoted('Incidents ' + ', '.join(ids[:20]))}, 'Drafted by a language model']"]
-    lines += ["examples:", "  fires:", *(f"    - {quoted(line)}" for line in fires)]
-    lines += ["  quiet:", *(f"    - {quoted(line)}" for line in quiet)] if quiet else ["  quiet: []"]
-    rule = Suggestion(free_id(reason, title, taken), reason, ids, "\n".join(lines) + "\n")
+    quiet = list(dict.fromkeys(clean(line) for line in _texts(said.get("quiet")) if line not in fires))
+    rule = rule_draft(
+        incidents,
+        said["pattern"],
+        title=said["title"][:_LONGEST_WORDS],
+        why=said["why"][:_LONGEST_WORDS],
+        explains=[name for name in _texts(said.get("explains")) if name in _EXPLAINABLE and name != reason.value],
+        references=["Drafted by a language model"],
+        fires=fires,
+        quiet=quiet[:_MOST_EXAMPLES],
+        taken=taken,
+    )
     return _Draft(rule, said["pattern"])
 
 
@@ -184,14 +178,6 @@ _EXPLAINABLE = frozenset(item.value for item in Reason if item is not Reason.NON
 
 def _texts(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str) and item.strip()] if isinstance(value, list) else []
-
-
-def _is_good(incident: Incident) -> bool:
-    return incident.outcome is not Outcome.DID_NOT
-
-
-def _is_remedy(incident: Incident) -> bool:
-    return _is_good(incident) and incident.action is not Action.NONE
 
 
 def _group(incidents: Sequence[Incident]) -> Group:

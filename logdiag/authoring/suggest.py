@@ -9,33 +9,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from logdiag.authoring.rule_file import rule_draft, write_passed
 from logdiag.authoring.rule_gate import MASK, Group, Suggestion, example_of, judged_drafts
-from logdiag.errors import RuleError
 from logdiag.memory.corpus import PREFIX
 from logdiag.memory.incident import Incident, Outcome
 from logdiag.memory.store import Store
-from logdiag.model import Action, Reason, Role
+from logdiag.model import Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 
-__all__ = [
-    "Suggestion",
-    "accept",
-    "braceless",
-    "confirmed",
-    "example_of",
-    "free_id",
-    "near_wordings",
-    "quoted",
-    "shortened",
-    "suggest",
-    "write_passed",
-]
+__all__ = ["Suggestion", "accept", "confirmed", "example_of", "near_wordings", "suggest"]
 
 _FEWEST = 2
 # Two lines belong together when they share this much of the longer one's letters, and so many letters at least.
@@ -43,7 +30,6 @@ _SHARED = 0.6
 _SHARED_LETTERS = 12
 _MOST_FIRES = 6
 _MOST_QUIET = 3
-_LONGEST_TITLE = 90
 _LONGEST_SIGNATURE = 400
 
 _GAP = ""
@@ -109,22 +95,6 @@ def confirmed(store: Store) -> list[Incident]:
 def accept(suggestion: Suggestion, folder: str | os.PathLike[str]) -> Path:
     """Writes a proposal that passed into a rule folder; the file. Raises RuleError where it may not be written."""
     return write_passed(suggestion.id, suggestion.text, suggestion.problems, folder)
-
-
-def write_passed(identity: str, text: str, problems: Sequence[str], folder: str | os.PathLike[str]) -> Path:
-    """Writes a new file of a rule or a filter, unless something speaks against it; the file. Raises RuleError."""
-    path = Path(folder, f"{identity}.yaml")
-    if problems:
-        raise RuleError(f"{path}: did not pass: {problems[0]}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise RuleError(f"{path}: is there already; move it away") from error
-    except OSError as error:
-        raise RuleError(f"{path}: cannot be written ({error.strerror}); name another folder with --rules") from error
-    return path
 
 
 # --- what lines have in common ---
@@ -233,36 +203,21 @@ def _drafts(groups: Iterable[Group], others: Sequence[Incident], taken: set[str]
 
 def _draft(group: Group, others: Iterable[Incident], taken: set[str]) -> Suggestion:
     """A rule file for a group; the words come from what people wrote about the incidents."""
-    reason = group.incidents[0].reason
     told = sorted(group.incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
     cause = next((item.cause for item in told if item.cause), "")
-    title = re.split(r"(?<=[.!?])\s|:\s", cause)[0].rstrip(".") if cause else _title_of(group)
-    good = [item for item in told if item.outcome is not Outcome.DID_NOT]
-    actions = Counter(item.action.value for item in good if item.action is not Action.NONE)
-    steps = list(dict.fromkeys(braceless(item.remedy) for item in good if item.remedy))[:3]
-    fires = list(dict.fromkeys(example_of(text) for text in group.signatures))[:_MOST_FIRES]
-    ids = [item.id for item in group.incidents]
-    lines = [f"reason: {reason.value}", f"title: {quoted(braceless(shortened(title)))}"]
-    lines.append(f"why: {quoted(braceless(cause or 'Seen before, and confirmed by ' + told[0].confirmed_by + '.'))}")
-    lines += [f"action: {actions.most_common(1)[0][0]}"] if actions else []
-    lines += ["steps:", *(f"  - {quoted(step)}" for step in steps)] if steps else []
-    lines += ["match:", f"  - {quoted(_pattern(group.shape))}"]
-    lines.append(f"references: [{quoted('Incidents ' + ', '.join(ids[:20]))}]")
-    lines += ["examples:", "  fires:", *(f"    - {quoted(text)}" for text in fires)]
-    quiet = [example_of(text) for text in near_wordings(group, others)]
-    lines += ["  quiet:", *(f"    - {quoted(text)}" for text in quiet)] if quiet else ["  quiet: []"]
-    return Suggestion(free_id(reason, title, taken), reason, tuple(ids), "\n".join(lines) + "\n")
+    return rule_draft(
+        told,
+        _pattern(group.shape),
+        title=re.split(r"(?<=[.!?])\s|:\s", cause)[0].rstrip(".") if cause else _title_of(group),
+        why=cause or f"Seen before, and confirmed by {told[0].confirmed_by}.",
+        fires=list(dict.fromkeys(example_of(text) for text in group.signatures))[:_MOST_FIRES],
+        quiet=[example_of(text) for text in near_wordings(group, others)],
+        taken=taken,
+    )
 
 
 def _title_of(group: Group) -> str:
     return " ".join(word for word in group.shape if word != _GAP and not MASK.search(word)) or "A known failure"
-
-
-def free_id(reason: Reason, title: str, taken: set[str]) -> str:
-    """An id for a rule, made of its title, that no rule has yet."""
-    words = re.findall(r"[a-z0-9]+", title.lower())[:6] or ["known", "failure"]
-    base = f"{reason.category.value}/{'-'.join(words)}"
-    return next(name for name in (base, *(f"{base}-{number}" for number in range(2, 10_000))) if name not in taken)
 
 
 def near_wordings(group: Group, others: Iterable[Incident]) -> list[str]:
@@ -275,22 +230,6 @@ def near_wordings(group: Group, others: Iterable[Incident]) -> list[str]:
     }
     best = sorted(scored, key=lambda text: (-scored[text], text))
     return [text for text in best[:_MOST_QUIET] if scored[text] > 1]
-
-
-def shortened(text: str) -> str:
-    """A title at a headline's length, cut between words."""
-    return text if len(text) <= _LONGEST_TITLE else text[:_LONGEST_TITLE].rsplit(" ", 1)[0] + " ..."
-
-
-def braceless(text: str) -> str:
-    """On one line, and without what a rule's words would be filled at."""
-    return " ".join(text.replace("{", "(").replace("}", ")").split())
-
-
-def quoted(text: str) -> str:
-    """A text as a single-quoted YAML value."""
-    printable = "".join(sign if sign.isprintable() else " " for sign in text)
-    return "'" + printable.replace("'", "''") + "'"
 
 
 # --- what is known already ---

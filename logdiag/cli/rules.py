@@ -197,7 +197,7 @@ def learn_command(
     speaks of trouble in these logs, in the rules' examples and in past incidents. It holds for this job alone, and
     needs no model any more. Exits 1 when something was proposed that did not pass.
     """
-    from logdiag.agent.models import load_model
+    from logdiag.agent.ask import Asker
     from logdiag.authoring.log_agent import learn_filters
     from logdiag.memory.store import open_store
 
@@ -209,14 +209,13 @@ def learn_command(
         incidents = store.list()
     proposals = learn_filters(
         logs,
-        load_model(settings.llm, settings.llm_timeout),
+        Asker(settings.llm, _QUESTIONS * settings.llm_timeout),
         settings.llm,
         book=RuleBook.load(settings.rules, proof=True),
         job=metadata,
         incidents=incidents,
         samples=samples,
         needed=samples // 2 + 1,
-        seconds=_QUESTIONS * settings.llm_timeout,
     )
     first = next(proposals, None)
     if first is None:
@@ -252,7 +251,7 @@ def draft_command(
     asks. A rule on trial counts for less, and is withdrawn when a person confirms another reason for a line on which it
     fires. Exits 1 when the rule did not pass.
     """
-    from logdiag.agent.models import load_model
+    from logdiag.agent.ask import Asker
     from logdiag.authoring import rule_writer
     from logdiag.authoring.suggest import confirmed
     from logdiag.memory.store import open_store
@@ -268,11 +267,10 @@ def draft_command(
     drafted = rule_writer.draft_rule(
         known,
         _context(log, known, settings.rules),
-        load_model(settings.llm, settings.llm_timeout),
+        Asker(settings.llm, _QUESTIONS * settings.llm_timeout),
         others=others,
         folders=settings.rules,
         healthy=healthy,
-        seconds=_QUESTIONS * settings.llm_timeout,
     )
     sys.exit(_put([(drafted.id, rule_writer.on_trial(drafted) if on_trial else drafted)], target))
 
@@ -286,7 +284,7 @@ def _print_file(text: str) -> None:
 def _put(found: Iterable[tuple[str, Suggestion | Proposal]], target: str | None) -> int:
     """Prints what passed, or writes it below `target`; what did not pass goes to standard error, each under its name.
     The exit status."""
-    from logdiag.authoring.suggest import write_passed
+    from logdiag.authoring.rule_file import write_passed
 
     status = 0
     for name, item in found:

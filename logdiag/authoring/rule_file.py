@@ -1,0 +1,105 @@
+"""A proposed rule or filter as a file: its words, its id, and how it gets into a rule folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from logdiag.authoring.rule_gate import Suggestion
+from logdiag.errors import RuleError
+from logdiag.memory.incident import Incident, Outcome
+from logdiag.model import Action, Reason
+
+__all__ = ["as_yaml", "rule_draft", "write_passed"]
+
+_LONGEST_TITLE = 90
+_MOST_STEPS = 3
+_MOST_NAMED = 20
+
+
+def rule_draft(
+    incidents: Sequence[Incident],
+    pattern: str,
+    *,
+    title: str,
+    why: str,
+    fires: Sequence[str],
+    quiet: Sequence[str],
+    taken: set[str],
+    explains: Iterable[str] = (),
+    references: Sequence[str] = (),
+) -> Suggestion:
+    """The rule file for incidents of one reason, under an id that is not among `taken`.
+
+    Action and steps are those that people wrote down and that did not fail; `explains` are names of reasons.
+    """
+    reason = incidents[0].reason
+    good = [item for item in incidents if item.outcome is not Outcome.DID_NOT]
+    actions = Counter(item.action.value for item in good if item.action is not Action.NONE)
+    steps = dict.fromkeys(_without_braces(item.remedy) for item in good if item.remedy)
+    ids = tuple(item.id for item in incidents)
+    document = {
+        "reason": reason.value,
+        "title": _shortened(_without_braces(title)),
+        "why": _without_braces(why),
+        "action": actions.most_common(1)[0][0] if actions else None,
+        "steps": list(steps)[:_MOST_STEPS],
+        "match": [pattern],
+        "explains": list(dict.fromkeys(explains)),
+        "references": [f"Incidents {', '.join(ids[:_MOST_NAMED])}", *references],
+    }
+    known = {key: value for key, value in document.items() if value}
+    text = as_yaml({**known, "examples": {"fires": list(fires), "quiet": list(quiet)}})
+    return Suggestion(_free_id(reason, title, taken), reason, ids, text)
+
+
+def as_yaml(document: dict[str, Any]) -> str:
+    """A rule or filter as YAML, without signs that cannot be printed."""
+    return yaml.safe_dump(_printable(document), sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def write_passed(identity: str, text: str, problems: Sequence[str], folder: str | os.PathLike[str]) -> Path:
+    """Writes a new file of a rule or a filter, unless something speaks against it; the file. Raises RuleError."""
+    path = Path(folder, f"{identity}.yaml")
+    if problems:
+        raise RuleError(f"{path}: did not pass: {problems[0]}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise RuleError(f"{path}: is there already; move it away") from error
+    except OSError as error:
+        raise RuleError(f"{path}: cannot be written ({error.strerror}); name another folder with --rules") from error
+    return path
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _printable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    return "".join(sign if sign.isprintable() else " " for sign in value) if isinstance(value, str) else value
+
+
+def _free_id(reason: Reason, title: str, taken: set[str]) -> str:
+    """An id made of a title, that no rule has yet."""
+    words = re.findall(r"[a-z0-9]+", title.lower())[:6] or ["known", "failure"]
+    base = f"{reason.category.value}/{'-'.join(words)}"
+    return next(name for name in (base, *(f"{base}-{number}" for number in range(2, 10_000))) if name not in taken)
+
+
+def _shortened(text: str) -> str:
+    """At a headline's length, cut between words."""
+    return text if len(text) <= _LONGEST_TITLE else text[:_LONGEST_TITLE].rsplit(" ", 1)[0] + " ..."
+
+
+def _without_braces(text: str) -> str:
+    """On one line, and without what a rule's words would be filled at."""
+    return " ".join(text.replace("{", "(").replace("}", ")").split())
