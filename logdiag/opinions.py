@@ -211,7 +211,10 @@ def _judged(
     """The judgement once more, with what a model said as one more finding; None where the log speaks against it."""
     if opinion.root is None or opinion.reason is Reason.NONE:
         healthy = judge(replace(survey, findings=_harmless(survey)), book, failed=False)
-        return healthy if healthy.timeline.finished or _is_later(opinion.root, before) else None
+        if not healthy.timeline.finished and not _is_later(opinion.root, before):
+            return None
+        nothing = {"consequences": (), "independent": (), "hints": (), "complaints": ()}
+        return replace(healthy, root=None, rank=None, node=None, outcome=Outcome.HEALTHY, **nothing)
     named = _finding(opinion, opinion.root, settings)
     known = None if exit_code is None else exit_code != 0
     judgement = judge(_replaced(survey, [named]), book, failed=before.failed or known or None)

@@ -18,10 +18,10 @@ __all__ = ["Refusal", "ground"]
 _SHORTEST_QUOTE = 8
 _LONGEST_WORDS = 600
 _MOST_EVIDENCE = 8
-# rank 44   w19   r02:   [seat 3]   17/48   [3]   but not 02:16:49 and not op 52830
+# rank 44   worker=3   w19   m07   [seat 3]   17/48   [3]   but not 02:16:49 and not op 52830
 _RANK = re.compile(
-    r"(?i)(?<![a-z])(?:rank|worker|replica|seat|trainer|process|proc|peer|member|cell|w|r|p)[ _:=#-]{0,2}"
-    r"(\d{1,7})(?![\d.]|:\d\d)|(?:(?<=^)|(?<=[\s\[(]))(\d{1,7})(?=/\d|\])"
+    r"(?i)(?<![a-z])(?:rank|worker|replica|seat|trainer|process|proc|peer|member|cell)[ _:=#-]{0,2}(\d{1,7})"
+    r"(?![\d.]|:\d\d)|(?<![^\s|\[(])(?:[a-z]{1,2}(\d{1,7})(?![\w.-])|(\d{1,7})(?=/\d|\]))"
 )
 # s1:123 (40 like this) | text
 _ROW = re.compile(r"^\s*s\d+:\d+[^|\n]{0,30}\| ?")
@@ -72,7 +72,9 @@ def ground(
 
 def _names_rank(line: Line, rank: int) -> bool:
     """Whether a line is of a rank by its prefix or its process, or names it."""
-    return line.rank == rank or any(int(found[1] or found[2]) == rank for found in _RANK.finditer(line.text))
+    return line.rank == rank or any(
+        int(found[1] or found[2] or found[3]) == rank for found in _RANK.finditer(line.text)
+    )
 
 
 def _cited(citation: Citation, channel: Channel, is_unique: Callable[[str], bool]) -> Line | Refusal:
