@@ -213,8 +213,8 @@ def _judged(
         healthy = judge(replace(survey, findings=_harmless(survey)), book, failed=False)
         if not healthy.timeline.finished and not _is_later(opinion.root, before):
             return None
-        nothing = {"consequences": (), "independent": (), "hints": (), "complaints": ()}
-        return replace(healthy, root=None, rank=None, node=None, outcome=Outcome.HEALTHY, **nothing)
+        healthy = replace(healthy, root=None, rank=None, node=None, outcome=Outcome.HEALTHY)
+        return replace(healthy, consequences=(), independent=(), hints=(), complaints=())
     named = _finding(opinion, opinion.root, settings)
     known = None if exit_code is None else exit_code != 0
     judgement = judge(_replaced(survey, [named]), book, failed=before.failed or known or None)

@@ -49,7 +49,8 @@ OWN = {
         log_of(
             *ticks(100, 20), "m03 W lanes: lane 3 from chip 1 to chip 2 is dark, none is left between them",
             *ticks(120, 2), "m00 I watch: tick 122 has been open for 300 s",
-            "m00 I watch: tick 122 has been open for 900 s", "m00 E watch: tick 122 does not close, leaving", "tender: worst status 3",
+            "m00 I watch: tick 122 has been open for 900 s", "m00 E watch: tick 122 does not close, leaving",
+            "tender: worst status 3",
         ),
         "NVLinkError", "lane 3 from chip 1 to chip 2 is dark", 3,
     ),

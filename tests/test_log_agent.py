@@ -77,7 +77,7 @@ def test_what_samples_agree_on_becomes_a_filter_of_the_job(learn: Learn, tmp_pat
     text = file.read_text()
     assert text.startswith("# Learnt from job.log:1-")
     assert f"by {NAME}, 3 of 3 samples" in text
-    assert r"name: '^loom-sft-\d+$'" in text
+    assert r"name: ^loom-sft-\d+$" in text
     alone = book_of(folder)
     assert check(alone) == []
     next_run = log_of(*SPINS[::-1], *SPINS)

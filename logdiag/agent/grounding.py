@@ -72,9 +72,8 @@ def ground(
 
 def _names_rank(line: Line, rank: int) -> bool:
     """Whether a line is of a rank by its prefix or its process, or names it."""
-    return line.rank == rank or any(
-        int(found[1] or found[2] or found[3]) == rank for found in _RANK.finditer(line.text)
-    )
+    named = (found[1] or found[2] or found[3] for found in _RANK.finditer(line.text))
+    return line.rank == rank or rank in map(int, named)
 
 
 def _cited(citation: Citation, channel: Channel, is_unique: Callable[[str], bool]) -> Line | Refusal:
