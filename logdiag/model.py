@@ -324,7 +324,7 @@ class RootCause:
     the whole line as it stands there. `rank` and `node` are the process and the machine that failed first, None where
     the log does not tell. `time` is the clock's text as the log prints it, of the line or else of the nearest earlier
     one of the same process, None where it has none. `rule` is the rule that knows the line, as `category/name`;
-    `memory/ID` or `agent` where not a rule but a past failure or a language model named it.
+    `memory/ID` or `agent/MODEL` where not a rule but a past failure or a language model named it.
     """
 
     source: str
@@ -374,8 +374,8 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Suspect:
     """A line that may tell of the failure although nothing is known of its words, by where and how it stands in the
-    log. `source`, `line` (from 1) and `text` as in the file; `score` from 0 to 1 orders the lines of one log, it is no
-    probability."""
+    log. `source`, `line` (from 1) and `text` as in the file; `score` from 0 to 1 is how likely it is, among the
+    lines of this log, to be the one that names what broke first."""
 
     source: str
     line: int
@@ -442,7 +442,7 @@ class Diagnosis:
     category      where the cause lies; `none` unless it failed
     reason        what broke first, one of 30 words; `none` unless it failed, `Others` where no other word fits
     confidence    0 to 1, to be read as the share of such answers that are right; below 0.6 the answer is not sure
-    decided_by    who named the reason: `rules`, `memory`, `suspects`, `agent`, or `none` for a failure without a cause
+    decided_by    who named the reason: `rules`, `memory`, `suspects`, `agent`, or `none` where nobody did
     supports      what the answer rests on: its kind first, then what makes it more or less certain
     summary       one or two sentences
     times         when it happened; None where the log shows neither a clock nor a step

@@ -97,6 +97,15 @@ def test_the_exit_status_tells_the_category_when_asked(name: str, status: int) -
     assert run_logdiag(LOGS / name).returncode == 0
 
 
+def test_a_log_that_does_not_tell_has_an_exit_status_of_its_own() -> None:
+    """13: it stops with words that no rule knows, or holds nothing at all."""
+    odd = log_of(*steps(1, 100), "FATAL flux_capacitor: tachyon drift exceeded, shutting down")
+    for log in (odd, b""):
+        done = run_logdiag("--exit-code", stdin=log)
+        assert done.returncode == 13
+        assert done.stdout.startswith(b"NOT KNOWN  the log does not tell")
+
+
 def test_the_jobs_own_exit_code_counts() -> None:
     """A log that shows nothing of a job that failed is a failure."""
     silent = log_of("hello")

@@ -46,6 +46,13 @@ def test_the_help_of_the_command_has_its_options() -> None:
     assert "logdiag slurm-4711.out" in text
 
 
+@pytest.mark.parametrize("command", ["diagnose", "batch", "rules", "incidents"])
+def test_help_has_examples(command: str) -> None:
+    """That can be typed as they stand."""
+    text = run_logdiag(command, "--help").stdout.decode()
+    assert "logdiag " in text.split("Examples:")[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "meant"),
     [

@@ -22,12 +22,16 @@ __all__ = ["batch"]
 
 # Many documents of this one would be none.
 _FORMATS = tuple(name for name in FORMATS if name != "sarif")
+_EXAMPLES = """\b
+Examples:
+  logdiag batch runs/*                        one line a run, then what they have in common
+  logdiag batch runs/* -f jsonl -o all.md     for a program, and for people in a file"""
 _MOST_GROUPS = 10
 _LONGEST_COMPLAINT = 2000
 _NO_FAILURE = ("no failure", "the log does not tell")
 
 
-@click.command("batch", short_help="Diagnose many jobs, one a PATH, one answer a line.")
+@click.command("batch", epilog=_EXAMPLES, short_help="Diagnose many jobs, one a PATH, one answer a line.")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False), metavar="PATH...")
 @click.option(
     "-f", "--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="How to print each."

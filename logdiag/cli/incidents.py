@@ -57,7 +57,13 @@ def _said(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.group()
+@click.group(
+    epilog="""\b
+Examples:
+  logdiag --remember slurm-4711.out                            keep a failure; the answer names its id
+  logdiag incidents confirm i-x7k2m9qp --outcome worked        its reason and remedy were right
+  logdiag incidents search 'NCCL watchdog timeout'             past failures like a line"""
+)
 def incidents() -> None:
     """Keep past failures and what was done about them, so that the next one like them is known."""
 

@@ -44,7 +44,13 @@ _QUESTIONS = 8
 _LONGEST = 10_000
 
 
-@click.group()
+@click.group(
+    epilog="""\b
+Examples:
+  logdiag rules why 'CUDA error: out of memory'    which rules match a line, and which wins
+  logdiag rules show infrastructure/xid            one rule's file
+  logdiag rules test our-rules/                    prove a folder of your own"""
+)
 def rules() -> None:
     """Look at the rules, prove them, and ask why one fires."""
 
