@@ -402,9 +402,10 @@ class Times:
 class Similar:
     """A past failure like this one, what was done about it, and whether that worked; `words` say so in a sentence.
 
-    `incident` is its id, `similarity` the cosine, 1.0 for the very same line. `outcome` is `worked`, `did_not` or
-    `unknown`. `seen_at` is ISO 8601 in UTC, empty for what ships with logdiag; `node` the one that failed then, empty
-    where it is not known.
+    `incident` is its id, `similarity` the cosine, 1.0 for the very same line. `outcome` is what a person said of the
+    remedy: `worked`, `did_not` or `unknown`. `seen_at` is ISO 8601 in UTC, empty for what ships with logdiag; `node`
+    the one that failed then, empty where it is not known. `provenance` says where a shipped remedy is known from
+    (`vendor documentation`, `public issue reports`, ...); empty for one's own.
     """
 
     incident: str
@@ -415,6 +416,7 @@ class Similar:
     seen_at: str
     node: str = ""
     words: str = ""
+    provenance: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from logdiag.agent.opinion import leaves_open, names_no_cause
@@ -22,7 +22,7 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
 from logdiag.memory.nodes import suspicious_nodes
-from logdiag.memory.recall import Doubt, alike_lines, known_lines, similar_to
+from logdiag.memory.recall import Doubt, alike, known, open_lines, similar_to
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Similar, Support
 from logdiag.rules import RuleBook
@@ -41,7 +41,7 @@ _DOUBT = {
     Support.CATCH_ALL: Doubt(root=0.3, exceptions=0.3),
     Support.QUIET: Doubt(root=0.5, exceptions=0.3),
     Support.HINT: Doubt(root=0.3, exceptions=0.3, elsewhere=0.5),
-    Support.SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.6, own=True),
+    Support.SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.6),
     Support.BARE_SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.6),
     Support.EXIT_CODE: Doubt(exceptions=0.3, elsewhere=0.4),
     Support.SILENT: Doubt(elsewhere=0.75),
@@ -61,11 +61,11 @@ _BEHIND = "past failures that were added lately are not searched yet; logdiag in
 @dataclass(frozen=True, slots=True)
 class Recalled:
     """The causes as they are with what the memory knows, past failures like the root, the nodes that failed more often
-    than chance, and what could not be asked."""
+    than chance with the reason in a sentence each, and what could not be asked."""
 
     judgement: Judgement
     similar: tuple[Similar, ...] = ()
-    suspicious: tuple[str, ...] = ()
+    suspicious: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -82,29 +82,44 @@ def recall(
     recalled = Recalled(judgement)
     try:
         with _opened(memory) as store:
-            recalled = replace(recalled, judgement=_with_memory(survey, judgement, book, store, exit_code))
+            found = known(survey, store, book)
+            if found:
+                failed = None if exit_code is None else exit_code != 0
+                recalled = replace(recalled, judgement=judge(_replaced(survey, found), book, failed=failed))
+            recalled = replace(recalled, judgement=_voted(survey, found, recalled.judgement, book, store, exit_code))
             root = recalled.judgement.root
-            if root is None:
-                return recalled
-            if root.reason.category is Category.INFRASTRUCTURE:
-                recalled = replace(recalled, suspicious=suspicious_nodes(store))
-            recalled = replace(recalled, similar=similar_to(root.line, root.reason, store))
-            return recalled if store.searched_all else replace(recalled, notes=(_BEHIND,))
+            if root is not None:
+                if root.reason.category is Category.INFRASTRUCTURE:
+                    recalled = replace(recalled, suspicious={one.node: one.why for one in suspicious_nodes(store)})
+                recalled = replace(recalled, similar=similar_to(root.line, root.reason, store))
+            return replace(recalled, notes=tuple(_gaps(store)))
     except MemoryStoreError as error:
         return replace(recalled, notes=(f"the memory was not asked: {error}",))
 
 
-def _with_memory(
-    survey: Survey, judgement: Judgement, book: RuleBook, store: Store, exit_code: int | None
+def _gaps(store: Store) -> Iterator[str]:
+    """What of the store was not taken into account."""
+    if not store.searched_all:
+        yield _BEHIND
+    if ids := store.unreadable:
+        count = f"{len(ids)} past incident{'s' if len(ids) > 1 else ''}"
+        yield f"{count} could not be read and left out ({', '.join(ids[:3])}); logdiag incidents forget removes them"
+
+
+def _voted(
+    survey: Survey,
+    found: Sequence[Finding],
+    judgement: Judgement,
+    book: RuleBook,
+    store: Store,
+    exit_code: int | None,
 ) -> Judgement:
+    """The judgement with what past failures say of the lines that rules and known lines leave open."""
     failed = None if exit_code is None else exit_code != 0
-    found = known_lines(survey, store, book)
-    if found:
-        judgement = judge(_replaced(survey, found), book, failed=failed)
     supports = supports_of(judgement)
     doubt = _doubt(judgement, supports[0])
-    alike = alike_lines(survey, judgement, doubt, store) if doubt else ()
-    return judge(_replaced(survey, [*found, *alike]), book, failed=failed) if alike else judgement
+    voted = alike(open_lines(survey, judgement, doubt), store) if doubt and store.count() else ()
+    return judge(_replaced(survey, [*found, *voted]), book, failed=failed) if voted else judgement
 
 
 def _doubt(judgement: Judgement, kind: Support) -> Doubt | None:

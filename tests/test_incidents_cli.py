@@ -55,6 +55,16 @@ def test_a_failure_is_remembered_by_its_log(memory: Path) -> None:
     assert answer("show", added["id"]) == added
 
 
+def test_a_log_that_is_added_again_is_known(memory: Path) -> None:
+    """It is no second incident, and what is said of it then is a correction."""
+    added = answer("add", DEMO)
+    done = run_logdiag("incidents", "add", DEMO, "--reason", "CUDAError", "--by", "mira", "--format", "json")
+    assert done.stderr.decode() == f"known as {added['id']}, seen again: 2 times in all\n"
+    assert [(item["id"], item["reason"], item["confirmed_by"]) for item in answer("list")] == [
+        (added["id"], "CUDAError", "mira")
+    ]
+
+
 def test_confirming_and_correcting_turn_it_into_knowledge(memory: Path) -> None:
     """By whom is told, or is who runs the command."""
     added = answer("add", DEMO)
@@ -64,10 +74,46 @@ def test_confirming_and_correcting_turn_it_into_knowledge(memory: Path) -> None:
     assert (corrected["reason"], corrected["remedy"], corrected["outcome"]) == (
         "CUDAError",
         "Swapped the card.",
-        "did_not",
+        "unknown",
     )
     assert corrected["confirmed_by"] not in ("", "mira")
     assert "nothing to correct; give --reason" in complaint("correct", added["id"])
+
+
+def test_a_correction_says_what_stayed_and_what_went(memory: Path) -> None:
+    """The action is the new reason's; the old cause goes unless it is kept; a remedy can be emptied, and the history
+    says who said what."""
+    identity = answer("add", DEMO)["id"]
+    done = run_logdiag("incidents", "correct", identity, "--reason", "S3StorageError", "--remedy", "renewed the token",
+                       "--by", "ada")  # fmt: skip
+    said_of = done.stderr.decode().splitlines()
+    assert "dropped: action restart_excluding_node, now retry_later" in said_of
+    assert any(line.startswith("dropped: cause ") for line in said_of)
+    shown = answer("show", identity)
+    assert (shown["action"], shown["cause"], shown["remedy"]) == ("retry_later", "", "renewed the token")
+    done = run_logdiag("incidents", "correct", identity, "--reason", "NetworkError", "--by", "bob", "--keep", "remedy")
+    assert "kept: remedy renewed the token" in done.stderr.decode().splitlines()
+    assert "dropped: remedy renewed the token" in run_logdiag(
+        "incidents", "correct", identity, "--remedy", "", "--by", "bob"
+    ).stderr.decode()  # fmt: skip
+    text = said("show", identity)
+    for part in ("logdiag: remembered", "ada: corrected: reason ECCError -> S3StorageError", "bob: corrected: remedy"):
+        assert part in text
+
+
+def test_foreign_text_steers_no_terminal(memory: Path, tmp_path: Path) -> None:
+    """Controls are taken out, and no line feed makes a line of its own."""
+    evil = "\x1b]0;pwn\x07 \x1b[31m red\nWhat to do  restart"
+    line = {"signature": "widget", "reason": "KeyError", "action": "restart", "cause": evil, "node": evil,
+            "job": {evil: evil}, "confirmed_by": evil, "history": [{"at": evil, "by": evil, "what": evil}],
+            "window": [evil], "frames": [{"file": evil, "function": evil}]}  # fmt: skip
+    (tmp_path / "theirs.jsonl").write_text(json.dumps(line) + "\n")
+    said("import", tmp_path / "theirs.jsonl", "--own")
+    identity = answer("list")[0]["id"]
+    for text in (said("show", identity), said("list"), said("nodes"), said("search", "widget")):
+        assert "\x1b" not in text
+        assert "\x07" not in text
+        assert not [line for line in text.splitlines() if line.startswith("What to do")]
 
 
 def test_a_line_that_a_person_picks_is_remembered(memory: Path, tmp_path: Path) -> None:
@@ -130,7 +176,7 @@ def test_everything_is_shown(memory: Path) -> None:
     """Each field with its name, and how to confirm what is not."""
     added = answer("add", DEMO, "--cause", "Rust.", "--job", "name=demo")
     text = said("show", added["id"])
-    for part in (added["signature"], "cause:        Rust.", "node-004", "name demo", added["window"][0], "demo.log"):
+    for part in (added["signature"], "cause:         Rust.", "node-004", "name demo", added["window"][0], "demo.log"):
         assert part in text
     assert f"nobody: logdiag incidents confirm {added['id']}" in text
     shipped = answer("list", "--shipped")[-1]["id"]
@@ -144,7 +190,14 @@ def test_teams_share_by_export_and_import(memory: Path, tmp_path: Path) -> None:
     assert said("export") == (tmp_path / "out.jsonl").read_text()
     other = tmp_path / "other"
     assert said("import", tmp_path / "out.jsonl", "--memory", other) == "1 added, 0 replaced, 0 kept as they were\n"
-    piped = run_logdiag("incidents", "import", "-", "--memory", other, stdin=(tmp_path / "out.jsonl").read_bytes())
+    foreign = answer("list", "--memory", other)[0]
+    assert (foreign["confirmed_by"], foreign["imported"].startswith("out.jsonl, confirmed there by ")) == ("", True)
+    assert "  imported     a b" in said("list", "--memory", other)
+    other = tmp_path / "moved"
+    said("import", tmp_path / "out.jsonl", "--own", "--memory", other)
+    piped = run_logdiag(
+        "incidents", "import", "-", "--own", "--memory", other, stdin=(tmp_path / "out.jsonl").read_bytes()
+    )
     assert piped.stdout == b"0 added, 0 replaced, 1 kept as they were\n"
     assert answer("list", "--memory", other) == answer("list")
     (tmp_path / "broken.jsonl").write_text("{\n")

@@ -22,17 +22,21 @@ def cases() -> list[Case]:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_the_shipped_incidents_make_no_answer_worse(cases: list[Case], part: int) -> None:
-    """With all rules on: nothing that was right becomes wrong, and no healthy job is called failed that was not."""
+def test_the_shipped_incidents_decide_nothing(cases: list[Case], part: int) -> None:
+    """With all rules on and a store that holds nothing of one's own, every judgement is that of the rules."""
     measured = measure_kept(cases[part::4])
-    assert summary([], measured)["kept"]["made_wrong"] == []
-    alarms = [one.case for one in measured if one.rules.healthy and one.rules.reason_right > one.shipped.reason_right]
-    assert alarms == []
+    changed = [
+        one.case
+        for one in measured
+        if (one.rules.reason, one.rules.decided_by, one.rules.reason_right, one.rules.root_text)
+        != (one.shipped.reason, one.shipped.decided_by, one.shipped.reason_right, one.shipped.root_text)
+    ]
+    assert changed == []
 
 
-def test_what_the_rules_forgot_the_memory_knows(cases: list[Case]) -> None:
-    """With every rule of a reason off, the shipped incidents name at least 70 % of its failures, and one confirmed
-    case of a fault 95 % of its other cases. Three reasons; `evals/results/recall.json` has all, and their mean."""
+def test_what_the_rules_forgot_a_confirmed_case_teaches(cases: list[Case]) -> None:
+    """With every rule of a reason off, one confirmed case of a fault names 95 % of its other cases, and the shipped
+    incidents name none. Three reasons; `evals/results/recall.json` has all, and their mean."""
     measured = []
     for reason in (Reason.KEY_ERROR, Reason.OS_ERROR, Reason.SYNTAX_ERROR):
         own = [replace(case, split=None) for case in cases if case.reasons[0] is reason and case.split == "dev"]
@@ -40,7 +44,7 @@ def test_what_the_rules_forgot_the_memory_knows(cases: list[Case]) -> None:
     figures = summary(measured, [])["forgotten"]
     for name in ("KeyError", "OSError", "SyntaxError"):
         assert figures[name]["rules_left"] < 0.5
-        assert figures[name]["with_shipped"] >= 0.7
+        assert figures[name]["with_shipped"] == figures[name]["rules_left"]
         assert figures[name]["learnt_cases"] >= 4
     assert figures["all"]["learnt"] >= 0.95
 

@@ -61,7 +61,7 @@ def test_a_node_that_fails_again_and_again_is_suspicious(store: Store) -> None:
     assert records[0].failures == 6
     assert records[0].probability == pytest.approx(tail(16, 6, 1 / 11))
     assert records[0].corrected == pytest.approx(11 * tail(16, 6, 1 / 11))
-    assert suspicious_nodes(store, 30, until=NOW) == ("node-bad",)
+    assert [one.node for one in suspicious_nodes(store, 30, until=NOW)] == ["node-bad"]
     assert len(records) == 11
 
 
@@ -76,7 +76,7 @@ def test_a_single_node_cannot_be_compared(store: Store) -> None:
     """Unless the size of the cluster is told."""
     fail(store, "node-1", 3)
     assert suspicious_nodes(store, 30, until=NOW) == ()
-    assert suspicious_nodes(store, 30, until=NOW, nodes=64) == ("node-1",)
+    assert [one.node for one in suspicious_nodes(store, 30, until=NOW, nodes=64)] == ["node-1"]
 
 
 def test_one_failure_is_never_enough(store: Store) -> None:

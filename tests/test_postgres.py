@@ -122,7 +122,8 @@ def test_it_does_what_sqlite_does(store: Store, address: str, tmp_path: Path) ->
     assert store.list(since="2026-11-02", limit=1) == (b,)
     assert store.by_fingerprint(a.fingerprint) == (a,)
     confirmed = store.confirm(a.id, "mira", Outcome.WORKED)
-    assert confirmed == replace(a, confirmed_by="mira", outcome=Outcome.WORKED)
+    assert confirmed == replace(a, confirmed_by="mira", outcome=Outcome.WORKED, history=confirmed.history)
+    assert [entry.by for entry in confirmed.history] == ["mira"]
     assert store.correct(b.id, by="mira", remedy="r").remedy == "r"
     stats = store.stats()
     assert (stats.incidents, stats.confirmed, stats.first_seen) == (2, 2, "2026-11-01T00:00:00Z")
@@ -131,19 +132,34 @@ def test_it_does_what_sqlite_does(store: Store, address: str, tmp_path: Path) ->
     text = io.StringIO()
     assert store.export(text) == 2
     local = open_store(tmp_path, embedder=letters(), shipped=False)
-    assert local.import_(text.getvalue().splitlines()) == Merged(added=2)
+    assert local.import_(text.getvalue().splitlines(), own=True) == Merged(added=2)
     assert local.list() == store.list()
-    assert store.import_(text.getvalue().splitlines()) == Merged(kept=2)
+    assert store.import_(text.getvalue().splitlines(), own=True) == Merged(kept=2)
     assert local.correct(a.id, by="ada", remedy="better").remedy == "better"
     back = io.StringIO()
     local.export(back)
-    assert store.import_(back.getvalue().splitlines()) == Merged(replaced=1, kept=1)
+    assert store.import_(back.getvalue().splitlines(), own=True) == Merged(replaced=1, kept=1)
     assert store.get(a.id).remedy == "better"
     store.forget(a.id)
     assert store.count() == 1
     for refused in (lambda: store.get(a.id), lambda: store.forget(a.id), lambda: store.confirm(a.id, "mira")):
         with pytest.raises(MemoryStoreError, match="no such incident"):
             refused()
+
+
+def test_one_failure_is_one_incident_and_a_bad_row_spoils_only_itself(store: Store, address: str) -> None:
+    """As in SQLite."""
+    import psycopg
+
+    first, _ = store.remember(incident("a b", content="abc"))
+    again, seen = store.remember(incident("a b", content="abc"))
+    assert (seen, again.id, again.times_seen, store.count()) == (True, first.id, 2, 1)
+    good = store.add(incident("c d"))
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("UPDATE logdiag_incidents SET document = %s WHERE id = %s", ("[" * 100_000, first.id))
+    assert store.list() == (good,)
+    assert [item.id for _, item in store.nearest("a b")] == [good.id]
+    assert store.unreadable == (first.id,)
 
 
 def test_similar_incidents_are_found(store: Store, address: str) -> None:

@@ -114,28 +114,82 @@ def test_confirming_says_who_and_whether_it_helped(store: Store) -> None:
     """The very next look shows it, from another connection too."""
     added = store.add(incident("widget"))
     confirmed = store.confirm(added.id, "mira", Outcome.WORKED)
-    assert confirmed == replace(added, confirmed_by="mira", outcome=Outcome.WORKED)
+    history = confirmed.history
+    assert confirmed == replace(added, confirmed_by="mira", outcome=Outcome.WORKED, history=history)
+    assert [(one.by, one.what) for one in history] == [("mira", "corrected: outcome unknown -> worked")]
     assert letters_store(store.place).get(added.id) == confirmed
 
 
-def test_correcting_replaces_what_is_given(store: Store) -> None:
-    """And confirms the rest; the signature stays."""
-    added = store.add(incident("widget", remedy="pray", outcome=Outcome.DID_NOT))
-    corrected = store.correct(
-        added.id, by="mira", reason=Reason.KEY_ERROR, remedy="oil it", action=Action.FIX_AND_RESUBMIT, cause="rust"
-    )
-    assert corrected == replace(
-        added,
-        confirmed_by="mira",
-        reason=Reason.KEY_ERROR,
-        remedy="oil it",
-        action=Action.FIX_AND_RESUBMIT,
-        cause="rust",
-    )
+def test_another_reason_keeps_nothing_of_the_old_one(store: Store) -> None:
+    """Cause, remedy and outcome go, the action is that of the new reason's table; what is given or kept stays, and so
+    does the signature."""
+    old = incident("widget", remedy="pray", outcome=Outcome.DID_NOT, cause="cold", node="n1")
+    added = store.add(old)
+    corrected = store.correct(added.id, by="mira", reason=Reason.KEY_ERROR)
+    assert (corrected.reason, corrected.action, corrected.confirmed_by) == (Reason.KEY_ERROR, Action.NONE, "mira")
+    assert (corrected.cause, corrected.remedy, corrected.outcome) == ("", "", Outcome.UNKNOWN)
+    assert (corrected.signature, corrected.node) == (added.signature, "n1")
     assert store.list(reason=Reason.KEY_ERROR) == (corrected,)
     assert store.list(reason=Reason.ECC_ERROR) == ()
+    kept = store.correct(
+        store.add(old).id, by="mira", reason=Reason.KEY_ERROR, action=Action.FIX_AND_RESUBMIT, keep=["cause", "remedy"]
+    )
+    assert (kept.action, kept.cause, kept.remedy) == (Action.FIX_AND_RESUBMIT, "cold", "pray")
     with pytest.raises(MemoryStoreError, match="confirmed by nobody; say who"):
         store.confirm(added.id, " ")
+
+
+def test_a_remedy_can_be_emptied_and_replaced(store: Store) -> None:
+    """Whether the old one had helped says nothing of the new one; what is not touched stays."""
+    added = store.add(incident("widget", remedy="pray", outcome=Outcome.DID_NOT, cause="cold"))
+    emptied = store.correct(added.id, by="mira", remedy="")
+    assert (emptied.remedy, emptied.outcome, emptied.cause) == ("", Outcome.UNKNOWN, "cold")
+
+
+def test_the_history_says_who_said_what(store: Store) -> None:
+    """Of every correction, in the order of time, whatever was said later."""
+    added = store.add(incident("widget", remedy="pray"))
+    store.correct(added.id, by="ada", reason=Reason.KEY_ERROR)
+    last = store.correct(added.id, by="bob", remedy="oil it")
+    assert [entry.by for entry in last.history] == ["ada", "bob"]
+    assert (
+        last.history[0].what == "corrected: reason ECCError -> KeyError; action restart -> none; remedy pray -> nothing"
+    )
+    assert last.history[1].what == "corrected: remedy nothing -> oil it"
+    assert last.history[0].at <= last.history[1].at
+    assert letters_store(store.place).get(added.id) == last
+
+
+def test_one_failure_is_one_incident_however_often_it_is_remembered(store: Store) -> None:
+    """Of one job, or with the same piece of a log where the jobs are not known; another job's is another."""
+    one = incident("widget", content="abc", node="n1")
+    first, known = store.remember(one)
+    again, seen = store.remember(one)
+    assert (known, seen, again.id, again.times_seen) == (False, True, first.id, 2)
+    assert (again.seen_at, again.history[-1].what) == (first.seen_at, "seen again, 2 times in all")
+    other, _ = store.remember(replace(one, content="xyz"))
+    named, _ = store.remember(replace(one, content="uvw", job={"id": "4711"}))
+    same, seen = store.remember(replace(one, content="rst", job={"id": "4711"}))
+    assert (same.id, seen) == (named.id, True)
+    _, seen = store.remember(replace(one, content="rst", job={"id": "4712"}))
+    assert not seen
+    assert (store.count(), other.id == first.id) == (4, False)
+    for _ in range(80):
+        again, _ = store.remember(one)
+    assert (store.count(), again.times_seen, len(again.history)) == (4, 82, 2)
+
+
+def test_who_remembers_the_same_at_once_adds_one_incident(tmp_path: Path) -> None:
+    """Eight processes, one failure."""
+    code = (
+        "import sys\nfrom dataclasses import replace\nfrom tests.memory_helpers import incident, letters_store\n"
+        "print(letters_store(sys.argv[1]).remember(incident('widget', content='abc'))[0].id)"
+    )
+    started = [python(code, tmp_path / "memory") for _ in range(8)]
+    ids = {process.communicate(timeout=120)[0].strip() for process in started}
+    kept = letters_store(tmp_path / "memory").list()
+    assert {item.id for item in kept} == ids
+    assert [item.times_seen for item in kept] == [8]
 
 
 def test_what_is_forgotten_is_gone(store: Store) -> None:
@@ -164,10 +218,10 @@ def test_an_unknown_id_is_one_sentence(store: Store, identity: str) -> None:
 
 def test_an_id_is_given_once(store: Store) -> None:
     """Adding under an id that is taken is refused, and nothing is changed."""
-    store.add(incident("widget", id="i-mine"))
-    with pytest.raises(MemoryStoreError, match="i-mine: is there already"):
-        store.add(incident("gear", id="i-mine"))
-    assert store.get("i-mine").signature == "widget"
+    store.add(incident("widget", id="i-mine2345"))
+    with pytest.raises(MemoryStoreError, match="i-mine2345: is there already"):
+        store.add(incident("gear", id="i-mine2345"))
+    assert store.get("i-mine2345").signature == "widget"
 
 
 def test_the_numbers_add_up(store: Store) -> None:
@@ -243,7 +297,8 @@ def test_shipped_incidents_lie_under_every_store(tmp_path: Path) -> None:
     store = letters_store(tmp_path, shipped=True)
     shipped = store.shipped[0]
     assert shipped.id.startswith("corpus/")
-    assert (shipped.provenance, shipped.seen_at) == ("logdiag", "")
+    assert (shipped.outcome, shipped.confirmed_by, shipped.seen_at) == (Outcome.UNKNOWN, "", "")
+    assert shipped.provenance
     own = store.add(replace(shipped, id="", remedy="Mine."))
     assert store.list()[0] == own
     assert shipped in store.list(reason=shipped.reason)
@@ -422,21 +477,21 @@ def test_adding_stays_cheap_with_an_index(indexed: Store) -> None:
 
 
 def test_export_and_import_carry_everything(store: Store, tmp_path: Path) -> None:
-    """A second import changes nothing."""
+    """What one exported oneself; a second import changes nothing."""
     store.add(incident("a", window=("x",), job={"name": "j"}, node="n", cause="c", remedy="r"))
     store.confirm(store.add(incident("b")).id, "mira", Outcome.WORKED)
     text = io.StringIO()
     assert store.export(text) == 2
     other = letters_store(tmp_path / "other")
-    assert other.import_(text.getvalue().splitlines()) == Merged(added=2)
+    assert other.import_(text.getvalue().splitlines(), own=True) == Merged(added=2)
     assert other.list() == store.list()
-    assert other.import_(text.getvalue().splitlines()) == Merged(kept=2)
+    assert other.import_(text.getvalue().splitlines(), own=True) == Merged(kept=2)
     assert json.loads(text.getvalue().splitlines()[0])["schema"] == "logdiag.incident/1"
 
 
 def line_of(**fields: object) -> str:
     """A line of an import."""
-    return json.dumps({"id": "i-1", "signature": "widget", "reason": "KeyError", "action": "restart", **fields})
+    return json.dumps({"id": "i-22222222", "signature": "widget", "reason": "KeyError", "action": "restart", **fields})
 
 
 EARLY, LATE = "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"
@@ -457,10 +512,109 @@ def test_an_import_keeps_what_is_confirmed_and_then_what_is_newer(
     store: Store, ours: dict[str, str], theirs: dict[str, str], wins: str
 ) -> None:
     """In whatever order they come."""
-    store.import_([line_of(**ours, remedy="ours")])
-    merged = store.import_([line_of(**theirs, remedy="theirs")])
-    assert store.get("i-1").remedy == wins
+    store.import_([line_of(**ours, remedy="ours")], own=True)
+    merged = store.import_([line_of(**theirs, remedy="theirs")], own=True)
+    assert store.get("i-22222222").remedy == wins
     assert merged == (Merged(replaced=1) if wins == "theirs" else Merged(kept=1))
+
+
+def test_what_others_confirmed_is_not_confirmed_here(store: Store) -> None:
+    """It says where it came from and who had confirmed it there, is never taken before one's own word, and is
+    knowledge when it is confirmed here."""
+    ours = store.confirm(store.add(incident("widget", Reason.OS_ERROR)).id, "mira")
+    line = line_of(confirmed_by="eve", changed_at=LATE)
+    store.import_([line, line_of(id=ours.id, confirmed_by="eve", changed_at=LATE)], "theirs.jsonl")
+    foreign = store.get("i-22222222")
+    assert (foreign.confirmed_by, foreign.imported) == ("", "theirs.jsonl, confirmed there by eve")
+    assert store.get(ours.id) == ours
+    assert store.known([foreign.fingerprint]) == {foreign.fingerprint: (ours,)}
+    store.confirm(foreign.id, "mira")
+    assert foreign.id in {item.id for item in store.known([foreign.fingerprint])[foreign.fingerprint]}
+    assert "imported from theirs.jsonl" in store.get(foreign.id).history[0].what
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        '{"signature": "\\ud800", "reason": "KeyError", "action": "restart"}',
+        json.dumps({name: [1] for name in ("id", "signature", "reason", "action", "outcome", "window", "job", "node")}),
+        line_of(cause="x" * 300_000),
+        line_of(cause="x" * 5_000),
+        line_of(id="../../../..x/evil"),
+        line_of(id="i-x'); DROP TABLE incidents; --"),
+        line_of(id="i-\x1b[31mabcd"),
+        line_of(seen_at="9999-12-31T23:59:59-23:00"),
+        line_of(seen_at="2999-01-01"),
+        line_of(seen_at=["2026"]),
+        line_of(history=[{"at": 1}]),
+        line_of(history="x"),
+        line_of(frames=[["a", "b"]]),
+        line_of(times_seen=10**400),
+    ],
+    ids=lambda line: line[:50],
+)
+def test_hostile_lines_are_refused_with_a_sentence(store: Store, line: str) -> None:
+    """Too deep, too long, of the wrong kind, half characters, ids that are none: nothing is taken in."""
+    with pytest.raises(MemoryStoreError, match=r"theirs\.jsonl:2: ") as caught:
+        store.import_(io.StringIO(f"{line_of()}\n{line}\n"), "theirs.jsonl")
+    assert len(str(caught.value)) < 5000
+    assert store.count() == 0
+
+
+BAD_ROWS = {
+    "deep": "[" * 100_000,
+    "not JSON": "{torn",
+    "no incident": "7",
+    "blob": b"\xff\x00\x80",
+    "nothing": "",
+    "no reason": '{"signature": "x", "action": "restart"}',
+    "of a newer version": '{"signature": "x", "action": "restart", "reason": "FluxError"}',
+    "half a character": '{"signature": "\\ud800", "reason": "KeyError", "action": "restart"}',
+    "wrong kinds": '{"signature": 7, "reason": "KeyError", "action": "restart", "seen_at": 9}',
+    "too long": '{"signature": "x", "reason": "KeyError", "action": "restart", "cause": "' + "x" * 300_000 + '"}',
+}
+
+
+@pytest.mark.parametrize("document", BAD_ROWS.values(), ids=BAD_ROWS)
+def test_a_bad_row_spoils_nothing_but_itself(store: Store, document: object) -> None:
+    """Lists, searches, statistics and exports go on without it, and say which it is; it can be forgotten."""
+    bad, good = store.add(incident(text_of(1), node="n1")), store.add(incident(text_of(2), node="n1"))
+    store.confirm(bad.id, "mira")
+    store.nearest(text_of(1))
+    with sqlite3.connect(Path(store.place, "incidents.db")) as connection:
+        connection.execute("UPDATE incidents SET document = ?, reason = 'Bad' WHERE id = ?", (document, bad.id))
+        connection.execute("UPDATE vectors SET vector = x'00' WHERE row = 1")
+    connection.close()
+    with letters_store(store.place) as opened:
+        assert opened.list() == (good,)
+        assert opened.unreadable == (bad.id,)
+        assert opened.known([bad.fingerprint]) == {}
+        assert [item.id for _, item in opened.nearest(text_of(1))] == [good.id]
+        assert opened.stats().incidents == 1
+        assert opened.export(io.StringIO()) == 1
+        with pytest.raises(MemoryStoreError, match="cannot be read"):
+            opened.get(bad.id)
+        opened.import_([line_of(id=bad.id)])
+        assert opened.get(bad.id).signature == "widget"
+        opened.forget(bad.id)
+        assert opened.list() == (good,)
+
+
+@LINUX
+def test_nobody_else_may_read_a_store(store: Store) -> None:
+    """The folder and its files, whatever the process leaves to others."""
+    before = os.umask(0)
+    try:
+        store.add(incident("widget"))
+        store.nearest("widget")
+        kept = [Path(store.place), *Path(store.place).iterdir()]
+        assert {path.name: oct(path.stat().st_mode & 0o777) for path in kept} == {
+            path.name: "0o700" if path.is_dir() else "0o600" for path in kept
+        }
+    finally:
+        os.umask(before)
 
 
 def test_an_import_with_another_wording_is_found_by_it(store: Store) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import click
 from logdiag.cli.in_force import store_in_force
 from logdiag.errors import LogdiagError, MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
-from logdiag.memory.store import open_store
+from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
 from logdiag.read.prefixes import parse_line
 from logdiag.report.words import clean
@@ -25,6 +25,7 @@ __all__ = ["incidents"]
 _REASONS = click.Choice([item.value for item in Reason if item is not Reason.NONE])
 _ACTIONS = click.Choice([item.value for item in Action if item is not Action.NONE])
 _OUTCOMES = click.Choice([item.value for item in Outcome])
+_KEPT = ["action", "cause", "remedy", "outcome"]
 _WIDEST = 100
 _LONGEST = 2000
 
@@ -109,7 +110,11 @@ def add_command(
         confirmed_by=(by or _person()) if by or given.get("reason") else "",
     )
     with open_store(place, shipped=False) as store:
-        added = store.add(found)
+        added, known = store.remember(found)
+        if known and found.confirmed_by:
+            added = store.correct(added.id, by=found.confirmed_by, **given)
+    if known:
+        click.echo(f"known as {added.id}, seen again: {added.times_seen} times in all", err=True)
     _show(added, form)
 
 
@@ -127,23 +132,35 @@ def confirm_command(
     folders = load_settings({"rules": folders}).rules
     with open_store(place) as store:
         changed = store.confirm(identity, by or _person(), Outcome(outcome) if outcome else None)
-    said = f"{changed.id}: {changed.reason.value}, {changed.outcome.value}, confirmed by {changed.confirmed_by}"
-    click.echo(clean(said))
+    remedy = f", remedy {changed.remedy}" if changed.remedy else ""
+    said = f"{changed.reason.value}, {_action(changed)}{remedy}, {changed.outcome.value}"
+    _echo(f"{changed.id}: {said}, confirmed by {changed.confirmed_by}")
     _withdraw(changed, folders)
 
 
 @incidents.command("correct")
 @click.argument("identity", metavar="ID")
 @_said
+@click.option("--keep", multiple=True, type=click.Choice(_KEPT), help="What also holds for the new reason.")
 @_folders
 @_by
 @_memory
 @_format
 def correct_command(
-    identity: str, folders: tuple[str, ...], by: str | None, place: str | None, form: str, **said: str | None
+    identity: str,
+    keep: tuple[str, ...],
+    folders: tuple[str, ...],
+    by: str | None,
+    place: str | None,
+    form: str,
+    **said: str | None,
 ) -> None:
-    """Replace what was wrong about an incident, and confirm the rest. A rule on trial that names another reason for it
-    is withdrawn."""
+    """Replace what was wrong about an incident, and confirm the rest.
+
+    With another reason, the old one's cause, remedy and outcome go, and the action becomes the new reason's, unless
+    they are given or named by --keep; what was kept and what went is printed. An empty --remedy '' takes the remedy
+    away. A rule on trial that names another reason for it is withdrawn.
+    """
     given = _given(said)
     if not given:
         raise MemoryStoreError(
@@ -151,8 +168,13 @@ def correct_command(
         )
     folders = load_settings({"rules": folders}).rules
     with open_store(place) as store:
-        changed = store.correct(identity, by=by or _person(), **given)
+        old = store.get(identity)
+        if given.get("reason", old.reason) is not old.reason and "action" not in given and "action" not in keep:
+            given["action"] = _action_of(given["reason"], folders)
+        changed = store.correct(identity, by=by or _person(), keep=keep, **given)
     _show(changed, form)
+    for line in _kept_and_dropped(old, changed, said):
+        click.echo(line, err=True)
     _withdraw(changed, folders)
 
 
@@ -176,6 +198,7 @@ def list_command(
     """Print incidents, the latest first."""
     with open_store(place, shipped=shipped) as store:
         found = store.list(reason=Reason(reason) if reason else None, node=node, since=since, limit=limit)
+        _say_unreadable(store)
     _print(found, form)
 
 
@@ -203,7 +226,7 @@ def search_command(text: str, limit: int, place: str | None, form: str) -> None:
         click.echo(json.dumps([{"similarity": round(score, 4), **_plain(item)} for score, item in found], indent=2))
         return
     for score, item in found:
-        click.echo(f"{score:.2f}  {_row(item)}")
+        _echo(f"{score:.2f}  {_row(item)}")
 
 
 @incidents.command("forget")
@@ -214,7 +237,7 @@ def forget_command(identities: tuple[str, ...], place: str | None) -> None:
     with open_store(place) as store:
         for identity in identities:
             store.forget(identity)
-            click.echo(clean(f"{identity}: forgotten"))
+            _echo(f"{identity}: forgotten")
 
 
 @incidents.command("export")
@@ -225,10 +248,12 @@ def export_command(file: str, place: str | None) -> None:
     with open_store(place, shipped=False) as store:
         if file == "-":
             store.export(sys.stdout)
+            _say_unreadable(store)
             return
         try:
             with open(file, "w", encoding="utf-8") as out:
                 count = store.export(out)
+            _say_unreadable(store)
         except OSError as error:
             raise MemoryStoreError(f"{file}: cannot be written ({error.strerror}); name another file") from error
     click.echo(clean(f"{file}: {count} incidents"), err=True)
@@ -236,19 +261,21 @@ def export_command(file: str, place: str | None) -> None:
 
 @incidents.command("import")
 @click.argument("file", type=click.Path(readable=False), metavar="FILE")
+@click.option("--own", is_flag=True, help="An export of your own: what was confirmed in it counts here.")
 @_memory
-def import_command(file: str, place: str | None) -> None:
+def import_command(file: str, own: bool, place: str | None) -> None:
     """Take in what logdiag incidents export wrote; - reads standard input.
 
-    Of two forms of one incident a confirmed one stays, and else the one that was changed last.
+    What others confirmed is shown, and decides nothing before it is confirmed here. Of two forms of one incident a
+    confirmed one stays, and else the one that was changed last.
     """
     with open_store(place, shipped=False) as store:
         if file == "-":
-            merged = store.import_(sys.stdin, "<stdin>")
+            merged = store.import_(sys.stdin, "<stdin>", own=own)
         else:
             try:
                 with open(file, encoding="utf-8") as lines:
-                    merged = store.import_(lines, file)
+                    merged = store.import_(lines, file, own=own)
             except OSError as error:
                 raise MemoryStoreError(f"{file}: cannot be read ({error.strerror}); check the path") from error
             except UnicodeDecodeError as error:
@@ -297,8 +324,7 @@ def nodes_command(days: float, size: int | None, place: str | None, form: str) -
         reasons = ", ".join(f"{count} {name}" for name, count in item.reasons.items())
         jobs = f"  jobs {', '.join(item.jobs)}" if item.jobs else ""
         mark = "*" if item.suspicious else " "
-        row = f"{item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}"
-        click.echo(f"{mark} {clean(row, _LONGEST)}")
+        _echo(f"{mark} {item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}")
 
 
 def _failure(
@@ -307,7 +333,6 @@ def _failure(
     """What the arguments of `add` and `search` name, by a log or by its line."""
     from logdiag.memory.remember import incident_of, incident_of_line
     from logdiag.pipeline import diagnose
-    from logdiag.rules import RuleBook
 
     if (log is None) == (signature is None):
         raise MemoryStoreError(
@@ -317,12 +342,35 @@ def _failure(
         return incident_of(diagnose(log, rules=tuple(folders)))
     if reason is None:
         raise MemoryStoreError("--reason is missing; a line that you pick needs the reason that you know")
-    entry = RuleBook.load(tuple(folders)).reasons.get(Reason(reason))
-    action = Action(entry.action) if entry else Action.FIX_AND_RESUBMIT
+    action = _action_of(Reason(reason), folders)
     if log is not None and number is not None:
         return incident_of_line(log, number, Reason(reason), action)
     line = parse_line(signature or "")
     return Incident("", masked(line), Reason(reason), action, node=line.node or "")
+
+
+def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
+    """What the table says to do about a reason."""
+    from logdiag.rules import RuleBook
+
+    entry = RuleBook.load(tuple(folders)).reasons.get(reason)
+    return Action(entry.action) if entry else Action.FIX_AND_RESUBMIT
+
+
+def _kept_and_dropped(old: Incident, new: Incident, said: dict[str, str | None]) -> Iterator[str]:
+    """What a correction left as it was without being told to, and what it took away."""
+    for name in _KEPT:
+        before, after = (str(getattr(getattr(item, name), "value", getattr(item, name))) for item in (old, new))
+        if before == after and after not in ("", "none", "unknown") and said[name] is None:
+            yield f"kept: {name} {clean(after)}"
+        elif before != after and before not in ("", "none", "unknown"):
+            yield f"dropped: {name} {clean(before)}" + (f", now {clean(after)}" if after else "")
+
+
+def _say_unreadable(store: Store) -> None:
+    if store.unreadable:
+        named = ", ".join(clean(identity) for identity in store.unreadable[:10])
+        click.echo(f"{len(store.unreadable)} left out, which cannot be read: {named}", err=True)
 
 
 def _withdraw(incident: Incident, folders: tuple[str, ...]) -> None:
@@ -375,7 +423,7 @@ def _print(found: Iterable[Incident], form: str) -> None:
 
 
 def _row(incident: Incident) -> str:
-    confirmed = "confirmed" if incident.confirmed_by else "unconfirmed"
+    confirmed = "confirmed" if incident.confirmed_by else "imported" if incident.imported else "unconfirmed"
     seen = incident.seen_at[:19] + "Z" if incident.seen_at else "shipped"
     known = f"{incident.reason.value:<19}  {incident.outcome.value:<7}  {confirmed:<11}"
     return f"{clean(incident.id)}  {clean(seen):<20}  {known}  {clean(incident.signature, _WIDEST)}"
@@ -385,19 +433,33 @@ def _show(incident: Incident, form: str) -> None:
     if form == "json":
         click.echo(json.dumps(_plain(incident), indent=2))
         return
-    click.echo(f"{clean(incident.id)}  {incident.reason.value}  {incident.action.value}  {incident.outcome.value}")
+    _echo(f"{incident.id}  {incident.reason.value}  {_action(incident)}  {incident.outcome.value}")
+    nobody = "nobody" if not incident.seen_at else f"nobody: logdiag incidents confirm {incident.id}"
     before = {
         "line": incident.signature,
         "cause": incident.cause,
         "remedy": incident.remedy,
         "node": incident.node,
         "job": ", ".join(f"{key} {value}" for key, value in incident.job.items()),
-        "seen at": incident.seen_at,
+        "raised in": " < ".join(f"{frame.file}, {frame.function}" for frame in incident.frames),
+        "seen at": incident.seen_at + (f", {incident.times_seen} times" if incident.times_seen > 1 else ""),
         "from": incident.provenance,
-        "confirmed by": incident.confirmed_by or "nobody: logdiag incidents confirm " + incident.id,
+        "imported from": incident.imported,
+        "confirmed by": incident.confirmed_by or nobody,
     }
     for name, value in before.items():
         if value:
-            click.echo(f"  {name + ':':<14}{clean(value, _LONGEST)}")
+            _echo(f"  {name + ':':<15}{value}")
     for line in incident.window:
-        click.echo(f"  {'beside it:':<14}{clean(line, _LONGEST)}")
+        _echo(f"  {'beside it:':<15}{line}")
+    for entry in incident.history:
+        _echo(f"  {entry.at[:19] + 'Z':<22}{entry.by or 'logdiag'}: {entry.what}")
+
+
+def _action(incident: Incident) -> str:
+    return "the action of its reason" if incident.action is Action.NONE else incident.action.value
+
+
+def _echo(text: str) -> None:
+    """Prints a line of which parts came from outside: nothing in it steers a terminal or makes another line."""
+    click.echo(clean(text, _LONGEST))

@@ -14,6 +14,9 @@ __all__ = ["confidence_in", "confidence_of", "supports_of"]
 
 _MOST_RIVALS = 3
 _MOST_WHERE_NOT_KNOWN = 0.5
+# One person's word about a line is not more than that, however often it was right when it was measured.
+_MOST_FROM_MEMORY = 0.97
+_FROM_MEMORY = frozenset({Support.SAME, Support.NEARLY_SAME, Support.ALIKE, Support.FAINTLY_ALIKE})
 
 
 def supports_of(judgement: Judgement) -> tuple[Support, ...]:
@@ -50,8 +53,11 @@ def confidence_in(judgement: Judgement, supports: Iterable[Support], weights: Ma
 
 
 def confidence_of(supports: Iterable[Support], weights: Mapping[Support, float]) -> float:
-    """The share of answers with such support that are right: the logistic function of the summed weights."""
-    return 1 / (1 + math.exp(-sum(weights.get(support, 0.0) for support in supports)))
+    """The share of answers with such support that are right: the logistic function of the summed weights; what people
+    said of a past failure is never surer than 0.97."""
+    given = tuple(supports)
+    share = 1 / (1 + math.exp(-sum(weights.get(support, 0.0) for support in given)))
+    return share if _FROM_MEMORY.isdisjoint(given) else min(share, _MOST_FROM_MEMORY)
 
 
 def _kind_without_root(judgement: Judgement) -> Support:

@@ -62,6 +62,8 @@ def decide(
     reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
     unexplained = root is None or Support.BARE_SYMPTOM in supports
     unsure = failed is not False and (unexplained or confidence < SURE)
+    suspicious = recalled.suspicious if recalled else {}
+    recovery = recover(judgement, book, failed=failed, suspicious=tuple(suspicious))
     return Diagnosis(
         source=source,
         failed=failed,
@@ -77,10 +79,11 @@ def decide(
         consequences=_consequences(judgement, survey),
         candidates=_candidates(judgement, confidence),
         similar=recalled.similar if recalled else (),
-        recovery=recover(judgement, book, failed=failed, suspicious=recalled.suspicious if recalled else ()),
+        recovery=recovery,
         notes=(
             *notes,
             *(recalled.notes if recalled else ()),
+            *(f"left out of the restart: {suspicious[node]}" for node in recovery.exclude_nodes if node in suspicious),
             # Without a root the steps say what to collect.
             *([_to_collect(reason, book, unexplained=unexplained)] if unsure and root else []),
             *_remarks(judgement, survey),

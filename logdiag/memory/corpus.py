@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdiag import cache
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.incident import Incident, Outcome, fingerprint, masked
+from logdiag.memory.incident import Incident, fingerprint, masked
 from logdiag.memory.tokenizer import CARD, STATIC
 from logdiag.model import Action, Reason
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["PREFIX", "Corpus", "load_corpus", "shipped_folder"]
 
 PREFIX = "corpus/"
-_PROVENANCE = "logdiag"
-_FORM = b"logdiag-corpus/2\0"
+_PROVENANCE = "written for this project"
+_FORM = b"logdiag-corpus/3\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def shipped_folder() -> str:
 
 
 def _incident(row: tuple[Any, ...]) -> Incident:
-    _, name, signature, reason, action, window, cause, remedy, outcome, job = row
+    _, name, signature, reason, action, window, cause, remedy, provenance, job = row
     return Incident(
         id=name,
         signature=signature,
@@ -119,10 +119,8 @@ def _incident(row: tuple[Any, ...]) -> Incident:
         window=window,
         cause=cause,
         remedy=remedy,
-        outcome=Outcome(outcome),
         job=dict(job),
-        provenance=_PROVENANCE,
-        confirmed_by=_PROVENANCE,
+        provenance=provenance,
     )
 
 
@@ -168,7 +166,7 @@ def _row(document: dict[str, Any], reason: str) -> tuple[Any, ...]:
         tuple(masked(line) for line in document.get("window") or ()),
         document.get("cause", "").strip(),
         document.get("remedy", "").strip(),
-        Outcome(document.get("outcome", "unknown")).value,
+        document.get("provenance", "").strip() or _PROVENANCE,
         tuple((str(key), str(value)) for key, value in (document.get("job") or {}).items()),
     )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from logdiag.model import Action, Line, Reason
 
-__all__ = ["Incident", "Outcome", "fingerprint", "masked"]
+__all__ = ["Frame", "Incident", "Outcome", "Said", "fingerprint", "frames_before", "masked", "same_place", "skeleton"]
 
 
 class Outcome(str, Enum):
@@ -21,12 +22,35 @@ class Outcome(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """One entry of an incident's history: when (ISO 8601, UTC), who (empty for logdiag itself), and what was done."""
+
+    at: str
+    by: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where an exception was raised: the file's name without its folders, the function, and the masked source line,
+    empty where the traceback does not print it."""
+
+    file: str
+    function: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Incident:
     """One past failure.
 
-    `signature` is the masked root line (see `masked`), `window` masked lines around it, in order. `seen_at` is an ISO
-    8601 time in UTC, empty for what ships with logdiag. `confirmed_by` is who said that reason and remedy are right,
-    empty while nobody has; `provenance` is where it came from (a job's name, an import, the shipped corpus).
+    `signature` is the masked root line (see `masked`), `window` masked lines around it, in order, `frames` the
+    innermost frames of its traceback, the innermost first. `action` is `none` where it is the one that the reason's
+    table gives. `seen_at` is an ISO 8601 time in UTC, empty for what ships with logdiag, and `times_seen` how often it
+    was remembered. `confirmed_by` is who said here that reason and remedy are right, empty while nobody has;
+    `provenance` is where it came from (a log's name; for a shipped one the kind of source). `content` is a digest of
+    the log around the root line, which tells one failure from another with the same words. `imported` names the file
+    it came in with and who had confirmed it there, empty for one's own. `history` is in the order of time.
     """
 
     id: str
@@ -42,11 +66,21 @@ class Incident:
     seen_at: str = ""
     provenance: str = ""
     confirmed_by: str = ""
+    frames: tuple[Frame, ...] = ()
+    content: str = ""
+    times_seen: int = 1
+    imported: str = ""
+    history: tuple[Said, ...] = ()
 
     @property
     def fingerprint(self) -> str:
         """The same for every occurrence of one failure."""
         return fingerprint(self.signature)
+
+    @property
+    def job_name(self) -> str:
+        """What tells its job from others: the job's id, else its name; empty where neither is known."""
+        return self.job.get("id") or self.job.get("name") or ""
 
 
 # Numbers after these words tell failures apart: Xid 48, errno 28, exit code 137, HTTP status 503, signal 9.
@@ -91,3 +125,80 @@ def masked(line: Line | str) -> str:
 def fingerprint(signature: str) -> str:
     """The same for equal signatures, whatever the case of their letters."""
     return hashlib.sha256(signature.lower().encode()).hexdigest()[:16]
+
+
+# One line of a telling code in a signature: errno 28   exit code 137   Xid (<pci>): 48
+_CODE = re.compile(rf"\b{_TELLING}\b(?: \(<pci>\))?\W{{0,12}}\d{{1,5}}\b", re.IGNORECASE)
+_VARIES = (
+    # host=frodo   node: frodo   pod=trainer-abc
+    (
+        re.compile(r"(?i)\b(host|hostname|node|nodename|peer|worker|pod|addr|address|server)([=:] ?)[\w.:-]*\w"),
+        r"\1\2<n>",
+    ),
+    # mixer@frodo   on host frodo   on node frodo
+    (re.compile(r"(?i)(?<=@)[\w.-]*\w|(?<=on host )[\w.-]*\w|(?<=on node )[\w.-]*\w"), "<n>"),
+    # frodo.cluster.example.com, and no exception's class
+    (re.compile(r"\b[a-z][a-z0-9-]*(?:\.[a-z0-9-]+){2,}\b(?![.:]?\w|:)"), "<n>"),
+    # data/shard_7.bin   w3   fp16   shard-a17
+    (re.compile(r"[^\s\[\](){}<>,;:='\"|]*(?:/|(?<=\w)\d|\d(?=\w)|<n>)[^\s\[\](){}<>,;:='\"|]*"), "<n>"),
+    (re.compile(r"<(?:n|id|hex|time|address|url|path|pci)>"), "<n>"),
+    (re.compile(r"<n>(?:[\W_]*<n>)+"), "<n>"),
+)
+
+
+def skeleton(signature: str) -> str:
+    """A signature without anything that could be a name of its own: words with digits, hosts, paths. Codes that tell
+    failures apart stay. Looser than a fingerprint: for what a person confirmed, never for telling incidents apart."""
+    codes = " ".join(re.sub(r"\W+", " ", code) for code in _CODE.findall(signature))
+    text = _CODE.sub(" ", signature)
+    for pattern, name in _VARIES:
+        text = pattern.sub(name, text)
+    return re.sub(r"\s+", " ", f"{text} {codes}").strip().lower()
+
+
+# File "/srv/a/collate.py", line 12, in __call__
+_FRAME = re.compile(r'File "(?:[^"]*[/\\])?([^"/\\]+)", line \d+, in (\S+)')
+_MOST_FRAMES = 3
+_LONGEST_TRACEBACK = 60
+# An exception that says so few words is raised in many programs: where it was raised belongs to it.
+_FEW_WORDS = 4
+_EXCEPTION = re.compile(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit|Fault)\b:?")
+
+
+def frames_before(lines: Sequence[Line], line: Line) -> tuple[Frame, ...]:
+    """The innermost frames of the traceback that ends with a line, the innermost first; `lines` are the kept lines
+    of the log, of which those of the same process count."""
+    before = [
+        other
+        for other in lines
+        if other.source == line.source
+        and line.number - _LONGEST_TRACEBACK <= other.number < line.number
+        and (other.rank, other.speaker) == (line.rank, line.speaker)
+    ]
+    found: list[Frame] = []
+    code = ""
+    for other in reversed(before):
+        said = other.message.strip()
+        if match := _FRAME.search(said):
+            found.append(Frame(match[1], match[2], code))
+            code = ""
+            if len(found) == _MOST_FRAMES:
+                break
+        elif said.startswith("Traceback (most recent call last)"):
+            break
+        elif not set(said) <= set("^~ "):
+            code = masked(other)
+    return tuple(found)
+
+
+def same_place(signature: str, one: Sequence[Frame], other: Sequence[Frame]) -> bool:
+    """Whether two exceptions of one signature can be the same failure by where they were raised. A message of many
+    words tells enough without that, and a frame that is not known says nothing against it."""
+    words = re.findall(r"[^\W\d_]{3,}", _EXCEPTION.sub("", signature))
+    if not one or not other or len(words) > _FEW_WORDS or not _EXCEPTION.match(signature):
+        return True
+    first, second = one[0], other[0]
+    alike = (first.file == second.file, first.function == second.function)
+    if first.code and second.code:
+        return first.code == second.code and any(alike)
+    return all(alike)

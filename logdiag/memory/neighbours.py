@@ -98,7 +98,7 @@ class Neighbours:
             )
             if not found:
                 return
-            yield _unpacked(found)
+            yield _unpacked(found, self.embedder.dimensions)
             after = found[-1][0]
 
     def _embedded(self, after: int) -> Iterator[tuple[Ids, Vectors]]:
@@ -110,7 +110,7 @@ class Neighbours:
             if not found:
                 return
             ids = np.array([row for row, _ in found], np.int64)
-            vectors = self.embedder.embed([signature for _, signature in found])
+            vectors = self.embedder.embed([text if isinstance(text, str) else "" for _, text in found])
             self._keep(ids, vectors)
             yield ids, vectors
             after = found[-1][0]
@@ -183,8 +183,10 @@ class Neighbours:
             return
 
 
-def _unpacked(found: list[tuple[int, bytes]]) -> tuple[Ids, Vectors]:
+def _unpacked(found: list[tuple[int, object]], dimensions: int) -> tuple[Ids, Vectors]:
+    """Rows and their vectors; one that was spoiled is of zeros, and like nothing."""
     ids = np.array([row for row, _ in found], np.int64)
-    flat = np.frombuffer(b"".join(vector for _, vector in found), _KEPT)
-    vectors = flat.reshape(len(found), -1).astype(np.float32)
+    size, nothing = dimensions * _KEPT.itemsize, bytes(dimensions * _KEPT.itemsize)
+    whole = [vector if isinstance(vector, bytes) and len(vector) == size else nothing for _, vector in found]
+    vectors = np.nan_to_num(np.frombuffer(b"".join(whole), _KEPT).reshape(len(found), -1).astype(np.float32))
     return ids, vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)

@@ -12,8 +12,8 @@ the counts depend on each other. A node is suspicious when it failed twice or mo
 
 N is the size of the cluster. Where nobody tells it, the nodes that failed stand for it: they are fewer, so 1/N is
 larger and the test only becomes more careful. Only infrastructure failures count, since a script's own error is always
-told by the same first rank; and a job counts once a node, since a job that is restarted into the same trouble says
-nothing new.
+told by the same first rank; a job counts once a node, since a job that is restarted into the same trouble says nothing
+new; and what was imported counts when somebody confirmed it here.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ __all__ = ["NodeRecord", "node_records", "suspicious_nodes", "tail"]
 
 _LEVEL = 0.05
 _FEWEST = 2
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
     """How often a node failed first.
 
-    `failures` are its infrastructure failures, one a job, `jobs` the names of those jobs as far as they are known, and
-    `incidents` all that is remembered of it. `probability` is that of so many failures or more by chance, `corrected`
+    `failures` are its infrastructure failures in the last `days`, one a job, `jobs` the names of those jobs as far as
+    they are known, and `incidents` all that is remembered of it. `probability` is that of so many failures or more by
+    chance, `corrected`
     the same after Holm's correction for the number of nodes.
     """
 
@@ -51,6 +53,18 @@ class NodeRecord:
     last_seen: str
     probability: float
     corrected: float
+    days: float
+
+    @property
+    def why(self) -> str:
+        """Why it is suspicious, in a sentence."""
+        named = (
+            f" ({', '.join(self.jobs[:_MOST_NAMED])}{', ...' * (len(self.jobs) > _MOST_NAMED)})" if self.jobs else ""
+        )
+        return (
+            f"node {self.node} failed first in {self.failures} jobs of the last {self.days:g} days{named}, more often"
+            f" than chance (p {self.corrected:.2g}); logdiag incidents nodes shows all"
+        )
 
     @property
     def suspicious(self) -> bool:
@@ -60,9 +74,9 @@ class NodeRecord:
 
 def suspicious_nodes(
     store: Store, days: float = 30.0, *, nodes: int | None = None, until: str | None = None
-) -> tuple[str, ...]:
+) -> tuple[NodeRecord, ...]:
     """The nodes to leave out: those that failed in the last `days` more often than chance, the worst first."""
-    return tuple(item.node for item in node_records(store, days, nodes=nodes, until=until) if item.suspicious)
+    return tuple(item for item in node_records(store, days, nodes=nodes, until=until) if item.suspicious)
 
 
 def node_records(
@@ -77,7 +91,8 @@ def node_records(
     since = (at - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     by_node: dict[str, list[Incident]] = {}
     for incident in store.list(since=since):
-        if incident.node and (not end or incident.seen_at <= end):
+        foreign = incident.imported and not incident.confirmed_by
+        if incident.node and not foreign and (not end or incident.seen_at <= end):
             by_node.setdefault(incident.node, []).append(incident)
     failures = {node: len(_independent(found)) for node, found in by_node.items()}
     total, size = sum(failures.values()), max(nodes or 0, len(by_node))
@@ -87,12 +102,13 @@ def node_records(
         NodeRecord(
             node=node,
             failures=failures[node],
-            jobs=tuple(dict.fromkeys(name for item in found if (name := _job(item)))),
+            jobs=tuple(dict.fromkeys(item.job_name for item in found if item.job_name)),
             incidents=tuple(item.id for item in found),
             reasons=_counted(item.reason.value for item in found),
             last_seen=found[0].seen_at,
             probability=chances[node],
             corrected=corrected[node],
+            days=days,
         )
         for node, found in by_node.items()
     ]
@@ -132,16 +148,12 @@ def _holm(chances: dict[str, float], size: int) -> dict[str, float]:
 
 
 def _independent(found: Iterable[Incident]) -> set[str]:
-    """The infrastructure failures of a node, one a job; one whose job is unknown stands for itself."""
+    """The infrastructure failures of a node, one a job; where the job is not known, one a piece of a log."""
     return {
-        f"job {name}" if (name := _job(item)) else item.id
+        f"job {item.job_name}" if item.job_name else item.content or item.id
         for item in found
         if item.reason.category is Category.INFRASTRUCTURE
     }
-
-
-def _job(incident: Incident) -> str:
-    return incident.job.get("id") or incident.job.get("name") or ""
 
 
 def _counted(names: Iterable[str]) -> dict[str, int]:

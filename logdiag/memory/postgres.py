@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome
-from logdiag.memory.rows import Entry, Merged, Tally, Wanted, from_text, now, to_text
+from logdiag.memory.rows import LONGEST_DOCUMENT, Entry, Merged, Tally, Wanted, from_text, now, readable, to_text
 from logdiag.model import Reason
 
 try:
@@ -80,6 +80,8 @@ _COLUMNS = ", ".join(_NAMES)
 _INSERT = (
     f"INSERT INTO logdiag_incidents ({_COLUMNS}) VALUES ({', '.join(['%s'] * len(_NAMES))}) ON CONFLICT (id) DO NOTHING"
 )
+# A row that is too long is not read at all.
+_DOCUMENT = f"CASE WHEN length(document) <= {LONGEST_DOCUMENT} THEN document END"
 _SET = ", ".join(f"{name} = %s" for name in _NAMES[1:])
 _READ_ONLY = (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction)
 _PASSWORD = re.compile(r"(?<=://)([^@/]*?):[^@/]*@|([?&]password=)[^&]*")
@@ -90,6 +92,7 @@ class PostgresRows:
 
     def __init__(self, address: str) -> None:
         self.name = _PASSWORD.sub(lambda match: f"{match[1]}@" if match[2] is None else f"{match[2]}...", address)
+        self.unreadable: set[str] = set()
         self._address = address
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._columns: dict[str, str] = {}
@@ -110,11 +113,11 @@ class PostgresRows:
                     added += 1
                     continue
                 found = self._locked(connection, entry.incident.id)
-                if found is None or not better(found, entry):
+                if found is not None and not better(found, entry):
                     kept += 1
                     continue
                 replaced += 1
-                if found.incident.signature == entry.incident.signature:
+                if found is not None and found.incident.signature == entry.incident.signature:
                     self._update(connection, entry)
                 else:
                     # A vector belongs to its row for good.
@@ -139,7 +142,7 @@ class PostgresRows:
 
     def get(self, identity: str) -> Incident | None:
         """As `Rows.get`."""
-        found = self._read("SELECT document FROM logdiag_incidents WHERE id = %s", (identity,))
+        found = self._read(f"SELECT {_DOCUMENT} FROM logdiag_incidents WHERE id = %s", (identity,))
         return from_text(found[0][0], self.name) if found else None
 
     def find(self, wanted: Wanted) -> list[Incident]:
@@ -153,17 +156,21 @@ class PostgresRows:
         }
         given = {condition: value for condition, value in conditions.items() if value}
         where = f" WHERE {' AND '.join(given)}" if given else ""
-        query = f"SELECT document FROM logdiag_incidents{where} ORDER BY seen_at DESC, row DESC LIMIT %s"
-        return [from_text(text, self.name) for (text,) in self._read(query, (*given.values(), wanted.limit))]
+        query = f"SELECT id, {_DOCUMENT} FROM logdiag_incidents{where} ORDER BY seen_at DESC, row DESC LIMIT %s"
+        found = self._read(query, (*given.values(), wanted.limit))
+        read = [readable(identity, text, self.unreadable) for identity, text in found]
+        return [item for item in read if item is not None]
 
     def entries(self) -> Iterator[Entry]:
         """As `Rows.entries`."""
         last = 0
         while found := self._read(
-            "SELECT row, document, changed_at FROM logdiag_incidents WHERE row > %s ORDER BY row LIMIT 1000", (last,)
+            f"SELECT row, id, {_DOCUMENT}, changed_at FROM logdiag_incidents WHERE row > %s ORDER BY row LIMIT 1000",
+            (last,),
         ):
-            for _, text, changed_at in found:
-                yield Entry(from_text(text, self.name), changed_at)
+            for _, identity, text, changed_at in found:
+                if (item := readable(identity, text, self.unreadable)) is not None:
+                    yield Entry(item, changed_at)
             last = found[-1][0]
 
     def exists(self) -> bool:
@@ -180,9 +187,11 @@ class PostgresRows:
             "SELECT reason, outcome, confirmed, count(*), min(seen_at), max(seen_at)"
             " FROM logdiag_incidents GROUP BY 1, 2, 3"
         )
+        reasons, outcomes = {item.value for item in Reason}, {item.value for item in Outcome}
         return [
             Tally(Reason(reason), Outcome(outcome), confirmed, count, first, last)
             for reason, outcome, confirmed, count, first, last in found
+            if reason in reasons and outcome in outcomes
         ]
 
     def nearest(
@@ -195,14 +204,16 @@ class PostgresRows:
         with self._writing() as connection:
             connection.execute(sql.SQL("SET LOCAL hnsw.ef_search = {}").format(sql.Literal(max(_IN_VIEW, k))))
             query = sql.SQL(
-                "SELECT 1 - ({column} <=> %(query)s::vector), id, document FROM logdiag_incidents"
+                "SELECT 1 - ({column} <=> %(query)s::vector), id, {document} FROM logdiag_incidents"
                 " WHERE {column} IS NOT NULL ORDER BY {column} <=> %(query)s::vector LIMIT %(k)s"
-            ).format(column=sql.Identifier(column))
+            ).format(column=sql.Identifier(column), document=sql.SQL(_DOCUMENT))
             for vector in queries.tolist():
                 for score, identity, text in connection.execute(query, {"query": json.dumps(vector), "k": k}):
                     # A text without a letter has no direction: its cosine is no number.
                     if score == score and (identity not in best or best[identity][0] < score):
-                        best[identity] = (float(score), from_text(text, self.name))
+                        item = readable(identity, text, self.unreadable)
+                        if item is not None:
+                            best[identity] = (float(score), item)
         return sorted(best.values(), key=lambda item: -item[0])[:k], searched_all
 
     def close(self) -> None:
@@ -276,9 +287,10 @@ class PostgresRows:
     def _locked(self, connection: psycopg.Connection[tuple[Any, ...]], identity: str) -> Entry | None:
         """An entry that nobody else changes until the transaction ends."""
         found = connection.execute(
-            "SELECT document, changed_at FROM logdiag_incidents WHERE id = %s FOR UPDATE", (identity,)
+            f"SELECT {_DOCUMENT}, changed_at FROM logdiag_incidents WHERE id = %s FOR UPDATE", (identity,)
         ).fetchone()
-        return Entry(from_text(found[0], self.name), found[1]) if found else None
+        item = readable(identity, found[0], self.unreadable) if found else None
+        return Entry(item, found[1]) if found and item is not None else None
 
     def _update(self, connection: psycopg.Connection[tuple[Any, ...]], entry: Entry) -> None:
         values = _values(entry)

@@ -1,27 +1,32 @@
 """What the memory says of a failure: lines that people know already, lines like them, and what helped last time.
 
-A failure that a person confirmed is known from then on: a line with its fingerprint is a cause like those that rules
+    known(survey, store, book)          findings for lines whose failure a person has confirmed here
+    alike(asked, store)                 findings for lines that are like such failures, by vote
+    similar_to(line, reason, store)     past failures like a line, with what is known to help; they decide nothing
+
+A failure that a person confirmed is known from then on: a line of the same wording is a cause like those that rules
 name. Where the rules are silent or unsure, the confirmed failures most alike to a line vote on its reason, each with
-its cosine squared and a weight that falls with its age. What the memory says are findings like those of rules, so that
-recoveries, consequences, ranks and nodes are told apart the same way.
+its cosine squared and a weight that falls with its age. Incidents that ship with logdiag and what was imported and not
+confirmed here are shown beside the answer, and have no vote. What the memory says are findings like those of rules, so
+that recoveries, consequences, ranks and nodes are told apart the same way.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from logdiag.judge.judgement import Judgement
-from logdiag.memory.corpus import PREFIX
-from logdiag.memory.incident import Incident, Outcome, fingerprint, masked
+from logdiag.memory.incident import Incident, Outcome, fingerprint, frames_before, masked, same_place, skeleton
 from logdiag.memory.rows import now
 from logdiag.memory.store import Store
 from logdiag.model import Action, Category, Finding, Line, Reason, Role, Similar, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["RULE", "Doubt", "alike_lines", "known_lines", "similar_to"]
+__all__ = ["RULE", "Asked", "Doubt", "alike", "known", "open_lines", "similar_to"]
 
 RULE = "memory/"
 """What the `rule` of a finding begins with that comes from the memory; the id of the incident follows."""
@@ -44,11 +49,13 @@ _MOST_SIMILAR = 3
 _LEAST_SIMILAR = 0.3
 # A signature with fewer letters says too little to know a failure by.
 _FEWEST_LETTERS = 8
-# So many lines that no rule knows are looked up at most: the last ones, which tell of the end.
+# What is left of a signature without names must say more than that to know a failure by.
+_FEWEST_LOOSE_LETTERS = 14
+# So many kept lines are looked up among what people confirmed: the last ones, which tell of the end.
+_MOST_LOOKED_UP = 20_000
+# So many lines that no rule knows may be voted on at most.
 _MOST_LINES = 200
 _MOST_EXCEPTIONS = 8
-# From so many lines on NumPy is faster than no NumPy, its loading included.
-_FEW_LINES = 4
 # What frameworks and launchers say of any failure.
 _WRAPPERS = frozenset({Reason.RUNTIME_ERROR, Reason.CALLED_PROCESS_ERROR, Reason.OTHERS})
 _ORDINARY = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE"})
@@ -58,67 +65,71 @@ _ORDINARY = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE"})
 class Doubt:
     """What the rules leave open, and how alike a past failure must be (cosine) to speak: `root` of the line that they
     took for the root, `exceptions` of other exceptions that no rule knows, `elsewhere` of lines that none fires on.
-    None: nothing is left open there. `united` asks for votes that are not divided, `machine` for the
-    reason of a machine's fault; `own` leaves elsewhere out what ships, which other people's clusters said."""
+    None: nothing is left open there. `united` asks for votes that are not divided, `machine` for the reason of a
+    machine's fault."""
 
     root: float | None = None
     united: bool = False
     machine: bool = False
     exceptions: float | None = None
     elsewhere: float | None = None
-    own: bool = False
 
 
-def known_lines(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
-    """A finding for each line whose failure a person has confirmed. Raises MemoryStoreError."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A line to vote on: the reason that rules give it (None where they give none), and how alike a past failure must
+    be to speak (cosine). `united` and `machine` as in `Doubt`."""
+
+    line: Line
+    reason: Reason | None
+    least: float
+    united: bool = False
+    machine: bool = False
+
+
+def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
+    """A finding for each kept line whose failure a person has confirmed here, whatever its numbers, hosts and paths;
+    none where a rule says the same of the line. Raises MemoryStoreError."""
     if not store.count():
         return ()
-    prints: dict[str, list[Line]] = {}
-    for line in survey.lines:
-        signature = masked(line)
-        if _tells(signature):
-            prints.setdefault(fingerprint(signature), []).append(line)
     ruled = {(finding.line.stream, finding.line.position): finding for finding in survey.findings}
     found = []
-    for known, incident in store.known(prints).items():
-        for line in prints[known]:
-            rule = ruled.get((line.stream, line.position))
-            symptom = rule is not None and rule.role is Role.SYMPTOM
-            if (
-                rule
-                and (symptom or rule.role is Role.CAUSE)
-                and (rule.reason, _action(rule, book)) == _advice(incident)
-            ):
-                continue
-            named = _finding(line, incident, incident.reason, (Support.SAME,))
-            # What others say of a failure stays that: where a cause is in the log too, it comes first.
-            found.append(replace(named, role=Role.SYMPTOM) if symptom else named)
+    for line, incident, support in _matches(survey, store):
+        rule = ruled.get((line.stream, line.position))
+        symptom = rule is not None and rule.role is Role.SYMPTOM
+        if rule and (symptom or rule.role is Role.CAUSE) and _agrees(rule, incident, book):
+            continue
+        named = _finding(line, incident, incident.reason, (support,), book)
+        # What others say of a failure stays that: where a cause is in the log too, it comes first.
+        found.append(replace(named, role=Role.SYMPTOM) if symptom else named)
     return tuple(found)
 
 
-def alike_lines(survey: Survey, judgement: Judgement, doubt: Doubt, store: Store) -> tuple[Finding, ...]:
-    """Findings for lines that are like confirmed failures, where the rules leave something open.
+def alike(asked: Sequence[Asked], store: Store) -> tuple[Finding, ...]:
+    """Findings for lines that are like failures which people confirmed here. Raises MemoryStoreError."""
+    if not asked or not store.count():
+        return ()
+    voted = ((_voted(question, store), question) for question in asked)
+    return tuple(
+        finding
+        for finding, question in voted
+        if finding is not None
+        and finding.reason is not question.reason
+        and not (question.united and Support.DIVIDED in finding.supports)
+        and (not question.machine or finding.reason.category is Category.INFRASTRUCTURE)
+    )
 
-    Raises MemoryStoreError.
-    """
+
+def open_lines(survey: Survey, judgement: Judgement, doubt: Doubt) -> tuple[Asked, ...]:
+    """The lines that the rules leave open, to vote on."""
     asked: list[tuple[Line, Reason | None, float]] = []
     if judgement.root is not None and doubt.root is not None:
         asked.append((judgement.root.line, judgement.root.reason, doubt.root))
     if doubt.exceptions is not None:
         asked += [(line, Reason.OTHERS, doubt.exceptions) for line in _unknown_exceptions(judgement)]
-    if doubt.elsewhere is not None and (store.count() or not doubt.own):
+    if doubt.elsewhere is not None:
         asked += [(line, None, doubt.elsewhere) for line in _unnamed_lines(survey, judgement)]
-    if len(asked) > _FEW_LINES:
-        store.load()
-    voted = [(_voted(line, least, store, own=doubt.own and said is None), said) for line, said, least in asked]
-    return tuple(
-        finding
-        for finding, said in voted
-        if finding is not None
-        and finding.reason is not said
-        and not (doubt.united and Support.DIVIDED in finding.supports)
-        and (not doubt.machine or finding.reason.category is Category.INFRASTRUCTURE)
-    )
+    return tuple(Asked(line, reason, least, doubt.united, doubt.machine) for line, reason, least in asked)
 
 
 def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
@@ -144,10 +155,50 @@ def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
             seen_at=incident.seen_at,
             node=incident.node,
             words=_words(incident),
+            provenance=incident.provenance if not incident.seen_at else "",
         )
         for score, incident in ranked[:_MOST_SIMILAR]
         if score >= _LEAST_SIMILAR
     )
+
+
+def _matches(survey: Survey, store: Store) -> Iterator[tuple[Line, Incident, Support]]:
+    """Kept lines with the confirmed incident of their wording: the very same but for what masking takes out, or else
+    the same words in the same order."""
+    lines = _worth_knowing(survey)
+    exact = store.known(fingerprint(signature) for signature in lines)
+    loose: dict[str, list[Incident]] = {}
+    for incident in store.confirmed():
+        words = skeleton(incident.signature)
+        if _tells(words.replace("<n>", ""), _FEWEST_LOOSE_LETTERS):
+            loose.setdefault(words, []).append(incident)
+    for signature, occurrences in lines.items():
+        same = exact.get(fingerprint(signature), ())
+        nearly = loose.get(skeleton(signature), ()) if loose and not same else ()
+        for line in occurrences if same or nearly else ():
+            there = _of_this_place(same or nearly, signature, line, survey)
+            if there is not None:
+                yield line, there, Support.SAME if same else Support.NEARLY_SAME
+
+
+def _worth_knowing(survey: Survey) -> Mapping[str, list[Line]]:
+    """Kept lines by their signature: those that say something, without the job's steps."""
+    steps = {(step.stream, step.position) for step in survey.progress}
+    found: dict[str, list[Line]] = {}
+    ordinary = set()
+    for line in survey.lines[-_MOST_LOOKED_UP:]:
+        signature = masked(line)
+        if (line.stream, line.position) in steps:
+            ordinary.add(signature)
+        elif _tells(signature):
+            found.setdefault(signature, []).append(line)
+    return {signature: lines for signature, lines in found.items() if signature not in ordinary}
+
+
+def _of_this_place(incidents: Sequence[Incident], signature: str, line: Line, survey: Survey) -> Incident | None:
+    """The latest incident that was raised where this line was, as far as the log tells."""
+    frames = frames_before(survey.lines, line) if any(item.frames for item in incidents) else ()
+    return next((item for item in incidents if same_place(signature, item.frames, frames)), None)
 
 
 def _unknown_exceptions(judgement: Judgement) -> list[Line]:
@@ -179,13 +230,15 @@ def _unnamed_lines(survey: Survey, judgement: Judgement) -> list[Line]:
     return list(distinct.values())[::-1]
 
 
-def _voted(line: Line, least: float, store: Store, *, own: bool) -> Finding | None:
-    """What the confirmed failures most alike to a line say of it; None when none is alike enough, or with `own` when
-    the nearest is one that ships."""
-    found = [(score, item) for score, item in store.nearest(masked(line), _NEAREST) if item.confirmed_by][:_VOTERS]
-    if own and found and found[0][1].id.startswith(PREFIX):
-        return None
-    if not found or found[0][0] < least:
+def _voted(question: Asked, store: Store) -> Finding | None:
+    """What the confirmed failures most alike to a line say of it; None when none is alike enough."""
+    signature = masked(question.line)
+    near = store.nearest(signature, _NEAREST, own=True)
+    # One of the very same words was looked at before, and was raised elsewhere.
+    found = [
+        (score, item) for score, item in near if item.confirmed_by and item.signature.lower() != signature.lower()
+    ][:_VOTERS]
+    if not found or found[0][0] < question.least:
         return None
     at = now()
     votes: dict[Reason, float] = {}
@@ -197,22 +250,32 @@ def _voted(line: Line, least: float, store: Store, *, own: bool) -> Finding | No
         return None  # the nearest one and the others disagree
     kind = next(support for least_score, support in _SUPPORT_FROM if found[0][0] >= least_score)
     divided = votes[reason] < _UNITED * sum(votes.values())
-    named = _finding(line, speaker, reason, (kind, Support.DIVIDED) if divided else (kind,))
+    named = _finding(question.line, speaker, reason, (kind, Support.DIVIDED) if divided else (kind,))
     # Of a failure that is only alike, what is known of its reason holds, not what helped that once.
     return replace(named, action=None, steps=(), generality=1)
 
 
-def _finding(line: Line, incident: Incident, reason: Reason, supports: tuple[Support, ...]) -> Finding:
-    action, failed = incident.action, incident.outcome is Outcome.DID_NOT
+def _finding(
+    line: Line, incident: Incident, reason: Reason, supports: tuple[Support, ...], book: RuleBook | None = None
+) -> Finding:
+    """What is known of an incident, said of a line; nothing of the incident's own job."""
+    entry = book.reasons.get(reason) if book else None
+    # The action of the reason's table stays the table's, which also knows what to do before the first step.
+    tabled = incident.action is Action.NONE or (entry is not None and entry.action == incident.action.value)
+    failed = incident.outcome is Outcome.DID_NOT
+    day = _day(incident.history[-1].at if incident.history else incident.seen_at)
     title = incident.cause.split(". ")[0].rstrip(".") or f"{reason.value}, as in incident {incident.id}"
+    says = (
+        f"{incident.confirmed_by} said so of incident {incident.id}{f' on {day}' if day else ''}; {_words(incident)}."
+    )
     return Finding(
         rule=RULE + incident.id,
         line=line,
         role=Role.CAUSE,
         reason=reason,
         title=title,
-        why=_words(incident)[:1].upper() + _words(incident)[1:] + ".",
-        action=None if failed or action is Action.NONE else action,
+        why=says[:1].upper() + says[1:],
+        action=None if failed or tabled else incident.action,
         action_before_progress=None,
         steps=(incident.remedy,) if incident.remedy and not failed else (),
         explains=_WRAPPERS,
@@ -220,17 +283,15 @@ def _finding(line: Line, incident: Incident, reason: Reason, supports: tuple[Sup
     )
 
 
-def _tells(text: str) -> bool:
-    return sum(character.isalpha() for character in text) >= _FEWEST_LETTERS
+def _tells(text: str, letters: int = _FEWEST_LETTERS) -> bool:
+    return sum(character.isalpha() for character in text) >= letters
 
 
-def _action(rule: Finding, book: RuleBook) -> Action | None:
+def _agrees(rule: Finding, incident: Incident, book: RuleBook) -> bool:
+    """Whether a rule says of a line what people said of it."""
     entry = book.reasons.get(rule.reason)
-    return rule.action or (Action(entry.action) if entry else None)
-
-
-def _advice(incident: Incident) -> tuple[Reason, Action]:
-    return incident.reason, incident.action
+    action = rule.action or (Action(entry.action) if entry else None)
+    return rule.reason is incident.reason and incident.action in (action, Action.NONE)
 
 
 def _recency(incident: Incident, at: str) -> float:
@@ -251,24 +312,31 @@ def _time(text: str) -> datetime:
     return read if read.tzinfo else read.replace(tzinfo=timezone.utc)
 
 
+def _day(text: str) -> str:
+    """The day of a time, as people write it: 3 November 2026."""
+    return f"{_time(text).day} {_time(text):%B %Y}" if text else ""
+
+
 def _words(incident: Incident) -> str:
-    """What was done last time, and whether it helped, as the beginning of a sentence."""
-    when = "elsewhere"
-    if incident.seen_at:
-        seen = _time(incident.seen_at)
-        when = f"last time, on {seen.day} {seen:%B %Y}"
-    without = f"without {incident.node}" if incident.node else "without the node"
+    """What is known to help, or what was done last time and whether it helped, as the beginning of a sentence."""
+    remedy = f": {incident.remedy.rstrip('.')}" if incident.remedy else ""
+    if not incident.seen_at:
+        return f"known remedy ({incident.provenance}){remedy or f': {incident.action.value}'}"
+    when = f"last time, on {_day(incident.seen_at)}"
     doing = {
         Action.RESTART: "restarting",
-        Action.RESTART_EXCLUDING_NODE: f"restarting {without}",
+        Action.RESTART_EXCLUDING_NODE: "restarting without the node",
         Action.ROLLBACK_AND_SKIP: "rolling back and skipping the batch",
         Action.RETRY_LATER: "trying again later",
         Action.REDUCE_MEMORY: "using less memory",
         Action.FIX_AND_RESUBMIT: "fixing it",
     }.get(incident.action, "what was done")
-    remedy = f": {incident.remedy.rstrip('.')}" if incident.remedy else ""
     if incident.outcome is Outcome.WORKED:
         return f"{when}, {doing} worked{remedy}"
     if incident.outcome is Outcome.DID_NOT:
         return f"{when}, {doing} did not help{remedy}"
-    return f"{when}; the advice was {incident.action.value}{remedy}" if incident.action is not Action.NONE else when
+    return (
+        f"{when}; the advice was {incident.action.value}{remedy}"
+        if incident.action is not Action.NONE
+        else when + remedy
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from logdiag.errors import MemoryStoreError, SourceError
-from logdiag.memory.incident import Incident, masked
+from logdiag.memory.incident import Incident, frames_before, masked
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Diagnosis, Line, Reason
 from logdiag.read.prefixes import parse_line
@@ -17,53 +19,69 @@ __all__ = ["incident_of", "incident_of_line", "remembered"]
 
 _AROUND = 2
 _NEAR = 5
+# So many lines up to the root line tell whether two logs are one.
+_CONTENT = 10
+# Uncorrectable GPU memory error on rank 5, node node-004; 7 other ranks failed in consequence.
+_PLACE = re.compile(r" on (?:rank \d|node \S).*|; \d+ other ranks?\b.*", re.DOTALL)
 
 
 def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> Incident:
-    """What is worth remembering of a diagnosis: its root line with two lines either side, all masked.
+    """What is worth remembering of a diagnosis: its root line, or else its most suspicious one, with two lines either
+    side, all masked; of a failed job whose log shows no such line, how it ended.
 
-    Raises MemoryStoreError for a diagnosis without a root line.
+    Raises MemoryStoreError where the log shows no failure, or nothing at all.
     """
-    root = diagnosis.root_cause
-    if root is None:
+    place = _named_line(diagnosis)
+    if place is None and not diagnosis.failed:
         raise MemoryStoreError(
             f"{diagnosis.source}: no line was found that names what broke; pick one with --line or --signature"
         )
-    near = [
-        line for line in diagnosis.digest.lines if line.source == root.source and abs(line.number - root.line) <= _NEAR
-    ]
-    before = [line for line in near if line.number < root.line][-_AROUND:]
-    after = [line for line in near if line.number > root.line][:_AROUND]
-    return Incident(
+    unnamed = diagnosis.reason is Reason.NONE
+    incident = Incident(
         id="",
-        signature=masked(parse_line(root.text, root.source, root.line)),
-        reason=diagnosis.reason,
-        action=diagnosis.recovery.action,
-        window=_window([*before, *after]),
-        cause=diagnosis.summary,
+        signature=masked(place or diagnosis.summary),
+        reason=Reason.OTHERS if unnamed else diagnosis.reason,
+        action=Action.FIX_AND_RESUBMIT if unnamed else diagnosis.recovery.action,
+        cause=_title(diagnosis) if diagnosis.root_cause else "",
         job=dict(job or {}),
-        node=root.node or "",
-        provenance=os.path.basename(root.source),
+        provenance=os.path.basename(place.source if place else diagnosis.source),
+    )
+    if place is None:
+        return replace(incident, content=_content(diagnosis.digest.lines[-_CONTENT:]))
+    lines = [line for line in diagnosis.digest.lines if line.source == place.source]
+    near = [line for line in lines if abs(line.number - place.number) <= _NEAR]
+    before = [line for line in near if line.number < place.number][-_AROUND:]
+    after = [line for line in near if line.number > place.number][:_AROUND]
+    until = [line for line in lines if place.number - _CONTENT <= line.number < place.number]
+    root = diagnosis.root_cause
+    return replace(
+        incident,
+        window=_window([*before, *after]),
+        node=(root.node if root else place.node) or "",
+        frames=frames_before(lines, place),
+        content=_content([*until, place]),
     )
 
 
 def remembered(
     diagnosis: Diagnosis, memory: Store | str | os.PathLike[str] | None, job: Mapping[str, str] | None
 ) -> Diagnosis:
-    """The diagnosis of a failure with the id under which it was added to the store; where that cannot be done, with a
-    note that says why. It is knowledge only when a person confirms it."""
-    if not diagnosis.failed:
-        return diagnosis
+    """The diagnosis with the id under which its failure is remembered; where that cannot be done, with a note that says
+    why. It is knowledge only when a person confirms it."""
+    if diagnosis.failed is False:
+        said = "not remembered: the log shows no failure; logdiag incidents add LOG --line N --reason REASON keeps one"
+        return replace(diagnosis, notes=(*diagnosis.notes, said))
     try:
         incident = incident_of(diagnosis, job)
         if isinstance(memory, Store):
-            added = memory.add(incident)
+            kept, known = memory.remember(incident)
         else:
             with open_store(memory, shipped=False) as store:
-                added = store.add(incident)
+                kept, known = store.remember(incident)
     except MemoryStoreError as error:
         return replace(diagnosis, notes=(*diagnosis.notes, f"not remembered: {error}"))
-    return replace(diagnosis, incident=added.id)
+    notes = (f"known as {kept.id}, seen again: {kept.times_seen} times in all",) if known else ()
+    return replace(diagnosis, incident=kept.id, notes=(*diagnosis.notes, *notes))
 
 
 def incident_of_line(path: str, number: int, reason: Reason, action: Action) -> Incident:
@@ -72,7 +90,7 @@ def incident_of_line(path: str, number: int, reason: Reason, action: Action) -> 
     for stream in open_sources((path,)):
         for block in stream.blocks():
             for at, text in enumerate(block.data.split(b"\n")):
-                if abs(block.number_of(at) - number) <= _AROUND:
+                if -_CONTENT <= block.number_of(at) - number <= _AROUND:
                     decoded = text.decode(errors="replace").rstrip("\r")
                     around.append(parse_line(decoded, stream.name, block.number_of(at), prefix=block.prefix))
     picked = next((line for line in around if line.number == number and line.text.strip()), None)
@@ -83,10 +101,38 @@ def incident_of_line(path: str, number: int, reason: Reason, action: Action) -> 
         signature=masked(picked),
         reason=reason,
         action=action,
-        window=_window([line for line in around if line.number != number]),
+        window=_window([line for line in around if 0 < abs(line.number - number) <= _AROUND]),
         node=picked.node or "",
         provenance=os.path.basename(path),
+        frames=frames_before(around, picked),
+        content=_content([line for line in around if line.number <= number]),
     )
+
+
+def _named_line(diagnosis: Diagnosis) -> Line | None:
+    """The root line, or else the most suspicious one, as it stands among the kept lines; None where there is none that
+    says anything."""
+    found = diagnosis.root_cause or next(iter(diagnosis.suspects), None)
+    if found is None:
+        return None
+    kept = (line for line in diagnosis.digest.lines if (line.source, line.number) == (found.source, found.line))
+    place = next((line for line in kept if line.text == found.text), None)
+    place = place or parse_line(found.text, found.source, found.line)
+    return place if masked(place) else None
+
+
+def _title(diagnosis: Diagnosis) -> str:
+    """What happened, without what belongs to this job alone; empty where nothing is left."""
+    title = _PLACE.sub("", diagnosis.summary).rstrip(".")
+    root = diagnosis.root_cause
+    named = root is not None and root.node and root.node in title
+    return "" if named or masked(title) != " ".join(title.split()) else title
+
+
+def _content(lines: Sequence[Line]) -> str:
+    """What tells this piece of a log from all others, the same whatever the log is called and however it goes on."""
+    said = "\n".join(f"{line.number} {line.text}" for line in lines)
+    return hashlib.sha256(said.encode(errors="replace")).hexdigest()[:16] if said else ""
 
 
 def _window(lines: Sequence[Line]) -> tuple[str, ...]:

@@ -13,12 +13,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome
-from logdiag.memory.rows import Entry, Merged, Tally, Wanted, from_text, now, to_text
+from logdiag.memory.rows import LONGEST_DOCUMENT, Entry, Merged, Tally, Wanted, from_text, now, readable, to_text
 from logdiag.model import Reason
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ COMMIT;
 """
 _COLUMNS = "id, signature, fingerprint, reason, outcome, node, seen_at, confirmed, changed_at, document"
 _INSERT = f"INSERT OR IGNORE INTO incidents ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+# A row that is too long is not read at all.
+_DOCUMENT = f"CASE WHEN length(document) <= {LONGEST_DOCUMENT} THEN document END"
 _SET = ", ".join(f"{name.strip()} = ?" for name in _COLUMNS.split(",")[1:])
 # What SQLite says, and what that means for people.
 _SAYINGS = (
@@ -89,6 +91,7 @@ class SqliteRows:
 
     def __init__(self, folder: str) -> None:
         self.name = folder
+        self.unreadable: set[str] = set()
         self._file = os.path.join(folder, _FILE)
         self._connection: sqlite3.Connection | None = None
         # What the files looked like when they were opened as if nobody could change them; None otherwise.
@@ -113,11 +116,11 @@ class SqliteRows:
                     added += 1
                     continue
                 row, old = self._entry(connection, entry.incident.id)
-                if not better(old, entry):
+                if old is not None and not better(old, entry):
                     kept += 1
                     continue
                 replaced += 1
-                if old.incident.signature == entry.incident.signature:
+                if old is not None and old.incident.signature == entry.incident.signature:
                     connection.execute(f"UPDATE incidents SET {_SET} WHERE row = ?", (*_values(entry)[1:], row))
                 else:
                     # A vector belongs to its row for good.
@@ -131,13 +134,15 @@ class SqliteRows:
             return None
         with self.writing() as connection:
             row, old = self._entry(connection, identity)
+            if old is None:
+                raise MemoryStoreError(f"{identity}: cannot be read or was forgotten; see logdiag incidents list")
             changed = change(old.incident)
             connection.execute(f"UPDATE incidents SET {_SET} WHERE row = ?", (*_values(Entry(changed, now()))[1:], row))
         return changed
 
     def delete(self, identity: str) -> bool:
         """As `Rows.delete`."""
-        if self.get(identity) is None:
+        if not self.read("SELECT 1 FROM incidents WHERE id = ?", (identity,)):
             return False
         with self.writing() as connection:
             found = connection.execute("SELECT row FROM incidents WHERE id = ?", (identity,)).fetchone()
@@ -147,7 +152,7 @@ class SqliteRows:
 
     def get(self, identity: str) -> Incident | None:
         """As `Rows.get`."""
-        found = self.read("SELECT document FROM incidents WHERE id = ?", (identity,))
+        found = self.read(f"SELECT {_DOCUMENT} FROM incidents WHERE id = ?", (identity,))
         return from_text(found[0][0], self._file) if found else None
 
     def find(self, wanted: Wanted) -> list[Incident]:
@@ -162,18 +167,20 @@ class SqliteRows:
         }
         given = {condition: value for condition, value in conditions.items() if value}
         where = f" WHERE {' AND '.join(given)}" if given else ""
-        query = f"SELECT document FROM incidents{where} ORDER BY seen_at DESC, row DESC LIMIT ?"
+        query = f"SELECT id, {_DOCUMENT} FROM incidents{where} ORDER BY seen_at DESC, row DESC LIMIT ?"
         found = self.read(query, (*given.values(), -1 if wanted.limit is None else wanted.limit))
-        return [from_text(text, self._file) for (text,) in found]
+        read = [readable(identity, text, self.unreadable) for identity, text in found]
+        return [item for item in read if item is not None]
 
     def entries(self) -> Iterator[Entry]:
         """As `Rows.entries`."""
         last = 0
         while found := self.read(
-            "SELECT row, document, changed_at FROM incidents WHERE row > ? ORDER BY row LIMIT 1000", (last,)
+            f"SELECT row, id, {_DOCUMENT}, changed_at FROM incidents WHERE row > ? ORDER BY row LIMIT 1000", (last,)
         ):
-            for _, text, changed_at in found:
-                yield Entry(from_text(text, self._file), changed_at)
+            for _, identity, text, changed_at in found:
+                if (item := readable(identity, text, self.unreadable)) is not None:
+                    yield Entry(item, str(changed_at))
             last = found[-1][0]
 
     def exists(self) -> bool:
@@ -190,9 +197,11 @@ class SqliteRows:
         found = self.read(
             "SELECT reason, outcome, confirmed, count(*), min(seen_at), max(seen_at) FROM incidents GROUP BY 1, 2, 3"
         )
+        reasons, outcomes = {item.value for item in Reason}, {item.value for item in Outcome}
         return [
-            Tally(Reason(reason), Outcome(outcome), bool(confirmed), count, first, last)
+            Tally(Reason(reason), Outcome(outcome), bool(confirmed), count, str(first), str(last))
             for reason, outcome, confirmed, count, first, last in found
+            if reason in reasons and outcome in outcomes
         ]
 
     def nearest(
@@ -247,17 +256,19 @@ class SqliteRows:
 
     def _by_rows(self, rows: Sequence[int]) -> dict[int, Incident]:
         found = self.read(
-            "SELECT row, document FROM incidents WHERE row IN (SELECT value FROM json_each(?))", (json.dumps(rows),)
+            f"SELECT row, id, {_DOCUMENT} FROM incidents WHERE row IN (SELECT value FROM json_each(?))",
+            (json.dumps(rows),),
         )
-        return {row: from_text(text, self._file) for row, text in found}
+        read = {row: readable(identity, text, self.unreadable) for row, identity, text in found}
+        return {row: item for row, item in read.items() if item is not None}
 
-    def _entry(self, connection: sqlite3.Connection, identity: str) -> tuple[int, Entry]:
+    def _entry(self, connection: sqlite3.Connection, identity: str) -> tuple[int, Entry | None]:
+        """An incident and its row; None for one that was forgotten meanwhile or cannot be read."""
         row, text, changed_at = connection.execute(
-            "SELECT row, document, changed_at FROM incidents WHERE id = ?", (identity,)
-        ).fetchone() or (0, "", "")
-        if not text:
-            raise MemoryStoreError(f"{identity}: was forgotten meanwhile; see logdiag incidents list")
-        return row, Entry(from_text(text, self._file), changed_at)
+            f"SELECT row, {_DOCUMENT}, changed_at FROM incidents WHERE id = ?", (identity,)
+        ).fetchone() or (0, None, "")
+        item = readable(identity, text, self.unreadable) if row else None
+        return row, Entry(item, str(changed_at)) if item is not None else None
 
     def _connect(self, *, create: bool = False) -> sqlite3.Connection | None:
         """The connection; None where there is no store and none shall be made."""
@@ -278,7 +289,10 @@ class SqliteRows:
 
     def _make_folder(self) -> None:
         try:
-            os.makedirs(self.name, exist_ok=True)
+            os.makedirs(self.name, mode=0o700, exist_ok=True)
+            # Commands and names of jobs are nobody else's: SQLite gives the files beside it the same permissions.
+            with suppress(FileExistsError):
+                os.close(os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except (FileExistsError, NotADirectoryError) as error:
             raise self._no_folder() from error
         except OSError as error:
@@ -351,7 +365,12 @@ def _look(file: str) -> object:
 def _connection(uri: str) -> sqlite3.Connection:
     import sqlite3
 
-    return sqlite3.connect(uri, uri=True, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        uri, uri=True, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    # A text that is not UTF-8 spoils its own row only.
+    connection.text_factory = lambda text: text.decode(errors="replace")
+    return connection
 
 
 def _uri(file: str) -> str:

@@ -10,25 +10,29 @@ with open_store("/srv/logdiag") as store:        # or postgresql://..., or LOGDI
 from __future__ import annotations
 
 import contextlib
-import json
+import hashlib
 import math
 import os
+import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import PREFIX, Corpus, load_corpus
-from logdiag.memory.incident import Incident, Outcome, masked
+from logdiag.memory.incident import Incident, Outcome, Said, masked
 from logdiag.memory.rows import (
+    LONGEST_DOCUMENT,
     SCHEMA,
     Entry,
     Merged,
     Rows,
     Wanted,
+    bounded,
+    document_of,
     from_document,
     now,
     problems_of,
@@ -52,6 +56,14 @@ _ID_TRIES = 20
 # So many fingerprints are asked for at a time.
 _AT_ONCE = 500
 _SHOWN_PROBLEMS = 20
+_MOST_PROBLEMS = 1000
+_ID = re.compile(r"i-[a-z0-9]{8}")
+# Occurrences of one failure among which the same one is looked for.
+_MOST_OCCURRENCES = 200
+_MOST_CONFIRMED = 2000
+# Confirmed failures that are known in a looser wording too: the latest.
+_MOST_LOOSE = 500
+_SEEN_AGAIN = "seen again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +147,27 @@ class Store:
                 return tuple(added[at] for at in sorted(added))
         raise MemoryStoreError(f"{self.place}: no free id was found; run it again")
 
+    def remember(self, incident: Incident) -> tuple[Incident, bool]:
+        """Adds an incident unless it is there already, and gives it as it is stored, and whether it was there.
+
+        It is the same one when its line is the same and its job is (by id, or by name), or where the jobs are not
+        known the log around the line. Then it only counts once more.
+        """
+        new = self._checked(incident)
+        for old in self._rows.find(Wanted(fingerprints=(new.fingerprint,), limit=_MOST_OCCURRENCES)):
+            if _same_failure(old, new):
+                return self._seen_again(old, new), True
+        new = replace(new, history=(*new.history, Said(now(), "", "remembered")))
+        for attempt in range(_ID_TRIES):
+            # An id made of what tells it apart: who remembers the same at the same time adds one incident.
+            named = replace(new, id=_id_of(new, attempt))
+            if self._rows.insert([Entry(named, now())]):
+                return named, False
+            taken = self._rows.get(named.id)
+            if taken is not None and taken.fingerprint == new.fingerprint and _same_failure(taken, new):
+                return self._seen_again(taken, new), True
+        raise MemoryStoreError(f"{self.place}: no free id was found; run it again")
+
     def get(self, identity: str) -> Incident:
         """One incident by its id."""
         if identity.startswith(PREFIX):
@@ -160,15 +193,26 @@ class Store:
             found += [item for item in self.shipped if reason in (None, item.reason)]
         return tuple(found[:limit])
 
-    def known(self, fingerprints: Iterable[str]) -> dict[str, Incident]:
-        """What people confirmed of exactly these failures: for each fingerprint its latest confirmed incident, those
-        that ship with logdiag left out."""
+    def known(self, fingerprints: Iterable[str]) -> Mapping[str, Sequence[Incident]]:
+        """What people confirmed here of exactly these failures: for each fingerprint its confirmed incidents, the
+        latest first, those that ship with logdiag left out."""
         wanted = tuple(dict.fromkeys(fingerprints))
-        found: dict[str, Incident] = {}
+        found: dict[str, tuple[Incident, ...]] = {}
         for start in range(0, len(wanted), _AT_ONCE):
-            for incident in self._rows.find(Wanted(fingerprints=wanted[start : start + _AT_ONCE], confirmed=True)):
-                found.setdefault(incident.fingerprint, incident)
+            for incident in self._rows.find(
+                Wanted(fingerprints=wanted[start : start + _AT_ONCE], confirmed=True, limit=_MOST_CONFIRMED)
+            ):
+                found[incident.fingerprint] = (*found.get(incident.fingerprint, ()), incident)
         return found
+
+    def confirmed(self) -> Sequence[Incident]:
+        """The latest of what people confirmed here, bounded in number."""
+        return self._rows.find(Wanted(confirmed=True, limit=_MOST_LOOSE))
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """The ids of incidents that were left out so far because their rows cannot be read."""
+        return tuple(sorted(self._rows.unreadable))
 
     def by_fingerprint(self, wanted: str, limit: int = 100) -> tuple[Incident, ...]:
         """Occurrences of exactly this failure, the latest first, the shipped ones last."""
@@ -177,14 +221,17 @@ class Store:
             found += self._corpus.by_fingerprint(wanted)
         return tuple(found[:limit])
 
-    def nearest(self, texts: str | Sequence[str] | Vectors, k: int = 5) -> tuple[tuple[float, Incident], ...]:
-        """The `k` incidents most similar to a masked line, or to any of several, with their cosine, best first.
+    def nearest(
+        self, texts: str | Sequence[str] | Vectors, k: int = 5, *, own: bool = False
+    ) -> tuple[tuple[float, Incident], ...]:
+        """The `k` incidents most similar to a masked line, or to any of several, with their cosine, best first; with
+        `own` without those that ship with logdiag.
 
         Instead of texts it takes vectors of its embedder, (d,) or (n, d). Incidents that were added since the last
         call get their vectors here, so the first call after a large import, or by another embedder, takes longer (up to
         the store's patience: see `searched_all`).
         """
-        if isinstance(texts, str) and self._corpus and self._light():
+        if isinstance(texts, str) and self._corpus and not own and self._light():
             return tuple(self._corpus.nearest_without_numpy(texts, k))
         embedder = self.embedder
         given: Any = [texts] if isinstance(texts, str) else texts
@@ -196,7 +243,7 @@ class Store:
         began = time.monotonic()
         found, self.searched_all = self._rows.nearest(queries, k, embedder, self._patience)
         self._patience = max(0.0, self._patience - (time.monotonic() - began))
-        if self._corpus:
+        if self._corpus and not own:
             found += self._corpus.nearest(queries, k, embedder)
         return tuple(sorted(found, key=lambda item: -item[0])[:k])
 
@@ -218,13 +265,31 @@ class Store:
         remedy: str | None = None,
         cause: str | None = None,
         outcome: Outcome | None = None,
+        keep: Iterable[str] = (),
     ) -> Incident:
-        """Replaces what is given, and confirms the rest."""
+        """Replaces what is given, and confirms the rest.
+
+        With another reason, what belonged to the old one goes: cause and remedy, the outcome, and the action, which
+        then is that of the reason's table; except what is given and what is named in `keep`. With another remedy the
+        outcome goes.
+        """
         if not by.strip():
             raise MemoryStoreError(f"{identity}: confirmed by nobody; say who confirms it")
         given = {"reason": reason, "action": action, "remedy": remedy, "cause": cause, "outcome": outcome}
-        more: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        return self._change(identity, lambda old: replace(old, confirmed_by=by.strip(), **more))
+        told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        kept = frozenset(keep)
+
+        def corrected(old: Incident) -> Incident:
+            fresh: dict[str, Any] = {}
+            if told.get("reason", old.reason) is not old.reason:
+                fresh = {"action": Action.NONE, "cause": "", "remedy": "", "outcome": Outcome.UNKNOWN}
+            elif told.get("remedy", old.remedy) != old.remedy:
+                fresh = {"outcome": Outcome.UNKNOWN}
+            new = replace(old, **{name: value for name, value in fresh.items() if name not in kept})
+            new = replace(new, confirmed_by=by.strip(), **told)
+            return replace(new, history=(*old.history, Said(now(), by.strip(), _what_changed(old, new))))
+
+        return self._change(identity, corrected)
 
     def forget(self, identity: str) -> None:
         """Removes an incident for good."""
@@ -263,29 +328,27 @@ class Store:
             count += 1
         return count
 
-    def import_(self, file: Iterable[str], name: str = "") -> Merged:
+    def import_(self, file: Iterable[str], name: str = "", *, own: bool = False) -> Merged:
         """Takes in what `export` wrote, all of it or nothing.
 
-        Of two forms of one incident a confirmed one stays before one that is not, and else the one that was changed
-        last. Raises MemoryStoreError with the problems of all lines; `name` is what to call the file there.
+        What others confirmed is theirs: it is marked as imported and decides nothing until it is confirmed here. With
+        `own` it is an export of one's own, whose confirmations count. Of two forms of one incident a confirmed one
+        stays before one that is not, and else the one that was changed last. Raises MemoryStoreError with the problems
+        of all lines; `name` is what to call the file there.
         """
-        entries, problems = [], []
-        for number, line in enumerate(file, 1):
-            if not line.strip():
+        entries: list[Entry] = []
+        problems: list[str] = []
+        called = name or getattr(file, "name", "import")
+        for number, line in enumerate(_bounded_lines(file), 1):
+            if not line.strip() or len(problems) > _MOST_PROBLEMS:
                 continue
-            where = f"{name or getattr(file, 'name', 'import')}:{number}"
-            try:
-                document = json.loads(line)
-            except ValueError as error:
-                problems.append(f"{where}: not JSON ({error}); give one incident a line")
-                continue
-            wrong = problems_of(document)
-            if not wrong and str(document.get("id", "")).startswith(PREFIX):
-                wrong = [f"id: {document['id']} ships with logdiag; leave it out"]
+            where = f"{called}:{number}"
+            document, problem = document_of(line)
+            wrong = [problem] if problem else problems_of(document) or self._not_ours(document)
             if wrong:
                 problems += [f"{where}: {problem}" for problem in wrong]
             else:
-                entries.append(self._entry(document, where))
+                entries.append(self._entry(document, "" if own else os.path.basename(str(called))))
         if problems:
             more = len(problems) - _SHOWN_PROBLEMS
             rest = [f"and {more} problems more"] if more > 0 else []
@@ -298,10 +361,27 @@ class Store:
         """Lets go of its files or of its connection; nothing is lost by not calling it."""
         self._rows.close()
 
-    def _entry(self, document: dict[str, Any], where: str) -> Entry:
-        incident = self._checked(from_document({"action": "none", **document}, where))
+    def _not_ours(self, document: dict[str, Any]) -> Sequence[str]:
+        """What an import may not say."""
+        identity, seen = document.get("id", ""), utc(document.get("seen_at") or "")
+        if identity.startswith(PREFIX):
+            return [f"id: {identity} ships with logdiag; leave it out"]
+        if identity and not _ID.fullmatch(identity):
+            return [f"id: {identity[:40]!r} is none; leave it out, or give i- and eight letters or digits"]
+        return [f"seen_at: {seen} is still to come; correct it"] if seen > utc(_tomorrow()) else []
+
+    def _entry(self, document: dict[str, Any], file: str) -> Entry:
+        """An imported incident; `file` is where it came from, empty for one's own."""
+        incident = self._checked(from_document({"action": "none", **document}))
         incident = incident if incident.id else replace(incident, id=_new_id())
-        return Entry(incident, utc(document.get("changed_at") or "") or incident.seen_at)
+        changed_at = utc(document.get("changed_at") or "") or incident.seen_at
+        if not file:
+            return Entry(incident, changed_at)
+        there = f"{file}, confirmed there by {incident.confirmed_by}" if incident.confirmed_by else file
+        history = (*(replace(entry, what=f"elsewhere: {entry.what}") for entry in incident.history),
+                   Said(now(), "", f"imported from {there}"))  # fmt: skip
+        foreign = replace(incident, imported=incident.imported or there, confirmed_by="", history=history)
+        return Entry(bounded(foreign), changed_at)
 
     def _checked(self, incident: Incident) -> Incident:
         """As it is stored: masked, so that no path or address is kept, and with a time."""
@@ -312,16 +392,33 @@ class Store:
             raise MemoryStoreError(
                 f"{self.place}: an incident without a signature; give the line that named the failure"
             )
-        return replace(
+        kept = replace(
             incident,
             signature=signature,
             window=tuple(masked(line) for line in incident.window),
             seen_at=self._time(incident.seen_at, "seen_at") or now(),
         )
+        return bounded(kept)
+
+    def _seen_again(self, old: Incident, new: Incident) -> Incident:
+        """Counts an incident once more; its time changes only where it is another run of its job."""
+
+        def again(item: Incident) -> Incident:
+            times = item.times_seen + 1
+            before = (
+                item.history[:-1] if item.history and item.history[-1].what.startswith(_SEEN_AGAIN) else item.history
+            )
+            same_run = item.content == new.content or bool(item.job.get("id"))
+            seen_at = item.seen_at if same_run else max(item.seen_at, new.seen_at)
+            said = Said(now(), "", f"{_SEEN_AGAIN}, {times} times in all")
+            return replace(item, times_seen=times, seen_at=seen_at, job={**new.job, **item.job},
+                           node=item.node or new.node, history=(*before, said))  # fmt: skip
+
+        return self._change(old.id, again)
 
     def _change(self, identity: str, change: Callable[[Incident], Incident]) -> Incident:
         self._refuse_shipped(identity)
-        changed = self._rows.change(identity, change)
+        changed = self._rows.change(identity, lambda old: bounded(change(old)))
         if changed is None:
             raise self._unknown(identity)
         return changed
@@ -381,6 +478,43 @@ def default_place() -> str:
     raise MemoryStoreError("this account has no home folder for past incidents; name a place with LOGDIAG_MEMORY")
 
 
+def _same_failure(old: Incident, new: Incident) -> bool:
+    """Whether two incidents of one line are one: of the same job on the same node, or the same piece of a log."""
+    for name in ("id", "name"):
+        if old.job.get(name) and new.job.get(name):
+            return old.job[name] == new.job[name] and old.node == new.node
+    return bool(old.content) and old.content == new.content
+
+
+def _what_changed(old: Incident, new: Incident) -> str:
+    """A correction in words: what became what."""
+    changes = []
+    for name in ("reason", "action", "outcome", "cause", "remedy"):
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            before, after = (getattr(value, "value", value) or "nothing" for value in (before, after))
+            changes.append(f"{name} {before} -> {after}")
+    said = "confirmed again" if old.confirmed_by else "confirmed"
+    return f"corrected: {'; '.join(changes)}" if changes else said
+
+
+def _bounded_lines(file: Iterable[str]) -> Iterator[str]:
+    """The lines of a file; one that is too long comes cut, and is the last."""
+    read = getattr(file, "readline", None)
+    if read is None:
+        yield from file
+        return
+    while line := read(LONGEST_DOCUMENT + 2):
+        yield line
+        if len(line) > LONGEST_DOCUMENT:
+            return
+
+
+def _tomorrow() -> str:
+    """A day from now: clocks differ."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 86_400))
+
+
 def _better(old: Entry, new: Entry) -> bool:
     """Whether an imported form of an incident shall replace the one in the store."""
     return _weight(new) > _weight(old)
@@ -390,6 +524,18 @@ def _weight(entry: Entry) -> tuple[bool, str]:
     return bool(entry.incident.confirmed_by), entry.changed_at
 
 
+def _id_of(incident: Incident, attempt: int) -> str:
+    """An id that the same failure of the same job gets again; drawn where neither job nor log is known."""
+    told = incident.job_name or incident.content
+    if not told:
+        return _new_id()
+    key = "\0".join((incident.fingerprint, told, incident.node, str(attempt)))
+    return _spelled(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big"))
+
+
 def _new_id() -> str:
-    drawn = int.from_bytes(os.urandom(8), "big")
+    return _spelled(int.from_bytes(os.urandom(8), "big"))
+
+
+def _spelled(drawn: int) -> str:
     return "i-" + "".join(_LETTERS[drawn // len(_LETTERS) ** at % len(_LETTERS)] for at in range(_ID_LETTERS))
