@@ -47,7 +47,7 @@ def answer(*arguments: str | Path) -> dict[str, Any]:
     return read
 
 
-def test_one_log_remembered_eleven_times_convicts_no_node(memory: Path, tmp_path: Path) -> None:
+def test_one_log_remembered_eleven_times_convicts_no_node(book: RuleBook, memory: Path, tmp_path: Path) -> None:
     """A controller that retries its call, or two people with one log: one incident, one job, no suspicion."""
     log = network_log(tmp_path, "run7.log", node="node-11", rank=6, started=100)
     first = answer("--remember", log)
