@@ -12,7 +12,7 @@ from logdiag.errors import SourceError
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.verdict import decide
 from logdiag.model import Diagnosis, Digest
-from logdiag.read.sources import Stream, open_sources
+from logdiag.read.sources import Stream, limits_of, open_sources
 from logdiag.rules import RuleBook
 from logdiag.scan.shapes import Shapes, digest, filters_for
 from logdiag.scan.survey import Survey, survey
@@ -39,6 +39,8 @@ def diagnose(
     first: Callable[[Diagnosis], None] | None = None,
     exit_code: int | None = None,
     job: Mapping[str, str] | None = None,
+    max_seconds: float | None = None,
+    max_bytes: int | None = None,
     advance: Callable[[Stream, int], None] | None = None,
 ) -> Diagnosis:
     """Diagnoses one job from its logs: what broke first, where, on what evidence, and what to do.
@@ -48,7 +50,8 @@ def diagnose(
     reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, its id the answer's
     `incident`. `llm` is a language model, or how to ask one, for where rules and memory are not sure; `first` is given
     the answer without it, `callbacks` are LangChain's. `exit_code` is the job's, `job` its metadata (name, user,
-    framework, image). `advance` is told what was read.
+    framework, image). Reading ends after `max_seconds`, or `max_bytes` of uncompressed log, with a note; what was read
+    is diagnosed. `advance` is told what was read.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """
@@ -56,7 +59,7 @@ def diagnose(
         raise SourceError("no log was given; name a file or a folder, or pipe the job's output in")
     clock = _Clock()
     book = (rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())).fresh()
-    streams = open_sources(sources)
+    streams = open_sources(sources, limits_of(max_seconds, max_bytes))
     clock.ended("load")
     found, kept = _read(streams, book, job or {}, advance)
     clock.ended("read")

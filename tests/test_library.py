@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -86,7 +87,7 @@ print(answer.reason.value)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_program_that_ignores_its_children_is_served(expected: tuple[str, int, str]) -> None:
-    """Of a log long enough for a process beside this one, whose end nobody can wait for."""
+    """Of a log long enough to be scanned beside the rest."""
     done = subprocess.run(
         [sys.executable, "-c", IGNORED_CHILDREN, str(DEMO)],
         capture_output=True,
@@ -130,3 +131,22 @@ def test_a_process_that_the_caller_forks_meanwhile_is_not_waited_for(tmp_path: P
         timeout=120,
     )
     assert done.stdout.strip() == "1500000 True True", done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "waitpid"), reason="processes as on Unix")
+def test_a_long_log_makes_no_process_and_leaves_no_thread(tmp_path: Path) -> None:
+    """The caller's children, signals and open pipes stay the caller's alone."""
+    log = tmp_path / "long.log"
+    log.write_bytes(b"step 1 loss 2.0\n" * 1_500_000 + b"KeyError: 'caption'\n")
+    threads: set[str] = set()
+
+    def advance(_stream: object, _count: int) -> None:
+        threads.update(thread.name for thread in threading.enumerate())
+        with pytest.raises(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+
+    answer = diagnose(log, memory=False, advance=advance)
+    assert answer.root_cause is not None
+    assert answer.root_cause.line == 1_500_001
+    assert "logdiag-scan" in threads
+    assert "logdiag-scan" not in {thread.name for thread in threading.enumerate()}

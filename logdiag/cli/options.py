@@ -40,6 +40,18 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
                 help="Exit 0 healthy, 10 infrastructure, 11 framework, 12 script, 13 the log does not tell.",
             ),
             click.option(
+                "--max-seconds",
+                type=click.FloatRange(min=0, min_open=True),
+                metavar="SECONDS",
+                help="Stop reading then, and diagnose what was read.",
+            ),
+            click.option(
+                "--max-bytes",
+                type=click.IntRange(min=1),
+                metavar="BYTES",
+                help="The same after so much log, uncompressed.",
+            ),
+            click.option(
                 "--rules",
                 "rule_folders",
                 multiple=True,
@@ -116,4 +128,6 @@ def given(said: Mapping[str, Any]) -> dict[str, Any]:
         "remember": said["remember"],
         "llm": llm,
         "job": metadata_of(said["job"]),
+        "max_seconds": said["max_seconds"],
+        "max_bytes": said["max_bytes"],
     }

@@ -89,7 +89,8 @@ def kind_of_archive(head: bytes) -> str | None:
 
 
 def archive_of(open_file: Callable[[], BinaryIO], until: float) -> Archive | None:
-    """The archive that a file is, None for another file. Listing ends at `until` (seconds of the monotonic clock)."""
+    """The archive that a file is, None for another file. Reading ends at `until` (seconds of the monotonic clock), and
+    half of the time may go into the list."""
     kind = _kind_of_file(open_file)
     if kind is None:
         return None
@@ -97,7 +98,8 @@ def archive_of(open_file: Callable[[], BinaryIO], until: float) -> Archive | Non
     count = 0
     listed = None
     try:
-        listed = _open_pass(kind, open_file(), until)
+        now = time.monotonic()
+        listed = _open_pass(kind, open_file(), now + (until - now) / 2)
         for member in listed.members():
             count += 1
             if count > _MOST_MEMBERS or len(archive.members) >= _MOST_LOGS:

@@ -26,7 +26,7 @@ from logdiag.read.blocks import blocks_of
 from logdiag.read.decompression import broken_stream_errors, decompressed, looks_binary
 from logdiag.read.names import in_order, is_log, node_in, rank_in
 
-__all__ = ["Limits", "Source", "Stream", "open_sources"]
+__all__ = ["Limits", "Source", "Stream", "limits_of", "open_sources"]
 
 Source = "str | os.PathLike[str] | BinaryIO | bytes"
 """A path (a file, an archive or a job's folder), `-` for standard input, an open binary file, or the log as bytes."""
@@ -54,6 +54,15 @@ class Limits:
         if self.bytes_read >= self.max_bytes:
             return f"limit of {self.max_bytes:,} bytes"
         return f"limit of {self.max_seconds:g} seconds" if time.monotonic() >= self.until else ""
+
+
+def limits_of(max_seconds: float | None, max_bytes: int | None) -> Limits:
+    """The limits that a caller sets, None for none. Raises SourceError for what is no amount."""
+    for name, value in (("max_seconds", max_seconds), ("max_bytes", max_bytes)):
+        if value is not None and not (isinstance(value, (int, float)) and value > 0):
+            raise SourceError(f"{name}={value!r}: not a number above 0; leave it out for no limit")
+    endless = float("inf")
+    return Limits(endless if max_bytes is None else max_bytes, endless if max_seconds is None else max_seconds)
 
 
 @dataclass

@@ -9,7 +9,7 @@ import re
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
@@ -126,6 +126,13 @@ class _Tail:
 
     def add(self, block: Block, position: int, lines: BlockLines) -> None:
         """Remembers a block, and as many before it as are needed for `_LAST_LINES`."""
+        if len(block.data) > _LONGEST_TEXT * lines.count:
+            # A block of a few endless lines holds megabytes of which nothing more will be looked at.
+            cut = b"\n".join(lines[at][:_LONGEST_TEXT] for at in range(lines.count))
+            numbers = tuple(block.number_of(at) for at in range(lines.count))
+            block, count = replace(block, data=cut, line_numbers=numbers), lines.count
+            lines = BlockLines(cut)
+            lines.count = count
         self._blocks.append((block, position, lines))
         while sum(lines.count for _, _, lines in self._blocks[1:]) >= _LAST_LINES:
             del self._blocks[0]
@@ -200,7 +207,7 @@ class _Reader:
                     self.kept.keep(position, number, text)
         self._mark_progress(block, lines, shapes, marks)
         for at in sorted(wanted):
-            self.kept.keep(self.position + at, block.number_of(at), lines[at])
+            self.kept.keep(self.position + at, block.number_of(at), lines[at][:_LONGEST_TEXT])
         self.tail.add(block, self.position, lines)
 
     def _confirm(self, line: Line, patterns: tuple[int, ...]) -> tuple[Finding | None, tuple[int, int]]:
@@ -229,8 +236,6 @@ class _Reader:
             prefix=self.prefix,
         )
         if (line.rank is None and self.stream.rank is not None) or (line.node is None and self.stream.node):
-            from dataclasses import replace
-
             rank = self.stream.rank if line.rank is None else line.rank
             line = replace(line, rank=rank, node=line.node or self.stream.node)
         return line
