@@ -75,6 +75,9 @@ _CHAINED = re.compile(r"^(?:The above exception was|During handling of the above
 _NUMBERED = re.compile(r"\b\d{1,3} ?(?:/|of) ?\d{1,3}\b")
 # rank 44   worker 3   seat 12   node-7
 _NAMES_PEER = re.compile(r"\b[A-Za-z]{2,12}[ -]\d{1,4}\b")
+# rank 44   worker 3   seat 12   r02   w19: in a line's text
+_PEER = re.compile(r"\b(?P<word>[A-Za-z]{1,12})[ =#-]?0*(?P<number>\d{1,5})\b")
+_PEER_WORDS = frozenset(["rank", "ranks", "worker", "peer", "seat", "process", "member", "trainer", "node", "r", "w"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,9 @@ class View:
     quoted: Sequence[float]
     quotes: Sequence[float]
     named_until: Sequence[int]
+    last_work: int
+    blamed: dict[str, int]
+    blames: Sequence[int]
     chained_until: Sequence[int]
     counts: dict[str, int]
     places: dict[str, list[int]]
@@ -138,6 +144,7 @@ def view_of(survey: Survey, digest: Digest) -> View:
         places_of_speaker.setdefault(speaker, []).append(at)
     regular = [_is_regular(shape, counts, places, lines, after) for shape in shapes]
     ties_before, ties_after, newness = _ties(bodies)
+    blamed, blames = _blame(speakers, bodies)
     quoted, quotes = _quotations(shapes)
     return View(
         lines=lines,
@@ -157,6 +164,9 @@ def view_of(survey: Survey, digest: Digest) -> View:
         quoted=quoted,
         quotes=quotes,
         named_until=_until([_NAMED_FAULT.search(body) is not None for body in bodies]),
+        last_work=_last_work(lines, shapes, regular, counts),
+        blamed=blamed,
+        blames=blames,
         chained_until=_until([_CHAINED.search(body) is not None for body in bodies]),
         counts=counts,
         places=places,
@@ -281,6 +291,39 @@ def _ties(bodies: Sequence[str]) -> tuple[list[int], list[int], list[float]]:
     return before, after, newness
 
 
+def _blame(speakers: Sequence[str], bodies: Sequence[str]) -> tuple[dict[str, int], list[int]]:
+    """How many lines of others name each speaker, and how many other speakers each line names."""
+    known: dict[int, str] = {}
+    words = set(_PEER_WORDS)
+    for speaker in set(speakers):
+        found = re.search(r"([A-Za-z]*)[^A-Za-z\d]*(\d+)(?:/\d+)?\W*$", speaker)
+        if found:
+            known.setdefault(int(found[2]), speaker)
+            words.add(found[1].lower())
+    blamed: Counter[str] = Counter()
+    blames = []
+    for speaker, body in zip(speakers, bodies, strict=True):
+        named = {
+            known.get(int(found["number"]), "") for found in _PEER.finditer(body) if found["word"].lower() in words
+        } - {speaker, ""}
+        blamed.update(named)
+        blames.append(len(named))
+    return blamed, blames
+
+
+def _last_work(lines: Sequence[Line], shapes: Sequence[str], regular: Sequence[bool], counts: Counter[str]) -> int:
+    """The place of the last line of the work: of the most frequent regular shape, or after which repeats were left
+    out; -1 for none."""
+    often = max(
+        (shape for shape, is_so in zip(shapes, regular, strict=True) if is_so), key=counts.__getitem__, default=""
+    )
+    for at in range(len(lines) - 1, 0, -1):
+        gap = lines[at].stream == lines[at - 1].stream and lines[at].position - lines[at - 1].position > 1
+        if (often and shapes[at] == often) or gap:
+            return at - gap
+    return -1
+
+
 def _quotations(shapes: Sequence[str]) -> tuple[list[float], list[float]]:
     """For each line: the share of its words that a later, different line repeats in the same order, and the share
     that an earlier one had."""
@@ -310,6 +353,10 @@ def _until(flags: Sequence[bool]) -> list[int]:
 
 def _log(value: float) -> float:
     return math.log1p(max(value, 0.0))
+
+
+def _signed(value: float) -> float:
+    return math.copysign(_log(abs(value)), value)
 
 
 def _beside(values: Sequence[int], at: int) -> int:
@@ -414,6 +461,23 @@ FEATURES = tuple(
             "How many lines ago was the last regular one?",
             lambda v, i: _log(i - _last_regular(v, i)) if _last_regular(v, i) >= 0 else -1.0,
         ),
+        (
+            "since work",
+            "How many lines after the last of the work, or before it?",
+            lambda v, i: _signed(i - v.last_work),
+        ),
+        (
+            "rare since work",
+            "How many rare lines between the last of the work and it?",
+            lambda v, i: _log(v.rare_until[i] - v.rare_until[v.last_work + 1]) if i > v.last_work else -1.0,
+        ),
+        (
+            "time since work",
+            "How long after the last of the work?",
+            lambda v, i: _gap(v, v.last_work, i) * (1 if i > v.last_work else -1),
+        ),
+        ("blamed", "How many lines of others name its speaker?", lambda v, i: _log(v.blamed.get(v.speakers[i], 0))),
+        ("blames", "How many other speakers does it name?", lambda v, i: min(v.blames[i], 3)),
         ("regular next", "Regular output next?", lambda v, i: sum(v.regular[i + 1 : i + 1 + _NEAR])),
         ("own after", "How much does its speaker say after?", lambda v, i: _log(_own(v, i)[1])),
         ("own regular after", "How much of that is regular?", lambda v, i: _log(_own_regular_after(v, i))),
