@@ -20,7 +20,7 @@ from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
 from logdiag.scan.shapes import Shapes, filters_for
 from logdiag.scan.survey import survey
-from tests.helpers import DATA
+from tests.helpers import DATA, diagnosed
 
 SCENES: list[dict[str, Any]] = yaml.safe_load((DATA / "scenes.yaml").read_text(encoding="utf-8"))
 JOB_LOG = "job.log"
@@ -89,3 +89,17 @@ def test_decision_decides_in_its_scene(scene: dict[str, Any], book: RuleBook, tm
     assert answer == Answer(**scene["answer"]), made
     assert (scene["decision"], scene.get("line"), scene["says"]) in made
     assert answer_without(scene["decision"], logs, book, exit_code) != answer
+
+
+def test_shell_line_with_a_bare_file_name_is_of_a_script(book: RuleBook) -> None:
+    """`run.sh: ` may look like a prefix; the job that went on after it has not failed."""
+    refused = "run.sh: line 4: /opt/site/modules.sh: No such file or directory"
+    told = diagnosed(book, refused, "+ module load cuda/12.4", "+ python prepare.py", "tokens: 812,331")
+    assert (told.failed, told.root_cause) == (None, None)
+
+
+def test_missing_helper_is_no_failure_where_the_script_went_on(book: RuleBook) -> None:
+    """A job script that lacks a helper and prints more was not seen to fail; one that prints nothing more was."""
+    refused = "/srv/run.sh: line 4: jq: command not found"
+    assert diagnosed(book, refused, "+ module load cuda/12.4", "+ python prepare.py", "tokens: 812,331").failed is None
+    assert diagnosed(book, "+ module load cuda/12.4", refused).failed is True

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import chain, zip_longest
 
 import pytest
 
+from logdiag.judge.kinds import kinds_of
 from logdiag.judge.tracebacks import Link, Traceback, find_tracebacks
+from logdiag.model import Line
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, parsed, steps, traceback_of
 from tests.test_causes import root_line
@@ -22,9 +25,20 @@ CAUSE = ["", "The above exception was the direct cause of the following exceptio
 CONTEXT = ["", "During handling of the above exception, another exception occurred:", ""]
 
 
+@cache
+def shipped() -> RuleBook:
+    """The shipped rules."""
+    return RuleBook.load()
+
+
+def found_in(lines: list[Line]) -> list[Traceback]:
+    """The tracebacks in lines that were read."""
+    return find_tracebacks(lines, kinds_of(lines, shipped()))
+
+
 def found(lines: list[str]) -> list[Traceback]:
     """The tracebacks in these lines."""
-    return find_tracebacks(parsed(lines))
+    return found_in(parsed(lines))
 
 
 def only(lines: list[str]) -> Traceback:
@@ -457,7 +471,7 @@ def test_tracebacks_of_several_streams_do_not_mix() -> None:
         for stream in range(3)
         for at, text in enumerate(FIRST)
     ]
-    assert sorted(traceback.stream for traceback in find_tracebacks(lines)) == [0, 1, 2]
+    assert sorted(traceback.stream for traceback in found_in(lines)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

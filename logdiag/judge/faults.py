@@ -6,6 +6,7 @@ import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 
+from logdiag.judge.kinds import Kinds
 from logdiag.judge.traceback_forms import HEADER, WARNED
 from logdiag.judge.tracebacks import Link, RaisedException, Traceback, find_tracebacks, unmixed
 from logdiag.model import CALM, Category, Finding, Line, Reason, Role, Support
@@ -15,43 +16,17 @@ from logdiag.scan.survey import Survey
 __all__ = ["CATCH_ALL", "Fault", "find_faults", "reasons_explained"]
 
 _QUIET_LEVELS = CALM | {"WARNING"}
-# Exceptions that code raises to look something up; what it raises instead tells more.
-_LOOKUPS = frozenset(
-    {
-        "KeyError",
-        "AttributeError",
-        "IndexError",
-        "StopIteration",
-        "Empty",
-        "ModuleNotFoundError",
-        "ImportError",
-        "LookupError",
-    }
-)
-# What sockets and the layer above them raise; the library that wraps it says towards whom.
-_OF_SOCKETS = frozenset(
-    {
-        *("ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "TimeoutError", "timeout", "gaierror"),
-        *("RemoteDisconnected", "ProtocolError", "ReadTimeoutError", "ConnectTimeoutError", "IncompleteRead"),
-    }
-)
 CATCH_ALL = "script/uncaught-exception"
 # File ".../multiprocessing/process.py", line 314, in _bootstrap   (its head may have got among another's lines)
 _OF_A_CHILD = re.compile(r"multiprocessing[/\\\\]process\.py\", line \d+, in _bootstrap")
 # File ".../logging/__init__.py", line 1083, in emit   (a record that could not be printed)
 _OF_LOGGING = re.compile(r"logging[/\\\\]__init__\.py\", line \d+, in (?:emit|format|handle)\b")
-# KeyError: ('2-.-0-.-0-4f74', 16)   (what a cache of compiled kernels does not hold yet)
-_CACHE_MISS = re.compile(r"KeyError: \(")
-# ValueError: invalid literal for int() with base 10: 'gpu'   (and the word is looked for elsewhere)
-_CONVERSION = re.compile(r"ValueError: (?:invalid literal for int\(\)|could not convert string to float)")
 # File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
 _OUTERMOST = re.compile(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
 # File ".../site-packages/tool/native.py", line 85, in <module>   (which is imported, not run)
 _OF_A_LIBRARY = re.compile(r"(?:site|dist)-packages[/\\\\](?!\S*__main__\.py)\S+\", line \d+, in <module>")
 # KeyError: 'c10x'   ValueError: The backend 'c10x' is not registered.   (what was looked for)
 _QUOTED = re.compile(r"'([^'\s]{2,80})'")
-# errors_impl.NotFoundError: 2 root error(s) found.   (TensorFlow; each of them stands on a line below)
-_COUNTED = re.compile(r": \d+ root error\(s\) found\.$")
 # A sentence, not a ruler or a table's border.
 _WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
 
@@ -94,19 +69,19 @@ class Fault:
         return bool(within) and (_OUTERMOST.search(within) is None or _OF_A_LIBRARY.search(within) is not None)
 
 
-def find_faults(survey: Survey, book: RuleBook) -> list[Fault]:
+def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:
     """Every finding in the fault it belongs to."""
     by_place: dict[tuple[int, int], Finding] = {(f.line.stream, f.line.position): f for f in survey.findings}
     steps = frozenset((step.stream, step.position) for step in survey.progress)
     faults: list[Fault] = []
     headers = {(line.stream, line.position) for line in survey.lines if HEADER.search(line.text)}
     last_lines = {line.stream: line for line in survey.lines if line.text.strip()}
-    for traceback in find_tracebacks(survey.lines, steps):
+    for traceback in find_tracebacks(survey.lines, kinds, steps):
         places = [(traceback.stream, position) for position in traceback.code]
         for place in places:
             by_place.pop(place, None)  # source text is no evidence
         if traceback.exceptions:
-            faults.extend(_chain_faults(traceback, by_place, book))
+            faults.extend(_chain_faults(traceback, by_place, book, kinds))
         elif _breaks_off(traceback, last_lines[traceback.stream], headers):
             faults.append(_cut_fault(last_lines[traceback.stream]))
     for crash in [finding for finding in by_place.values() if finding.ends]:
@@ -156,24 +131,28 @@ def _unmix(finding: Finding, book: RuleBook) -> Finding:
     return replace(named, line=finding.line) if named else finding
 
 
-def _chain_faults(traceback: Traceback, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> Iterable[Fault]:
+def _chain_faults(
+    traceback: Traceback, by_place: dict[tuple[int, int], Finding], book: RuleBook, kinds: Kinds
+) -> Iterable[Fault]:
     """A chain of exceptions as one fault; a second exception without a link is another process's, mixed in."""
     chain: list[tuple[RaisedException, list[Finding]]] = []
     for exception in traceback.exceptions:
         if chain and exception.link is Link.FIRST:
-            yield _fault_of(chain, traceback, book)
+            yield _fault_of(chain, traceback, book, kinds)
             chain = []
-        chain.append((exception, _findings_of(exception, by_place, book)))
+        chain.append((exception, _findings_of(exception, by_place, book, kinds)))
     if chain:
-        yield _fault_of(chain, traceback, book)
+        yield _fault_of(chain, traceback, book, kinds)
 
 
-def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> list[Finding]:
+def _findings_of(
+    exception: RaisedException, by_place: dict[tuple[int, int], Finding], book: RuleBook, kinds: Kinds
+) -> list[Finding]:
     """What the rules say of an exception: of its own line first, then of the lines of its message."""
     line = exception.line
     own = by_place.pop((line.stream, line.position), None)
     remembered = own is not None and bool(own.supports)
-    below = None if remembered else _told_below(exception, book)
+    below = None if remembered else _told_below(exception, book, kinds)
     if below is not None:
         own = below
     elif exception.said and not remembered:
@@ -190,11 +169,11 @@ def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Fin
     return found
 
 
-def _told_below(exception: RaisedException, book: RuleBook) -> Finding | None:
+def _told_below(exception: RaisedException, book: RuleBook, kinds: Kinds) -> Finding | None:
     """What the rules say of an exception whose text only begins on the line below its class, at that line."""
     head = exception.line.text.rstrip()
     first = exception.message[0] if exception.message else None
-    only_named = head.endswith(f"{exception.name}:") or _COUNTED.search(head)
+    only_named = head.endswith(f"{exception.name}:") or kinds.is_a("counts-errors", exception.line)
     if first is None or not only_named or not _WORDS.search(first.message):
         return None
     said = f"{exception.name}: {first.message.strip()}"
@@ -237,9 +216,11 @@ def _cut_fault(last: Line) -> Fault:
     return Fault(finding, (finding,), died=True, quiet=False)
 
 
-def _fault_of(chain: list[tuple[RaisedException, list[Finding]]], traceback: Traceback, book: RuleBook) -> Fault:
+def _fault_of(
+    chain: list[tuple[RaisedException, list[Finding]]], traceback: Traceback, book: RuleBook, kinds: Kinds
+) -> Fault:
     named = [(exception, _best(findings, book)) for exception, findings in chain]
-    root = max(enumerate(named), key=lambda item: (_telling(item[1][0], item[1][1], item[0], named), -item[0]))[1][1]
+    _, root = named[max(range(len(named)), key=lambda place: (_telling(place, named, kinds), -place))]
     findings = tuple(finding for _, group in chain for finding in group)
     if traceback.ignored and root.role is Role.CAUSE:
         root = replace(root, role=Role.HINT)
@@ -274,17 +255,16 @@ def _best(findings: list[Finding], book: RuleBook) -> Finding:
     return max(enumerate(findings), key=weight)[1]
 
 
-def _telling(
-    exception: RaisedException, finding: Finding, place: int, named: list[tuple[RaisedException, Finding]]
-) -> int:
+def _telling(place: int, named: list[tuple[RaisedException, Finding]], kinds: Kinds) -> int:
     """How well one exception of a chain names the cause; the earlier of equals is the root."""
+    exception, finding = named[place]
     wraps = place + 1 < len(named) and named[place + 1][0].link is Link.RELAYED
     if finding.role is not Role.CAUSE:
         return -1 if wraps else 0
     if wraps:
         return -1 if finding.rule == CATCH_ALL else 0
     wrapped = place + 1 < len(named) and named[place + 1][0].link in (Link.CAUSE, Link.CONTEXT)
-    if wrapped and exception.name.rsplit(".", 1)[-1] in _OF_SOCKETS:
+    if wrapped and kinds.is_a("socket-exception", exception.line):
         return 1
     if wrapped and finding.rule == CATCH_ALL and not exception.frames:
         return 1  # never raised, only kept by the next, which has words of its own
@@ -294,10 +274,9 @@ def _telling(
     # A look-up that is raised anew under its own class, or with what it looked for, has words for the reader there.
     reworded = later.link is Link.CAUSE and (later.name == exception.name or _quotes(later, exception))
     replaced = wrapped and later.explicit and (later.link is Link.CONTEXT or reworded)
-    looked_up = replaced and exception.name.rsplit(".", 1)[-1] in _LOOKUPS
-    said = exception.line.message
-    missed = wrapped and later.link is Link.CONTEXT and _CACHE_MISS.match(said)
-    converted = replaced and _CONVERSION.match(said)
+    looked_up = replaced and kinds.is_a("looked-up", exception.line)
+    missed = wrapped and later.link is Link.CONTEXT and kinds.is_a("cache-missed", exception.line)
+    converted = replaced and kinds.is_a("conversion-failed", exception.line)
     return 1 if looked_up or missed or converted else 2
 
 

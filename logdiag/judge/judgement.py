@@ -56,8 +56,9 @@ def judge(
 ) -> Judgement:
     """Judges a survey. `failed` is what the caller knows of the job's end, if anything; `without` names decisions to
     leave out, which shows what each is worth."""
-    faults = find_faults(survey, book)
-    timeline = timeline_of(survey, faults, kinds_of(survey, book), failed=failed)
+    kinds = kinds_of([*survey.lines, *(finding.line for finding in survey.findings)], book)
+    faults = find_faults(survey, book, kinds)
+    timeline = timeline_of(survey, faults, kinds, failed=failed)
     faults = sorted((fault for fault in faults if fault.finding.role is not Role.FINISHED), key=in_order)
     within, next_program = of_the_next_program(faults, timeline)
     standing = sort_by_standing(within, timeline, without)

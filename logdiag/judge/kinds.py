@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from logdiag.model import Line
 from logdiag.rules import RuleBook
-from logdiag.scan.survey import Survey
 
 __all__ = ["Kinds", "kinds_of"]
 
@@ -16,7 +15,7 @@ __all__ = ["Kinds", "kinds_of"]
 class Kinds:
     """The kinds of each line, by stream and position; lines of no kind are left out."""
 
-    of_line: Mapping[tuple[int, int], frozenset[str]]
+    of_line: Mapping[tuple[int, int], frozenset[str]] = field(default_factory=dict)
 
     def is_a(self, kind: str, line: Line) -> bool:
         """Whether a line is of a kind, by the name of its rule (`farewell`, `launcher`, ...)."""
@@ -27,8 +26,8 @@ class Kinds:
         return any(kind in kinds for kinds in self.of_line.values())
 
 
-def kinds_of(survey: Survey, book: RuleBook) -> Kinds:
-    """The kinds of all kept lines and of those that rules fired on."""
-    lines = [*survey.lines, *(finding.line for finding in survey.findings)]
+def kinds_of(lines: Iterable[Line], book: RuleBook) -> Kinds:
+    """The kinds of lines, by the rules of a book."""
+    lines = list(lines)
     found = zip(lines, book.kinds_of(lines), strict=True)
     return Kinds({(line.stream, line.position): kinds for line, kinds in found if kinds})

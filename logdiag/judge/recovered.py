@@ -6,7 +6,6 @@ something that broke later only if it was itself not recovered from.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,12 +22,6 @@ OF_SERVICES = frozenset({Reason.CONNECTION_ERROR, Reason.S3_STORAGE_ERROR})
 _LINES_OF_CALM = 8
 # ... and so many after what a process usually goes on from.
 _FEW_LINES_OF_CALM = 2
-# AttributeError: ... printed alone, as by a library that goes on without a part
-_BARE_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): ")
-# mkdir: cannot create ...   run.sh: line 4: ...   but not a Python program's [Errno 2]
-_OF_A_TOOL = re.compile(r"[\w./+-]{1,200}: (?!.{0,400}\[Errno)")
-# cp: error writing ...   train.py: error: argument ...   but not ValueError: ...
-_ENDED_TOOL = re.compile(r"[a-z][\w.+-]{0,80}: (?!.{0,400}\[Errno)")
 _HEADER = "Traceback (most recent call last)"
 
 
@@ -83,7 +76,7 @@ def machine_works_until_it_goes(fault: Fault, timeline: Timeline, later: _Later)
 
 def stopped_after_a_clean_end(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """A stop or a minor fault after the job's clean end, and the last of all."""
-    if later.broke_after(fault.line) or not (_is_stop(fault, timeline) or _is_minor(fault)):
+    if later.broke_after(fault.line) or not (_is_stop(fault, timeline) or _is_minor(fault, timeline)):
         return None
     return timeline.stopped_after_its_end(fault.line) or None
 
@@ -118,7 +111,7 @@ def warned_and_worked_on(fault: Fault, timeline: Timeline, later: _Later) -> boo
 def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """Ordinary work is logged after an error that was only printed, and nothing breaks any more."""
     line = fault.line
-    told = line.level is not None or fault.caught or _BARE_EXCEPTION.match(line.message) is not None
+    told = line.level is not None or fault.caught or timeline.kinds.is_a("bare-exception", line)
     if fault.died or not told or later.broke_after(line):
         return None
     return timeline.calm_after(line) >= (_FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
@@ -139,7 +132,7 @@ def service_delivers_again(fault: Fault, timeline: Timeline, later: _Later) -> b
 
 def script_went_on(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """A job script, of which no step is known, printed more after a refused line, and nothing broke."""
-    if fault.died or not _is_of_a_script(fault) or not timeline.never_worked or timeline.failed:
+    if fault.died or not _is_of_a_script(fault, timeline) or not timeline.never_worked or timeline.failed:
         return None
     went_on = len(timeline.printed_next(fault.line)) == LINES_AFTER_A_COMPLAINT
     return (went_on and not later.broke_after(fault.line)) or None
@@ -256,18 +249,19 @@ def _ended_its_script(fault: Fault, timeline: Timeline) -> Fault:
     follows."""
     if fault.finding.role is not Role.CAUSE or fault.line.level is not None or not timeline.never_worked:
         return fault
-    if not fault.finding.goes_on and _ENDED_TOOL.match(fault.line.message):
+    if not fault.finding.goes_on and timeline.kinds.is_a("program-complaint", fault.line):
         return replace(fault, died=True)
-    if not _is_of_a_script(fault):
+    if not _is_of_a_script(fault, timeline):
         return fault
     following = timeline.printed_next(fault.line)
     ended = not following or _HEADER in following[0].text
     return replace(fault, died=True, quiet=False) if ended else fault
 
 
-def _is_of_a_script(fault: Fault) -> bool:
+def _is_of_a_script(fault: Fault, timeline: Timeline) -> bool:
     """Whether a line of a job script complains, by the tool that it called."""
-    return fault.finding.goes_on and fault.line.level is None and _OF_A_TOOL.match(fault.line.message) is not None
+    plain = fault.finding.goes_on and fault.line.level is None
+    return plain and timeline.kinds.is_a("tool-complaint", fault.line)
 
 
 def _is_stop(fault: Fault, timeline: Timeline) -> bool:
@@ -278,10 +272,10 @@ def _is_stop(fault: Fault, timeline: Timeline) -> bool:
     return closing or timeline.kinds.is_a("stop-from-outside", fault.line)
 
 
-def _is_minor(fault: Fault) -> bool:
+def _is_minor(fault: Fault, timeline: Timeline) -> bool:
     """Whether a fault is not the death of the main process: a warning, what was caught, a thread's or a child's, or an
     exception's line alone and without a launcher's prefix, as interpreters leave that end at once and mix what they
     ignored."""
-    stray = fault.line.rank is None and _BARE_EXCEPTION.match(fault.line.message) is not None
+    stray = fault.line.rank is None and timeline.kinds.is_a("bare-exception", fault.line)
     told = fault.quiet or fault.caught or fault.finding.role is Role.HINT
     return fault.of_a_child or (not fault.died and (told or stray))

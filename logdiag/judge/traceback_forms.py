@@ -45,16 +45,6 @@ WARNED = re.compile(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
 HEADLINE = re.compile(r"(?:Warning|[A-Z]{2,}):")
 # raise ReadError("unexpected end of data")
 RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
-IGNORED = re.compile(
-    r"Exception ignored (?:in|while|on)|Error in atexit|Error in sys\.excepthook|exception was never retrieved|"
-    # 3 fits failed with the following error:   (a warning of scikit-learn's)
-    r"--- Logging error ---|^\d+ fits failed with the following error:"
-)
-# make: *** [serve] Error 1   run.sh: line 12: ...   (what ran the program tells of its end, below its exception)
-TOOL = re.compile(
-    r"(?:make(?:\[\d+\])?|ninja|srun|slurmstepd|mpirun|mpiexec|prterun|orterun|docker|kubectl|timeout|npm ERR!): |"
-    r"[\w./-]{1,200}: line \d+: "
-)
 # What Python prints between the failure of an excepthook and the exception that the hook was called for.
 ORIGINAL = re.compile(r"^Original exception was:")
 # What Python's logging prints between the reason why it could not print a record and where that came from.
@@ -68,16 +58,5 @@ LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
 BY_LAUNCHER = re.compile(r"(?:\[(?:default|rank)\d+\]:|\[[\d,]+\](?:\[\w+\])?<std(?:out|err)>:|\d{1,5}: )")
 # [rank3]: Traceback (most recent call last):   which is what torch prints when nothing caught it
 UNCAUGHT = re.compile(r"\[rank\d+\]: Traceback")
-# skipping a batch that cannot be read   exception calling callback for <Future at 0x7f4b state=finished ...>
-INSTEAD = re.compile(
-    r"(?i)\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|retrying|try(?:ing)? again|will retry|"
-    r"(?:trying|picking|choosing|drawing|taking|using) (?:the next|the other|another)|recovering|going on|"
-    r"carrying on|left out|leaving out|"
-    r"exception calling callback)\b|Error \d+ \(ignored\)|, (?:using|keeping|assuming|substituting|taking) "
-)
-# 429 from the referee, retrying in 0.4 s (2/3)   (and what follows may be the last try's)
-RETRY = re.compile(r"(?i)\bretrying\b|\btry(?:ing)? again\b|\b(?:attempt|try|retry) \d+ ?(?:/|of) ?\d+")
 # [W1122 14:21:53.068801861 socket.cpp:207] [c10d] ...   (which prints no traceback of Python's)
 OF_NATIVE_CODE = re.compile(r"\.(?:cpp|cc|cu|h|go|rs):\d+\]")
-# Terminating process 115 via signal SIGTERM   (and what follows is why)
-ENDING = re.compile(r"(?i)\b(?:terminating|killing|aborting|exiting|giving up|shutting down)\b")

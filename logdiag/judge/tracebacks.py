@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from logdiag.judge import traceback_forms as forms
+from logdiag.judge.kinds import Kinds
 from logdiag.model import Line
 
 __all__ = ["Link", "RaisedException", "Traceback", "find_tracebacks", "unmixed"]
@@ -78,9 +79,9 @@ class Traceback:
         return self.ignored or self.in_thread
 
 
-def find_tracebacks(lines: Sequence[Line], steps: Container[tuple[int, int]] = ()) -> list[Traceback]:
-    """All tracebacks in the kept lines of all streams, each stream's lines in order. `steps` are the places (stream
-    and position) of lines that tell of work: they are no part of what an exception says."""
+def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[tuple[int, int]] = ()) -> list[Traceback]:
+    """All tracebacks in the kept lines of all streams, each stream's lines in order. `kinds` are the lines' kinds,
+    `steps` the places (stream and position) of lines that tell of work: they are no part of what an exception says."""
     speakers: dict[tuple[int, int | None, str | None, str], list[Line]] = {}
     for line in lines:
         speakers.setdefault((line.stream, line.rank, line.node, line.speaker), []).append(line)
@@ -88,7 +89,7 @@ def find_tracebacks(lines: Sequence[Line], steps: Container[tuple[int, int]] = (
     # A logger's prefix may give the record another speaker than the traceback that it prints below.
     records = {(line.stream, line.position + 1): line for line in lines if line.level in forms.LEVELS_OF_TROUBLE}
     for group in speakers.values():
-        reader = _Reader(steps)
+        reader = _Reader(kinds, steps)
         for index, line in enumerate(group):
             reader.above = records.get((line.stream, line.position))
             reader.read(line, group[index + 1 : index + 4])
@@ -102,6 +103,7 @@ class _Reader:
     """Walks over one speaker's lines; `found` grows by each chain that ends. `announced` is the place of the last line
     of what `ignored` or `in_thread` were said of."""
 
+    kinds: Kinds
     steps: Container[tuple[int, int]]
     found: list[Traceback] = field(default_factory=list)
     exceptions: list[RaisedException] = field(default_factory=list)
@@ -156,7 +158,7 @@ class _Reader:
     def _told_whose(self, line: Line, text: str) -> bool:
         """Whether a line tells of whom or of what the next traceback is, and so ends the one before."""
         call_stack, in_thread = forms.CALL_STACK.match(text), forms.IN_THREAD.search(text)
-        ignored = call_stack or forms.IGNORED.search(text)
+        ignored = call_stack or self.kinds.is_a("exception-ignored", line)
         if not (ignored or in_thread or forms.ORIGINAL.search(text)):
             return False
         self.ignored = self.ignored or call_stack is not None
@@ -170,7 +172,7 @@ class _Reader:
         final = forms.FINAL.match(text)
         if final and final["rest"].startswith(":") and ("." in final["name"] or forms.CLASS_NAME.search(final["name"])):
             above = self.above if self.above and _may_be_record_of(self.above, line) else None
-            self.alone, self.told_alone = line, above is not None and _announces_a_survivor(above)
+            self.alone, self.told_alone = line, above is not None and self._announces_a_survivor(above)
 
     def _linked(self, line: Line, text: str) -> bool:
         """Whether a line says how the next exception hangs together with those before."""
@@ -250,9 +252,9 @@ class _Reader:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
             self.in_child = before is not None and forms.IN_CHILD.fullmatch(before.message.strip()) is not None
             above = self.above if self.above and _may_be_record_of(self.above, line) else None
-            announcing = [said for said in (before, above) if said is not None and _announces_a_survivor(said)]
+            announcing = [said for said in (before, above) if said is not None and self._announces_a_survivor(said)]
             self.logged = not forms.UNCAUGHT.search(line.text) and (line.level is not None or bool(announcing))
-            self.retried = any(forms.RETRY.search(said.message) for said in announcing)
+            self.retried = any(self.kinds.is_a("another-try", said) for said in announcing)
             self.warned = self.logged and any(said.level == "WARNING" for said in (line, *announcing))
         self.frames = []
         self.positions.add(line.position)
@@ -353,8 +355,8 @@ class _Reader:
             self.exceptions.append(RaisedException(line, final["name"], link, (), tuple(self.frames)))
             self.positions.add(line.position)
             return
-        of_a_tool = any(forms.TOOL.match(line.text, start) for start in line.starts)
-        self.logged = self.logged or (of_a_tool and _announces_instead(line, self.exceptions[-1].line))
+        of_a_tool = self.kinds.is_a("tool-tells-end", line)
+        self.logged = self.logged or (of_a_tool and self._announces_instead(line, self.exceptions[-1].line))
         raised = self.exceptions[-1].line
         # Behind a logger that heads each line of a traceback, a line without its head is not of it.
         other_record = not _same_record(raised, line) if fresh_record else bool(self.code) and raised.level is not None
@@ -366,12 +368,25 @@ class _Reader:
             self.message.append(line)
 
     def _finish_message(self) -> None:
-        if self.message and _announces_instead(self.message[0], self.exceptions[-1].line):
+        if self.message and self._announces_instead(self.message[0], self.exceptions[-1].line):
             self.logged, self.message = True, []
         if self.in_message and self.exceptions and self.message:
             self.exceptions[-1] = replace(self.exceptions[-1], message=tuple(self.message))
         self.in_message = False
         self.message = []
+
+    def _announces_a_survivor(self, line: Line) -> bool:
+        """Whether the line before a traceback shows that it is only told: a record of trouble, one of Python's
+        warnings, or a word of what is done instead."""
+        told = line.level in forms.LEVELS_OF_TROUBLE or forms.WARNED.search(line.text) is not None
+        if told and (self.kinds.is_a("giving-up", line) or forms.OF_NATIVE_CODE.search(line.text)):
+            return False
+        return told or self.kinds.is_a("going-on", line)
+
+    def _announces_instead(self, line: Line, raised: Line) -> bool:
+        """Whether the line right below an exception is no part of its text, but says what is done instead."""
+        follows = line.position == raised.position + 1 and not line.message[:1].isspace()
+        return follows and self.kinds.is_a("going-on", line)
 
 
 def unmixed(text: str) -> str:
@@ -387,21 +402,6 @@ def _body(line: Line) -> str:
         if forms.FRAME.match(text) or forms.FINAL.match(text.strip()):
             return forms.GROUP.sub("", text)
     return forms.GROUP.sub("", line.message)
-
-
-def _announces_a_survivor(line: Line) -> bool:
-    """Whether the line before a traceback shows that it is only told: a record of trouble, one of Python's warnings, or
-    a word of what is done instead."""
-    told = line.level in forms.LEVELS_OF_TROUBLE or forms.WARNED.search(line.text) is not None
-    if told and (forms.ENDING.search(line.message) or forms.OF_NATIVE_CODE.search(line.text)):
-        return False
-    return told or forms.INSTEAD.search(line.message) is not None
-
-
-def _announces_instead(line: Line, raised: Line) -> bool:
-    """Whether the line right below an exception is no part of its text, but says what is done instead."""
-    follows = line.position == raised.position + 1 and not line.message[:1].isspace()
-    return follows and forms.INSTEAD.search(line.message) is not None
 
 
 def _may_be_record_of(record: Line, line: Line) -> bool:

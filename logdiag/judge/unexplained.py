@@ -20,7 +20,7 @@ MOST_COMPLAINTS = 2
 _LAST_LINES = 30
 _MOST_LOOKED_AT = 200
 # Of a traceback its last line says what it means, and what was ignored was survived.
-_HEADS = (forms.HEADER, forms.CAUSE, forms.CONTEXT, forms.IGNORED)
+_HEADS = (forms.HEADER, forms.CAUSE, forms.CONTEXT)
 # Source text and frames: Python's, a notebook's (---> 12), those in a box, and native ones (#3 and frame #3).
 _CODE = re.compile(r"\s{2}|\t|[|│] |-{1,5}> ?\d|#\d{1,3}[ :]|frame #\d|Exception raised from ")
 # Last error:   Exception during training:   (what is meant comes below)
@@ -68,6 +68,6 @@ def _complains(line: Line, kinds: Kinds) -> bool:
     text = line.message
     if line.level in CALM or _CODE.match(text) or _ANNOUNCEMENT.search(text):
         return False
-    if any(head.search(text) for head in _HEADS):
+    if any(head.search(text) for head in _HEADS) or kinds.is_a("exception-ignored", line):
         return False
     return line.level in TROUBLE or kinds.is_a("complaint", line)

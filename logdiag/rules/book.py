@@ -433,9 +433,12 @@ def _compile_matcher(patterns: Sequence[tuple[str, str]], healthy: str) -> Match
 
 
 def _narrower(book: RuleBook) -> dict[int, frozenset[int]]:
-    """For each rule, those that are narrower: it matches their examples and they match none of its own."""
+    """For each rule, those that are narrower: it matches their examples and they match none of its own. Kinds are no
+    rivals: they say of any line what it is beside what rules make of it."""
     claimed: dict[int, set[int]] = {index: set() for index in range(len(book.rules))}
     for index, rule in enumerate(book.rules):
+        if book.roles[index] is Role.KIND:
+            continue
         for example in rule.fires:
             line, frames = example_line(example)
             candidates = {book._patterns[number][0] for number in _patterns_in(book.matcher, line.text.encode())}
