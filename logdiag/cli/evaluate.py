@@ -96,7 +96,8 @@ def evaluate_command(
 
         _write(html_file, lambda: page(document, results))
     if form == "json":
-        sys.stdout.write(_as_json(document))
+        # In ASCII, so that nothing of a log can steer a terminal.
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
     else:
         from logdiag.evaluation.table import print_comparison, print_document
 

@@ -6,10 +6,9 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
@@ -234,8 +233,8 @@ def _check_paths(paths: Sequence[str]) -> None:
             continue
         if path in _COMMANDS:
             raise SourceError(f"{path}: no such file or folder; a command comes first: logdiag {path} [OPTIONS] ...")
-        near = get_close_matches(path, _COMMANDS, 1, _ALIKE)
-        if at == 0 and (meant := _MEANT.get(path) or (near and f"logdiag {near[0]}")):
+        near = _nearest(path, _COMMANDS, _ALIKE)
+        if at == 0 and (meant := _MEANT.get(path) or (near and f"logdiag {near}")):
             raise SourceError(f"{path}: no such file, folder or command; did you mean {meant}?")
 
 
@@ -313,10 +312,17 @@ def _usage(error: click.ClickException) -> str:
     known = [name for item in context.command.get_params(context) for name in item.opts] if context else []
     if isinstance(error, click.NoSuchOption):
         said = f"{error.option_name}: no such option"
-        if near := get_close_matches(error.option_name, known, 1, _ALIKE_OPTIONS):
-            return f"{said}; did you mean {near[0]}?"
+        if near := _nearest(error.option_name, known, _ALIKE_OPTIONS):
+            return f"{said}; did you mean {near}?"
     path = context.command_path if context else "logdiag"
     return f"{said}; see {'logdiag' if path == 'logdiag diagnose' else path} --help"
+
+
+def _nearest(word: str, words: Iterable[str], least: float) -> str:
+    """The word most like another one, empty where none is; `least` is from 0 to 1, for the same word."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(words), 1, least)), "")
 
 
 def _complain(said: str) -> int:
