@@ -17,7 +17,17 @@ import logdiag
 from logdiag import Diagnosis, LogdiagError, Reason, diagnose, render
 from logdiag.cli.output import print_trace, status_of
 from logdiag.rules import RuleBook
-from tests.helpers import LOGS, SAMPLES, environment, log_of, run_logdiag, steps, traceback_of
+from tests.helpers import (
+    LOGS,
+    SAMPLES,
+    environment,
+    log_of,
+    rule_text,
+    run_logdiag,
+    steps,
+    traceback_of,
+    write_rule,
+)
 
 DEMO = LOGS / "demo.log"
 HEALTHY = LOGS / "healthy-scary.log"
@@ -255,6 +265,16 @@ def test_no_file_name_steers_a_terminal(tmp_path: Path) -> None:
         done = run_logdiag(*arguments)
         assert harmless(done.stdout + done.stderr), (arguments, done)
         assert b"pwned" in done.stdout + done.stderr
+
+
+def test_no_rule_of_another_steers_a_terminal(tmp_path: Path) -> None:
+    """Its title reaches lists, explanations and reports."""
+    title = '"\\e]0;pwned\\a jammed"'
+    write_rule(tmp_path, "framework/widget", rule_text(match=["widget jammed"], fires=["widget jammed"], title=title))
+    for arguments in (["rules", "list"], ["rules", "why", "widget jammed"], ["--no-memory"]):
+        done = run_logdiag(*arguments, "--rules", tmp_path, stdin=b"widget jammed\n")
+        assert b"pwned" in done.stdout, done
+        assert harmless(done.stdout + done.stderr), done
 
 
 def test_no_name_that_a_model_made_up_steers_a_terminal(book: RuleBook, capsys: pytest.CaptureFixture[str]) -> None:
