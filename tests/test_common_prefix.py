@@ -10,7 +10,7 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.read.prefixes import LEVELS, parse_line
-from logdiag.read.recorder_prefix import common_prefix
+from logdiag.read.recorder_prefix import _kind, common_prefix
 from logdiag.rules import RuleBook
 from tests.helpers import LOGS, diagnosed, log_of, steps, traceback_of
 
@@ -195,3 +195,13 @@ def test_a_number_that_counts_or_names_no_process_is_no_rank(form: str, ranks: S
     """Steps rise, devices and hosts are counted otherwise, and one worker alone is no set of ranks."""
     prefix = common_prefix(labelled(form, ranks))
     assert prefix is None or prefix.label is None
+
+
+def test_what_many_files_begin_with_is_worked_out_once() -> None:
+    """512 rank files share their words: the pieces of a prefix are looked up, not made anew in each."""
+    lines = [f"2026-11-01 10:00:{at % 60:02d},123 INFO [trainer.py:33] step {at}" for at in range(120)]
+    before = _kind.cache_info()
+    for _ in range(20):
+        common_prefix(lines)
+    after = _kind.cache_info()
+    assert after.misses - before.misses < (after.hits - before.hits) / 20

@@ -372,3 +372,40 @@ def test_a_log_that_grows_while_it_is_read_is_complete(tmp_path: Path) -> None:
         with path.open("ab") as out:
             out.write(b"step 2\n")
     assert stream.complete
+
+
+# --- several jobs in one folder ---
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("jobA", "jobB"), ("slurm-4711", "slurm-4712"), ("run_1", "run_2")],
+)
+def test_several_jobs_in_one_folder_are_told_apart(tmp_path: Path, names: tuple[str, str]) -> None:
+    """Nothing is in common but the folder: a typo on a laptop, and a failure on a cluster."""
+    first, second = names
+    run = make(
+        tmp_path / "logs",
+        **{first: "ModuleNotFoundError: No module named 'trasformers'\n"},
+        **{second: "2026-11-01 10:00:00 gpu-a17: [rank3]: KeyError: 'text'\n"},
+    )
+    _, notes = surveyed(run)
+    assert notes == [
+        f"these look like 2 jobs ({first}, {second}), diagnosed as one; logdiag batch diagnoses each by itself"
+    ]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("rank_0", "rank_1"), ("slurm-4711_rank0", "slurm-4711_rank1"), ("stdout", "stderr"), ("train", "dmesg")],
+)
+def test_the_logs_of_one_job_are_not_called_several(tmp_path: Path, names: tuple[str, str]) -> None:
+    """Ranks, outputs and a node's log belong together."""
+    run = make(tmp_path / "logs", **dict.fromkeys(names, "2026-11-01 10:00:00 step 1\n"))
+    assert surveyed(run)[1] == []
+
+
+def test_jobs_that_share_a_time_are_not_called_several(tmp_path: Path) -> None:
+    """Parts of one run may be started as jobs of their own."""
+    line = "2026-11-01 10:00:00 step 1\n"
+    assert surveyed(make(tmp_path / "logs", jobA=line, jobB=line))[1] == []

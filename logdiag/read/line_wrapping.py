@@ -37,7 +37,7 @@ def width_of(head: Sequence[bytes]) -> int | None:
     if not _NARROWEST <= width <= _WIDEST:
         return None
     pairs = [(line, following) for line, following in pairwise(lines) if len(line) == width]
-    torn = [line for line, following in pairs if _goes_on(line, following) and _in_a_word(line[-1], following[:1])]
+    torn = [line for line, following in pairs if _in_a_word(line[-1], following[:1]) and _goes_on(line, following)]
     return width if len({_NUMBERS.sub("0", line) for line in torn}) >= _FEWEST_TORN else None
 
 

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 
 from logdiag.model import CommonPrefix
@@ -42,7 +43,7 @@ _COUNTERS_AND_THINGS = (
     "block level test case task run job trial fold seed port id pid n i"
 )
 _NOTHING = re.compile(r"(?!)")
-_MOST_LABELLED, _FEWEST_LABELLED, _LABELLED_SHARE = 1000, 6, 0.1
+_MOST_LABELLED, _FEWEST_LABELLED, _LABELLED_SHARE = 400, 6, 0.1
 # w03 I0312 ...   worker-3 | ...   [r5] ...   <seat2> ...   (at the very start)
 _LABEL = re.compile(
     r"(?P<open>[\[(<]?)(?P<word>[A-Za-z]{1,12}[-_.#]?)(?P<number>\d{1,5})(?P<close>[\])>]:?|:| ?\|)?(?(close) |(?= ))"
@@ -85,7 +86,9 @@ def _label_of(lines: Sequence[str]) -> re.Pattern[str] | None:
     """How the lines name the rank that speaks: a word with a number that goes to and fro between several values."""
     numbers: dict[tuple[str, ...], list[str]] = {}
     for line in lines:
-        match = _LABEL.match(line) or _PROCESS_LABEL.match(parse_line(line[:_LONGEST_PREFIX]).message)
+        match = _LABEL.match(line)
+        if match is None and _PROCESS_LABEL.search(line, 0, _LONGEST_PREFIX):
+            match = _PROCESS_LABEL.match(parse_line(line[:_LONGEST_PREFIX]).message)
         if match and match["word"].lower() not in _NO_PROCESSES:
             numbers.setdefault((match["open"], match["word"], match["close"] or ""), []).append(match["number"])
     for (before, word, after), told in sorted(numbers.items(), key=lambda item: -len(item[1])):
@@ -103,21 +106,22 @@ def _agreed(lines: Sequence[str]) -> list[str]:
     tokens: list[str] = []
     ended = 0
     for _ in range(_MOST_TOKENS):
-        read = [(row, match[0]) for row in rows if (match := next(row, None))]
+        read = [(row, match[0], _kind(match[0])) for row in rows if (match := next(row, None))]
         # A line that ends within the prefix is one whose message is empty.
         ended += len(rows) - len(read)
-        kind, count = Counter(_kind(token) for _, token in read).most_common(1)[0] if read else ("", 0)
+        kind, count = Counter([kind for _, _, kind in read]).most_common(1)[0] if read else ("", 0)
         if count + ended < _AGREEING * len(lines) or count < len(lines) / 2 or _SIDE.match(kind):
             break
         parts.append(kind)
-        rows = [row for row, token in read if _kind(token) == kind]
-        tokens = [token for _, token in read if _kind(token) == kind]
+        rows = [row for row, _, own in read if own == kind]
+        tokens = [token for _, token, own in read if own == kind]
     if parts and parts[-1] == _PADDING:
         # What is more than the least of it belongs to the messages: they are indented.
         parts[-1] = min(tokens)
     return parts
 
 
+@lru_cache(maxsize=1 << 14)
 def _kind(token: str) -> str:
     """A piece of a prefix as a pattern: numbers and names with digits vary, and so do levels and padding."""
     if token[0] == " ":

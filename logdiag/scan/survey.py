@@ -19,6 +19,7 @@ from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
 from logdiag.rules.book import Hit
+from logdiag.scan.jobs import note_on_several_jobs
 from logdiag.scan.scanner import Scanner
 from logdiag.scan.shapes import BlockLines, KeptLines, Shapes
 
@@ -274,6 +275,8 @@ def survey(
         reader = _Reader(result, book, shapes, stream)
         reader.read(partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
+    if len(streams) > 1 and (note := note_on_several_jobs(streams, result.lines)):
+        streams[0].notes.append(note)
     result.complete = all(stream.complete for stream in streams)
     if not result.total_bytes and not any(stream.complete for stream in streams):
         raise SourceError(next((note for stream in streams for note in stream.notes), "nothing could be read"))
