@@ -37,10 +37,12 @@ def rule_draft(
 ) -> Suggestion:
     """The rule file for incidents of one reason, under an id that is not among `taken`.
 
-    Action and steps are those that people wrote down and that did not fail; `explains` are names of reasons.
+    Action and steps are those that people wrote down and that did not fail, what worked first; `explains` are names of
+    reasons.
     """
     reason = incidents[0].reason
-    good = [item for item in incidents if item.outcome is not Outcome.DID_NOT]
+    told = sorted(incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
+    good = [item for item in told if item.outcome is not Outcome.DID_NOT]
     actions = Counter(item.action.value for item in good if item.action is not Action.NONE)
     steps = dict.fromkeys(_without_braces(item.remedy) for item in good if item.remedy)
     ids = tuple(item.id for item in incidents)

@@ -206,7 +206,7 @@ def _draft(group: Group, others: Iterable[Incident], taken: set[str]) -> Suggest
     told = sorted(group.incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
     cause = next((item.cause for item in told if item.cause), "")
     return rule_draft(
-        told,
+        group.incidents,
         _pattern(group.shape),
         title=re.split(r"(?<=[.!?])\s|:\s", cause)[0].rstrip(".") if cause else _title_of(group),
         why=cause or f"Seen before, and confirmed by {told[0].confirmed_by}.",
