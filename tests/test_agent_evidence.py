@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ from logdiag.agent.outbound import Channel, neutral
 from logdiag.agent.prompts import MEANINGS, prompt_of
 from logdiag.agent.redaction import Redactor
 from logdiag.agent.view import LogView
-from logdiag.model import Reason
+from logdiag.memory.store import open_store
+from logdiag.model import Reason, Suspect
 from logdiag.rules import RuleBook
 from tests.agent_helpers import SETTINGS, job_log, unexplained
-from tests.helpers import LOGS, environment, log_of, parsed, steps, watchdog
+from tests.helpers import LOGS, environment, log_of, parsed, steps, traceback_of, watchdog
+from tests.memory_helpers import incident
 
 DEMO = LOGS / "demo.log"
 
@@ -232,3 +235,51 @@ def test_showing_the_prompt_loads_nothing_of_langchain(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "s1:2 | Killed" in done.stdout
+
+
+def test_lines_that_repeat_are_folded_and_the_first_stays(book: RuleBook) -> None:
+    """Of 60 ranks that say the same, three are shown with their number; the first of them all is among them."""
+    fault = "loader: shard 17 has no seal, and no other copy is known"
+    block = [f"[rank{at}] E ring: seat {at} lost its neighbour 7 at op {900 + at}" for at in range(60)]
+    log = log_of(*steps(1, 20), block[0], *steps(21, 20), fault, *block[1:], "tender: worst status 9")
+    diagnosis = diagnose(log, rules=book, memory=False)
+    bundle = evidence_of(diagnosis, view_of(diagnosis, log), 6000)
+    alike = [line for line in bundle.lines if "lost its neighbour" in line.text]
+    assert 1 <= len(alike) <= 3
+    assert alike[0].number == 21
+    assert bundle.counts[(alike[0].source, 21)] == 60
+    assert any(line.text == fault for line in bundle.lines)
+
+
+def test_suspects_are_shown_with_what_stands_around_them(book: RuleBook) -> None:
+    """They come with the root, whatever the budget has for other lines; a fact names their places."""
+    filler = [f"note {chr(97 + at % 26)}{chr(97 + at // 26)} is kept" for at in range(200)]
+    log = log_of(*filler[:100], "the keel of tray nine gave way", *filler[100:], "tender: worst status 9")
+    plain = diagnose(log, rules=book, memory=False)
+    suspect = Suspect(plain.digest.lines[0].source, 101, "the keel of tray nine gave way", 0.9)
+    marked = replace(plain, suspects=(suspect,))
+    bundle = evidence_of(marked, view_of(marked, log), 700)
+    assert {99, 100, 101, 102, 103} & {line.number for line in bundle.lines} >= {101}
+    assert any("s1:101" in fact and "stand out" in fact for fact in bundle.facts)
+
+
+def test_a_catch_all_is_told_as_no_cause(book: RuleBook) -> None:
+    """Not as a reason with a number that a reader would trust."""
+    log = log_of(*steps(1, 9), *traceback_of("quartz.lattice.ShardFault: the lattice shard could not be decoded"))
+    diagnosis = diagnose(log, rules=book, memory=False)
+    facts = evidence_of(diagnosis, view_of(diagnosis, log), 2000).facts
+    assert facts[0].startswith("rules: no cause known; s1:")
+    assert "only shows that the job failed" in facts[0]
+
+
+def test_what_people_wrote_of_past_failures_stays_here(book: RuleBook, tmp_path: Path) -> None:
+    """The reason and the place are told, the words are not."""
+    fault = "quartz.lattice.ShardFault: the lattice shard could not be decoded"
+    with open_store(tmp_path / "memory") as store:
+        store.add(incident(fault, cause="Bodil broke the lattice of Acme.", confirmed_by="tove"))
+        diagnosis = diagnose(log_of(*steps(1, 9), *traceback_of(fault)), rules=book, memory=store)
+    assert diagnosis.decided_by == "memory"
+    assert "Bodil" in diagnosis.summary
+    facts = "\n".join(evidence_of(diagnosis, view_of(diagnosis), 4000).facts)
+    assert "memory: ECCError at s1:" in facts
+    assert "Bodil" not in facts

@@ -48,8 +48,8 @@ def test_two_confirmed_incidents_become_a_rule(store: Store, tmp_path: Path) -> 
     file = accept(found, tmp_path / "rules")
     text = file.read_text()
     assert "action: retry_later" in text
-    assert "- 'Seal the bundle again.'" in text
-    assert "title: 'The seal was broken'" in text
+    assert "- Seal the bundle again." in text
+    assert "title: The seal was broken" in text
     assert all(identity in text for identity in ids)
     tested = run_logdiag("rules", "test", tmp_path / "rules")
     assert tested.returncode == 0, tested.stdout.decode()
