@@ -57,8 +57,9 @@ def learn(proof_book: RuleBook, tmp_path: Path) -> Learn:
         log = tmp_path / "job.log"
         log.write_bytes(log_of(*lines))
         with ChatServer(script) as server:
+            asker = Asker(chat(server), more.pop("seconds", 120))
             given = {"book": proof_book, "job": JOB, **more}
-            return tuple(learn_filters([log], Asker(chat(server), 120), NAME, **given)), server
+            return tuple(learn_filters([log], asker, NAME, **given)), server
 
     return learnt
 
@@ -195,7 +196,7 @@ def test_without_job_or_model_it_says_so(learn: Learn) -> None:
         learn(scripted([filters(GOOD)]), *SPINS, job={})
     with pytest.raises(AgentError, match="HTTP 429"):
         learn([Reply(status=429)], *SPINS)
-    with pytest.raises(AgentError, match="did not answer in time"):
+    with pytest.raises(AgentError, match=r"did not answer within 0\.5 s"):
         learn([Reply(hang=True)], *SPINS, seconds=0.5)
 
 
