@@ -254,7 +254,7 @@ class _Reader:
             above = self.above if self.above and _may_be_record_of(self.above, line) else None
             announcing = [said for said in (before, above) if said is not None and self._announces_a_survivor(said)]
             self.logged = not forms.UNCAUGHT.search(line.text) and (line.level is not None or bool(announcing))
-            self.retried = any(self.kinds.is_a("another-try", said) for said in announcing)
+            self.retried = any(self.kinds.is_a("retry-announced", said) for said in announcing)
             self.warned = self.logged and any(said.level == "WARNING" for said in (line, *announcing))
         self.frames = []
         self.positions.add(line.position)
@@ -381,12 +381,12 @@ class _Reader:
         told = line.level in forms.LEVELS_OF_TROUBLE or forms.WARNED.search(line.text) is not None
         if told and (self.kinds.is_a("giving-up", line) or forms.OF_NATIVE_CODE.search(line.text)):
             return False
-        return told or self.kinds.is_a("going-on", line)
+        return told or _goes_on(line, self.kinds)
 
     def _announces_instead(self, line: Line, raised: Line) -> bool:
         """Whether the line right below an exception is no part of its text, but says what is done instead."""
         follows = line.position == raised.position + 1 and not line.message[:1].isspace()
-        return follows and self.kinds.is_a("going-on", line)
+        return follows and _goes_on(line, self.kinds)
 
 
 def unmixed(text: str) -> str:
@@ -402,6 +402,11 @@ def _body(line: Line) -> str:
         if forms.FRAME.match(text) or forms.FINAL.match(text.strip()):
             return forms.GROUP.sub("", text)
     return forms.GROUP.sub("", line.message)
+
+
+def _goes_on(line: Line, kinds: Kinds) -> bool:
+    """Whether a line says what is done instead of ending, or that it is tried again."""
+    return any(kinds.is_a(kind, line) for kind in ("going-on", "done-instead", "retry-announced"))
 
 
 def _may_be_record_of(record: Line, line: Line) -> bool:

@@ -38,6 +38,7 @@ _MATCHERS = 3
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Asked only of the lines that are kept, and never scanned for.
 _ASKED_OF_KEPT = (*_SOFTENING, Role.KIND)
+_TOLD_OF_A_LINE = (Role.RETRY, Role.KIND)
 _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE)
 
 Hit = tuple[int, int, tuple[int, ...]]
@@ -166,13 +167,14 @@ class RuleBook:
         return retried
 
     def kinds_of(self, lines: Sequence[Line]) -> list[frozenset[str]]:
-        """Of what kinds each line is, by the names of the rules in `context/kinds/`; one scan over all of them."""
+        """Of what kinds each line is, by the names of the rules in `context/kinds/` and of those that announce another
+        try; one scan over all of them."""
         texts = [line.text.encode(errors="replace") for line in lines]
         starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         asked: set[tuple[int, int]] = set()
         for end, found in self.softening_matcher.find(b"\n".join(texts)):
             at = bisect_right(starts, max(end - 1, 0)) - 1
-            asked.update((at, number) for number in found if self.roles[self._softening[number][0]] is Role.KIND)
+            asked.update((at, number) for number in found if self.roles[self._softening[number][0]] in _TOLD_OF_A_LINE)
         kinds: list[frozenset[str]] = [frozenset()] * len(lines)
         for at, number in asked:
             index, pattern = self._softening[number]
