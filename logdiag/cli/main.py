@@ -213,8 +213,11 @@ def _say_more(answer: Diagnosis, *, verbose: bool, outputs: Sequence[str], remem
     if verbose:
         print_trace(answer)
     write_outputs(answer, outputs)
-    if remember and not answer.failed:
-        click.echo("logdiag: nothing was remembered: the log shows no failure", err=True)
+    if remember and answer.failed is False:
+        said = (
+            "nothing was remembered: the log shows no failure; logdiag incidents add LOG --line N --reason REASON does"
+        )
+        click.echo(f"logdiag: {said}", err=True)
     if sys.stdout is not None:
         sys.stdout.flush()
 

@@ -69,8 +69,7 @@ def remembered(
     """The diagnosis with the id under which its failure is remembered; where that cannot be done, with a note that says
     why. It is knowledge only when a person confirms it."""
     if diagnosis.failed is False:
-        said = "not remembered: the log shows no failure; logdiag incidents add LOG --line N --reason REASON keeps one"
-        return replace(diagnosis, notes=(*diagnosis.notes, said))
+        return diagnosis
     try:
         incident = incident_of(diagnosis, job)
         if isinstance(memory, Store):
