@@ -49,6 +49,8 @@ _DOUBT = {
 }
 
 _LONGEST_TITLE = 160
+# What ranks print of one that is gone names no machine's fault.
+_OF_PEERS = (Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR, Reason.CONNECTION_ERROR)
 # A clean end that a model cites stands among so many last lines, at no level of trouble.
 _LAST_LINES = 30
 _TROUBLE = ("WARNING", "ERROR", "SEVERE", "CRITICAL", "FATAL")
@@ -206,11 +208,11 @@ def settle(
 
 
 def _may_change(before: Diagnosis, opinion: Opinion, exit_code: int | None) -> bool:
-    """A model may name what was left open. It may not make a machine's fault a program's, and say of a job only then
-    that it did not fail when nobody knows that it did."""
+    """A model may name what was left open. It may not make a machine's fault a program's, apart from what ranks print
+    of a peer, and say of a job only then that it did not fail when nobody knows that it did."""
     if not leaves_open(before) or (opinion.reason is Reason.NONE and (before.failed is False or exit_code)):
         return False
-    if opinion.reason is Reason.NONE or names_no_cause(before):
+    if opinion.reason is Reason.NONE or (names_no_cause(before) and before.reason in _OF_PEERS):
         return True
     return before.category is not Category.INFRASTRUCTURE or opinion.reason.category is Category.INFRASTRUCTURE
 

@@ -13,7 +13,7 @@ from logdiag.opinions import leaves_open
 from logdiag.rules import RuleBook
 from tests.agent_helpers import NAME, answer, job_log
 from tests.chat_server import ChatServer, Reply, calls
-from tests.helpers import log_of, steps, traceback_of
+from tests.helpers import log_of, steps, traceback_of, watchdog
 
 ECC = "NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, An uncorrectable double bit error (DBE) has been detected on GPU"
 UNKNOWN = "quartz.lattice.ShardFault: the lattice shard 4 could not be decoded"
@@ -188,3 +188,16 @@ def test_a_model_that_fails_leaves_the_verdict(status: int, server: ChatServer, 
         after = diagnose(log, rules=book, memory=False, llm=AgentSettings(NAME, timeout=5.0))
     assert (after.reason, after.confidence, after.recovery) == (alone.reason, alone.confidence, alone.recovery)
     assert sum("rules and memory decided" in note for note in after.notes) == 1
+
+
+def test_what_peers_print_may_be_explained_by_a_program(server: ChatServer, book: RuleBook, tmp_path: Path) -> None:
+    """A collective's time-out is a symptom: the line that says why one rank stayed away is taken for the cause."""
+    waiting = [watchdog(rank) for rank in (0, 1, 2)]
+    log = job(tmp_path, *steps(1, 9), "[rank3] feeder jammed: the conveyor does not turn", *waiting)
+    alone = diagnose(log, rules=book, memory=False)
+    after = ask(server, book, log, rank=3, **cited(10, "feeder jammed: the conveyor"))
+    assert alone.reason is Reason.NCCL_TIMEOUT_ERROR
+    assert (after.reason, after.decided_by) == (Reason.DATASET_LOADING_ERROR, "agent")
+    assert after.root_cause is not None
+    assert (after.root_cause.line, after.root_cause.rank) == (10, 3)
+    assert not after.recovery.automatic or alone.recovery.automatic

@@ -87,6 +87,16 @@ class Conversation:
         if self.on_step is not None:
             self.on_step(step)
 
+    def heard(self, began: float, sent: Sequence[Any], said: Sequence[Any]) -> None:
+        """Counts a turn that began at a time of `time.monotonic`, by the messages of LangChain that went and came.
+
+        What a server says of its tokens may be wrong: the budget goes by the length of the texts at least.
+        """
+        into, out = _tokens(said, "input_tokens"), _tokens(said, "output_tokens")
+        self.tokens += max(into, _least_tokens(sent)) + max(out, _least_tokens(said))
+        self.step("model", began, into, out)
+        self.cost = _added(self.cost, said)
+
     def _refuse(self, why: str) -> str:
         self.refusals.append(why)
         self.step("refused", time.monotonic())
@@ -134,12 +144,7 @@ def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
                 talk.step("model failed", began)
                 raise
             said = [message for message in response.result if isinstance(message, AIMessage)]
-            sent = [*request.messages, *([request.system_message] if request.system_message else [])]
-            into, out = _tokens(said, "input_tokens"), _tokens(said, "output_tokens")
-            # What a server says of its tokens may be wrong: the budget goes by the length of the texts at least.
-            talk.tokens += max(into, _least_tokens(sent)) + max(out, _least_tokens(said))
-            talk.step("model", began, into, out)
-            talk.cost = _added(talk.cost, said)
+            talk.heard(began, [*request.messages, request.system_message], said)
             for message in said:
                 message.tool_calls = message.tool_calls[:_MOST_CALLS]
             return response
@@ -183,7 +188,8 @@ def _tokens(messages: Sequence[Any], name: str) -> int:
 
 def _least_tokens(messages: Sequence[Any]) -> int:
     """Fewer tokens than messages can have, by their length."""
-    return sum(len(str(message.content)) + len(str(getattr(message, "tool_calls", ""))) for message in messages) // 8
+    texts = ((message.content, getattr(message, "tool_calls", "")) for message in messages if message is not None)
+    return sum(len(str(content)) + len(str(calls)) for content, calls in texts) // 8
 
 
 def _added(cost: float | None, messages: Sequence[Any]) -> float | None:

@@ -27,7 +27,7 @@ def names_no_cause(diagnosis: Diagnosis) -> bool:
 def leaves_open(diagnosis: Diagnosis) -> bool:
     """Whether a model may be asked and heard: the log does not tell whether the job failed, no cause is named, or a
     witness is doubtful. It does not depend on how sure the answer is."""
-    if diagnosis.failed is None or names_no_cause(diagnosis):
+    if diagnosis.failed is None or diagnosis.decided_by == "suspects" or names_no_cause(diagnosis):
         return True
     return not _DOUBTFUL.isdisjoint(diagnosis.supports)
 

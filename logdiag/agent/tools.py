@@ -64,10 +64,7 @@ def tools_for(view: LogView, search: LineSearch, channel: Channel, book: RuleBoo
         (similar_incidents, "similar_incidents", "Past failures like this one, and whether their remedy worked."),
         (code, "explain_code", f"What a code means; `kind` is one of {', '.join(KINDS)}."),
     )
-    return [
-        StructuredTool.from_function(function, name=name, description=description)
-        for function, name, description in described
-    ]
+    return [StructuredTool.from_function(does, name=name, description=words) for does, name, words in described]
 
 
 def _rows(excerpt: Excerpt, channel: Channel) -> str:

@@ -71,9 +71,7 @@ def draft_rule(
     cannot be asked or gives nothing of the form asked for.
     """
     reason = _confirmed(incidents)
-    system = _SYSTEM.format(
-        nonce=asker.channel.nonce, reasons=", ".join(item.value for item in Reason if item is not Reason.NONE)
-    )
+    system = _SYSTEM.format(nonce=asker.channel.nonce, reasons=", ".join(sorted(_EXPLAINABLE)))
     asked = _question(incidents, context, others, asker)
     taken = {rule.id for rule in RuleBook.load(folders).rules}
     best: Suggestion | None = None
