@@ -14,7 +14,7 @@ from logdiag.agent.consult import prompt_for
 from logdiag.agent.evidence import Bundle, evidence_of, tokens_of
 from logdiag.agent.opinion import AgentSettings
 from logdiag.agent.outbound import Channel, neutral
-from logdiag.agent.prompts import MEANINGS, prompt_of
+from logdiag.agent.prompts import prompt_of
 from logdiag.agent.redaction import Redactor
 from logdiag.agent.view import LogView
 from logdiag.memory.store import open_store
@@ -189,10 +189,10 @@ def test_names_are_hidden_and_come_back() -> None:
     assert channel.back(rows.split("\n")[0]) == "s1:1 | [node-17] connection to node-17 lost"
 
 
-def test_the_prompt_fences_everything_that_comes_from_the_job(demo: Diagnosis) -> None:
+def test_the_prompt_fences_everything_that_comes_from_the_job(demo: Diagnosis, book: RuleBook) -> None:
     """Outside the two fences stands nothing that is not ours."""
     channel = Channel(Redactor(), "abc")
-    prompt = prompt_of(evidence_of(demo, view_of(demo, DEMO), 3000), channel, 8)
+    prompt = prompt_of(evidence_of(demo, view_of(demo, DEMO), 3000), channel, 8, book.reasons)
     outside = [part.split("</log-abc>")[-1] for part in prompt.user.split("<log-abc>")]
     assert [part.strip() for part in outside] == [
         "What is known of the job:",
@@ -202,11 +202,12 @@ def test_the_prompt_fences_everything_that_comes_from_the_job(demo: Diagnosis) -
     assert "demo.log" not in prompt.system
 
 
-def test_every_reason_is_explained_to_the_model() -> None:
-    """With its meaning, under its category."""
-    assert set(MEANINGS) == set(Reason)
-    system = prompt_of(Bundle((), {}, (), 0), Channel(Redactor(), "abc"), 8).system
-    assert all(f"- {reason.value}: " in system for reason in Reason)
+def test_every_reason_is_explained_to_the_model(book: RuleBook) -> None:
+    """With what it means, under its category."""
+    rows = prompt_of(Bundle((), {}, (), 0), Channel(Redactor(), "abc"), 8, book.reasons).system.split("\n")
+    told = {reason: next(row for row in rows if row.startswith(f"- {reason.value}: ")) for reason in Reason}
+    assert all(len(row) > len(f"- {reason.value}: ") + 8 for reason, row in told.items())
+    assert told[Reason.PERMISSION_ERROR] == "- PermissionError: permission denied"
 
 
 def test_the_prompt_can_be_shown_without_a_model(demo: Diagnosis, book: RuleBook) -> None:

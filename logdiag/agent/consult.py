@@ -129,7 +129,7 @@ def _prepare(case: _Case) -> LogView:
     redactor = Redactor()
     learn_names(redactor, case.diagnosis, view.names, case.job)
     case.opening = Channel(redactor)
-    case.prompt = prompt_of(bundle, case.opening, ROUNDS)
+    case.prompt = prompt_of(bundle, case.opening, ROUNDS, case.book.reasons)
     return view
 
 

@@ -2,52 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from logdiag.agent.evidence import Bundle
 from logdiag.agent.outbound import Channel
 from logdiag.model import Category, Reason
+from logdiag.rules import ReasonEntry
 
-__all__ = ["MEANINGS", "TOLD", "Prompt", "prompt_of"]
+__all__ = ["TOLD", "Prompt", "prompt_of"]
 
-MEANINGS = {
-    Reason.NVLINK_ERROR: "a link between chips or its switch failed, whoever made them: NVLink, NVSwitch, SXid, others",
-    Reason.CUDA_ERROR: "an accelerator's runtime, driver or firmware failed, whoever made it, and it is none of its "
-    "memory cells, its links or a lack of memory; a chip that fell off the bus",
-    Reason.NODE_FAILURE: "a machine or its agent died, stopped answering, was preempted, drained, evicted or rebooted",
-    Reason.ECC_ERROR: "memory of an accelerator or of the host that cannot be corrected",
-    Reason.NETWORK_ERROR: "the network inside the cluster failed: a card, a link, a route, a name, InfiniBand, RoCE",
-    Reason.CONNECTION_ERROR: "a peer or service refused, reset or did not answer: rendezvous, a key store, a hub, a "
-    "tracker, a judge, an API",
-    Reason.S3_STORAGE_ERROR: "object or remote storage failed, whoever made it; its quota and its expired ticket too",
-    Reason.NCCL_TIMEOUT_ERROR: "a collective of any library timed out, and nothing says why a rank did not join",
-    Reason.NCCL_REMOTE_ERROR: "a collective library lost another rank, and nothing says why that one left",
-    Reason.DATALOADER_KILLED: "a process that feeds data was killed or left, whatever it is called",
-    Reason.ATTRIBUTE_ERROR: "an attribute that is not there",
-    Reason.OUT_OF_MEMORY_ERROR: "the accelerator, its arena or pool, or the host ran out of memory",
-    Reason.RUNTIME_ERROR: "a fault of the framework or the numbers that nothing more specific fits: shapes, types, a "
-    "native crash",
-    Reason.ASSERTION_ERROR: "a failed assertion",
-    Reason.VALUE_ERROR: "a wrong value",
-    Reason.ZERO_DIVISION_ERROR: "a division by zero",
-    Reason.MODEL_LOADING_ERROR: "a model, checkpoint or tokenizer could not be loaded",
-    Reason.DATASET_LOADING_ERROR: "data could not be loaded, parsed or fetched; a broken shard or sample",
-    Reason.FILE_NOT_FOUND_ERROR: "a plain file or folder is missing",
-    Reason.OS_ERROR: "the operating system or a mounted file system refused: disk full, input or output error, stale "
-    "handle, too many open files, address in use",
-    Reason.TYPE_ERROR: "a wrong type or call",
-    Reason.NAME_ERROR: "a name that is not defined",
-    Reason.PERMISSION_ERROR: "permission denied",
-    Reason.IMPORT_ERROR: "a module or library could not be imported or linked",
-    Reason.KEY_ERROR: "a missing key",
-    Reason.SYNTAX_ERROR: "a program, or the YAML or JSON of a configuration, does not parse",
-    Reason.ARGUMENT_ERROR: "an argument or a setting was rejected",
-    Reason.CALLED_PROCESS_ERROR: "a tool, build or command that the program ran failed, and nothing says why",
-    Reason.INDEX_ERROR: "an index out of range",
-    Reason.OTHERS: "ended from outside or by a guard: cancelled, time limit, SIGTERM, a bare SIGKILL, a loss that "
-    "diverged; or what no other reason fits",
-    Reason.NONE: "no failure: the log shows that the job came to its end, or nothing that failed",
-}
+_NO_FAILURE = "no failure: the log shows that the job came to its end, or nothing that failed"
 
 _SYSTEM = """\
 You analyse why a training job on a cluster failed. Name what broke first: the root cause, not what it made other \
@@ -103,9 +68,10 @@ class Prompt:
         return f"--- system ---\n{self.system}\n--- user ---\n{self.user}\n"
 
 
-def prompt_of(bundle: Bundle, channel: Channel, rounds: int) -> Prompt:
-    """The prompt for a bundle. What of it comes from the job goes through the channel and stands in its fence."""
-    system = _SYSTEM.format(nonce=channel.nonce, rounds=rounds, reasons=_reasons())
+def prompt_of(bundle: Bundle, channel: Channel, rounds: int, reasons: Mapping[Reason, ReasonEntry]) -> Prompt:
+    """The prompt for a bundle; `reasons` says what each means. What of it comes from the job goes through the channel
+    and stands in its fence."""
+    system = _SYSTEM.format(nonce=channel.nonce, rounds=rounds, reasons=_told_of(reasons))
     user = _USER.format(
         facts=channel.fenced(channel.text("\n".join(bundle.facts))),
         lines=channel.fenced(channel.rows(bundle.lines, bundle.counts)),
@@ -113,9 +79,11 @@ def prompt_of(bundle: Bundle, channel: Channel, rounds: int) -> Prompt:
     return Prompt(system, user)
 
 
-def _reasons() -> str:
+def _told_of(reasons: Mapping[Reason, ReasonEntry]) -> str:
+    """The reasons by category, each with what it means."""
     rows: list[str] = []
+    told = {reason: reasons[reason].for_models if reason in reasons else _NO_FAILURE for reason in Reason}
     for category in Category:
         rows.append(f"{category.value}:")
-        rows.extend(f"- {reason.value}: {said}" for reason, said in MEANINGS.items() if reason.category is category)
+        rows.extend(f"- {reason.value}: {said}" for reason, said in told.items() if reason.category is category)
     return "\n".join(rows)

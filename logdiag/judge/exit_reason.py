@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from logdiag.judge.decisions import decision
-from logdiag.judge.faults import Fault, reasons_explained
+from logdiag.judge.faults import Fault, with_reason
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Decision, Finding, Line, Reason, Role
 from logdiag.rules import RuleBook
@@ -23,8 +23,6 @@ _MOST_CALM = 3
 # A plain line without a level is a last word only so near to the end.
 _NEAR = 60
 _NUMBERS = re.compile(r"\d+")
-# What ranks say of one that is gone.
-_OF_PEERS = frozenset({Reason.CONNECTION_ERROR, Reason.NCCL_REMOTE_ERROR, Reason.NCCL_TIMEOUT_ERROR})
 # Above this a code tells of a signal, a time limit, or a program that could not be started.
 _LARGEST_OWN_CODE = 123
 
@@ -55,7 +53,7 @@ def exit_reason(
         return None, ()
     chosen = _choose(printed or max(groups.values(), key=lambda group: (group[-1][0].stream, group[-1][0].position)))
     finding = replace(chosen, role=Role.CAUSE)
-    fault = Fault(finding, (chosen,), died=False, quiet=True, explains=reasons_explained(finding, book))
+    fault = with_reason(Fault(finding, (chosen,), died=False, quiet=True), book)
     return fault, (decision(exit_reason, fault.line, "root"),)
 
 
@@ -90,7 +88,7 @@ def _is_bare(root: Fault) -> bool:
 
 def _lost_a_peer(root: Fault, first: int | None) -> bool:
     """Whether the root is what one rank says of a lost peer, and the launcher saw another one fail before it."""
-    peer = root.finding.role is Role.SYMPTOM and root.reason in _OF_PEERS
+    peer = root.finding.role is Role.SYMPTOM and "peer" in root.traits
     return peer and first is not None and root.finding.rank not in (None, first)
 
 

@@ -13,7 +13,7 @@ from logdiag.model import CALM, Category, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["CATCH_ALL", "Fault", "find_faults", "reasons_explained"]
+__all__ = ["CATCH_ALL", "Fault", "find_faults", "with_reason"]
 
 _QUIET_LEVELS = CALM | {"WARNING"}
 CATCH_ALL = "script/uncaught-exception"
@@ -39,7 +39,7 @@ class Fault:
     it was printed as a warning or less, `caught` that it is an exception that was only logged, `of_a_child` that a
     process ended which the program itself had started and may have started again. `within` is the outermost frame of
     an exception: where it was caught, or where the program began. `explains` are the reasons of what it makes other
-    lines and ranks print, by its rule and by the table of reasons.
+    lines and ranks print, by its rule and by the table of reasons; `traits` what that table says of its reason.
     """
 
     finding: Finding
@@ -50,6 +50,7 @@ class Fault:
     of_a_child: bool = False
     within: str = ""
     explains: frozenset[Reason] = frozenset()
+    traits: frozenset[str] = frozenset()
 
     @property
     def reason(self) -> Reason:
@@ -94,7 +95,7 @@ def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:
         if _is_tools(finding) and place in next_lines and book.announces_retry(next_lines[place]):
             finding = replace(finding, role=Role.HINT)  # as where both stand on one line
         faults.append(Fault(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding)))
-    return [replace(fault, explains=reasons_explained(fault.finding, book)) for fault in faults]
+    return [with_reason(fault, book) for fault in faults]
 
 
 def _crash_fault(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Fault:
@@ -245,7 +246,7 @@ def _best(findings: list[Finding], book: RuleBook) -> Finding:
         id(other)
         for finding in findings
         for other in findings
-        if other.reason is not finding.reason and other.reason in reasons_explained(finding, book)
+        if other.reason is not finding.reason and other.reason in _reasons_explained(finding, book)
     }
 
     def weight(item: tuple[int, Finding]) -> tuple[bool, bool, bool, int]:
@@ -286,7 +287,14 @@ def _quotes(later: RaisedException, earlier: RaisedException) -> bool:
     return bool(quoted) and quoted[-1] in _QUOTED.findall(later.line.message)
 
 
-def reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:
+def with_reason(fault: Fault, book: RuleBook) -> Fault:
+    """A fault with what the table of reasons says of its own."""
+    entry = book.reasons.get(fault.reason)
+    traits = frozenset(entry.traits) if entry else frozenset()
+    return replace(fault, explains=_reasons_explained(fault.finding, book), traits=traits)
+
+
+def _reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:
     """What a finding makes other lines and ranks print: by its rule, and by the table of reasons."""
     entry = book.reasons.get(finding.reason)
     return finding.explains | frozenset(Reason(name) for name in entry.explains) if entry else finding.explains

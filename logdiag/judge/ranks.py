@@ -17,8 +17,6 @@ __all__ = ["RANK", "node_of", "rank_of"]
 
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
 _NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d+)\] ")
-# These errors involve other nodes, whose lines may be missing: a local GPU index is not a global rank.
-_BETWEEN_NODES = (Reason.NCCL_REMOTE_ERROR, Reason.NETWORK_ERROR)
 _LAUNCHER = re.compile(r"torch[./]distributed[./](?:run|launcher|elastic)")
 # -- Process 1 terminated with the following error:   RayTaskError(KeyError): ray::Worker.step() (..., repr=W[rank=1])
 _SPAWNED = re.compile(
@@ -101,7 +99,8 @@ def number_of_nccl_device(facts: _Facts) -> int | None:
     """On the only node, NCCL's number of the device."""
     device = _NCCL_DEVICE.search(facts.root.line.text)
     named = device is not None and any(line.node for line in facts.lines) and facts.one_node
-    return int(device[1]) if device and named and facts.root.reason not in _BETWEEN_NODES else None
+    # Lines of another node may be missing: a local index is no rank of the job then.
+    return int(device[1]) if device and named and "between-nodes" not in facts.root.traits else None
 
 
 def record_above_a_caught_exception(facts: _Facts) -> int | None:

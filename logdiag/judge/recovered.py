@@ -14,10 +14,8 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import LINES_AFTER_A_COMPLAINT, STEPS_OF_RECOVERY, Timeline, fault_habit
 from logdiag.model import Category, Decision, Line, Reason, Role
 
-__all__ = ["OF_SERVICES", "RECOVERED", "Standing", "sort_by_standing"]
+__all__ = ["RECOVERED", "Standing", "sort_by_standing"]
 
-# What a job asks of others, and may do without.
-OF_SERVICES = frozenset({Reason.CONNECTION_ERROR, Reason.S3_STORAGE_ERROR})
 # So many ordinary log lines after an error that was only logged show that its process went on ...
 _LINES_OF_CALM = 8
 # ... and so many after what a process usually goes on from.
@@ -93,7 +91,7 @@ def comes_back_with_steps_between(fault: Fault, timeline: Timeline, later: _Late
     recovered_until = timeline.habits.get(fault_habit(fault))
     if recovered_until is None or later.broke_after(fault.line):
         return None
-    mild = (fault.reason.category is not Category.INFRASTRUCTURE or fault.reason in OF_SERVICES) and not fault.died
+    mild = (fault.reason.category is not Category.INFRASTRUCTURE or "service" in fault.traits) and not fault.died
     # Of the last time, if it may have ended the process or is a machine's fault, only where the job worked afterwards.
     return fault.line.position <= recovered_until or mild or timeline.worked_after(fault.line) or None
 
@@ -104,7 +102,7 @@ def warned_and_worked_on(fault: Fault, timeline: Timeline, later: _Later) -> boo
         return None
     stepped = bool(timeline.steps_after(fault.line))
     own = fault.reason.category is not Category.INFRASTRUCTURE
-    of_services = fault.reason in OF_SERVICES and (stepped or timeline.calm_after(fault.line) > 0)
+    of_services = "service" in fault.traits and (stepped or timeline.calm_after(fault.line) > 0)
     return (own and stepped) or of_services or None
 
 
@@ -125,7 +123,7 @@ def server_refused_the_request(fault: Fault, timeline: Timeline, later: _Later) 
 
 def service_delivers_again(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """A service that failed once delivers again, and nothing breaks any more."""
-    if fault.died or fault.reason not in OF_SERVICES or later.broke_after(fault.line):
+    if fault.died or "service" not in fault.traits or later.broke_after(fault.line):
         return None
     return timeline.transferred_after(fault.line) or None
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import CATCH_ALL, Fault
-from logdiag.judge.recovered import OF_SERVICES
 from logdiag.judge.timeline import Timeline
 from logdiag.model import Category, Decision, Reason, Role, Support
 
@@ -244,7 +243,7 @@ def _names_the_same(one: Fault, other: Fault) -> bool:
     one_rule = one.finding.rule == other.finding.rule
     if one.finding.generality > 0 and one_rule and one.line.message.strip() != other.line.message.strip():
         return False
-    if one.quiet and other.died and one.reason in OF_SERVICES and not one_rule:
+    if one.quiet and other.died and "service" in one.traits and not one_rule:
         return False
     return len({fault.finding.facts["path"] for fault in (one, other) if "path" in fault.finding.facts}) < 2
 

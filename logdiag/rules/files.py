@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -100,6 +100,8 @@ class _ConfidenceFile(_Strict):
 
 class _ReasonFile(_Strict):
     meaning: str = ""
+    for_models: str = ""
+    traits: list[Literal["service", "peer", "between-nodes"]] = []
     action: Action
     action_before_progress: Action | None = None
     explains: list[Reason] = []
@@ -332,5 +334,7 @@ def _reasons(path: str, content: bytes, document: dict[str, Any]) -> dict[Reason
             steps=tuple(read.steps),
             collect=tuple(read.collect),
             meaning=read.meaning,
+            for_models=read.for_models,
+            traits=tuple(read.traits),
         )
     return table

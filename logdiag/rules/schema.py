@@ -65,6 +65,8 @@ class ReasonEntry:
     steps: tuple[str, ...] = ()
     collect: tuple[str, ...] = ()
     meaning: str = ""
+    for_models: str = ""
+    traits: tuple[str, ...] = ()
 
 
 _PROOF = frozenset({"fires", "quiet", "drops", "keeps", "file", "references"})
