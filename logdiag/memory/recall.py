@@ -14,6 +14,7 @@ that recoveries, consequences, ranks and nodes are told apart the same way.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -51,6 +52,9 @@ _LEAST_SIMILAR = 0.3
 _FEWEST_LETTERS = 8
 # What is left of a signature without names must say more than that to know a failure by.
 _FEWEST_LOOSE_LETTERS = 14
+_WORD = re.compile(r"[^\W\d_]{3,}")
+# Of so many confirmed failures each is known in a looser wording too: the latest.
+_MOST_CONFIRMED = 500
 # So many kept lines are looked up among what people confirmed: the last ones, which tell of the end.
 _MOST_LOOKED_UP = 20_000
 # So many lines that no rule knows may be voted on at most.
@@ -165,10 +169,12 @@ def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
 def _matches(survey: Survey, store: Store) -> Iterator[tuple[Line, Incident, Support]]:
     """Kept lines with the confirmed incident of their wording: the very same but for what masking takes out, or else
     the same words in the same order."""
-    lines = _worth_knowing(survey)
-    exact = store.known(fingerprint(signature) for signature in lines)
+    confirmed = store.confirmed(_MOST_CONFIRMED)
+    all_of_them = len(confirmed) < _MOST_CONFIRMED
+    lines = _worth_knowing(survey, _longest_words(confirmed) if all_of_them else frozenset())
+    exact = store.known(fingerprint(signature) for signature in lines) if lines else {}
     loose: dict[str, list[Incident]] = {}
-    for incident in store.confirmed():
+    for incident in confirmed:
         words = skeleton(incident.signature)
         if _tells(words.replace("<n>", ""), _FEWEST_LOOSE_LETTERS):
             loose.setdefault(words, []).append(incident)
@@ -181,12 +187,29 @@ def _matches(survey: Survey, store: Store) -> Iterator[tuple[Line, Incident, Sup
                 yield line, there, Support.SAME if same else Support.NEARLY_SAME
 
 
-def _worth_knowing(survey: Survey) -> Mapping[str, list[Line]]:
-    """Kept lines by their signature: those that say something, without the job's steps."""
+def _longest_words(confirmed: Sequence[Incident]) -> frozenset[str]:
+    """A word of each incident that every line of its wording has; empty where one has none."""
+    found = set()
+    for incident in confirmed:
+        # Of a signature that was cut short the last word may be.
+        whole = skeleton(incident.signature).rpartition(" ")[0] or skeleton(incident.signature)
+        words = _WORD.findall(whole.replace("<n>", " "))
+        if not words:
+            return frozenset()
+        found.add(max(words, key=len))
+    return frozenset(found)
+
+
+def _worth_knowing(survey: Survey, words: frozenset[str]) -> Mapping[str, list[Line]]:
+    """Kept lines by their signature: those that say something and have one of the words, if any are given, without the
+    job's steps."""
     steps = {(step.stream, step.position) for step in survey.progress}
     found: dict[str, list[Line]] = {}
     ordinary = set()
     for line in survey.lines[-_MOST_LOOKED_UP:]:
+        # Masking takes long: most lines share no word with what is known.
+        if words and words.isdisjoint(_WORD.findall(line.message.lower())):
+            continue
         signature = masked(line)
         if (line.stream, line.position) in steps:
             ordinary.add(signature)

@@ -61,8 +61,6 @@ _ID = re.compile(r"i-[a-z0-9]{8}")
 # Occurrences of one failure among which the same one is looked for.
 _MOST_OCCURRENCES = 200
 _MOST_CONFIRMED = 2000
-# Confirmed failures that are known in a looser wording too: the latest.
-_MOST_LOOSE = 500
 _SEEN_AGAIN = "seen again"
 
 
@@ -205,9 +203,9 @@ class Store:
                 found[incident.fingerprint] = (*found.get(incident.fingerprint, ()), incident)
         return found
 
-    def confirmed(self) -> Sequence[Incident]:
-        """The latest of what people confirmed here, bounded in number."""
-        return self._rows.find(Wanted(confirmed=True, limit=_MOST_LOOSE))
+    def confirmed(self, most: int) -> Sequence[Incident]:
+        """The latest of what people confirmed here, at most so many."""
+        return self._rows.find(Wanted(confirmed=True, limit=most))
 
     @property
     def unreadable(self) -> tuple[str, ...]:
