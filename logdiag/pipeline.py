@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -12,10 +13,11 @@ from logdiag.errors import SourceError
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.verdict import decide
 from logdiag.model import Diagnosis, Digest
-from logdiag.read.sources import Stream, limits_of, open_sources
+from logdiag.read.sources import Source, Stream, limits_of, open_sources
 from logdiag.rules import RuleBook
 from logdiag.scan.shapes import Shapes, digest, filters_for
 from logdiag.scan.survey import Survey, survey
+from logdiag.settings import check_model
 
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
@@ -25,13 +27,18 @@ if TYPE_CHECKING:
 __all__ = ["Memory", "diagnose"]
 
 Memory: TypeAlias = "Store | str | os.PathLike[str] | Literal[False] | None"
-"""A store of past failures or its place; None for the one that `LOGDIAG_MEMORY` names or else the user's own, False
-for none at all."""
+"""A store of past failures or its place; None for the one that `LOGDIAG_MEMORY` names, or else what ships with logdiag
+alone; False for none at all. The user's own store, which the command asks, is read only where it is named."""
+
+Folder: TypeAlias = "str | os.PathLike[str]"
+
+# A place that cannot be: it holds nothing, and nothing can be added.
+_NOBODYS = os.path.join(os.devnull, "memory")
 
 
 def diagnose(
-    *sources: object,
-    rules: RuleBook | Sequence[str | os.PathLike[str]] | None = None,
+    *sources: Source,
+    rules: RuleBook | Folder | Sequence[Folder] | None = None,
     memory: Memory = None,
     remember: bool = False,
     llm: AgentSettings | str | None = None,
@@ -46,17 +53,22 @@ def diagnose(
     """Diagnoses one job from its logs: what broke first, where, on what evidence, and what to do.
 
     `sources` are paths (files, or a job's folder), `-` for standard input, open binary files, or logs as bytes;
-    several are the ranks and nodes of one job. `rules` are folders of rules beside the shipped ones, or a RuleBook to
-    reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, its id the answer's
-    `incident`. `llm` is a language model, or how to ask one, for where rules and memory are not sure; `first` is given
-    the answer without it, `callbacks` are LangChain's. `exit_code` is the job's, `job` its metadata (name, user,
-    framework, image). Reading ends after `max_seconds`, or `max_bytes` of uncompressed log, with a note; what was read
-    is diagnosed. `advance` is told what was read.
+    several are the ranks and nodes of one job. `rules` is a folder of rules beside the shipped ones, several, or a
+    RuleBook to reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, its id the
+    answer's `incident`. `llm` is a language model (`provider:model`), or how to ask one, for where rules and memory
+    are not sure; `first` is given the answer without it, `callbacks` are LangChain's. `exit_code` is the job's, `job`
+    its metadata (name, user, framework, image). Reading ends after
+    `max_seconds`, or `max_bytes` of uncompressed log, with a note; what was read is diagnosed. `advance` is told what
+    was read.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """
     if not sources:
         raise SourceError("no log was given; name a file or a folder, or pipe the job's output in")
+    if llm:
+        check_model(llm if isinstance(llm, str) else llm.model)
+    if memory is None:
+        memory = os.environ.get("LOGDIAG_MEMORY") or _NOBODYS
     clock = _Clock()
     book = (rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())).fresh()
     streams = open_sources(sources, limits_of(max_seconds, max_bytes))
@@ -85,7 +97,10 @@ def diagnose(
         answer = consulted(
             answer, sources, found, book, llm, decided, job=job, callbacks=callbacks, exit_code=exit_code, first=first
         )
-    if remember and memory is not False:
+    if remember and memory == _NOBODYS:
+        unkept = "this failure was not kept, for no memory is named; give memory= or set LOGDIAG_MEMORY"
+        answer = replace(answer, notes=(*answer.notes, unkept))
+    elif remember and memory is not False:
         from logdiag.memory.remember import remembered
 
         answer = remembered(answer, memory, job)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from logdiag.config_files import FILE, ConfigFile, look_for, named_file
-from logdiag.errors import LogdiagError
+from logdiag.errors import AgentError, LogdiagError
 
-__all__ = ["FILE", "WHEN", "Settings", "load_settings"]
+__all__ = ["FILE", "WHEN", "Settings", "check_model", "load_settings"]
 
 WHEN = ("always", "unsure", "never")
 # Set in the environment without being a key of the file.
@@ -97,6 +97,14 @@ def load_settings(
         note = f"offline: past failures are not asked, for their store is on the network ({origins['memory']})"
         settings = replace(settings, notes=(*notes, note))
     return settings
+
+
+def check_model(name: str) -> None:
+    """Raises AgentError for what does not name a model as `provider:model`."""
+    try:
+        _model(name)
+    except (TypeError, ValueError) as error:
+        raise AgentError(f"llm: {name!r} cannot be used; give provider:model") from error
 
 
 def _values(said: Iterable[Said]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -10,6 +10,7 @@ import pytest
 from logdiag import Action, Category, Diagnosis, Reason, diagnose
 from logdiag.agent.opinion import AgentSettings
 from logdiag.opinions import leaves_open
+from logdiag.read.sources import Source
 from logdiag.rules import RuleBook
 from tests.agent_helpers import NAME, answer, job_log
 from tests.chat_server import ChatServer, Reply, calls
@@ -31,7 +32,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> ChatServer:
 def ask(
     server: ChatServer,
     book: RuleBook,
-    source: object,
+    source: Source,
     *,
     when: str = "unsure",
     exit_code: int | None = None,

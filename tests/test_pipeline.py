@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from logdiag import Diagnosis, RuleError, SourceError, diagnose
-from logdiag.read.sources import Stream
+from logdiag.read.sources import Source, Stream
 from logdiag.rules import RuleBook
 from tests.helpers import LOGS, diagnosed, log_of, rule_text, steps, traceback_of, watchdog, write_rule
 
@@ -141,7 +141,7 @@ def test_every_way_to_give_a_log_gets_the_same_answer(tmp_path: Path, book: Rule
     thread = threading.Thread(target=write)
     thread.start()
     with DEMO.open("rb") as opened, DEMO.open(encoding="utf-8") as text, os.fdopen(reader, "rb") as pipe:
-        given = [str(DEMO), tmp_path, data, bytearray(data), opened, text, io.BytesIO(data), pipe]
+        given: list[Source] = [str(DEMO), tmp_path, data, bytearray(data), opened, text, io.BytesIO(data), pipe]
         answers = [comparable(diagnose(source, rules=book)) for source in given]
     thread.join()
     assert answers == [expected] * len(given)

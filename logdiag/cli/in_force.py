@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import click
 
+from logdiag.errors import MemoryStoreError
+from logdiag.memory.store import default_place
 from logdiag.report.words import clean
 from logdiag.settings import Settings, load_settings
 
-__all__ = ["settings_in_force", "store_in_force"]
+__all__ = ["memory_in_force", "settings_in_force", "store_in_force"]
 
 
 def settings_in_force(flags: Mapping[str, object]) -> Settings:
@@ -18,6 +21,16 @@ def settings_in_force(flags: Mapping[str, object]) -> Settings:
     for note in settings.notes:
         click.echo(f"logdiag: {clean(note)}", err=True)
     return settings
+
+
+def memory_in_force(settings: Settings) -> str | Literal[False]:
+    """What a diagnosis is to ask for past failures: the user's own store where none is named."""
+    place = settings.store
+    try:
+        return default_place() if place is None else place
+    except MemoryStoreError as error:
+        click.echo(f"logdiag: {clean(str(error))}", err=True)
+        return False
 
 
 def store_in_force(context: click.Context, option: click.Parameter, place: str | None) -> str | None:

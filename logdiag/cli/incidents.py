@@ -14,7 +14,7 @@ import click
 from logdiag.cli.in_force import store_in_force
 from logdiag.errors import LogdiagError, MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
-from logdiag.memory.store import Store, open_store
+from logdiag.memory.store import Store, default_place, open_store
 from logdiag.model import Action, Reason
 from logdiag.read.prefixes import parse_line
 from logdiag.report.words import clean
@@ -339,7 +339,7 @@ def _failure(
             "an incident needs a LOG or a --signature, and not both; see logdiag incidents add --help"
         )
     if log is not None and number is None:
-        return incident_of(diagnose(log, rules=tuple(folders)))
+        return incident_of(diagnose(log, rules=tuple(folders), memory=default_place()))
     if reason is None:
         raise MemoryStoreError("--reason is missing; a line that you pick needs the reason that you know")
     action = _action_of(Reason(reason), folders)

@@ -29,6 +29,7 @@ from logdiag.cli.standard_input import StandardInput
 from logdiag.errors import LogdiagError, SourceError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
+from logdiag.read.sources import Source
 from logdiag.report import FORMATS
 from logdiag.report.words import clean
 from logdiag.rules import RuleBook
@@ -193,7 +194,7 @@ def diagnose_command(
             click.echo(f"\nasking {asked['llm'].model} ...", err=True)
 
     with StandardInput(copy=tee) if "-" in (paths or "-") else nullcontext() as stdin:
-        sources = [stdin if path == "-" else path for path in paths or ("-",)]
+        sources: list[Source] = [stdin if stdin and path == "-" else path for path in paths or ("-",)]
         with ProgressBar(paths) as advance:
             answer = diagnose(*sources, **asked, exit_code=job_status, advance=advance, first=first)
         if stdin:

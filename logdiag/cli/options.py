@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from logdiag.cli.in_force import settings_in_force
+from logdiag.cli.in_force import memory_in_force, settings_in_force
 from logdiag.cli.job import metadata_of
 from logdiag.settings import WHEN
 
@@ -124,7 +124,7 @@ def given(said: Mapping[str, Any]) -> dict[str, Any]:
         llm = AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
     return {
         "rules": settings.rules,
-        "memory": False if said["no_memory"] else settings.store,
+        "memory": False if said["no_memory"] else memory_in_force(settings),
         "remember": said["remember"],
         "llm": llm,
         "job": metadata_of(said["job"]),

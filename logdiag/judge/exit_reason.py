@@ -24,6 +24,7 @@ _MOST_CALM = 3
 _NEAR = 60
 _NUMBERS = re.compile(r"\d+")
 # Above this a code tells of a signal, a time limit, or a program that could not be started.
+_LONGEST_CODE = 9
 _LARGEST_OWN_CODE = 123
 
 
@@ -95,7 +96,7 @@ def _lost_a_peer(root: Fault, first: int | None) -> bool:
 def _left_by_itself(fault: Fault) -> bool:
     """Whether a launcher reports an exit code that a program chose, not a signal."""
     code = fault.finding.facts.get("exitcode", "")
-    return code.isdigit() and 0 < int(code) <= _LARGEST_OWN_CODE
+    return code.isdecimal() and len(code) <= _LONGEST_CODE and 0 < int(code) <= _LARGEST_OWN_CODE
 
 
 def _worked_after(line: Line, reported: int | None, timeline: Timeline) -> bool:

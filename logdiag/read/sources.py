@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, TextIO, TypeAlias, cast
 
 from logdiag.errors import SourceError
 from logdiag.model import Block
@@ -28,7 +28,15 @@ from logdiag.read.names import in_order, is_log, node_in, rank_in
 
 __all__ = ["Limits", "Source", "Stream", "limits_of", "open_sources"]
 
-Source = "str | os.PathLike[str] | BinaryIO | bytes"
+
+class Readable(Protocol):
+    """An open file, as far as it is read here."""
+
+    def read(self, size: int = ..., /) -> bytes:
+        """At most so many bytes; none at the end."""
+
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | Readable | TextIO"
 """A path (a file, an archive or a job's folder), `-` for standard input, an open binary file, or the log as bytes."""
 
 _HEAD_BYTES = 1 << 12

@@ -20,7 +20,7 @@ from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule, to_plain
 
 if TYPE_CHECKING:
-    from logdiag.rules.folders import RuleFiles
+    from logdiag.rules.folders import Folder, RuleFiles
 
 Match = Any
 """What a search found: a match of `re` or of `regex`."""
@@ -78,15 +78,15 @@ class RuleBook:
         self.narrower = narrower if narrower is not None else _narrower(self)
 
     @classmethod
-    def load(cls, folders: Iterable[str | os.PathLike[str]] = (), *, proof: bool = False) -> RuleBook:
-        """The shipped rules and those of `folders`; compiled ones come from the cache when nothing has changed.
+    def load(cls, folders: Folder | Iterable[Folder] = (), *, proof: bool = False) -> RuleBook:
+        """The shipped rules and those of a folder or several; compiled ones come from the cache when nothing changed.
 
         With `proof`, the rules keep their examples and references, which no diagnosis needs. Raises RuleError with
         all problems of all files.
         """
         from logdiag.rules.folders import read_folders
 
-        files = read_folders(folders)
+        files = read_folders([folders] if isinstance(folders, (str, os.PathLike)) else folders)
         source = Matcher.made_by() + files.everything() + _shipped_weights(files)
         if not proof and (stored := cache.read("rules", source)) is not None:
             plain, databases = stored

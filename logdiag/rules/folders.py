@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from logdiag.errors import RuleError
 from logdiag.rules import limits
 
-__all__ = ["RuleFiles", "read_folders", "shipped_folder"]
+__all__ = ["Folder", "RuleFiles", "read_folders", "shipped_folder"]
 
 Folder = str | os.PathLike[str]
 
@@ -44,8 +44,8 @@ def read_folders(extra: Iterable[Folder]) -> RuleFiles:
     """The shipped rules and those of `extra` folders, unparsed."""
     folders = [shipped_folder(), *extra]
     for folder in folders:
-        if not os.path.isdir(folder):
-            raise RuleError(f"{folder}: no such folder of rules; give a folder that holds <category>/<name>.yaml")
+        if not isinstance(folder, (str, os.PathLike)) or "\0" in os.fspath(folder) or not os.path.isdir(folder):
+            raise RuleError(f"{folder!s}: no such folder of rules; give a folder that holds <category>/<name>.yaml")
     return RuleFiles(folders)
 
 
