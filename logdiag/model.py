@@ -36,6 +36,7 @@ __all__ = [
     "Times",
     "fill",
     "fill_title",
+    "number_in",
 ]
 
 SCHEMA = "logdiag.diagnosis/1"
@@ -47,6 +48,15 @@ class _Word(str, Enum):
 
     def __str__(self) -> str:
         return str(self.value)
+
+
+# Longer ones are no count of anything, and Python refuses to read some of them.
+_LONGEST_NUMBER = 18
+
+
+def number_in(text: str | bytes) -> int | None:
+    """The whole number that a text of a log is; None for another text, and for more digits than anything counts."""
+    return int(text) if len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit() else None
 
 
 class Category(_Word):
@@ -281,8 +291,9 @@ class Finding:
         """The failing rank: named by the line itself (`rank`), or the one that speaks, which without a prefix the line
         may name too (`own_rank`: a launcher's prefix is of the whole job, this of a process group)."""
         named, own = self.facts.get("rank", ""), self.facts.get("own_rank", "")
-        spoke = int(own) if self.line.rank is None and own.isdigit() else self.line.rank
-        return int(named) if named.isdigit() else spoke
+        spoke = number_in(own) if self.line.rank is None else None
+        told = number_in(named)
+        return told if told is not None else spoke if spoke is not None else self.line.rank
 
     @property
     def node(self) -> str | None:

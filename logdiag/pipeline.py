@@ -66,7 +66,7 @@ def diagnose(
     if not sources:
         raise SourceError("no log was given; name a file or a folder, or pipe the job's output in")
     if llm:
-        check_model(llm if isinstance(llm, str) else llm.model)
+        check_model(getattr(llm, "model", llm))
     if memory is None:
         memory = os.environ.get("LOGDIAG_MEMORY") or _NOBODYS
     clock = _Clock()

@@ -99,7 +99,7 @@ def load_settings(
     return settings
 
 
-def check_model(name: str) -> None:
+def check_model(name: object) -> None:
     """Raises AgentError for what does not name a model as `provider:model`."""
     try:
         _model(name)

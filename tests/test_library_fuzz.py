@@ -188,7 +188,9 @@ def test_a_library_call_does_not_read_the_users_home(tmp_path: Path) -> None:
     done = subprocess.run(arguments, capture_output=True, text=True, env=env, check=True)
     assert "memory was not asked" in done.stdout
     del env["LOGDIAG_MEMORY"]
-    command = [sys.executable, "-m", "logdiag", "--config", os.devnull, str(LOGS / "demo.log")]
+    empty = tmp_path / "empty.toml"
+    empty.write_text("")
+    command = [sys.executable, "-m", "logdiag", "--config", str(empty), str(LOGS / "demo.log")]
     assert "memory was not asked" in subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout
 
 

@@ -14,7 +14,7 @@ __all__ = ["Worker", "summary_of"]
 #                         rank      : 5 (local_rank: 5)
 #                         exitcode  : -6 (pid: 812)
 _TABLE_HOST = re.compile(r"\s*host {2,}: ([\w.-]{1,120})\s*$")
-_TABLE_RANK = re.compile(r"\s*rank {2,}: (\d+) \(local_rank: \d+\)")
+_TABLE_RANK = re.compile(r"\s*rank {2,}: (\d{1,9}) \(local_rank: \d+\)")
 _TABLE_PROCESS = re.compile(r"\s*exitcode {2,}: -?\d+ \(pid: (\d+)\)")
 
 

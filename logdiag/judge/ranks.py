@@ -16,7 +16,7 @@ from logdiag.model import TROUBLE, Decision, Line, Reason, Role
 __all__ = ["RANK", "node_of", "rank_of"]
 
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
-_NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d+)\] ")
+_NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
 _LAUNCHER = re.compile(r"torch[./]distributed[./](?:run|launcher|elastic)")
 # -- Process 1 terminated with the following error:   RayTaskError(KeyError): ray::Worker.step() (..., repr=W[rank=1])
 _SPAWNED = re.compile(

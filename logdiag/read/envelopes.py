@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from logdiag.model import number_in
 from logdiag.read.line_wrapping import joined, width_of
 from logdiag.read.records import Record, from_micros, head_of, is_of_logger, read_record, told_of
 
@@ -132,7 +133,8 @@ def _journal_entry(number: int, fields: dict[bytes, bytes]) -> Iterator[Numbered
     if b"MESSAGE" not in fields:
         return
     micros = fields.get(b"__REALTIME_TIMESTAMP", b"")
-    stamp = from_micros(int(micros)) if micros.isdigit() else ""
+    counted = number_in(micros)
+    stamp = "" if counted is None else from_micros(counted)
     host = fields.get(b"_HOSTNAME", b"").decode(errors="replace")
     said = " ".join(part for part in (f"{host}:" if host else "", stamp) if part)
     for part in fields[b"MESSAGE"].split(b"\n"):

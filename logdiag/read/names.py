@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from logdiag.model import number_in
+
 __all__ = ["in_order", "is_log", "node_in", "rank_in"]
 
 _ENDINGS = r"log|out|err|txt|stdout|stderr|jsonl?|o\d+|e\d+"
@@ -33,9 +35,9 @@ def rank_in(path: str, own: str) -> int | None:
     """The rank that a path tells, or the last two names of its own part."""
     elastic = _ELASTIC.search(path)
     if elastic:
-        return int(elastic[1])
+        return number_in(elastic[1])
     told = (_RANK.search(name) for name in reversed(own.split("/")[-2:]))
-    return next((int(match[1]) for match in told if match), None)
+    return next((number_in(match[1]) for match in told if match), None)
 
 
 def node_in(path: str) -> str | None:
@@ -51,4 +53,8 @@ def in_order(path: str) -> tuple[object, ...]:
 
 
 def _natural(path: str) -> list[tuple[int, int, str]]:
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", path) if part]
+    return [
+        (1, 0, part) if (number := number_in(part)) is None else (0, number, "")
+        for part in re.split(r"(\d+)", path)
+        if part
+    ]

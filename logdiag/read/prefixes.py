@@ -111,7 +111,7 @@ _PREFIXES = tuple(
         # (RayTrainWorker pid=60157, ip=10.0.0.10)   (Worker_TP3 pid=134157)   (raylet)   (raylet, ip=10.0.0.3)
         (
             "(",
-            r"\((?P<speaker>[A-Za-z_][\w.:/ -]{0,60}?)(?:,? rank=(?P<rank>\d+))?(?:,? pid=\d+)?"
+            r"\((?P<speaker>[A-Za-z_][\w.:/ -]{0,60}?)(?:,? rank=(?P<rank>\d{1,9}))?(?:,? pid=\d+)?"
             r"(?:,? ip=(?P<node>[\w.:-]+))?\)(?=\s|$|:) ?:? ?",
         ),
         # trainer-1  | (docker compose)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
+from logdiag.model import number_in
 from logdiag.read.prefixes import LEVELS
 
 __all__ = ["Record", "from_micros", "head_of", "is_of_logger", "read_record", "told_of"]
@@ -228,8 +229,8 @@ def from_micros(micros: int) -> str:
 def _counted_time(record: Record, keys: tuple[str, ...]) -> str:
     """The time of journald (microseconds) and of loggers that count seconds or milliseconds."""
     micros = record.get("__REALTIME_TIMESTAMP")
-    if isinstance(micros, str) and micros.isdigit():
-        return from_micros(int(micros))
+    if isinstance(micros, str) and (counted := number_in(micros)) is not None:
+        return from_micros(counted)
     number = next((value for key in keys if isinstance(value := record[key], (int, float))), 0)
     unit = 1e6 if 1e9 <= number < 1e10 else 1e3 if 1e12 <= number < 1e13 else 0
     return from_micros(int(number * unit)) if unit else ""

@@ -228,6 +228,8 @@ def _logs_of(source: object, limits: Limits, problems: list[str]) -> Iterator[_F
         own = "/".join(os.path.normpath(path).split(os.sep)[-2:])
         log = _Found(path, partial(_open_file, path, limits), own, os.path.getsize(path))
         yield from _logs_in_file(log, limits, problems) if os.path.isfile(path) else (log,)
+    elif isinstance(source, io.TextIOBase) and not hasattr(source, "buffer"):
+        raise SourceError(f"{source!r}: text, not a log; open it in binary mode, or give bytes")
     elif hasattr(source, "read"):
         # What the caller opened stays the caller's to close.
         name = str(getattr(source, "name", "<stream>"))

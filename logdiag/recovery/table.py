@@ -6,7 +6,7 @@ The action comes from tables that people wrote and can read, never from a model.
 from __future__ import annotations
 
 from logdiag.judge.judgement import Judgement
-from logdiag.model import Action, Finding, Reason, Recovery, fill
+from logdiag.model import Action, Finding, Reason, Recovery, fill, number_in
 from logdiag.rules import RuleBook
 
 __all__ = ["recover"]
@@ -74,9 +74,9 @@ def _lost_its_machine(judgement: Judgement, finding: Finding) -> bool:
 
 def _before_progress(judgement: Judgement, finding: Finding) -> bool:
     """Whether it failed before its first step: the first collective, or no sign of work before the root."""
-    sequence = finding.facts.get("seqnum", "")
-    if sequence.isdigit():
-        return int(sequence) <= 1
+    sequence = number_in(finding.facts.get("seqnum", ""))
+    if sequence is not None:
+        return sequence <= 1
     return judgement.progressed is False
 
 

@@ -86,7 +86,11 @@ class RuleBook:
         """
         from logdiag.rules.folders import read_folders
 
-        files = read_folders([folders] if isinstance(folders, (str, os.PathLike)) else folders)
+        if isinstance(folders, (str, os.PathLike)):
+            folders = (folders,)
+        if not isinstance(folders, Iterable) or isinstance(folders, (bytes, bytearray)):
+            raise RuleError(f"rules: {folders!r} is no folder of rules; give a path, or several")
+        files = read_folders(folders)
         source = Matcher.made_by() + files.everything() + _shipped_weights(files)
         if not proof and (stored := cache.read("rules", source)) is not None:
             plain, databases = stored
