@@ -43,6 +43,8 @@ def read(name: str, origin: bytes) -> Any | None:
             if body and hashlib.sha256(body).digest() == check_sum:
                 made_as, value = marshal.loads(body)
                 if made_as == file_name:
+                    with contextlib.suppress(OSError):
+                        os.utime(os.path.join(folder, file_name))  # what is used stays, see `_tidy`
                     return value
         except (OSError, ValueError, EOFError, TypeError, MemoryError):
             continue
@@ -102,7 +104,7 @@ def _replace(path: str, content: bytes) -> None:
 
 
 def _tidy(folder: str, name: str) -> None:
-    """Leaves the latest files of a name, and none that a dead process did not finish."""
+    """Leaves the files of a name that were used last, and none that a dead process did not finish."""
     ours = re.compile(rf"{re.escape(name)}-[0-9a-f]{{8,32}}")
     files = [(os.path.getmtime(entry), entry.name, entry.path) for entry in os.scandir(folder)]
     kept = sorted(item for item in files if ours.fullmatch(item[1]))

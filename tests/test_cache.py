@@ -190,6 +190,7 @@ def test_only_the_latest_files_stay_and_no_unfinished_ones(own_cache: Path) -> N
         os.utime(own_cache / name, (stamp, stamp))
     for number in range(12):
         cache.write("rules", str(number).encode(), number)
+        assert cache.read("rules", b"0") == 0  # in use, so never the oldest
     assert len(list(own_cache.glob("rules-" + "[0-9a-f]" * 32))) == 8
     assert {path.name for path in own_cache.glob("logdiag-*")} == {"logdiag-unfinished-b"}
     assert (own_cache / "rules-of-mine.txt").exists()
