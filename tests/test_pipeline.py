@@ -55,6 +55,7 @@ SCHEMA: dict[str, Any] = {
             "seen_at": str,
             "node": str,
             "words": str,
+            "provenance": str,
         }
     ],
     "recovery": {"action": str, "automatic": bool, "exclude_nodes": list, "steps": list, "why": str},
