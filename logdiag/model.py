@@ -180,6 +180,7 @@ class Support(_Word):
     # ... or that a language model named it, every line that it cites being the log's ...
     AGENT = "agent"
     # ... or of these where no root was found.
+    SUSPECT = "suspect"
     EXIT_CODE = "exit_code"
     FINISHED = "finished"
     WORKING = "working"

@@ -21,6 +21,7 @@ from logdiag.judge.confidence import supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
+from logdiag.judge.suspects import Ranking
 from logdiag.memory.nodes import suspicious_nodes
 from logdiag.memory.recall import Doubt, alike, known, open_lines, similar_to
 from logdiag.memory.store import Store, open_store
@@ -78,6 +79,7 @@ def recall(
     memory: Store | str | os.PathLike[str] | None,
     *,
     exit_code: int | None,
+    suspects: Callable[[], Ranking] = Ranking,
 ) -> Recalled:
     """Asks the memory: for lines that people know, and where the rules leave something open for lines like past
     failures. What goes wrong with it is a note, and the rules decide."""
@@ -87,8 +89,12 @@ def recall(
             found = known(survey, store, book)
             if found:
                 failed = None if exit_code is None else exit_code != 0
-                recalled = replace(recalled, judgement=judge(_replaced(survey, found), book, failed=failed))
-            recalled = replace(recalled, judgement=_voted(survey, found, recalled.judgement, book, store, exit_code))
+                recalled = replace(
+                    recalled, judgement=judge(_replaced(survey, found), book, failed=failed, suspects=suspects)
+                )
+            recalled = replace(
+                recalled, judgement=_voted(survey, found, recalled.judgement, book, store, exit_code, suspects)
+            )
             root = recalled.judgement.root
             if root is not None:
                 if root.reason.category is Category.INFRASTRUCTURE:
@@ -115,13 +121,16 @@ def _voted(
     book: RuleBook,
     store: Store,
     exit_code: int | None,
+    suspects: Callable[[], Ranking],
 ) -> Judgement:
     """The judgement with what past failures say of the lines that rules and known lines leave open."""
     failed = None if exit_code is None else exit_code != 0
     supports = supports_of(judgement)
     doubt = _doubt(judgement, supports[0])
     voted = alike(open_lines(survey, judgement, doubt), store) if doubt and store.count() else ()
-    return judge(_replaced(survey, [*found, *voted]), book, failed=failed) if voted else judgement
+    if not voted:
+        return judgement
+    return judge(_replaced(survey, [*found, *voted]), book, failed=failed, suspects=suspects)
 
 
 def _doubt(judgement: Judgement, kind: Support) -> Doubt | None:

@@ -6,11 +6,12 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from logdiag.errors import SourceError
+from logdiag.errors import SourceError, WeightsError
 from logdiag.judge.judgement import Judgement, judge
+from logdiag.judge.suspects import Ranking, ranking
 from logdiag.judge.verdict import decide
 from logdiag.model import Diagnosis, Digest
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
@@ -75,10 +76,13 @@ def diagnose(
     clock.ended("load")
     found, kept = _read(streams, book, job or {}, advance)
     clock.ended("read")
-    judgement = judge(found, book, failed=None if exit_code is None else exit_code != 0)
+    notes = [note for stream in streams for note in stream.notes]
+    suspects = _suspects(found, kept, notes)
+    judgement = judge(found, book, failed=None if exit_code is None else exit_code != 0, suspects=suspects)
     clock.ended("judgement")
-    recalled = None if memory is False else _recalled(found, judgement, book, memory, exit_code)
+    recalled = None if memory is False else _recalled(found, judgement, book, memory, exit_code, suspects)
     clock.ended("memory")
+    notes.extend(book.notes)
     decided = partial(
         decide,
         survey=found,
@@ -87,7 +91,8 @@ def diagnose(
         source=", ".join(_name(source) for source in sources),
         exit_code=exit_code,
         recalled=recalled,
-        notes=[*(note for stream in streams for note in stream.notes), *book.notes],
+        suspects=suspects,
+        notes=notes,
         stats=_stats(found, kept, book, clock),
     )
     answer = decided(recalled.judgement if recalled else judgement)
@@ -119,17 +124,32 @@ def _read(
     return found, digest(found.lines, shapes, found.total_lines, found.total_bytes)
 
 
+def _suspects(found: Survey, kept: Digest, notes: list[str]) -> Callable[[], Ranking]:
+    """Ranks the suspects when they are first asked for; that they cannot be ranked is a note."""
+
+    @cache
+    def ranked() -> Ranking:
+        try:
+            return ranking(found, kept)
+        except WeightsError as problem:
+            notes.append(f"no suspects were looked for: {problem}")
+            return Ranking()
+
+    return ranked
+
+
 def _recalled(
     found: Survey,
     judgement: Judgement,
     book: RuleBook,
     memory: Store | str | os.PathLike[str] | None,
     exit_code: int | None,
+    suspects: Callable[[], Ranking],
 ) -> Recalled:
     """What the memory makes of it; its parts are loaded only where it is asked."""
     from logdiag.opinions import recall
 
-    return recall(found, judgement, book, memory, exit_code=exit_code)
+    return recall(found, judgement, book, memory, exit_code=exit_code, suspects=suspects)
 
 
 def _stats(found: Survey, kept: Digest, book: RuleBook, clock: _Clock) -> dict[str, Any]:

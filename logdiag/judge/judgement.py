@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from logdiag.judge.decisions import decision
@@ -13,6 +13,8 @@ from logdiag.judge.outcome import Outcome, outcome_of
 from logdiag.judge.ranks import node_of, rank_of
 from logdiag.judge.recovered import sort_by_standing
 from logdiag.judge.root import find_root, in_order, is_consequence
+from logdiag.judge.suspected import most_suspicious_line, names_no_cause
+from logdiag.judge.suspects import Ranking
 from logdiag.judge.timeline import Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
 from logdiag.model import Decision, Line, Reason, Role
@@ -21,6 +23,9 @@ from logdiag.scan.survey import Survey
 
 __all__ = ["Judgement", "judge"]
 
+_MOST_SUSPICIOUS = most_suspicious_line.__name__
+# Above this chance a log shows the failure of which only its caller knows.
+_SHOWN = 0.2
 # Fewer lines before a fault may be the end of a longer log ...
 _TELLING_START = 40
 
@@ -52,10 +57,15 @@ class Judgement:
 
 
 def judge(
-    survey: Survey, book: RuleBook, *, failed: bool | None = None, without: frozenset[str] = frozenset()
+    survey: Survey,
+    book: RuleBook,
+    *,
+    failed: bool | None = None,
+    suspects: Callable[[], Ranking] = Ranking,
+    without: frozenset[str] = frozenset(),
 ) -> Judgement:
-    """Judges a survey. `failed` is what the caller knows of the job's end, if anything; `without` names decisions to
-    leave out, which shows what each is worth."""
+    """Judges a survey. `failed` is what the caller knows of the job's end, if anything; `suspects` are asked for only
+    where no rule names a cause; `without` names decisions to leave out, which shows what each is worth."""
     kinds = kinds_of([*survey.lines, *(finding.line for finding in survey.findings)], book)
     faults = find_faults(survey, book, kinds)
     timeline = timeline_of(survey, faults, kinds, failed=failed)
@@ -67,15 +77,28 @@ def judge(
     told = [fault for fault in broke if fault.finding.role is not Role.HINT]
     printed, why = exit_reason(root, told, survey, book, timeline, without)
     root, decisions = printed or root, [*standing.decisions, *found, *why]
+    progressed = _progressed(root, survey, timeline)
+    complaints = unexplained(survey, book, timeline.kinds, root.line if root else None)
+    recovered = {in_order(fault) for fault in standing.recovered}
+    outcome, ended = outcome_of(
+        root,
+        timeline,
+        complaints,
+        progressed=progressed,
+        recovered=recovered,
+        suspicion=lambda: suspects().failure,
+        complete=survey.complete,
+        without=without,
+    )
+    if outcome is Outcome.FAILED and (root is None or names_no_cause(root)) and _MOST_SUSPICIOUS not in without:
+        # That the caller knows of a failure does not mean that this log shows one.
+        shown = root is not None or failed is None or suspects().failure >= _SHOWN
+        suspected = most_suspicious_line(root, suspects(), survey.lines, recovered) if shown else None
+        if suspected is not None:
+            root = suspected
+            decisions.append(decision(most_suspicious_line, root.line, "root"))
     others = [fault for fault in told if fault is not root]
     rank, by = rank_of(root, told, survey.lines, timeline, without) if root else (None, ())
-    progressed, complaints = (
-        _progressed(root, survey, timeline),
-        unexplained(survey, book, timeline.kinds, root.line if root else None),
-    )
-    outcome, ended = outcome_of(
-        root, timeline, complaints, progressed=progressed, complete=survey.complete, without=without
-    )
     related = [root is not None and is_consequence(fault, root) for fault in others]
     consequences = tuple(fault for fault, of_root in zip(others, related, strict=True) if of_root)
     independent = tuple(fault for fault, of_root in zip(others, related, strict=True) if not of_root)

@@ -5,16 +5,21 @@ Healthy needs proof: a clean end, or work that goes on to the last line. Where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from logdiag.judge.decisions import decision, first_that_applies
+from logdiag.judge.ending import Ending, ending_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import Timeline
 from logdiag.model import Decision, Line
 
 __all__ = ["OUTCOME", "Outcome", "outcome_of"]
+
+
+# Above this chance of a failure the last words of trouble are believed.
+_SUSPICIOUS = 0.4
 
 
 class Outcome(str, Enum):
@@ -28,13 +33,17 @@ class Outcome(str, Enum):
 @dataclass(frozen=True, slots=True)
 class _Facts:
     """What the decisions look at. `complete` says whether all of the log was read, `complaints` are lines of trouble at
-    the end that no rule knows."""
+    the end that no rule knows, `recovered` the places of faults that the job recovered from, `suspicion` the
+    chance that the log shows a failure (see suspects.py)."""
 
     root: Fault | None
     timeline: Timeline
+    ending: Ending
     complaints: Sequence[Line]
     progressed: bool | None
     complete: bool
+    recovered: Collection[tuple[int, int]]
+    suspicion: Callable[[], float]
 
 
 def something_broke(facts: _Facts) -> Outcome | None:
@@ -54,9 +63,31 @@ def not_all_was_read(facts: _Facts) -> Outcome | None:
     return None if facts.complete else Outcome.NOT_KNOWN
 
 
+def last_status_is_bad(facts: _Facts) -> Outcome | None:
+    """The last status that is printed is not 0, or calls the outcome a failure."""
+    status = facts.ending.bad_status
+    if status is None:
+        return None
+    ended = facts.timeline.ends.get(status.stream, ())
+    return Outcome.FAILED if not ended or ended[-1] < status.position else None
+
+
 def ended_cleanly(facts: _Facts) -> Outcome | None:
     """The job reports its clean end."""
     return Outcome.HEALTHY if facts.timeline.finished else None
+
+
+def last_status_is_good(facts: _Facts) -> Outcome | None:
+    """The last status that is printed is 0, or calls the outcome a success."""
+    return Outcome.HEALTHY if facts.ending.good_status is not None else None
+
+
+def ends_in_trouble(facts: _Facts) -> Outcome | None:
+    """The last words are errors, and nothing calm follows."""
+    line = facts.ending.last_trouble
+    if line is None or (line.stream, line.position) in facts.recovered:
+        return None
+    return Outcome.FAILED if facts.suspicion() >= _SUSPICIOUS else None
 
 
 def complains_after_its_work(facts: _Facts) -> Outcome | None:
@@ -73,7 +104,10 @@ OUTCOME: tuple[Callable[[_Facts], Outcome | None], ...] = (
     something_broke,
     caller_knows,
     not_all_was_read,
+    last_status_is_bad,
     ended_cleanly,
+    last_status_is_good,
+    ends_in_trouble,
     complains_after_its_work,
     works_to_its_end,
 )
@@ -86,10 +120,13 @@ def outcome_of(
     complaints: Sequence[Line],
     *,
     progressed: bool | None,
+    recovered: Collection[tuple[int, int]],
+    suspicion: Callable[[], float],
     complete: bool = True,
     without: frozenset[str] = frozenset(),
 ) -> tuple[Outcome, tuple[Decision, ...]]:
-    """Whether the job failed, and what decided it. `complaints` are those after the job's last step."""
-    facts = _Facts(root, timeline, complaints, progressed, complete)
+    """Whether the job failed, and what decided it. `complaints` are those after the job's last step; `suspicion` is
+    asked only where nothing else decides."""
+    facts = _Facts(root, timeline, ending_of(timeline), complaints, progressed, complete, recovered, suspicion)
     made = first_that_applies(OUTCOME, facts, without=without)
     return (made[1], (decision(made[0], None, made[1].value),)) if made else (Outcome.NOT_KNOWN, ())

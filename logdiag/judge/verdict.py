@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from logdiag.judge.confidence import confidence_in, supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
 from logdiag.judge.outcome import Outcome
+from logdiag.judge.suspects import Ranking
 from logdiag.judge.times import clock_near, times_of
 from logdiag.model import (
     Candidate,
@@ -24,6 +25,7 @@ from logdiag.model import (
     Role,
     RootCause,
     Support,
+    Suspect,
 )
 from logdiag.recovery.table import recover
 from logdiag.rules import RuleBook
@@ -37,6 +39,7 @@ __all__ = ["SURE", "decide"]
 # Below this the answer says that it is not sure, and what to collect next.
 SURE = 0.6
 _MOST_EVIDENCE = 12
+_MOST_SUSPECTS = 3
 _CONTEXT_LINES = 3
 _LONGEST_QUOTE = 200
 
@@ -50,6 +53,7 @@ def decide(
     source: str,
     exit_code: int | None,
     recalled: Recalled | None,
+    suspects: Callable[[], Ranking],
     notes: Iterable[str],
     stats: dict[str, object],
 ) -> Diagnosis:
@@ -78,6 +82,7 @@ def decide(
         evidence=_evidence(judgement, survey),
         consequences=_consequences(judgement, survey),
         candidates=_candidates(judgement, confidence),
+        suspects=_suspects(suspects()) if failed is None or unsure else (),
         similar=recalled.similar if recalled else (),
         recovery=recovery,
         notes=(
@@ -92,6 +97,14 @@ def decide(
         stats={**stats, "supports": [support.value for support in supports]},
         decisions=judgement.decisions,
         digest=digest,
+    )
+
+
+def _suspects(ranking: Ranking) -> tuple[Suspect, ...]:
+    """The most suspicious lines, for an answer that is not sure."""
+    best = ranking.lines[:_MOST_SUSPECTS]
+    return tuple(
+        Suspect(ranked.line.source, ranked.line.number, ranked.line.text, round(ranked.score, 3)) for ranked in best
     )
 
 
@@ -139,7 +152,8 @@ def _absent_ranks(judgement: Judgement, survey: Survey) -> list[int]:
 
 def _decided_by(root: Fault | None, failed: bool | None) -> str:
     if root is not None and root.finding.supports:
-        return "agent" if Support.AGENT in root.finding.supports else "memory"
+        named = {Support.AGENT: "agent", Support.SUSPECT: "suspects"}
+        return named.get(root.finding.supports[0], "memory")
     return "rules" if root or failed is False else "none"
 
 

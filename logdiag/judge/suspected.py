@@ -1,0 +1,66 @@
+"""Where no rule names the cause: the most suspicious line stands for it, and its meaning for the reason.
+
+An answer from here is never sure, and never leads to an action that a scheduler may carry out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from logdiag.judge.faults import Fault
+from logdiag.judge.meaning import reasons_by_meaning
+from logdiag.judge.suspects import RankedLine, Ranking
+from logdiag.model import Action, Finding, Line, Reason, Role, Support
+
+__all__ = ["RULE", "most_suspicious_line", "names_no_cause"]
+
+RULE = "suspects"
+"""What stands as the `rule` of a finding that no rule made."""
+
+# A line is believed before a status or a launcher's word only if it is so suspicious, and so many times more.
+_LEAST_SCORE, _TIMES = 0.33, 3.0
+
+
+def names_no_cause(root: Fault) -> bool:
+    """Whether a root says only that something ended: a status, a launcher's word, a line that no rule knows. A signal
+    came from outside: it may be all there is to know."""
+    if "signal" in root.finding.facts:
+        return False
+    bare = root.finding.role is Role.SYMPTOM or root.finding.role is Role.HINT or root.quiet
+    return root.reason is Reason.OTHERS and bare and not root.finding.supports
+
+
+def most_suspicious_line(
+    root: Fault | None, ranking: Ranking, lines: Sequence[Line], recovered: Collection[tuple[int, int]]
+) -> Fault | None:
+    """No rule names a cause: the line that stands out most, by its structure and its meaning.
+
+    `recovered` are the places of faults that the job is known to have recovered from.
+    """
+    standing = (ranked for ranked in ranking.lines if (ranked.line.stream, ranked.line.position) not in recovered)
+    best = next(standing, None)
+    if best is None or not _is_better(best, root, ranking):
+        return None
+    reason = next(iter(reasons_by_meaning(best.line, lines)), (Reason.OTHERS, 0.0))[0]
+    finding = Finding(
+        rule=RULE,
+        line=best.line,
+        role=Role.CAUSE,
+        reason=reason,
+        title="No rule knows the cause; this line is the most suspicious",
+        why="The log shows a failure in words that no rule knows. The line was found by how it stands in the log.",
+        action=Action.FIX_AND_RESUBMIT,
+        steps=("Read the most suspicious lines, and confirm or correct what broke (logdiag incidents correct).",),
+        explains=frozenset(Reason),
+        supports=(Support.SUSPECT,),
+    )
+    return Fault(finding, (finding,), died=False, quiet=False, explains=finding.explains)
+
+
+def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking) -> bool:
+    if root is None:
+        return True
+    if (best.line.stream, best.line.position) == (root.line.stream, root.line.position):
+        return False
+    own = ranking.scores.get((root.line.stream, root.line.position), 0.0)
+    return best.score >= max(_LEAST_SCORE, _TIMES * own)
