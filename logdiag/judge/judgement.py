@@ -86,7 +86,7 @@ def judge(
         complaints,
         progressed=progressed,
         recovered=recovered,
-        suspicion=lambda: suspects().failure,
+        suspects=suspects,
         complete=survey.complete,
         without=without,
     )

@@ -12,14 +12,15 @@ from enum import Enum
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.ending import Ending, ending_of
 from logdiag.judge.faults import Fault
+from logdiag.judge.suspects import Ranking
 from logdiag.judge.timeline import Timeline
-from logdiag.model import Decision, Line
+from logdiag.model import CALM, Decision, Line
 
 __all__ = ["OUTCOME", "Outcome", "outcome_of"]
 
 
-# Above this chance of a failure the last words of trouble are believed.
-_SUSPICIOUS = 0.4
+# Above these chances of a failure the last words of trouble, or a line alone, are believed.
+_SUSPICIOUS, _VERY_SUSPICIOUS = 0.4, 0.9
 
 
 class Outcome(str, Enum):
@@ -33,8 +34,8 @@ class Outcome(str, Enum):
 @dataclass(frozen=True, slots=True)
 class _Facts:
     """What the decisions look at. `complete` says whether all of the log was read, `complaints` are lines of trouble at
-    the end that no rule knows, `recovered` the places of faults that the job recovered from, `suspicion` the
-    chance that the log shows a failure (see suspects.py)."""
+    the end that no rule knows, `recovered` the places of faults that the job recovered from, `suspects` their
+    ranking, with the chance that the log shows a failure."""
 
     root: Fault | None
     timeline: Timeline
@@ -43,7 +44,7 @@ class _Facts:
     progressed: bool | None
     complete: bool
     recovered: Collection[tuple[int, int]]
-    suspicion: Callable[[], float]
+    suspects: Callable[[], Ranking]
 
 
 def something_broke(facts: _Facts) -> Outcome | None:
@@ -87,7 +88,15 @@ def ends_in_trouble(facts: _Facts) -> Outcome | None:
     line = facts.ending.last_trouble
     if line is None or (line.stream, line.position) in facts.recovered:
         return None
-    return Outcome.FAILED if facts.suspicion() >= _SUSPICIOUS else None
+    return Outcome.FAILED if facts.suspects().failure >= _SUSPICIOUS else None
+
+
+def looks_like_a_failure(facts: _Facts) -> Outcome | None:
+    """A line that is not logged as calm stands out as one that ended the job, whatever its words."""
+    ranking = facts.suspects()
+    best = next(iter(ranking.lines), None)
+    loud = best is not None and best.line.level not in CALM
+    return Outcome.FAILED if loud and ranking.failure >= _VERY_SUSPICIOUS else None
 
 
 def complains_after_its_work(facts: _Facts) -> Outcome | None:
@@ -108,6 +117,7 @@ OUTCOME: tuple[Callable[[_Facts], Outcome | None], ...] = (
     ended_cleanly,
     last_status_is_good,
     ends_in_trouble,
+    looks_like_a_failure,
     complains_after_its_work,
     works_to_its_end,
 )
@@ -121,12 +131,12 @@ def outcome_of(
     *,
     progressed: bool | None,
     recovered: Collection[tuple[int, int]],
-    suspicion: Callable[[], float],
+    suspects: Callable[[], Ranking],
     complete: bool = True,
     without: frozenset[str] = frozenset(),
 ) -> tuple[Outcome, tuple[Decision, ...]]:
-    """Whether the job failed, and what decided it. `complaints` are those after the job's last step; `suspicion` is
+    """Whether the job failed, and what decided it. `complaints` are those after the job's last step; `suspects` are
     asked only where nothing else decides."""
-    facts = _Facts(root, timeline, ending_of(timeline), complaints, progressed, complete, recovered, suspicion)
+    facts = _Facts(root, timeline, ending_of(timeline), complaints, progressed, complete, recovered, suspects)
     made = first_that_applies(OUTCOME, facts, without=without)
     return (made[1], (decision(made[0], None, made[1].value),)) if made else (Outcome.NOT_KNOWN, ())
