@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,12 @@ from logdiag.judge.outcome import OUTCOME, Outcome
 from logdiag.judge.ranks import RANK
 from logdiag.judge.recovered import RECOVERED
 from logdiag.judge.root import ROOT, earlier_word_of_the_same_cause
+from logdiag.judge.suspected import most_suspicious_line
+from logdiag.judge.suspects import Ranking, ranking
 from logdiag.model import Reason
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
-from logdiag.scan.shapes import Shapes, filters_for
+from logdiag.scan.shapes import Shapes, digest, filters_for
 from logdiag.scan.survey import Survey, survey
 
 RESULTS = Path("evals/results/ablation.json")
@@ -43,7 +46,7 @@ SCENES = Path("tests/data/scenes.yaml")
 FOLDERS = ("evals/cases", "evals/inhouse", "../shared/reallogs", "../shared/inhouse")
 DECISIONS: Mapping[str, tuple[Callable[..., object], ...]] = {
     "recovered": RECOVERED,
-    "root": (*ROOT, earlier_word_of_the_same_cause, exit_reason),
+    "root": (*ROOT, earlier_word_of_the_same_cause, exit_reason, most_suspicious_line),
     "rank": RANK,
     "outcome": OUTCOME,
 }
@@ -102,11 +105,18 @@ def measure(case: Case, book: RuleBook) -> list[Change]:
 
 
 def _changes(case: Case, book: RuleBook) -> Iterator[Change]:
-    found = survey(open_sources((case.source,)), book, Shapes(book, filters_for(book.filters, {})))
-    made = judge(found, book)
+    shapes = Shapes(book, filters_for(book.filters, {}))
+    found = survey(open_sources((case.source,)), book, shapes)
+    kept = digest(found.lines, shapes, found.total_lines, found.total_bytes)
+
+    @cache
+    def suspects() -> Ranking:
+        return ranking(found, kept)
+
+    made = judge(found, book, suspects=suspects)
     with_all = _said(made, case, found)
     for name in sorted({decision.name for decision in made.decisions} & _NAMES):
-        without = _said(judge(found, book, without=frozenset({name})), case, found)
+        without = _said(judge(found, book, suspects=suspects, without=frozenset({name})), case, found)
         fields = ("reason", "root", "rank", "failed")
         changed = tuple(field for field in fields if getattr(with_all, field) != getattr(without, field))
         yield Change(name, changed, without.right - with_all.right)

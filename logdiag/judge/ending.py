@@ -41,15 +41,17 @@ def _of_file(lines: Sequence[Line], timeline: Timeline) -> Ending:
     status = named[-1] if named else None
     bad = status is not None and kinds.is_a("last-status-bad", status)
     return Ending(
-        status if bad else None, status if status is not None and not bad else None, _trouble(lines[-_LAST_WORDS:])
+        status if bad else None,
+        status if status is not None and not bad else None,
+        _trouble(lines[-_LAST_WORDS:], timeline),
     )
 
 
-def _trouble(lines: Sequence[Line]) -> Line | None:
+def _trouble(lines: Sequence[Line], timeline: Timeline) -> Line | None:
     """The first line of trouble among the last words, if no calm line follows it."""
     for line in reversed(lines):
         if line.level in CALM or line.level == "WARNING":
             return None
-        if line.level in TROUBLE:
+        if line.level in TROUBLE or timeline.kinds.is_a("loud-word", line):
             return line
     return None

@@ -92,8 +92,10 @@ def judge(
     )
     if outcome is Outcome.FAILED and (root is None or names_no_cause(root)) and _MOST_SUSPICIOUS not in without:
         # That the caller knows of a failure does not mean that this log shows one.
+        symptoms = (finding.line for finding in survey.findings if finding.role is Role.SYMPTOM)
+        known = recovered | {(line.stream, line.position) for line in symptoms}
         shown = root is not None or failed is None or suspects().failure >= _SHOWN
-        suspected = most_suspicious_line(root, suspects(), survey.lines, recovered) if shown else None
+        suspected = most_suspicious_line(root, suspects(), survey.lines, known) if shown else None
         if suspected is not None:
             root = suspected
             decisions.append(decision(most_suspicious_line, root.line, "root"))

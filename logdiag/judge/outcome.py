@@ -14,13 +14,13 @@ from logdiag.judge.ending import Ending, ending_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.suspects import Ranking
 from logdiag.judge.timeline import Timeline
-from logdiag.model import CALM, Decision, Line
+from logdiag.model import CALM, TROUBLE, Decision, Line
 
 __all__ = ["OUTCOME", "Outcome", "outcome_of"]
 
 
-# Above these chances of a failure the last words of trouble, or a line alone, are believed.
-_SUSPICIOUS, _VERY_SUSPICIOUS = 0.4, 0.9
+# Above these chances of a failure an error behind the last words, or a line alone, is believed.
+_SUSPICIOUS, _VERY_SUSPICIOUS = 0.35, 0.85
 
 
 class Outcome(str, Enum):
@@ -84,11 +84,15 @@ def last_status_is_good(facts: _Facts) -> Outcome | None:
 
 
 def ends_in_trouble(facts: _Facts) -> Outcome | None:
-    """The last words are errors, and nothing calm follows."""
+    """The last words are an error, nothing calm follows, and no line stands out more that is not an error too."""
     line = facts.ending.last_trouble
     if line is None or (line.stream, line.position) in facts.recovered:
         return None
-    return Outcome.FAILED if facts.suspects().failure >= _SUSPICIOUS else None
+    ranking = facts.suspects()
+    best = next((ranked.line for ranked in ranking.lines), line)
+    itself = (best.stream, best.position) == (line.stream, line.position)
+    behind = (best.level in TROUBLE or best.level == "WARNING") and ranking.failure >= _SUSPICIOUS
+    return Outcome.FAILED if itself or behind else None
 
 
 def looks_like_a_failure(facts: _Facts) -> Outcome | None:

@@ -31,13 +31,13 @@ def names_no_cause(root: Fault) -> bool:
 
 
 def most_suspicious_line(
-    root: Fault | None, ranking: Ranking, lines: Sequence[Line], recovered: Collection[tuple[int, int]]
+    root: Fault | None, ranking: Ranking, lines: Sequence[Line], known: Collection[tuple[int, int]]
 ) -> Fault | None:
     """No rule names a cause: the line that stands out most, by its structure and its meaning.
 
-    `recovered` are the places of faults that the job is known to have recovered from.
+    `known` are the places of lines that are no cause: recovered faults, and what a failure makes others print.
     """
-    standing = (ranked for ranked in ranking.lines if (ranked.line.stream, ranked.line.position) not in recovered)
+    standing = (ranked for ranked in ranking.lines if (ranked.line.stream, ranked.line.position) not in known)
     best = next(standing, None)
     if best is None or not _is_better(best, root, ranking):
         return None
