@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from logdiag.errors import WeightsError
 from logdiag.judge.faults import Fault
 from logdiag.judge.meaning import reasons_by_meaning
 from logdiag.judge.suspects import RankedLine, Ranking
@@ -41,7 +42,7 @@ def most_suspicious_line(
     best = next(standing, None)
     if best is None or not _is_better(best, root, ranking):
         return None
-    reason = next(iter(reasons_by_meaning(best.line, lines)), (Reason.OTHERS, 0.0))[0]
+    reason = _meant(best.line, lines)
     finding = Finding(
         rule=RULE,
         line=best.line,
@@ -55,6 +56,14 @@ def most_suspicious_line(
         supports=(Support.SUSPECT,),
     )
     return Fault(finding, (finding,), died=False, quiet=False, explains=finding.explains)
+
+
+def _meant(line: Line, lines: Sequence[Line]) -> Reason:
+    """The reason that a line means, Others where its meaning is not known or the weights cannot be read."""
+    try:
+        return next((reason for reason, _ in reasons_by_meaning(line, lines)), Reason.OTHERS)
+    except WeightsError:
+        return Reason.OTHERS
 
 
 def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking) -> bool:
