@@ -103,3 +103,13 @@ def test_missing_helper_is_no_failure_where_the_script_went_on(book: RuleBook) -
     refused = "/srv/run.sh: line 4: jq: command not found"
     assert diagnosed(book, refused, "+ module load cuda/12.4", "+ python prepare.py", "tokens: 812,331").failed is None
     assert diagnosed(book, "+ module load cuda/12.4", refused).failed is True
+
+
+def test_a_cut_summary_does_not_tell_who_failed_first(book: RuleBook) -> None:
+    """The entry that torchrun calls the first failure comes last; where the log ends above it, no other is taken."""
+    raised = ["Traceback (most recent call last):", '  File "/srv/job/train.py", line 88, in <module>', "KeyError: 'a'"]
+    entry = ["[1]:", "  host      : gpu-7", "  rank      : 6 (local_rank: 6)", "  exitcode  : 1 (pid: 813)"]
+    first = ["[0]:", "  host      : gpu-7", "  rank      : 5 (local_rank: 5)", "  exitcode  : 1 (pid: 812)"]
+    cut = diagnosed(book, *raised, "Failures:", *entry)
+    whole = diagnosed(book, *raised, "Failures:", *entry, "Root Cause (first observed failure):", *first)
+    assert [told.root_cause and told.root_cause.rank for told in (cut, whole)] == [None, 5]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from logdiag.model import Line
 
-__all__ = ["Worker", "summary_of"]
+__all__ = ["Worker", "first_observed", "summary_of"]
 
+# Root Cause (first observed failure):   (stands before the last entry; a log that is cut above it does not tell)
+_TABLE_FIRST = re.compile(r"\bRoot Cause \(first observed failure\)")
 # The launcher's table:   host      : node-004
 #                         rank      : 5 (local_rank: 5)
 #                         exitcode  : -6 (pid: 812)
@@ -20,23 +22,31 @@ _TABLE_PROCESS = re.compile(r"\s*exitcode {2,}: -?\d+ \(pid: (\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One entry of torchrun's summary; `process` is its id, empty where the table does not name it."""
+    """One entry of torchrun's summary; `process` is its id, empty where the table does not name it, and `first` says
+    that the table calls it the first failure that was observed."""
 
     host: str
     rank: int
     process: str
+    first: bool
+
+
+def first_observed(workers: Sequence[Worker]) -> int | None:
+    """The rank that the launcher saw fail first, by its last summary; None where it does not say."""
+    return next((worker.rank for worker in reversed(workers) if worker.first), None)
 
 
 def summary_of(lines: Iterable[Line]) -> Iterable[Worker]:
-    """The entries of torchrun's summary, in its order; the last one is the failure that it observed first. It names the
-    host before the rank and the process after it."""
-    host, rank = "", -1
+    """The entries of torchrun's summary, in its order. It names the host before the rank and the process after it."""
+    host, rank, first = "", -1, False
     for line in lines:
-        if named := _TABLE_HOST.match(line.message):
+        if _TABLE_FIRST.search(line.text):
+            first = True
+        elif named := _TABLE_HOST.match(line.message):
             host, rank = named[1], -1
         elif host and (numbered := _TABLE_RANK.match(line.message)):
             rank = int(numbered[1])
-            yield Worker(host, rank, "")
+            yield Worker(host, rank, "", first)
         elif rank >= 0 and (process := _TABLE_PROCESS.match(line.message)):
-            yield Worker(host, rank, process[1])
-            host, rank = "", -1
+            yield Worker(host, rank, process[1], first)
+            host, rank, first = "", -1, False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
-from logdiag.judge.launchers import Worker
+from logdiag.judge.launchers import Worker, first_observed
 from logdiag.judge.speakers import numbered_speakers
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Decision, Line, Reason, Role
@@ -42,7 +42,7 @@ class _Facts:
 
     @property
     def first_observed(self) -> int | None:
-        return self.workers[-1].rank if self.workers else None
+        return first_observed(self.workers)
 
     @property
     def one_node(self) -> bool:

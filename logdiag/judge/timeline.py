@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Kinds
-from logdiag.judge.launchers import Worker, summary_of
+from logdiag.judge.launchers import Worker, first_observed, summary_of
 from logdiag.judge.traceback_forms import UNCAUGHT
 from logdiag.model import Line, Role
 from logdiag.scan.survey import Survey
@@ -76,8 +76,8 @@ class Timeline:
 
     @property
     def first_observed(self) -> int | None:
-        """The rank that the launcher saw fail first: the last entry of its summary."""
-        return self.workers[-1].rank if self.workers else None
+        """The rank that the launcher saw fail first."""
+        return first_observed(self.workers)
 
     @property
     def at_work(self) -> frozenset[int]:
@@ -170,7 +170,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
     ended = _grouped((end.line.stream, end.line.rank) for end in finished)
     workers = tuple(summary_of(survey.lines))
     died = [line for line in survey.lines if UNCAUGHT.search(line.text)]
-    marked = not workers or workers[-1].rank in {line.rank for line in died}
+    marked = not workers or first_observed(workers) in {line.rank for line in died}
     return Timeline(
         kinds=kinds,
         failed=failed,
