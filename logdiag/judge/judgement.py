@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from logdiag.judge.decisions import decision
 from logdiag.judge.exit_reason import exit_reason
@@ -66,66 +66,117 @@ def judge(
 ) -> Judgement:
     """Judges a survey. `failed` is what the caller knows of the job's end, if anything; `suspects` are asked for only
     where no rule names a cause; `without` names decisions to leave out, which shows what each is worth."""
-    kinds = kinds_of([*survey.lines, *(finding.line for finding in survey.findings)], book)
-    faults = find_faults(survey, book, kinds)
-    timeline = timeline_of(survey, faults, kinds, failed=failed)
-    faults = sorted((fault for fault in faults if fault.finding.role is not Role.FINISHED), key=in_order)
-    within, next_program = of_the_next_program(faults, timeline)
-    standing = sort_by_standing(within, timeline, without)
-    broke, missed = misses_the_output_of_what_broke(standing.broke, timeline)
-    root, found = find_root(broke, timeline, without)
-    told = [fault for fault in broke if fault.finding.role is not Role.HINT]
-    printed, why = exit_reason(root, told, survey, book, timeline, without)
-    root, decisions = printed or root, [*standing.decisions, *found, *why]
+    sides = _sort_out(survey, book, failed, without)
+    timeline = sides.timeline
+    root, found = _root_by_rules(sides, survey, book, without)
     progressed = _progressed(root, survey, timeline)
     complaints = unexplained(survey, book, timeline.kinds, root.line if root else None)
-    recovered = {in_order(fault) for fault in standing.recovered}
     outcome, ended = outcome_of(
         root,
         timeline,
         complaints,
         progressed=progressed,
-        recovered=recovered,
+        recovered={in_order(fault) for fault in sides.recovered},
         suspects=suspects,
         complete=survey.complete,
         without=without,
     )
-    if outcome is Outcome.FAILED and (root is None or names_no_cause(root)) and _MOST_SUSPICIOUS not in without:
-        # That the caller knows of a failure does not mean that this log shows one.
-        symptoms = (finding.line for finding in survey.findings if finding.role is Role.SYMPTOM)
-        known = recovered | {(line.stream, line.position) for line in symptoms}
-        shown = root is not None or failed is None or suspects().failure >= _SHOWN
-        suspected = most_suspicious_line(root, suspects(), survey.lines, known) if shown else None
-        if suspected is not None:
-            root = suspected
-            decisions.append(decision(most_suspicious_line, root.line, "root"))
-    others = [fault for fault in told if fault is not root]
-    rank, by = rank_of(root, told, survey.lines, timeline, without) if root else (None, ())
-    related = [root is not None and is_consequence(fault, root) for fault in others]
-    consequences = tuple(fault for fault, of_root in zip(others, related, strict=True) if of_root)
-    independent = tuple(fault for fault, of_root in zip(others, related, strict=True) if not of_root)
+    if outcome is Outcome.FAILED and _MOST_SUSPICIOUS not in without:
+        root, suspected = _or_suspected(root, sides, survey, suspects)
+        found = (*found, *suspected)
+    judgement = _around(root, sides, survey, found, without)
+    decisions = (*judgement.decisions, *sides.set_aside, *ended)
+    return replace(judgement, complaints=complaints, progressed=progressed, outcome=outcome, decisions=decisions)
+
+
+def _around(
+    root: Fault | None, sides: _Sides, survey: Survey, found: tuple[Decision, ...], without: frozenset[str]
+) -> Judgement:
+    """What lies around a root: its rank and node, what follows from it, what does not."""
+    rank, by = rank_of(root, sides.told, survey.lines, sides.timeline, without) if root else (None, ())
+    others = [fault for fault in sides.told if fault is not root]
+    consequences = tuple(fault for fault in others if root is not None and is_consequence(fault, root))
+    followed = (decision(is_consequence, fault.line, "consequence") for fault in consequences)
     return Judgement(
         root=root,
         rank=rank,
-        node=node_of(root, rank, survey.lines, timeline) if root else None,
+        node=node_of(root, rank, survey.lines, sides.timeline) if root else None,
         consequences=consequences,
-        independent=independent,
-        afterwards=(*missed, *next_program),
-        recovered=standing.recovered,
-        hints=tuple(fault for fault in broke if fault.finding.role is Role.HINT and fault is not root),
-        complaints=complaints,
-        progressed=progressed,
-        outcome=outcome,
+        independent=tuple(fault for fault in others if root is None or not is_consequence(fault, root)),
+        afterwards=sides.afterwards,
+        recovered=sides.recovered,
+        hints=tuple(fault for fault in sides.broke if fault.finding.role is Role.HINT and fault is not root),
+        complaints=(),
+        progressed=None,
+        outcome=Outcome.NOT_KNOWN,
+        timeline=sides.timeline,
+        decisions=(*sides.decisions, *found, *by, *followed),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """All faults, each on its side: what broke for good, what was recovered from, what a later program met.
+    `decisions` say so of the first two, `set_aside` of the last."""
+
+    timeline: Timeline
+    broke: tuple[Fault, ...]
+    recovered: tuple[Fault, ...]
+    afterwards: tuple[Fault, ...]
+    decisions: tuple[Decision, ...]
+    set_aside: tuple[Decision, ...]
+
+    @property
+    def told(self) -> tuple[Fault, ...]:
+        """What broke, without hints."""
+        return tuple(fault for fault in self.broke if fault.finding.role is not Role.HINT)
+
+
+def _sort_out(survey: Survey, book: RuleBook, failed: bool | None, without: frozenset[str]) -> _Sides:
+    """The faults of a survey, sorted into what stands, what was recovered from, and what is of a later program."""
+    kinds = kinds_of([*survey.lines, *(finding.line for finding in survey.findings)], book)
+    found = find_faults(survey, book, kinds)
+    timeline = timeline_of(survey, found, kinds, failed=failed)
+    faults = sorted((fault for fault in found if fault.finding.role is not Role.FINISHED), key=in_order)
+    within, next_program = of_the_next_program(faults, timeline)
+    standing = sort_by_standing(within, timeline, without)
+    broke, missed = misses_the_output_of_what_broke(standing.broke, timeline)
+    return _Sides(
         timeline=timeline,
-        decisions=(
-            *decisions,
-            *by,
-            *(decision(is_consequence, fault.line, "consequence") for fault in consequences),
+        broke=tuple(broke),
+        recovered=standing.recovered,
+        afterwards=(*missed, *next_program),
+        decisions=standing.decisions,
+        set_aside=(
             *(decision(misses_the_output_of_what_broke, fault.line, "set aside") for fault in missed),
             *(decision(of_the_next_program, fault.line, "set aside") for fault in next_program),
-            *ended,
         ),
     )
+
+
+def _root_by_rules(
+    sides: _Sides, survey: Survey, book: RuleBook, without: frozenset[str]
+) -> tuple[Fault | None, tuple[Decision, ...]]:
+    """The root among what stands, or the reason that the program printed where nothing more is known."""
+    root, found = find_root(sides.broke, sides.timeline, without)
+    printed, why = exit_reason(root, sides.told, survey, book, sides.timeline, without)
+    return printed or root, (*found, *why)
+
+
+def _or_suspected(
+    root: Fault | None, sides: _Sides, survey: Survey, suspects: Callable[[], Ranking]
+) -> tuple[Fault | None, tuple[Decision, ...]]:
+    """The root, or the most suspicious line where that names no cause; a line that a rule calls a symptom, or that was
+    recovered from, is none."""
+    if root is not None and not names_no_cause(root):
+        return root, ()
+    # That the caller knows of a failure does not mean that this log shows one.
+    if root is None and sides.timeline.failed is not None and suspects().failure < _SHOWN:
+        return root, ()
+    symptoms = (finding.line for finding in survey.findings if finding.role is Role.SYMPTOM)
+    known = {in_order(fault) for fault in sides.recovered} | {(line.stream, line.position) for line in symptoms}
+    suspected = most_suspicious_line(root, suspects(), survey.lines, known)
+    return (suspected, (decision(most_suspicious_line, suspected.line, "root"),)) if suspected else (root, ())
 
 
 def of_the_next_program(faults: Sequence[Fault], timeline: Timeline) -> tuple[list[Fault], list[Fault]]:
