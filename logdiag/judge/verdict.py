@@ -22,6 +22,7 @@ from logdiag.model import (
     Finding,
     Line,
     Reason,
+    Recovery,
     Role,
     RootCause,
     Support,
@@ -66,8 +67,9 @@ def decide(
     reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
     unexplained = root is None or Support.BARE_SYMPTOM in supports
     unsure = failed is not False and (unexplained or confidence < SURE)
-    suspicious = recalled.suspicious if recalled else {}
-    recovery = recover(judgement, book, failed=failed, suspicious=tuple(suspicious))
+    # Without a root the steps say what to collect.
+    collect = [_to_collect(reason, book, unexplained=unexplained)] if unsure and root else []
+    recovery = recover(judgement, book, failed=failed, suspicious=tuple(recalled.suspicious) if recalled else ())
     return Diagnosis(
         source=source,
         failed=failed,
@@ -85,15 +87,7 @@ def decide(
         suspects=_suspects(suspects()) if failed is None or unsure else (),
         similar=recalled.similar if recalled else (),
         recovery=recovery,
-        notes=(
-            *notes,
-            *(recalled.notes if recalled else ()),
-            *(f"left out of the restart: {suspicious[node]}" for node in recovery.exclude_nodes if node in suspicious),
-            # Without a root the steps say what to collect.
-            *([_to_collect(reason, book, unexplained=unexplained)] if unsure and root else []),
-            *_remarks(judgement, survey),
-            *([_unknown_words(judgement.complaints)] if judgement.complaints and confidence < SURE else []),
-        ),
+        notes=(*notes, *_of_memory(recalled, recovery), *collect, *_remarks(judgement, survey, confidence)),
         stats={**stats, "supports": [support.value for support in supports]},
         decisions=judgement.decisions,
         digest=digest,
@@ -108,13 +102,22 @@ def _suspects(ranking: Ranking) -> tuple[Suspect, ...]:
     )
 
 
+def _of_memory(recalled: Recalled | None, recovery: Recovery) -> Iterator[str]:
+    """What the memory says beside its findings."""
+    if recalled is None:
+        return
+    yield from recalled.notes
+    left_out = [node for node in recovery.exclude_nodes if node in recalled.suspicious]
+    yield from (f"left out of the restart: {recalled.suspicious[node]}" for node in left_out)
+
+
 def _to_collect(reason: Reason, book: RuleBook, *, unexplained: bool) -> str:
     entry = book.reasons.get(reason)
     wanted = "; ".join(entry.collect) if entry and entry.collect else "the other ranks' logs and the node's kernel log"
     return f"{'the cause is not in this log' if unexplained else 'not sure'}; collect next: {wanted}"
 
 
-def _remarks(judgement: Judgement, survey: Survey) -> Iterator[str]:
+def _remarks(judgement: Judgement, survey: Survey, confidence: float) -> Iterator[str]:
     """What else a reader should know of what was found."""
     if judgement.root and judgement.root.finding.trial:
         yield f"the rule {judgement.root.finding.rule} is on trial: a model wrote it and no person has accepted it"
@@ -130,6 +133,8 @@ def _remarks(judgement: Judgement, survey: Survey) -> Iterator[str]:
     if survey.uncounted:
         count = sum(survey.uncounted.values())
         yield f"{count:,} further lines like those found were counted, not looked at one by one"
+    if judgement.complaints and confidence < SURE:
+        yield _unknown_words(judgement.complaints)
 
 
 def _unknown_words(complaints: Sequence[Line]) -> str:
