@@ -46,6 +46,7 @@ METRICS = {
     "count_accuracy": Metric("Reason right, weighted by failure count"),
     "gpu_time_accuracy": Metric("Reason right, weighted by GPU time"),
     "root_line_hit": Metric("Root line right"),
+    "suspect_hit": Metric("Root line right, or among the suspects"),
     "first_rank_hit": Metric("First failing rank right"),
     "node_hit": Metric("Node right"),
     "action_accuracy": Metric("Action right"),
@@ -53,6 +54,7 @@ METRICS = {
     "false_stop_rate": Metric("False stops", less_is_better=True),
     "false_alarm_rate": Metric("False alarms on healthy jobs", less_is_better=True),
     "missed_failure_rate": Metric("Failures missed", less_is_better=True),
+    "called_healthy_rate": Metric("Failed jobs called healthy", less_is_better=True),
     "confident_error_rate": Metric("Confident errors", less_is_better=True),
     "abstention_rate": Metric("Abstentions", less_is_better=True),
     "ece": Metric("Expected calibration error", "error", less_is_better=True),
@@ -69,6 +71,7 @@ _SHARES: dict[str, Callable[[Row], bool | None]] = {
     "reason_accuracy": lambda row: row.reason_right,
     "category_accuracy": lambda row: row.category_right,
     "root_line_hit": lambda row: row.root_right,
+    "suspect_hit": lambda row: row.root_among_suspects,
     # Where no rank is to be found, naming none is no hit.
     "first_rank_hit": lambda row: row.rank_right if row.true_rank is not None else None,
     "node_hit": lambda row: row.node_right,
@@ -77,6 +80,8 @@ _SHARES: dict[str, Callable[[Row], bool | None]] = {
     "false_stop_rate": lambda row: None if row.healthy else row.false_stop,
     "false_alarm_rate": lambda row: not row.reason_right if row.healthy else None,
     "missed_failure_rate": lambda row: None if row.healthy else _missed_failure(row),
+    # An answer that the log does not tell is never this sure.
+    "called_healthy_rate": lambda row: None if row.healthy else _missed_failure(row) and (row.confidence or 0) >= SURE,
     "confident_error_rate": lambda row: _of_confidence(row, lambda sure: sure >= CONFIDENT and not row.reason_right),
     "abstention_rate": lambda row: _of_confidence(row, lambda sure: sure < SURE),
     "root_line_survival": lambda row: row.survived,

@@ -34,6 +34,7 @@ class Answer:
     tokens: int | None = None
     cost: float | None = None
     supports: tuple[str, ...] = ()
+    suspects: tuple[tuple[str, int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class Row:
     tokens: int | None = None
     cost: float | None = None
     supports: tuple[str, ...] = ()
+    root_among_suspects: bool | None = None
     error: str | None = None
 
     @property
@@ -117,6 +119,7 @@ def answer_of(diagnosis: Diagnosis) -> Answer:
         tokens=stats.get("tokens"),
         cost=stats.get("cost"),
         supports=tuple(stats.get("supports", ())),
+        suspects=tuple((one.source, one.line, one.text) for one in diagnosis.suspects),
     )
 
 
@@ -155,6 +158,7 @@ def judge(case: Case, answer: Answer, seconds: float) -> Row:
         tokens=answer.tokens,
         cost=answer.cost,
         supports=answer.supports,
+        root_among_suspects=_among_suspects(case, answer) if answer.names_lines and not case.healthy else None,
     )
 
 
@@ -183,6 +187,7 @@ def failed_row(case: Case, error: str, seconds: float) -> Row:
         false_stop=failed and all(action.automatic for action in case.actions),
         survived=False if failed else None,
         seconds=round(seconds, 6),
+        root_among_suspects=False if failed else None,
         error=error,
     )
 
@@ -206,9 +211,17 @@ def _truth(case: Case) -> dict[str, Any]:
 
 def _root_right(case: Case, answer: Answer) -> bool:
     """The labelled text stands in the line that was named; a healthy log has no such line."""
-    if answer.root is None:
-        return case.healthy
-    source, number, text = answer.root
+    return case.healthy if answer.root is None else _is_root(case, answer.root)
+
+
+def _among_suspects(case: Case, answer: Answer) -> bool:
+    """The labelled text stands in the line that was named, or in one of the suspects."""
+    named = (answer.root, *answer.suspects)
+    return any(_is_root(case, line) for line in named if line is not None)
+
+
+def _is_root(case: Case, line: tuple[str, int, str]) -> bool:
+    source, number, text = line
     if any(root in text for root in case.roots):
         return True
     # A label may quote what cleaning took away: colours, or the envelope around the line.
