@@ -13,7 +13,7 @@ from logdiag.judge.outcome import Outcome, outcome_of
 from logdiag.judge.ranks import node_of, rank_of
 from logdiag.judge.recovered import sort_by_standing
 from logdiag.judge.root import find_root, in_order, is_consequence
-from logdiag.judge.suspected import most_suspicious_line, names_no_cause
+from logdiag.judge.suspected import is_unknown_software, knows_only_its_class, most_suspicious_line, names_no_cause
 from logdiag.judge.suspects import Ranking
 from logdiag.judge.timeline import Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
@@ -82,7 +82,7 @@ def judge(
         without=without,
     )
     if outcome is Outcome.FAILED and _MOST_SUSPICIOUS not in without:
-        root, suspected = _or_suspected(root, sides, survey, suspects)
+        root, suspected = _or_suspected(root, sides, survey, book, suspects)
         found = (*found, *suspected)
     judgement = _around(root, sides, survey, found, without)
     decisions = (*judgement.decisions, *sides.set_aside, *ended)
@@ -164,11 +164,12 @@ def _root_by_rules(
 
 
 def _or_suspected(
-    root: Fault | None, sides: _Sides, survey: Survey, suspects: Callable[[], Ranking]
+    root: Fault | None, sides: _Sides, survey: Survey, book: RuleBook, suspects: Callable[[], Ranking]
 ) -> tuple[Fault | None, tuple[Decision, ...]]:
-    """The root, or the most suspicious line where that names no cause; a line that a rule calls a symptom, or that was
-    recovered from, is none."""
-    if root is not None and not names_no_cause(root):
+    """The root, or the most suspicious line where that names no cause, or only a class in software that no rule knows.
+    A line that a rule calls a symptom, or that was recovered from, is none."""
+    named = root is not None and not names_no_cause(root)
+    if named and root and not (knows_only_its_class(root) and is_unknown_software(survey.lines, book)):
         return root, ()
     # That the caller knows of a failure does not mean that this log shows one.
     if root is None and sides.timeline.failed is not None and suspects().failure < _SHOWN:

@@ -12,14 +12,19 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.meaning import reasons_by_meaning
 from logdiag.judge.suspects import RankedLine, Ranking
 from logdiag.model import Action, Finding, Line, Reason, Role, Support
+from logdiag.rules import RuleBook
 
-__all__ = ["RULE", "most_suspicious_line", "names_no_cause"]
+__all__ = ["RULE", "is_unknown_software", "knows_only_its_class", "most_suspicious_line", "names_no_cause"]
 
 RULE = "suspects"
 """What stands as the `rule` of a finding that no rule made."""
 
-# A line is believed before a status or a launcher's word only if it is so suspicious, and so many times more.
+# A line is believed before a status or a launcher's word only if it is so suspicious, and so many times more ...
 _LEAST_SCORE, _TIMES = 0.33, 3.0
+# ... and before a rule's class or symptom, in software that no rule knows, if it is this.
+_CLEAR_SCORE, _CLEAR_TIMES = 0.5, 5.0
+# In so many lines a rule knows some line of public software.
+_FEWEST_LINES, _MOST_LINES = 40, 400
 
 
 def names_no_cause(root: Fault) -> bool:
@@ -29,6 +34,19 @@ def names_no_cause(root: Fault) -> bool:
         return False
     bare = root.finding.role is Role.SYMPTOM or root.finding.role is Role.HINT or root.quiet
     return root.reason is Reason.OTHERS and bare and not root.finding.supports
+
+
+def knows_only_its_class(root: Fault) -> bool:
+    """Whether the rule of a root knows no more than an exception's class, or what a failure makes others print."""
+    finding = root.finding
+    return (finding.generality > 0 or finding.role is Role.SYMPTOM) and not finding.supports
+
+
+def is_unknown_software(lines: Sequence[Line], book: RuleBook) -> bool:
+    """Whether a log of some length holds no line of work or of regular output that any rule knows."""
+    printed = [line for line in lines if line.text.strip()][:_MOST_LINES]
+    known = (book.is_progress(line) or bool(book.filters_of(line)) for line in printed)
+    return len(printed) >= _FEWEST_LINES and not any(known)
 
 
 def most_suspicious_line(
@@ -72,4 +90,5 @@ def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking) -> bool:
     if (best.line.stream, best.line.position) == (root.line.stream, root.line.position):
         return False
     own = ranking.scores.get((root.line.stream, root.line.position), 0.0)
-    return best.score >= max(_LEAST_SCORE, _TIMES * own)
+    least, times = (_LEAST_SCORE, _TIMES) if names_no_cause(root) else (_CLEAR_SCORE, _CLEAR_TIMES)
+    return best.score >= max(least, times * own)

@@ -1,0 +1,72 @@
+"""Where no rule names a cause the most suspicious line stands for it: never sure, never with an automatic action."""
+
+from __future__ import annotations
+
+import pytest
+
+from logdiag.judge.suspected import is_unknown_software
+from logdiag.model import Line
+from logdiag.read.prefixes import parse_line
+from logdiag.rules import RuleBook
+from tests.helpers import diagnosed, steps
+
+ROOT = "lathe 1 of 2: ERROR notch 200 is not on the shelf, never cut or swept away"
+SHOP = [
+    "lathe 0 of 2: notch 100 cut in 2.1 s",
+    "lathe 1 of 2: notch 100 cut in 2.2 s",
+    ROOT,
+    "lathe 0 of 2: belt is limp, nobody pulls at the other end",
+    "shop closed with status 3",
+]
+
+
+def test_a_status_alone_leads_to_the_line_that_stands_out(book: RuleBook) -> None:
+    """The answer says that it rests on suspects, is not sure, and leaves the action to a person."""
+    answer = diagnosed(book, *SHOP)
+    assert answer.root_cause is not None
+    assert (answer.failed, answer.root_cause.text, answer.decided_by) == (True, ROOT, "suspects")
+    assert answer.confidence < 0.6
+    assert not answer.recovery.automatic
+    assert answer.suspects[0].text == ROOT
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "CRITICAL engine: quorum lost, shutting down",
+        "trainer aborted with code 9",
+        "2026-11-20 10:00:00 ERROR [loader] shard 00017 checksum differs, stopping job",
+        "FATAL flux_capacitor: tachyon drift exceeded, shutting down",
+    ],
+)
+def test_last_words_of_trouble_after_steps_are_a_failure(last: str, book: RuleBook) -> None:
+    """Whatever the words are, and although no rule knows them."""
+    answer = diagnosed(book, *steps(1, 40), last)
+    assert answer.root_cause is not None
+    assert (answer.failed, answer.root_cause.line) == (True, 41)
+    assert answer.confidence < 0.6
+
+
+def test_a_status_of_0_is_a_clean_end_in_any_words(book: RuleBook) -> None:
+    """Errors before it were recovered from."""
+    answer = diagnosed(book, *SHOP[:4], "shop closed with status 0")
+    assert (answer.failed, answer.root_cause) == (False, None)
+
+
+def test_a_signal_is_not_traded_for_a_line_that_stands_out(book: RuleBook) -> None:
+    """It came from outside: the log may know no more."""
+    told = "srun: error: node-004: task 3: Killed"
+    answer = diagnosed(book, *steps(1, 40), "note: 3 odd rows in shard 17 were left as they are", told)
+    assert answer.decided_by == "rules"
+
+
+def test_software_is_unknown_only_where_a_longer_log_holds_nothing_that_a_rule_knows(book: RuleBook) -> None:
+    """One line of work in a known form makes it known; a few lines tell nothing."""
+    unknown = _lines(*(f"tide {number} counted, 12 isles answered" for number in range(60)))
+    assert is_unknown_software(unknown, book)
+    assert not is_unknown_software(unknown[:20], book)
+    assert not is_unknown_software([*unknown, *_lines(*steps(1, 1))], book)
+
+
+def _lines(*texts: str) -> list[Line]:
+    return [parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate(texts)]
