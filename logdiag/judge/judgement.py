@@ -168,7 +168,7 @@ def _or_suspected(
 ) -> tuple[Fault | None, tuple[Decision, ...]]:
     """The root, or the most suspicious line where that names no cause, or only a class in software that no rule knows.
     A line that a rule calls a symptom, or that was recovered from, is none."""
-    named = root is not None and not names_no_cause(root)
+    named = root is not None and not names_no_cause(root, sides.timeline.kinds)
     if named and root and not (knows_only_its_class(root) and is_unknown_software(survey.lines, book)):
         return root, ()
     # That the caller knows of a failure does not mean that this log shows one.
@@ -176,7 +176,7 @@ def _or_suspected(
         return root, ()
     symptoms = (finding.line for finding in survey.findings if finding.role is Role.SYMPTOM)
     known = {in_order(fault) for fault in sides.recovered} | {(line.stream, line.position) for line in symptoms}
-    suspected = most_suspicious_line(root, suspects(), survey.lines, known)
+    suspected = most_suspicious_line(root, suspects(), survey.lines, sides.timeline.kinds, known)
     return (suspected, (decision(most_suspicious_line, suspected.line, "root"),)) if suspected else (root, ())
 
 

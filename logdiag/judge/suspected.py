@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 from logdiag.errors import WeightsError
 from logdiag.judge.faults import Fault
+from logdiag.judge.kinds import Kinds
 from logdiag.judge.meaning import reasons_by_meaning
 from logdiag.judge.suspects import RankedLine, Ranking
 from logdiag.model import Action, Finding, Line, Reason, Role, Support
@@ -27,10 +28,10 @@ _CLEAR_SCORE, _CLEAR_TIMES = 0.5, 5.0
 _FEWEST_LINES, _MOST_LINES = 40, 400
 
 
-def names_no_cause(root: Fault) -> bool:
+def names_no_cause(root: Fault, kinds: Kinds) -> bool:
     """Whether a root says only that something ended: a status, a launcher's word, a line that no rule knows. A signal
     came from outside: it may be all there is to know."""
-    if "signal" in root.finding.facts:
+    if "signal" in root.finding.facts or kinds.is_a("stop-from-outside", root.line):
         return False
     bare = root.finding.role is Role.SYMPTOM or root.finding.role is Role.HINT or root.quiet
     return root.reason is Reason.OTHERS and bare and not root.finding.supports
@@ -50,7 +51,11 @@ def is_unknown_software(lines: Sequence[Line], book: RuleBook) -> bool:
 
 
 def most_suspicious_line(
-    root: Fault | None, ranking: Ranking, lines: Sequence[Line], known: Collection[tuple[int, int]]
+    root: Fault | None,
+    ranking: Ranking,
+    lines: Sequence[Line],
+    kinds: Kinds,
+    known: Collection[tuple[int, int]],
 ) -> Fault | None:
     """No rule names a cause: the line that stands out most, by its structure and its meaning.
 
@@ -58,7 +63,7 @@ def most_suspicious_line(
     """
     standing = (ranked for ranked in ranking.lines if (ranked.line.stream, ranked.line.position) not in known)
     best = next(standing, None)
-    if best is None or not _is_better(best, root, ranking):
+    if best is None or not _is_better(best, root, ranking, kinds):
         return None
     reason = _meant(best.line, lines)
     finding = Finding(
@@ -84,11 +89,11 @@ def _meant(line: Line, lines: Sequence[Line]) -> Reason:
         return Reason.OTHERS
 
 
-def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking) -> bool:
+def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking, kinds: Kinds) -> bool:
     if root is None:
         return True
     if (best.line.stream, best.line.position) == (root.line.stream, root.line.position):
         return False
     own = ranking.scores.get((root.line.stream, root.line.position), 0.0)
-    least, times = (_LEAST_SCORE, _TIMES) if names_no_cause(root) else (_CLEAR_SCORE, _CLEAR_TIMES)
+    least, times = (_LEAST_SCORE, _TIMES) if names_no_cause(root, kinds) else (_CLEAR_SCORE, _CLEAR_TIMES)
     return best.score >= max(least, times * own)
