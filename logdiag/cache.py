@@ -14,7 +14,6 @@ import os
 import re
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -92,6 +91,8 @@ def _own_content(path: str) -> bytes:
 
 
 def _replace(path: str, content: bytes) -> None:
+    import tempfile
+
     handle, unfinished = tempfile.mkstemp(prefix=_UNFINISHED, dir=os.path.dirname(path))
     try:
         with open(handle, "wb") as out:

@@ -21,7 +21,7 @@ from logdiag.judge.confidence import supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
-from logdiag.judge.suspects import Ranking
+from logdiag.judge.ranked import Ranking
 from logdiag.memory.nodes import suspicious_nodes
 from logdiag.memory.recall import Doubt, alike, known, open_lines, similar_to
 from logdiag.memory.store import Store, open_store

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from logdiag.errors import SourceError, WeightsError
 from logdiag.judge.judgement import Judgement, judge
-from logdiag.judge.suspects import Ranking, ranking
+from logdiag.judge.ranked import Ranking
 from logdiag.judge.verdict import decide
 from logdiag.model import Diagnosis, Digest
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
@@ -129,6 +129,8 @@ def _suspects(found: Survey, kept: Digest, notes: list[str]) -> Callable[[], Ran
 
     @cache
     def ranked() -> Ranking:
+        from logdiag.judge.suspects import ranking
+
         try:
             return ranking(found, kept)
         except WeightsError as problem:

@@ -8,7 +8,6 @@ from typing import Literal
 import click
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.store import default_place
 from logdiag.report.words import clean
 from logdiag.settings import Settings, load_settings
 
@@ -26,8 +25,12 @@ def settings_in_force(flags: Mapping[str, object]) -> Settings:
 def memory_in_force(settings: Settings) -> str | Literal[False]:
     """What a diagnosis is to ask for past failures: the user's own store where none is named."""
     place = settings.store
+    if place is not None:
+        return place
+    from logdiag.memory.store import default_place
+
     try:
-        return default_place() if place is None else place
+        return default_place()
     except MemoryStoreError as error:
         click.echo(f"logdiag: {clean(str(error))}", err=True)
         return False

@@ -10,11 +10,11 @@ from logdiag.judge.exit_reason import exit_reason
 from logdiag.judge.faults import Fault, find_faults
 from logdiag.judge.kinds import kinds_of
 from logdiag.judge.outcome import Outcome, outcome_of
+from logdiag.judge.ranked import Ranking
 from logdiag.judge.ranks import node_of, rank_of
 from logdiag.judge.recovered import sort_by_standing
 from logdiag.judge.root import find_root, in_order, is_consequence
 from logdiag.judge.suspected import is_unknown_software, knows_only_its_class, most_suspicious_line, names_no_cause
-from logdiag.judge.suspects import Ranking
 from logdiag.judge.timeline import Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
 from logdiag.model import Decision, Line, Reason, Role

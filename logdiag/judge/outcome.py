@@ -12,7 +12,7 @@ from enum import Enum
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.ending import Ending, ending_of
 from logdiag.judge.faults import Fault
-from logdiag.judge.suspects import Ranking
+from logdiag.judge.ranked import Ranking
 from logdiag.judge.timeline import Timeline
 from logdiag.model import CALM, TROUBLE, Decision, Line
 

@@ -10,8 +10,7 @@ from collections.abc import Collection, Sequence
 from logdiag.errors import WeightsError
 from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Kinds
-from logdiag.judge.meaning import reasons_by_meaning
-from logdiag.judge.suspects import RankedLine, Ranking
+from logdiag.judge.ranked import RankedLine, Ranking
 from logdiag.model import Action, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 
@@ -83,6 +82,8 @@ def most_suspicious_line(
 
 def _meant(line: Line, lines: Sequence[Line]) -> Reason:
     """The reason that a line means, Others where its meaning is not known or the weights cannot be read."""
+    from logdiag.judge.meaning import reasons_by_meaning
+
     try:
         return next((reason for reason, _ in reasons_by_meaning(line, lines)), Reason.OTHERS)
     except WeightsError:

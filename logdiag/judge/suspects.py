@@ -12,7 +12,7 @@ import math
 import struct
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import WeightsError
 from logdiag.judge.line_features import FEATURES, View, candidates_of, features_of, view_of
+from logdiag.judge.ranked import RankedLine, Ranking
 from logdiag.model import Digest, Line
 from logdiag.scan.survey import Survey
 
@@ -50,24 +51,6 @@ _FAILURE_INPUTS = 8
 _WORTH_NUMPY = 250
 # Characters of a line whose meaning is asked.
 _MEANT = 300
-
-
-@dataclass(frozen=True, slots=True)
-class RankedLine:
-    """A suspect; `score` is the chance, 0 to 1, that it is the line that names what broke first."""
-
-    line: Line
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The suspects of a log, best first, one line of each shape; `failure` is the chance that the log shows one at
-    all. `scores` are those of all lines that were looked at, by stream and position."""
-
-    lines: tuple[RankedLine, ...] = ()
-    failure: float = 0.0
-    scores: dict[tuple[int, int], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

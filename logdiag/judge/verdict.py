@@ -10,7 +10,7 @@ from logdiag.judge.confidence import confidence_in, supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
 from logdiag.judge.outcome import Outcome
-from logdiag.judge.suspects import Ranking
+from logdiag.judge.ranked import Ranking
 from logdiag.judge.times import clock_near, times_of
 from logdiag.model import (
     Candidate,

@@ -1,0 +1,27 @@
+"""What the ranking of suspects gives; how it is made, in suspects.py, is loaded only where it is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from logdiag.model import Line
+
+__all__ = ["RankedLine", "Ranking"]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedLine:
+    """A suspect; `score` is the chance, 0 to 1, that it is the line that names what broke first."""
+
+    line: Line
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The suspects of a log, best first, one line of each shape; `failure` is the chance that the log shows one at
+    all. `scores` are those of all lines that were looked at, by stream and position."""
+
+    lines: tuple[RankedLine, ...] = ()
+    failure: float = 0.0
+    scores: dict[tuple[int, int], float] = field(default_factory=dict)
