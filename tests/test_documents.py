@@ -153,6 +153,25 @@ def test_the_figures_in_the_readme_are_the_measured_ones() -> None:
     }
 
 
+def test_the_figures_of_both_halves_are_the_measured_ones() -> None:
+    """The columns of the committed cases in evals/README.md are those of evals/results/cases.json, to the digit."""
+    splits = json.loads(page("evals/results/cases.json"))["by_split"]
+    rows = re.findall(r"^\| ([a-z ]+) \| ([\d.]+) \| ([\d.]+) \|", page("evals/README.md"), re.MULTILINE)
+    names = {
+        "reason right": "reason_accuracy",
+        "root line right": "root_line_hit",
+        "first failing rank right": "first_rank_hit",
+        "action right": "action_accuracy",
+        "false alarms on healthy jobs": "false_alarm_rate",
+        "confident errors": "confident_error_rate",
+    }
+    shown = {name: (float(one), float(other)) for name, one, other in rows if name in names}
+    measured = {
+        name: tuple(round(100 * splits[half][key], 1) for half in ("dev", "heldback")) for name, key in names.items()
+    }
+    assert shown == measured
+
+
 def test_the_minimal_rule_is_a_rule(tmp_path: Path) -> None:
     """The six lines that rules/README.md begins with can be loaded, and find their line."""
     text = fences("rules/README.md", "yaml")[0]

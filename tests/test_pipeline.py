@@ -20,7 +20,7 @@ DEMO = LOGS / "demo.log"
 
 OPTIONAL, OPTIONAL_INT = (str, type(None)), (int, type(None))
 
-# DESIGN.md, section 6; keys are only ever added.
+# The schema of the answer; keys are only ever added.
 SCHEMA: dict[str, Any] = {
     "schema": str,
     "source": str,
