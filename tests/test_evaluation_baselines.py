@@ -1,4 +1,4 @@
-"""The simpler means, each on the kind of log that it reads well and the kind that it does not."""
+"""The baselines, each on the kind of log that it reads well and the kind that it does not."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_baselines_stand_beside_us(tmp_path: Path) -> None:
         assert metrics["ece"] is None
     assert document["baselines"][LAST_EXCEPTION]["reason_accuracy"] == 1.0
     text = run_logdiag("eval", path, "--baselines", "--html", tmp_path / "page.html").stdout.decode()
-    assert "Beside simpler means" in text
+    assert "Beside the baselines" in text
     assert LAST_EXCEPTION in (tmp_path / "page.html").read_text()
 
 

@@ -33,7 +33,7 @@ __all__ = ["evaluate_command"]
 @click.option(
     "--compare", "old_file", metavar="OLD.json", help="Show what changed since OLD.json; exit 1 on a regression."
 )
-@click.option("--baselines", is_flag=True, help="Measure simpler means beside logdiag, on the same cases.")
+@click.option("--baselines", is_flag=True, help="Measure the baselines beside logdiag, on the same cases.")
 @click.option("--split", metavar="NAME", help="Only the cases of this split.")
 @click.option("--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated.")
 @click.option("--memory", metavar="PLACE", help="Past failures to ask too; without it the rules decide alone.")

@@ -6,5 +6,5 @@ scoring     Case and Answer -> Row       what was right, in each respect
 metrics     Rows -> shares, intervals, tables per reason
 document    everything -> one dictionary, the schema `logdiag.evaluation/1`
 table, page, compare                     read the document: a terminal, a browser, an older document
-baselines   what simpler means would have answered
+baselines   what is done without logdiag would have answered
 """

@@ -1,4 +1,4 @@
-"""What simpler means would have answered, judged like logdiag: each is what people do today without it.
+"""What the baselines would have answered, judged like logdiag: each is what people do today without it.
 
 A baseline names a reason and, where it looks at lines, the line; the action is the default of the reason. None of
 them knows how sure it is, so what is measured by confidence is not measured of them.

@@ -47,7 +47,7 @@ def page(document: Mapping[str, Any], results: Sequence[Result]) -> str:
             reliability_diagram(document["reliability"]),
         ),
         "</div>",
-        _columns("Beside simpler means", "The same cases, judged in the same way.", _with_us(document)),
+        _columns("Beside the baselines", "The same cases, judged in the same way.", _with_us(document)),
         _columns("By split", "", document["by_split"]),
         _section("By reason", "Blue where every case was right.", reason_bars(document["by_reason"])),
         _section(

@@ -36,7 +36,7 @@ def print_document(document: dict[str, Any], rows: Sequence[Row], out: TextIO | 
     )
     console.print(_metrics_table(document))
     if document.get("baselines"):
-        console.print(_columns_table("Beside simpler means", {"logdiag": document["metrics"], **document["baselines"]}))
+        console.print(_columns_table("Beside the baselines", {"logdiag": document["metrics"], **document["baselines"]}))
     if document["by_split"]:
         console.print(_columns_table("By split", document["by_split"]))
     console.print(_reasons_table(document["by_reason"]))
