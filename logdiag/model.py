@@ -6,7 +6,6 @@ The taxonomy is that of "Characterization of Large Language Model Development in
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -515,6 +514,8 @@ class Diagnosis:
 
     def to_json(self, *, indent: int | None = None) -> str:
         """`to_dict()` as JSON in ASCII, on one line unless an `indent` is given."""
+        import json
+
         return json.dumps(self.to_dict(), indent=indent)
 
 

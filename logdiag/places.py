@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 
 __all__ = ["cache_folders", "config_file", "data_folder", "make_private", "why_foreign", "why_foreign_path"]
 
@@ -16,15 +17,16 @@ _NAME = "logdiag"
 _CONFIG = "logdiag.toml"
 
 
-def cache_folders() -> list[str]:
+def cache_folders() -> Iterator[str]:
     """Where compiled rules are kept, the best place first: `LOGDIAG_CACHE` or the user's cache folder, and where that
     cannot be used, one of the user's own among the temporary files."""
-    import tempfile
-
     named = os.environ.get("LOGDIAG_CACHE")
-    first = os.path.abspath(named) if named else _users_own("user_cache_dir")
-    spare = os.path.join(tempfile.gettempdir(), f"{_NAME}-{os.getuid()}") if hasattr(os, "getuid") else ""
-    return [folder for folder in (first, spare) if folder]
+    if first := os.path.abspath(named) if named else _users_own("user_cache_dir"):
+        yield first
+    if hasattr(os, "getuid"):
+        import tempfile
+
+        yield os.path.join(tempfile.gettempdir(), f"{_NAME}-{os.getuid()}")
 
 
 def data_folder() -> str:
