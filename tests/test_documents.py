@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 
-from logdiag import diagnose
+from logdiag import diagnose, render
 from logdiag.cli.main import commands
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
@@ -131,6 +131,14 @@ def test_the_example_of_json_is_the_programs_answer(monkeypatch: pytest.MonkeyPa
     answer = json.loads(diagnose(example["source"], rules=book, memory=False).to_json())
     assert example.keys() >= {"schema", "failed", "reason", "confidence", "root_cause", "recovery"}
     assert part_of(answer, example) == example
+
+
+def test_the_example_of_the_report_is_the_programs_report(monkeypatch: pytest.MonkeyPatch, book: RuleBook) -> None:
+    """Each line of README's report stands in what the program prints for that log."""
+    monkeypatch.chdir(ROOT)
+    example = next(body for body in fences("README.md", "") if body.startswith("FAILED"))
+    report = render(diagnose("tests/data/logs/demo.log", rules=book, memory=False)).splitlines()
+    assert [line for line in example.splitlines() if line.strip() not in ("", "...") and line not in report] == []
 
 
 def part_of(answer: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
