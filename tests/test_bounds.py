@@ -10,12 +10,16 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from logdiag import SourceError, diagnose
+from logdiag.judge.kinds import Kinds
+from logdiag.judge.timeline import LINES_AFTER_A_COMPLAINT, timeline_of
+from logdiag.model import Finding, Line
 from logdiag.read.sources import limits_of, open_sources
 from logdiag.rules import RuleBook
 from logdiag.scan.shapes import Shapes
@@ -160,3 +164,37 @@ def test_endless_lines_take_little_memory() -> None:
     assert not notes
     assert [line.number for line in found.lines if line.text == "step 1"] == [3, 5, 7, 9]
     assert peak < 60_000_000
+
+
+class Indexed(list[Line]):
+    """Lines that are looked up by their place, never gone through from the first."""
+
+    def __iter__(self) -> Iterator[Line]:
+        raise AssertionError("gone through from the first line")
+
+
+def test_what_was_printed_next_is_looked_up() -> None:
+    """It is asked for each fault of many, and went through all lines before it."""
+    lines = [Line("a.log", at + 1, f"word {at}", stream=0, position=at) for at in range(100)]
+    empty = Survey([])
+    timeline = replace(timeline_of(empty, [], Kinds()), printed={0: Indexed(lines)})
+    assert [line.position for line in timeline.printed_next(lines[90])] == list(range(91, 91 + LINES_AFTER_A_COMPLAINT))
+
+
+def test_frames_of_tracebacks_are_not_taken_apart_while_reading(book: RuleBook) -> None:
+    """No rule fires on them: only the last line of each traceback is confirmed."""
+    asked: list[str] = []
+
+    class Counting(RuleBook):
+        """A book that tells what it was asked to confirm."""
+
+        def confirm(self, line: Line, patterns: Iterable[int], frames: str = "") -> Finding | None:
+            asked.append(line.text)
+            return super().confirm(line, patterns, frames)
+
+    counting = Counting.__new__(Counting)
+    counting.__dict__.update(book.fresh().__dict__)
+    text = log_of(*(line for number in range(2000) for line in traceback_of(f"KeyError: 'part {number}'")))
+    found = survey(open_sources((text,)), counting, Shapes(counting, ()))
+    assert asked and len(found.findings) == len({finding.line.position for finding in found.findings})
+    assert not [line for line in asked if "File" in line or "Traceback" in line]

@@ -116,6 +116,29 @@ def test_tokens_are_the_longest_known_pieces() -> None:
     assert tokens("Checkpoints CHECKING <path> café checkx", known) == [2, 4, 1, 3, 5]
 
 
+class Counting(dict[str, int]):
+    """Tokens that count how often they are asked for."""
+
+    asked = 0
+
+    def get(self, *arguments: object) -> None:  # type: ignore[override]
+        self.asked += 1
+
+
+def test_an_endless_word_takes_few_look_ups() -> None:
+    """Of a word without a known beginning at most so many are tried as the longest token has letters."""
+    known = Counting()
+    assert tokens("q" * 5000, known) == []
+    assert known.asked <= 20
+
+
+def test_no_shipped_token_is_longer_than_what_is_looked_for() -> None:
+    """The longest of them is found, whole."""
+    names = (STATIC / "tokens.txt").read_text(encoding="utf-8").split("\n")
+    longest = max((name.removeprefix("##") for name in names), key=len)
+    assert tokens("x" + longest, {"x": 1, f"##{longest}": 2}) == [1, 2]
+
+
 def test_tokens_are_those_of_the_published_tokenizer() -> None:
     """On plain text, the tokens are those which the model's own tokenizer finds."""
     tokenizers = pytest.importorskip("tokenizers")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -191,3 +192,13 @@ def test_too_many_kept_lines_leave_the_earliest_and_the_latest() -> None:
         lines.keep(position, position + 1, b"x")
     positions = [position for position, _, _ in lines.lines()]
     assert positions == [*range(10), *range(990, 1000)]
+
+
+def test_many_kept_lines_cost_no_more_each_than_few() -> None:
+    """200,000 lines past the most; finding the oldest of them anew for each took 38 microseconds a line."""
+    lines = KeptLines()
+    begun = time.process_time()
+    for position in range(260_000):
+        lines.keep(position, position + 1, b"x")
+    assert time.process_time() - begun < 3.0
+    assert len(lines.lines()) == 60_000

@@ -245,9 +245,17 @@ def _tokens() -> dict[str, int]:
 
 def token_numbers(body: str) -> list[int]:
     """The numbers of the tokens whose meaning counts."""
-    from logdiag.memory.tokenizer import tokens
+    from logdiag.memory.tokenizer import words
 
-    return tokens(body[:_MEANT], _tokens())
+    return [number for word in words(body[:_MEANT]) for number in _word_numbers(word)]
+
+
+@lru_cache(maxsize=20_000)
+def _word_numbers(word: str) -> tuple[int, ...]:
+    """Lines share most of their words."""
+    from logdiag.memory.tokenizer import pieces
+
+    return tuple(pieces(word, _tokens()))
 
 
 @lru_cache(maxsize=2)

@@ -129,12 +129,13 @@ class Timeline:
         lines that were kept, and a few at most."""
         printed = self.printed.get(line.stream, ())
         tool = line.message.partition(":")[0] + ":"
-        others = islice(printed, _index_after(printed, line), None)
+        others = (printed[at] for at in range(_index_after(printed, line), len(printed)))
         return list(islice(dropwhile(lambda other: other.message.startswith(tool), others), LINES_AFTER_A_COMPLAINT))
 
     def calm_after(self, line: Line) -> int:
         """How many ordinary lines of the same stream come after a line."""
-        return len(_after(self.calm.get(line.stream, ()), line.position))
+        calm = self.calm.get(line.stream, ())
+        return len(calm) - bisect_right(calm, line.position)
 
     def transferred_after(self, line: Line) -> bool:
         """Whether a download or upload is complete after a line."""

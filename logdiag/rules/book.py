@@ -127,6 +127,10 @@ class RuleBook:
         """Whether one of these patterns marks a frame of a traceback."""
         return not self._structural.isdisjoint(patterns)
 
+    def may_fire(self, patterns: tuple[int, ...]) -> bool:
+        """Whether one of these patterns is more than a mark of a traceback's frame."""
+        return not self._structural.issuperset(patterns)
+
     def confirm(self, line: Line, patterns: Iterable[int], frames: str = "") -> Finding | None:
         """The narrowest rule that really fires on the line, of those whose patterns were found there.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -217,7 +217,8 @@ class KeptLines:
 
     most: int = 30_000
     early: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    late: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    # Of a plain dict the oldest entry is found ever more slowly, the more were taken out before it.
+    late: OrderedDict[int, tuple[int, bytes]] = field(default_factory=OrderedDict)
 
     def keep(self, position: int, number: int, text: bytes) -> None:
         """Remembers a line; `number` is its own in the file."""
@@ -228,7 +229,7 @@ class KeptLines:
             return
         self.late[position] = (number, text)
         if len(self.late) > self.most:
-            del self.late[next(iter(self.late))]
+            self.late.popitem(last=False)
 
     def lines(self) -> list[tuple[int, int, bytes]]:
         """(position, number, text) in order."""

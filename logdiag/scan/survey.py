@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -81,7 +81,7 @@ class _Floods:
     def __init__(self) -> None:
         self._hits: Counter[tuple[int, ...]] = Counter()
         self._rules: dict[tuple[tuple[int, ...], bytes], str] = {}
-        self._latest: dict[tuple[tuple[int, ...], bytes], tuple[Hit, Block, int]] = {}
+        self._latest: OrderedDict[tuple[tuple[int, ...], bytes], tuple[Hit, Block, int]] = OrderedDict()
 
     def known(self, hit: Hit, block: Block, position: int) -> str | None:
         """The rule that such a line belongs to, empty for none; None when it is to be looked at.
@@ -97,7 +97,7 @@ class _Floods:
             self._latest.pop(key, None)
             self._latest[key] = (hit, block, position)
             if len(self._latest) > _MOST_LATEST:
-                del self._latest[next(iter(self._latest))]
+                self._latest.popitem(last=False)
         return rule
 
     def learn(self, hit: Hit, block: Block, finding: Finding | None) -> None:
@@ -195,8 +195,10 @@ class _Reader:
                 self.survey.uncounted[rule] += bool(rule)
                 continue
             index = lines.index_at(start)
-            line = self._line(self.position + index, block.number_of(index), block.data[start:end])
-            finding, (before, after) = self._confirm(line, patterns)
+            finding, (before, after) = None, _AROUND_FRAME
+            if self.book.may_fire(patterns):
+                line = self._line(self.position + index, block.number_of(index), block.data[start:end])
+                finding, (before, after) = self._confirm(line, patterns)
             if not frame:
                 self.floods.learn(hit, block, finding)
             if finding is not None and finding.role is not Role.HINT:
