@@ -141,6 +141,24 @@ def test_numpy_and_plain_python_agree() -> None:
     assert [score for _, score in told["with"]] == pytest.approx([score for _, score in told["without"]], abs=1e-9)
 
 
+def test_a_log_is_ranked_alike_in_every_process() -> None:
+    """Python orders sets anew in each process; of two speakers with one number (w3 and x3) the same is meant."""
+    log = [f"10:00:{at % 60:02} {'wx'[at // 3 % 2]}{at % 3 + 1} I turn {at} of the reel" for at in range(60)]
+    log += ["10:01:01 w1 E rank 3 left the reel", "10:01:02 x2 E rank 3 is gone", "10:01:03 w3 E cannot go on"]
+    code = (
+        "import json, sys\nfrom tests.test_suspects import read\nfrom logdiag.judge.line_features import view_of\n"
+        "print(json.dumps(view_of(*read(*json.loads(sys.argv[1]))).blamed))"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code, json.dumps(log)],
+            capture_output=True, env=environment({"PYTHONHASHSEED": seed}), check=True, text=True, timeout=60,
+        ).stdout
+        for seed in "1234"
+    }  # fmt: skip
+    assert [json.loads(answer) for answer in told] == [{"w3": 2}]
+
+
 def test_the_module_loads_neither_numpy_nor_the_vectors() -> None:
     code = (
         "import sys, logdiag.judge.suspects, logdiag.judge.meaning\n"

@@ -293,7 +293,7 @@ def _blame(speakers: Sequence[str], bodies: Sequence[str]) -> tuple[dict[str, in
     """How many lines of others name each speaker, and how many other speakers each line names."""
     known: dict[int, str] = {}
     words = set(_PEER_WORDS)
-    for speaker in set(speakers):
+    for speaker in dict.fromkeys(speakers):  # in their order: of two with one number the first is meant
         found = re.search(r"([A-Za-z]*)[^A-Za-z\d]*(\d+)(?:/\d+)?\W*$", speaker)
         if found:
             known.setdefault(int(found[2]), speaker)
