@@ -196,5 +196,6 @@ def test_frames_of_tracebacks_are_not_taken_apart_while_reading(book: RuleBook) 
     counting.__dict__.update(book.fresh().__dict__)
     text = log_of(*(line for number in range(2000) for line in traceback_of(f"KeyError: 'part {number}'")))
     found = survey(open_sources((text,)), counting, Shapes(counting, ()))
-    assert asked and len(found.findings) == len({finding.line.position for finding in found.findings})
+    assert asked
+    assert len(found.findings) == len({finding.line.position for finding in found.findings})
     assert not [line for line in asked if "File" in line or "Traceback" in line]
