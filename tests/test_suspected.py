@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from logdiag import diagnose
 from logdiag.judge.suspected import is_unknown_software
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
@@ -66,6 +67,13 @@ def test_software_is_unknown_only_where_a_longer_log_holds_nothing_that_a_rule_k
     assert is_unknown_software(unknown, book)
     assert not is_unknown_software(unknown[:20], book)
     assert not is_unknown_software([*unknown, *_lines(*steps(1, 1))], book)
+
+
+@pytest.mark.parametrize("text", ['  File "train.py", line 3, in main\n', "\n\n", "=====\n-----\n", "\x00\n"])
+def test_a_log_in_which_nothing_can_be_a_suspect_has_none(text: str, book: RuleBook) -> None:
+    """Blanks, rulers and numbers alone: the answer is that the log does not tell."""
+    answer = diagnose(text.encode() * 3, rules=book, memory=False)
+    assert (answer.failed, answer.root_cause, answer.suspects) == (None, None, ())
 
 
 def _lines(*texts: str) -> list[Line]:

@@ -114,6 +114,8 @@ def ranking(survey: Survey, digest: Digest, *, weights: Weights | None = None, a
     named = [at for at, line in enumerate(view.lines) if (line.stream, line.position) in wanted]
     candidates = candidates_of(view)
     places = sorted({*candidates, *named})
+    if not places:
+        return Ranking()  # nothing but rulers and numbers
     values = dict(zip(places, _values(view, places, weights), strict=True))
     return _ranking(view, candidates, values, weights)
 
