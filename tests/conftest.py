@@ -26,6 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["XDG_CONFIG_HOME"] = os.path.join(os.environ["LOGDIAG_CACHE"], "config")
         # Nobody's own incidents: a folder that is never made.
         os.environ["LOGDIAG_MEMORY"] = os.path.join(os.environ["LOGDIAG_CACHE"], "memory")
+        # Compiled here once, so that no worker and no process of a test compiles them again.
+        RuleBook.load()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -103,7 +103,7 @@ def test_turns_that_each_come_in_time_do_not_add_up(asks: Asks) -> None:
 
 
 def test_a_hanging_server_does_not_hold_up_the_end_of_the_program(log: Path) -> None:
-    """A fresh process that loads everything, asks, gets no answer and ends: deadline plus one second, and the start."""
+    """A fresh process that loads everything and asks: no answer within the deadline plus one second, then it ends."""
     code = (
         "import sys, time\n"
         "from logdiag import diagnose\n"
@@ -113,10 +113,9 @@ def test_a_hanging_server_does_not_hold_up_the_end_of_the_program(log: Path) -> 
         "book = RuleBook.load(); found = diagnose(sys.argv[1], rules=book)\n"
         "began = time.monotonic()\n"
         f"done = consult(found, (sys.argv[1],), AgentSettings('{NAME}', timeout=2.0), book=book)\n"
-        "print(time.monotonic() - began, done.notes[0])\n"
+        "print(time.monotonic() - began, time.time(), done.notes[0])\n"
     )
     with ChatServer([Reply(hang=True)]) as server:
-        began = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-c", code, log],
             capture_output=True,
@@ -125,10 +124,10 @@ def test_a_hanging_server_does_not_hold_up_the_end_of_the_program(log: Path) -> 
             timeout=60,
             check=True,
         )
-        ended = time.monotonic() - began
-    seconds, note = done.stdout.strip().split(" ", 1)
+        ended = time.time()
+    seconds, answered, note = done.stdout.strip().split(" ", 2)
     assert float(seconds) < 3
-    assert ended < float(seconds) + 5
+    assert ended - float(answered) < 3
     assert note == f"the model {NAME} did not answer within 2 s; rules and memory decided"
     assert done.stderr == ""
 

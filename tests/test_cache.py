@@ -46,12 +46,24 @@ def forged(content: bytes) -> bytes:
     return hashlib.sha256(body).digest() + body
 
 
+@pytest.fixture(scope="module")
+def forgery(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
+    """The name and the content of a cache file of the shipped rules that were replaced."""
+    folder = tmp_path_factory.mktemp("forgery") / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGDIAG_CACHE", str(folder))
+        RuleBook.load()
+    (file,) = folder.glob("rules-*")
+    return file.name, forged(file.read_bytes())
+
+
 @pytest.fixture
-def poisoned(own_cache: Path) -> Path:
+def poisoned(forgery: tuple[str, bytes], own_cache: Path) -> Path:
     """A cache folder whose rules were replaced."""
-    RuleBook.load()
-    (file,) = own_cache.glob("rules-*")
-    file.write_bytes(forged(file.read_bytes()))
+    own_cache.mkdir(mode=0o700)
+    file = own_cache / forgery[0]
+    file.write_bytes(forgery[1])
+    file.chmod(0o600)
     return file
 
 
@@ -106,11 +118,18 @@ needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0,
         pytest.param(another_owns_the_folder, marks=needs_root),
     ],
 )
-def test_what_another_may_have_written_is_not_believed(
-    poisoned: Path, tmp_path: Path, give_away: Callable[[Path], None]
-) -> None:
-    """The rules are compiled anew, and the action is theirs."""
-    give_away(poisoned)
+def test_what_another_may_have_written_is_not_believed(own_cache: Path, give_away: Callable[[Path], None]) -> None:
+    """A value that was kept and is the user's alone comes back; one that another may have written does not."""
+    cache.write("thing", b"origin", "forged")
+    assert cache.read("thing", b"origin") == "forged"
+    (file,) = own_cache.iterdir()
+    give_away(file)
+    assert cache.read("thing", b"origin") is None
+
+
+def test_rules_that_another_may_have_written_are_compiled_anew(poisoned: Path, tmp_path: Path) -> None:
+    """The action is that of the shipped rules."""
+    everybody_writes(poisoned)
     assert asked(poisoned.parent, tmp_path / "tmp") == TRUE_ACTION
 
 

@@ -133,7 +133,8 @@ def test_a_model_that_obeys_gains_nothing(
         assert unsafe(report) == [], form
         assert "You analyse why a training job" not in report, form
         assert not [nonce for nonce in nonces if nonce in report], form
-        if form != "json":
+        # A suspicious line is quoted as it stands, as without a model.
+        if form != "json" and PASSWORD not in render(before, form):
             assert PASSWORD not in report, form
     # Log text stands in code blocks, where nothing is markup.
     shown = re.sub(r"(?ms)^(`{3,})text\n.*?^\1$", "", render(after, "markdown"))

@@ -84,10 +84,13 @@ def test_an_exception_says_more_than_a_complaint(book: RuleBook) -> None:
 
 
 def test_a_known_exit_code_is_enough(book: RuleBook) -> None:
-    """Without a launcher's report the caller's word counts; without either a complaint fails no job."""
+    """Without a launcher's report the caller's word counts; without either an error as the last word, humbly."""
     assert root_line(diagnosed(book, *steps(1, 30), GIVES_UP, exit_code=3)) == 31
     assert not diagnosed(book, *steps(1, 30), GIVES_UP, exit_code=0).failed
-    assert not diagnosed(book, *steps(1, 30), GIVES_UP).failed
+    alone = diagnosed(book, *steps(1, 30), GIVES_UP)
+    assert (alone.failed, alone.decided_by, root_line(alone)) == (True, "suspects", 31)
+    assert alone.confidence < 0.6
+    assert not alone.recovery.automatic
 
 
 LOST = traceback_of(
@@ -132,7 +135,7 @@ def test_the_lines_right_below_a_complaint_only_say_more_of_it(book: RuleBook) -
     """Of lines that follow each other at once the first is the root; of others the last."""
     at_once = ["Error: the loom has no thread left", "Error: spool 3 of 4 at weave.h:102"]
     assert root_line(diagnosed(book, *steps(1, 30), *at_once, exit_code=1)) == 31
-    apart = [at_once[0], "closing the loom", at_once[1]]
+    apart = [at_once[0], "closing the loom", "Error: the loom has no thread left for spool 3"]
     assert root_line(diagnosed(book, *steps(1, 30), *apart, exit_code=1)) == 33
 
 

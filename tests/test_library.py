@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -133,20 +132,31 @@ def test_a_process_that_the_caller_forks_meanwhile_is_not_waited_for(tmp_path: P
     assert done.stdout.strip() == "1500000 True True", done.stderr
 
 
+WATCHED = """
+import os, sys, threading
+from logdiag import diagnose
+
+threads, children = set(), []
+
+def advance(stream, count):
+    threads.update(thread.name for thread in threading.enumerate())
+    try:
+        children.append(os.waitpid(-1, os.WNOHANG))
+    except ChildProcessError:
+        pass
+
+answer = diagnose(sys.argv[1], memory=False, advance=advance)
+left = {thread.name for thread in threading.enumerate()}
+print(answer.root_cause.line, "logdiag-scan" in threads, "logdiag-scan" in left, children)
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "waitpid"), reason="processes as on Unix")
 def test_a_long_log_makes_no_process_and_leaves_no_thread(tmp_path: Path) -> None:
     """The caller's children, signals and open pipes stay the caller's alone."""
     log = tmp_path / "long.log"
     log.write_bytes(b"step 1 loss 2.0\n" * 1_500_000 + b"KeyError: 'caption'\n")
-    threads: set[str] = set()
-
-    def advance(_stream: object, _count: int) -> None:
-        threads.update(thread.name for thread in threading.enumerate())
-        with pytest.raises(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)
-
-    answer = diagnose(log, memory=False, advance=advance)
-    assert answer.root_cause is not None
-    assert answer.root_cause.line == 1_500_001
-    assert "logdiag-scan" in threads
-    assert "logdiag-scan" not in {thread.name for thread in threading.enumerate()}
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, str(log)], capture_output=True, text=True, env=environment(), timeout=120
+    )
+    assert done.stdout.strip() == "1500001 True False []", done.stderr

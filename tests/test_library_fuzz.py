@@ -117,8 +117,9 @@ def test_hostile_logs_from_many_threads_raise_nothing_foreign(book: RuleBook, tm
     assert sum(isinstance(answer, LogdiagError) for answer in answers) > len(given) / 2
 
 
-def test_hostile_options_raise_nothing_foreign(tmp_path: Path) -> None:
+def test_hostile_options_raise_nothing_foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is an answer, perhaps with a note, or an error of ours."""
+    monkeypatch.setenv("LOGDIAG_MEMORY", str(tmp_path / "memory"))  # one of its own: something is remembered
     options = hostile_options(tmp_path)
     answers = [read_through(of_ours(lambda given=given: diagnose(DEMO, **given))) for given in options]  # type: ignore[misc]
     assert sum(isinstance(answer, Diagnosis) for answer in answers) > 10

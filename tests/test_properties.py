@@ -78,7 +78,7 @@ def assert_sound(answer: Diagnosis) -> None:
     digest = answer.digest
     assert digest.total_lines == len(digest.lines) + sum(digest.dropped_by.values())
     assert 0 <= answer.confidence <= 1
-    assert answer.failed == (answer.reason.value != "none")
+    assert bool(answer.failed) == (answer.reason.value != "none")
     for form in FORMATS:
         render(answer, form).encode()
     json.loads(render(answer, "jsonl"))
@@ -252,8 +252,8 @@ HARD = {
 @pytest.mark.parametrize("data", HARD.values(), ids=list(HARD))
 def test_hard_input_takes_bounded_time(data: bytes) -> None:
     """A few megabytes of the worst never take long, and the answer is sound."""
-    began = time.monotonic()
+    began = time.process_time()
     answer = diagnose(data, rules=BOOK)
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
     assert_sound(answer)
     assert answer.stats["bytes"] == len(data)

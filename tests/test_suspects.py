@@ -110,6 +110,12 @@ def test_a_log_of_one_line_or_none_has_an_answer() -> None:
     assert failure_score(*read("")) == 0.0
 
 
+@pytest.mark.parametrize("line", ["\x07", "{" * 9000, "=========="])
+def test_a_log_without_any_words_has_no_suspects(line: str) -> None:
+    """With NumPy loaded and without."""
+    assert ranking(*read(line, line)).lines == ()
+
+
 def test_thirty_thousand_different_lines_take_bounded_time() -> None:
     """Lines of words that never come twice, so that every one is new and kept."""
     letters = "abcdefghijklmnopqrst"

@@ -47,6 +47,10 @@ class _Facts:
     suspects: Callable[[], Ranking]
 
 
+def _place(line: Line) -> tuple[int, int]:
+    return line.stream, line.position
+
+
 def something_broke(facts: _Facts) -> Outcome | None:
     """A fault stands that the job did not recover from."""
     return Outcome.FAILED if facts.root is not None else None
@@ -67,7 +71,7 @@ def not_all_was_read(facts: _Facts) -> Outcome | None:
 def last_status_is_bad(facts: _Facts) -> Outcome | None:
     """The last status that is printed is not 0, or calls the outcome a failure."""
     status = facts.ending.bad_status
-    if status is None:
+    if status is None or _place(status) in facts.recovered:
         return None
     ended = facts.timeline.ends.get(status.stream, ())
     return Outcome.FAILED if not ended or ended[-1] < status.position else None
@@ -86,7 +90,7 @@ def last_status_is_good(facts: _Facts) -> Outcome | None:
 def ends_in_trouble(facts: _Facts) -> Outcome | None:
     """The last words are an error, nothing calm follows, and no line stands out more that is not an error too."""
     line = facts.ending.last_trouble
-    if line is None or (line.stream, line.position) in facts.recovered:
+    if line is None or _place(line) in facts.recovered:
         return None
     ranking = facts.suspects()
     best = next((ranked.line for ranked in ranking.lines), line)
@@ -98,8 +102,8 @@ def ends_in_trouble(facts: _Facts) -> Outcome | None:
 def looks_like_a_failure(facts: _Facts) -> Outcome | None:
     """A line that is not logged as calm stands out as one that ended the job, whatever its words."""
     ranking = facts.suspects()
-    best = next(iter(ranking.lines), None)
-    loud = best is not None and best.line.level not in CALM
+    best = next((item.line for item in ranking.lines if _place(item.line) not in facts.recovered), None)
+    loud = best is not None and best.level not in CALM
     return Outcome.FAILED if loud and ranking.failure >= _VERY_SUSPICIOUS else None
 
 

@@ -11,7 +11,7 @@ from logdiag.errors import WeightsError
 from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.ranked import RankedLine, Ranking
-from logdiag.model import Action, Finding, Line, Reason, Role, Support
+from logdiag.model import TROUBLE, Action, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 
 __all__ = ["RULE", "is_unknown_software", "knows_only_its_class", "most_suspicious_line", "names_no_cause"]
@@ -23,6 +23,8 @@ RULE = "suspects"
 _LEAST_SCORE, _TIMES = 0.33, 3.0
 # ... and before a rule's class or symptom, in software that no rule knows, if it is this.
 _CLEAR_SCORE, _CLEAR_TIMES = 0.5, 5.0
+# Exit codes of processes that another one ended, as launchers print them.
+_KILLED = ("-9", "-15")
 # In so many lines a rule knows some line of public software.
 _FEWEST_LINES, _MOST_LINES = 40, 400
 
@@ -30,7 +32,8 @@ _FEWEST_LINES, _MOST_LINES = 40, 400
 def names_no_cause(root: Fault, kinds: Kinds) -> bool:
     """Whether a root says only that something ended: a status, a launcher's word, a line that no rule knows. A signal
     came from outside: it may be all there is to know."""
-    if "signal" in root.finding.facts or kinds.is_a("stop-from-outside", root.line):
+    signalled = "signal" in root.finding.facts or root.finding.facts.get("exitcode") in _KILLED
+    if signalled or kinds.is_a("stop-from-outside", root.line):
         return False
     bare = root.finding.role is Role.SYMPTOM or root.finding.role is Role.HINT or root.quiet
     return root.reason is Reason.OTHERS and bare and not root.finding.supports
@@ -95,6 +98,8 @@ def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking, kinds: Ki
         return True
     if (best.line.stream, best.line.position) == (root.line.stream, root.line.position):
         return False
+    if best.line.level == "WARNING" and root.line.level in TROUBLE and root.finding.role is not Role.SYMPTOM:
+        return False  # programs warn of much before their last word
     own = ranking.scores.get((root.line.stream, root.line.position), 0.0)
     least, times = (_LEAST_SCORE, _TIMES) if names_no_cause(root, kinds) else (_CLEAR_SCORE, _CLEAR_TIMES)
     return best.score >= max(least, times * own)

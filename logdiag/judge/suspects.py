@@ -113,6 +113,8 @@ def ranking(survey: Survey, digest: Digest, *, weights: Weights | None = None, a
     wanted = {(line.stream, line.position) for line in also}
     named = [at for at, line in enumerate(view.lines) if (line.stream, line.position) in wanted]
     candidates = candidates_of(view)
+    if not candidates:
+        return Ranking()
     places = sorted({*candidates, *named})
     if not places:
         return Ranking()  # nothing but rulers and numbers
