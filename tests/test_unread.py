@@ -253,14 +253,14 @@ def make(folder: Path, **logs: str) -> Path:
 
 
 def test_a_link_out_of_a_folder_is_not_followed(tmp_path: Path) -> None:
-    """What it leads to is neither read nor shown; a link within the folder is read."""
+    """What it leads to is neither read nor shown; a link to another log of the folder adds nothing."""
     outside = make(tmp_path / "outside", shadow="root:secret\n")
     run = make(tmp_path / "run", a="step 1\n")
     (run / "evil.log").symlink_to(outside / "shadow.log")
     (run / "sub").symlink_to(outside)
     (run / "latest.log").symlink_to(run / "a.log")
     found, notes = surveyed(run)
-    assert [Path(stream.name).name for stream in found.streams] == ["a.log", "latest.log"]
+    assert [Path(stream.name).name for stream in found.streams] == ["a.log"]
     assert not found.complete
     assert sorted(Path(note.split(": ")[0]).name for note in notes) == ["evil.log", "sub"]
     assert all("link out of the folder" in note for note in notes)
@@ -409,3 +409,14 @@ def test_jobs_that_share_a_time_are_not_called_several(tmp_path: Path) -> None:
     """Parts of one run may be started as jobs of their own."""
     line = "2026-11-01 10:00:00 step 1\n"
     assert surveyed(make(tmp_path / "logs", jobA=line, jobB=line))[1] == []
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    """By two paths, in a folder beside its own name, and by a link; other files with the same lines are others."""
+    make(tmp_path, rank_0="step 1\nstep 2\n", rank_1="step 1\nstep 2\n")
+    log = next(path for path in tmp_path.rglob("rank_0*"))
+    link = tmp_path / "latest.log"
+    link.symlink_to(log)
+    found, _ = surveyed(log, os.path.relpath(log), tmp_path, link)
+    assert found.total_lines == 4
+    assert surveyed(b"step 1\n", b"step 1\n")[0].total_lines == 2

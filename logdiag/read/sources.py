@@ -13,7 +13,7 @@ import os
 import select
 import stat
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -184,7 +184,7 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None) -> l
     """
     limits = limits or Limits()
     problems: list[str] = []
-    found = [log for source in sources for log in _logs_of(source, limits, problems)]
+    found = _each_once(log for source in sources for log in _logs_of(source, limits, problems))
     streams = [
         Stream(
             index,
@@ -205,6 +205,15 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None) -> l
         if len(problems) > _MOST_NAMED:
             streams[0].notes.append(f"{len(problems) - _MOST_NAMED:,} further files or folders were not read")
     return streams
+
+
+def _each_once(logs: Iterable[_Found]) -> list[_Found]:
+    """A file that two sources name, or a link beside it, is one log: else what it says would count twice."""
+    found: dict[object, _Found] = {}
+    for log in logs:
+        is_file = bool(log.own) and os.path.exists(log.name)
+        found.setdefault(os.path.realpath(log.name) if is_file else len(found), log)
+    return list(found.values())
 
 
 def _logs_of(source: object, limits: Limits, problems: list[str]) -> Iterator[_Found]:
