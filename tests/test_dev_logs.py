@@ -14,7 +14,10 @@ from tests.helpers import SHARED
 
 CASES = SHARED / "reallogs" / "dev.jsonl"
 
-pytestmark = pytest.mark.skipif(not CASES.exists(), reason="the labelled failures are not here")
+pytestmark = [
+    pytest.mark.skipif(not CASES.exists(), reason="the labelled failures are not here"),
+    pytest.mark.xdist_group("dev logs"),  # one worker diagnoses them, for all tests here
+]
 
 
 @dataclass(frozen=True)

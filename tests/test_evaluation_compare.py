@@ -13,6 +13,9 @@ from logdiag.evaluation.compare import compare, read_document
 from tests.evaluation_helpers import healthy, labelled, out_of_memory, row_of, write_cases
 from tests.helpers import rule_text, run_logdiag, write_rule
 
+# One worker makes the evaluations, for all tests here.
+pytestmark = pytest.mark.xdist_group("compare")
+
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -114,10 +114,8 @@ def ranking(survey: Survey, digest: Digest, *, weights: Weights | None = None, a
     named = [at for at, line in enumerate(view.lines) if (line.stream, line.position) in wanted]
     candidates = candidates_of(view)
     if not candidates:
-        return Ranking()
-    places = sorted({*candidates, *named})
-    if not places:
         return Ranking()  # nothing but rulers and numbers
+    places = sorted({*candidates, *named})
     values = dict(zip(places, _values(view, places, weights), strict=True))
     return _ranking(view, candidates, values, weights)
 
