@@ -73,8 +73,8 @@ def _kind(root: Fault) -> Support:
         return Support.HINT
     if finding.role is Role.SYMPTOM:
         return Support.BARE_SYMPTOM if finding.reason is Reason.OTHERS else Support.SYMPTOM
-    if root.quiet:
-        return Support.QUIET
     if finding.reason is Reason.OTHERS and finding.generality:
         return Support.CATCH_ALL
+    if root.quiet:
+        return Support.QUIET
     return Support.GENERAL if finding.generality else Support.NARROW
