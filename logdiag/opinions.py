@@ -244,7 +244,8 @@ def _judged(
     named = _finding(opinion, opinion.root, settings)
     known = None if exit_code is None else exit_code != 0
     judgement = judge(_replaced(survey, [named]), book, failed=before.failed or known or None)
-    if any(fault.finding is named for fault in judgement.recovered) and judgement.root and before.root_cause:
+    ruled = before.root_cause is not None and before.decided_by != "suspects"
+    if any(fault.finding is named for fault in judgement.recovered) and judgement.root and ruled:
         return None  # the job worked on after it, and something else broke later
     root = Fault(named, (named,), died=False, quiet=False, explains=named.explains)
     others = [
