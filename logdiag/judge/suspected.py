@@ -98,8 +98,9 @@ def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking, kinds: Ki
         return True
     if (best.line.stream, best.line.position) == (root.line.stream, root.line.position):
         return False
-    if best.line.level == "WARNING" and root.line.level in TROUBLE and root.finding.role is not Role.SYMPTOM:
-        return False  # programs warn of much before their last word
+    later = best.line.stream == root.line.stream and best.line.position > root.line.position
+    if later and best.line.level == "WARNING" and root.line.level in TROUBLE:
+        return False  # what a program warns of after its last error is not why it left
     own = ranking.scores.get((root.line.stream, root.line.position), 0.0)
     least, times = (_LEAST_SCORE, _TIMES) if names_no_cause(root, kinds) else (_CLEAR_SCORE, _CLEAR_TIMES)
     return best.score >= max(least, times * own)
