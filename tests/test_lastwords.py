@@ -18,9 +18,11 @@ def reason_of(answer: Diagnosis) -> str:
 
 
 def test_a_record_of_trouble_before_an_exit_code_is_the_root(book: RuleBook) -> None:
-    """Words that no rule knows are Others, at their line and of the rank that the launcher saw fail."""
+    """Words that no rule knows name their reason by meaning at most, never surely, at their line and of the rank that
+    the launcher saw fail."""
     answer = diagnosed(book, *steps(1, 30), GIVES_UP, *LAUNCHER)
-    assert (reason_of(answer), root_line(answer), rank_of(answer)) == ("Others", 31, 0)
+    assert (root_line(answer), rank_of(answer)) == (31, 0)
+    assert answer.confidence < 0.6
     assert not any("not in this log" in note for note in answer.notes)
 
 

@@ -14,7 +14,13 @@ from logdiag.judge.ranked import Ranking
 from logdiag.judge.ranks import node_of, rank_of
 from logdiag.judge.recovered import sort_by_standing
 from logdiag.judge.root import find_root, in_order, is_consequence
-from logdiag.judge.suspected import is_unknown_software, knows_only_its_class, most_suspicious_line, names_no_cause
+from logdiag.judge.suspected import (
+    is_unknown_software,
+    knows_only_its_class,
+    most_suspicious_line,
+    named_by_its_meaning,
+    names_no_cause,
+)
 from logdiag.judge.timeline import Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
 from logdiag.model import Decision, Line, Reason, Role
@@ -84,6 +90,8 @@ def judge(
     if outcome is Outcome.FAILED and _MOST_SUSPICIOUS not in without:
         root, suspected = _or_suspected(root, sides, survey, book, suspects)
         found = (*found, *suspected)
+    if root is not None and (meant := named_by_its_meaning(root, survey.lines, without)):
+        root, found = meant, (*found, decision(named_by_its_meaning, root.line, meant.reason.value))
     judgement = _around(root, sides, survey, found, without)
     decisions = (*judgement.decisions, *sides.set_aside, *ended)
     return replace(judgement, complaints=complaints, progressed=progressed, outcome=outcome, decisions=decisions)
@@ -94,7 +102,7 @@ def _around(
 ) -> Judgement:
     """What lies around a root: its rank and node, what follows from it, what does not."""
     rank, by = rank_of(root, sides.told, survey.lines, sides.timeline, without) if root else (None, ())
-    others = [fault for fault in sides.told if fault is not root]
+    others = [fault for fault in sides.told if root is None or in_order(fault) != in_order(root)]
     consequences = tuple(fault for fault in others if root is not None and is_consequence(fault, root))
     followed = (decision(is_consequence, fault.line, "consequence") for fault in consequences)
     return Judgement(

@@ -6,15 +6,24 @@ An answer from here is never sure, and never leads to an action that a scheduler
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from logdiag.errors import WeightsError
-from logdiag.judge.faults import Fault
+from logdiag.judge.exit_reason import TOLD
+from logdiag.judge.faults import CATCH_ALL, Fault
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.ranked import RankedLine, Ranking
 from logdiag.model import TROUBLE, Action, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 
-__all__ = ["RULE", "is_unknown_software", "knows_only_its_class", "most_suspicious_line", "names_no_cause"]
+__all__ = [
+    "RULE",
+    "is_unknown_software",
+    "knows_only_its_class",
+    "most_suspicious_line",
+    "named_by_its_meaning",
+    "names_no_cause",
+]
 
 RULE = "suspects"
 """What stands as the `rule` of a finding that no rule made."""
@@ -25,6 +34,8 @@ _LEAST_SCORE, _TIMES = 0.33, 3.0
 _CLEAR_SCORE, _CLEAR_TIMES = 0.5, 5.0
 # Exit codes of processes that another one ended, as launchers print them.
 _KILLED = ("-9", "-15")
+# Of a line that a rule found, the meaning names the reason only if it is so likely.
+_LEAST_MEANT = 0.3
 # In so many lines a rule knows some line of public software.
 _FEWEST_LINES, _MOST_LINES = 40, 400
 
@@ -83,12 +94,24 @@ def most_suspicious_line(
     return Fault(finding, (finding,), died=False, quiet=False, explains=finding.explains)
 
 
-def _meant(line: Line, lines: Sequence[Line]) -> Reason:
-    """The reason that a line means, Others where its meaning is not known or the weights cannot be read."""
+def named_by_its_meaning(root: Fault, lines: Sequence[Line], without: Collection[str]) -> Fault | None:
+    """No rule knows more of the line than that it was raised or printed last: what it means names the reason."""
+    unnamed = root.finding.rule in (CATCH_ALL, TOLD) and root.reason is Reason.OTHERS
+    if not unnamed or named_by_its_meaning.__name__ in without:
+        return None
+    reason = _meant(root.line, lines, least=_LEAST_MEANT)
+    if reason is Reason.OTHERS:
+        return None
+    finding = replace(root.finding, reason=reason, action=Action.FIX_AND_RESUBMIT, supports=(Support.SUSPECT,))
+    return replace(root, finding=finding)
+
+
+def _meant(line: Line, lines: Sequence[Line], least: float = 0.0) -> Reason:
+    """The reason that a line means, if so likely at least; Others where it is not, or the weights cannot be read."""
     from logdiag.judge.meaning import reasons_by_meaning
 
     try:
-        return next((reason for reason, _ in reasons_by_meaning(line, lines)), Reason.OTHERS)
+        return next((reason for reason, chance in reasons_by_meaning(line, lines) if chance >= least), Reason.OTHERS)
     except WeightsError:
         return Reason.OTHERS
 
