@@ -97,7 +97,8 @@ def most_suspicious_line(
 def named_by_its_meaning(root: Fault, lines: Sequence[Line], without: Collection[str]) -> Fault | None:
     """No rule knows more of the line than that it was raised or printed last: what it means names the reason."""
     unnamed = root.finding.rule in (CATCH_ALL, TOLD) and root.reason is Reason.OTHERS
-    if not unnamed or named_by_its_meaning.__name__ in without:
+    # A traceback that breaks off names nothing.
+    if not unnamed or root.finding.role is not Role.CAUSE or named_by_its_meaning.__name__ in without:
         return None
     reason = _meant(root.line, lines, least=_LEAST_MEANT)
     if reason is Reason.OTHERS:
