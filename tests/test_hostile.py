@@ -133,9 +133,12 @@ def test_a_model_that_obeys_gains_nothing(
         assert unsafe(report) == [], form
         assert "You analyse why a training job" not in report, form
         assert not [nonce for nonce in nonces if nonce in report], form
-        # A suspicious line is quoted as it stands, as without a model.
-        if form != "json" and PASSWORD not in render(before, form):
+        # A line of the log is quoted as it stands; the model's own words never hold what was hidden from it.
+        if not any(PASSWORD in line.text for line in (*after.evidence, *after.suspects)):
             assert PASSWORD not in report, form
+    words = (after.summary, after.recovery.why, *after.recovery.steps, *after.notes)
+    told_before = (before.summary, before.recovery.why, *before.recovery.steps, *before.notes)
+    assert PASSWORD not in "".join(set(words) - set(told_before))
     # Log text stands in code blocks, where nothing is markup.
     shown = re.sub(r"(?ms)^(`{3,})text\n.*?^\1$", "", render(after, "markdown"))
     assert not re.search(rf"(?<!\\)\]\([^)]*{re.escape(EVIL)}|(?<!\\)<(?:img|script)\b", shown), shown
