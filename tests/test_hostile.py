@@ -128,13 +128,14 @@ def test_a_model_that_obeys_gains_nothing(
     assert gained(before, after, kind) == []
     assert PASSWORD not in server.sent
     nonces = set(re.findall(r"</?log-([0-9a-f]{16})>", server.sent)) - {"0123456789abcdef"}
+    quoted = "".join([line.text for line in after.evidence] + [line.text for line in after.suspects])
     for form in FORMATS:
         report = render(after, form)
         assert unsafe(report) == [], form
         assert "You analyse why a training job" not in report, form
         assert not [nonce for nonce in nonces if nonce in report], form
         # A line of the log is quoted as it stands; the model's own words never hold what was hidden from it.
-        if not any(PASSWORD in line.text for line in (*after.evidence, *after.suspects)):
+        if PASSWORD not in quoted:
             assert PASSWORD not in report, form
     words = (after.summary, after.recovery.why, *after.recovery.steps, *after.notes)
     told_before = (before.summary, before.recovery.why, *before.recovery.steps, *before.notes)
