@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from logdiag.agent.opinion import AgentSettings, Consultation
 from logdiag.rules import RuleBook
 from tests.agent_helpers import answer, job_log, unexplained
 from tests.chat_server import MODEL, ChatServer, calls
+from tests.helpers import environment
 
 Answers = Callable[[BaseHTTPRequestHandler], None]
 PROVIDERS = ("openai", "ollama")
@@ -198,43 +201,53 @@ def test_another_compression_is_refused(asked: Asked) -> None:
     assert "compressed in a way that was not asked for (br)" in done.notes[0]
 
 
-@pytest.fixture
-def tracer(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
-    """What reaches the tracing service that the environment names."""
+# A process of its own: LangChain's tracer reads the environment once, and keeps what it read.
+TRACED = """
+import sys
+from logdiag import diagnose
+from logdiag.agent.consult import consult
+from logdiag.agent.opinion import AgentSettings
+from logdiag.rules import RuleBook
+from langchain_core.tracers.langchain import wait_for_all_tracers
+log, model, asked_for = sys.argv[1:]
+book = RuleBook.load()
+settings = AgentSettings(model, timeout=20.0, tracing=asked_for == "yes")
+done = consult(diagnose(log, rules=book, memory=False), (log,), settings, book=book)
+wait_for_all_tracers()
+print(*done.notes, sep="\\n")
+"""
+
+
+def traced(log: Path, *, asked_for: bool) -> tuple[str, list[bytes]]:
+    """The answer's notes, and what reached the tracing service that the environment names."""
 
     def answers(handler: BaseHTTPRequestHandler) -> None:
         head(handler, Content_Length="2")
         handler.wfile.write(b"{}")
 
-    with raw_server(answers) as (origin, got):
-        for name, value in {"TRACING": "true", "API_KEY": "x", "ENDPOINT": origin, "PROJECT": "p"}.items():
-            monkeypatch.setenv(f"LANGSMITH_{name}", value)
-        yield got
+    with raw_server(answers) as (origin, got), ChatServer([calls("ranks"), calls("answer", **answer())]) as server:
+        variables = {"LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x", "LANGSMITH_PROJECT": "p"}
+        variables |= {"LANGSMITH_ENDPOINT": origin, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
+        done = subprocess.run(
+            [sys.executable, "-c", TRACED, log, f"openai:{MODEL}", "yes" if asked_for else "no"],
+            env=environment(variables),
+            capture_output=True,
+            timeout=120,
+            check=True,
+        )
+        assert len(server.requests) == 2
+    return done.stdout.decode(), got
 
 
-def flushed() -> None:
-    """Waits until LangChain's tracer has sent what it has."""
-    from langchain_core.tracers.langchain import wait_for_all_tracers
-
-    wait_for_all_tracers()
-
-
-def test_the_environment_alone_does_not_trace(asked: Asked, tracer: list[bytes]) -> None:
+def test_the_environment_alone_does_not_trace(log: Path) -> None:
     """Many clusters set these variables for everybody; a note says that nothing went there."""
-    with ChatServer([calls("ranks"), calls("answer", **answer())]) as server:
-        done = asked(server.origin)
-        flushed()
-        time.sleep(0.5)
-    assert done.opinion is not None
-    assert tracer == []
-    assert any("LANGSMITH_TRACING is set, but nothing was traced" in note for note in done.notes)
+    notes, got = traced(log, asked_for=False)
+    assert got == []
+    assert "LANGSMITH_TRACING is set, but nothing was traced" in notes
 
 
-def test_tracing_that_was_asked_for_is_said(asked: Asked, tracer: list[bytes]) -> None:
+def test_tracing_that_was_asked_for_is_said(log: Path) -> None:
     """The note names the second place."""
-    with ChatServer([calls("answer", **answer())]) as server:
-        done = asked(server.origin, tracing=True)
-        flushed()
-    assert done.opinion is not None
-    assert any("the same was sent to the tracing service, as LANGSMITH_TRACING says" in note for note in done.notes)
-    assert tracer, "nothing was traced"
+    notes, got = traced(log, asked_for=True)
+    assert "the same was sent to the tracing service, as LANGSMITH_TRACING says" in notes
+    assert got, "nothing was traced"
