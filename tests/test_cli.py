@@ -244,7 +244,7 @@ def test_rules_list_names_every_rule() -> None:
     """Id, role, reason and title; one reason when asked."""
     rows = run_logdiag("rules", "list").stdout.decode().splitlines()
     assert len(rows) > 100
-    assert any(row.startswith("infrastructure/xid ") for row in rows)
+    assert any(row.startswith("nvidia/xid ") for row in rows)
     ecc = run_logdiag("rules", "list", "--reason", "ECCError").stdout.decode().splitlines()
     assert ecc
     assert all("ECCError" in row for row in ecc)
@@ -252,7 +252,7 @@ def test_rules_list_names_every_rule() -> None:
 
 def test_rules_show_prints_the_file() -> None:
     """With where it lies."""
-    text = run_logdiag("rules", "show", "infrastructure/ecc-uncorrectable").stdout.decode()
+    text = run_logdiag("rules", "show", "nvidia/ecc-uncorrectable").stdout.decode()
     path, _, content = text.partition("\n")
     assert content == Path(path.removeprefix("# ")).read_text(encoding="utf-8")
 
@@ -276,7 +276,7 @@ def test_rules_why_names_the_winner_and_its_facts() -> None:
     text = run_logdiag(
         "rules", "why", "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus."
     ).stdout.decode()
-    assert any(line.startswith("* infrastructure/xid") for line in text.splitlines())
+    assert any(line.startswith("* nvidia/xid") for line in text.splitlines())
     assert "xid = 79" in text
     assert "no rule matches" in run_logdiag("rules", "why", "all is well").stdout.decode()
 

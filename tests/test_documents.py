@@ -185,14 +185,14 @@ def test_the_minimal_rule_is_a_rule(tmp_path: Path) -> None:
     text = fences("rules/README.md", "yaml")[0]
     assert len(text.splitlines()) == 6
     rule = yaml.safe_load(text)
-    file = tmp_path / "framework" / "feed-empty.yaml"
+    file = tmp_path / "feed" / "empty.yaml"
     file.parent.mkdir()
     file.write_text(text, encoding="utf-8")
     finding = RuleBook.load([tmp_path]).confirm_all(
         parse_line(rule["examples"]["fires"][0], source="job.log", number=1)
     )
     assert finding is not None
-    assert (finding.rule, finding.reason.value) == ("framework/feed-empty", rule["reason"])
+    assert (finding.rule, finding.reason.value) == ("feed/empty", rule["reason"])
 
 
 def test_architecture_is_short_enough_to_be_read() -> None:

@@ -339,7 +339,7 @@ def test_sarif_points_at_the_root_line_or_the_suspicious_ones(book: RuleBook) ->
     place = failed["results"][0]["locations"][0]["physicalLocation"]
     assert (failed["results"][0]["level"], place["region"]["startLine"]) == ("error", 159)
     assert place["artifactLocation"]["uri"] == f"file://{LOGS}/demo.log"
-    assert failed["tool"]["driver"]["rules"] == [{"id": "infrastructure/ecc-uncorrectable"}]
+    assert failed["tool"]["driver"]["rules"] == [{"id": "nvidia/ecc-uncorrectable"}]
     assert len(failed["results"][0]["relatedLocations"]) == sum(e.role == "consequence" for e in answer.evidence)
     lines = [item["locations"][0]["physicalLocation"]["region"]["startLine"] for item in not_known["results"]]
     assert lines == [101, 7]

@@ -66,7 +66,6 @@ BROKEN = {
     "no reason": (rule_text(reason=None), r"a\.yaml:\d+: .*reason is missing"),
     "no why": (rule_text(why="''"), r"a\.yaml:\d+: .*why is missing"),
     "a number as pattern": (rule_text().replace("'widget jammed'", "17", 1), r"a\.yaml:\d+: match\.0: "),
-    "a reason of another folder": (rule_text(reason="KeyError"), r"a\.yaml:1: reason: KeyError belongs to script/"),
     "a context role here": (rule_text(reason=None, role="progress"), r"a\.yaml:1: role: "),
     "an unknown explained reason": (rule_text(explains="[Gremlins]"), r"a\.yaml:\d+: explains\.0: "),
     "an unknown key in a row": (
@@ -142,6 +141,16 @@ def test_a_table_of_reasons_must_hold_each_reason(tmp_path: Path) -> None:
     write_rule(tmp_path, "reasons", "KeyError: {action: restart}\nGremlins: {action: restart}\n")
     with pytest.raises(RuleError, match=r"Gremlins is unknown.*ValueError is missing"):
         parse(RuleFiles([tmp_path]))
+
+
+def test_a_folder_is_a_topic_and_the_reason_tells_the_category(tmp_path: Path) -> None:
+    """A rule of any reason may stand in any folder; a file beside the folders is refused with a remedy."""
+    write_rule(tmp_path, "looms/widget", rule_text(reason="KeyError"))
+    answer = diagnose(log_of("widget jammed"), rules=book_of(tmp_path))
+    assert (answer.root_cause.rule, answer.category.value) == ("looms/widget", "script")
+    write_rule(tmp_path, "widget", rule_text())
+    with pytest.raises(RuleError, match=r"widget\.yaml:1: widget: stands in no topic's folder; move it to <topic>/"):
+        book_of(tmp_path)
 
 
 def test_a_missing_rule_folder_is_an_error(tmp_path: Path) -> None:
@@ -481,14 +490,14 @@ def test_a_users_rule_works_beside_the_shipped_ones(tmp_path: Path) -> None:
     )
     write_rule(
         tmp_path,
-        "script/key-error",
+        "python/key-error",
         rule_text(reason="KeyError", match=["^KeyError: "], fires=["KeyError: 'x'"], title="Ours"),
     )
     book = RuleBook.load([tmp_path])
     assert diagnose(log_of(*steps(1, 20), "widget left jammed"), rules=book).root_cause is not None
     answer = diagnose(log_of(*steps(1, 20), *traceback_of("KeyError: 'caption'")), rules=book)
     assert answer.root_cause is not None
-    assert answer.root_cause.rule == "script/key-error"
+    assert answer.root_cause.rule == "python/key-error"
     assert "Ours" in answer.summary
 
 

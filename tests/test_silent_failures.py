@@ -18,7 +18,7 @@ def test_a_run_that_went_nan_is_no_healthy_one(book: RuleBook, speed: str) -> No
     answer = diagnosed(book, *STEPS, *(line + speed for line in NAN))
     assert answer.failed
     assert answer.root_cause is not None
-    assert answer.root_cause.rule == "script/loss-stays-not-finite"
+    assert answer.root_cause.rule == "training/loss-stays-not-finite"
     assert answer.recovery.action is Action.ROLLBACK_AND_SKIP
 
 

@@ -48,7 +48,7 @@ _LONGEST = 10_000
     epilog="""\b
 Examples:
   logdiag rules why 'CUDA error: out of memory'    which rules match a line, and which wins
-  logdiag rules show infrastructure/xid            one rule's file
+  logdiag rules show nvidia/xid            one rule's file
   logdiag rules test our-rules/                    prove a folder of your own"""
 )
 def rules() -> None:

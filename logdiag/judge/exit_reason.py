@@ -17,7 +17,7 @@ from logdiag.scan.survey import Survey
 
 __all__ = ["exit_reason"]
 
-TOLD = "script/reason-told"
+TOLD = "programs/reason-told"
 # Lines of ordinary work that a program may still log while it leaves.
 _MOST_CALM = 3
 # A plain line without a level is a last word only so near to the end.

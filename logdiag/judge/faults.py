@@ -16,7 +16,7 @@ from logdiag.scan.survey import Survey
 __all__ = ["CATCH_ALL", "Fault", "find_faults", "with_reason"]
 
 _QUIET_LEVELS = CALM | {"WARNING"}
-CATCH_ALL = "script/uncaught-exception"
+CATCH_ALL = "python/uncaught-exception"
 # File ".../multiprocessing/process.py", line 314, in _bootstrap   (its head may have got among another's lines)
 _OF_A_CHILD = re.compile(r"multiprocessing[/\\\\]process\.py\", line \d+, in _bootstrap")
 # File ".../logging/__init__.py", line 1083, in emit   (a record that could not be printed)

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from logdiag.errors import RuleError
-from logdiag.model import Action, Category, Reason, Role, Support
+from logdiag.model import Action, Reason, Role, Support
 from logdiag.rules import limits
 from logdiag.rules.folders import RuleFiles, shipped_folder
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
@@ -248,16 +248,11 @@ def _rule(identity: str, path: str, content: bytes, document: dict[str, Any]) ->
     folder = identity.split("/", 1)[0]
     reason = read.reason or Reason.NONE
     context = read.role in _CONTEXT_ROLES
-    if "/" not in identity or folder not in {*(c.value for c in Category if c is not Category.NONE), "context"}:
-        raise RuleError(f"{path}:1: {identity}: not in a category's folder; move it to <category>/<name>.yaml")
+    if "/" not in identity:
+        raise RuleError(f"{path}:1: {identity}: stands in no topic's folder; move it to <topic>/<name>.yaml")
     if context != (folder == "context"):
-        raise RuleError(
-            f"{path}:1: role: a {read.role.value} rule cannot stand in {folder}/; move it or change its role"
-        )
-    if not context and reason.category.value != folder:
-        raise RuleError(
-            f"{path}:1: reason: {reason.value} belongs to {reason.category.value}/, not {folder}/; move the file"
-        )
+        where = "in context/" if context else "in a topic's folder, not in context/"
+        raise RuleError(f"{path}:1: role: a {read.role.value} rule stands {where}; move it or change its role")
     rows = (
         {key: row.model_dump(mode="json", exclude_none=True) for key, row in read.codes.rows.items()}
         if read.codes

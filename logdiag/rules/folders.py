@@ -45,7 +45,7 @@ def read_folders(extra: Iterable[Folder]) -> RuleFiles:
     folders = [shipped_folder(), *extra]
     for folder in folders:
         if not isinstance(folder, (str, os.PathLike)) or "\0" in os.fspath(folder) or not os.path.isdir(folder):
-            raise RuleError(f"{folder!s}: no such folder of rules; give a folder that holds <category>/<name>.yaml")
+            raise RuleError(f"{folder!s}: no such folder of rules; give a folder that holds <topic>/<name>.yaml")
     return RuleFiles(folders)
 
 
