@@ -124,7 +124,7 @@ def test_commands_options_reasons_rules_and_files_are_completed(tmp_path: Path) 
     assert completed("logdiag", "inc", cwd=tmp_path) == ["plain,incidents", "plain,incoming.log"]
     assert completed("logdiag", "--form", cwd=tmp_path) == ["plain,--format"]
     assert completed("logdiag", "rules", "list", "--reason", "S3", cwd=tmp_path) == ["plain,S3StorageError"]
-    assert "plain,nvidia/xid" in completed("logdiag", "rules", "show", "infrastructure/x", cwd=tmp_path)
+    assert "plain,nvidia/xid" in completed("logdiag", "rules", "show", "nvidia/x", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -106,16 +106,6 @@ def test_all_problems_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     assert sum("b.yaml:" in line for line in lines) == 1
 
 
-def test_a_file_in_no_category_is_refused(tmp_path: Path) -> None:
-    """The path is the category, so a stray file has none."""
-    write_rule(tmp_path, "gremlins/a", rule_text())
-    write_rule(tmp_path, "stray", rule_text())
-    with pytest.raises(RuleError) as caught:
-        parse(RuleFiles([tmp_path]))
-    assert "gremlins/a" in str(caught.value)
-    assert "stray" in str(caught.value)
-
-
 def test_a_file_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
     """With its path and the remedy."""
     path = write_rule(tmp_path, "framework/a", "")
