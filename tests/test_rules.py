@@ -137,6 +137,7 @@ def test_a_folder_is_a_topic_and_the_reason_tells_the_category(tmp_path: Path) -
     """A rule of any reason may stand in any folder; a file beside the folders is refused with a remedy."""
     write_rule(tmp_path, "looms/widget", rule_text(reason="KeyError"))
     answer = diagnose(log_of("widget jammed"), rules=book_of(tmp_path))
+    assert answer.root_cause is not None
     assert (answer.root_cause.rule, answer.category.value) == ("looms/widget", "script")
     write_rule(tmp_path, "widget", rule_text())
     with pytest.raises(RuleError, match=r"widget\.yaml:1: widget: stands in no topic's folder; move it to <topic>/"):
