@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,6 +66,14 @@ def test_a_reader_that_goes_does_not_end_the_job() -> None:
     assert "copy to standard output broke off (Broken pipe)" in report
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A shell tells what it puts into the background to ignore Ctrl-C; these tests' processes are to obey it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @contextmanager
 def reading() -> Iterator[subprocess.Popen[bytes]]:
     """The command, with the failed log read and its input still open."""
@@ -77,7 +86,10 @@ def reading() -> Iterator[subprocess.Popen[bytes]]:
         seen = b""
         while len(seen) < len(FAILED):
             seen += process.stdout.read(len(FAILED) - len(seen))
+        late = threading.Timer(60, process.kill)
+        late.start()
         yield process
+        late.cancel()
         process.kill()
 
 
