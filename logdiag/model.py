@@ -22,6 +22,7 @@ __all__ = [
     "Consequence",
     "Diagnosis",
     "Digest",
+    "Ended",
     "Evidence",
     "Finding",
     "Line",
@@ -118,6 +119,16 @@ class Reason(_Word):
     def category(self) -> Category:
         """The category that the paper files this reason under."""
         return _CATEGORY_OF[self.value]
+
+
+class Ended(_Word):
+    """How the log ends: with a clean exit; with what failed; amid its work, as of a job that hangs, still runs or was
+    killed; `unknown` where not all was read, or its last words are of a kind that nothing knows."""
+
+    CLEAN = "clean"
+    FAILED = "failed"
+    STOPS = "stops"
+    UNKNOWN = "unknown"
 
 
 class Action(_Word):
@@ -434,7 +445,8 @@ class Similar:
 class Recovery:
     """What to do next, from a table that people wrote or from what a person confirmed.
 
-    `automatic` says that a scheduler may carry `action` out without a person. `exclude_nodes` are the nodes to leave
+    `automatic` says that a scheduler may carry `action` out without a person: it is of that kind, and the answer is sure
+    (a confidence of 0.6 or more); else the action is advice. `exclude_nodes` are the nodes to leave
     out, the worst first, only with `restart_excluding_node`. `steps` are sentences in the order in which to do them,
     `why` is one sentence.
     """
@@ -452,6 +464,7 @@ class Diagnosis:
 
     source        the logs as they were named, several with `, ` between them
     failed        whether the job failed; None where the log does not tell
+    ended         how the log ends: `clean`, `failed`, `stops` (no end of the job is in it) or `unknown`
     category      where the cause lies; `none` unless it failed
     reason        what broke first, one of 30 words; `none` unless it failed, `Others` where no other word fits
     confidence    0 to 1, to be read as the share of such answers that are right; below 0.6 the answer is not sure
@@ -476,6 +489,7 @@ class Diagnosis:
 
     source: str
     failed: bool | None
+    ended: Ended = Ended.UNKNOWN
     category: Category
     reason: Reason
     confidence: float

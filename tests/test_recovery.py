@@ -165,7 +165,7 @@ def test_a_failure_without_a_cause_says_what_to_collect(book: RuleBook) -> None:
     ids=["memory", "code", "gpu", "kernel"],
 )
 def test_automatic_means_that_no_person_is_needed(book: RuleBook, lines: list[str]) -> None:
-    """The flag is the action's own, and every failure comes with a reason and steps."""
+    """Of a sure answer the flag is the action's own, and every failure comes with a reason and steps."""
     recovery = diagnosed(book, *lines).recovery
     assert recovery.automatic is recovery.action.automatic
     assert recovery.why.strip()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from logdiag.judge.verdict import SURE
 from logdiag.model import Action
+from logdiag.report import render
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed
 
@@ -20,6 +22,10 @@ def test_a_run_that_went_nan_is_no_healthy_one(book: RuleBook, speed: str) -> No
     assert answer.root_cause is not None
     assert answer.root_cause.rule == "training/loss-stays-not-finite"
     assert answer.recovery.action is Action.ROLLBACK_AND_SKIP
+    # No rule is sure of it, so it is advice.
+    assert answer.confidence < SURE
+    assert not answer.recovery.automatic
+    assert "advice" in render(answer)
 
 
 def test_a_few_steps_without_a_loss_are_recovered_from(book: RuleBook) -> None:

@@ -14,9 +14,9 @@ from logdiag.judge.ending import Ending, ending_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.timeline import Timeline
-from logdiag.model import CALM, TROUBLE, Decision, Line
+from logdiag.model import CALM, TROUBLE, Decision, Ended, Line
 
-__all__ = ["OUTCOME", "Outcome", "outcome_of"]
+__all__ = ["OUTCOME", "Outcome", "how_it_ended", "outcome_of"]
 
 
 # Above these chances of a failure an error behind the last words, or a line alone, is believed.
@@ -148,3 +148,13 @@ def outcome_of(
     facts = _Facts(root, timeline, ending_of(timeline), complaints, progressed, complete, recovered, suspects)
     made = first_that_applies(OUTCOME, facts, without=without)
     return (made[1], (decision(made[0], None, made[1].value),)) if made else (Outcome.NOT_KNOWN, ())
+
+
+def how_it_ended(outcome: Outcome, timeline: Timeline, complaints: Sequence[Line], *, complete: bool = True) -> Ended:
+    """How a log of this outcome ends. What the caller knows of the job's end counts before what the log shows."""
+    if outcome is Outcome.FAILED:
+        return Ended.FAILED
+    told = timeline.failed is False or timeline.finished or ending_of(timeline).good_status is not None
+    if outcome is Outcome.HEALTHY:
+        return Ended.CLEAN if told else Ended.STOPS
+    return Ended.UNKNOWN if timeline.empty or complaints or not complete else Ended.STOPS

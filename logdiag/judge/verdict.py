@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from logdiag.judge.confidence import confidence_in, supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
-from logdiag.judge.outcome import Outcome
+from logdiag.judge.outcome import Outcome, how_it_ended
 from logdiag.judge.ranked import Ranking
+from logdiag.judge.status_words import status_words
 from logdiag.judge.times import clock_near, times_of
 from logdiag.model import (
     Candidate,
@@ -18,6 +19,7 @@ from logdiag.model import (
     Consequence,
     Diagnosis,
     Digest,
+    Ended,
     Evidence,
     Finding,
     Line,
@@ -69,16 +71,19 @@ def decide(
     unsure = failed is not False and (unexplained or confidence < SURE)
     # Without a root the steps say what to collect.
     collect = [_to_collect(reason, book, unexplained=unexplained)] if unsure and root else []
-    recovery = recover(judgement, book, failed=failed, suspicious=tuple(recalled.suspicious) if recalled else ())
+    suspicious = tuple(recalled.suspicious) if recalled else ()
+    recovery = recover(judgement, book, failed=failed, sure=confidence >= SURE, suspicious=suspicious)
+    ended = how_it_ended(judgement.outcome, judgement.timeline, judgement.complaints, complete=survey.complete)
     return Diagnosis(
         source=source,
         failed=failed,
+        ended=ended,
         category=reason.category,
         reason=reason,
         confidence=round(confidence, 3),
         decided_by=_decided_by(root, failed),
         supports=supports,
-        summary=_summary(judgement, exit_code, survey.complete),
+        summary=_summary(judgement, exit_code, ended, survey.complete),
         times=times_of(survey, root.line if root else None),
         root_cause=_root_cause(root.finding, judgement, survey) if root else None,
         evidence=_evidence(judgement, survey),
@@ -162,12 +167,13 @@ def _decided_by(root: Fault | None, failed: bool | None) -> str:
     return "rules" if root or failed is False else "none"
 
 
-def _summary_without_root(judgement: Judgement, exit_code: int | None, complete: bool) -> str:
+def _summary_without_root(judgement: Judgement, exit_code: int | None, ended: Ended, complete: bool) -> str:
     if judgement.outcome is Outcome.FAILED:
-        return f"The job ended with exit code {exit_code}, and its log shows no cause."
+        told = f" ({words})" if (words := status_words(exit_code)) else ""
+        return f"The job ended with exit code {exit_code}{told}, and its log shows no cause."
     if judgement.outcome is Outcome.HEALTHY:
-        ended = "The job came to its end." if judgement.timeline.finished else "It stops without an end, amid work."
-        return f"The log shows no failure. {ended}"
+        end = "The job came to its end." if ended is Ended.CLEAN else "It stops without an end, amid work."
+        return f"The log shows no failure. {end}"
     if not complete:
         return "What could be read shows no failure, but not all of the log was read."
     if judgement.complaints:
@@ -175,10 +181,10 @@ def _summary_without_root(judgement: Judgement, exit_code: int | None, complete:
     return "The log does not tell whether the job failed: it shows no known failure, no clean end and no steps of work."
 
 
-def _summary(judgement: Judgement, exit_code: int | None, complete: bool) -> str:
+def _summary(judgement: Judgement, exit_code: int | None, ended: Ended, complete: bool) -> str:
     root = judgement.root
     if root is None:
-        return _summary_without_root(judgement, exit_code, complete)
+        return _summary_without_root(judgement, exit_code, ended, complete)
     finding = root.finding
     where = " on " + ", ".join(
         part
@@ -191,7 +197,17 @@ def _summary(judgement: Judgement, exit_code: int | None, complete: bool) -> str
     said = finding.title + (where if where != " on " else "")
     ranks = {rank for fault in judgement.consequences for rank in _ranks_of(fault)} - {judgement.rank}
     followed = f"; {len(ranks)} other rank{'s' if len(ranks) != 1 else ''} failed in consequence" if ranks else ""
-    return f"{said}{followed}."
+    return f"{said}{followed}.{_status_of(finding)}"
+
+
+def _status_of(finding: Finding) -> str:
+    """What is often behind the exit status or the signal that a line names, as a sentence of its own."""
+    code, signal = finding.facts.get("exitcode", ""), finding.facts.get("signal", "")
+    words = status_words(code) or status_words(f"-{signal}")
+    if not words or code in finding.title.split():
+        return f" It was {words}." if words else ""
+    often = words.partition(": ")[2]
+    return f" {often[0].upper()}{often[1:]}." if often else ""
 
 
 def _root_cause(finding: Finding, judgement: Judgement, survey: Survey) -> RootCause:

@@ -21,10 +21,12 @@ _RESTARTS = ("Restart from the last checkpoint", "Start again from the last chec
 _SAID_FIRST = ("Restart from the last checkpoint.", "Restart from the last checkpoint on other nodes.")
 
 
-def recover(judgement: Judgement, book: RuleBook, *, failed: bool | None, suspicious: tuple[str, ...] = ()) -> Recovery:
+def recover(
+    judgement: Judgement, book: RuleBook, *, failed: bool | None, sure: bool = True, suspicious: tuple[str, ...] = ()
+) -> Recovery:
     """The recovery for a root cause; for a failure without one, what to collect.
 
-    `suspicious` are nodes on which jobs failed more often than chance, the worst first.
+    Of an answer that is not `sure` no action is automatic. `suspicious` are nodes on which jobs failed more often than chance, the worst first.
     """
     if failed is None:
         return Recovery(
@@ -56,7 +58,7 @@ def recover(judgement: Judgement, book: RuleBook, *, failed: bool | None, suspic
         nodes = tuple(dict.fromkeys([*([judgement.node] if judgement.node else []), *suspicious]))
     return Recovery(
         action=action,
-        automatic=action.automatic,
+        automatic=action.automatic and sure,
         exclude_nodes=nodes,
         steps=_steps(judgement, finding, action, nodes, book),
         why=_why(finding, judgement.progressed if early is not None else None),

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from logdiag.judge.verdict import SURE
-from logdiag.model import Candidate, Diagnosis, Reason, Recovery, RootCause, Support, Suspect
+from logdiag.model import Candidate, Diagnosis, Ended, Reason, Recovery, RootCause, Suspect
 from logdiag.read.prefixes import parse_line
 
 __all__ = [
@@ -85,7 +85,7 @@ def headline(diagnosis: Diagnosis) -> str:
 
 def _stops(diagnosis: Diagnosis) -> bool:
     """Whether nothing failed and nothing came to its end either."""
-    return diagnosis.failed is False and Support.FINISHED not in diagnosis.supports
+    return diagnosis.failed is False and diagnosis.ended is Ended.STOPS
 
 
 def advice(diagnosis: Diagnosis) -> str:
@@ -142,7 +142,8 @@ def _duration(seconds: float) -> str:
 
 def action_words(recovery: Recovery) -> str:
     """The action, who may carry it out, and which nodes to leave out."""
-    by = "no person needed" if recovery.automatic else "needs a person"
+    unsure = "advice, for it is not sure: needs a person" if recovery.action.automatic else "needs a person"
+    by = "no person needed" if recovery.automatic else unsure
     without = f", without {', '.join(clean(node) for node in recovery.exclude_nodes)}" if recovery.exclude_nodes else ""
     return f"{recovery.action.value} ({by}){without}"
 

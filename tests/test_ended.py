@@ -1,0 +1,113 @@
+"""How a log ends is a key of its own, and an exit status is put into words."""
+
+from __future__ import annotations
+
+import pytest
+
+from logdiag import Diagnosis, diagnose
+from logdiag.judge.status_words import status_words
+from logdiag.model import Ended
+from logdiag.report import render
+from logdiag.rules import RuleBook
+from tests.helpers import diagnosed, log_of, steps, traceback_of
+
+DONE = "2026-11-20 03:06:00 INFO Training completed."
+
+
+@pytest.mark.parametrize(
+    ("lines", "exit_code", "ended", "failed"),
+    [
+        ([*steps(1, 100), DONE], None, Ended.CLEAN, False),
+        ([*steps(1, 100), "exit status 0"], None, Ended.CLEAN, False),
+        ([*steps(1, 100), "[main] lamp out, code 0"], None, Ended.CLEAN, False),
+        (steps(1, 100), 0, Ended.CLEAN, False),
+        (steps(1, 100), None, Ended.STOPS, False),
+        ([*steps(1, 100), *traceback_of("KeyError: 'caption'")], None, Ended.FAILED, True),
+        (steps(1, 100), 137, Ended.FAILED, True),
+        ([], None, Ended.UNKNOWN, None),
+    ],
+    ids=["done", "status-0", "code-0", "caller-0", "stops", "traceback", "caller-137", "empty"],
+)
+def test_a_controller_can_tell_how_the_log_ended(
+    book: RuleBook, lines: list[str], exit_code: int | None, ended: Ended, failed: bool | None
+) -> None:
+    """A clean exit, a log that merely stops and an empty one are three different answers."""
+    answer = diagnosed(book, *lines, exit_code=exit_code)
+    assert (answer.ended, answer.failed) == (ended, failed)
+    assert answer.to_dict()["ended"] == ended.value
+    assert Diagnosis.from_dict(answer.to_dict()).ended is ended
+
+
+def test_what_was_not_read_has_no_known_end(book: RuleBook) -> None:
+    """A bound ended the reading, not the job."""
+    answer = diagnose(log_of(*steps(1, 500), DONE), rules=book, max_bytes=4000)
+    assert (answer.failed, answer.ended) == (None, Ended.UNKNOWN)
+
+
+def test_a_log_that_the_caller_says_went_well_does_not_stop(book: RuleBook) -> None:
+    """Who gives the exit code is not asked for it again."""
+    text = render(diagnosed(book, *steps(1, 100), exit_code=0))
+    assert "LOG STOPS" not in text
+    assert "--exit-code-of-job" not in text
+    assert "LOG STOPS" in render(diagnosed(book, *steps(1, 100)))
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "words"),
+    [
+        (137, "killed with SIGKILL: often out of memory, a time limit or scancel"),
+        (-9, "killed with SIGKILL: often out of memory, a time limit or scancel"),
+        (143, "SIGTERM"),
+        (139, "SIGSEGV"),
+        (134, "SIGABRT"),
+        (124, "time limit"),
+    ],
+)
+def test_the_jobs_exit_code_is_put_into_words(book: RuleBook, exit_code: int, words: str) -> None:
+    """137 is a number that few know at three in the morning."""
+    answer = diagnosed(book, *steps(1, 100), exit_code=exit_code)
+    assert f"exit code {exit_code} (" in answer.summary
+    assert words in answer.summary
+
+
+def test_a_programs_own_code_tells_no_more(book: RuleBook) -> None:
+    """1 and 2 mean what the program likes."""
+    assert [status_words(code) for code in (0, 1, 2, 200, None, "", "x", "-")] == [""] * 8
+    assert "exit code 1, and" in diagnosed(book, *steps(1, 100), exit_code=1).summary
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("srun: error: node-3: task 2: Exited with exit code 137", "Often out of memory, a time limit or scancel."),
+        ("exit status 137", "Often out of memory, a time limit or scancel."),
+        ("[entrypoint] exit code 143", "Often a time limit, preemption"),
+        ("Job finished, rc=139", "(SIGSEGV)"),
+        ("Process 12 exited with exit code 140", "SIGUSR2: often a scheduler's warning"),
+        ("rank 3 exited on signal 9 (Killed).", "Often out of memory"),
+    ],
+)
+def test_a_bare_status_in_the_log_is_a_failure_in_words(book: RuleBook, line: str, words: str) -> None:
+    """The log's last line is all that is known; it is no clean end, and the summary says what is often behind it."""
+    answer = diagnosed(book, *steps(1, 100), line)
+    assert (answer.failed, answer.ended) == (True, Ended.FAILED)
+    assert answer.root_cause is not None
+    assert answer.root_cause.text == line
+    assert words in answer.summary
+
+
+def test_every_signal_has_words() -> None:
+    """As a shell adds 128 to it, and as Python negates it."""
+    for signal in (1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 15, 24, 25):
+        assert status_words(128 + signal) == status_words(-signal) == status_words(f"-{signal}") != ""
+
+
+def test_an_unsure_answer_acts_on_nothing(book: RuleBook) -> None:
+    """What would need no person needs one where the answer is not sure, and the report calls it advice."""
+    nan = [f"step {at} loss nan grad_norm nan" for at in range(30, 60)]
+    unsure = diagnosed(book, *(f"step {at} loss {3 / (at + 1):.3f}" for at in range(30)), *nan)
+    sure = diagnosed(book, *steps(1, 200), *traceback_of("RuntimeError: CUDA error: unspecified launch failure"))
+    assert unsure.recovery.action.automatic
+    assert (unsure.recovery.automatic, sure.recovery.automatic) == (False, True)
+    assert "(advice, for it is not sure: needs a person)" in render(unsure)
+    assert "(no person needed)" in render(sure)
