@@ -445,9 +445,9 @@ class Similar:
 class Recovery:
     """What to do next, from a table that people wrote or from what a person confirmed.
 
-    `automatic` says that a scheduler may carry `action` out without a person: it is of that kind, and the answer is sure
-    (a confidence of 0.6 or more); else the action is advice. `exclude_nodes` are the nodes to leave
-    out, the worst first, only with `restart_excluding_node`. `steps` are sentences in the order in which to do them,
+    `automatic` says that a scheduler may carry `action` out without a person: it is of that kind, and the answer is
+    sure (a confidence of 0.6 or more); else the action is advice. `exclude_nodes` are the nodes to leave out, the worst
+    first, only with `restart_excluding_node`. `steps` are sentences in the order in which to do them,
     `why` is one sentence.
     """
 

@@ -25,6 +25,7 @@ SCHEMA: dict[str, Any] = {
     "schema": str,
     "source": str,
     "failed": (bool, type(None)),
+    "ended": str,
     "category": str,
     "reason": str,
     "confidence": float,

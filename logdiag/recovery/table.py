@@ -26,7 +26,8 @@ def recover(
 ) -> Recovery:
     """The recovery for a root cause; for a failure without one, what to collect.
 
-    Of an answer that is not `sure` no action is automatic. `suspicious` are nodes on which jobs failed more often than chance, the worst first.
+    Of an answer that is not `sure` no action is automatic. `suspicious` are nodes on which jobs failed more often than
+    chance, the worst first.
     """
     if failed is None:
         return Recovery(
