@@ -13,6 +13,7 @@ from logdiag.errors import SourceError, WeightsError
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.verdict import decide
+from logdiag.judge.which_job import one_job
 from logdiag.model import Diagnosis, Digest
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
 from logdiag.rules import RuleBook
@@ -74,9 +75,11 @@ def diagnose(
     book = (rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())).fresh()
     streams = open_sources(sources, limits_of(max_seconds, max_bytes))
     clock.ended("load")
-    found, kept = _read(streams, book, job or {}, advance)
+    read = _read(streams, book, job or {}, advance)
     clock.ended("read")
     notes = [note for stream in streams for note in stream.notes]
+    found, kept, others = one_job(*read, book, partial(_suspects, notes=[]))
+    notes.extend([others] if others else [])
     suspects = _suspects(found, kept, notes)
     judgement = judge(found, book, failed=None if exit_code is None else exit_code != 0, suspects=suspects)
     clock.ended("judgement")
@@ -93,7 +96,7 @@ def diagnose(
         recalled=recalled,
         suspects=suspects,
         notes=notes,
-        stats=_stats(found, kept, book, clock),
+        stats=_stats(*read, book, clock),
     )
     answer = decided(recalled.judgement if recalled else judgement)
     if llm:

@@ -19,6 +19,7 @@ import pytest
 from logdiag import SourceError, diagnose
 from logdiag.read.sources import Limits, Stream, open_sources
 from logdiag.rules import RuleBook
+from logdiag.scan.jobs import jobs_in
 from logdiag.scan.shapes import Shapes
 from logdiag.scan.survey import Survey, survey
 from tests.helpers import log_of, steps, traceback_of, zstd
@@ -377,22 +378,69 @@ def test_a_log_that_grows_while_it_is_read_is_complete(tmp_path: Path) -> None:
 # --- several jobs in one folder ---
 
 
+TYPO = "ModuleNotFoundError: No module named 'trasformers'\n"
+ON_A_CLUSTER = "2026-11-01 10:00:00 gpu-a17: [rank3]: KeyError: 'text'\n"
+WORK = "".join(f"2026-11-01 09:{at // 60:02d}:{at % 60:02d} step {at} loss 2.1\n" for at in range(60))
+
+
 @pytest.mark.parametrize(
     "names",
     [("jobA", "jobB"), ("slurm-4711", "slurm-4712"), ("run_1", "run_2")],
 )
-def test_several_jobs_in_one_folder_are_told_apart(tmp_path: Path, names: tuple[str, str]) -> None:
-    """Nothing is in common but the folder: a typo on a laptop, and a failure on a cluster."""
+def test_an_answer_is_of_one_of_several_jobs(tmp_path: Path, names: tuple[str, str]) -> None:
+    """Nothing is in common but the folder: a typo on a laptop, and a failure on a cluster. The later one is answered
+    for, with nothing of the other, which a note names."""
     first, second = names
-    run = make(
-        tmp_path / "logs",
-        **{first: "ModuleNotFoundError: No module named 'trasformers'\n"},
-        **{second: "2026-11-01 10:00:00 gpu-a17: [rank3]: KeyError: 'text'\n"},
+    answer = diagnose(make(tmp_path / "logs", **{first: TYPO}, **{second: ON_A_CLUSTER}))
+    assert (answer.reason.value, answer.consequences, answer.candidates) == ("KeyError", (), ())
+    assert {Path(item.source).stem for item in answer.evidence} == {second}
+    assert "trasformers" not in answer.summary
+    assert answer.notes[0] == (
+        f"these look like 2 jobs; this is the answer for {second}, the latest that failed ({first} failed of "
+        "ImportError); logdiag batch diagnoses each by itself"
     )
-    _, notes = surveyed(run)
-    assert notes == [
-        f"these look like 2 jobs ({first}, {second}), diagnosed as one; logdiag batch diagnoses each by itself"
-    ]
+    assert answer.stats["lines"] == 2
+
+
+def test_the_only_job_that_failed_is_answered_for(tmp_path: Path) -> None:
+    """Whatever ran later and is well; no rank and no node of that one is the failure's."""
+    well = WORK.replace(" step", " gpu-b02: [rank5]: step") + "2026-11-01 09:02:00 Training completed.\n"
+    answer = diagnose(make(tmp_path / "logs", jobA=TYPO, jobB=well))
+    assert answer.root_cause is not None
+    assert (answer.reason.value, answer.root_cause.rank, answer.root_cause.node) == ("ImportError", None, None)
+    assert "jobA, the only one that failed (jobB shows no failure)" in answer.notes[0]
+
+
+def test_a_failure_is_the_latest_by_the_clock_not_by_its_name(tmp_path: Path) -> None:
+    """Where all jobs print times."""
+    early = ON_A_CLUSTER.replace("10:00:00", "08:00:00").replace("gpu-a17", "gpu-c03")
+    answer = diagnose(make(tmp_path / "logs", jobA=ON_A_CLUSTER, jobB=early))
+    assert answer.root_cause is not None
+    assert Path(answer.root_cause.source).stem == "jobA"
+
+
+def test_healthy_jobs_beside_each_other_stay_healthy(tmp_path: Path) -> None:
+    """The latest is answered for."""
+    later = WORK.replace("2026-11-01", "2026-11-02")
+    answer = diagnose(make(tmp_path / "logs", jobA=WORK, jobB=later))
+    assert answer.failed is False
+    assert "jobB, the latest (jobA shows no failure)" in answer.notes[0]
+
+
+def test_a_scheduler_gives_no_two_jobs_one_number(tmp_path: Path) -> None:
+    """Two jobs that ran at one time, told apart by it; tasks of one array that did are one."""
+    names = {"slurm-4711": TYPO.replace("Mod", "2026-11-01 10:00:00 Mod"), "slurm-4712": ON_A_CLUSTER}
+    assert "2 jobs" in diagnose(make(tmp_path / "two", **names)).notes[0]
+    tasks = {"slurm-4711_1": ON_A_CLUSTER, "slurm-4711_2": ON_A_CLUSTER}
+    assert not any("jobs" in note for note in diagnose(make(tmp_path / "one", **tasks)).notes)
+
+
+def test_a_nodes_log_beside_several_jobs_counts_for_the_one(tmp_path: Path) -> None:
+    """A kernel log names no job."""
+    xid = "Nov  1 10:00:01 gpu-a17 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus.\n"
+    answer = diagnose(make(tmp_path / "logs", jobA=TYPO, jobB=ON_A_CLUSTER, dmesg=xid))
+    assert answer.root_cause is not None
+    assert Path(answer.root_cause.source).stem in ("dmesg", "jobB")
 
 
 @pytest.mark.parametrize(
@@ -402,13 +450,13 @@ def test_several_jobs_in_one_folder_are_told_apart(tmp_path: Path, names: tuple[
 def test_the_logs_of_one_job_are_not_called_several(tmp_path: Path, names: tuple[str, str]) -> None:
     """Ranks, outputs and a node's log belong together."""
     run = make(tmp_path / "logs", **dict.fromkeys(names, "2026-11-01 10:00:00 step 1\n"))
-    assert surveyed(run)[1] == []
+    assert jobs_in(surveyed(run)[0]) == {}
 
 
 def test_jobs_that_share_a_time_are_not_called_several(tmp_path: Path) -> None:
     """Parts of one run may be started as jobs of their own."""
     line = "2026-11-01 10:00:00 step 1\n"
-    assert surveyed(make(tmp_path / "logs", jobA=line, jobB=line))[1] == []
+    assert jobs_in(surveyed(make(tmp_path / "logs", jobA=line, jobB=line))[0]) == {}
 
 
 def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:

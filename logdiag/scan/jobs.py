@@ -1,36 +1,38 @@
-"""Whether the logs that were given as one job look like those of several."""
+"""Which jobs the logs are of that were given as those of one."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from logdiag.model import Line
-from logdiag.read.sources import Stream
+from logdiag.scan.survey import Survey
 
-__all__ = ["note_on_several_jobs"]
+__all__ = ["jobs_in"]
 
 # slurm-4711.out   jobA.err   run_12.log   exp-lr3.log   llm.o4711 (PBS)
 _JOB = re.compile(r"(?i)^((?:slurm|job|run|exp|experiment|trial)[-_.]?[A-Z0-9][\w-]*?|[\w-]+\.[oe]\d{3,})(?:\.|$)")
 _RANK = re.compile(r"(?i)[-_.]?(?:rank|task|proc|node|host|worker)[-_.]?\d+|(?<=\.)e(?=\d)")
-_MOST_NAMED = 3
+# slurm-4711.out   llm.o4711: a scheduler gives no two jobs one number.
+_NUMBER = re.compile(r"(?i)^slurm-(\d+)|\.[oe](\d{3,})$")
 # Times without a year are no times of day that could be compared.
 _SECONDS_OF_1990 = 6.3e8
 
 
 @dataclass
 class _Job:
-    """What the logs under one job's name have seen."""
+    """What the logs under one job's name have seen, and the number that a scheduler gave it, empty for none."""
 
+    number: str = ""
     nodes: set[str] = field(default_factory=set)
     times: list[float] = field(default_factory=list)
 
     def is_apart_from(self, other: _Job) -> bool:
-        """Whether they share neither a node nor a time."""
+        """Whether they have numbers of their own, or share neither a node nor a time."""
+        if self.number and other.number:
+            return self.number != other.number
         if self.nodes & other.nodes:
             return False
         return not (self.times and other.times) or (
@@ -38,23 +40,41 @@ class _Job:
         )
 
 
-def note_on_several_jobs(streams: Sequence[Stream], lines: Iterable[Line]) -> str:
-    """A sentence where files with the names of several jobs share no node and no time; empty otherwise."""
-    names = {stream.index: _job_in(stream.name) for stream in streams}
+def jobs_in(survey: Survey) -> dict[str, Survey]:
+    """What was found of each job by its name, in order; empty where the logs look like those of one. A file that names
+    no job, as a node's kernel log, counts for each."""
+    names = {stream.index: _job_in(stream.name) for stream in survey.streams}
+    if len({*names.values()} - {""}) < 2:
+        return {}
     jobs: dict[str, _Job] = defaultdict(_Job)
     for name in names.values():
-        jobs[name]
-    for line in lines:
-        job = jobs[names.get(line.stream, "")]
+        number = _NUMBER.search(name)
+        jobs[name].number = (number[1] or number[2]) if number else ""
+    for line in survey.lines:
+        job = jobs[names[line.stream]]
         if line.node:
             job.nodes.add(line.node)
         if line.time is not None and line.time > _SECONDS_OF_1990:
             job.times.append(line.time)
     jobs.pop("", None)
-    if len(jobs) < 2 or not all(one.is_apart_from(other) for one, other in combinations(jobs.values(), 2)):
-        return ""
-    told = ", ".join([*list(jobs)[:_MOST_NAMED], *(["..."] if len(jobs) > _MOST_NAMED else [])])
-    return f"these look like {len(jobs)} jobs ({told}), diagnosed as one; logdiag batch diagnoses each by itself"
+    if not all(one.is_apart_from(other) for one, other in combinations(jobs.values(), 2)):
+        return {}
+    return {job: _part(survey, {at for at, name in names.items() if name in ("", job)}) for job in jobs}
+
+
+def _part(survey: Survey, streams: set[int]) -> Survey:
+    """What was found in some of the streams. The last line of each is always kept, so that its lines are known."""
+    lines = [line for line in survey.lines if line.stream in streams]
+    return replace(
+        survey,
+        findings=[finding for finding in survey.findings if finding.line.stream in streams],
+        uncounted_in={at: counts for at, counts in survey.uncounted_in.items() if at in streams},
+        progress=[step for step in survey.progress if step.stream in streams],
+        lines=lines,
+        total_lines=sum({line.stream: line.position + 1 for line in lines}.values()),
+        total_bytes=sum(stream.bytes_read for stream in survey.streams if stream.index in streams),
+        complete=all(stream.complete for stream in survey.streams if stream.index in streams),
+    )
 
 
 def _job_in(path: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +19,6 @@ from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
 from logdiag.rules.book import Hit
-from logdiag.scan.jobs import note_on_several_jobs
 from logdiag.scan.scanner import Scanner
 from logdiag.scan.shapes import BlockLines, KeptLines, Shapes
 
@@ -59,16 +58,22 @@ class Progress:
 
 @dataclass
 class Survey:
-    """What the read found; not `complete` where something of the logs was not read."""
+    """What the read found; not `complete` where something of the logs was not read. `uncounted_in` counts by stream,
+    for each rule, the further lines that were not looked at one by one."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)
-    uncounted: Counter[str] = field(default_factory=Counter)
+    uncounted_in: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     progress: list[Progress] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     total_lines: int = 0
     total_bytes: int = 0
     complete: bool = True
+
+    @property
+    def uncounted(self) -> Counter[str]:
+        """The same by rule alone."""
+        return sum(self.uncounted_in.values(), Counter())
 
 
 class _Floods:
@@ -192,7 +197,7 @@ class _Reader:
             start, end, patterns = hit
             frame = self.book.structural(patterns)
             if not frame and (rule := self.floods.known(hit, block, self.position)) is not None:
-                self.survey.uncounted[rule] += bool(rule)
+                self.survey.uncounted_in[self.stream.index][rule] += bool(rule)
                 continue
             index = lines.index_at(start)
             finding, (before, after) = None, _AROUND_FRAME
@@ -222,7 +227,7 @@ class _Reader:
         self.findings_of[finding.rule] += 1
         seen = self.findings_of[finding.rule]
         if seen > _MOST_FINDINGS_A_RULE:
-            self.survey.uncounted[finding.rule] += 1
+            self.survey.uncounted_in[self.stream.index][finding.rule] += 1
             return None, around
         self.survey.findings.append(finding)
         if finding.role is Role.HINT:
@@ -277,8 +282,6 @@ def survey(
         reader = _Reader(result, book, shapes, stream)
         reader.read(partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
-    if len(streams) > 1 and (note := note_on_several_jobs(streams, result.lines)):
-        streams[0].notes.append(note)
     result.complete = all(stream.complete for stream in streams)
     if not result.total_bytes and not any(stream.complete for stream in streams):
         raise SourceError(next((note for stream in streams for note in stream.notes), "nothing could be read"))
