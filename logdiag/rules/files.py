@@ -82,6 +82,42 @@ class _RuleFile(_Strict):
         return self
 
 
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+_OneOrMore = Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)]
+
+
+class _CatalogueRow(_Row):
+    """One family of messages. What it leaves out comes from its catalogue, or is as in a rule."""
+
+    title: str
+    match: _OneOrMore
+    fires: _OneOrMore
+    quiet: list[str] | None = None
+    unless: list[str] | None = None
+    goes_on: bool | None = None
+    ends: bool | None = None
+    codes: _Codes | None = None
+    at: str
+
+
+class _CatalogueFile(_Strict):
+    component: str
+    sources: list[str] = Field(min_length=1)
+    why: str
+    reason: Reason | None = None
+    action: Action | None = None
+    explains: list[Reason] = []
+    steps: list[str] = []
+    quiet: list[str] = Field(min_length=1)
+    rows: dict[str, _CatalogueRow] = Field(min_length=1)
+
+
+_OF_A_CATALOGUE = frozenset({"why", "reason", "action", "explains", "steps"})
+
+
 class _FilterExamples(_Strict):
     drops: list[str] = Field(min_length=1)
     keeps: list[str] = []
@@ -137,6 +173,8 @@ def parse(files: RuleFiles) -> Parsed:
                 confidence = _weights(path, content, document)
             elif identity.startswith("filters/"):
                 filters.append(_filter(identity, path, content, document))
+            elif identity.startswith("catalogues/"):
+                rules += _catalogue(identity, path, content, document)
             else:
                 rules.append(_rule(identity, path, content, document))
         except RuleError as error:
@@ -242,17 +280,41 @@ def _line_of(lines: list[str], names: list[str]) -> int:
     return 1
 
 
+def _catalogue(identity: str, path: str, content: bytes, document: dict[str, Any]) -> list[Rule]:
+    """The rules of a catalogue, one a row."""
+    read: _CatalogueFile = _validated(_CatalogueFile, path, content, document)
+    shared = read.model_dump(mode="json", include=set(_OF_A_CATALOGUE), exclude_none=True)
+    rules, problems = [], []
+    for name, row in read.rows.items():
+        own = row.model_dump(mode="json", exclude_none=True)
+        own = {"why": "", **own} if row.role in _CONTEXT_ROLES else shared | own
+        own["examples"] = {"fires": own.pop("fires"), "quiet": own.pop("quiet", read.quiet)}
+        own["references"] = [f"{source}: {row.at}" for source in read.sources]
+        del own["at"]
+        try:
+            rules.append(_made(f"{identity}/{name}", path, _validated(_RuleFile, path, content, own, name)))
+        except RuleError as error:
+            problems.append(str(error))
+    if problems:
+        raise RuleError("\n".join(problems))
+    _check_patterns(path, content, [pattern for rule in rules for pattern in (*rule.match, *rule.unless)])
+    return rules
+
+
 def _rule(identity: str, path: str, content: bytes, document: dict[str, Any]) -> Rule:
     read: _RuleFile = _validated(_RuleFile, path, content, document)
     _check_patterns(path, content, [*read.match, *read.unless, *read.within])
     folder = identity.split("/", 1)[0]
-    reason = read.reason or Reason.NONE
     context = read.role in _CONTEXT_ROLES
     if "/" not in identity:
         raise RuleError(f"{path}:1: {identity}: stands in no topic's folder; move it to <topic>/<name>.yaml")
     if context != (folder == "context"):
         where = "in context/" if context else "in a topic's folder, not in context/"
         raise RuleError(f"{path}:1: role: a {read.role.value} rule stands {where}; move it or change its role")
+    return _made(identity, path, read)
+
+
+def _made(identity: str, path: str, read: _RuleFile) -> Rule:
     rows = (
         {key: row.model_dump(mode="json", exclude_none=True) for key, row in read.codes.rows.items()}
         if read.codes
@@ -261,7 +323,7 @@ def _rule(identity: str, path: str, content: bytes, document: dict[str, Any]) ->
     return Rule(
         id=identity,
         role=read.role.value,
-        reason=reason.value,
+        reason=(read.reason or Reason.NONE).value,
         title=read.title,
         why=read.why,
         match=tuple(read.match),

@@ -1,0 +1,213 @@
+"""What a component's source can print at warning level or above, and how much of it the rules know.
+
+    python -m evals.harvest COMPONENT CHECKOUT            # one component of catalogues.yaml: counts
+    python -m evals.harvest COMPONENT CHECKOUT --open     # the messages that no rule knows and nobody left out
+    python -m evals.harvest COMPONENT CHECKOUT --list     # every message: file, message, what it is taken for
+    python -m evals.harvest COMPONENT CHECKOUT --write    # its row of results/catalogues.json, too
+
+CHECKOUT is a folder with the source, which is read and never kept. `catalogues.yaml` says for each component how its
+language writes a string, which calls print, and what a printed line looks like.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from logdiag.read.prefixes import parse_line
+from logdiag.rules import RuleBook
+
+HERE = Path(__file__).resolve().parent
+TABLE = HERE / "catalogues.yaml"
+RESULTS = HERE / "results" / "catalogues.json"
+_MOST_CHARACTERS = 1500
+_FEWEST_LETTERS = 6
+
+_QUOTED = r'"(?:[^"\\\n]|\\.)*"'
+# How a language writes a string. Two that stand side by side are one message; a gap is what the program fills in.
+STRINGS = {
+    "c": re.compile(rf"R\"\((.*?)\)\"|{_QUOTED}", re.DOTALL),
+    "go": re.compile(rf"{_QUOTED}|`[^`]*`"),
+    "python": re.compile(rf"\"\"\".*?\"\"\"|'''.*?'''|{_QUOTED}|'(?:[^'\\\n]|\\.)*'", re.DOTALL),
+}
+# "rank %d of " PRIu64 " bytes" and LOG << "rank " << rank << " left" are one message each.
+_JOINS = {
+    "c": re.compile(r"[\s\\]*(?:PRI\w+|<<[^;\"]{0,200}?<<|<<|\+[^;\",]{0,80}\+)?[\s\\]*"),
+    "go": re.compile(r"\s*\+\s*"),
+}
+_JOINS["python"] = re.compile(r"\s*\+?\s*[fFrRbB]{0,2}")
+_FILLED_IN = re.compile(
+    r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t)?(?P<kind>[diuoxXcfgeEpsvqwTt])(?P<kernel>[A-Za-z]{0,2})"
+    r"|\{\{?(?P<braces>[\w.:!\[\]()'\" ]*)\}\}?|\x00"
+)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message that a source can print: the file it stands in, and its text with numbers and words filled in."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """How a component's source is read. `calls` end before the arguments, `streams` before the first `<<`."""
+
+    source: str
+    version: str
+    language: str
+    files: str
+    line: str
+    calls: str = ""
+    streams: str = ""
+    not_files: str = "$^"
+    general: Sequence[str] = ()
+    left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def components(table: Path = TABLE) -> dict[str, Component]:
+    """The components by name."""
+    return {name: Component(**entry) for name, entry in yaml.safe_load(table.read_text(encoding="utf-8")).items()}
+
+
+def messages(component: Component, checkout: Path) -> list[Message]:
+    """Every message of a checkout, each text once, in the order of the files."""
+    found: dict[str, Message] = {}
+    wanted, unwanted = re.compile(component.files), re.compile(component.not_files)
+    for path in sorted(checkout.rglob("*")):
+        name = path.relative_to(checkout).as_posix()
+        if wanted.search(name) and not unwanted.search(name) and path.is_file():
+            source = path.read_text(encoding="utf-8", errors="replace")
+            for text in _printed(component, source):
+                found.setdefault(text, Message(name, text))
+    return list(found.values())
+
+
+def _printed(component: Component, source: str) -> Iterator[str]:
+    for pattern, end in ((component.calls, ")"), (component.streams, ";")):
+        for call in re.finditer(pattern, source) if pattern else ():
+            arguments = _arguments(source[call.end() : call.end() + _MOST_CHARACTERS], end, component.language)
+            text = _first_text(arguments, component.language)
+            if len(re.sub(r"[^A-Za-z]", "", text)) >= _FEWEST_LETTERS:
+                yield text
+
+
+def _arguments(source: str, end: str, language: str) -> str:
+    """The source up to the end of a call or a statement; what its strings hold ends nothing."""
+    depth, at = 1, 0
+    while at < len(source):
+        string = STRINGS[language].match(source, at)
+        if string:
+            at = string.end()
+            continue
+        character = source[at]
+        depth += (character in "([{") - (character in ")]}")
+        if (character == ")" and depth == 0 and end == ")") or (character == ";" and end == ";"):
+            return source[:at]
+        at += 1
+    return source
+
+
+def _first_text(arguments: str, language: str) -> str:
+    """The first message among the arguments of a call, its parts joined and its gaps filled."""
+    if language != "python":
+        arguments = STRINGS[language].sub(lambda match: match[0].replace("//", "/\x01/"), arguments)
+        arguments = _COMMENT.sub(" ", arguments).replace("/\x01/", "//")
+    parts: list[str] = []
+    at = None
+    for match in STRINGS[language].finditer(arguments):
+        if at is not None:
+            between = arguments[at : match.start()]
+            if not _JOINS[language].fullmatch(between):
+                break
+            if between.strip(" \n\t\\fFrRbB+<") or (language == "go" and "+" in between):
+                parts.append("\x00")
+        parts.append(match[0].strip("'\"`") if language == "python" else match[0][1:-1])
+        at = match.end()
+    text = re.sub(r"\\[nrt]", " ", "".join(parts)).replace('\\"', '"').replace("\\\\", "\\")
+    return " ".join(_FILLED_IN.sub(_filling, text).replace("%%", "%").split())
+
+
+def _filling(gap: re.Match[str]) -> str:
+    kind = gap["kind"]
+    if kind and kind in "diuoxXfgeE":
+        return "7" + (gap["kernel"] or "")
+    if kind == "p":
+        return "0x7f00"
+    return "word" + ((gap["kernel"] or "") if kind != "p" else "")
+
+
+def judged(book: RuleBook, component: Component, message: Message) -> str:
+    """What a message is taken for: a rule's role, `general`, a reason why it is left out, or `open`."""
+    finding = book.confirm_all(parse_line(component.line.replace("MESSAGE", message.text)))
+    if finding is not None and finding.rule not in component.general:
+        return finding.role.value
+    for why, patterns in component.left_out.items():
+        if any(re.search(pattern, f"{message.file}: {message.text}") for pattern in patterns):
+            return f"left out: {why}"
+    return "general" if finding is not None else "open"
+
+
+def report(name: str, component: Component, verdicts: Sequence[str]) -> dict[str, Any]:
+    """The row of a component: how many messages, how many the rules know, what is left out and why."""
+    counts = Counter(verdicts)
+    left = {verdict.partition(": ")[2]: count for verdict, count in counts.items() if verdict.startswith("left out")}
+    known = {verdict: count for verdict, count in counts.items() if verdict in ("cause", "symptom", "hint", "harmless")}
+    known |= {verdict: count for verdict, count in counts.items() if verdict in ("finished", "retry", "structure")}
+    asked = len(verdicts) - sum(left.values())
+    return {
+        "component": name,
+        "source": component.source,
+        "version": component.version,
+        "messages": len(verdicts),
+        "classified": sum(known.values()),
+        "roles": dict(sorted(known.items())),
+        "only_by_speaker": counts["general"],
+        "open": counts["open"],
+        "left_out": dict(sorted(left.items())),
+        "share": round(100 * sum(known.values()) / asked, 1) if asked else 100.0,
+    }
+
+
+def write(row: dict[str, Any]) -> None:
+    """Puts a component's row into the results, in the place of its last one."""
+    rows = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    rows = [*(item for item in rows if item["component"] != row["component"]), row]
+    rows.sort(key=lambda item: str(item["component"]))
+    RESULTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Reads a checkout and says what is known of its messages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    table = components()
+    parser.add_argument("component", choices=sorted(table))
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("--open", action="store_true", help="print what no rule knows")
+    parser.add_argument("--list", action="store_true", help="print every message")
+    parser.add_argument("--write", action="store_true", help="keep the counts")
+    asked = parser.parse_args()
+    component, book = table[asked.component], RuleBook.load()
+    found = messages(component, asked.checkout)
+    verdicts = [judged(book, component, message) for message in found]
+    for message, verdict in zip(found, verdicts, strict=True):
+        if asked.list or (asked.open and verdict in ("open", "general")):
+            print(f"{verdict}\t{message.file}\t{message.text}")
+    row = report(asked.component, component, verdicts)
+    if asked.write:
+        write(row)
+    print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Catalogues: one file that holds many small rules, and the harvest that says how much of a source they know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evals.harvest import Component, components, judged, messages, report
+from logdiag import Reason, RuleError, diagnose
+from logdiag.model import Role
+from logdiag.read.prefixes import parse_line
+from logdiag.rules import RuleBook
+from logdiag.rules.check import check
+from tests.helpers import book_of, log_of
+
+CATALOGUE = """
+component: Widget
+sources: ['example/widget v3']
+why: The widget stopped; its users wait.
+reason: NetworkError
+quiet: ['widget: all is well']
+rows:
+  jammed:
+    title: The widget is jammed
+    at: src/jam.c
+    match: 'widget: (?:jammed|stuck fast)'
+    fires: 'widget: jammed at 7'
+  polished:
+    title: The widget was polished
+    role: harmless
+    at: src/polish.c
+    match: 'widget: polish failed'
+    fires: 'widget: polish failed'
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    """A folder of one's own with a catalogue of this text."""
+    (folder / "catalogues").mkdir()
+    (folder / "catalogues" / "widget.yaml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_each_row_of_a_catalogue_is_a_rule(tmp_path: Path) -> None:
+    """It takes what it leaves out from its catalogue, and is proved by its own example."""
+    book = book_of(written(tmp_path, CATALOGUE))
+    found = book.confirm_all(parse_line("widget: stuck fast"))
+    assert found is not None
+    assert (found.rule, found.reason, found.role) == ("catalogues/widget/jammed", Reason.NETWORK_ERROR, Role.CAUSE)
+    assert found.why == "The widget stopped; its users wait."
+    polished = next(rule for rule in book.rules if rule.id == "catalogues/widget/polished")
+    assert (polished.role, polished.reason, polished.references) == (
+        "harmless",
+        "none",
+        ("example/widget v3: src/polish.c",),
+    )
+    assert [problem for problem in check(book) if "widget" in problem.rule] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("reason: NetworkError", "reason: GremlinError", r"widget\.yaml:\d+: reason: "),
+        ("    fires: 'widget: jammed at 7'\n", "", r"widget\.yaml:\d+: rows\.jammed\.fires: "),
+        ("    at: src/jam.c\n", "", r"widget\.yaml:\d+: rows\.jammed\.at: "),
+        (
+            "    role: harmless\n",
+            "    role: harmless\n    reason: OSError\n",
+            r"polished.*a harmless rule has no reason",
+        ),
+        (
+            "match: 'widget: polish failed'",
+            "match: 'widget: (polish failed'",
+            r"widget\.yaml:\d+: .*no regular expression",
+        ),
+    ],
+)
+def test_a_broken_row_is_refused_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    """The file, the line and the row."""
+    assert old in CATALOGUE
+    with pytest.raises(RuleError, match=message):
+        book_of(written(tmp_path, CATALOGUE.replace(old, new)))
+
+
+def test_a_row_that_shadows_another_is_told(tmp_path: Path) -> None:
+    """Two rows that claim each other's examples have no order, and the check says so."""
+    again = CATALOGUE.replace(
+        "  polished:",
+        "  stuck: {title: Again, at: src/a.c, match: 'widget: jam', fires: 'widget: jammed at 9'}\n  polished:",
+    )
+    book = book_of(written(tmp_path, again))
+    assert any("takes 'widget: jammed" in problem.what for problem in check(book))
+
+
+SOURCE = r"""
+void f(int rank) {
+  // WARN("a comment, no message");
+  WARN("rank %d of " PRIu64
+       " left the ring", rank, n);
+  LOG(ERROR) << "link " << link << " is down; bring it up";
+  INFO("nothing to see: %s", "really");
+}
+"""
+
+
+def widget(**changed: object) -> Component:
+    """How the source above is read."""
+    fields: dict[str, object] = {
+        "source": "example", "version": "1", "language": "c", "files": r"\.c$", "line": "widget: MESSAGE",
+        "calls": r"\bWARN\(", "streams": r"LOG\(ERROR\)\s*<<",
+    }  # fmt: skip
+    return Component(**(fields | changed))  # type: ignore[arg-type]
+
+
+def test_the_harvest_lists_what_a_source_can_print(tmp_path: Path) -> None:
+    """Calls and streams, their parts joined and their gaps filled, with the file; nothing below warning level."""
+    (tmp_path / "ring.c").write_text(SOURCE, encoding="utf-8")
+    (tmp_path / "ring.h").write_text('WARN("another file: %d", 1)', encoding="utf-8")
+    found = [(item.file, item.text) for item in messages(widget(), tmp_path)]
+    assert ("ring.c", "rank 7 of word left the ring") in found
+    assert ("ring.c", "link word is down; bring it up") in found
+    assert not any("nothing to see" in text or "another file" in text for _, text in found)
+
+
+def test_the_report_counts_what_is_known_left_out_and_open(tmp_path: Path, book: RuleBook) -> None:
+    """A message is known by a rule, by its speaker alone, left out with a reason, or open."""
+    (tmp_path / "a.c").write_text(
+        'WARN("NCCL WARN Trying to send to self without a matching recv"); WARN("NCCL WARN odd thing %d");'
+        'WARN("usage: widget [options]"); WARN("the frobnicator sings");',
+        encoding="utf-8",
+    )
+    component = widget(general=["nccl/nccl-warning"], left_out={"usage": ["usage: "]})
+    verdicts = [judged(book, component, message) for message in messages(component, tmp_path)]
+    row = report("widget", component, verdicts)
+    assert (row["messages"], row["classified"], row["only_by_speaker"], row["open"]) == (4, 1, 1, 1)
+    assert row["left_out"] == {"usage": 1}
+    assert row["share"] == pytest.approx(33.3)
+
+
+def test_the_table_of_components_can_be_read(book: RuleBook) -> None:
+    """Every entry of the table names its source and version, and rules that exist."""
+    rules = {rule.id for rule in book.rules}
+    for name, component in components().items():
+        assert component.source, name
+        assert component.version, name
+        assert set(component.general) <= rules, name
+        assert "MESSAGE" in component.line, name
+
+
+def test_a_node_that_lost_its_cards_is_told_by_nccls_own_words(book: RuleBook) -> None:
+    """A message that no rule of its own knew names its reason, and a setting left out is no failure."""
+    lost = "node-07:2210:2210 [0] p2p.cc:71 NCCL WARN NET/IB: Fatal error. Detected 1 failed devices out of 1"
+    assert diagnose(log_of("step 1 loss 2.1", lost), rules=book, exit_code=1).reason is Reason.NETWORK_ERROR
+    calm = "node-07:2210:2210 [0] param.cc:71 NCCL WARN Ignoring SHM locality, must be 1 or 2"
+    assert not diagnose(log_of("step 1 loss 2.1", calm, "step 2 loss 2.0"), rules=book).failed
