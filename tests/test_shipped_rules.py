@@ -278,4 +278,5 @@ def test_every_rule_file_is_loaded(proof_book: RuleBook) -> None:
         "confidence",
         "reasons",
     }
-    assert files == {rule.id for rule in proof_book.rules} | {item.id for item in proof_book.filters}
+    loaded = {rule.file for rule in proof_book.rules} | {item.file for item in proof_book.filters}
+    assert files == {str(Path(file).relative_to(folder).with_suffix("")) for file in loaded}
