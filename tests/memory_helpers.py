@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import subprocess
 import sys
 import zlib
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from logdiag.memory.embedding import Embedder, Vectors
+from logdiag.memory.embedding import Embedder
 from logdiag.memory.incident import Incident, masked
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
@@ -23,19 +25,21 @@ DIMENSIONS = 64
 def letters(name: str = "letters", dimensions: int = DIMENSIONS, embedded: list[str] | None = None) -> Embedder:
     """An embedder of letter triples: alike texts have alike vectors, and no model is needed. It appends to `embedded`
     what it embeds."""
-    import numpy as np
 
-    def vectors_of(texts: Sequence[str]) -> Vectors:
-        vectors = np.full((len(texts), dimensions), 1e-3, np.float32)
-        for at, text in enumerate(texts):
+    def vectors_of(texts: Sequence[str]) -> list[array[float]]:
+        made = []
+        for text in texts:
+            vector = [1e-3] * dimensions
             for start in range(len(text) - 2):
                 place = zlib.crc32(text[start : start + 3].encode())
-                vectors[at, place % dimensions] += 1 if place & 1024 else -1
+                vector[place % dimensions] += 1 if place & 1024 else -1
+            length = math.sqrt(sum(value * value for value in vector))
+            made.append(array("f", [value / length for value in vector]))
         if embedded is not None:
             embedded.extend(texts)
-        return vectors
+        return made
 
-    return Embedder(name, dimensions, vectors_of, 0.0)
+    return Embedder(name, dimensions, vectors_of)
 
 
 def letters_store(place: str | Path, *, shipped: bool = False) -> Store:

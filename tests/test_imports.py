@@ -17,7 +17,7 @@ HEAVY = {
     "pydantic", "pydantic_core", "yaml", "rich", "numpy", "pandas", "torch", "transformers",
     "sentence_transformers", "faiss", "langchain", "langchain_core", "openai", "sqlite3", "asyncio",
     "multiprocessing", "unittest", "http", "urllib.request", "ssl", "socket", "zstandard", "backports.zstd",
-    "compression.zstd", "drain3", "importlib.metadata", "email",
+    "compression.zstd", "drain3", "importlib.metadata", "email", "sqlalchemy",
 }  # fmt: skip
 
 
@@ -79,6 +79,9 @@ IMPORTERS = {
     "pydantic": {"agent/answer.py", "evaluation/cases.py", "evaluation/compare.py", "rules/files.py"},
     "hyperscan": {"rules/matcher.py"},
     "platformdirs": {"places.py"},
+    "sqlalchemy": {"memory/nearest.py", "memory/postgres.py", "memory/rows.py", "memory/sqlite.py"},
+    "sentence_transformers": {"memory/embedding.py"},
+    "faiss": {"memory/nearest.py"},
     "click": {
         "cli/batch.py", "cli/config.py", "cli/evaluate.py", "cli/explain.py", "cli/in_force.py", "cli/incidents.py",
         "cli/main.py", "cli/options.py", "cli/output.py", "cli/reference.py", "cli/rules.py",

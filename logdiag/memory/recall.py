@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from logdiag.judge.judgement import Judgement
+from logdiag.memory.documents import now
 from logdiag.memory.incident import Incident, Outcome, fingerprint, frames_before, masked, same_place, skeleton
-from logdiag.memory.rows import now
 from logdiag.memory.store import Store
 from logdiag.model import Action, Category, Finding, Line, Reason, Role, Similar, Support
 from logdiag.rules import RuleBook

@@ -1,294 +1,271 @@
-"""What a store of incidents asks of the database that keeps them, and the form in which they are kept and shared."""
+"""The incidents of one database, SQLite or PostgreSQL, by SQLAlchemy; loaded only where there is a store.
+
+What the two have in common is here. How each is opened, what its errors mean and how it finds similar incidents is in
+`sqlite.py` and `postgres.py`.
+"""
 
 from __future__ import annotations
 
-import json
-import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Dialect,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    Select,
+    Table,
+    Text,
+    case,
+    delete,
+    func,
+    select,
+    update,
+)
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.incident import Frame, Incident, Outcome, Said
-from logdiag.model import Action, Reason
+from logdiag.memory.documents import LONGEST_DOCUMENT, Entry, Merged, from_text, now, one_line, to_text
+from logdiag.memory.incident import Incident
+from logdiag.model import Reason
 
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
-    from logdiag.memory.index import Vectors
 
-__all__ = [
-    "LONGEST_DOCUMENT",
-    "Entry",
-    "Merged",
-    "Rows",
-    "Tally",
-    "Wanted",
-    "bounded",
-    "document_of",
-    "from_document",
-    "from_text",
-    "now",
-    "problems_of",
-    "readable",
-    "to_text",
-    "utc",
-]
+__all__ = ["ROW", "Rows", "incidents_table", "statements"]
 
-SCHEMA = "logdiag.incident/1"
-LONGEST_DOCUMENT = 256 << 10
-"""An incident of more characters of JSON is not read."""
-
-_TEXTS = ("id", "signature", "cause", "remedy", "node", "seen_at", "provenance", "confirmed_by", "changed_at",
-          "content", "imported")  # fmt: skip
-_LONGEST_TEXT = 4000
-_MOST_ITEMS = 100
-_MOST_HISTORY = 50
+_PAGE = 1000
+ROW = BigInteger().with_variant(Integer(), "sqlite")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An incident, and when it was last changed (ISO 8601, UTC)."""
-
-    incident: Incident
-    changed_at: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which incidents are asked for; what is left out does not narrow. `since` and `seen_at` are compared as text, and
-    one of the `fingerprints` is enough."""
-
-    reason: Reason | None = None
-    node: str = ""
-    since: str = ""
-    fingerprints: tuple[str, ...] = ()
-    confirmed: bool = False
-    limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """What an import did: `kept` counts those of which the store had the same, a newer or a confirmed form."""
-
-    added: int = 0
-    replaced: int = 0
-    kept: int = 0
+def incidents_table(name: str) -> Table:
+    """The table of incidents: `document` is all there is to know, the other columns are what is searched by."""
+    texts = ("id", "signature", "fingerprint", "reason", "outcome", "node")
+    table = Table(
+        name,
+        MetaData(),
+        Column("row", ROW, Identity(always=True), primary_key=True),
+        *(Column(text, Text, nullable=False, unique=text == "id") for text in texts),
+        # Times are compared as text, whatever the server's language.
+        Column("seen_at", Text().with_variant(Text(collation="C"), "postgresql"), nullable=False),
+        Column("confirmed", Boolean, nullable=False),
+        Column("changed_at", Text, nullable=False),
+        Column("document", Text, nullable=False),
+        sqlite_autoincrement=True,
+    )
+    for column in ("fingerprint", "reason", "node"):
+        Index(f"{name}_{column}", table.c[column], table.c.seen_at)
+    Index(f"{name}_seen", table.c.seen_at)
+    return table
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """How many incidents of one reason and outcome there are, and the earliest and the latest `seen_at`."""
-
-    reason: Reason
-    outcome: Outcome
-    confirmed: bool
-    count: int
-    first: str
-    last: str
+def statements(tables: Sequence[Table], dialect: Dialect) -> list[str]:
+    """What makes these tables and their indexes where they are not there."""
+    made: list[str] = []
+    for table in tables:
+        made.append(str(CreateTable(table, if_not_exists=True).compile(dialect=dialect)))
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        made += [str(CreateIndex(index, if_not_exists=True).compile(dialect=dialect)) for index in indexes]
+    return made
 
 
-class Rows(Protocol):
-    """A database of incidents. What it cannot do raises MemoryStoreError with one sentence."""
+class Rows(ABC):
+    """A database of incidents; may be used from several threads in turn, and by many processes at once. What it cannot
+    do raises MemoryStoreError with one sentence."""
 
-    name: str
-    unreadable: set[str]
-    """The ids of the incidents that were left out so far because their rows cannot be read."""
+    def __init__(self, name: str, table: Table, insert: Callable[[Table], Any]) -> None:
+        """`name` is where it is, without a password; `insert` is the dialect's own."""
+        self.name = name
+        self.unreadable: set[str] = set()
+        """The ids of the incidents that were left out so far because their rows cannot be read."""
+        self.table = table
+        # Without `inline` the database would be asked for the new row's number instead of how many there are.
+        self._insert = (
+            insert(table)
+            .on_conflict_do_nothing(index_elements=["id"])
+            .inline()
+            .execution_options(preserve_rowcount=True)
+        )
+        # A row that is too long is not read at all.
+        short = func.length(table.c.document) <= LONGEST_DOCUMENT
+        self.document = case((short, table.c.document)).label("document")
+
+    @abstractmethod
+    def transaction(self, *, write: bool = False) -> AbstractContextManager[Connection]:
+        """One transaction: all of it is in the database afterwards, or nothing of it."""
+
+    @abstractmethod
+    def nearest(
+        self, query: array[float], k: int, embedder: Embedder, patience: float
+    ) -> tuple[list[tuple[float, Incident]], bool]:
+        """The `k` incidents most similar to a vector, with their cosine, best first; and whether all were
+        searched. Incidents without a vector get theirs first, for `patience` seconds at most."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of the database; nothing is lost by not calling it."""
 
     def insert(self, entries: Sequence[Entry]) -> frozenset[str]:
         """Adds all whose id is not taken; the ids that it added."""
+        with self.transaction(write=True) as connection:
+            return frozenset(entry.incident.id for entry in entries if self._added(connection, entry))
 
     def merge(self, entries: Iterable[Entry], better: Callable[[Entry, Entry], bool]) -> Merged:
         """Adds what is not there, and replaces an old entry where `better(old, new)`, all at once or nothing."""
+        added = replaced = kept = 0
+        with self.transaction(write=True) as connection:
+            for entry in entries:
+                if self._added(connection, entry):
+                    added += 1
+                    continue
+                row, old = self._locked(connection, entry.incident.id)
+                if old is not None and not better(old, entry):
+                    kept += 1
+                    continue
+                replaced += 1
+                if old is not None and old.incident.signature == entry.incident.signature:
+                    connection.execute(update(self.table).where(self.table.c.row == row), _values(entry))
+                else:
+                    # A vector belongs to its row for good.
+                    self._remove(connection, row)
+                    self._added(connection, entry)
+        return Merged(added, replaced, kept)
 
     def change(self, identity: str, change: Callable[[Incident], Incident]) -> Incident | None:
         """Replaces one incident by what `change` makes of it; None when there is none. No other change comes between.
 
         The signature stays.
         """
+        with self.transaction(write=True) as connection:
+            row, old = self._locked(connection, identity)
+            if old is None:
+                if row is None:
+                    return None
+                raise MemoryStoreError(f"{identity}: cannot be read; remove it with logdiag incidents forget")
+            changed = change(old.incident)
+            connection.execute(update(self.table).where(self.table.c.row == row), _values(Entry(changed, now())))
+        return changed
 
     def delete(self, identity: str) -> bool:
         """Whether there was such an incident."""
+        with self.transaction(write=True) as connection:
+            row, _ = self._locked(connection, identity)
+            if row is not None:
+                self._remove(connection, row)
+        return row is not None
 
     def get(self, identity: str) -> Incident | None:
         """One incident by its id."""
+        found = self.read(select(self.document).where(self.table.c.id == identity))
+        return from_text(found[0].document, self.name) if found else None
 
-    def find(self, wanted: Wanted) -> list[Incident]:
-        """Those that are wanted, the latest first."""
+    def find(
+        self,
+        *,
+        reason: Reason | None = None,
+        node: str = "",
+        since: str = "",
+        fingerprints: Sequence[str] = (),
+        confirmed: bool = False,
+        limit: int | None = None,
+    ) -> list[Incident]:
+        """Those that are wanted, the latest first; what is left out does not narrow. `since` is compared as text, and
+        one of the `fingerprints` is enough."""
+        columns = self.table.c
+        query = select(columns.id, self.document).order_by(columns.seen_at.desc(), columns.row.desc()).limit(limit)
+        if reason:
+            query = query.where(columns.reason == reason.value)
+        if node:
+            query = query.where(columns.node == node)
+        if since:
+            query = query.where(columns.seen_at >= since)
+        if fingerprints:
+            query = query.where(columns.fingerprint.in_(fingerprints))
+        if confirmed:
+            query = query.where(columns.confirmed)
+        read = [self.readable(found.id, found.document) for found in self.read(query)]
+        return [item for item in read if item is not None]
+
+    def by_rows(self, rows: Sequence[int]) -> dict[int, Incident]:
+        """The incidents of these rows that are still there and can be read."""
+        columns = self.table.c
+        found = self.read(select(columns.row, columns.id, self.document).where(columns.row.in_(rows)))
+        read = {item.row: self.readable(item.id, item.document) for item in found}
+        return {row: item for row, item in read.items() if item is not None}
 
     def entries(self) -> Iterator[Entry]:
         """All, in the order in which they were added."""
-
-    def exists(self) -> bool:
-        """Whether there is a database at all; a store is made when something is added."""
+        columns, last = self.table.c, 0
+        page = select(columns.row, columns.id, columns.changed_at, self.document).order_by(columns.row).limit(_PAGE)
+        while found := self.read(page.where(columns.row > last)):
+            for item in found:
+                if (incident := self.readable(item.id, item.document)) is not None:
+                    yield Entry(incident, str(item.changed_at))
+            last = found[-1].row
 
     def count(self) -> int:
         """How many there are."""
+        return int(self.read(select(func.count()).select_from(self.table))[0][0])
 
-    def tallies(self) -> list[Tally]:
-        """Counts by reason, outcome, and whether they are confirmed."""
+    def tallies(self) -> list[tuple[str, str, bool, int, str, str]]:
+        """How many incidents there are of each reason, outcome, and whether they are confirmed; with the earliest and
+        the latest `seen_at`."""
+        columns = self.table.c
+        of = (columns.reason, columns.outcome, columns.confirmed)
+        query = select(*of, func.count(), func.min(columns.seen_at), func.max(columns.seen_at)).group_by(*of)
+        return [(reason, outcome, bool(sure), many, *span) for reason, outcome, sure, many, *span in self.read(query)]
 
-    def nearest(
-        self, queries: Vectors, k: int, embedder: Embedder, patience: float
-    ) -> tuple[list[tuple[float, Incident]], bool]:
-        """The `k` incidents most similar to any of the queries (n, d), with their cosine, best first; and whether all
-        were searched. Incidents without a vector get theirs first, for `patience` seconds at most."""
+    def read(self, query: Select[Any]) -> Sequence[Any]:
+        """The rows that a query finds."""
+        with self.transaction() as connection:
+            return connection.execute(query).all()
 
-    def close(self) -> None:
-        """Lets go of the database."""
-
-
-def to_text(incident: Incident, **more: str) -> str:
-    """An incident as one line of JSON."""
-    return json.dumps({**asdict(incident), **more}, ensure_ascii=False)
-
-
-def from_text(text: object, where: str) -> Incident:
-    """The incident that `to_text` wrote; keys that this version does not know are left out. Raises MemoryStoreError
-    for whatever else stands there."""
-    document, problem = document_of(text)
-    problems = [problem] if problem else problems_of(document)
-    if problems:
-        raise MemoryStoreError(
-            f"{where}: an incident in it cannot be read ({problems[0].partition(';')[0]}); if a newer logdiag wrote it,"
-            " upgrade logdiag, else remove it with logdiag incidents forget"
-        )
-    return from_document(document)
-
-
-def readable(identity: object, text: object, unreadable: set[str]) -> Incident | None:
-    """The incident of a row; None, and its id among the `unreadable`, where it cannot be read."""
-    try:
-        return from_text(text, "")
-    except MemoryStoreError:
-        unreadable.add(_one_line(str(identity), 40))
-        return None
-
-
-def document_of(text: object) -> tuple[Any, str]:
-    """What a line of JSON says, or what is wrong with it."""
-    if not isinstance(text, str):
-        return None, "is no text; give one incident a line, as logdiag incidents export writes it"
-    if len(text) > LONGEST_DOCUMENT:
-        return None, f"longer than {LONGEST_DOCUMENT:,} characters; leave out what is no incident"
-    try:
-        return json.loads(text), ""
-    except (ValueError, RecursionError) as error:
-        said = "too deep" if isinstance(error, RecursionError) else str(error)
-        return None, f"not JSON ({said}); give one incident a line"
-
-
-def from_document(document: Mapping[str, Any]) -> Incident:
-    """The incident of a document without problems."""
-    known = {name: document[name] for name in Incident.__dataclass_fields__ if name in document}
-    known["reason"] = Reason(known["reason"])
-    known["action"] = Action(known["action"])
-    known["outcome"] = Outcome(known.get("outcome", "unknown"))
-    known["window"] = tuple(known.get("window", ()))
-    known["frames"] = tuple(Frame(*_texts_of(item, Frame)) for item in known.get("frames", ()))
-    known["history"] = tuple(Said(*_texts_of(item, Said)) for item in known.get("history", ()))
-    return Incident(**{"id": "", **known})
-
-
-def bounded(incident: Incident) -> Incident:
-    """As it is kept: every text one line of bounded length without controls, and the last of a long history."""
-    texts: dict[str, Any] = {name: _one_line(getattr(incident, name)) for name in _TEXTS if name != "changed_at"}
-    return replace(
-        incident,
-        **texts,
-        window=tuple(_one_line(line) for line in incident.window[:_MOST_ITEMS]),
-        job={_one_line(key): _one_line(value) for key, value in list(incident.job.items())[:_MOST_ITEMS]},
-        frames=tuple(
-            Frame(_one_line(item.file), _one_line(item.function), _one_line(item.code))
-            for item in incident.frames[:_MOST_ITEMS]
-        ),
-        history=tuple(
-            Said(entry.at, _one_line(entry.by), _one_line(entry.what)) for entry in incident.history[-_MOST_HISTORY:]
-        ),
-    )
-
-
-def problems_of(document: Any) -> list[str]:
-    """What is wrong with an incident that came from outside, field by field."""
-    if not isinstance(document, dict):
-        return ["is no JSON object; give one incident a line, as logdiag incidents export writes it"]
-    problems = [f"{name}: {_wrong_text(document[name])}" for name in _TEXTS if _wrong_text(document.get(name, ""))]
-    for name in ("signature", "reason", "action"):
-        if not document.get(name):
-            problems.append(f"{name}: missing; an incident needs a signature, a reason and an action")
-    for name, allowed in (("reason", Reason), ("action", Action), ("outcome", Outcome)):
-        value = document.get(name)
-        if value and not (isinstance(value, str) and value in {item.value for item in allowed}):
-            named = ", ".join(item.value for item in allowed)
-            problems.append(f"{name}: {str(value)[:40]!r} is unknown; one of {named}")
-    return [*problems, *_wrong_parts(document), *_wrong_times(document)]
-
-
-def _wrong_parts(document: Mapping[str, Any]) -> list[str]:
-    problems = []
-    if _wrong_texts(document.get("window", [])):
-        problems.append("window: not a list of texts; give the lines around the signature, or leave it out")
-    job = document.get("job", {})
-    if not isinstance(job, dict) or _wrong_texts([*job, *job.values()]):
-        problems.append("job: not a mapping of texts; give name, user, framework, or leave it out")
-    for name, kind in (("frames", Frame), ("history", Said)):
-        entries = document.get(name, [])
-        if not isinstance(entries, list) or any(
-            not isinstance(entry, dict) or _wrong_texts(_texts_of(entry, kind)) for entry in entries
-        ):
-            problems.append(f"{name}: not a list as logdiag writes it; leave it out")
-    return problems
-
-
-def _wrong_times(document: Mapping[str, Any]) -> list[str]:
-    problems = []
-    times = document.get("times_seen", 1)
-    if type(times) is not int or not 0 < times < 1 << 31:
-        problems.append("times_seen: not a number from 1; leave it out")
-    for name in ("seen_at", "changed_at"):
+    def readable(self, identity: object, text: object) -> Incident | None:
+        """The incident of a row; None, and its id among the `unreadable`, where it cannot be read."""
         try:
-            utc(document.get(name) or "")
-        except (ValueError, TypeError, AttributeError):
-            problems.append(f"{name}: {str(document[name])[:40]!r} is no time; write it like 2026-11-03T14:05:00Z")
-    return problems
+            return from_text(text, "")
+        except MemoryStoreError:
+            self.unreadable.add(one_line(str(identity), 40))
+            return None
+
+    def _added(self, connection: Connection, entry: Entry) -> bool:
+        return connection.execute(self._insert, _values(entry)).rowcount == 1
+
+    def _locked(self, connection: Connection, identity: str) -> tuple[int | None, Entry | None]:
+        """The row of an incident and its entry, which nobody else changes until the transaction ends; no row where
+        there is none, and no entry where it cannot be read."""
+        columns = self.table.c
+        query = select(columns.row, self.document, columns.changed_at).where(columns.id == identity).with_for_update()
+        found = connection.execute(query).first()
+        if found is None:
+            return None, None
+        item = self.readable(identity, found.document)
+        return found.row, None if item is None else Entry(item, str(found.changed_at))
+
+    def _remove(self, connection: Connection, row: int | None) -> None:
+        connection.execute(delete(self.table).where(self.table.c.row == row))
 
 
-def _wrong_text(value: object) -> str:
-    """What is wrong with a text; empty where nothing is."""
-    if not isinstance(value, str):
-        return "not a text; put it in quotes"
-    if len(value) > _LONGEST_TEXT:
-        return f"longer than {_LONGEST_TEXT:,} characters; shorten it"
-    return "holds half a character; write it in UTF-8" if re.search("[\ud800-\udfff]", value) else ""
-
-
-def _wrong_texts(values: object) -> bool:
-    return not isinstance(values, (list, tuple)) or len(values) > 2 * _MOST_ITEMS or any(map(_wrong_text, values))
-
-
-def _texts_of(entry: Mapping[str, Any], kind: type) -> list[Any]:
-    """The fields of a `Frame` or a `Said`; what is left out is empty."""
-    return [entry.get(name, "") for name in kind.__dataclass_fields__]  # type: ignore[attr-defined]
-
-
-def _one_line(text: str, longest: int = _LONGEST_TEXT) -> str:
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 2 * longest]).split())[:longest]
-
-
-def now() -> str:
-    """This moment, in UTC, to the millisecond."""
-    at = time.time()
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03}Z"
-
-
-def utc(text: str) -> str:
-    """An ISO 8601 time or date as `2026-11-03T14:05:00Z`; without a zone it is taken as UTC. Raises ValueError."""
-    if not text:
-        return ""
-    at = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text)
-    try:
-        at = at.replace(tzinfo=timezone.utc) if at.tzinfo is None else at.astimezone(timezone.utc)
-    except OverflowError as error:  # the last hours of the year 9999, elsewhere
-        raise ValueError(str(error)) from error
-    return at.isoformat(timespec="milliseconds" if at.microsecond else "seconds").replace("+00:00", "Z")
+def _values(entry: Entry) -> dict[str, object]:
+    incident = entry.incident
+    return {
+        "id": incident.id,
+        "signature": incident.signature,
+        "fingerprint": incident.fingerprint,
+        "reason": incident.reason.value,
+        "outcome": incident.outcome.value,
+        "node": incident.node,
+        "seen_at": incident.seen_at,
+        "confirmed": bool(incident.confirmed_by),
+        "changed_at": entry.changed_at,
+        "document": to_text(incident),
+    }

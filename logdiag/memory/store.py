@@ -9,42 +9,26 @@ with open_store("/srv/logdiag") as store:        # or postgresql://..., or LOGDI
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import os
-import re
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import PREFIX, Corpus, load_corpus
+from logdiag.memory.documents import SCHEMA, Entry, Merged, bounded, now, to_text, utc
+from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import Incident, Outcome, Said, masked
-from logdiag.memory.rows import (
-    LONGEST_DOCUMENT,
-    SCHEMA,
-    Entry,
-    Merged,
-    Rows,
-    Wanted,
-    bounded,
-    document_of,
-    from_document,
-    now,
-    problems_of,
-    to_text,
-    utc,
-)
+from logdiag.memory.sharing import better, imported
 from logdiag.model import Action, Reason
 from logdiag.places import data_folder
 
 if TYPE_CHECKING:
-    from logdiag.memory.embedding import Embedder
-    from logdiag.memory.index import Vectors
+    from logdiag.memory.rows import Rows
 
 __all__ = ["Merged", "Stats", "Store", "default_place", "open_store"]
 
@@ -55,9 +39,6 @@ _ID_LETTERS = 8
 _ID_TRIES = 20
 # So many fingerprints are asked for at a time.
 _AT_ONCE = 500
-_SHOWN_PROBLEMS = 20
-_MOST_PROBLEMS = 1000
-_ID = re.compile(r"i-[a-z0-9]{8}")
 # Occurrences of one failure among which the same one is looked for.
 _MOST_OCCURRENCES = 200
 _MOST_CONFIRMED = 2000
@@ -85,13 +66,13 @@ class Store:
     MemoryStoreError with one sentence: where, what, and the remedy.
     """
 
-    def __init__(
-        self, rows: Rows, corpus: Corpus | None, embedder: str | Embedder = "static", patience: float = math.inf
-    ) -> None:
-        self._rows = rows
-        self._corpus = corpus
-        self._named = embedder
+    def __init__(self, place: str, embedder: str | Embedder, patience: float, *, shipped: bool) -> None:
+        """As `open_store` makes it."""
+        self._address = place
+        self._embedder = embedder
         self._patience = patience
+        self._shipped = shipped
+        self._opened: Rows | None = None
         self.searched_all = True
         """Whether the last `nearest` saw every incident; False when giving them vectors took too long."""
 
@@ -104,26 +85,42 @@ class Store:
     @property
     def place(self) -> str:
         """Where it is, without a password."""
-        return self._rows.name
+        return self._rows.name if self._address.startswith(_POSTGRES) else self._address
 
     @property
     def shipped(self) -> tuple[Incident, ...]:
         """The incidents that ship with logdiag."""
-        return self._corpus.incidents if self._corpus else ()
+        return self._corpus.incidents
 
     @cached_property
-    def embedder(self) -> Embedder:
-        """What makes vectors of signatures; loaded when first asked for."""
-        if not isinstance(self._named, str):
-            return self._named
-        from logdiag.memory.embedding import load_embedder
+    def _corpus(self) -> Corpus:
+        return load_corpus() if self._shipped else Corpus()
 
-        return load_embedder(self._named)
+    @cached_property
+    def _vectors_by(self) -> Embedder:
+        return load_embedder(self._embedder) if isinstance(self._embedder, str) else self._embedder
 
-    def load(self) -> None:
-        """Makes ready for many searches, where the libraries for that are there."""
-        with contextlib.suppress(MemoryStoreError):
-            _ = self.embedder
+    @property
+    def _rows(self) -> Rows:
+        """The database, which is made where there is none. Its library is loaded only here."""
+        if self._opened is None:
+            if self._address.startswith(_POSTGRES):
+                from logdiag.memory.postgres import PostgresRows
+
+                self._opened = PostgresRows(self._address)
+            else:
+                from logdiag.memory.sqlite import SqliteRows
+
+                self._opened = SqliteRows(self._address)
+        return self._opened
+
+    def _is_there(self) -> bool:
+        """Whether anybody added to it: looking makes no store."""
+        if self._opened is not None or self._address.startswith(_POSTGRES):
+            return True
+        if os.path.exists(self._address) and not os.path.isdir(self._address):
+            raise MemoryStoreError(f"{self._address}: not a folder; give the folder of an incident store")
+        return os.path.exists(os.path.join(self._address, "incidents.db"))
 
     def add(self, incident: Incident) -> Incident:
         """Adds an incident, and gives it as it was stored: masked, with an id and a time where it had none."""
@@ -152,7 +149,7 @@ class Store:
         known the log around the line. Then it only counts once more.
         """
         new = self._checked(incident)
-        for old in self._rows.find(Wanted(fingerprints=(new.fingerprint,), limit=_MOST_OCCURRENCES)):
+        for old in self._find(fingerprints=(new.fingerprint,), limit=_MOST_OCCURRENCES):
             if _same_failure(old, new):
                 return self._seen_again(old, new), True
         new = replace(new, history=(*new.history, Said(now(), "", "remembered")))
@@ -171,7 +168,7 @@ class Store:
         if identity.startswith(PREFIX):
             found = next((item for item in self.shipped if item.id == identity), None)
         else:
-            found = self._rows.get(identity)
+            found = self._rows.get(identity) if self._is_there() else None
         if found is None:
             raise self._unknown(identity)
         return found
@@ -186,10 +183,10 @@ class Store:
     ) -> tuple[Incident, ...]:
         """The latest first, the shipped ones last; `since` is an ISO 8601 time or date."""
         from_then = self._time(since or "", "since")
-        found = self._rows.find(Wanted(reason, node or "", from_then, limit=limit))
+        found = self._find(reason=reason, node=node or "", since=from_then, limit=limit)
         if not node and not from_then:
-            found += [item for item in self.shipped if reason in (None, item.reason)]
-        return tuple(found[:limit])
+            found += tuple(item for item in self.shipped if reason in (None, item.reason))
+        return found[:limit]
 
     def known(self, fingerprints: Iterable[str]) -> Mapping[str, Sequence[Incident]]:
         """What people confirmed here of exactly these failures: for each fingerprint its confirmed incidents, the
@@ -197,57 +194,41 @@ class Store:
         wanted = tuple(dict.fromkeys(fingerprints))
         found: dict[str, tuple[Incident, ...]] = {}
         for start in range(0, len(wanted), _AT_ONCE):
-            for incident in self._rows.find(
-                Wanted(fingerprints=wanted[start : start + _AT_ONCE], confirmed=True, limit=_MOST_CONFIRMED)
+            for incident in self._find(
+                fingerprints=wanted[start : start + _AT_ONCE], confirmed=True, limit=_MOST_CONFIRMED
             ):
                 found[incident.fingerprint] = (*found.get(incident.fingerprint, ()), incident)
         return found
 
     def confirmed(self, most: int) -> Sequence[Incident]:
         """The latest of what people confirmed here, at most so many."""
-        return self._rows.find(Wanted(confirmed=True, limit=most))
+        return self._find(confirmed=True, limit=most)
 
     @property
     def unreadable(self) -> tuple[str, ...]:
         """The ids of incidents that were left out so far because their rows cannot be read."""
-        return tuple(sorted(self._rows.unreadable))
+        return tuple(sorted(self._opened.unreadable)) if self._opened else ()
 
     def by_fingerprint(self, wanted: str, limit: int = 100) -> tuple[Incident, ...]:
         """Occurrences of exactly this failure, the latest first, the shipped ones last."""
-        found = self._rows.find(Wanted(fingerprints=(wanted,), limit=limit))
-        if self._corpus:
-            found += self._corpus.by_fingerprint(wanted)
-        return tuple(found[:limit])
+        return (*self._find(fingerprints=(wanted,), limit=limit), *self._corpus.by_fingerprint(wanted))[:limit]
 
-    def nearest(
-        self, texts: str | Sequence[str] | Vectors, k: int = 5, *, own: bool = False
-    ) -> tuple[tuple[float, Incident], ...]:
-        """The `k` incidents most similar to a masked line, or to any of several, with their cosine, best first; with
-        `own` without those that ship with logdiag.
+    def nearest(self, text: str, k: int = 5, *, own: bool = False) -> tuple[tuple[float, Incident], ...]:
+        """The `k` incidents most similar to a masked line, with their cosine, best first; with `own` without those that
+        ship with logdiag.
 
-        Instead of texts it takes vectors of its embedder, (d,) or (n, d). Incidents that were added since the last
-        call get their vectors here, so the first call after a large import, or by another embedder, takes longer (up to
-        the store's patience: see `searched_all`).
+        Incidents that were added since the last call get their vectors here, so the first call after a large import, or
+        by another embedder, takes longer (up to the store's patience: see `searched_all`).
         """
-        if isinstance(texts, str) and self._corpus and not own and self._light():
-            return tuple(self._corpus.nearest_without_numpy(texts, k))
-        embedder = self.embedder
-        given: Any = [texts] if isinstance(texts, str) else texts
-        if not len(given):
-            return ()
-        queries: Vectors = embedder.embed(given) if isinstance(given[0], str) else given
-        if queries.ndim == 1:
-            queries = queries[None, :]
-        began = time.monotonic()
-        found, self.searched_all = self._rows.nearest(queries, k, embedder, self._patience)
-        self._patience = max(0.0, self._patience - (time.monotonic() - began))
-        if self._corpus and not own:
-            found += self._corpus.nearest(queries, k, embedder)
+        (query,) = self._vectors_by.embed([text])
+        found: list[tuple[float, Incident]] = []
+        if self._is_there():
+            began = time.monotonic()
+            found, self.searched_all = self._rows.nearest(query, k, self._vectors_by, self._patience)
+            self._patience = max(0.0, self._patience - (time.monotonic() - began))
+        if not own:
+            found += self._corpus.nearest(query, k, self._vectors_by)
         return tuple(sorted(found, key=lambda item: -item[0])[:k])
-
-    def _light(self) -> bool:
-        """Whether there is nothing to search but the shipped incidents, and no need to load NumPy for that."""
-        return self._named == "static" and "numpy" not in sys.modules and not self._rows.exists()
 
     def confirm(self, identity: str, by: str, outcome: Outcome | None = None) -> Incident:
         """Says that reason and remedy are right, and whether the remedy helped."""
@@ -292,36 +273,37 @@ class Store:
     def forget(self, identity: str) -> None:
         """Removes an incident for good."""
         self._refuse_shipped(identity)
-        if not self._rows.delete(identity):
+        if not self._is_there() or not self._rows.delete(identity):
             raise self._unknown(identity)
 
     def count(self) -> int:
         """How many incidents it holds beside the shipped ones."""
-        return self._rows.count()
+        return self._rows.count() if self._is_there() else 0
 
     def stats(self) -> Stats:
         """What it holds, in numbers."""
-        tallies = self._rows.tallies()
+        named = {item.value for item in (*Reason, *Outcome)}
+        tallies = [item for item in self._rows.tallies() if {item[0], item[1]} <= named] if self._is_there() else []
         reasons: dict[str, int] = {}
         outcomes: dict[str, int] = {}
-        for tally in tallies:
-            reasons[tally.reason.value] = reasons.get(tally.reason.value, 0) + tally.count
-            outcomes[tally.outcome.value] = outcomes.get(tally.outcome.value, 0) + tally.count
+        for reason, outcome, _, count, *_ in tallies:
+            reasons[reason] = reasons.get(reason, 0) + count
+            outcomes[outcome] = outcomes.get(outcome, 0) + count
         return Stats(
             place=self.place,
             incidents=sum(reasons.values()),
-            confirmed=sum(tally.count for tally in tallies if tally.confirmed),
+            confirmed=sum(count for _, _, confirmed, count, *_ in tallies if confirmed),
             shipped=len(self.shipped),
             reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
             outcomes=dict(sorted(outcomes.items())),
-            first_seen=min((tally.first for tally in tallies), default=""),
-            last_seen=max((tally.last for tally in tallies), default=""),
+            first_seen=min((first for *_, first, _ in tallies), default=""),
+            last_seen=max((last for *_, last in tallies), default=""),
         )
 
     def export(self, file: TextIO) -> int:
         """Writes every incident but the shipped ones as a line of JSON; how many there were."""
         count = 0
-        for entry in self._rows.entries():
+        for entry in self._rows.entries() if self._is_there() else ():
             file.write(to_text(entry.incident, schema=SCHEMA, changed_at=entry.changed_at) + "\n")
             count += 1
         return count
@@ -329,57 +311,25 @@ class Store:
     def import_(self, file: Iterable[str], name: str = "", *, own: bool = False) -> Merged:
         """Takes in what `export` wrote, all of it or nothing.
 
-        What others confirmed is theirs: it is marked as imported and decides nothing until it is confirmed here. With
-        `own` it is an export of one's own, whose confirmations count. Of two forms of one incident a confirmed one
-        stays before one that is not, and else the one that was changed last. Raises MemoryStoreError with the problems
-        of all lines; `name` is what to call the file there.
+        What others confirmed decides nothing until it is confirmed here; with `own` it is an export of one's own. Of
+        two forms of one incident the `better` one stays. Raises MemoryStoreError with the problems of all lines; `name`
+        is what to call the file there.
         """
-        entries: list[Entry] = []
-        problems: list[str] = []
-        called = name or getattr(file, "name", "import")
-        for number, line in enumerate(_bounded_lines(file), 1):
-            if not line.strip() or len(problems) > _MOST_PROBLEMS:
-                continue
-            where = f"{called}:{number}"
-            document, problem = document_of(line)
-            wrong = [problem] if problem else problems_of(document) or self._not_ours(document)
-            if wrong:
-                problems += [f"{where}: {problem}" for problem in wrong]
-            else:
-                entries.append(self._entry(document, "" if own else os.path.basename(str(called))))
-        if problems:
-            more = len(problems) - _SHOWN_PROBLEMS
-            rest = [f"and {more} problems more"] if more > 0 else []
-            raise MemoryStoreError("\n".join(problems[:_SHOWN_PROBLEMS] + rest))
-        # In one order, so that two imports at once do not wait for each other.
-        entries.sort(key=lambda entry: entry.incident.id)
-        return self._rows.merge(entries, _better) if entries else Merged()
+
+        def checked(incident: Incident) -> Incident:
+            return self._checked(incident if incident.id else replace(incident, id=_new_id()))
+
+        entries = imported(file, name, checked, own=own)
+        return self._rows.merge(entries, better) if entries else Merged()
 
     def close(self) -> None:
         """Lets go of its files or of its connection; nothing is lost by not calling it."""
-        self._rows.close()
+        if self._opened is not None:
+            self._opened.close()
 
-    def _not_ours(self, document: dict[str, Any]) -> Sequence[str]:
-        """What an import may not say."""
-        identity, seen = document.get("id", ""), utc(document.get("seen_at") or "")
-        if identity.startswith(PREFIX):
-            return [f"id: {identity} ships with logdiag; leave it out"]
-        if identity and not _ID.fullmatch(identity):
-            return [f"id: {identity[:40]!r} is none; leave it out, or give i- and eight letters or digits"]
-        return [f"seen_at: {seen} is still to come; correct it"] if seen > utc(_tomorrow()) else []
-
-    def _entry(self, document: dict[str, Any], file: str) -> Entry:
-        """An imported incident; `file` is where it came from, empty for one's own."""
-        incident = self._checked(from_document({"action": "none", **document}))
-        incident = incident if incident.id else replace(incident, id=_new_id())
-        changed_at = utc(document.get("changed_at") or "") or incident.seen_at
-        if not file:
-            return Entry(incident, changed_at)
-        there = f"{file}, confirmed there by {incident.confirmed_by}" if incident.confirmed_by else file
-        history = (*(replace(entry, what=f"elsewhere: {entry.what}") for entry in incident.history),
-                   Said(now(), "", f"imported from {there}"))  # fmt: skip
-        foreign = replace(incident, imported=incident.imported or there, confirmed_by="", history=history)
-        return Entry(bounded(foreign), changed_at)
+    def _find(self, **wanted: Any) -> tuple[Incident, ...]:
+        """As `Rows.find`; nothing where there is no store yet."""
+        return tuple(self._rows.find(**wanted)) if self._is_there() else ()
 
     def _checked(self, incident: Incident) -> Incident:
         """As it is stored: masked, so that no path or address is kept, and with a time."""
@@ -416,7 +366,7 @@ class Store:
 
     def _change(self, identity: str, change: Callable[[Incident], Incident]) -> Incident:
         self._refuse_shipped(identity)
-        changed = self._rows.change(identity, lambda old: bounded(change(old)))
+        changed = self._rows.change(identity, lambda old: bounded(change(old))) if self._is_there() else None
         if changed is None:
             raise self._unknown(identity)
         return changed
@@ -457,14 +407,7 @@ def open_store(
     spend in all on incidents that have no vector yet. Raises MemoryStoreError.
     """
     named = os.fspath(place) if place is not None else default_place()
-    corpus = load_corpus() if shipped else None
-    if named.startswith(_POSTGRES):
-        from logdiag.memory.postgres import PostgresRows
-
-        return Store(PostgresRows(named), corpus, embedder, patience)
-    from logdiag.memory.sqlite import SqliteRows
-
-    return Store(SqliteRows(named), corpus, embedder, patience)
+    return Store(named, embedder, patience, shipped=shipped)
 
 
 def default_place() -> str:
@@ -494,32 +437,6 @@ def _what_changed(old: Incident, new: Incident) -> str:
             changes.append(f"{name} {before} -> {after}")
     said = "confirmed again" if old.confirmed_by else "confirmed"
     return f"corrected: {'; '.join(changes)}" if changes else said
-
-
-def _bounded_lines(file: Iterable[str]) -> Iterator[str]:
-    """The lines of a file; one that is too long comes cut, and is the last."""
-    read = getattr(file, "readline", None)
-    if read is None:
-        yield from file
-        return
-    while line := read(LONGEST_DOCUMENT + 2):
-        yield line
-        if len(line) > LONGEST_DOCUMENT:
-            return
-
-
-def _tomorrow() -> str:
-    """A day from now: clocks differ."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 86_400))
-
-
-def _better(old: Entry, new: Entry) -> bool:
-    """Whether an imported form of an incident shall replace the one in the store."""
-    return _weight(new) > _weight(old)
-
-
-def _weight(entry: Entry) -> tuple[bool, str]:
-    return bool(entry.incident.confirmed_by), entry.changed_at
 
 
 def _id_of(incident: Incident, attempt: int) -> str:

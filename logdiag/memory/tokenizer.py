@@ -1,28 +1,20 @@
-"""What a text's vector is made of: its tokens, and the pieces of its spelling."""
+"""Cuts a text into the tokens of the static model, by WordPiece."""
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
-import zlib
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["CARD", "STATIC", "pieces", "spelling", "tokens", "words"]
+__all__ = ["CARD", "MASK", "STATIC", "pieces", "tokens", "words"]
 
 # Where the static model and the table of counts lie, and what says which they are.
 STATIC = Path(__file__).parent / "static"
 CARD = "card.json"
 
-_SIZES = (3, 4, 5)
-_HEAD_WEIGHT = 8.0
 # No token of the static model is longer; without a bound a word of n letters would take n * n look-ups.
 _LONGEST_PIECE = 20
-_MASK = re.compile(r"<(?:n|path|hex|id|time|address|url|pci)>")
-# RuntimeError: ...   torch.cuda.OutOfMemoryError: ...
-_CLASS = re.compile(r"\s*(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
+MASK = re.compile(r"<(?:n|path|hex|id|time|address|url|pci)>")
 _WORD = re.compile(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
 
 
@@ -34,23 +26,8 @@ def tokens(text: str, known: dict[str, int]) -> list[int]:
 
 def words(text: str) -> list[str]:
     """The words of a text that `pieces` looks for: in lower case, without accents; signs stand alone."""
-    plain = unicodedata.normalize("NFD", _MASK.sub(" ", text)).encode("ascii", "ignore").decode().lower()
+    plain = unicodedata.normalize("NFD", MASK.sub(" ", text)).encode("ascii", "ignore").decode().lower()
     return _WORD.findall(plain)
-
-
-def spelling(text: str) -> Iterator[tuple[int, float]]:
-    """The pieces of three to five characters of each word, each as a hash and its count (damped: 1 + log), and the
-    class that an exception line begins with."""
-    counts: Counter[str] = Counter()
-    plain = _MASK.sub(" ", text)
-    for word in plain.lower().split():
-        padded = f" {word} "
-        for length in _SIZES:
-            counts.update(padded[start : start + length] for start in range(len(padded) - length + 1))
-    for piece, count in counts.items():
-        yield zlib.crc32(piece.encode()), 1 + math.log(count)
-    if named := _CLASS.match(plain):
-        yield zlib.crc32(f"\0{named[1]}".encode()), _HEAD_WEIGHT
 
 
 def pieces(word: str, known: dict[str, int]) -> list[int]:
