@@ -22,7 +22,7 @@ from logdiag.rules.book import Hit
 from logdiag.scan.scanner import Scanner
 from logdiag.scan.shapes import BlockLines, KeptLines, Shapes
 
-__all__ = ["Progress", "Survey", "survey"]
+__all__ = ["Progress", "Survey", "joined", "survey", "surveys"]
 
 # Lines kept around a finding and around a frame of a traceback: (before, after).
 _AROUND_FINDING = (10, 16)
@@ -59,7 +59,8 @@ class Progress:
 @dataclass
 class Survey:
     """What the read found; not `complete` where something of the logs was not read. `uncounted_in` counts by stream,
-    for each rule, the further lines that were not looked at one by one."""
+    for each rule, the further lines that were not looked at one by one. `of_machines` says that no log of a job is
+    among the streams."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)
@@ -69,6 +70,7 @@ class Survey:
     total_lines: int = 0
     total_bytes: int = 0
     complete: bool = True
+    of_machines: bool = False
 
     @property
     def uncounted(self) -> Counter[str]:
@@ -273,18 +275,40 @@ class _Reader:
 def survey(
     streams: Sequence[Stream], book: RuleBook, shapes: Shapes, advance: Callable[[Stream, int], None] | None = None
 ) -> Survey:
-    """Reads every stream once. `advance` is told each stream's bytes as they are read.
+    """Reads every stream once, all into one survey. `advance` is told each stream's bytes as they are read.
 
     Raises SourceError when nothing could be read of any.
     """
-    result = Survey(list(streams))
+    return joined(surveys(streams, book, shapes, advance))
+
+
+def surveys(
+    streams: Sequence[Stream], book: RuleBook, shapes: Shapes, advance: Callable[[Stream, int], None] | None = None
+) -> list[Survey]:
+    """Reads every stream once, each into a survey of its own. `advance` and what is raised: see `survey`."""
+    found = []
     for stream in streams:
-        reader = _Reader(result, book, shapes, stream)
+        reader = _Reader(Survey([stream]), book, shapes, stream)
         reader.read(partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
-    result.complete = all(stream.complete for stream in streams)
-    if not result.total_bytes and not any(stream.complete for stream in streams):
+        reader.survey.complete = stream.complete
+        found.append(reader.survey)
+    if not any(one.total_bytes for one in found) and not any(stream.complete for stream in streams):
         raise SourceError(next((note for stream in streams for note in stream.notes), "nothing could be read"))
+    return found
+
+
+def joined(parts: Sequence[Survey]) -> Survey:
+    """Several surveys as one, in their order."""
+    result = Survey([stream for part in parts for stream in part.streams])
+    for part in parts:
+        result.findings += part.findings
+        result.uncounted_in.update(part.uncounted_in)
+        result.progress += part.progress
+        result.lines += part.lines
+        result.total_lines += part.total_lines
+        result.total_bytes += part.total_bytes
+    result.complete = all(part.complete for part in parts)
     return result
 
 
