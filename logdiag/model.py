@@ -26,6 +26,7 @@ __all__ = [
     "Evidence",
     "Finding",
     "Line",
+    "Log",
     "Reason",
     "Recovery",
     "Role",
@@ -406,6 +407,24 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
+class Log:
+    """One log that was read, and what it was taken for.
+
+    `kind` is what its lines look like (`job-output`, `rank-output`, `kernel-log`, ...), `whose` it is: `job`,
+    `machine`, `scheduler`, `cluster` or `service`. `rank` and `node` are what its name tells.
+    `ahead_seconds` is by how much its clock seems to be ahead of the job's, None where nothing tells.
+    """
+
+    source: str
+    kind: str
+    whose: str
+    lines: int
+    rank: int | None = None
+    node: str | None = None
+    ahead_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Times:
     """When it happened, by the log's own clocks.
 
@@ -466,7 +485,8 @@ class Diagnosis:
     failed        whether the job failed; None where the log does not tell
     ended         how the log ends: `clean`, `failed`, `stops` (no end of the job is in it) or `unknown`
     category      where the cause lies; `none` unless it failed
-    reason        what broke first, one of 30 words; `none` unless it failed, `Others` where no other word fits
+    reason        what broke first, one of 30 words; `none` unless it failed, `Others` where no other word fits; of a
+                  machine's log alone what would end a job (`failed` is None then)
     confidence    0 to 1, to be read as the share of such answers that are right; below 0.6 the answer is not sure
     decided_by    who named the reason: `rules`, `memory`, `suspects`, `agent`, or `none` where nobody did
     supports      what the answer rests on: its kind first, then what makes it more or less certain
@@ -479,6 +499,7 @@ class Diagnosis:
     suspects      at most 3 suspicious lines, the most suspicious first
     similar       past failures like this one, the most alike first
     recovery      what to do next; its action is `none` unless it failed
+    logs          what was read, and what each log was taken for, in the order of the sources
     notes         what else a reader should know, a sentence each: what was not read, what is missing, what it survived
     stats         `bytes`, `lines` and `kept_lines` are counts, `seconds` and `stages` (by name) times, `matcher` the
                   engine that searched, `supports` as above, `agent` what a language model was asked
@@ -504,6 +525,7 @@ class Diagnosis:
     suspects: tuple[Suspect, ...] = ()
     similar: tuple[Similar, ...]
     recovery: Recovery
+    logs: tuple[Log, ...] = ()
     notes: tuple[str, ...]
     stats: dict[str, Any]
     decisions: tuple[Decision, ...] = field(default=(), repr=False, compare=False)

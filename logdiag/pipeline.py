@@ -14,11 +14,12 @@ from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.verdict import decide
 from logdiag.judge.which_job import one_job
+from logdiag.merge.case import Case, case_of
 from logdiag.model import Diagnosis, Digest
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
 from logdiag.rules import RuleBook
-from logdiag.scan.shapes import Shapes, digest, filters_for
-from logdiag.scan.survey import Survey, survey
+from logdiag.scan.shapes import Shapes, filters_for
+from logdiag.scan.survey import Survey, surveys
 from logdiag.settings import check_model
 
 if TYPE_CHECKING:
@@ -75,10 +76,10 @@ def diagnose(
     book = (rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())).fresh()
     streams = open_sources(sources, limits_of(max_seconds, max_bytes))
     clock.ended("load")
-    read = _read(streams, book, job or {}, advance)
+    case = case_of(surveys(streams, book, Shapes(book, filters_for(book.filters, job or {})), advance), book)
     clock.ended("read")
-    notes = [note for stream in streams for note in stream.notes]
-    found, kept, others = one_job(*read, book, partial(_suspects, notes=[]))
+    notes = [*(note for stream in streams for note in stream.notes), *case.notes]
+    found, kept, others = one_job(case.survey, case.digest, book, partial(_suspects, notes=[]))
     notes.extend([others] if others else [])
     suspects = _suspects(found, kept, notes)
     judgement = judge(found, book, failed=None if exit_code is None else exit_code != 0, suspects=suspects)
@@ -95,8 +96,9 @@ def diagnose(
         exit_code=exit_code,
         recalled=recalled,
         suspects=suspects,
+        logs=case.logs,
         notes=notes,
-        stats=_stats(*read, book, clock),
+        stats=_stats(case, book, clock),
     )
     answer = decided(recalled.judgement if recalled else judgement)
     if llm:
@@ -113,18 +115,6 @@ def diagnose(
 
         answer = remembered(answer, memory, job)
     return answer
-
-
-def _read(
-    streams: Sequence[Stream],
-    book: RuleBook,
-    job: Mapping[str, str],
-    advance: Callable[[Stream, int], None] | None,
-) -> tuple[Survey, Digest]:
-    """The one read: what was found, and what is worth reading."""
-    shapes = Shapes(book, filters_for(book.filters, job))
-    found = survey(streams, book, shapes, advance)
-    return found, digest(found.lines, shapes, found.total_lines, found.total_bytes)
 
 
 def _suspects(found: Survey, kept: Digest, notes: list[str]) -> Callable[[], Ranking]:
@@ -157,12 +147,12 @@ def _recalled(
     return recall(found, judgement, book, memory, exit_code=exit_code, suspects=suspects)
 
 
-def _stats(found: Survey, kept: Digest, book: RuleBook, clock: _Clock) -> dict[str, Any]:
+def _stats(case: Case, book: RuleBook, clock: _Clock) -> dict[str, Any]:
     """How much was read, how much of it is kept, and how long it took."""
     return {
-        "bytes": found.total_bytes,
-        "lines": found.total_lines,
-        "kept_lines": len(kept.lines),
+        "bytes": sum(stream.bytes_read for stream in case.survey.streams),
+        "lines": sum(log.lines for log in case.logs),
+        "kept_lines": len(case.digest.lines),
         "seconds": clock.seconds,
         "stages": clock.stages,
         "matcher": book.matcher.name,

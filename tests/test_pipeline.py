@@ -60,6 +60,17 @@ SCHEMA: dict[str, Any] = {
         }
     ],
     "recovery": {"action": str, "automatic": bool, "exclude_nodes": list, "steps": list, "why": str},
+    "logs": [
+        {
+            "source": str,
+            "kind": str,
+            "whose": str,
+            "lines": int,
+            "rank": OPTIONAL_INT,
+            "node": OPTIONAL,
+            "ahead_seconds": (float, type(None)),
+        }
+    ],
     "notes": list,
     "stats": {
         "bytes": int,

@@ -47,9 +47,11 @@ def supports_of(judgement: Judgement) -> tuple[Support, ...]:
 
 
 def confidence_in(judgement: Judgement, supports: Iterable[Support], weights: Mapping[Support, float]) -> float:
-    """The confidence of an answer, 0 to 1. Of a log that does not tell it is never a sure one."""
+    """The confidence of an answer, 0 to 1. Of a log that does not tell it is never a sure one; a machine's log may tell
+    for sure what would end a job."""
     confidence = confidence_of(supports, weights)
-    return min(confidence, _MOST_WHERE_NOT_KNOWN) if judgement.outcome is Outcome.NOT_KNOWN else confidence
+    untold = judgement.outcome is Outcome.NOT_KNOWN and judgement.root is None
+    return min(confidence, _MOST_WHERE_NOT_KNOWN) if untold else confidence
 
 
 def confidence_of(supports: Iterable[Support], weights: Mapping[Support, float]) -> float:

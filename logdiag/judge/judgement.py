@@ -85,6 +85,7 @@ def judge(
         recovered={in_order(fault) for fault in sides.recovered},
         suspects=suspects,
         complete=survey.complete,
+        of_machines=survey.of_machines,
         without=without,
     )
     if outcome is Outcome.FAILED and _MOST_SUSPICIOUS not in without:

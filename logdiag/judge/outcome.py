@@ -33,9 +33,9 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the decisions look at. `complete` says whether all of the log was read, `complaints` are lines of trouble at
-    the end that no rule knows, `recovered` the places of faults that the job recovered from, `suspects` their
-    ranking, with the chance that the log shows a failure."""
+    """What the decisions look at. `complete` says whether all of the log was read, `of_machines` that no log is a
+    job's, `complaints` are lines of trouble at the end that no rule knows, `recovered` the places of faults that the
+    job recovered from, `suspects` their ranking, with the chance that the log shows a failure."""
 
     root: Fault | None
     timeline: Timeline
@@ -43,12 +43,18 @@ class _Facts:
     complaints: Sequence[Line]
     progressed: bool | None
     complete: bool
+    of_machines: bool
     recovered: Collection[tuple[int, int]]
     suspects: Callable[[], Ranking]
 
 
 def _place(line: Line) -> tuple[int, int]:
     return line.stream, line.position
+
+
+def no_jobs_log(facts: _Facts) -> Outcome | None:
+    """No log is a job's: a machine's does not tell how a job ended."""
+    return Outcome.NOT_KNOWN if facts.of_machines and facts.timeline.failed is None else None
 
 
 def something_broke(facts: _Facts) -> Outcome | None:
@@ -118,6 +124,7 @@ def works_to_its_end(facts: _Facts) -> Outcome | None:
 
 
 OUTCOME: tuple[Callable[[_Facts], Outcome | None], ...] = (
+    no_jobs_log,
     something_broke,
     caller_knows,
     not_all_was_read,
@@ -141,11 +148,14 @@ def outcome_of(
     recovered: Collection[tuple[int, int]],
     suspects: Callable[[], Ranking],
     complete: bool = True,
+    of_machines: bool = False,
     without: frozenset[str] = frozenset(),
 ) -> tuple[Outcome, tuple[Decision, ...]]:
     """Whether the job failed, and what decided it. `complaints` are those after the job's last step; `suspects` are
     asked only where nothing else decides."""
-    facts = _Facts(root, timeline, ending_of(timeline), complaints, progressed, complete, recovered, suspects)
+    facts = _Facts(
+        root, timeline, ending_of(timeline), complaints, progressed, complete, of_machines, recovered, suspects
+    )
     made = first_that_applies(OUTCOME, facts, without=without)
     return (made[1], (decision(made[0], None, made[1].value),)) if made else (Outcome.NOT_KNOWN, ())
 

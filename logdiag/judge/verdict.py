@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from logdiag.judge.confidence import confidence_in, supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
+from logdiag.judge.machines_alone import summary_of_machines
 from logdiag.judge.outcome import Outcome, how_it_ended
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.status_words import status_words
@@ -23,6 +24,7 @@ from logdiag.model import (
     Evidence,
     Finding,
     Line,
+    Log,
     Reason,
     Recovery,
     Role,
@@ -57,6 +59,7 @@ def decide(
     exit_code: int | None,
     recalled: Recalled | None,
     suspects: Callable[[], Ranking],
+    logs: tuple[Log, ...] = (),
     notes: Iterable[str],
     stats: dict[str, object],
 ) -> Diagnosis:
@@ -83,7 +86,7 @@ def decide(
         confidence=round(confidence, 3),
         decided_by=_decided_by(root, failed),
         supports=supports,
-        summary=_summary(judgement, exit_code, ended, survey.complete),
+        summary=_summary(judgement, exit_code, ended, survey),
         times=times_of(survey, root.line if root else None),
         root_cause=_root_cause(root.finding, judgement, survey) if root else None,
         evidence=_evidence(judgement, survey),
@@ -92,6 +95,7 @@ def decide(
         suspects=_suspects(suspects()) if failed is None or unsure else (),
         similar=recalled.similar if recalled else (),
         recovery=recovery,
+        logs=logs,
         notes=(*notes, *_of_memory(recalled, recovery), *collect, *_remarks(judgement, survey, confidence)),
         stats={**stats, "supports": [support.value for support in supports]},
         decisions=judgement.decisions,
@@ -181,10 +185,12 @@ def _summary_without_root(judgement: Judgement, exit_code: int | None, ended: En
     return "The log does not tell whether the job failed: it shows no known failure, no clean end and no steps of work."
 
 
-def _summary(judgement: Judgement, exit_code: int | None, ended: Ended, complete: bool) -> str:
+def _summary(judgement: Judgement, exit_code: int | None, ended: Ended, survey: Survey) -> str:
     root = judgement.root
+    if survey.of_machines and judgement.outcome is Outcome.NOT_KNOWN:
+        return summary_of_machines(judgement)
     if root is None:
-        return _summary_without_root(judgement, exit_code, ended, complete)
+        return _summary_without_root(judgement, exit_code, ended, survey.complete)
     finding = root.finding
     where = " on " + ", ".join(
         part

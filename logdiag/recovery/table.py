@@ -29,11 +29,11 @@ def recover(
     Of an answer that is not `sure` no action is automatic. `suspicious` are nodes on which jobs failed more often than
     chance, the worst first.
     """
-    if failed is None:
+    if failed is None and judgement.root is None:
         return Recovery(
             Action.NONE, False, (), _collect(Reason.OTHERS, book), "The log does not tell whether it failed."
         )
-    if not failed:
+    if failed is False:
         return _NOTHING
     if judgement.root is None:
         return Recovery(
@@ -59,7 +59,8 @@ def recover(
         nodes = tuple(dict.fromkeys([*([judgement.node] if judgement.node else []), *suspicious]))
     return Recovery(
         action=action,
-        automatic=action.automatic and sure,
+        # What a machine's log alone shows is for a person: no job is known to restart.
+        automatic=action.automatic and sure and failed is True,
         exclude_nodes=nodes,
         steps=_steps(judgement, finding, action, nodes, book),
         why=_why(finding, judgement.progressed if early is not None else None),

@@ -20,6 +20,7 @@ from logdiag.report.words import (
     cut,
     headline,
     likely,
+    logs_words,
     rank_words,
     suspects_of,
     times_words,
@@ -194,8 +195,11 @@ def _other_rows(diagnosis: Diagnosis, *, verbose: bool) -> Iterator[Row]:
     if others := likely(diagnosis):
         yield _BLANK
         yield Row((("Also possible: ", "dim"),), ((", ".join(item.reason.value for item in others), "dim"),))
-    if diagnosis.notes or diagnosis.incident or verbose:
+    read = logs_words(diagnosis)
+    if diagnosis.notes or diagnosis.incident or read or verbose:
         yield _BLANK
+    if read:
+        yield Row((("Read: ", "dim"),), ((read, "dim"),))
     for note in diagnosis.notes:
         yield Row((("Note: ", "dim"),), ((clean(note), "dim"),))
     if diagnosis.incident:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from logdiag.judge.verdict import SURE
-from logdiag.model import Candidate, Diagnosis, Ended, Reason, Recovery, RootCause, Suspect
+from logdiag.model import Candidate, Diagnosis, Ended, Log, Reason, Recovery, RootCause, Suspect
 from logdiag.read.prefixes import parse_line
 
 __all__ = [
-    "action_words", "advice", "amount", "clean", "cut", "headline", "job_line", "likely", "one_line", "rank_ranges",
-    "rank_words", "suspects_of", "times_words", "where",
+    "action_words", "advice", "amount", "clean", "cut", "headline", "job_line", "likely", "logs_words", "one_line",
+    "rank_ranges", "rank_words", "suspects_of", "times_words", "where",
 ]  # fmt: skip
 
 # Control, format (hidden or direction-turning), surrogate and unassigned characters, and separators of lines.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _LONGEST = 400
+# More logs of one kind are counted, not named.
+_MOST_LOGS_NAMED = 3
 # What is printed as 0 % says nothing.
 _LEAST_SHARE = 0.005
 # torch.AcceleratorError: CUDA error: ...   exited with exit code 1   [Rank 2] Watchdog caught collective timeout
@@ -76,6 +78,8 @@ def headline(diagnosis: Diagnosis) -> str:
     sure = f"confidence {diagnosis.confidence:.0%}"
     if diagnosis.failed:
         return f"FAILED  {diagnosis.category.value} / {diagnosis.reason.value}  {sure}"
+    if diagnosis.failed is None and diagnosis.root_cause and all(log.whose == "machine" for log in diagnosis.logs):
+        return f"NO JOB'S LOG  {diagnosis.category.value} / {diagnosis.reason.value}  {sure}"
     if diagnosis.failed is None:
         return "NOT KNOWN  the log does not tell"
     if diagnosis.confidence < SURE:
@@ -108,6 +112,25 @@ def likely(diagnosis: Diagnosis) -> tuple[Candidate, ...]:
 def where(place: RootCause | Suspect | None) -> str:
     """`file:line`, empty for no place."""
     return f"{clean(place.source)}:{place.line}" if place else ""
+
+
+def logs_words(diagnosis: Diagnosis) -> str:
+    """What the logs were taken for, where they are not all a job's own output: `rank output of 8 logs, kernel log of
+    node-3 (dmesg.txt)`; empty where they are."""
+    if all(log.whose == "job" for log in diagnosis.logs):
+        return ""
+    kinds: dict[str, list[Log]] = {}
+    for log in diagnosis.logs:
+        kinds.setdefault(log.kind, []).append(log)
+    return ", ".join(_kind_words(kind, logs) for kind, logs in kinds.items())
+
+
+def _kind_words(kind: str, logs: Sequence[Log]) -> str:
+    said = kind.replace("-", " ")
+    if len(logs) > _MOST_LOGS_NAMED:
+        return f"{said} ({len(logs)} files)"
+    of = f" of {clean(logs[0].node)}" if len(logs) == 1 and logs[0].node else ""
+    return f"{said}{of} ({', '.join(clean(log.source) for log in logs)})"
 
 
 def times_words(diagnosis: Diagnosis) -> str:

@@ -19,6 +19,7 @@ from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
 from logdiag.rules.book import Hit
+from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.scanner import Scanner
 from logdiag.scan.shapes import BlockLines, KeptLines, Shapes
 
@@ -60,7 +61,7 @@ class Progress:
 class Survey:
     """What the read found; not `complete` where something of the logs was not read. `uncounted_in` counts by stream,
     for each rule, the further lines that were not looked at one by one. `of_machines` says that no log of a job is
-    among the streams."""
+    among the streams; `kind` and `shapes` are those of a single stream."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)
@@ -71,6 +72,8 @@ class Survey:
     total_bytes: int = 0
     complete: bool = True
     of_machines: bool = False
+    kind: KindOfLog | None = None
+    shapes: Shapes | None = None
 
     @property
     def uncounted(self) -> Counter[str]:
@@ -173,6 +176,12 @@ class _Reader:
         blocks = self.stream.blocks()
         block = _following(blocks, None)
         self.prefix = block.prefix if block else None
+        if block is not None:
+            self.survey.kind = kind_of_block(block, self.book)
+            if not self.survey.kind.is_a_jobs:
+                # What a machine repeats is no measure of what a job does.
+                self.shapes = Shapes(self.book, self.shapes.filters)
+        self.survey.shapes = self.shapes
         with Scanner(self.book) as scanner:
             scanner.begin(block)
             while block is not None:

@@ -1,0 +1,84 @@
+"""Times of several logs held against each other. Not every log prints its year, and not every clock its zone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from logdiag.model import Line, Role
+from logdiag.scan.survey import Survey
+
+__all__ = ["Window", "apart", "window_of"]
+
+_A_YEAR = 366 * 86_400.0
+# What is older was read without its year.
+_SECONDS_OF_1990 = 6.3e8
+# Seconds: a fault may come so long before the last step that was logged, and be told so long after the last line.
+_SLACK = 900.0
+_HALF_AN_HOUR = 1800.0
+_MOST_ZONES_APART = 14 * 3600.0
+# Seconds between a fault and the failure it causes, by clocks of which only the minutes are believed.
+_SOON = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When a job failed: from its last step before the first trouble to its last line, in seconds; `trouble` is the
+    time of the first trouble."""
+
+    start: float
+    end: float
+    trouble: float
+
+    def holds(self, time: float) -> bool:
+        """Whether a time lies in it."""
+        return apart(self.start, time) >= -_SLACK and apart(self.end, time) <= _SLACK
+
+    def zone_of(self, time: float) -> float | None:
+        """By how many seconds another clock would be ahead, if it told of the same moment in another zone; None where
+        zones cannot make up for the difference."""
+        ahead = apart(self.trouble, time)
+        whole = round(ahead / _HALF_AN_HOUR) * _HALF_AN_HOUR
+        return whole if 0 < abs(whole) <= _MOST_ZONES_APART and abs(ahead - whole) <= _SOON else None
+
+
+def window_of(job: Survey) -> Window | None:
+    """When a job failed, by its own clocks; None where it prints none."""
+    dated = [line.time for line in job.lines if line.time is not None]
+    if not dated:
+        return None
+    first, last = min(dated, key=_in_one_year), max(dated, key=_in_one_year)
+    told = (finding.line for finding in job.findings if finding.role in (Role.CAUSE, Role.SYMPTOM))
+    trouble = min(
+        (time for line in told if (time := _time_near(line, job)) is not None), key=_in_one_year, default=last
+    )
+    steps = {(step.stream, step.position) for step in job.progress}
+    stepped = [line.time for line in job.lines if line.time is not None and (line.stream, line.position) in steps]
+    before = [time for time in stepped if apart(time, trouble) >= 0]
+    return Window(max(before, key=_in_one_year, default=first), last, trouble)
+
+
+def apart(earlier: float, later: float) -> float:
+    """Seconds from one time to another; where one of the two was read without its year, within half a year."""
+    if min(earlier, later) > _SECONDS_OF_1990:
+        return later - earlier
+    seconds = _in_one_year(later) - _in_one_year(earlier)
+    return seconds - _A_YEAR if seconds > _A_YEAR / 2 else seconds + _A_YEAR if seconds < -_A_YEAR / 2 else seconds
+
+
+def _in_one_year(time: float) -> float:
+    """The same moment of one leap year."""
+    return datetime.fromtimestamp(time, timezone.utc).replace(year=1976).timestamp()
+
+
+def _time_near(line: Line, job: Survey) -> float | None:
+    """A line's own time, or else that of the nearest earlier line of its stream."""
+    if line.time is not None:
+        return line.time
+    return _nearest(line, (other for other in job.lines if other.stream == line.stream and other.time is not None))
+
+
+def _nearest(line: Line, dated: Iterable[Line]) -> float | None:
+    before = [other for other in dated if other.position <= line.position]
+    return max(before, key=lambda other: other.position).time if before else None

@@ -1,0 +1,82 @@
+"""Of what kind a log is, by the forms and words of its lines: a job's output, a kernel log, a scheduler's record, ...
+
+The kinds are data: `rules/context/logs/WHOSE/KIND.yaml` says how a line of such a log looks, and its folder whose log
+it is. What fits none of them is a job's output.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from logdiag.model import Block, Line
+from logdiag.rules import RuleBook
+
+__all__ = ["JOB_OUTPUT", "KindOfLog", "kind_of_block"]
+
+_FOLDER = "context/logs/"
+# A line in this form names the program that printed it.
+_SYSLOG_FORM = "context/kinds/syslog-form"
+_MOST_LINES = 200
+_LONGEST_LINE = 400
+# So much of a log must look like a machine's: a job's log may hold lines of the kernel.
+_MOSTLY_A_MACHINES, _MOSTLY = 0.8, 0.5
+# In a machine's journal so many programs speak, and none of them most of the time.
+_FEWEST_PROGRAMS, _MOST_OF_ONE = 6, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class KindOfLog:
+    """A kind of log: its `name`, its `title` for people, and `whose` it is: `job`, `machine`, `scheduler`, `cluster`
+    or `service`."""
+
+    name: str
+    title: str
+    whose: str
+
+    @property
+    def is_a_jobs(self) -> bool:
+        """Whether a job or one of its processes printed it, or it is a record of the job alone."""
+        return self.whose in ("job", "scheduler", "cluster")
+
+
+JOB_OUTPUT = KindOfLog("job-output", "A job's output", "job")
+_JOURNAL = "system-journal"
+
+
+def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
+    """The kind of the log whose first block this is, by lines taken evenly from it."""
+    texts = [text for text in block.data.split(b"\n") if text.strip()]
+    step = -(-len(texts) // _MOST_LINES) or 1
+    lines = [Line("", at, text[:_LONGEST_LINE].decode(errors="replace")) for at, text in enumerate(texts[::step])]
+    known = {rule.id.rpartition("/")[2]: rule for rule in book.rules if rule.id.startswith(_FOLDER)}
+    every = book.kinds_of(lines)
+    kinds = [kinds & known.keys() for kinds in every]
+    # What is indented goes on with the record above it.
+    heads = sum(bool(found) or not line.text.startswith((" ", "\t")) for found, line in zip(kinds, lines, strict=True))
+    counts = Counter(name for found in kinds for name in found)
+    of_whom = Counter(whose for found in kinds for whose in {_whose(known[name].id) for name in found})
+    for whose, count in of_whom.most_common():
+        least = _MOSTLY_A_MACHINES if whose == "machine" else _MOSTLY
+        if count >= max(1, least * heads):
+            name = max((name for name in counts if _whose(known[name].id) == whose), key=lambda name: counts[name])
+            return KindOfLog(name, known[name].title, whose)
+    in_form = sum("syslog-form" in found for found in every)
+    if _JOURNAL in known and in_form >= _MOSTLY_A_MACHINES * heads and _is_of_many_programs(lines, kinds, book):
+        return KindOfLog(_JOURNAL, known[_JOURNAL].title, "machine")
+    return JOB_OUTPUT
+
+
+def _whose(rule: str) -> str:
+    return rule.removeprefix(_FOLDER).partition("/")[0]
+
+
+def _is_of_many_programs(lines: Sequence[Line], kinds: Sequence[frozenset[str]], book: RuleBook) -> bool:
+    """Whether lines are those of a journal to which many programs write, also such that no rule knows."""
+    patterns = [pattern for rule in book.rules if rule.id == _SYSLOG_FORM for pattern in rule.match]
+    found = [next((match for p in patterns if (match := book.search(p, line))), None) for line in lines]
+    spoke = [match["program"] for match in found if match]
+    unknown = Counter(match["program"] for match, kind in zip(found, kinds, strict=True) if match and not kind)
+    most = max(unknown.values(), default=0)
+    return len(set(spoke)) >= _FEWEST_PROGRAMS and most <= _MOST_OF_ONE * len(lines)
