@@ -150,12 +150,17 @@ def of_job_and_node(folder: Path, job: list[str], node: list[str], book: RuleBoo
 
 @pytest.mark.parametrize(
     ("clock", "reason"),
-    [("Mar  9 18:00:00", "CUDAError"), ("Mar 11 18:14:59", "ECCError"), ("Mar 11 02:00:00", "ECCError")],
+    [
+        ("Mar  9 18:00:00", "CUDAError"),
+        ("Mar 11 18:14:59", "ECCError"),
+        ("Mar 11 10:14:59", "ECCError"),
+        ("Mar 11 02:00:00", "CUDAError"),
+    ],
 )
 def test_what_a_machine_said_long_before_the_job_is_not_its_cause(
     clock: str, reason: str, tmp_path: Path, book: RuleBook
 ) -> None:
-    """Two days are long, hours may be another time zone; syslog prints no year."""
+    """Days are long, whole hours may be another time zone, and others are another time; syslog prints no year."""
     ecc = f"{clock} gpu017 kernel: {XID.replace('31', '48')}"
     assert of_job_and_node(tmp_path, [*WORK, *BOOM], [ecc], book) == reason
 

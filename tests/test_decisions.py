@@ -15,11 +15,12 @@ from evals.ablation import DECISIONS
 from logdiag import diagnose
 from logdiag.judge.judgement import judge
 from logdiag.judge.outcome import Outcome
+from logdiag.merge.case import case_of
 from logdiag.model import Line, Reason
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
 from logdiag.scan.shapes import Shapes, filters_for
-from logdiag.scan.survey import survey
+from logdiag.scan.survey import surveys
 from tests.helpers import DATA, diagnosed
 
 SCENES: list[dict[str, Any]] = yaml.safe_load((DATA / "scenes.yaml").read_text(encoding="utf-8"))
@@ -62,7 +63,8 @@ def written(scene: dict[str, Any], folder: Path) -> list[str]:
 
 def answer_without(name: str, logs: list[str], book: RuleBook, exit_code: int | None) -> Answer:
     """The answer with one decision switched off."""
-    found = survey(open_sources(tuple(logs)), book, Shapes(book, filters_for(book.filters, {})))
+    parts = surveys(open_sources(tuple(logs)), book, Shapes(book, filters_for(book.filters, {})))
+    found = case_of(parts, book).survey
     failed = None if exit_code is None else exit_code != 0
     made = judge(found, book, failed=failed, without=frozenset({name}))
     told = {Outcome.FAILED: True, Outcome.HEALTHY: False, Outcome.NOT_KNOWN: None}[made.outcome]

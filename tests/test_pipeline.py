@@ -134,7 +134,7 @@ def test_diagnose_takes_the_arguments_of_the_design() -> None:
 def comparable(answer: Diagnosis) -> dict[str, Any]:
     """The answer without where it was read and how long it took."""
     plain = answer.to_dict()
-    for item in (plain, plain["root_cause"], *plain["evidence"]):
+    for item in (plain, plain["root_cause"], *plain["evidence"], *plain["logs"]):
         item.pop("source")
     plain.pop("stats")
     return plain

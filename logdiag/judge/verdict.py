@@ -76,7 +76,8 @@ def decide(
     collect = [_to_collect(reason, book, unexplained=unexplained)] if unsure and root else []
     suspicious = tuple(recalled.suspicious) if recalled else ()
     recovery = recover(judgement, book, failed=failed, sure=confidence >= SURE, suspicious=suspicious)
-    ended = how_it_ended(judgement.outcome, judgement.timeline, judgement.complaints, complete=survey.complete)
+    seen = survey.complete and not survey.of_machines  # a machine's log shows no end of a job
+    ended = how_it_ended(judgement.outcome, judgement.timeline, judgement.complaints, complete=seen)
     return Diagnosis(
         source=source,
         failed=failed,

@@ -12,6 +12,8 @@ from logdiag.scan.survey import Survey
 __all__ = ["Window", "apart", "window_of"]
 
 _A_YEAR = 366 * 86_400.0
+# Machines without a clock print years that nobody lives in: from the year 2100 on.
+_NO_CLOCK = 4.1e9
 # What is older was read without its year.
 _SECONDS_OF_1990 = 6.3e8
 # Seconds: a fault may come so long before the last step that was logged, and be told so long after the last line.
@@ -45,7 +47,7 @@ class Window:
 
 def window_of(job: Survey) -> Window | None:
     """When a job failed, by its own clocks; None where it prints none."""
-    dated = [line.time for line in job.lines if line.time is not None]
+    dated = [line.time for line in job.lines if line.time is not None and line.time < _NO_CLOCK]
     if not dated:
         return None
     first, last = min(dated, key=_in_one_year), max(dated, key=_in_one_year)

@@ -1,6 +1,6 @@
 """Of what kind a log is, by the forms and words of its lines: a job's output, a kernel log, a scheduler's record, ...
 
-The kinds are data: `rules/context/logs/WHOSE/KIND.yaml` says how a line of such a log looks, and its folder whose log
+The kinds are data: a file in `rules/context/logs/` says how a line of such a log looks, and its folder whose log
 it is. What fits none of them is a job's output.
 """
 
