@@ -8,7 +8,7 @@ ARGS ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test check format bench faultlab packages calibrate ablation suspects baseline clean
+.PHONY: help setup dev run test check format bench soak faultlab packages calibrate ablation suspects baseline clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -54,6 +54,9 @@ format: $(VENV)/.dev  ## Format the code and fix what lint can fix
 
 bench: $(VENV)/.dev  ## Measure speed and memory: make bench ARGS=--small for a quick one
 	$(BIN)/python -m evals.bench $(ARGS)
+
+soak: $(VENV)/.dev  ## Measure that 10,000 diagnoses in one process leave memory flat
+	$(BIN)/python -m evals.soak $(ARGS)
 
 faultlab: $(VENV)/.lab  ## Make the labelled cases from real jobs: make faultlab ARGS='--only dev/'
 	$(BIN)/python -m evals.faultlab $(ARGS)

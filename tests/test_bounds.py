@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from logdiag import SourceError, diagnose
+from logdiag.judge.judgement import judge
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.timeline import LINES_AFTER_A_COMPLAINT, timeline_of
 from logdiag.model import Finding, Line
@@ -198,3 +200,39 @@ def test_frames_of_tracebacks_are_not_taken_apart_while_reading(book: RuleBook) 
     assert asked
     assert len(found.findings) == len({finding.line.position for finding in found.findings})
     assert not [line for line in asked if "File" in line or "Traceback" in line]
+
+
+def tracebacks(count: int) -> bytes:
+    """So many, each in words of its own."""
+    return log_of(*(line for number in range(count) for line in traceback_of(f"KeyError: 'part {number}'")))
+
+
+def test_a_flood_of_tracebacks_is_judged_in_time() -> None:
+    """Reading may be ended by the caller, the judgement may not: what is judged is bounded, and a note says so."""
+    found, notes = surveyed(tracebacks(12_000))
+    assert len(found.lines) == 24_000
+    assert any("of each log the first and the last" in note for note in notes)
+    begun = time.process_time()
+    judgement = judge(found, BOOK)
+    assert time.process_time() - begun < 6.0
+    assert judgement.root is not None
+
+
+def test_the_logs_of_many_ranks_are_judged_in_time_together() -> None:
+    """Each rank keeps its first and last lines, one with few keeps all, and the latest finding of each is known."""
+    few = log_of(*steps(1, 5), *traceback_of("ValueError: of few"))
+    found, notes = surveyed(*[tracebacks(600)] * 30, few)
+    assert 20_000 < len(found.lines) <= 24_000
+    assert any("of each log the first and the last" in note for note in notes)
+    of_stream = Counter(line.stream for line in found.lines)
+    assert of_stream[30] == few.count(b"\n")
+    assert min(of_stream[stream] for stream in range(30)) > 700
+    latest = {finding.line.stream for finding in found.findings if "part 599" in finding.line.text}
+    assert latest == set(range(30))
+    assert max(Counter(finding.line.stream for finding in found.findings).values()) < 300
+    assert sum(found.uncounted.values()) > 10_000
+
+
+def test_a_long_log_that_is_read_whole_has_no_such_note() -> None:
+    """Steps are not worth keeping one by one."""
+    assert surveyed(log_of(*steps(1, 60_000)))[1] == []

@@ -375,6 +375,44 @@ def test_a_log_that_grows_while_it_is_read_is_complete(tmp_path: Path) -> None:
     assert stream.complete
 
 
+# --- torn in their last block or frame ---
+
+WHOLE = log_of(*steps(1, 2000), *traceback_of("KeyError: 'caption'"))
+LONG = log_of(*(f"step {at} loss {random.Random(at).random()}" for at in range(60_000)))
+
+
+@pytest.mark.parametrize("rest", [3, 600], ids=["in the head", "in the text"])
+@pytest.mark.parametrize("packed", [zstd.compress, bz2.compress, lzma.compress, gzip.compress])
+def test_all_whole_frames_before_a_tear_are_read(packed: Callable[[bytes], bytes], rest: int) -> None:
+    """As a writer leaves them that appends one after the other and is killed."""
+    torn = packed(WHOLE) + packed(LONG)[:rest]
+    found, notes = surveyed(torn)
+    assert found.total_bytes >= len(WHOLE)
+    assert any("breaks off after" in note for note in notes)
+    answer = diagnose(torn, rules=BOOK)
+    assert answer.root_cause is not None
+    assert (answer.reason.value, answer.root_cause.line) == ("KeyError", WHOLE.count(b"\n"))
+
+
+@pytest.mark.parametrize("packed", [zstd.compress, bz2.compress, gzip.compress])
+def test_all_whole_blocks_before_a_tear_are_read(packed: Callable[[bytes], bytes]) -> None:
+    """One frame or stream has several blocks; those before the tear are there, and the log is not called healthy."""
+    whole = packed(LONG)
+    found, notes = surveyed(whole[: len(whole) * 3 // 4])
+    assert found.total_bytes >= 800_000
+    assert LONG.startswith(found.lines[0].text.encode())
+    assert any("breaks off after" in note for note in notes)
+    assert diagnose(whole[: len(whole) * 3 // 4], rules=BOOK).failed is None
+
+
+@pytest.mark.parametrize("packed", [zstd.compress, bz2.compress])
+def test_nothing_is_read_only_where_no_block_is_whole(packed: Callable[[bytes], bytes]) -> None:
+    """The formats give nothing of a block before all of it is there."""
+    whole = packed(log_of(*(os.urandom(20).hex() for _ in range(1000))))
+    with pytest.raises(SourceError, match="cannot be read"):
+        surveyed(whole[: len(whole) // 2])
+
+
 # --- several jobs in one folder ---
 
 

@@ -215,10 +215,11 @@ class KeptLines:
     """The lines of one stream that are worth keeping, by position: the earliest ones, and the latest when there are
     too many."""
 
-    most: int = 30_000
+    most: int = 12_000
     early: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     # Of a plain dict the oldest entry is found ever more slowly, the more were taken out before it.
     late: OrderedDict[int, tuple[int, bytes]] = field(default_factory=OrderedDict)
+    complete: bool = True
 
     def keep(self, position: int, number: int, text: bytes) -> None:
         """Remembers a line; `number` is its own in the file."""
@@ -230,6 +231,7 @@ class KeptLines:
         self.late[position] = (number, text)
         if len(self.late) > self.most:
             self.late.popitem(last=False)
+            self.complete = False
 
     def lines(self) -> list[tuple[int, int, bytes]]:
         """(position, number, text) in order."""

@@ -32,6 +32,12 @@ _AROUND_HINT = (0, 1)
 # A rule that fires often needs its surroundings less: up to how many firings get which window.
 _WINDOWS = ((40, _AROUND_FINDING), (400, (2, 4)), (_MOST_FINDINGS_A_RULE := 4000, (0, 1)))
 _LAST_LINES = 60
+# What is judged costs up to 60 microseconds a line: so many lines of all logs together, and no fewer of each.
+_MOST_LINES = 24_000
+_FEWEST_LINES = 200
+_TOO_MANY = "more lines are worth reading than can be judged in time: of each log the first and the last of them were"
+# So many findings of a rule in each of many logs; the latest one comes on top.
+_FEWEST_FINDINGS = 60
 _LONGEST_TEXT = 8192
 # From this many hits of the same patterns on, only hits that say something new are confirmed.
 _MANY_HITS = 200
@@ -162,7 +168,8 @@ class _Tail:
 class _Reader:
     """Reads one stream into a survey."""
 
-    def __init__(self, survey: Survey, book: RuleBook, shapes: Shapes, stream: Stream) -> None:
+    def __init__(self, survey: Survey, book: RuleBook, shapes: Shapes, stream: Stream, most_findings: int) -> None:
+        self.most_findings = most_findings
         self.survey, self.book, self.shapes, self.stream = survey, book, shapes, stream
         self.kept = KeptLines()
         self.tail = _Tail()
@@ -171,6 +178,7 @@ class _Reader:
         self.after = 0
         self.floods = _Floods()
         self.findings_of: Counter[str] = Counter()
+        self.latest_of: dict[str, Finding] = {}
 
     def read(self, advance: Callable[[int], None]) -> None:
         blocks = self.stream.blocks()
@@ -198,6 +206,7 @@ class _Reader:
             self.kept.keep(position, number, text)
         for line, patterns in self.floods.latest_lines(self._line):
             self._confirm(line, patterns)
+        self.survey.findings.extend(self.latest_of.values())
 
     def _keep(self, block: Block, lines: BlockLines, shapes: list[bytes], firsts: list[int], hits: list[Hit]) -> None:
         wanted = set(firsts)
@@ -237,8 +246,10 @@ class _Reader:
             return None, around
         self.findings_of[finding.rule] += 1
         seen = self.findings_of[finding.rule]
-        if seen > _MOST_FINDINGS_A_RULE:
-            self.survey.uncounted_in[self.stream.index][finding.rule] += 1
+        if seen > self.most_findings:
+            # The one before it was no last one: it is counted only.
+            self.survey.uncounted_in[self.stream.index][finding.rule] += finding.rule in self.latest_of
+            self.latest_of[finding.rule] = finding
             return None, around
         self.survey.findings.append(finding)
         if finding.role is Role.HINT:
@@ -295,13 +306,20 @@ def surveys(
     streams: Sequence[Stream], book: RuleBook, shapes: Shapes, advance: Callable[[Stream, int], None] | None = None
 ) -> list[Survey]:
     """Reads every stream once, each into a survey of its own. `advance` and what is raised: see `survey`."""
-    found = []
+    found: list[Survey] = []
+    all_kept = True
+    most_findings = max(_MOST_FINDINGS_A_RULE // max(len(streams), 1), _FEWEST_FINDINGS)
     for stream in streams:
-        reader = _Reader(Survey([stream]), book, shapes, stream)
+        reader = _Reader(Survey([stream]), book, shapes, stream, most_findings)
         reader.read(partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
         reader.survey.complete = stream.complete
         found.append(reader.survey)
+        all_kept = all_kept and reader.kept.complete
+        if sum(len(one.lines) for one in found) > 2 * _MOST_LINES:
+            all_kept = _thin(found) and all_kept
+    if not (_thin(found) and all_kept):
+        streams[0].notes.append(_TOO_MANY)
     if not any(one.total_bytes for one in found) and not any(stream.complete for stream in streams):
         raise SourceError(next((note for stream in streams for note in stream.notes), "nothing could be read"))
     return found
@@ -319,6 +337,24 @@ def joined(parts: Sequence[Survey]) -> Survey:
         result.total_bytes += part.total_bytes
     result.complete = all(part.complete for part in parts)
     return result
+
+
+def _thin(found: Sequence[Survey]) -> bool:
+    """Leaves of each log its first and last lines, where all together are too many; those with the most lose first.
+    Whether all were left."""
+    if sum(len(one.lines) for one in found) <= _MOST_LINES:
+        return True
+    left, share = _MOST_LINES, 0
+    for at, size in enumerate(sorted(len(one.lines) for one in found)):
+        share = left // (len(found) - at)
+        if size > share:
+            break
+        left -= size
+    share = max(share, _FEWEST_LINES)
+    long = [one for one in found if len(one.lines) > share]
+    for one in long:
+        one.lines = one.lines[: share // 2] + one.lines[-share // 2 :]
+    return not long
 
 
 def _following(blocks: Generator[Block, int | None, None], counted: int | None) -> Block | None:
