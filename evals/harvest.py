@@ -61,7 +61,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """How a component's source is read. `calls` end before the arguments, `streams` before the first `<<`."""
+    """How a component's source is read. `calls` end before the arguments, `streams` before the first `<<`; `lines` are printed lines of
+    single files, by a pattern of their names."""
 
     source: str
     version: str
@@ -71,6 +72,7 @@ class Component:
     calls: str = ""
     streams: str = ""
     not_files: str = "$^"
+    lines: Mapping[str, str] = field(default_factory=dict)
     general: Sequence[str] = ()
     left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -149,7 +151,8 @@ def _filling(gap: re.Match[str]) -> str:
 
 def judged(book: RuleBook, component: Component, message: Message) -> str:
     """What a message is taken for: a rule's role, `general`, a reason why it is left out, or `open`."""
-    finding = book.confirm_all(parse_line(component.line.replace("MESSAGE", message.text)))
+    line = next((line for file, line in component.lines.items() if re.search(file, message.file)), component.line)
+    finding = book.confirm_all(parse_line(line.replace("MESSAGE", message.text)))
     if finding is not None and finding.rule not in component.general:
         return finding.role.value
     for why, patterns in component.left_out.items():
