@@ -61,8 +61,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """How a component's source is read. `calls` end before the arguments, `streams` before the first `<<`; `lines` are printed lines of
-    single files, by a pattern of their names."""
+    """How a component's source is read. `calls` end before the arguments, `streams` before the first `<<`; `lines` are
+    printed lines of single files, by a pattern of their names."""
 
     source: str
     version: str
@@ -152,9 +152,12 @@ def _filling(gap: re.Match[str]) -> str:
 def judged(book: RuleBook, component: Component, message: Message) -> str:
     """What a message is taken for: a rule's role, `general`, a reason why it is left out, or `open`."""
     line = next((line for file, line in component.lines.items() if re.search(file, message.file)), component.line)
-    finding = book.confirm_all(parse_line(line.replace("MESSAGE", message.text)))
+    printed = parse_line(line.replace("MESSAGE", message.text))
+    finding = book.confirm_all(printed)
     if finding is not None and finding.rule not in component.general:
         return finding.role.value
+    if finding is None and book.knows(printed):
+        return "harmless"
     for why, patterns in component.left_out.items():
         if any(re.search(pattern, f"{message.file}: {message.text}") for pattern in patterns):
             return f"left out: {why}"
