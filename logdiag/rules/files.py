@@ -109,13 +109,14 @@ class _CatalogueFile(_Strict):
     why: str
     reason: Reason | None = None
     action: Action | None = None
+    action_before_progress: Action | None = None
     explains: list[Reason] = []
     steps: list[str] = []
     quiet: list[str] = Field(min_length=1)
     rows: dict[str, _CatalogueRow] = Field(min_length=1)
 
 
-_OF_A_CATALOGUE = frozenset({"why", "reason", "action", "explains", "steps"})
+_OF_A_CATALOGUE = frozenset({"why", "reason", "action", "action_before_progress", "explains", "steps"})
 
 
 class _FilterExamples(_Strict):
@@ -287,7 +288,10 @@ def _catalogue(identity: str, path: str, content: bytes, document: dict[str, Any
     rules, problems = [], []
     for name, row in read.rows.items():
         own = row.model_dump(mode="json", exclude_none=True)
-        own = {"why": "", **own} if row.role in _CONTEXT_ROLES else shared | own
+        if row.role not in _CONTEXT_ROLES:
+            # A row's own action also stands for the time before the first step.
+            hidden = {"action_before_progress"} if row.action else set()
+            own = {name: value for name, value in shared.items() if name not in hidden} | own
         own["examples"] = {"fires": own.pop("fires"), "quiet": own.pop("quiet", read.quiet)}
         own["references"] = [f"{source}: {row.at}" for source in read.sources]
         del own["at"]
