@@ -152,8 +152,8 @@ def test_tokens_are_those_of_the_published_tokenizer() -> None:
 def test_a_model_of_ones_own(tmp_path: Path) -> None:
     """Any model of sentence-transformers, in a folder, makes the vectors of a store; they are kept under its name."""
     transformers = pytest.importorskip("sentence_transformers")
-    layers = transformers.models
-    words = layers.BoW(["widget", "gear", "jammed", "broke"])
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    words = modules.BoW(["widget", "gear", "jammed", "broke"])
     transformers.SentenceTransformer(modules=[words], device="cpu").save(str(tmp_path / "own"))
     embedder = load_embedder(str(tmp_path / "own"))
     assert embedder.name.startswith("own@")
