@@ -169,6 +169,7 @@ class Role(_Word):
     HARMLESS = "harmless"
     RETRY = "retry"
     STRUCTURE = "structure"
+    PLACE = "place"
     KIND = "kind"
 
 
@@ -347,7 +348,8 @@ class RootCause:
     the whole line as it stands there. `rank` and `node` are the process and the machine that failed first, None where
     the log does not tell. `time` is the clock's text as the log prints it, of the line or else of the nearest earlier
     one of the same process, None where it has none. `rule` is the rule that knows the line, as `category/name`;
-    `memory/ID` or `agent/MODEL` where not a rule but a past failure or a language model named it.
+    `memory/ID` or `agent/MODEL` where not a rule but a past failure or a language model named it. `rank_from` says from
+    what the rank was concluded, None where there is none; `rank_guessed` that this is no more than a guess.
     """
 
     source: str
@@ -357,6 +359,8 @@ class RootCause:
     node: str | None
     time: str | None
     rule: str
+    rank_from: str | None = None
+    rank_guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

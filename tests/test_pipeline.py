@@ -41,6 +41,8 @@ SCHEMA: dict[str, Any] = {
         "node": OPTIONAL,
         "time": OPTIONAL,
         "rule": str,
+        "rank_from": OPTIONAL,
+        "rank_guessed": bool,
     },
     "evidence": [{"source": str, "line": int, "text": str, "role": str, "rule": OPTIONAL}],
     "consequences": [{"reason": str, "title": str, "count": int, "ranks": list}],

@@ -102,7 +102,7 @@ def _around(
     root: Fault | None, sides: _Sides, survey: Survey, found: tuple[Decision, ...], without: frozenset[str]
 ) -> Judgement:
     """What lies around a root: its rank and node, what follows from it, what does not."""
-    rank, by = rank_of(root, sides.told, survey.lines, sides.timeline, without) if root else (None, ())
+    rank, by = rank_of(root, sides.told, survey.lines, sides.timeline, without, survey.places) if root else (None, ())
     others = [fault for fault in sides.told if root is None or in_order(fault) != in_order(root)]
     consequences = tuple(fault for fault in others if root is not None and is_consequence(fault, root))
     followed = (decision(is_consequence, fault.line, "consequence") for fault in consequences)

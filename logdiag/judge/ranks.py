@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.launchers import Worker, first_observed
+from logdiag.judge.owners import Owners, owners_in
 from logdiag.judge.speakers import numbered_speakers
 from logdiag.judge.timeline import Timeline
-from logdiag.model import TROUBLE, Decision, Line, Reason, Role
+from logdiag.model import TROUBLE, Decision, Finding, Line, Reason, Role
 
-__all__ = ["RANK", "node_of", "rank_of"]
+__all__ = ["GUESSES", "RANK", "node_of", "rank_from", "rank_of"]
 
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
 _NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
@@ -26,6 +27,8 @@ _SPAWNED = re.compile(
 # ValueError: shard 7 of the loom is torn   (others repeat what it says, not its class)
 _CLASS = re.compile(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
+# NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
+_PROCESS = re.compile(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
 # Kept lines.
 _LONGEST_TRACEBACK = 200
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
@@ -39,6 +42,12 @@ class _Facts:
     faults: Sequence[Fault]
     lines: Sequence[Line]
     workers: Sequence[Worker]
+    owners: Owners
+
+    @property
+    def node(self) -> str | None:
+        """The node that the root's line names or is of, the only one where it names none."""
+        return self.root.finding.node or (next(iter(self.owners.nodes)) if len(self.owners.nodes) == 1 else None)
 
     @property
     def first_observed(self) -> int | None:
@@ -80,6 +89,17 @@ def named_by_its_pod(facts: _Facts) -> int | None:
     pod = facts.root.finding.facts.get("pod")
     spoke = {line.rank for line in facts.lines if pod and line.rank is not None and pod in line.speaker.split("/")}
     return spoke.pop() if len(spoke) == 1 else None
+
+
+def owner_of_its_process(facts: _Facts) -> int | None:
+    """The root's line names a process, and NCCL told on that node which rank the process is."""
+    named = _PROCESS.search(facts.root.line.message)
+    return facts.owners.of_process(facts.node, named[1]) if named else None
+
+
+def owner_of_its_gpu(facts: _Facts) -> int | None:
+    """The root's line names a GPU by its PCI address, and NCCL told on that node which rank has it."""
+    return facts.owners.of_gpu(facts.node, facts.root.finding.facts.get("pci", ""))
 
 
 def only_rank_of_its_node(facts: _Facts) -> int | None:
@@ -159,6 +179,8 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     numbered_speaker,
     named_by_its_process,
     named_by_its_pod,
+    owner_of_its_gpu,
+    owner_of_its_process,
     only_rank_of_its_node,
     number_of_its_gpu,
     number_of_nccl_device,
@@ -172,6 +194,24 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
 )
 """In this order."""
 
+GUESSES = frozenset(
+    decide.__name__
+    for decide in (
+        numbered_speaker,
+        number_of_its_gpu,
+        number_of_nccl_device,
+        repeats_its_words,
+        number_of_its_device,
+    )
+)
+"""Those of them that take a number for a rank because nothing speaks against it."""
+
+
+def rank_from(decisions: Iterable[Decision]) -> Decision | None:
+    """The decision that found the rank, None where none did."""
+    names = {decide.__name__ for decide in RANK}
+    return next((made for made in decisions if made.name in names and made.outcome.startswith("rank ")), None)
+
 
 def rank_of(
     root: Fault,
@@ -179,9 +219,11 @@ def rank_of(
     lines: Sequence[Line],
     timeline: Timeline,
     without: frozenset[str] = frozenset(),
+    places: Sequence[Finding] = (),
 ) -> tuple[int | None, tuple[Decision, ...]]:
-    """The root's rank, and the decision that found it. `faults` are all that broke, `lines` the kept ones."""
-    made = first_that_applies(RANK, _Facts(root, faults, lines, timeline.workers), without=without)
+    """The root's rank, and the decision that found it. `faults` are all that broke, `lines` the kept ones, `places`
+    those that tell which rank has which GPU."""
+    made = first_that_applies(RANK, _Facts(root, faults, lines, timeline.workers, owners_in(places)), without=without)
     if made is None:
         return None, ()
     decide, rank = made

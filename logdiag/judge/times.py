@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
+from logdiag.merge.clocks import apart
 from logdiag.model import Line, Times
 from logdiag.scan.survey import Survey
 
-__all__ = ["clock_near", "times_of"]
+__all__ = ["clock_near", "seconds_apart", "times_of"]
 
 # So many lines before it, a line without a clock is taken to be printed at the time of a line of its process.
 _NEAR = 60
@@ -45,6 +46,15 @@ def clock_near(line: Line, lines: Sequence[Line]) -> str | None:
     """The clock's text of a line, or of the nearest earlier line of its process, as it is printed."""
     clocked = _clocked(line, lines, of_process=True)
     return clocked.clock if clocked else None
+
+
+def seconds_apart(earlier: Line, later: Line, lines: Sequence[Line]) -> float | None:
+    """Seconds from one line to another, each by its own clock or the nearest one above it in its log; None where these
+    do not tell."""
+    one, other = (_clocked(line, lines, of_process=False) for line in (earlier, later))
+    if one is None or other is None or one.time is None or other.time is None:
+        return None
+    return apart(one.time, other.time)
 
 
 def _clocked(line: Line, lines: Iterable[Line], *, of_process: bool) -> Line | None:

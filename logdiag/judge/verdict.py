@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from logdiag.judge.confidence import confidence_in, supports_of
+from logdiag.judge.course import course_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
 from logdiag.judge.machines_alone import summary_of_machines
 from logdiag.judge.outcome import Outcome, how_it_ended
 from logdiag.judge.ranked import Ranking
+from logdiag.judge.ranks import GUESSES, rank_from
 from logdiag.judge.status_words import status_words
 from logdiag.judge.times import clock_near, times_of
 from logdiag.model import (
@@ -129,6 +131,11 @@ def _to_collect(reason: Reason, book: RuleBook, *, unexplained: bool) -> str:
 
 def _remarks(judgement: Judgement, survey: Survey, confidence: float) -> Iterator[str]:
     """What else a reader should know of what was found."""
+    by = rank_from(judgement.decisions)
+    if by is not None and by.name in GUESSES:
+        yield f"rank {judgement.rank} is a guess: {by.because[0].lower()}{by.because[1:].rstrip('.')}"
+    if judgement.root and (course := course_of(judgement, survey)):
+        yield course
     if judgement.root and judgement.root.finding.trial:
         yield f"the rule {judgement.root.finding.rule} is on trial: a model wrote it and no person has accepted it"
     if absent := _absent_ranks(judgement, survey):
@@ -219,7 +226,18 @@ def _status_of(finding: Finding) -> str:
 
 def _root_cause(finding: Finding, judgement: Judgement, survey: Survey) -> RootCause:
     line, time = finding.line, clock_near(finding.line, survey.lines)
-    return RootCause(line.source, line.number, line.text, judgement.rank, judgement.node, time, finding.rule)
+    by = rank_from(judgement.decisions)
+    return RootCause(
+        line.source,
+        line.number,
+        line.text,
+        judgement.rank,
+        judgement.node,
+        time,
+        finding.rule,
+        rank_from=by.because if by else None,
+        rank_guessed=by is not None and by.name in GUESSES,
+    )
 
 
 def _ranks_of(fault: Fault) -> set[int]:

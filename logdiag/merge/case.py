@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 
 from logdiag.merge.clocks import window_of
-from logdiag.merge.machines import Sifted, faults_that_end_jobs, sifted
-from logdiag.model import Digest, Log, Role
+from logdiag.merge.machines import Sifted, faults_that_end_jobs, name_among, sifted
+from logdiag.model import Digest, Line, Log, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.kinds_of_log import JOB_OUTPUT, KindOfLog
 from logdiag.scan.shapes import Shapes, digest
@@ -90,6 +91,7 @@ def _with_machines(
     stream."""
     window, ahead = window_of(job), {}
     nodes = {line.node for line in job.lines if line.node} | {stream.node for stream in job.streams if stream.node}
+    nodes |= {place.facts["node"] for place in job.places if "node" in place.facts}
     shown = {finding.reason for finding in job.findings if finding.role in (Role.CAUSE, Role.SYMPTOM)}
     added = []
     for part, kind in others:
@@ -100,10 +102,19 @@ def _with_machines(
         if found.ahead is not None:
             ahead[part.streams[0].index] = found.ahead
             notes.append(_of_clocks(part, found.ahead))
+        placed = partial(_placed, nodes=nodes, ahead=found.ahead or 0.0)
         near = {finding.line.position + by for finding in found.findings for by in range(-_AROUND, _AROUND + 1)}
-        lines = [line for line in part.lines if line.position in near]
-        added.append(Survey(part.streams, list(found.findings), lines=lines))
+        lines = [placed(line) for line in part.lines if line.position in near]
+        findings = [replace(finding, line=placed(finding.line)) for finding in found.findings]
+        added.append(Survey(part.streams, findings, lines=lines))
     return joined([job, *added]), ahead
+
+
+def _placed(line: Line, nodes: Collection[str], ahead: float) -> Line:
+    """A machine's line with the node's name that the job uses, by the job's clock, and of no rank, whatever the name of
+    its folder."""
+    time = None if line.time is None else line.time - ahead
+    return replace(line, rank=None, node=name_among(line.node, nodes), time=time)
 
 
 def _of_clocks(part: Survey, ahead: float) -> str:

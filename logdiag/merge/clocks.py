@@ -19,7 +19,8 @@ _SECONDS_OF_1990 = 6.3e8
 # Seconds: a fault may come so long before the last step that was logged, and be told so long after the last line.
 _SLACK = 900.0
 _HALF_AN_HOUR = 1800.0
-_MOST_ZONES_APART = 14 * 3600.0
+# No two zones are further apart.
+_MOST_HALF_HOURS = 28
 # Seconds between a fault and the failure it causes, by clocks of which only the minutes are believed.
 _SOON = 300.0
 
@@ -40,9 +41,14 @@ class Window:
     def zone_of(self, time: float) -> float | None:
         """By how many seconds another clock would be ahead, if it told of the same moment in another zone; None where
         zones cannot make up for the difference."""
-        ahead = apart(self.trouble, time)
-        whole = round(ahead / _HALF_AN_HOUR) * _HALF_AN_HOUR
-        return whole if 0 < abs(whole) <= _MOST_ZONES_APART and abs(ahead - whole) <= _SOON else None
+        begin, end = apart(self.start, time) + _SOON, apart(self.trouble, time) - _SOON
+        # The zones that would put it between the last step and the first trouble, if the two are near.
+        fitting = [
+            zone
+            for half_hours in range(-_MOST_HALF_HOURS, _MOST_HALF_HOURS + 1)
+            if half_hours and end <= (zone := half_hours * _HALF_AN_HOUR) <= begin
+        ]
+        return fitting[0] if len(fitting) == 1 else None
 
 
 def window_of(job: Survey) -> Window | None:

@@ -11,7 +11,7 @@ from logdiag.model import Finding, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["Sifted", "faults_that_end_jobs", "sifted"]
+__all__ = ["Sifted", "faults_that_end_jobs", "name_among", "sifted"]
 
 _ENDS_JOBS = "ends-jobs"
 _TOLD = (Role.CAUSE, Role.SYMPTOM)
@@ -66,6 +66,12 @@ def sifted(
         *(_sentence(other_times, "not at the time of the job's failure") if other_times else ()),
     ]
     return Sifted(tuple(then), tuple(told), ahead)
+
+
+def name_among(node: str | None, nodes: Collection[str]) -> str | None:
+    """The name by which a job knows a node: `node-004` for `node4`, the node's own where it knows none."""
+    parts = _parts(node) if node else None
+    return next((name for name in sorted(nodes) if parts and _parts(name) == parts), node)
 
 
 def _is_one_of(node: str | None, nodes: Collection[str]) -> bool:

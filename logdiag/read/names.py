@@ -23,6 +23,10 @@ _RANK = re.compile(r"(?i)(?:^|[^a-z])(?:global_?rank|rank|task|proc|process|(?<=
 _ELASTIC = re.compile(r"(?:^|/)attempt_\d+/(\d+)/[^/]+$")
 # node-004.log   gpu-node12.out   host-3/stdout
 _NODE = re.compile(r"(?i)(?:^|[/_.-])((?:[a-z]+-)*(?:node|host|gpu-?node|worker|ip)-?\d[\w-]*?)(?=\.|/|_rank|$)")
+# dmesg-node3.txt   node-logs/kern_gpu-node12.log
+_KIND_BEFORE = re.compile(
+    r"(?i)(^|[/_.-])(?:dmesg|kern(?:el)?|journal(?:ctl)?|syslog|messages|console|output|nccl|stdout|stderr|logs?)[-_.]"
+)
 
 
 def is_log(path: str) -> bool:
@@ -41,8 +45,8 @@ def rank_in(path: str, own: str) -> int | None:
 
 
 def node_in(path: str) -> str | None:
-    """The node that a path tells."""
-    match = _NODE.search(path)
+    """The node that a path tells; the words before it that say what kind of log it is are no part of its name."""
+    match = _NODE.search(_KIND_BEFORE.sub(r"\1", path))
     return match[1] if match else None
 
 

@@ -39,7 +39,7 @@ _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Asked only of the lines that are kept, and never scanned for.
 _ASKED_OF_KEPT = (*_SOFTENING, Role.KIND)
 _TOLD_OF_A_LINE = (Role.RETRY, Role.KIND)
-_ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE)
+_ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE, Role.PLACE)
 
 Hit = tuple[int, int, tuple[int, ...]]
 """Where a candidate line begins and ends in its block, and the patterns that may match it."""

@@ -19,7 +19,7 @@ __all__ = ["Parsed", "parse"]
 
 _FAILURE_ROLES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
 _LONGEST_CAUSE = 200
-_CONTEXT_ROLES = (Role.PROGRESS, Role.FINISHED, Role.HARMLESS, Role.RETRY, Role.STRUCTURE, Role.KIND)
+_CONTEXT_ROLES = (Role.PROGRESS, Role.FINISHED, Role.HARMLESS, Role.RETRY, Role.STRUCTURE, Role.PLACE, Role.KIND)
 
 
 class _Strict(BaseModel):

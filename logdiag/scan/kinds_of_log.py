@@ -18,7 +18,7 @@ __all__ = ["JOB_OUTPUT", "KindOfLog", "kind_of_block"]
 _FOLDER = "context/logs/"
 # A line in this form names the program that printed it.
 _SYSLOG_FORM = "context/kinds/syslog-form"
-_MOST_LINES = 200
+_MOST_LINES = 100
 _LONGEST_LINE = 400
 # So much of a log must look like a machine's: a job's log may hold lines of the kernel.
 _MOSTLY_A_MACHINES, _MOSTLY = 0.8, 0.5

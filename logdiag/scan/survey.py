@@ -67,12 +67,13 @@ class Progress:
 class Survey:
     """What the read found; not `complete` where something of the logs was not read. `uncounted_in` counts by stream,
     for each rule, the further lines that were not looked at one by one. `of_machines` says that no log of a job is
-    among the streams; `kind` and `shapes` are those of a single stream."""
+    among the streams; `places` tell which rank has which GPU; `kind` and `shapes` are those of a single stream."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)
     uncounted_in: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     progress: list[Progress] = field(default_factory=list)
+    places: list[Finding] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     total_lines: int = 0
     total_bytes: int = 0
@@ -244,6 +245,9 @@ class _Reader:
         finding = self.book.confirm(line, patterns)
         if finding is None or finding.role is Role.HARMLESS:
             return None, around
+        if finding.role is Role.PLACE:
+            self.survey.places.append(finding)
+            return None, around
         self.findings_of[finding.rule] += 1
         seen = self.findings_of[finding.rule]
         if seen > self.most_findings:
@@ -332,6 +336,7 @@ def joined(parts: Sequence[Survey]) -> Survey:
         result.findings += part.findings
         result.uncounted_in.update(part.uncounted_in)
         result.progress += part.progress
+        result.places += part.places
         result.lines += part.lines
         result.total_lines += part.total_lines
         result.total_bytes += part.total_bytes
