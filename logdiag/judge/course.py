@@ -16,7 +16,7 @@ _MOST_TOLD = 3
 
 
 def course_of(judgement: Judgement, survey: Survey) -> str:
-    """A sentence such as `the root cause came 12 s before "CUDA error" (rank 37) and 612 s before "Time-out" (9 ranks)`;
+    """A sentence: `the root cause came 12 s before "CUDA error" (rank 37) and 612 s before "Time-out" (9 ranks)`;
     empty where the logs' clocks do not tell, or nothing followed by a second."""
     root = judgement.root
     if root is None:
