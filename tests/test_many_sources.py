@@ -14,6 +14,8 @@ from tests.helpers import log_of
 
 BOOK = RuleBook.load()
 BUSES = ("1b", "3b", "4c", "5d")
+GPU_3 = "Error: Detected 4 volatile double-bit ECC error(s) in GPU 3. Drain the GPU and reset it or reboot the node."
+LOST = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
 BEGAN = datetime(2026, 11, 22, 2, 50)
 FAILED = datetime(2026, 11, 22, 3, 2, 41)
 SACCT = log_of(
@@ -124,15 +126,13 @@ def test_a_files_name_tells_its_node(path: str, node: str | None) -> None:
 
 
 def test_a_guessed_rank_is_called_a_guess() -> None:
-    """The machine's number of a GPU stands for the rank only because nothing speaks against it."""
+    """The machine's number of a GPU stands for the rank only because nothing speaks against it; a prefix is no guess."""
     lines = [f"step: {step} loss: 2.1" for step in range(30)]
-    said = diagnose(
-        log_of(*lines, "RuntimeError: CUDA error: uncorrectable ECC error encountered on GPU 3", "GPU 3: ecc"),
-        log_of(*lines),
-        rules=BOOK,
-        memory=False,
-    )
-    named = [note for note in said.notes if "is a guess" in note]
+    said = diagnose(log_of(*lines, GPU_3), rules=BOOK, memory=False)
     assert said.root_cause is not None
-    assert said.root_cause.rank_guessed == bool(named)
-    assert said.root_cause.rank_guessed or said.root_cause.rank is None
+    assert (said.root_cause.rank, said.root_cause.rank_guessed) == (3, True)
+    assert any(note.startswith("rank 3 is a guess: on the only node") for note in said.notes)
+    sure = diagnose(log_of(*lines, f"[rank5]: {LOST}"), rules=BOOK, memory=False)
+    assert sure.root_cause is not None
+    assert (sure.root_cause.rank, sure.root_cause.rank_guessed) == (5, False)
+    assert not any("is a guess" in note for note in sure.notes)
