@@ -126,7 +126,7 @@ def test_a_files_name_tells_its_node(path: str, node: str | None) -> None:
 
 
 def test_a_guessed_rank_is_called_a_guess() -> None:
-    """The machine's number of a GPU stands for the rank only because nothing speaks against it; a prefix is no guess."""
+    """The machine's number of a GPU stands for the rank only because nothing speaks against it; a prefix is sure."""
     lines = [f"step: {step} loss: 2.1" for step in range(30)]
     said = diagnose(log_of(*lines, GPU_3), rules=BOOK, memory=False)
     assert said.root_cause is not None
