@@ -397,13 +397,32 @@ def test_a_cut_text_fits(text: str, width: int) -> None:
     assert len(cut(text, width)) <= width
 
 
+def test_a_cut_line_keeps_its_exit_status() -> None:
+    """The number is what matters of it, whatever the line begins with."""
+    line = "srun: error: node-3: task 2: Exited with exit code 137"
+    assert "exit code 137" in cut(line, 40)
+    assert "signal 9" in cut(
+        "mpirun noticed that process rank 3 with PID 812 on node n4 exited on signal 9 (Killed)", 40
+    )
+
+
+def test_the_repeated_verdict_is_whole_on_a_narrow_screen(book: RuleBook) -> None:
+    """The nodes to leave out and the place of the root stand in it, wrapped at words."""
+    answer = diagnose(str(LOGS / "demo.log"), rules=book)
+    shown = on_screen(report_rows(answer), 60, 30, repeat=one_line(answer))
+    last = " ".join(shown[-3:])
+    assert "without node-004" in last
+    assert ":159" in last
+    assert max(map(len, shown)) <= 60
+
+
 def test_the_verdict_is_repeated_where_the_report_is_longer_than_the_screen(book: RuleBook) -> None:
-    """In one line, the last one; not where all of it is seen."""
+    """In a sentence, the last one; not where all of it is seen."""
     answer = diagnose(LOGS / "demo.log", rules=book)
     said = one_line(answer)
     assert said.startswith("FAILED: ECCError 95%; restart_excluding_node")
-    assert on_screen(report_rows(answer), 120, 30, repeat=said)[-1].startswith("FAILED: ECCError 95%")
-    assert not on_screen(report_rows(answer), 120, 500, repeat=said)[-1].startswith("FAILED")
+    assert " ".join(on_screen(report_rows(answer), 120, 30, repeat=said)[-2:]).endswith(said)
+    assert not any(said[:20] in row for row in on_screen(report_rows(answer), 120, 500, repeat=said))
 
 
 def test_links_of_foreign_words_are_no_links_in_markdown(book: RuleBook) -> None:

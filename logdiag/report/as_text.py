@@ -61,8 +61,8 @@ def to_plain(diagnosis: Diagnosis, *, verbose: bool = False) -> str:
 
 
 def print_rows(rows: Iterable[Row], out: TextIO, *, colour: bool = True, repeat: str = "", wrap: bool = True) -> None:
-    """Writes rows to a terminal; log text is never read as markup. `repeat` is the answer in one line, which is printed
-    again where the rest is longer than the screen. Without `wrap` each row takes one line."""
+    """Writes rows to a terminal; log text is never read as markup. `repeat` is the answer in a sentence,
+    printed again where the rest is longer than the screen. Without `wrap` each row takes one line."""
     from rich.console import Console
     from rich.text import Text
 
@@ -74,7 +74,9 @@ def print_rows(rows: Iterable[Row], out: TextIO, *, colour: bool = True, repeat:
             console.print(line)
             printed += 1
     if repeat and printed + _ROWS_OF_THE_SHELL > console.height:
-        console.print(Text(cut(repeat, console.width), style="bold"))
+        for line in Text(repeat, style="bold").wrap(console, console.width):
+            line.rstrip()
+            console.print(line)
 
 
 def _fitted(row: Row, width: int, *, wrap: bool) -> Iterator[Text]:

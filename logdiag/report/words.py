@@ -27,6 +27,10 @@ _TELLING = re.compile(
     r"(?i)\w*(?:error|exception|fatal|fail(?:ed|ure)|abort(?:ed)?|panic|kill(?:ed)?|timed? ?out|cannot|refused|denied|"
     r"rejected|unable|lost|missing|not found)\b"
 )
+# srun: error: node-3: task 2: Exited with exit code 137   exited on signal 9 (Killed)
+_STATUS = re.compile(
+    r"(?i)\b(?:exit(?:ed)?[ _-]?(?:code|status)?|return(?:ed)?[ _-]?code|signal|status)\b[ :=(]{1,3}-?\d{1,3}\b"
+)
 
 
 def clean(text: str, longest: int = _LONGEST) -> str:
@@ -43,10 +47,11 @@ def _visible(character: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Cleaned log text in `width` characters: what tells of trouble stays, else where the message begins."""
+    """Cleaned log text in `width` characters: an exit status or what else tells of trouble stays, else where the
+    message begins."""
     if len(text) <= width or width < 3:
         return text[: max(width, 1)]
-    told = _TELLING.search(text)
+    told = _STATUS.search(text) or _TELLING.search(text)
     focus = told.start() if told else parse_line(text).starts[-1]
     # The words before it name what failed, those after it say how.
     start = min(max(0, focus - width // 8), len(text) - width + 1)
