@@ -46,6 +46,7 @@ check: $(VENV)/.dev  ## Formatting, lint, types, rules and tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/logdiag rules test
+	$(BIN)/logdiag forms test
 	$(BIN)/python -m pytest
 
 format: $(VENV)/.dev  ## Format the code and fix what lint can fix

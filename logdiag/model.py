@@ -10,9 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logdiag.plain import from_plain, plain
+
+if TYPE_CHECKING:
+    from logdiag.read.forms import Forms
 
 __all__ = [
     "Action",
@@ -212,11 +215,12 @@ class Support(_Word):
 class CommonPrefix:
     """What a recorder puts before every line of a stream. One that `relays` gives another program's lines this level
     whatever they say: it tells nothing. `label` is how the stream names the rank that speaks, where it has a way of its
-    own."""
+    own. `forms` are those of the user, beside the shipped ones; None where there are none."""
 
     pattern: re.Pattern[str]
     relays: str | None = None
     label: re.Pattern[str] | None = None
+    forms: Forms | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def diagnose(
         memory = os.environ.get("LOGDIAG_MEMORY") or _NOBODYS
     clock = _Clock()
     book = (rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())).fresh()
-    streams = open_sources(sources, limits_of(max_seconds, max_bytes))
+    streams = open_sources(sources, limits_of(max_seconds, max_bytes), book.forms)
     clock.ended("load")
     case = case_of(surveys(streams, book, Shapes(book, filters_for(book.filters, job or {})), advance), book)
     clock.ended("read")

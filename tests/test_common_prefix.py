@@ -9,7 +9,8 @@ from itertools import cycle
 import pytest
 
 from logdiag import diagnose
-from logdiag.read.prefixes import LEVELS, parse_line
+from logdiag.read.forms import shipped_forms
+from logdiag.read.prefixes import parse_line
 from logdiag.read.recorder_prefix import _kind, common_prefix
 from logdiag.rules import RuleBook
 from tests.helpers import LOGS, diagnosed, log_of, steps, traceback_of
@@ -128,7 +129,7 @@ def test_a_form_that_loggers_do_not_have_shows_a_relay(printed: str, level: str)
         for text in [*(("read", "wrote")[at % 2] + f" part {at}" for at in range(40)), printed]
     ]
     learnt = common_prefix(lines)
-    assert parse_line(lines[0], prefix=common_prefix(lines[:-1])).level == LEVELS[level]
+    assert parse_line(lines[0], prefix=common_prefix(lines[:-1])).level == shipped_forms().levels[level]
     assert parse_line(lines[0], prefix=learnt).level is None
     assert parse_line(lines[0].replace(level, "ERROR"), prefix=learnt).level == "ERROR"
 

@@ -76,15 +76,17 @@ IMPORTERS = {
     "detect_secrets": {"agent/secret_forms.py"},
     "httpx": {"agent/connection.py"},
     "langchain": {"agent/failure_agent.py", "agent/models.py"},
-    "pydantic": {"agent/answer.py", "evaluation/cases.py", "evaluation/compare.py", "rules/files.py"},
+    "pydantic": {
+        "agent/answer.py", "evaluation/cases.py", "evaluation/compare.py", "read/form_files.py", "rules/files.py",
+    },
     "hyperscan": {"rules/matcher.py"},
     "platformdirs": {"places.py"},
     "sqlalchemy": {"memory/nearest.py", "memory/postgres.py", "memory/rows.py", "memory/sqlite.py"},
     "sentence_transformers": {"memory/embedding.py"},
     "faiss": {"memory/nearest.py"},
     "click": {
-        "cli/batch.py", "cli/config.py", "cli/evaluate.py", "cli/explain.py", "cli/in_force.py", "cli/incidents.py",
-        "cli/main.py", "cli/options.py", "cli/output.py", "cli/reference.py", "cli/rules.py",
+        "cli/batch.py", "cli/config.py", "cli/evaluate.py", "cli/explain.py", "cli/forms.py", "cli/in_force.py",
+        "cli/incidents.py", "cli/main.py", "cli/options.py", "cli/output.py", "cli/reference.py", "cli/rules.py",
     },
     "rich": {"cli/evaluate.py", "cli/output.py", "evaluation/table.py", "report/as_text.py"},
 }  # fmt: skip

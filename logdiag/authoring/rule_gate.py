@@ -121,7 +121,7 @@ def _against_rules(book: RuleBook, names: set[str]) -> Iterator[tuple[str, str]]
     shown = [(rule.id, example) for rule in book.rules for example in rule.fires]
     shown += [(item.id, example) for item in book.filters for example in item.drops]
     for owner, example in shown:
-        line, frames = example_line(example)
+        line, frames = example_line(example, book.forms)
         if not any(book.claims(index, line, frames) for index in new):
             continue
         winner = book.confirm_all(line, frames)
@@ -150,7 +150,7 @@ def _against_incidents(book: RuleBook, name: str, group: Group, others: Iterable
 def _against_logs(book: RuleBook, logs: Sequence[str | os.PathLike[str]]) -> list[tuple[str, str]]:
     """The first line of each healthy log that a rule fires on: the rule's id and what is wrong."""
     found: dict[tuple[str, str], str] = {}
-    for stream in open_sources(tuple(logs)) if logs else ():
+    for stream in open_sources(tuple(logs), forms=book.forms) if logs else ():
         for block in stream.blocks():
             for start, end, _ in book.scan(block.data):
                 line = parse_line(block.data[start:end].decode(errors="replace"), prefix=block.prefix)

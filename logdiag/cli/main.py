@@ -44,6 +44,7 @@ _ELSEWHERE = {
     "explain": "logdiag.cli.explain:explain_command",
     "batch": "logdiag.cli.batch:batch",
     "rules": "logdiag.cli.rules:rules",
+    "forms": "logdiag.cli.forms:forms",
     "incidents": "logdiag.cli.incidents:incidents",
     "eval": "logdiag.cli.evaluate:evaluate_command",
     "config": "logdiag.cli.config:config",

@@ -125,7 +125,7 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
     book = RuleBook.load(folders)
     from logdiag.rules.book import example_line
 
-    text, frames = example_line(line)
+    text, frames = example_line(line, book.forms)
     matching: list[Rule] = [rule for index, rule in enumerate(book.rules) if book.claims(index, text, frames)]
     finding = book.confirm_all(text, frames)
     if not matching:

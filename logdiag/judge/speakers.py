@@ -40,16 +40,20 @@ class _Seen:
 
 def numbered_speakers(lines: Sequence[Line]) -> Mapping[tuple[int, int], int]:
     """The number of the process that printed each line, by stream and position; empty where the log's words do not tell
-    one or its prefixes do. A line without a number is of the record above it, where it begins with a blank or has no
-    clock of its own."""
-    if len(lines) < _FEWEST_LINES or any(line.rank is not None for line in lines):
+    one or its prefixes tell another. A line without a number is of the record above it, where it begins with a blank or
+    has no clock of its own."""
+    if len(lines) < _FEWEST_LINES or any(line.rank is not None and line.text[:1] != "{" for line in lines):
         return {}
     looked_at = lines[:_MOST_LINES]
     seen: dict[tuple[str, str], _Seen] = {}
     for at, line in enumerate(looked_at):
         for key, number in _first_numbers(line.text).items():
             seen.setdefault(key, _Seen()).places.append((at, number))
-    speaking = [key for key, found in seen.items() if _names_speakers(found, len(looked_at))]
+    # {"n": 81, "seat": 2, ...}: what a record's keys tell, the words must tell too.
+    ranks = {(at, line.rank) for at, line in enumerate(looked_at) if line.rank is not None}
+    speaking = [
+        key for key, found in seen.items() if ranks.issubset(found.places) and _names_speakers(found, len(looked_at))
+    ]
     if not speaking:
         return {}
     return dict(_spread(lines, max(speaking, key=lambda key: len(seen[key].places))))

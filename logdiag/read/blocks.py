@@ -12,6 +12,7 @@ from itertools import chain
 
 from logdiag.model import Block, CommonPrefix
 from logdiag.read.envelopes import recognise
+from logdiag.read.forms import Forms
 from logdiag.read.recorder_prefix import common_prefix
 
 __all__ = ["blocks_of"]
@@ -27,19 +28,20 @@ _COLOUR = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _PRINTED_COLOUR = re.compile(rb"(?:\x1b|\^\[|\\u001b|\\x1b|\\033)?\[[0-9;]{1,12}m")
 
 
-def blocks_of(stream: int, chunks: Iterator[bytes]) -> Generator[Block, int | None, None]:
-    """The blocks of a stream. Who has counted a block's lines may send the count: it is not done again."""
+def blocks_of(stream: int, chunks: Iterator[bytes], forms: Forms | None = None) -> Generator[Block, int | None, None]:
+    """The blocks of a stream. Who has counted a block's lines may send the count: it is not done again. `forms` are the
+    user's own beside the shipped ones."""
     pieces = _whole_lines(chunks)
     first = next(pieces, None)
     if first is None:
         return
     pieces = chain([first], pieces)
-    unwrap = recognise(first[0][: 1 << 16].splitlines())
+    unwrap = recognise(first[0][: 1 << 16].splitlines(), forms)
     if unwrap is not None:
-        yield from _unwrapped_blocks(stream, unwrap(_numbered(pieces)))
+        yield from _unwrapped_blocks(stream, unwrap(_numbered(pieces)), forms)
         return
     number, offset = 1, 0
-    form = _form_of(first[0])
+    form = _form_of(first[0], forms)
     for data, whole in pieces:
         block = _clean_block(stream, number, offset, data, None, form)
         counted = (yield block) if block.data else None
@@ -57,11 +59,11 @@ class _Form:
     prefix: CommonPrefix | None
 
 
-def _form_of(first: bytes) -> _Form:
+def _form_of(first: bytes, forms: Forms | None) -> _Form:
     # To look for colours without their escape in every block would take as long as all other cleaning.
     colours = _PRINTED_COLOUR if b"[0m" in first[:_BLOCK_BYTES] else None
     plain = _without_colours(first[:_BLOCK_BYTES], colours)
-    return _Form(colours, common_prefix(plain.decode(errors="replace").split("\n")))
+    return _Form(colours, common_prefix(plain.decode(errors="replace").split("\n"), forms))
 
 
 def _numbered(pieces: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[int, bytes]]:
@@ -72,14 +74,14 @@ def _numbered(pieces: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[int, bytes
             number += whole
 
 
-def _unwrapped_blocks(stream: int, lines: Iterator[tuple[int, bytes]]) -> Iterator[Block]:
+def _unwrapped_blocks(stream: int, lines: Iterator[tuple[int, bytes]], forms: Forms | None) -> Iterator[Block]:
     """Gathers unwrapped lines into blocks."""
     form: _Form | None = None
     offset = 0
     for gathered in _gathered(lines):
         numbers = tuple(at for at, _ in gathered)
         data = b"\n".join(line for _, line in gathered)
-        form = form or _form_of(data)
+        form = form or _form_of(data, forms)
         yield _clean_block(stream, numbers[0], offset, data, numbers, form)
         offset += len(data) + 1
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from logdiag.model import number_in
+from logdiag.read.forms import Forms, Keys, shipped_forms
 from logdiag.read.line_wrapping import joined, width_of
 from logdiag.read.records import Record, from_micros, head_of, is_of_logger, read_record, told_of
 
@@ -30,8 +31,10 @@ _CRI = re.compile(
 )
 
 
-def recognise(head: list[bytes]) -> Unwrap | None:
-    """The envelope that the first lines of a stream show, or None for plain text."""
+def recognise(head: list[bytes], forms: Forms | None = None) -> Unwrap | None:
+    """The envelope that the first lines of a stream show, or None for plain text. `forms` say what the keys of records
+    mean; the shipped ones if left out."""
+    forms = forms or shipped_forms()
     sample = [line for line in head if line.strip()][:20]
     if not sample:
         return None
@@ -41,44 +44,44 @@ def recognise(head: list[bytes]) -> Unwrap | None:
         return _unwrap_journal_export
     if _is_torchelastic_error(sample):
         return _unwrap_torchelastic_error
-    if all(_record_in(line) for line in sample) or _mostly_records(head):
-        return _unwrap_json
+    if all(_record_in(line, forms.keys) for line in sample) or _mostly_records(head, forms.keys):
+        return partial(_unwrap_json, forms=forms)
     width = width_of(head)
     return None if width is None else partial(joined, width=width)
 
 
-def _mostly_records(head: list[bytes]) -> bool:
+def _mostly_records(head: list[bytes], keys: Keys) -> bool:
     """Whether a logger's records are most of the first lines, a launcher's own words among them."""
     lines = [line for line in head if line.strip()][:_MOST_SAMPLED]
-    return sum(_record_in(line) is not None for line in lines) >= max(_FEWEST_RECORDS, _MOSTLY * len(lines))
+    return sum(_record_in(line, keys) is not None for line in lines) >= max(_FEWEST_RECORDS, _MOSTLY * len(lines))
 
 
-def _record_in(line: bytes) -> tuple[bytes, Record] | None:
+def _record_in(line: bytes, keys: Keys) -> tuple[bytes, Record] | None:
     """A line's record, and what a launcher put before it."""
     if line.startswith(b"{"):
-        record = read_record(line)
+        record = read_record(line, keys)
         return None if record is None else (b"", record)
     start = line.find(b"{", 0, _LONGEST_LABEL)
     if start < 0 or not line.rstrip().endswith(b"}"):
         return None
-    record = read_record(line[start:])
+    record = read_record(line[start:], keys)
     label = line[:start] if line[:start].strip() else b""
-    return None if record is None or (label and not is_of_logger(record)) else (label, record)
+    return None if record is None or (label and not is_of_logger(record, keys)) else (label, record)
 
 
-def _unwrap_json(lines: Iterable[Numbered]) -> Iterator[Numbered]:
+def _unwrap_json(lines: Iterable[Numbered], forms: Forms) -> Iterator[Numbered]:
     """Docker's json-file, `journalctl -o json`, and loggers that write one object a line."""
     started, number, head = b"", 0, b""
     for at, line in lines:
-        found = _record_in(line)
+        found = _record_in(line, forms.keys)
         if found is None:
             if line.strip():
                 yield at, line
             continue
         label, record = found
-        text = told_of(record).encode(errors="replace")
+        text = told_of(record, forms.keys).encode(errors="replace")
         if not started:
-            said = head_of(record)
+            said = head_of(record, forms)
             number, head = at, label + (f"{said} ".encode(errors="replace") if said else b"")
         started += text
         if "log" in record and not text.endswith(b"\n") and len(text) >= 16_000:

@@ -16,7 +16,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from logdiag.model import CommonPrefix
-from logdiag.read.prefixes import LEVELS, parse_line
+from logdiag.read.forms import Forms, shipped_forms
+from logdiag.read.prefixes import parse_line
 
 __all__ = ["common_prefix"]
 
@@ -58,15 +59,15 @@ _PROCESS_LABEL = re.compile(
 _NO_PROCESSES = frozenset(f"{word}{join}" for word in _COUNTERS_AND_THINGS.split() for join in ("", "-", "_", ".", "#"))
 
 
-def common_prefix(lines: Sequence[str]) -> CommonPrefix | None:
+def common_prefix(lines: Sequence[str], forms: Forms | None = None) -> CommonPrefix | None:
     """The form of what stands before nearly every line, blank ones left out, and how lines name their rank; None where
-    they share nothing."""
+    they share nothing. `forms` of the user's own are added to it."""
     told = [line for line in lines if line.strip()]
     if len(told) < _FEWEST_LINES:
-        return None
+        return CommonPrefix(_NOTHING, forms=forms) if forms else None
     label = _label_of(told[:_MOST_LABELLED])
     found = _shared_prefix([told[len(told) * at // _MOST_LINES] for at in range(_MOST_LINES)])
-    return replace(found or CommonPrefix(_NOTHING), label=label) if label else found
+    return replace(found or CommonPrefix(_NOTHING), label=label, forms=forms) if label or forms else found
 
 
 def _shared_prefix(told: Sequence[str]) -> CommonPrefix | None:
@@ -132,7 +133,8 @@ def _kind(token: str) -> str:
 
 
 def _level_in(prefix: str) -> str | None:
-    return next((LEVELS[token.upper()] for token in _TOKEN.findall(prefix) if token.upper() in LEVELS), None)
+    levels = shipped_forms().levels
+    return next((levels[token.upper()] for token in _TOKEN.findall(prefix) if token.upper() in levels), None)
 
 
 def _nested(match: re.Match[str]) -> bool:

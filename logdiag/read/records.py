@@ -4,71 +4,24 @@ before it, and what the logger keeps of an exception in fields of their own behi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
 from logdiag.model import number_in
-from logdiag.read.prefixes import LEVELS
+from logdiag.read.forms import Forms, Keys, shipped_forms
 
 __all__ = ["Record", "from_micros", "head_of", "is_of_logger", "read_record", "told_of"]
 
 Record = dict[str, object]
 
-# Docker, journald, loggers; Cloud Logging, CloudWatch, OpenTelemetry and Loki as they export; a runner's result;
-# structlog
-_MESSAGES = (
-    *("log", "MESSAGE", "message", "msg", "text", "textPayload", "@message", "body", "line", "stderr", "output"),
-    "event",
-)
-# {"t": "02:11:07", "lvl": "warn", "kind": "seat.lost", "seat": 5}
-_EVENTS = ("evt", "ev", "kind", "what", "action", "op", "type")
-_TIMES = ("time", "timestamp", "ts", "@timestamp", "asctime", "t")
-_HOSTS = ("_HOSTNAME", "hostname", "host", "node", "node_name", "nodeName", "pod", "pod_name")
-_LEVELS = ("level", "levelname", "severity", "severityText", "severity_text", "sev", "lvl", "log.level", "loglevel")
-_RANKS = (
-    *("rank", "global_rank", "world_rank", "process_index", "replica", "replica_id", "worker", "worker_id"),
-    *("worker_rank", "seat", "proc"),
-)
-# {"jsonPayload": {"message": "..."}, "timestamp": "..."} (Cloud Logging)   {"fields": {"message": "..."}} (Rust)
-_NESTED = ("jsonPayload", "fields")
-# {"msg": "cannot save", "error": "no space left on device"} (Go)   {"exc_info": "Traceback ..."} (Python)
-# {"err": {"type": "Error", "message": "...", "stack": "..."}} (JavaScript)   {"exception": "Traceback ..."} (structlog)
-# {"error.message": "..."} (Elastic)   {"attributes": {"exception.message": "..."}} (OpenTelemetry)
-_ERRORS = (
-    *("error", "err", "exc_info", "exc_text", "exception", "error.message", "exception.message"),
-    *("traceback", "stack_trace", "stacktrace", "stack", "error.stack_trace", "exception.stacktrace"),
-)
-_STACKS = ("traceback", "stack_trace", "stacktrace", "stack")
+_EVENT = "event"
 _SAID = ("message", "msg")
+_STACKS = ("traceback", "stack_trace", "stacktrace", "stack")
 _KINDS = ("type", "name", "kind")
-_ATTRIBUTES = "attributes"
-_TELLING = frozenset({*_ERRORS, _ATTRIBUTES})
 # 3   "3"   "w3"   "worker-3"   "3/64"
 _RANK = re.compile(r"(?:[A-Za-z_]{1,12}[-_]?)?(\d{1,6})(?:/\d{1,6})?")
-_TOLD_BEFORE = frozenset({*_RANKS, *_TIMES, *_LEVELS, *_HOSTS})
-# {"event": "train", "step": 41, "loss": 2.1}
-_COUNTERS = frozenset({"step", "global_step", "iteration", "iter", "epoch", "batch", "update"})
-# {"msg": "worker ended", "worker": 5, "status": 139}
-_STATUS_KEYS = (
-    "status exit_status exit_code exitcode return_code returncode rc code signal errno error_code status_code"
-)
-_STATUSES = frozenset(_STATUS_KEYS.split())
-# One word is enough there; elsewhere a text has two.
-_STATE_KEYS = "status state reason result outcome cause detail error_type exc_type stderr stdout output text"
-_STATES = frozenset(_STATE_KEYS.split())
-# What says where in the program or the cluster a record was made, and not what happened.
-_ELSEWHERE_KEYS = (
-    "logger logger_name name module caller source src file filename pathname path func function funcname thread "
-    "threadname thread_name process processname process_name taskname version hostname user argv args cmd cmdline "
-    "command image container container_name kubernetes docker labels resource config settings env environment "
-    "stream tag tags service"
-)
-_ELSEWHERE = frozenset(_ELSEWHERE_KEYS.split())
-# What a container's or a journal's record says of the program is all in its message.
-_ENVELOPES = frozenset({"log", "MESSAGE", "textPayload"})
-_NO_TEXTS = frozenset({*_MESSAGES[:1], *_TIMES, *_HOSTS, *_LEVELS, *_RANKS, *_ERRORS, *_NESTED})
 _WORDS = re.compile(r"[^\W\d_]{2,}[^\w]+[^\W\d_]{2,}")
 _DEEPEST = 3
 _MOST_TOLD = 12
@@ -80,8 +33,8 @@ _NUMBERED = {10: "TRACE", 20: "DEBUG", 30: "INFO", 40: "WARNING", 50: "ERROR", 6
 _LEVELNO = {10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
 
 
-def read_record(line: bytes) -> Record | None:
-    """One JSON object with a message, or None."""
+def read_record(line: bytes, keys: Keys | None = None) -> Record | None:
+    """One JSON object with a message, or None. `keys` say which those are; the shipped ones if left out."""
     import json
 
     try:
@@ -90,18 +43,19 @@ def read_record(line: bytes) -> Record | None:
         return None
     if not isinstance(value, dict):
         return None
-    for name in _NESTED:
+    keys = keys or shipped_forms().keys
+    for name in keys.nested:
         if name in value and isinstance(nested := value[name], dict):
             value = {**nested, **value}
-    if any(isinstance(value[key], (str, list)) for key in _MESSAGES if key in value):
+    if any(isinstance(value[key], (str, list)) for key in keys.messages if key in value):
         return value
-    event = next((value[key] for key in _EVENTS if isinstance(value.get(key), str)), None)
-    return {"event": event, **value} if event and is_of_logger(value) else None
+    event = next((value[key] for key in keys.events if isinstance(value.get(key), str)), None)
+    return {_EVENT: event, **value} if event and is_of_logger(value, keys) else None
 
 
-def is_of_logger(record: Record) -> bool:
+def is_of_logger(record: Record, keys: Keys) -> bool:
     """Whether a record says when it was made or how bad it is, as those of loggers do."""
-    return any(key in record for key in (*_TIMES, *_LEVELS))
+    return any(key in record for key in (*keys.times, *keys.levels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +64,7 @@ class _Plan:
 
     messages: tuple[str, ...]
     times: tuple[str, ...]
-    hosts: tuple[str, ...]
+    nodes: tuple[str, ...]
     levels: tuple[str, ...]
     ranks: tuple[str, ...]
     numbers: tuple[str, ...]
@@ -119,54 +73,64 @@ class _Plan:
 
 
 @lru_cache(maxsize=512)
-def _plan_of(keys: tuple[str, ...]) -> _Plan:
-    """The records of one logger have few sets of keys."""
-    counts = not _COUNTERS.isdisjoint(keys)
-    envelope = not _ENVELOPES.isdisjoint(keys)
-    messages = tuple(key for key in _MESSAGES if key in keys)
+def _plan_of(names: tuple[str, ...], keys: Keys) -> _Plan:
+    """The records of one logger have few sets of names."""
+    counts = not set(keys.counters).isdisjoint(names)
+    envelope = not set(keys.envelopes).isdisjoint(names)
+    before = {*keys.ranks, *keys.times, *keys.levels, *keys.nodes}
+    messages = tuple(key for key in keys.messages if key in names)
     return _Plan(
         messages=messages,
-        times=tuple(key for key in _TIMES if key in keys),
-        hosts=tuple(key for key in _HOSTS if key in keys),
-        levels=tuple(key for key in _LEVELS if key in keys),
-        ranks=tuple(key for key in _RANKS if key in keys),
+        times=tuple(key for key in keys.times if key in names),
+        nodes=tuple(key for key in keys.nodes if key in names),
+        levels=tuple(key for key in keys.levels if key in names),
+        ranks=tuple(key for key in keys.ranks if key in names),
         numbers=tuple(
-            key for key in keys if not envelope and key not in _TOLD_BEFORE and (counts or key.lower() in _STATUSES)
+            key for key in names if not envelope and key not in before and (counts or key.lower() in keys.statuses)
         ),
-        texts=() if envelope else tuple(_texts_among(key for key in keys if key not in messages[:1])),
-        telling=not envelope and not _TELLING.isdisjoint(keys),
+        texts=() if envelope else tuple(_texts_among((key for key in names if key not in messages[:1]), keys)),
+        telling=not envelope and not {*keys.errors, *keys.attributes}.isdisjoint(names),
     )
 
 
-def _texts_among(keys: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    for key in keys:
-        if key not in _NO_TEXTS and key.lower() not in _ELSEWHERE:
-            yield key, key.lower() in _STATES
+def _texts_among(names: Iterable[str], keys: Keys) -> Iterator[tuple[str, bool]]:
+    apart, elsewhere, states = _no_texts(keys)
+    for name in names:
+        if name not in apart and name.lower() not in elsewhere:
+            yield name, name.lower() in states
 
 
-def told_of(record: Record) -> str:
+@lru_cache(maxsize=8)
+def _no_texts(keys: Keys) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """The keys of what is told apart, of what is not told at all, and those where one word is a text."""
+    apart = (*keys.messages[:1], *keys.times, *keys.nodes, *keys.levels, *keys.ranks, *keys.errors, *keys.nested)
+    return frozenset(apart), frozenset(keys.elsewhere), frozenset(keys.states)
+
+
+def told_of(record: Record, keys: Keys) -> str:
     """All that a record says: its message, numbers and states (`status=139`), what it keeps of an exception (behind the
     message where that is one line, below it otherwise), and its further texts (`; cause: the file is gone`)."""
-    plan = _plan_of(tuple(record))
+    plan = _plan_of(tuple(record), keys)
     text = _first_text(record, plan.messages)
     for key in plan.numbers:
         if type(record[key]) in (int, float):
             text += f" {key}={record[key]}"
     if plan.telling:
-        attributes = record.get(_ATTRIBUTES)
-        for told in _errors({**attributes, **record} if isinstance(attributes, dict) else record):
+        for name in keys.attributes:
+            record = {**attributes, **record} if isinstance(attributes := record.get(name), dict) else record
+        for told in _errors(record, keys.errors):
             if told not in text:
                 text += ("\n" if "\n" in told else ": ") + told if text else told
     if plan.texts:
-        for key, told in islice(_texts(record, plan.texts), _MOST_TOLD):
+        for key, told in islice(_texts(record, plan.texts, keys), _MOST_TOLD):
             if told not in text:
                 text += f"\n{told}" if "\n" in told else f"; {key}: {told}" if text else told
     return text
 
 
-def _texts(record: Record, keys: Iterable[tuple[str, bool]], depth: int = 0) -> Iterator[tuple[str, str]]:
+def _texts(record: Record, names: Iterable[tuple[str, bool]], keys: Keys, depth: int = 0) -> Iterator[tuple[str, str]]:
     """What the fields beside the message say, with their names."""
-    for key, one_word in keys:
+    for key, one_word in names:
         value = record[key]
         if isinstance(value, list):
             value = ", ".join(item for item in value[:_MOST_TOLD] if isinstance(item, str))
@@ -174,15 +138,15 @@ def _texts(record: Record, keys: Iterable[tuple[str, bool]], depth: int = 0) -> 
             if _WORDS.search(value[:_LONGEST_TOLD]) or (value and one_word):
                 yield key, value[:_LONGEST_TOLD].strip("\n")
         elif isinstance(value, dict) and depth < _DEEPEST:
-            yield from _texts(value, _texts_among(value), depth + 1)
+            yield from _texts(value, _texts_among(value, keys), keys, depth + 1)
 
 
-def head_of(record: Record) -> str:
+def head_of(record: Record, forms: Forms) -> str:
     """Host, time, level and rank as the head of a plain line has them; empty where the record has none."""
-    plan = _plan_of(tuple(record))
+    plan = _plan_of(tuple(record), forms.keys)
     stamp = _first_text(record, plan.times) or _counted_time(record, plan.times)
-    host = _first_text(record, plan.hosts)
-    level = _level_of(record, plan.levels)
+    host = _first_text(record, plan.nodes)
+    level = _level_of(record, plan.levels, forms.levels)
     rank = _rank_in(record[plan.ranks[0]]) if plan.ranks else ""
     parts = (
         f"{host}:" if host and re.search(r"\d", host) else "",
@@ -198,13 +162,13 @@ def _rank_in(value: object) -> str:
     return match[1] if match else ""
 
 
-def _level_of(record: Record, keys: tuple[str, ...]) -> str:
+def _level_of(record: Record, keys: tuple[str, ...], levels: Mapping[str, str]) -> str:
     for key in keys:
         value = record[key]
         if type(value) is int:
             return _NUMBERED.get(value, "")
         if isinstance(value, str) and value:
-            return LEVELS.get(value.upper(), "")
+            return levels.get(value.upper(), "")
     if "PRIORITY" in record:
         return _PRIORITIES.get(_small_number(record["PRIORITY"]), "")
     return _LEVELNO.get(_small_number(record["levelno"]), "") if "levelno" in record else ""
@@ -248,9 +212,9 @@ def _first_text(record: Record, keys: Iterable[str]) -> str:
     return ""
 
 
-def _errors(record: Record) -> Iterator[str]:
+def _errors(record: Record, keys: tuple[str, ...]) -> Iterator[str]:
     """What the fields of an exception say, as it is written or as the most telling part of an object."""
-    for key in _ERRORS:
+    for key in keys:
         value = record.get(key)
         if isinstance(value, dict):
             kind, said = _first_text(value, _KINDS), _first_text(value, _SAID)

@@ -24,6 +24,7 @@ from logdiag.model import Block
 from logdiag.read.archives import archive_of, kind_of_archive
 from logdiag.read.blocks import blocks_of
 from logdiag.read.decompression import broken_stream_errors, decompressed, looks_binary
+from logdiag.read.forms import Forms
 from logdiag.read.names import in_order, is_log, node_in, rank_in
 
 __all__ = ["Limits", "Source", "Stream", "limits_of", "open_sources"]
@@ -78,7 +79,8 @@ class Stream:
     """One log: its name, what its name tells of rank and node, and its blocks, to be read once.
 
     While reading, `notes` fills with what a reader of the answer should know, and `complete` becomes False where
-    something was not read; `bytes_read` counts uncompressed bytes. The only stream of a job is `alone`.
+    something was not read; `bytes_read` counts uncompressed bytes. The only stream of a job is `alone`. `forms` are
+    the user's own beside the shipped ones, None where there are none.
     """
 
     index: int
@@ -92,6 +94,7 @@ class Stream:
     bytes_read: int = 0
     complete: bool = True
     alone: bool = False
+    forms: Forms | None = None
 
     def blocks(self) -> Generator[Block, int | None, None]:
         """The log in blocks of whole lines. Who has counted a block's lines may send the count: it is not done again.
@@ -104,7 +107,7 @@ class Stream:
             if not self.limits.told:
                 self._reach(f"{self.name}: was not read, nor any log after it: the {reached} was reached")
             return
-        yield from blocks_of(self.index, self._chunks())
+        yield from blocks_of(self.index, self._chunks(), self.forms)
 
     def _chunks(self) -> Iterator[bytes]:
         try:
@@ -177,8 +180,9 @@ class _Found:
     size: int | None = None
 
 
-def open_sources(sources: tuple[object, ...], limits: Limits | None = None) -> list[Stream]:
+def open_sources(sources: tuple[object, ...], limits: Limits | None = None, forms: Forms | None = None) -> list[Stream]:
     """The streams of one job, in order; the first one's notes tell what of a folder or an archive cannot be read.
+    `forms` are the user's own beside the shipped ones.
 
     Raises SourceError for what is missing or unreadable, and for a folder or an archive without logs.
     """
@@ -194,6 +198,7 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None) -> l
             node_in(log.own),
             log.size,
             limits,
+            forms=forms,
         )
         for index, log in enumerate(found)
     ]

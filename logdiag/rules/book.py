@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from logdiag import cache
 from logdiag.errors import RuleError
 from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title
+from logdiag.read.forms import Forms, own_forms
 from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule, to_plain
 
@@ -56,7 +57,9 @@ class RuleBook:
         confidence: dict[Support, float] | None = None,
         narrower: dict[int, frozenset[int]] | None = None,
         matchers: Sequence[Matcher] | None = None,
+        forms: Forms | None = None,
     ) -> None:
+        self.forms = forms
         self.rules = tuple(rules)
         self.filters = tuple(filters)
         self.reasons = reasons or {}
@@ -90,16 +93,18 @@ class RuleBook:
             folders = (folders,)
         if not isinstance(folders, Iterable) or isinstance(folders, (bytes, bytearray)):
             raise RuleError(f"rules: {folders!r} is no folder of rules; give a path, or several")
+        folders = tuple(folders)
         files = read_folders(folders)
+        forms = own_forms(folders)
         source = Matcher.made_by() + files.everything() + _shipped_weights(files)
         if not proof and (stored := cache.read("rules", source)) is not None:
             plain, databases = stored
             matchers = [matcher for database in databases if (matcher := Matcher.restore(database))]
             if len(matchers) == _MATCHERS:
-                return cls._from_plain(plain, matchers)
+                return cls._from_plain(plain, matchers, forms)
         from logdiag.rules.files import parse
 
-        book = cls(*parse(files))
+        book = cls(*parse(files), forms=forms)
         databases = [book.matcher.serialized, book.softening_matcher.serialized, book.regular_matcher.serialized]
         if all(databases):
             cache.write("rules", source, (book._to_plain(), databases))
@@ -252,16 +257,17 @@ class RuleBook:
         _ = self._framed, self._shipped  # made once, not for each
         book = copy(self)
         book._slow = Counter()
+        book.forms = self.forms and self.forms.fresh()
         return book
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which rules were passed over where a pattern of theirs took too long."""
+        """Which rules and forms were passed over where a pattern of theirs took too long."""
         slow = {
             rule.id: sum(self._slow[pattern] for pattern in (*rule.match, *rule.unless, *rule.within))
             for rule in (self.rules if self._slow else ())
         }
-        return tuple(
+        return (self.forms.notes if self.forms else ()) + tuple(
             f"rule {name}: a pattern took longer than {_CONFIRM_SECONDS} s on {count} lines and counts there as not "
             f"found{_LEFT_OUT if count >= _MOST_SLOW else ''}; logdiag rules test shows it"
             for name, count in sorted(slow.items())
@@ -390,7 +396,7 @@ class RuleBook:
         }
 
     @classmethod
-    def _from_plain(cls, plain: dict[str, Any], matchers: Sequence[Matcher]) -> RuleBook:
+    def _from_plain(cls, plain: dict[str, Any], matchers: Sequence[Matcher], forms: Forms | None) -> RuleBook:
         return cls(
             [Rule(**item) for item in plain["rules"]],
             [Filter(**item) for item in plain["filters"]],
@@ -398,6 +404,7 @@ class RuleBook:
             {Support(name): weight for name, weight in plain["confidence"].items()},
             {int(index): frozenset(others) for index, others in plain["narrower"].items()},
             matchers,
+            forms,
         )
 
 
@@ -450,7 +457,7 @@ def _narrower(book: RuleBook) -> dict[int, frozenset[int]]:
         if book.roles[index] is Role.KIND:
             continue
         for example in rule.fires:
-            line, frames = example_line(example)
+            line, frames = example_line(example, book.forms)
             candidates = {book._patterns[number][0] for number in _patterns_in(book.matcher, line.text.encode())}
             for other in candidates - {index} - claimed[index]:
                 if book.claims(other, line, frames):
@@ -462,9 +469,10 @@ def _narrower(book: RuleBook) -> dict[int, frozenset[int]]:
     }
 
 
-def example_line(example: str) -> tuple[Line, str]:
-    """The line that an example is about, and the traceback above it: the last line of several."""
+def example_line(example: str, forms: Forms | None = None) -> tuple[Line, str]:
+    """The line that an example is about, and the traceback above it: the last line of several. `forms` are the user's
+    own."""
     from logdiag.read.prefixes import parse_line
 
     frames, _, last = example.rstrip("\n").rpartition("\n")
-    return parse_line(last), frames
+    return parse_line(last, forms=forms), frames

@@ -85,16 +85,16 @@ def _check_rule(book: RuleBook, index: int, lines: _FileLines) -> Iterator[Probl
     for pattern in (*rule.match, *rule.unless, *rule.within):
         yield from _check_pattern(book, rule, pattern, lines)
     for pattern in rule.match:
-        if not any(book.search(pattern, example_line(example)[0]) for example in rule.fires):
+        if not any(book.search(pattern, example_line(example, book.forms)[0]) for example in rule.fires):
             yield problem(pattern, f"no example is hit by {pattern!r}", "add one real line it is for, or remove it")
     for example in rule.fires:
-        line, frames = example_line(example)
+        line, frames = example_line(example, book.forms)
         if not book.claims(index, line, frames):
             yield problem(example, f"does not fire on {line.text!r}", "mend the pattern, or move the example to quiet")
         elif wrong := _misjudged(book, index, line, frames):
             yield problem(example, *wrong)
     for example in rule.quiet:
-        line, frames = example_line(example)
+        line, frames = example_line(example, book.forms)
         if book.claims(index, line, frames):
             yield problem(
                 example, f"fires on the quiet line {line.text!r}", "make the pattern narrower or add an unless"
@@ -128,7 +128,7 @@ def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str, lines: _Fi
     if _NOT_FOR_BYTES.search(pattern) or (not pattern.isascii() and pattern.startswith("(?i)")):
         what = f"{pattern!r} is not ASCII where one character must be one byte"
         yield Problem(rule.file, number, rule.id, what, "write a branch, (?:é|è), or put it into a group of its own")
-    for line in (example_line(text)[0] for text in _HARD_LINES):
+    for line in (example_line(text, book.forms)[0] for text in _HARD_LINES):
         # A machine that halts for a moment is no fault of the pattern: only what is slow each time is.
         if all(_search_time(book, pattern, line) > _TIME_LIMIT for _ in range(3)):
             yield Problem(rule.file, number, rule.id, f"{pattern!r} takes too long on a long line", "bound its repeats")
@@ -145,14 +145,14 @@ def _search_time(book: RuleBook, pattern: str, line: Line) -> float:
 def _check_filter(book: RuleBook, item: Filter, lines: _FileLines) -> Iterator[Problem]:
     for pattern in item.drop:
         yield from _check_pattern(book, item, pattern, lines)
-        if not any(book.search(pattern, example_line(example)[0]) for example in item.drops):
+        if not any(book.search(pattern, example_line(example, book.forms)[0]) for example in item.drops):
             number = lines.find(item.file, pattern)
             yield Problem(
                 item.file, number, item.id, f"no example is hit by {pattern!r}", "add one real line it is for"
             )
     for wanted, examples in ((True, item.drops), (False, item.keeps)):
         for example in examples:
-            line, _ = example_line(example)
+            line, _ = example_line(example, book.forms)
             dropped = any(book.search(pattern, line) for pattern in item.drop)
             if dropped != wanted:
                 what = "does not drop" if wanted else "drops"

@@ -15,7 +15,7 @@ from logdiag.rules import limits
 from logdiag.rules.folders import RuleFiles, shipped_folder
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 
-__all__ = ["Parsed", "parse"]
+__all__ = ["Parsed", "load_yaml", "parse", "validated"]
 
 _FAILURE_ROLES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
 _LONGEST_CAUSE = 200
@@ -167,11 +167,13 @@ def parse(files: RuleFiles) -> Parsed:
     problems: list[str] = []
     for identity, (path, content) in sorted(files.contents.items()):
         try:
-            document = _load_yaml(path, content)
+            document = load_yaml(path, content)
             if identity == "reasons":
                 reasons = _reasons(path, content, document)
             elif identity == "confidence":
                 confidence = _weights(path, content, document)
+            elif identity.startswith("forms/"):
+                continue  # read by logdiag.read.form_files
             elif identity.startswith("filters/"):
                 filters.append(_filter(identity, path, content, document))
             elif identity.startswith("catalogues/"):
@@ -216,7 +218,8 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
-def _load_yaml(path: str, content: bytes) -> dict[str, Any]:
+def load_yaml(path: str, content: bytes) -> dict[str, Any]:
+    """The mapping that a file holds. Raises RuleError naming the file, the line and the remedy."""
     loader = None
     try:
         loader = _Loader(content.decode("utf-8"))
@@ -238,7 +241,11 @@ def _load_yaml(path: str, content: bytes) -> dict[str, Any]:
     return document
 
 
-def _validated(model: type[BaseModel], path: str, content: bytes, document: Any, where: str = "") -> Any:
+def validated(
+    model: type[BaseModel], path: str, content: bytes, document: Any, where: str = "", guide: str = "rules/README.md"
+) -> Any:
+    """A document as `model` has it; `where` in the file it stands, `guide` is the page on its form. Raises RuleError
+    with all problems."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -248,7 +255,7 @@ def _validated(model: type[BaseModel], path: str, content: bytes, document: Any,
             names = [str(part) for part in item["loc"]]
             number = _line_of(lines, names)
             field_name = ".".join([where, *names] if where else names) or "file"
-            problems.append(f"{path}:{number}: {field_name}: {item['msg']}; see rules/README.md for the allowed form")
+            problems.append(f"{path}:{number}: {field_name}: {item['msg']}; see {guide} for the allowed form")
         raise RuleError("\n".join(problems)) from error
 
 
@@ -306,7 +313,7 @@ def _catalogue(identity: str, path: str, content: bytes, document: dict[str, Any
 
 
 def _rule(identity: str, path: str, content: bytes, document: dict[str, Any]) -> Rule:
-    read: _RuleFile = _validated(_RuleFile, path, content, document)
+    read: _RuleFile = validated(_RuleFile, path, content, document)
     _check_patterns(path, content, [*read.match, *read.unless, *read.within])
     folder = identity.split("/", 1)[0]
     context = read.role in _CONTEXT_ROLES
@@ -352,7 +359,7 @@ def _made(identity: str, path: str, read: _RuleFile) -> Rule:
 
 
 def _filter(identity: str, path: str, content: bytes, document: dict[str, Any]) -> Filter:
-    read: _FilterFile = _validated(_FilterFile, path, content, document)
+    read: _FilterFile = validated(_FilterFile, path, content, document)
     _check_patterns(path, content, read.drop)
     return Filter(
         id=identity,
@@ -367,7 +374,7 @@ def _filter(identity: str, path: str, content: bytes, document: dict[str, Any]) 
 
 def _weights(path: str, content: bytes, document: dict[str, Any]) -> dict[Support, float]:
     """The weights of a file; a team's own file may leave some to the shipped one."""
-    read: _ConfidenceFile = _validated(_ConfidenceFile, path, content, document)
+    read: _ConfidenceFile = validated(_ConfidenceFile, path, content, document)
     missing = [support.value for support in Support if support not in read.weights]
     shipped = os.path.join(shipped_folder(), "confidence.yaml")
     if missing and path == shipped:
@@ -376,7 +383,7 @@ def _weights(path: str, content: bytes, document: dict[str, Any]) -> dict[Suppor
         return read.weights
     with open(shipped, "rb") as file:
         own = file.read()
-    return _weights(shipped, own, _load_yaml(shipped, own)) | read.weights
+    return _weights(shipped, own, load_yaml(shipped, own)) | read.weights
 
 
 def _reasons(path: str, content: bytes, document: dict[str, Any]) -> dict[Reason, ReasonEntry]:
@@ -387,7 +394,7 @@ def _reasons(path: str, content: bytes, document: dict[str, Any]) -> dict[Reason
         raise RuleError(f"{path}:1: {wrong}; the table holds each reason of the taxonomy once")
     table = {}
     for name, entry in document.items():
-        read: _ReasonFile = _validated(_ReasonFile, path, content, entry, name)
+        read: _ReasonFile = validated(_ReasonFile, path, content, entry, name)
         table[Reason(name)] = ReasonEntry(
             action=read.action.value,
             action_before_progress=read.action_before_progress.value if read.action_before_progress else None,

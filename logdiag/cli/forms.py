@@ -1,0 +1,70 @@
+"""`logdiag forms test|why`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from logdiag.report.words import clean
+
+__all__ = ["forms"]
+
+_LONGEST = 10_000
+_folders = click.option(
+    "--rules",
+    "folders",
+    multiple=True,
+    type=click.Path(readable=False),
+    metavar="DIR",
+    help="A folder of your own rules, with log forms in DIR/forms/; may be repeated.",
+)
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  logdiag forms why '[rank5]: 10:00:00 ERROR boom'   which forms the head of a line has
+  logdiag forms test our-rules/                      prove the forms in our-rules/forms/"""
+)
+def forms() -> None:
+    """Look at how the head of a line is read, and prove the log forms."""
+
+
+@forms.command("test")
+@click.argument("folders", nargs=-1, type=click.Path(readable=False), metavar="[DIR]...")
+def test_command(folders: tuple[str, ...]) -> None:
+    """Prove the shipped log forms, and those in DIR/forms/, by their samples. All problems are printed at once."""
+    from logdiag.read.form_check import check
+    from logdiag.read.forms import load_forms
+
+    loaded = load_forms(folders, proof=True)
+    problems = check(loaded)
+    for problem in problems:
+        click.echo(clean(str(problem), _LONGEST))
+    samples = len(loaded.keys.samples) + sum(len(form.samples) for form in loaded.forms)
+    click.echo(f"{len(loaded.forms)} forms, {samples} samples, {len(problems)} problems")
+    sys.exit(1 if problems else 0)
+
+
+@forms.command("why")
+@click.argument("line")
+@_folders
+def why_command(line: str, folders: tuple[str, ...]) -> None:
+    """Say which forms the head of LINE has, one behind the other, and what they tell."""
+    from logdiag.read.form_check import plain_line, read_alone
+    from logdiag.read.forms import load_forms
+    from logdiag.read.prefixes import heads_of
+
+    loaded = load_forms(folders)
+    plain = plain_line(line, loaded)
+    if plain != line:
+        click.echo(clean(f"a record; it is read as: {plain}", _LONGEST))
+    for form, match in heads_of(plain, loaded):
+        if form:
+            click.echo(clean(f"{form.id}  {match[0]!r}  {form.title}", _LONGEST))
+    read = read_alone(line, loaded)
+    for name in ("rank", "node", "clock", "level", "speaker", "message"):
+        value = getattr(read, name)
+        if value not in (None, ""):
+            click.echo(clean(f"  {'time' if name == 'clock' else name} = {value}", _LONGEST))

@@ -1,0 +1,114 @@
+"""Proves log forms by their samples: what `logdiag forms test` and the tests run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import product
+
+from logdiag.model import Line
+from logdiag.read.envelopes import recognise
+from logdiag.read.form_files import rivals
+from logdiag.read.forms import Form, Forms, Sample
+from logdiag.read.prefixes import heads_of, parse_line
+
+__all__ = ["FormProblem", "check", "plain_line", "read_alone"]
+
+# A pattern that needs longer on a sample with a part repeated so often can run away on a log.
+_TIME_LIMIT = 0.05
+_LONG = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class FormProblem:
+    """What is wrong with a form: where, what, and the remedy."""
+
+    file: str
+    line: int
+    form: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.form}: {self.what}; {self.remedy}"
+
+
+def check(forms: Forms) -> list[FormProblem]:
+    """Every problem of forms that were loaded with their proof."""
+    taken = {form.id: [rivals(forms, form, sample) for sample in form.samples] for form in forms.forms}
+    problems = [problem for form in forms.forms for problem in _check_form(forms, form, taken)]
+    for sample in forms.keys.samples:
+        if wrong := _differs(read_alone(sample.line, forms), sample):
+            problems.append(_problem(sample.file, sample, "keys", wrong, "mend the keys, or the sample"))
+    return sorted(problems, key=lambda problem: (problem.file, problem.line))
+
+
+def read_alone(text: str, forms: Forms) -> Line:
+    """What a line says that stands alone in its log."""
+    return parse_line(plain_line(text, forms), forms=forms)
+
+
+def plain_line(text: str, forms: Forms) -> str:
+    """A record in JSON, or another envelope, as the plain line that it becomes; any other line as it is."""
+    data = text.encode(errors="replace")
+    unwrap = recognise([data], forms)
+    found = next(unwrap([(1, data)]), None) if unwrap else None
+    return found[1].decode(errors="replace") if found else text
+
+
+def _check_form(forms: Forms, form: Form, taken: dict[str, list[tuple[int, tuple[str, ...]]]]) -> Iterator[FormProblem]:
+    for sample, (place, fitting) in zip(form.samples, taken[form.id], strict=True):
+        walked = [found.id for found, _ in heads_of(sample.line, forms) if found]
+        first = next((other for other in fitting if other in walked), None)
+        if not fitting:
+            yield _problem(form.file, sample, form.id, f"does not fit its sample {sample.line!r}", "mend the pattern")
+        elif form.id not in walked:
+            rival = first or "an earlier form"
+            mutual = any(form.id in others for _, others in taken.get(rival, ()))
+            remedy = "make one of the two patterns narrower" if mutual else "make that pattern narrower"
+            yield _problem(form.file, sample, form.id, f"{rival} takes its sample {sample.line!r}", remedy)
+        elif wrong := _differs(read_alone(sample.line, forms), sample):
+            yield _problem(form.file, sample, form.id, wrong, "mend the pattern, or the sample")
+        if fitting and (slow := _slow_on(forms, form, sample, place)):
+            yield _problem(form.file, sample, form.id, f"takes too long on {slow!r}...", "bound its repeats")
+
+
+def _differs(line: Line, sample: Sample) -> str:
+    """What a line says other than its sample, in words; empty where they agree."""
+    told = Sample(sample.line, line.message, line.rank, line.node, line.clock, line.level, line.speaker, sample.file)
+    wrong = [
+        f"{field.name} {getattr(told, field.name)!r} instead of {getattr(sample, field.name)!r}"
+        for field in fields(Sample)
+        if getattr(told, field.name) != getattr(sample, field.name)
+    ]
+    return f"{sample.line!r} gives {', '.join(wrong)}" if wrong else ""
+
+
+def _slow_on(forms: Forms, form: Form, sample: Sample, place: int) -> str:
+    """How a long line begins on which a form is slow each time: its sample as far as it fits, the last one to three
+    characters repeated many times; empty where there is none."""
+    match = forms.tried(form, sample.line, place)
+    for end, width in product(range(place + 1, (match.end() if match else place) + 1), (1, 2, 3)):
+        text = sample.line[:end] + sample.line[max(end - width, 0) : end] * (_LONG // width)
+        # A machine that halts for a moment is no fault of the pattern: only what is slow each time is.
+        if all(_time_of(forms, form, text, place) > _TIME_LIMIT for _ in range(3)):
+            return text[: end + 10]
+    return ""
+
+
+def _time_of(forms: Forms, form: Form, text: str, place: int) -> float:
+    """Processor time, in seconds, of trying a form."""
+    began = time.thread_time()
+    forms.tried(form, text, place)
+    return time.thread_time() - began
+
+
+def _problem(file: str, sample: Sample, form: str, what: str, remedy: str) -> FormProblem:
+    """A problem, with the line of the file that the sample stands on."""
+    number = 1
+    if file:
+        with open(file, encoding="utf-8", errors="replace") as opened:
+            wanted = sample.line.replace("'", "''")
+            number = next((at for at, line in enumerate(opened, 1) if sample.line in line or wanted in line), 1)
+    return FormProblem(file, number, form, what, remedy)

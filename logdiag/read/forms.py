@@ -1,0 +1,224 @@
+"""The engine of log forms: what is known of how launchers, schedulers and loggers write the head of a line.
+
+The forms are data, in `rules/forms/` and in the `forms/` of a user's own folders. `form_files` reads them and puts them
+in order; here they are tried. Compiled ones come from the cache, and a pattern is compiled when a line begins with a
+character that it may begin with.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+from logdiag import cache as kept
+
+__all__ = ["Form", "Forms", "Keys", "Sample", "load_forms", "own_forms", "shipped_forms"]
+
+Folder = str | os.PathLike[str]
+Match = Any
+"""What a form found: a match of `re` or of `regex`."""
+_Matcher = Callable[[str, int], Match | None]
+
+# A pattern of one's own may take so long on one line; one that was too slow on so many is not asked again.
+_SECONDS = 0.2
+_MOST_SLOW = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A line, and what its head says: `time` is the clock's text, `message` the text behind all of it, `file` the
+    one that it stands in."""
+
+    line: str
+    message: str
+    rank: int | None = None
+    node: str | None = None
+    time: str | None = None
+    level: str | None = None
+    speaker: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to begin a line; `docs/forms.md` explains each field.
+
+    `pattern` is complete, with what must stand before it; `begins` are the characters that it may begin with. `rank_of`
+    is `job` or `group` where a rank is known to be counted over one of them. Behind a form that `relays`, the level
+    before it is not the line's own. Those of `samples` and `file` are proof, which no diagnosis needs.
+    """
+
+    id: str
+    title: str
+    pattern: str
+    begins: str
+    rank_of: str = ""
+    relays: bool = False
+    shipped: bool = False
+    samples: tuple[Sample, ...] = ()
+    file: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """What the keys of records in JSON and in `key=value` mean; `rules/forms/keys.yaml` has one list a field. In each
+    the first key that a record has counts, but in `pair_texts` the last one."""
+
+    messages: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
+    nested: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    counters: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    envelopes: tuple[str, ...] = ()
+    pair_texts: tuple[str, ...] = ()
+    samples: tuple[Sample, ...] = ()
+
+    def one_of(self, field: str) -> str:
+        """A pattern for any key of a field."""
+        return "|".join(map(re.escape, getattr(self, field)))
+
+    @cached_property
+    def json_level(self) -> re.Pattern[str]:
+        """`"level": "WARNING"`"""
+        return re.compile(rf'"(?:{self.one_of("levels")})": ?"([A-Za-z]{{3,8}})"')
+
+    @cached_property
+    def json_rank(self) -> re.Pattern[str]:
+        """`"rank": 3`"""
+        return re.compile(rf'"(?:{self.one_of("ranks")})": ?(\d{{1,6}})\b')
+
+    @cached_property
+    def json_time(self) -> re.Pattern[str]:
+        """`"time": "2026-11-04 10:00:00"`"""
+        day, clock = r"(?P<date>\d{4}-\d\d-\d\d)", r"(?P<clock>\d\d:\d\d:\d\d)"
+        return re.compile(rf'"(?:{self.one_of("times")})": ?"(?P<whole>{day}[T ]{clock})')
+
+    @cached_property
+    def pair_level(self) -> re.Pattern[str]:
+        """`level=error`"""
+        return re.compile(rf'(?:^| )(?:{self.one_of("levels")})="?[A-Za-z]')
+
+
+class Forms:
+    """The forms in force, in the order in which they are tried; what loggers call their levels; what keys mean."""
+
+    def __init__(self, forms: Sequence[Form], levels: Mapping[str, str], keys: Keys) -> None:
+        self.forms = tuple(forms)
+        self.levels = levels
+        self.keys = keys
+        self._compiled: dict[str, _Matcher] = {}
+        self._beginning: dict[str, tuple[tuple[Form, _Matcher], ...]] = {}
+        self._slow: Counter[str] = Counter()
+
+    def next(self, text: str, place: int) -> tuple[Form, Match] | None:
+        """The form that a text has at a place."""
+        first = text[place : place + 1]
+        for form, match_at in self._beginning.get(first) or self._with(first):
+            match = match_at(text, place)
+            if match and match.end() > place:
+                return form, match
+        return None
+
+    def every(self, text: str, place: int) -> list[tuple[Form, Match]]:
+        """All forms that a text has at a place, in their order."""
+        first = text[place : place + 1]
+        found = ((form, match_at(text, place)) for form, match_at in self._with(first))
+        return [(form, match) for form, match in found if match and match.end() > place]
+
+    def tried(self, form: Form, text: str, place: int) -> Match | None:
+        """What one form finds at a place."""
+        return self._matcher(form)(text, place)
+
+    def fresh(self) -> Forms:
+        """The same for one diagnosis, with nothing passed over yet."""
+        return self if all(form.shipped for form in self.forms) else Forms(self.forms, self.levels, self.keys)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which forms were passed over because a pattern took too long."""
+        return tuple(
+            f"form {name}: its pattern took longer than {_SECONDS} s on {count} lines and counts there as not found"
+            f"{', and on the lines after these' if count >= _MOST_SLOW else ''}; logdiag forms test shows it"
+            for name, count in sorted(self._slow.items())
+        )
+
+    def _with(self, first: str) -> tuple[tuple[Form, _Matcher], ...]:
+        """The forms that may begin with a character."""
+        if first not in self._beginning:
+            # Characters that no form begins with are not remembered: there are too many of them.
+            forms = tuple((form, self._matcher(form)) for form in self.forms if first and first in form.begins)
+            if not forms:
+                return ()
+            self._beginning[first] = forms
+        return self._beginning[first]
+
+    def _matcher(self, form: Form) -> _Matcher:
+        """Shipped patterns were proved not to run away and use `re`; others run under the time-out of `regex`."""
+        if form.id not in self._compiled:
+            self._compiled[form.id] = re.compile(form.pattern).match if form.shipped else self._timed(form)
+        return self._compiled[form.id]
+
+    def _timed(self, form: Form) -> _Matcher:
+        import regex
+
+        compiled = regex.compile(form.pattern)
+
+        def match_at(text: str, place: int) -> Match | None:
+            if self._slow[form.id] >= _MOST_SLOW:
+                return None
+            try:
+                return compiled.match(text, place, timeout=_SECONDS)
+            except TimeoutError:
+                self._slow[form.id] += 1
+                return None
+
+        return match_at
+
+
+@cache
+def shipped_forms() -> Forms:
+    """The forms that come with logdiag."""
+    return load_forms()
+
+
+def own_forms(folders: Iterable[Folder]) -> Forms | None:
+    """The shipped forms and those of folders that have some; None where none has."""
+    with_forms = [folder for folder in folders if os.path.isdir(os.path.join(os.fspath(folder), "forms"))]
+    return load_forms(with_forms) if with_forms else None
+
+
+def load_forms(folders: Iterable[Folder] = (), *, proof: bool = False) -> Forms:
+    """The shipped forms and those in `forms/` of these folders; compiled ones come from the cache when nothing changed.
+
+    With `proof` they keep their samples. Raises RuleError with all problems of all files.
+    """
+    from logdiag.rules.folders import RuleFiles, shipped_folder
+
+    own = [path for folder in folders if os.path.isdir(path := os.path.join(os.fspath(folder), "forms"))]
+    files = [RuleFiles([folder]) for folder in (os.path.join(shipped_folder(), "forms"), *own)]
+    origin = b"\0\0".join(each.everything() for each in files)
+    if not proof and (stored := kept.read("forms", origin)) is not None:
+        forms, levels, keys = stored
+        return Forms([Form(*form) for form in forms], levels, Keys(**keys))
+    from logdiag.read.form_files import parse
+
+    loaded = parse(files)
+    told = [
+        (form.id, form.title, form.pattern, form.begins, form.rank_of, form.relays, form.shipped)
+        for form in loaded.forms
+    ]
+    kept.write("forms", origin, (told, dict(loaded.levels), {**vars(loaded.keys), "samples": ()}))
+    return loaded
