@@ -166,14 +166,14 @@ def parse(files: RuleFiles) -> Parsed:
     confidence: dict[Support, float] = {}
     problems: list[str] = []
     for identity, (path, content) in sorted(files.contents.items()):
+        if identity.startswith("forms/"):
+            continue  # read by logdiag.read.form_files
         try:
             document = load_yaml(path, content)
             if identity == "reasons":
                 reasons = _reasons(path, content, document)
             elif identity == "confidence":
                 confidence = _weights(path, content, document)
-            elif identity.startswith("forms/"):
-                continue  # read by logdiag.read.form_files
             elif identity.startswith("filters/"):
                 filters.append(_filter(identity, path, content, document))
             elif identity.startswith("catalogues/"):
@@ -290,7 +290,7 @@ def _line_of(lines: list[str], names: list[str]) -> int:
 
 def _catalogue(identity: str, path: str, content: bytes, document: dict[str, Any]) -> list[Rule]:
     """The rules of a catalogue, one a row."""
-    read: _CatalogueFile = _validated(_CatalogueFile, path, content, document)
+    read: _CatalogueFile = validated(_CatalogueFile, path, content, document)
     shared = read.model_dump(mode="json", include=set(_OF_A_CATALOGUE), exclude_none=True)
     rules, problems = [], []
     for name, row in read.rows.items():
@@ -303,7 +303,7 @@ def _catalogue(identity: str, path: str, content: bytes, document: dict[str, Any
         own["references"] = [f"{source}: {row.at}" for source in read.sources]
         del own["at"]
         try:
-            rules.append(_made(f"{identity}/{name}", path, _validated(_RuleFile, path, content, own, name)))
+            rules.append(_made(f"{identity}/{name}", path, validated(_RuleFile, path, content, own, name)))
         except RuleError as error:
             problems.append(str(error))
     if problems:
