@@ -10,6 +10,7 @@ style of services that everybody runs; names, addresses and numbers are invented
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,13 @@ def _iso(time: datetime, program: str, message: str, host: str) -> str:
     return f"{time.isoformat(timespec='microseconds')}+00:00 {host} {program}: {message}"
 
 
+def _record(time: datetime, program: str, message: str, host: str) -> str:
+    micros = f"{int(time.timestamp())}000000"
+    name, level = program.partition("[")[0], "3" if "ail" in message or "rror" in message else "6"
+    entry = {"__REALTIME_TIMESTAMP": micros, "_HOSTNAME": host, "SYSLOG_IDENTIFIER": name, "PRIORITY": level}
+    return json.dumps({**entry, "MESSAGE": message})
+
+
 def _collected(time: datetime, program: str, message: str, host: str) -> str:
     clock = f"{time:%b} {time.day} {time:%H:%M:%S}"
     return f"- {int(time.timestamp())} {time:%Y.%m.%d} {host} {clock} {host}/{host} {program}: {message}"
@@ -61,6 +69,7 @@ def _bare(_time: datetime, _program: str, message: str, _host: str) -> str:
 _FORMS: Mapping[str, Callable[[datetime, str, str, str], str]] = {
     "syslog": _syslog,
     "iso": _iso,
+    "record": _record,
     "collected": _collected,
     "uptime": _uptime,
     "dated": _dated,

@@ -228,7 +228,8 @@ class Block:
     """Whole lines of one stream, as bytes without colours, in the order of the file.
 
     `line_numbers` is None where line i of the block is line `first_line + i` of the file; an envelope that joins
-    lines gives each line's own number instead. `prefix` is what a recorder puts before every line of the stream.
+    lines gives each line's own number instead. `prefix` is what a recorder puts before every line of the stream. Of an
+    envelope's first block `wrapped` are the file's first lines as they stand there.
     """
 
     stream: int
@@ -237,6 +238,7 @@ class Block:
     data: bytes
     line_numbers: tuple[int, ...] | None = None
     prefix: CommonPrefix | None = None
+    wrapped: tuple[bytes, ...] = ()
 
     def number_of(self, index: int) -> int:
         """The file's own number of this block's line `index`, both counted from the block's first."""

@@ -108,6 +108,11 @@ SYMPTOM = "ERROR [Rank 3] Watchdog caught collective operation timeout: WorkNCCL
             "web-server-log",
             "service",
         ),
+        (
+            [f'{{"_HOSTNAME": "n7", "SYSLOG_IDENTIFIER": "python", "MESSAGE": "step {n} loss 2.1"}}' for n in range(9)],
+            "job-output",
+            "job",
+        ),
         ([f"Nov 22 06:33:0{n} node-7 python[3121]: step {n} loss 2.1" for n in range(9)], "job-output", "job"),
         ([f"2026-11-22 06:33:0{n} INFO step {n} loss 2.1" for n in range(9)], "job-output", "job"),
         ([f"[ 12.{n}] a line of a program" for n in range(9)], "job-output", "job"),

@@ -64,8 +64,8 @@ def _kind(part: Survey, book: RuleBook) -> KindOfLog:
 def _tells_of_a_program(part: Survey, kind: KindOfLog, book: RuleBook) -> bool:
     """Whether a fault stands in a machine's log on a line that no machine prints, as in a console to which a job
     prints too."""
-    if kind.whose != "machine":
-        return False
+    if kind.whose != "machine" or kind.by_envelope:
+        return False  # within an envelope lines do not show who printed them
     told = [finding.line for finding in part.findings if finding.role in (Role.CAUSE, Role.SYMPTOM, Role.FINISHED)]
     machines = {rule.id.rpartition("/")[2] for rule in book.rules if rule.id.startswith("context/logs/machine/")}
     bare = [replace(line, starts=(0,)) for line in told]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from logdiag.model import Block, CommonPrefix
@@ -36,9 +36,11 @@ def blocks_of(stream: int, chunks: Iterator[bytes], forms: Forms | None = None) 
     if first is None:
         return
     pieces = chain([first], pieces)
-    unwrap = recognise(first[0][: 1 << 16].splitlines(), forms)
+    head = first[0][: 1 << 16].splitlines()
+    unwrap = recognise(head, forms)
     if unwrap is not None:
-        yield from _unwrapped_blocks(stream, unwrap(_numbered(pieces)), forms)
+        for block in _unwrapped_blocks(stream, unwrap(_numbered(pieces)), forms):
+            yield replace(block, wrapped=tuple(head)) if block.offset == 0 else block
         return
     number, offset = 1, 0
     form = _form_of(first[0], forms)

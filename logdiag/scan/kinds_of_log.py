@@ -19,7 +19,7 @@ _FOLDER = "context/logs/"
 # A line in this form names the program that printed it.
 _SYSLOG_FORM = "context/kinds/syslog-form"
 _MOST_LINES = 100
-_LONGEST_LINE = 400
+_LONGEST_LINE = 2000
 # So much of a log must look like a machine's: a job's log may hold lines of the kernel.
 _MOSTLY_A_MACHINES, _MOSTLY = 0.8, 0.5
 # In a machine's journal so many programs speak, and none of them most of the time.
@@ -29,11 +29,12 @@ _FEWEST_PROGRAMS, _MOST_OF_ONE = 6, 0.5
 @dataclass(frozen=True, slots=True)
 class KindOfLog:
     """A kind of log: its `name`, its `title` for people, and `whose` it is: `job`, `machine`, `scheduler`, `cluster`
-    or `service`."""
+    or `service`. `by_envelope` says that not its lines showed it but what is around them."""
 
     name: str
     title: str
     whose: str
+    by_envelope: bool = False
 
     @property
     def is_a_jobs(self) -> bool:
@@ -47,7 +48,7 @@ _JOURNAL = "system-journal"
 
 def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
     """The kind of the log whose first block this is, by lines taken evenly from it."""
-    texts = [text for text in block.data.split(b"\n") if text.strip()]
+    texts = [text for text in (block.wrapped or block.data.split(b"\n")) if text.strip()]
     step = -(-len(texts) // _MOST_LINES) or 1
     lines = [Line("", at, text[:_LONGEST_LINE].decode(errors="replace")) for at, text in enumerate(texts[::step])]
     known = {rule.id.rpartition("/")[2]: rule for rule in book.rules if rule.id.startswith(_FOLDER)}
@@ -61,10 +62,10 @@ def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
         least = _MOSTLY_A_MACHINES if whose == "machine" else _MOSTLY
         if count >= max(1, least * heads):
             name = max((name for name in counts if _whose(known[name].id) == whose), key=lambda name: counts[name])
-            return KindOfLog(name, known[name].title, whose)
+            return KindOfLog(name, known[name].title, whose, bool(block.wrapped))
     in_form = sum("syslog-form" in found for found in every)
     if _JOURNAL in known and in_form >= _MOSTLY_A_MACHINES * heads and _is_of_many_programs(lines, kinds, book):
-        return KindOfLog(_JOURNAL, known[_JOURNAL].title, "machine")
+        return KindOfLog(_JOURNAL, known[_JOURNAL].title, "machine", bool(block.wrapped))
     return JOB_OUTPUT
 
 
