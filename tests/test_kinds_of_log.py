@@ -181,6 +181,14 @@ def test_a_machines_fault_elsewhere_or_long_ago_is_none(machine: bytes, why: str
     assert any(note.startswith("set aside: ") and why in note for note in said.notes)
 
 
+def test_a_newer_syslog_names_its_machine_too() -> None:
+    """In the form with a zone, as Debian and Ubuntu write it, the machine is told as well."""
+    elsewhere = log_of(f"2026-11-22T03:02:41.123456+00:00 node-117 kernel: {XID}")
+    here = log_of(f"2026-11-22T03:02:41.123456+00:00 node-004 kernel: {XID}")
+    assert answered(job(SYMPTOM), elsewhere).reason.value == "NCCLTimeoutError"
+    assert answered(job(SYMPTOM), here).reason.value == "ECCError"
+
+
 def test_a_fault_that_ends_no_job_counts_for_nothing() -> None:
     """What rules know of a job's output is weather in a machine's log: a refused login, a port in use."""
     login = "Nov 22 03:02:50 node-004 sshd[812]: Disconnecting: Too many authentication failures for root [preauth]"

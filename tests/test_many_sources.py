@@ -96,6 +96,14 @@ def test_every_log_of_the_case_is_named(tmp_path: Path) -> None:
     assert kinds == [("rank-output", "job")] * 16 + [("kernel-log", "machine"), ("slurm-record", "scheduler")]
 
 
+@pytest.mark.parametrize(("state", "failed"), [("FAILED      1:0", True), ("COMPLETED   0:0", False)])
+def test_the_schedulers_record_says_whether_the_job_failed(state: str, failed: bool) -> None:
+    """A job's output that just stops amid work, and the row of the job in the scheduler's record."""
+    job = log_of(*rank_log(0, dies=True))
+    record = SACCT.replace(b"FAILED      1:0", state.encode())
+    assert diagnose(job, record, rules=BOOK, memory=False).failed is failed
+
+
 def test_one_file_for_all_ranks_still_maps_gpus(tmp_path: Path) -> None:
     """What NCCL tells of each rank is remembered though the lines are alike and not kept."""
     job = [line for rank in range(16) for line in rank_log(rank, dies=rank == 9)]
