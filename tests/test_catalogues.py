@@ -12,6 +12,7 @@ from logdiag.model import Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 from logdiag.rules.check import check
+from logdiag.rules.literals import scan_form
 from tests.helpers import book_of, log_of
 
 CATALOGUE = """
@@ -154,3 +155,25 @@ def test_a_node_that_lost_its_cards_is_told_by_nccls_own_words(book: RuleBook) -
     assert diagnose(log_of("step 1 loss 2.1", lost), rules=book, exit_code=1).reason is Reason.NETWORK_ERROR
     calm = "node-07:2210:2210 [0] param.cc:71 NCCL WARN Ignoring SHM locality, must be 1 or 2"
     assert not diagnose(log_of("step 1 loss 2.1", calm, "step 2 loss 2.0"), rules=book).failed
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("nrt_execute failed: NRT_EXEC_HW_ERR_HBM_UE", Reason.ECC_ERROR),
+        ("nrt_execute failed: NRT_NETWORK_PROXY_FAILURE", Reason.NETWORK_ERROR),
+        ("nrt_execute failed: NRT_LOAD_NOT_ENOUGH_NC", Reason.CUDA_ERROR),
+    ],
+)
+def test_a_status_code_selects_the_reason(book: RuleBook, line: str, reason: Reason) -> None:
+    """A catalogue's row may be a table over a code."""
+    assert diagnose(log_of("step 1 loss 2.1", line), rules=book, exit_code=1).reason is reason
+
+
+def test_a_long_pattern_is_scanned_for_by_a_common_literal() -> None:
+    """The words that begin all lines of one speaker are looked for once; a short pattern keeps its own expression."""
+    branches = "|".join(f"fault {number} of a kind that has no long words of its own, {number}" for number in range(3))
+    speaker = rf"NCCL WARN (?:\w{{1,9}}|{branches}|.{{0,9}}x)"
+    assert len(speaker) >= 200
+    assert scan_form(speaker, "nccl warn all is well") == (r"NCCL\ WARN\ ",)
+    assert scan_form(r"NCCL WARN \w{1,9}", "nccl warn all is well") != (r"NCCL\ WARN\ ",)

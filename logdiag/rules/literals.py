@@ -35,6 +35,9 @@ _SHORTEST_LITERAL = 5
 _MOST_LITERALS = 80
 _WIDEST_EXACT_GAP = 6
 _COMMON_PENALTY = 8
+# A long pattern is dearer to scan for than to ask of every line that holds its long, though common, literal.
+_LONG_PATTERN = 200
+_LONG_LITERAL = 9
 
 Literals = list[str]
 
@@ -55,7 +58,8 @@ def scan_form(pattern: str, healthy: str) -> tuple[str, ...]:
         literals = _best(parser.parse(plain), healthy)
     except (re.error, RecursionError, OverflowError):
         literals = None
-    if literals and _worth(literals, healthy) >= _SHORTEST_LITERAL:
+    long = literals and len(plain) >= _LONG_PATTERN and min(map(len, literals)) >= _LONG_LITERAL
+    if literals and (long or _worth(literals, healthy) >= _SHORTEST_LITERAL):
         return tuple(sorted({caseless + re.escape(literal) for literal in literals}))
     unbounded = _NEGATED.sub(r"[^\\n", _BOUNDS.sub(_unbounded, plain))
     return (_OPEN_END.sub(lambda end: (end[1] if end[2] == "+" else "") + end[3], unbounded),)
