@@ -172,7 +172,7 @@ def test_a_status_code_selects_the_reason(book: RuleBook, line: str, reason: Rea
 
 def test_a_long_pattern_is_scanned_for_by_a_common_literal() -> None:
     """The words that begin all lines of one speaker are looked for once; a short pattern keeps its own expression."""
-    branches = "|".join(f"fault {number} of a kind that has no long words of its own, {number}" for number in range(3))
+    branches = "|".join(f"fault {number} of a kind that has no long words of its own, {number}" for number in range(4))
     speaker = rf"NCCL WARN (?:\w{{1,9}}|{branches}|.{{0,9}}x)"
     assert len(speaker) >= 200
     assert scan_form(speaker, "nccl warn all is well") == (r"NCCL\ WARN\ ",)
