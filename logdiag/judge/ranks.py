@@ -10,7 +10,7 @@ from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.launchers import Worker, first_observed
 from logdiag.judge.owners import Owners, owners_in
-from logdiag.judge.speakers import numbered_speakers
+from logdiag.judge.speakers import node_named_in, nodes_of_speakers, numbered_speakers
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Decision, Finding, Line, Reason, Role
 
@@ -232,8 +232,8 @@ def rank_of(
 
 
 def node_of(root: Fault, rank: int | None, lines: Sequence[Line], timeline: Timeline) -> str | None:
-    """The node of the root: named on its line, by other lines of its rank, by the launcher's summary, or the only
-    one."""
+    """The node of the root: named on its line, by other lines of its rank, by the launcher's summary, in the words of
+    its line or of those of its rank, or the only one."""
     if root.finding.node:
         return root.finding.node
     if rank is not None:
@@ -242,6 +242,9 @@ def node_of(root: Fault, rank: int | None, lines: Sequence[Line], timeline: Time
         if len(named) == 1:
             return named.pop()
     every = {line.node for line in lines if line.node}
+    spoken = nodes_of_speakers(lines)
+    if told := node_named_in(root.line, {*every, *spoken.values()}) or spoken.get(-1 if rank is None else rank):
+        return told
     return every.pop() if len(every) == 1 else None
 
 

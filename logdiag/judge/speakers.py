@@ -1,20 +1,25 @@
-"""Who prints a line, where no known launcher says so: a word and a number that run over all workers of the log.
+"""Who prints a line and where it runs, where no known launcher says so.
+
+A rank: a word and a number that run over all workers of the log.
 
 `w09 `, `[seat 5]`, `lathe 5 of 12`, `hand{id=5`, `"seat": 2`, `r=44>`: in-house software numbers its processes in words
 of its own. A numbered word names the speaker when its numbers start at 0 or 1, leave few out, come back again and
 again, and do not only rise, as steps do.
+
+A node: `boat=skiff2`, `cliff:ledge2`, `on parallel6`, `@ shop-b`. A name that differs in its end is one of nodes when each
+process says one of them, and neighbours by number say the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from logdiag.model import Line
 
-__all__ = ["numbered_speakers"]
+__all__ = ["node_named_in", "nodes_of_speakers", "numbered_speakers"]
 
 # w09   seat-5   lathe 5   hawk.08   r=44   hand{id=5   "seat": 2   but no part of a time, a version, a path or a size
 _NUMBERED = re.compile(
@@ -29,6 +34,16 @@ _SHARE_OF_LINES, _SHARE_OF_NUMBERS = 0.15, 0.6
 _SHARE_FALLING = 0.1
 _MOST_LINES = 4000
 _LONGEST_RECORD = 60
+# skiff2   parallel6   shop-b   ropewalk-4   fen-c   but no part of a path, of an address or of a longer name
+_NAMED = re.compile(r"(?<![\w./-])(?P<stem>[a-z][a-z_]*(?:-[a-z][a-z_]+)*)(?:-[a-z]|-?\d{1,5})(?![\w/-]|[.]\w)")
+_NO_NODES = frozenset(
+    (
+        "dp tp pp cp ep sp mp stage group shard part chunk bucket numa socket rail switch rack ring gpu cuda device card "
+        "chip link port eth ib bond mlx nvme disk step epoch iter batch round layer block level file seed fold version v "
+        "rank worker local_rank sample trial expert head slice page core cpu thread queue slot lane fp bf int uint float"
+    ).split()
+)
+_FEWEST_RANKS, _FEWEST_NODES, _FEWEST_A_NODE = 4, 2, 2
 
 
 @dataclass(slots=True)
@@ -57,6 +72,36 @@ def numbered_speakers(lines: Sequence[Line]) -> Mapping[tuple[int, int], int]:
     if not speaking:
         return {}
     return dict(_spread(lines, max(speaking, key=lambda key: len(seen[key].places))))
+
+
+def nodes_of_speakers(lines: Sequence[Line]) -> Mapping[int, str]:
+    """The node of each process whose lines name one, by its number; empty where no name is known to be a node's."""
+    numbers = numbered_speakers(lines)
+    said: dict[str, dict[int, set[str]]] = {}
+    for line in lines[:_MOST_LINES]:
+        number = numbers.get((line.stream, line.position), line.rank)
+        if number is not None:
+            for match in _NAMED.finditer(line.text, 0, _RECORD):
+                said.setdefault(match["stem"], {}).setdefault(number, set()).add(match[0])
+    found = [nodes for stem, names in said.items() if stem not in _NO_NODES and (nodes := _blocks(names))]
+    return max(found, key=lambda nodes: (len(nodes), len(set(nodes.values()))), default={})
+
+
+def node_named_in(line: Line, nodes: Iterable[str]) -> str | None:
+    """The only one of the nodes that a line names; None where it names several or none."""
+    named = {node for node in nodes if re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w-]|[.]\w)", line.text)}
+    return named.pop() if len(named) == 1 else None
+
+
+def _blocks(names: Mapping[int, set[str]]) -> dict[int, str]:
+    """Which name each number says, where each says one and neighbours share them; else nothing."""
+    if len(names) < _FEWEST_RANKS or any(len(said) > 1 for said in names.values()):
+        return {}
+    nodes = {number: next(iter(names[number])) for number in sorted(names)}
+    changes = 1 + sum(one != other for one, other in pairwise(nodes.values()))
+    distinct = len(set(nodes.values()))
+    apart = changes == distinct >= _FEWEST_NODES and len(nodes) >= _FEWEST_A_NODE * distinct
+    return nodes if apart else {}
 
 
 def _first_numbers(text: str) -> dict[tuple[str, str], int]:
