@@ -43,6 +43,8 @@ _NO_NODES = frozenset(
         "rank worker local_rank sample trial expert head slice page core cpu thread queue slot lane fp bf int uint float"
     ).split()
 )
+# What a process says of its node, it says when it starts.
+_MOST_NAMED = 1500
 _FEWEST_RANKS, _FEWEST_NODES, _FEWEST_A_NODE = 4, 2, 2
 
 
@@ -78,7 +80,7 @@ def nodes_of_speakers(lines: Sequence[Line]) -> Mapping[int, str]:
     """The node of each process whose lines name one, by its number; empty where no name is known to be a node's."""
     numbers = numbered_speakers(lines)
     said: dict[str, dict[int, set[str]]] = {}
-    for line in lines[:_MOST_LINES]:
+    for line in lines[:_MOST_NAMED]:
         number = numbers.get((line.stream, line.position), line.rank)
         if number is not None:
             for match in _NAMED.finditer(line.text, 0, _RECORD):

@@ -48,9 +48,9 @@ class _Sample(_Strict):
 class _Form(_Strict):
     title: str
     pattern: str = Field(min_length=1)
-    after: str = ""
+    after: str | list[str] = []
     begins: str = ""
-    rank_of: Literal["job", "group", ""] = ""
+    rank_of: Literal["job", "group", "worker", ""] = ""
     relays: bool = False
     samples: list[_Sample] = Field(min_length=1)
 
@@ -169,7 +169,9 @@ def _form(identity: str, given: _Form, pieces: dict[str, str], file: _File) -> F
             given.pattern, f"{identity}: {{{unknown[0]}}} is no piece; use one of {known}, or write it out"
         )
     pattern = _PIECE.sub(lambda match: pieces[match[1]], given.pattern)
-    before = f"(?<={given.after})" if given.after else ""
+    places = [given.after] if isinstance(given.after, str) else given.after
+    before = "|".join(f"(?<={place})" for place in places)
+    before = f"(?:{before})" if len(places) > 1 else before
     for written in (before + pattern, given.begins):
         if wrong := limits.wrong_with(written):
             raise file.wrong(given.pattern, f"{identity}: {written}: {wrong}")

@@ -49,7 +49,8 @@ class Form:
     """One way to begin a line; `docs/forms.md` explains each field.
 
     `pattern` is complete, with what must stand before it; `begins` are the characters that it may begin with. `rank_of`
-    is `job` or `group` where a rank is known to be counted over one of them. Behind a form that `relays`, the level
+    is `job` or `group` where a rank is known to be counted over one of them, and `worker` where it counts only if the
+    line names no other. Behind a form that `relays`, the level
     before it is not the line's own. Those of `samples` and `file` are proof, which no diagnosis needs.
     """
 

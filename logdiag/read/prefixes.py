@@ -103,10 +103,12 @@ class _Said:
         self.starts.append(match.end())
         said = match.groupdict() if match.re.groupindex else {}
         # [rank17]:[E ProcessGroupNCCL.cpp:523] [Rank 2]   the first counts over the job, the second within a group
-        if not (self.of_job and form and form.rank_of == "group"):
+        # [RANK 8] [worker 2]   the second may be one of the first one's own
+        rank_of = form.rank_of if form else "job"
+        if not (self.of_job and rank_of == "group") and not (self.rank is not None and rank_of == "worker"):
             rank = number_in(said.get("rank") or "")  # a form of the user's own may catch anything
             if rank is not None:
-                self.rank, self.of_job = rank, form is None or form.rank_of == "job"
+                self.rank, self.of_job = rank, rank_of == "job"
         self.node = said.get("node") or self.node
         level = levels.get((said.get("level") or "").upper(), self.level)
         self.level = None if (form and form.relays) or (relays and relays == level) else level
