@@ -8,8 +8,10 @@ each line keeps the number of the file's line it began on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from logdiag.model import number_in
 from logdiag.read.forms import Forms, Keys, shipped_forms
@@ -20,6 +22,17 @@ __all__ = ["Unwrap", "recognise"]
 
 _MOST_SAMPLED, _FEWEST_RECORDS, _MOSTLY = 200, 4, 0.6
 _LONGEST_LABEL = 120
+# How often a key must be there to number processes, how many of the numbers, how often the next one is lower.
+_SHARE_RANKED, _SHARE_OF_RANKS, _SHARE_FALLING = 0.2, 0.75, 0.1
+_MOST_RANKS = 4096
+# These count, or say how it went.
+_NO_RANK_KEYS = frozenset(
+    (
+        "step epoch iter iteration batch global_step shard chunk part layer stage phase attempt attempts try tries retry "
+        "retries round version v level status code rc exit_code errno line port gpu device local_rank cuda world_size "
+        "size count total missed queue depth priority severity levelno lineno thread seq id n"
+    ).split()
+)
 
 Numbered = tuple[int, bytes]
 Unwrap = Callable[[Iterable[Numbered]], Iterator[Numbered]]
@@ -45,7 +58,7 @@ def recognise(head: list[bytes], forms: Forms | None = None) -> Unwrap | None:
     if _is_torchelastic_error(sample):
         return _unwrap_torchelastic_error
     if all(_record_in(line, forms.keys) for line in sample) or _mostly_records(head, forms.keys):
-        return partial(_unwrap_json, forms=forms)
+        return partial(_unwrap_json, forms=_with_rank_key(head, forms))
     width = width_of(head)
     return None if width is None else partial(joined, width=width)
 
@@ -54,6 +67,33 @@ def _mostly_records(head: list[bytes], keys: Keys) -> bool:
     """Whether a logger's records are most of the first lines, a launcher's own words among them."""
     lines = [line for line in head if line.strip()][:_MOST_SAMPLED]
     return sum(_record_in(line, keys) is not None for line in lines) >= max(_FEWEST_RECORDS, _MOSTLY * len(lines))
+
+
+def _with_rank_key(head: Sequence[bytes], forms: Forms) -> Forms:
+    """The forms, with the key by which these records number their processes, where no known key does: its numbers begin
+    at 0 or 1, leave few out, and go to and fro, which those of steps do not."""
+    found = [record[1] for line in head[:_MOST_SAMPLED] if (record := _record_in(line, forms.keys))]
+    if any(key in record for record in found for key in forms.keys.ranks):
+        return forms
+    numbers: dict[str, list[int]] = {}
+    for record in found:
+        for key, value in record.items():
+            if type(value) is int and key not in _NO_RANK_KEYS:
+                numbers.setdefault(key, []).append(value)
+    ranks = [key for key, told in numbers.items() if _numbers_processes(told, len(found))]
+    if not ranks:
+        return forms
+    key = max(ranks, key=lambda name: len(numbers[name]))
+    return Forms(forms.forms, forms.levels, replace(forms.keys, ranks=(*forms.keys.ranks, key)))
+
+
+def _numbers_processes(told: Sequence[int], records: int) -> bool:
+    distinct = set(told)
+    if len(told) < _SHARE_RANKED * records or len(told) < 2 * len(distinct) or not 1 < len(distinct) <= _MOST_RANKS:
+        return False
+    dense = min(distinct) in (0, 1) and len(distinct) >= _SHARE_OF_RANKS * (max(distinct) - min(distinct) + 1)
+    falling = sum(later < earlier for earlier, later in pairwise(told))
+    return dense and falling >= max(2, _SHARE_FALLING * len(told))
 
 
 def _record_in(line: bytes, keys: Keys) -> tuple[bytes, Record] | None:

@@ -137,6 +137,7 @@ def _take_pairs(said: _Said, pairs: dict[str, re.Match[str]], forms: Forms) -> N
     """What `key=value` pairs add."""
     keys = forms.keys
     said.level = said.level or forms.levels.get(_value(pairs, keys.levels).upper())
+    said.node = said.node or _value(pairs, keys.nodes) or None
     told = _value(pairs, keys.ranks)
     if said.rank is None and told.isdecimal() and len(told) <= _LONGEST_RANK:
         said.rank = int(told)

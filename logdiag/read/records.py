@@ -22,6 +22,7 @@ _STACKS = ("traceback", "stack_trace", "stacktrace", "stack")
 _KINDS = ("type", "name", "kind")
 # 3   "3"   "w3"   "worker-3"   "3/64"
 _RANK = re.compile(r"(?:[A-Za-z_]{1,12}[-_]?)?(\d{1,6})(?:/\d{1,6})?")
+_DIGIT = re.compile(r"\d")
 _WORDS = re.compile(r"[^\W\d_]{2,}[^\w]+[^\W\d_]{2,}")
 _DEEPEST = 3
 _MOST_TOLD = 12
@@ -148,8 +149,10 @@ def head_of(record: Record, forms: Forms) -> str:
     host = _first_text(record, plan.nodes)
     level = _level_of(record, plan.levels, forms.levels)
     rank = _rank_in(record[plan.ranks[0]]) if plan.ranks else ""
+    # A plain name before a colon could be any word.
+    named = f"{host}:" if _DIGIT.search(host) else f"[host={host}]:" if host and host != "localhost" else ""
     parts = (
-        f"{host}:" if host and re.search(r"\d", host) else "",
+        named,
         stamp,
         f"{level}:" if level else "",
         f"[rank{rank}]:" if rank else "",
