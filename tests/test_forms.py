@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from logdiag import RuleError, diagnose
 from logdiag.read.form_check import check, read_alone
 from logdiag.read.forms import load_forms, shipped_forms
 from logdiag.read.prefixes import parse_line
+from logdiag.read.sources import open_sources
 from tests.helpers import log_of, run_logdiag, steps
 
 OWN = r"""
@@ -176,3 +178,61 @@ odd:
 """
     line = read_alone("<a b c> no pulse", load_forms([folder(tmp_path, odd)]))
     assert (line.rank, line.time, line.clock, line.message) == (None, None, "b c", "no pulse")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[shard 7] is read",
+        "[step 3] loss 2.1",
+        "[process 4711] started",
+        "retry 3 of 5 on node-2: no pulse",
+        "attempt 3: no pulse",
+        "[worker 3 of the pool] idle",
+        "10:00:00 workers=8 ERROR no pulse",
+        "msg=up workers=8",
+        "worker 3 left",
+    ],
+)
+def test_a_number_that_counts_is_no_rank(text: str) -> None:
+    """Shards, steps, process ids, tries, how many there are; nor what a sentence says of a worker."""
+    assert parse_line(text).rank is None
+
+
+def test_records_name_their_processes_by_the_key_that_numbers_them() -> None:
+    """`wanderer` is no known key; its numbers go to and fro. Those of `orbit` rise, `missed` is a count."""
+    rows = [
+        json.dumps({"level": "info", "ts": 1771086400 + at, "msg": "kept course", "wanderer": at * 5 % 8, "orbit": at})
+        for at in range(60)
+    ]
+    lost = {
+        "level": "error",
+        "ts": 1771086999,
+        "msg": "no pulse on this side",
+        "wanderer": 6,
+        "host": "io",
+        "missed": 3,
+    }
+    (stream,) = open_sources((log_of(*rows, json.dumps(lost)),))
+    read = [
+        parse_line(text.decode(), prefix=block.prefix) for block in stream.blocks() for text in block.data.splitlines()
+    ]
+    assert [line.rank for line in read[:4]] == [0, 5, 2, 7]
+    assert (read[-1].rank, read[-1].node, read[-1].message) == (6, "io", "no pulse on this side")
+
+
+def test_records_that_only_count_name_no_process() -> None:
+    """A step, a try and a queue's length are no ranks."""
+    rows = [
+        json.dumps({"level": "info", "ts": 1771086400 + at, "msg": "kept course", "orbit": at, "tries": at % 3})
+        for at in range(60)
+    ]
+    (stream,) = open_sources((log_of(*rows),))
+    read = [parse_line(text.decode()) for block in stream.blocks() for text in block.data.splitlines()]
+    assert {line.rank for line in read} == {None}
+
+
+def test_pairs_name_the_node() -> None:
+    """In any order, without a form for it."""
+    line = parse_line('ts=1 level=error msg="no pulse" worker=3 host=shop-b')
+    assert (line.rank, line.node) == (3, "shop-b")

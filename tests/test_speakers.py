@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from logdiag.judge.speakers import numbered_speakers
+from logdiag.judge.speakers import node_named_in, nodes_of_speakers, numbered_speakers
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
 
@@ -25,11 +27,12 @@ def _interleaved(head: str, processes: int = 4, rounds: int = 6) -> list[str]:
 @pytest.mark.parametrize(
     "head",
     [
-        "lathe {} of 4 @ shop-a: ",
+        "lathe {} of 4 in shop-a: ",
         "r={:02d}> ",
         "12:00:00 | hawk.{:02d} | ",
         'INFO hand{{id={} host="fen-c"}}: ',
         '{{"n": 81, "seat": {}, "t": "',
+        "09.35.10 . diver/{} ",
     ],
 )
 def test_a_numbered_word_that_comes_again_and_again_names_the_speaker(head: str) -> None:
@@ -54,3 +57,50 @@ def test_a_log_whose_prefixes_name_ranks_needs_no_guess() -> None:
     """A known launcher's word counts alone."""
     lines = _lines(*_interleaved("[rank{}]: lane 3 "))
     assert not numbered_speakers(lines)
+
+
+def test_many_processes_with_few_kept_lines_each_are_speakers() -> None:
+    """Each of 40 printed one or two lines that are kept, in no order."""
+    numbers = [(at * 17) % 40 for at in range(60)]
+    lines = _lines(*(f"r={number:02d}> halo of {at} levels" for at, number in enumerate(numbers)))
+    assert numbered_speakers(lines)[0, 59] == numbers[59]
+
+
+def test_a_record_with_a_clock_of_another_kind_is_no_part_of_the_one_above() -> None:
+    """The boat's words are not the diver's."""
+    lines = _lines(*_interleaved("09.35.10 . diver/{} "), "09.36.10 . boat", "         batch 7 is lost")
+    assert [numbered_speakers(lines).get((0, line.position)) for line in lines[-2:]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "words", ["suited boat=skiff{}; board=9", "cliff:ledge{} fine", "on parallel{} half a", "@ shop-{}:"]
+)
+def test_names_that_neighbours_share_are_their_nodes(words: str) -> None:
+    """Whatever the software calls them; eight processes on four of them."""
+    ends = "abcd" if words.startswith("@") else "1234"
+    lines = _lines(*(f"[rank{rank}]: {words.format(ends[rank // 2])}" for rank in (3, 0, 7, 4, 1, 6, 2, 5)))
+    nodes = nodes_of_speakers(lines)
+    assert sorted(nodes) == list(range(8))
+    assert nodes[4] == nodes[5] != nodes[6]
+    assert nodes[5].endswith(ends[2])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        lambda rank: f"tile{rank % 2}",
+        lambda rank: f"stage{rank // 4}",
+        lambda rank: f"seat{rank}",
+        lambda rank: "cask9",
+    ],
+)
+def test_other_numbered_names_are_no_nodes(name: Callable[[int], str]) -> None:
+    """The same again on every machine, a part of the model, one for each process, one for all."""
+    assert not nodes_of_speakers(_lines(*(f"[rank{rank}]: ready on {name(rank)}" for rank in range(8))))
+
+
+def test_a_line_names_a_node_by_its_whole_name() -> None:
+    """And only where it names one alone."""
+    (line,) = _lines("birch05 dropped out of the mesh")
+    assert node_named_in(line, ["birch05", "birch0", "birch"]) == "birch05"
+    assert node_named_in(_lines("birch05 lost birch06")[0], ["birch05", "birch06"]) is None

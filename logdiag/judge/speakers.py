@@ -6,8 +6,8 @@ A rank: a word and a number that run over all workers of the log.
 of its own. A numbered word names the speaker when its numbers start at 0 or 1, leave few out, come back again and
 again, and do not only rise, as steps do.
 
-A node: `boat=skiff2`, `cliff:ledge2`, `on parallel6`, `@ shop-b`. A name that differs in its end is one of nodes when each
-process says one of them, and neighbours by number say the same.
+A node: `boat=skiff2`, `cliff:ledge2`, `on parallel6`, `@ shop-b`. A name that differs in its end is one of nodes when
+each process says one of them, and neighbours by number say the same.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from logdiag.model import Line
 
 __all__ = ["node_named_in", "nodes_of_speakers", "numbered_speakers"]
 
-# w09   seat-5   lathe 5   hawk.08   r=44   hand{id=5   "seat": 2   but no part of a time, a version, a path or a size
+# w09   seat-5   lathe 5   hawk.08   diver/4   r=44   hand{id=5   "seat": 2
+# but no part of a time, a version, a path or a size
 _NUMBERED = re.compile(
-    r"(?<![\w./])\"?(?P<word>[A-Za-z][A-Za-z_]{0,15})(?P<joint>\"?: ?|[-_#=. ]|\{id=|\[)?"
+    r"(?<![\w./])\"?(?P<word>[A-Za-z][A-Za-z_]{0,15})(?P<joint>\"?: ?|[-_#=./ ]|\{id=|\[)?"
     r"(?P<number>\d{1,4})(?![\w:]*[\d.]\d|[A-Za-z%])"
 )
 _HEAD, _RECORD = 72, 240
@@ -32,17 +33,20 @@ _FEWEST_LINES = 6
 _SHARE_OF_LINES, _SHARE_OF_NUMBERS = 0.15, 0.6
 # Of all changes from line to line, so many go down: steps and epochs only rise.
 _SHARE_FALLING = 0.1
+_SHARE_OF_MOST, _SHARE_UNORDERED = 0.5, 0.3
 _MOST_LINES = 4000
 _LONGEST_RECORD = 60
+# 09.35.10 . boat   (a clock of its own kind)
+_OWN_CLOCK = re.compile(r"\W?\d\d?[.h]\d\d[.m]\d\d\b")
 # skiff2   parallel6   shop-b   ropewalk-4   fen-c   but no part of a path, of an address or of a longer name
 _NAMED = re.compile(r"(?<![\w./-])(?P<stem>[a-z][a-z_]*(?:-[a-z][a-z_]+)*)(?:-[a-z]|-?\d{1,5})(?![\w/-]|[.]\w)")
-_NO_NODES = frozenset(
-    (
-        "dp tp pp cp ep sp mp stage group shard part chunk bucket numa socket rail switch rack ring gpu cuda device card "
-        "chip link port eth ib bond mlx nvme disk step epoch iter batch round layer block level file seed fold version v "
-        "rank worker local_rank sample trial expert head slice page core cpu thread queue slot lane fp bf int uint float"
-    ).split()
+_NO_NODES_WORDS = (
+    "dp tp pp cp ep sp mp stage group shard part chunk bucket numa socket rail switch rack ring gpu cuda device "
+    "card chip link port eth ib bond mlx nvme disk step epoch iter batch round layer block level file seed fold "
+    "version v rank worker local_rank sample trial expert head slice page core cpu thread queue slot lane fp bf "
+    "int uint float"
 )
+_NO_NODES = frozenset(_NO_NODES_WORDS.split())
 # What a process says of its node, it says when it starts.
 _MOST_NAMED = 1500
 _FEWEST_RANKS, _FEWEST_NODES, _FEWEST_A_NODE = 4, 2, 2
@@ -119,9 +123,13 @@ def _names_speakers(seen: _Seen, lines: int) -> bool:
     distinct = set(numbers)
     if len(numbers) < max(_FEWEST_LINES, _SHARE_OF_LINES * lines) or len(distinct) < 2 or min(distinct) > 1:
         return False
-    if len(numbers) < 2 * len(distinct) or len(distinct) < _SHARE_OF_NUMBERS * (max(distinct) - min(distinct) + 1):
-        return False
     falling = sum(later < earlier for earlier, later in pairwise(numbers))
+    # Of many processes few lines each are kept; what most lines name in no order are no steps.
+    unordered = len(numbers) >= _SHARE_OF_MOST * lines and falling >= _SHARE_UNORDERED * len(numbers)
+    if len(numbers) < 2 * len(distinct) and not unordered:
+        return False
+    if len(distinct) < _SHARE_OF_NUMBERS * (max(distinct) - min(distinct) + 1):
+        return False
     return falling >= max(1, _SHARE_FALLING * len(distinct))
 
 
@@ -153,4 +161,5 @@ def _column(text: str, key: tuple[str, str]) -> int:
 
 def _continues(line: Line, above: Line) -> bool:
     near = line.stream == above.stream and line.position - above.position <= _LONGEST_RECORD
-    return near and line.clock is None and line.level is None
+    clock = line.clock or _OWN_CLOCK.match(line.text)
+    return near and clock is None and line.level is None

@@ -26,13 +26,12 @@ _LONGEST_LABEL = 120
 _SHARE_RANKED, _SHARE_OF_RANKS, _SHARE_FALLING = 0.2, 0.75, 0.1
 _MOST_RANKS = 4096
 # These count, or say how it went.
-_NO_RANK_KEYS = frozenset(
-    (
-        "step epoch iter iteration batch global_step shard chunk part layer stage phase attempt attempts try tries retry "
-        "retries round version v level status code rc exit_code errno line port gpu device local_rank cuda world_size "
-        "size count total missed queue depth priority severity levelno lineno thread seq id n"
-    ).split()
+_NO_RANK_KEYS_WORDS = (
+    "step epoch iter iteration batch global_step shard chunk part layer stage phase attempt attempts try tries "
+    "retry retries round version v level status code rc exit_code errno line port gpu device local_rank cuda "
+    "world_size size count total missed queue depth priority severity levelno lineno thread seq id n"
 )
+_NO_RANK_KEYS = frozenset(_NO_RANK_KEYS_WORDS.split())
 
 Numbered = tuple[int, bytes]
 Unwrap = Callable[[Iterable[Numbered]], Iterator[Numbered]]
@@ -72,12 +71,12 @@ def _mostly_records(head: list[bytes], keys: Keys) -> bool:
 def _with_rank_key(head: Sequence[bytes], forms: Forms) -> Forms:
     """The forms, with the key by which these records number their processes, where no known key does: its numbers begin
     at 0 or 1, leave few out, and go to and fro, which those of steps do not."""
-    found = [record[1] for line in head[:_MOST_SAMPLED] if (record := _record_in(line, forms.keys))]
-    if any(key in record for record in found for key in forms.keys.ranks):
+    found = [told[1] for line in head[:_MOST_SAMPLED] if (told := _record_in(line, forms.keys))]
+    if any(key in each for each in found for key in forms.keys.ranks):
         return forms
     numbers: dict[str, list[int]] = {}
-    for record in found:
-        for key, value in record.items():
+    for each in found:
+        for key, value in each.items():
             if type(value) is int and key not in _NO_RANK_KEYS:
                 numbers.setdefault(key, []).append(value)
     ranks = [key for key, told in numbers.items() if _numbers_processes(told, len(found))]
