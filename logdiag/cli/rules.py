@@ -100,20 +100,25 @@ def show_command(identity: str, folders: tuple[str, ...]) -> None:
     "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the problems."
 )
 def test_command(folders: tuple[str, ...], form: str) -> None:
-    """Prove the shipped rules, and those of DIR, by their examples. All problems of all files are printed at once."""
+    """Prove the rules of DIR, by their examples and against all shipped ones; without DIR, prove the shipped rules.
+
+    All problems of all files are printed at once.
+    """
     from logdiag.rules.check import check
+    from logdiag.rules.folders import own_files
 
     book = RuleBook.load(folders, proof=True)
-    problems = check(book)
+    own = frozenset(own_files(folders).contents) if folders else None
+    problems = check(book, own)
     if form == "json":
         click.echo(json.dumps([problem.to_dict() for problem in problems], indent=2))
     else:
         for problem in problems:
             click.echo(clean(str(problem), _LONGEST))
-        examples = sum(len(rule.fires) + len(rule.quiet) for rule in book.rules)
-        click.echo(
-            f"{len(book.rules)} rules, {len(book.filters)} filters, {examples} examples, {len(problems)} problems"
-        )
+        proved = [rule for rule in book.rules if own is None or rule.id in own]
+        filters = [item for item in book.filters if own is None or item.id in own]
+        examples = sum(len(rule.fires) + len(rule.quiet) for rule in proved)
+        click.echo(f"{len(proved)} rules, {len(filters)} filters, {examples} examples, {len(problems)} problems")
     sys.exit(1 if problems else 0)
 
 

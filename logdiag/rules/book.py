@@ -6,27 +6,26 @@ import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from logdiag import cache
 from logdiag.errors import RuleError
 from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title
-from logdiag.read.forms import Forms, own_forms
+from logdiag.read.forms import Forms
 from logdiag.rules.matcher import Matcher
-from logdiag.rules.schema import Filter, ReasonEntry, Rule, to_plain
+from logdiag.rules.schema import Filter, ReasonEntry, Rule
 
 if TYPE_CHECKING:
-    from logdiag.rules.folders import Folder, RuleFiles
+    from logdiag.rules.folders import Folder
 
 Match = Any
 """What a search found: a match of `re` or of `regex`."""
 
-__all__ = ["Hit", "RuleBook", "example_line"]
+__all__ = ["Hit", "RuleBook", "asymmetric", "example_line"]
 
 # A leading ^ means the start of the message, which only a line's prefixes can tell.
 _ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
@@ -35,8 +34,8 @@ _CONFIRM_SECONDS = 0.2
 # A pattern that was too slow on so many lines of one log is not asked again there.
 _MOST_SLOW = 10
 _LEFT_OUT = ", and on the lines after these"
-_MATCHERS = 3
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
+_CALM = (Role.PROGRESS, Role.HARMLESS)
 # Asked only of the lines that are kept, and never scanned for.
 _ASKED_OF_KEPT = (*_SOFTENING, Role.KIND)
 _TOLD_OF_A_LINE = (Role.RETRY, Role.KIND)
@@ -47,7 +46,11 @@ Hit = tuple[int, int, tuple[int, ...]]
 
 
 class RuleBook:
-    """The rules in force. Build one with `RuleBook.load`; it may be used from several threads at once."""
+    """The rules in force. Build one with `RuleBook.load`; it may be used from several threads at once.
+
+    `matchers` and `narrower` are made from the rules where they are not given; `healthy` is text as healthy jobs print
+    it, beside what the rules' own examples show.
+    """
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class RuleBook:
         narrower: dict[int, frozenset[int]] | None = None,
         matchers: Sequence[Matcher] | None = None,
         forms: Forms | None = None,
+        healthy: str = "",
     ) -> None:
         self.forms = forms
         self.rules = tuple(rules)
@@ -74,7 +78,8 @@ class RuleBook:
         self._filters_from = len(self._progress)
         self._slow: Counter[str] = Counter()
         self._compiled: dict[str, tuple[Callable[..., Match | None], Callable[..., Match | None]]] = {}
-        self.matcher, self.softening_matcher, self.regular_matcher = matchers or self._compile_matchers()
+        self.matchers = tuple(matchers or self._compile_matchers(healthy))
+        self.matcher, self.softening_matcher, self.regular_matcher = self.matchers
         self._structural = frozenset(
             number for number, (index, _) in enumerate(self._patterns) if self.roles[index] is Role.STRUCTURE
         )
@@ -82,33 +87,18 @@ class RuleBook:
 
     @classmethod
     def load(cls, folders: Folder | Iterable[Folder] = (), *, proof: bool = False) -> RuleBook:
-        """The shipped rules and those of a folder or several; compiled ones come from the cache when nothing changed.
+        """The shipped rules and those of a folder or several; compiled ones are used as long as nothing changed.
 
         With `proof`, the rules keep their examples and references, which no diagnosis needs. Raises RuleError with
         all problems of all files.
         """
-        from logdiag.rules.folders import read_folders
+        from logdiag.rules.loading import load
 
         if isinstance(folders, (str, os.PathLike)):
             folders = (folders,)
         if not isinstance(folders, Iterable) or isinstance(folders, (bytes, bytearray)):
             raise RuleError(f"rules: {folders!r} is no folder of rules; give a path, or several")
-        folders = tuple(folders)
-        files = read_folders(folders)
-        forms = own_forms(folders)
-        source = Matcher.made_by() + files.everything() + _shipped_weights(files)
-        if not proof and (stored := cache.read("rules", source)) is not None:
-            plain, databases = stored
-            matchers = [matcher for database in databases if (matcher := Matcher.restore(database))]
-            if len(matchers) == _MATCHERS:
-                return cls._from_plain(plain, matchers, forms)
-        from logdiag.rules.files import parse
-
-        book = cls(*parse(files), forms=forms)
-        databases = [book.matcher.serialized, book.softening_matcher.serialized, book.regular_matcher.serialized]
-        if all(databases):
-            cache.write("rules", source, (book._to_plain(), databases))
-        return book
+        return load(tuple(folders), proof=proof)
 
     def scan(self, data: bytes) -> list[Hit]:
         """The lines of a block (whole lines, as bytes) on which a rule may fire, in order."""
@@ -234,6 +224,16 @@ class RuleBook:
         """Whether a rule matches a line, whatever other rules say; for checking the rules themselves."""
         rule = self.rules[index]
         return any(self._search(pattern, line) for pattern in rule.match) and self._stands(rule, line, frames)
+
+    def claimed(self, index: int, matcher: Matcher | None = None) -> set[int]:
+        """The other rules that match an example of a rule; with a `matcher`, those whose patterns it looks for."""
+        found: set[int] = set()
+        for example in self.rules[index].fires if self.roles[index] is not Role.KIND else ():
+            line, frames = example_line(example, self.forms)
+            numbers = _patterns_in(matcher or self.matcher, line.text.encode(errors="replace"))
+            rivals = {self._patterns[number][0] for number in numbers} - found - {index}
+            found.update(other for other in rivals if self.claims(other, line, frames))
+        return found
 
     def search(self, pattern: str, line: Line) -> Match | None:
         """The first place where a pattern of a rule matches on a line."""
@@ -366,14 +366,25 @@ class RuleBook:
             for pattern in rule.match
         )
 
-    def _compile_matchers(self) -> tuple[Matcher, Matcher, Matcher]:
-        """One for what is scanned for, one for what softens a line, one for regular output."""
-        healthy = "\n".join(
-            line
-            for index, rule in enumerate(self.rules)
-            for line in (rule.fires if self.roles[index] in (Role.PROGRESS, Role.HARMLESS) else ())
+    @property
+    def healthy_text(self) -> str:
+        """What healthy jobs print, as the examples show it."""
+        calm = [rule for rule, role in zip(self.rules, self.roles, strict=True) if role in _CALM]
+        lines = [line for rule in calm for line in rule.fires]
+        return "\n".join([*lines, *(line for item in self.filters for line in item.drops)])
+
+    @property
+    def pattern_keys(self) -> tuple[list[tuple[str, str]], ...]:
+        """For each of the three matchers: the rule or filter and the pattern that each number stands for."""
+        scanned, softening, progress = (
+            [(self.rules[index].id, pattern) for index, pattern in patterns]
+            for patterns in (self._patterns, self._softening, self._progress)
         )
-        healthy = "\n".join([healthy, *(line for item in self.filters for line in item.drops)]).lower()
+        return scanned, softening, [*progress, *self._drops]
+
+    def _compile_matchers(self, healthy: str) -> tuple[Matcher, Matcher, Matcher]:
+        """One for what is scanned for, one for what softens a line, one for regular output."""
+        healthy = f"{healthy}\n{self.healthy_text}".lower()
         files = {item.id: item.file for item in self.filters}
 
         def named(patterns: tuple[tuple[int, str], ...]) -> list[tuple[str, str]]:
@@ -385,38 +396,6 @@ class RuleBook:
             _compile_matcher(named(self._softening), ""),
             _compile_matcher(regular, ""),
         )
-
-    def _to_plain(self) -> dict[str, Any]:
-        return {
-            "rules": [to_plain(rule) for rule in self.rules],
-            "filters": [to_plain(item) for item in self.filters],
-            "reasons": {reason.value: to_plain(entry) for reason, entry in self.reasons.items()},
-            "confidence": {support.value: weight for support, weight in self.confidence.items()},
-            "narrower": {str(index): sorted(others) for index, others in self.narrower.items()},
-        }
-
-    @classmethod
-    def _from_plain(cls, plain: dict[str, Any], matchers: Sequence[Matcher], forms: Forms | None) -> RuleBook:
-        return cls(
-            [Rule(**item) for item in plain["rules"]],
-            [Filter(**item) for item in plain["filters"]],
-            {Reason(name): ReasonEntry(**entry) for name, entry in plain["reasons"].items()},
-            {Support(name): weight for name, weight in plain["confidence"].items()},
-            {int(index): frozenset(others) for index, others in plain["narrower"].items()},
-            matchers,
-            forms,
-        )
-
-
-def _shipped_weights(files: RuleFiles) -> bytes:
-    """The shipped weights of the confidence, where a team's own file stands in their place: it may leave some out."""
-    from logdiag.rules.folders import shipped_folder
-
-    shipped = os.path.join(shipped_folder(), "confidence.yaml")
-    if files.contents.get("confidence", (shipped, b""))[0] == shipped:
-        return b""
-    with open(shipped, "rb") as file:
-        return file.read()
 
 
 def _message_starts(line: Line) -> list[int]:
@@ -452,21 +431,17 @@ def _compile_matcher(patterns: Sequence[tuple[str, str]], healthy: str) -> Match
 def _narrower(book: RuleBook) -> dict[int, frozenset[int]]:
     """For each rule, those that are narrower: it matches their examples and they match none of its own. Kinds are no
     rivals: they say of any line what it is beside what rules make of it."""
-    claimed: dict[int, set[int]] = {index: set() for index in range(len(book.rules))}
-    for index, rule in enumerate(book.rules):
-        if book.roles[index] is Role.KIND:
-            continue
-        for example in rule.fires:
-            line, frames = example_line(example, book.forms)
-            candidates = {book._patterns[number][0] for number in _patterns_in(book.matcher, line.text.encode())}
-            for other in candidates - {index} - claimed[index]:
-                if book.claims(other, line, frames):
-                    claimed[index].add(other)
-    return {
-        other: narrow
-        for other in range(len(book.rules))
-        if (narrow := frozenset(i for i in claimed if other in claimed[i] and i not in claimed[other]))
-    }
+    return asymmetric([book.claimed(index) for index in range(len(book.rules))])
+
+
+def asymmetric(claimed: Sequence[Collection[int]]) -> dict[int, frozenset[int]]:
+    """Who is narrower than whom, from which others claim each rule's examples."""
+    narrower: dict[int, set[int]] = {}
+    for index, others in enumerate(claimed):
+        for other in others:
+            if index not in claimed[other]:
+                narrower.setdefault(other, set()).add(index)
+    return {other: frozenset(narrow) for other, narrow in narrower.items()}
 
 
 def example_line(example: str, forms: Forms | None = None) -> tuple[Line, str]:

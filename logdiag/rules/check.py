@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,12 +49,37 @@ class Problem:
         return asdict(self)
 
 
-def check(book: RuleBook) -> list[Problem]:
-    """Every problem of every rule and filter of a book that was loaded with its proof."""
+def check(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
+    """Every problem of every rule and filter of a book that was loaded with its proof; with `own`, of those ids alone,
+    and what they take from others."""
     lines = _FileLines()
-    problems = [problem for index in range(len(book.rules)) for problem in _check_rule(book, index, lines)]
-    problems += [problem for item in book.filters for problem in _check_filter(book, item, lines)]
+    problems = [
+        problem
+        for index, rule in enumerate(book.rules)
+        if own is None or rule.id in own
+        for problem in _check_rule(book, index, lines)
+    ]
+    for item in book.filters:
+        if own is None or item.id in own:
+            problems += _check_filter(book, item, lines)
+    if own is not None:
+        problems += _taken(book, own)
     return sorted(problems, key=lambda problem: (problem.file, problem.line))
+
+
+def _taken(book: RuleBook, own: Container[str]) -> Iterator[Problem]:
+    """Where a rule of one's own wins an example of another."""
+    alone = RuleBook([rule for rule in book.rules if rule.id in own], narrower={})
+    files = {rule.id: rule.file for rule in alone.rules}
+    for index, rule in enumerate(book.rules):
+        for example in rule.fires if rule.id not in own else ():
+            line, frames = example_line(example)
+            if alone.confirm_all(line, frames) is None or not _misjudged(book, index, line, frames):
+                continue
+            winner = book.confirm_all(line, frames)
+            if winner is not None and winner.rule in files:
+                what = f"takes {line.text!r}, an example of {rule.id}"
+                yield Problem(files[winner.rule], 1, winner.rule, what, "make its pattern narrower")
 
 
 class _FileLines:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from logdiag.errors import RuleError
 from logdiag.rules import limits
 
-__all__ = ["Folder", "RuleFiles", "read_folders", "shipped_folder"]
+__all__ = ["Folder", "RuleFiles", "own_files", "read_folders", "shipped_folder"]
 
 Folder = str | os.PathLike[str]
 
@@ -31,18 +31,29 @@ class RuleFiles:
                     most = f"{limits.MOST_FILES} files or {limits.MOST_BYTES >> 20} MB"
                     raise RuleError(f"{folder}: holds more than {most} of rules; give the folder of rules alone")
 
-    def everything(self) -> bytes:
-        """Every path and every byte, as one."""
+    def file_of(self, identity: str) -> str:
+        """The id of the file that holds a rule: its own, or that of its catalogue."""
+        return identity if identity in self.contents else identity.rpartition("/")[0]
+
+    def everything(self, *, paths: bool = False) -> bytes:
+        """Every id and every byte as one, and on request every path."""
         return b"\0".join(
             part
             for identity, (path, content) in sorted(self.contents.items())
-            for part in (os.fsencode(identity), os.fsencode(path), content)
+            for part in (os.fsencode(identity), os.fsencode(path) if paths else b"", content)
         )
 
 
 def read_folders(extra: Iterable[Folder]) -> RuleFiles:
-    """The shipped rules and those of `extra` folders, unparsed."""
-    folders = [shipped_folder(), *extra]
+    """The shipped rules and those of `extra` folders, unparsed. Raises RuleError."""
+    extra = tuple(extra)
+    own_files(extra)
+    return RuleFiles([shipped_folder(), *extra])
+
+
+def own_files(folders: Iterable[Folder]) -> RuleFiles:
+    """The rules of one's own folders, unparsed. Raises RuleError."""
+    folders = tuple(folders)
     for folder in folders:
         if not isinstance(folder, (str, os.PathLike)) or "\0" in os.fspath(folder) or not os.path.isdir(folder):
             raise RuleError(f"{folder!s}: no such folder of rules; give a folder that holds <topic>/<name>.yaml")

@@ -12,16 +12,27 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 __all__ = ["Matcher"]
 
-_FORM = "logdiag-rules/5"
-_SIZE = 8
-Find = Callable[[bytes], Iterable[tuple[int, list[int]]]]
+_FORM = "logdiag-rules/6"
+# A form of marshal that every Python reads: what a wheel holds was written by another.
+_EVERY_PYTHONS = 2
 
 # What Hyperscan cannot express: look-arounds, back references, atomic and possessive groups, conditionals.
 _BEYOND = re.compile(r"\(\?(?:=|!|<=|<!|>|\()|\\[1-9]|[*+?}]\+")
+
+
+class Part(NamedTuple):
+    """Expressions that are looked for in one pass: `scan` gives (end offset, number of the expression), `owners` the
+    patterns that each expression stands for, `dumped` what it is restored from (empty where it cannot be)."""
+
+    scan: Callable[[bytes], list[tuple[int, int]]]
+    owners: list[list[int]]
+    dumped: bytes
 
 
 class Matcher:
@@ -31,10 +42,30 @@ class Matcher:
     A pattern is given by the expressions of which it needs at least one; those that patterns share are looked for once.
     """
 
-    def __init__(self, find: Find, name: str, serialized: bytes = b"") -> None:
-        self.find = find
+    def __init__(self, parts: Sequence[Part], name: str) -> None:
+        self.parts = tuple(parts)
         self.name = name
-        self.serialized = serialized
+
+    def find(self, data: bytes) -> Iterable[tuple[int, list[int]]]:
+        """Where the expressions end, in order, and the patterns that may match there."""
+        found = [[(end, part.owners[expression]) for end, expression in part.scan(data)] for part in self.parts]
+        return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=itemgetter(0))
+
+    @property
+    def serialized(self) -> bytes:
+        """What `restore` makes it again from; empty where the engine cannot do that."""
+        if not all(part.dumped for part in self.parts):
+            return b""
+        return marshal.dumps([(part.owners, part.dumped) for part in self.parts], _EVERY_PYTHONS)
+
+    def renumbered(self, numbers: Sequence[int | None]) -> tuple[Part, ...]:
+        """Its parts, each pattern under the number that `numbers` gives it; those without one are left out."""
+        return tuple(
+            part._replace(
+                owners=[[new for old in owners if (new := numbers[old]) is not None] for owners in part.owners]
+            )
+            for part in self.parts
+        )
 
     @staticmethod
     def made_by() -> bytes:
@@ -59,9 +90,9 @@ class Matcher:
         try:
             import hyperscan
         except ImportError:
-            return _one_by_one(list(needed), owners)
+            return Matcher([Part(_one_by_one(list(needed)), owners, b"")], "regex")
         if not needed:
-            return _one_by_one([], [])
+            return Matcher([], "hyperscan")
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         encoded = [expression.encode() for expression in needed]
         flags = [
@@ -72,9 +103,7 @@ class Matcher:
             database.compile(expressions=encoded, ids=list(range(len(encoded))), elements=len(encoded), flags=flags)
         except hyperscan.error as error:
             raise ValueError(_first_bad(hyperscan, encoded, flags) or str(error)) from error
-        head = marshal.dumps(owners)
-        serialized = len(head).to_bytes(_SIZE, "big") + head + hyperscan.dumpb(database)
-        return Matcher(_hyperscan_find(database, owners), "hyperscan", serialized)
+        return Matcher([Part(_hyperscan(database), owners, hyperscan.dumpb(database))], "hyperscan")
 
     @staticmethod
     def restore(serialized: bytes) -> Matcher | None:
@@ -82,54 +111,52 @@ class Matcher:
         try:
             import hyperscan
 
-            size = int.from_bytes(serialized[:_SIZE], "big")
-            owners = marshal.loads(serialized[_SIZE : _SIZE + size])
-            database = hyperscan.loadb(serialized[_SIZE + size :], hyperscan.HS_MODE_BLOCK)
+            return Matcher(
+                [
+                    Part(_hyperscan(hyperscan.loadb(dumped, hyperscan.HS_MODE_BLOCK)), owners, dumped)
+                    for owners, dumped in marshal.loads(serialized)
+                ],
+                "hyperscan",
+            )
         except Exception:  # any failure only means that the patterns are compiled again
             return None
-        return Matcher(_hyperscan_find(database, owners), "hyperscan", serialized)
 
 
-def _hyperscan_find(database: Any, owners: list[list[int]]) -> Find:
+def _hyperscan(database: Any) -> Callable[[bytes], list[tuple[int, int]]]:
     """Scans that may run at once, in threads and within signal handlers: each takes a working space of its own, and
     leaves it for the next."""
     from hyperscan import Scratch
 
     spare: list[Scratch] = []
 
-    def find(data: bytes) -> Iterable[tuple[int, list[int]]]:
+    def scan(data: bytes) -> list[tuple[int, int]]:
         try:
             scratch = spare.pop()
         except IndexError:
             scratch = Scratch(database)
-        ends: list[int] = []
-        found: list[int] = []
+        found: list[tuple[int, int]] = []
 
         def on_match(expression: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            ends.append(end)
-            found.append(expression)
+            found.append((end, expression))
 
         database.scan(data, match_event_handler=on_match, scratch=scratch)
         spare.append(scratch)
-        return zip(ends, map(owners.__getitem__, found), strict=True)
+        return found
 
-    return find
+    return scan
 
 
-def _one_by_one(expressions: Sequence[str], owners: list[list[int]]) -> Matcher:
+def _one_by_one(expressions: Sequence[str]) -> Callable[[bytes], list[tuple[int, int]]]:
     import regex
 
     compiled = [regex.compile(expression.encode(), regex.MULTILINE) for expression in expressions]
 
-    def find(data: bytes) -> Iterable[tuple[int, list[int]]]:
-        found = [
-            (match.end(), patterns)
-            for expression, patterns in zip(compiled, owners, strict=True)
-            for match in expression.finditer(data)
-        ]
-        return sorted(found, key=lambda item: item[0])
+    def scan(data: bytes) -> list[tuple[int, int]]:
+        return sorted(
+            (match.end(), at) for at, expression in enumerate(compiled) for match in expression.finditer(data)
+        )
 
-    return Matcher(find, "regex")
+    return scan
 
 
 def _first_bad(hyperscan: Any, expressions: list[bytes], flags: list[int]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["Filter", "ReasonEntry", "Rule"]
+__all__ = ["Filter", "ReasonEntry", "Rule", "proof_of", "to_plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,16 @@ class ReasonEntry:
     traits: tuple[str, ...] = ()
 
 
-_PROOF = frozenset({"fires", "quiet", "drops", "keeps", "file", "references"})
+_FROM = "file"
+PROOF = frozenset({"fires", "quiet", "drops", "keeps", "references"})
+"""What proves a rule or a filter, and no diagnosis needs."""
 
 
 def to_plain(value: Rule | Filter | ReasonEntry) -> dict[str, Any]:
     """The fields a diagnosis needs, without the proof; keyword arguments that make the value again."""
-    return {name: item for name, item in asdict(value).items() if name not in _PROOF}
+    return {name: item for name, item in asdict(value).items() if name not in PROOF and name != _FROM}
+
+
+def proof_of(value: Rule | Filter) -> dict[str, Any]:
+    """The fields that prove it."""
+    return {name: item for name, item in asdict(value).items() if name in PROOF}

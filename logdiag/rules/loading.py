@@ -1,0 +1,194 @@
+"""The rule book in force: from what was compiled before where nothing changed, else from the YAML files.
+
+A wheel holds the shipped rules compiled. Rules of one's own are parsed and compiled alone and joined to them.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from logdiag import cache
+from logdiag.model import Reason, Support
+from logdiag.read.forms import Forms, own_forms
+from logdiag.rules.book import RuleBook, asymmetric
+from logdiag.rules.folders import Folder, RuleFiles, own_files, shipped_folder
+from logdiag.rules.matcher import Matcher
+from logdiag.rules.schema import Filter, ReasonEntry, Rule, proof_of, to_plain
+
+if TYPE_CHECKING:
+    from logdiag.rules.files import Parsed
+
+__all__ = ["compile_shipped", "load"]
+
+_MATCHERS = 3
+_COMPILED, _PROOF_FILE = "rules", "proof"
+# A form of marshal that every Python reads.
+_EVERY_PYTHONS = 2
+
+
+def load(folders: Sequence[Folder], *, proof: bool) -> RuleBook:
+    """What `RuleBook.load` gives."""
+    shipped, own = RuleFiles([shipped_folder()]), own_files(folders)
+    if not own.contents:
+        return _shipped_book(shipped, proof=proof)
+    forms = own_forms(folders)
+    origin = Matcher.made_by() + shipped.everything() + b"\0own\0" + own.everything(paths=True)
+    if not proof and (book := _restored(cache.read(_COMPILED, origin), forms)):
+        return book
+    from logdiag.rules.files import parse
+
+    book = _joined(_shipped_book(shipped, proof=True), parse(own), own, forms)
+    _keep(book, origin)
+    return book
+
+
+def compile_shipped(folder: Folder) -> None:
+    """Writes the shipped rules compiled into a folder, which a wheel holds as `data/compiled`."""
+    shipped = RuleFiles([shipped_folder()])
+    book = _parsed(shipped)
+    name = _name(shipped.everything())
+    databases = [matcher.serialized for matcher in book.matchers]
+    stored = name, _plain(book), databases, Matcher.made_by(), book.healthy_text
+    for file, value in ((_COMPILED, stored), (_PROOF_FILE, (name, _proof(book)))):
+        with open(os.path.join(folder, file), "wb") as out:
+            out.write(marshal.dumps(value, _EVERY_PYTHONS))
+
+
+def _shipped_book(shipped: RuleFiles, *, proof: bool) -> RuleBook:
+    """From the wheel, else from the cache, else from the files."""
+    content = shipped.everything()
+    origin = Matcher.made_by() + content
+    compiled = _from_wheel(_COMPILED, content)
+    book = _restored(compiled[:2]) if compiled and compiled[2] == Matcher.made_by() else None
+    book = book or _restored(cache.read(_COMPILED, origin))
+    if book is None:
+        # Another machine's wheel saves the reading of the files all the same.
+        book = _from_plain(compiled[0], None, compiled[3]) if compiled else _parsed(shipped)
+        _keep(book, origin)
+    return _with_proof(book, shipped) if proof else book
+
+
+def _from_wheel(file: str, content: bytes) -> Any | None:
+    """What the wheel holds of exactly these rules; None in a checkout, or where a rule was edited."""
+    try:
+        with open(os.path.join(os.path.dirname(shipped_folder()), "compiled", file), "rb") as opened:
+            name, *value = marshal.loads(opened.read())
+    except (OSError, ValueError, EOFError, TypeError):
+        return None
+    return value if name == _name(content) else None
+
+
+def _name(content: bytes) -> str:
+    """By what the compiled rules of a wheel are known to be these."""
+    return sha256(content).hexdigest()
+
+
+def _parsed(files: RuleFiles) -> RuleBook:
+    from logdiag.rules.files import parse
+
+    return RuleBook(*parse(files))
+
+
+def _keep(book: RuleBook, origin: bytes) -> None:
+    databases = [matcher.serialized for matcher in book.matchers]
+    if all(databases):
+        cache.write(_COMPILED, origin, (_plain(book), databases))
+
+
+def _restored(stored: Any | None, forms: Forms | None = None) -> RuleBook | None:
+    """A book from what was kept of one; None where its matchers are not for this machine."""
+    if stored is None:
+        return None
+    plain, databases = stored
+    matchers = [matcher for database in databases if (matcher := Matcher.restore(database))]
+    return _from_plain(plain, matchers, forms=forms) if len(matchers) == _MATCHERS else None
+
+
+def _from_plain(
+    plain: dict[str, Any], matchers: Sequence[Matcher] | None, healthy: str = "", forms: Forms | None = None
+) -> RuleBook:
+    return RuleBook(
+        [Rule(**item) for item in plain["rules"]],
+        [Filter(**item) for item in plain["filters"]],
+        {Reason(name): ReasonEntry(**entry) for name, entry in plain["reasons"].items()},
+        {Support(name): weight for name, weight in plain["confidence"].items()},
+        {int(index): frozenset(others) for index, others in plain["narrower"].items()},
+        matchers,
+        forms,
+        healthy,
+    )
+
+
+def _plain(book: RuleBook) -> dict[str, Any]:
+    return {
+        "rules": [to_plain(rule) for rule in book.rules],
+        "filters": [to_plain(item) for item in book.filters],
+        "reasons": {reason.value: to_plain(entry) for reason, entry in book.reasons.items()},
+        "confidence": {support.value: weight for support, weight in book.confidence.items()},
+        "narrower": {str(index): sorted(others) for index, others in book.narrower.items()},
+    }
+
+
+def _proof(book: RuleBook) -> dict[str, dict[str, Any]]:
+    items: list[Rule | Filter] = [*book.rules, *book.filters]
+    return {item.id: proof_of(item) for item in items}
+
+
+def _with_proof(book: RuleBook, shipped: RuleFiles) -> RuleBook:
+    """The shipped rules with the examples that a diagnosis does not need."""
+    content = shipped.everything()
+    shown = (_from_wheel(_PROOF_FILE, content) or [cache.read(_PROOF_FILE, content)])[0]
+    if shown is None:
+        shown = _proof(_parsed(shipped)) if not any(rule.fires for rule in book.rules) else _proof(book)
+        cache.write(_PROOF_FILE, content, shown)
+    paths = {identity: path for identity, (path, _) in shipped.contents.items()}
+    rules = [replace(rule, **shown[rule.id], file=paths[shipped.file_of(rule.id)]) for rule in book.rules]
+    filters = [replace(item, **shown[item.id], file=paths[item.id]) for item in book.filters]
+    return RuleBook(rules, filters, book.reasons, book.confidence, book.narrower, book.matchers)
+
+
+def _joined(shipped: RuleBook, own: Parsed, files: RuleFiles, forms: Forms | None) -> RuleBook:
+    """The shipped rules, with their examples, and one's own, whose files replace those of the same id."""
+
+    def kept(identity: str) -> bool:
+        return identity not in files.contents and identity.rpartition("/")[0] not in files.contents
+
+    alone = RuleBook(own.rules, own.filters, narrower={}, forms=forms, healthy=shipped.healthy_text)
+    rules = [*(rule for rule in shipped.rules if kept(rule.id)), *own.rules]
+    filters = [*(item for item in shipped.filters if kept(item.id)), *own.filters]
+    nothing = [Matcher((), "")] * _MATCHERS
+    keys = RuleBook(rules, filters, narrower={}, matchers=nothing).pattern_keys
+    matchers = []
+    for at in range(_MATCHERS):
+        numbers = {key: number for number, key in enumerate(keys[at])}
+        parts = [
+            part
+            for book in (shipped, alone)
+            for part in book.matchers[at].renumbered([numbers.get(key) for key in book.pattern_keys[at]])
+        ]
+        matchers.append(Matcher(parts, shipped.matchers[at].name))
+    reasons, confidence = own.reasons or shipped.reasons, own.confidence or shipped.confidence
+    book = RuleBook(rules, filters, reasons, confidence, {}, matchers, forms)
+    book.narrower = _narrower_of_joined(book, shipped, alone)
+    return book
+
+
+def _narrower_of_joined(book: RuleBook, shipped: RuleBook, alone: RuleBook) -> dict[int, frozenset[int]]:
+    """Who is narrower than whom: known among the shipped rules, and found for each pair with one's own in it."""
+    index_of = {rule.id: index for index, rule in enumerate(book.rules)}
+    own = {index_of[rule.id] for rule in alone.rules}
+    numbers = {key: number for number, key in enumerate(book.pattern_keys[0])}
+    ours = Matcher(alone.matcher.renumbered([numbers[key] for key in alone.pattern_keys[0]]), alone.matcher.name)
+    claimed = [book.claimed(index, None if index in own else ours) for index in range(len(book.rules))]
+    found = {other: set(narrow) for other, narrow in asymmetric(claimed).items()}
+    # A shipped rule that one's own replaces is not there any more.
+    place = {at: now for at, rule in enumerate(shipped.rules) if (now := index_of.get(rule.id, -1)) not in {-1, *own}}
+    for other, narrow in shipped.narrower.items():
+        if other in place:
+            found.setdefault(place[other], set()).update(place[index] for index in narrow if index in place)
+    return {other: frozenset(narrow) for other, narrow in found.items()}
