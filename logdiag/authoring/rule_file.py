@@ -14,9 +14,9 @@ import yaml
 from logdiag.authoring.rule_gate import Suggestion
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Incident, Outcome
-from logdiag.model import Action, Reason
+from logdiag.model import Action
 
-__all__ = ["as_yaml", "rule_draft", "write_passed"]
+__all__ = ["as_yaml", "free_id", "headline", "rule_draft", "write_passed"]
 
 _LONGEST_TITLE = 90
 _MOST_STEPS = 3
@@ -48,7 +48,7 @@ def rule_draft(
     ids = tuple(item.id for item in incidents)
     document = {
         "reason": reason.value,
-        "title": _shortened(_without_braces(title)),
+        "title": headline(title),
         "why": _without_braces(why),
         "action": actions.most_common(1)[0][0] if actions else None,
         "steps": list(steps)[:_MOST_STEPS],
@@ -58,7 +58,7 @@ def rule_draft(
     }
     known = {key: value for key, value in document.items() if value}
     text = as_yaml({**known, "examples": {"fires": list(fires), "quiet": list(quiet)}})
-    return Suggestion(_free_id(reason, title, taken), reason, ids, text)
+    return Suggestion(free_id(title, taken), reason, ids, text)
 
 
 def as_yaml(document: dict[str, Any]) -> str:
@@ -90,15 +90,16 @@ def _printable(value: Any) -> Any:
     return "".join(sign if sign.isprintable() else " " for sign in value) if isinstance(value, str) else value
 
 
-def _free_id(reason: Reason, title: str, taken: set[str]) -> str:
+def free_id(title: str, taken: set[str]) -> str:
     """An id made of a title, that no rule has yet."""
     words = re.findall(r"[a-z0-9]+", title.lower())[:6] or ["known", "failure"]
-    base = f"{reason.category.value}/{'-'.join(words)}"
+    base = f"own/{'-'.join(words)}"
     return next(name for name in (base, *(f"{base}-{number}" for number in range(2, 10_000))) if name not in taken)
 
 
-def _shortened(text: str) -> str:
-    """At a headline's length, cut between words."""
+def headline(text: str) -> str:
+    """A text at a title's length, cut between words."""
+    text = _without_braces(text)
     return text if len(text) <= _LONGEST_TITLE else text[:_LONGEST_TITLE].rsplit(" ", 1)[0] + " ..."
 
 

@@ -22,7 +22,7 @@ from logdiag.model import Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 
-__all__ = ["Suggestion", "accept", "confirmed", "example_of", "near_wordings", "suggest"]
+__all__ = ["Suggestion", "accept", "confirmed", "example_of", "near_wordings", "pattern_of", "suggest"]
 
 _FEWEST = 2
 # Two lines belong together when they share this much of the longer one's letters, and so many letters at least.
@@ -192,6 +192,11 @@ def _escaped(word: str) -> str:
 
 def _plain(text: str) -> str:
     return "".join(("\\" + sign if sign in r"\.^$*+?{}[]|()" else sign) if sign.isascii() else "." for sign in text)
+
+
+def pattern_of(signature: str) -> str:
+    """A pattern for one masked line, whole."""
+    return _pattern(_words(signature))
 
 
 def _drafts(groups: Iterable[Group], others: Sequence[Incident], taken: set[str]) -> list[Suggestion]:

@@ -1,4 +1,4 @@
-"""`logdiag rules list|show|test|why|suggest|learn-filters|draft`."""
+"""`logdiag rules list|show|test|why|new|suggest|learn-filters|draft`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ _LONGEST = 10_000
     epilog="""\b
 Examples:
   logdiag rules why 'CUDA error: out of memory'    which rules match a line, and which wins
-  logdiag rules show nvidia/xid            one rule's file
+  logdiag rules show nvidia/xid                    one rule's file
+  logdiag rules new 'LKV-204: no shard' --rules our-rules/   the first draft of a rule
   logdiag rules test our-rules/                    prove a folder of your own"""
 )
 def rules() -> None:
@@ -122,6 +123,26 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
     sys.exit(1 if problems else 0)
 
 
+@rules.command("new")
+@click.argument("line")
+@click.option("--reason", metavar="REASON", help="Its reason, see logdiag reasons; guessed from the line if left out.")
+@_folders
+def new_command(line: str, reason: str | None, folders: tuple[str, ...]) -> None:
+    """Write the first draft of a rule for LINE into the folder of --rules, or print it.
+
+    The pattern is the line with what varies left open. Mend the title, say why, then prove it with logdiag rules test.
+    """
+    from logdiag.authoring.new_rule import new_rule
+    from logdiag.authoring.rule_file import write_passed
+
+    target = _target("rules new", folders) if folders else None
+    identity, text = new_rule(line, RuleBook.load(folders), _known_reason(reason))
+    if target is None:
+        _print_file(f"# {identity}.yaml\n{text}")
+    else:
+        click.echo(str(write_passed(identity, text, (), target)))
+
+
 @rules.command("why")
 @click.argument("line")
 @_folders
@@ -160,13 +181,11 @@ def suggest_command(
     """
     from logdiag.authoring.suggest import suggest
     from logdiag.memory.store import open_store
-    from logdiag.model import Reason
 
-    if reason is not None and reason not in {item.value for item in Reason}:
-        raise RuleError(f"--reason {reason}: no such reason; see logdiag rules list")
+    wanted = _known_reason(reason)
     target = _target("--accept", folders) if accepted else None
     with open_store(settings_in_force({"memory": place}).store_or_refusal()) as store:
-        found = suggest(store, reason=Reason(reason) if reason else None, folders=folders, healthy=healthy)
+        found = suggest(store, reason=wanted, folders=folders, healthy=healthy)
     if not found:
         click.echo("nothing to suggest: no two confirmed incidents of one reason are alike and unknown", err=True)
     sys.exit(_put([(f"{item.id} (from {', '.join(item.incidents)})", item) for item in found], target))
@@ -284,6 +303,13 @@ def draft_command(
         healthy=healthy,
     )
     sys.exit(_put([(drafted.id, rule_writer.on_trial(drafted) if on_trial else drafted)], target))
+
+
+def _known_reason(name: str | None) -> Reason | None:
+    """The reason of an option; None where it was left out. Raises RuleError."""
+    if name is not None and name not in {item.value for item in Reason if item is not Reason.NONE}:
+        raise RuleError(f"--reason {name}: no such reason; see logdiag reasons")
+    return Reason(name) if name else None
 
 
 def _print_file(text: str) -> None:
