@@ -162,6 +162,14 @@ UNPROVEN = {
         rule_text(match=["widget jammed", "gear broke"]),
         "no example is hit by 'gear broke'",
     ),
+    "an unless that nothing needs": (
+        rule_text(unless="['widget fine']", quiet="['a widget is well']"),
+        "no quiet example needs unless 'widget fine'",
+    ),
+    "an unless that another stands in for": (
+        rule_text(unless="['widget jammed: 0', 'jammed: 0']", quiet="['widget jammed: 0']"),
+        "no quiet example needs unless 'widget jammed: 0'",
+    ),
     "a pattern that runs away": (rule_text(match=["(?:a|aa)+[b-z]$|widget jammed"]), "takes too long"),
     "a class that is not ASCII": (rule_text(match=["widget jammed|z[äö]h"]), "is not ASCII"),
     "a repeat that is not ASCII": (rule_text(match=["widget jammed|zä?h"]), "is not ASCII"),
@@ -184,6 +192,23 @@ def test_the_check_finds(tmp_path: Path, text: str, what: str) -> None:
 def test_the_check_has_nothing_to_say_of_a_good_rule(tmp_path: Path) -> None:
     """No problem without a cause."""
     write_rule(tmp_path, "framework/a", rule_text(quiet="['widget fine']"))
+    assert check(book_of(tmp_path)) == []
+
+
+def test_an_example_keeps_the_role_of_its_rule(tmp_path: Path) -> None:
+    """An example that another rule softens to a hint proves nothing of a cause."""
+    write_rule(tmp_path, "framework/a", rule_text(fires=["widget jammed, trying later"]))
+    later = rule_text(reason=None, role="retry", match=["trying later"], fires=["trying later"])
+    write_rule(tmp_path, "context/later", later)
+    (problem,) = check(book_of(tmp_path))
+    assert (problem.rule, problem.what) == ("framework/a", "'widget jammed, trying later' counts as a hint")
+
+
+def test_a_quiet_line_may_be_another_rules_harmless_one(tmp_path: Path) -> None:
+    """What the engine calls source text or advice need not be excluded by each rule."""
+    write_rule(tmp_path, "framework/a", rule_text(quiet="['tip: if you see widget jammed, wait']"))
+    tip = rule_text(reason=None, role="harmless", match=["^tip: "], fires=["tip: wait"])
+    write_rule(tmp_path, "context/tip", tip)
     assert check(book_of(tmp_path)) == []
 
 

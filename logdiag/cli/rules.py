@@ -109,7 +109,9 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
     from logdiag.rules.folders import own_files
 
     book = RuleBook.load(folders, proof=True)
-    own = frozenset(own_files(folders).contents) if folders else None
+    files = own_files(folders)
+    known = [*(rule.id for rule in book.rules), *(item.id for item in book.filters)]
+    own = {identity for identity in known if files.file_of(identity) in files.contents} if folders else None
     problems = check(book, own)
     if form == "json":
         click.echo(json.dumps([problem.to_dict() for problem in problems], indent=2))

@@ -69,11 +69,11 @@ def check(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
 
 def _taken(book: RuleBook, own: Container[str]) -> Iterator[Problem]:
     """Where a rule of one's own wins an example of another."""
-    alone = RuleBook([rule for rule in book.rules if rule.id in own], narrower={})
+    alone = RuleBook([rule for rule in book.rules if rule.id in own], narrower={}, forms=book.forms)
     files = {rule.id: rule.file for rule in alone.rules}
     for index, rule in enumerate(book.rules):
         for example in rule.fires if rule.id not in own else ():
-            line, frames = example_line(example)
+            line, frames = example_line(example, book.forms)
             if alone.confirm_all(line, frames) is None or not _misjudged(book, index, line, frames):
                 continue
             winner = book.confirm_all(line, frames)
@@ -112,6 +112,11 @@ def _check_rule(book: RuleBook, index: int, lines: _FileLines) -> Iterator[Probl
     for pattern in rule.match:
         if not any(book.search(pattern, example_line(example, book.forms)[0]) for example in rule.fires):
             yield problem(pattern, f"no example is hit by {pattern!r}", "add one real line it is for, or remove it")
+    for pattern in rule.unless:
+        if not any(_only_for(book, rule, pattern, example) for example in rule.quiet):
+            yield problem(
+                pattern, f"no quiet example needs unless {pattern!r}", "add a line that it leaves alone, or remove it"
+            )
     for example in rule.fires:
         line, frames = example_line(example, book.forms)
         if not book.claims(index, line, frames):
@@ -120,10 +125,23 @@ def _check_rule(book: RuleBook, index: int, lines: _FileLines) -> Iterator[Probl
             yield problem(example, *wrong)
     for example in rule.quiet:
         line, frames = example_line(example, book.forms)
-        if book.claims(index, line, frames):
+        if book.claims(index, line, frames) and not _called_harmless(book, line, frames):
             yield problem(
                 example, f"fires on the quiet line {line.text!r}", "make the pattern narrower or add an unless"
             )
+
+
+def _only_for(book: RuleBook, rule: Rule, unless: str, example: str) -> bool:
+    """Whether a quiet example is left alone for the sake of this one entry of `unless`."""
+    line, _ = example_line(example, book.forms)
+    hit = [pattern for pattern in rule.unless if book.search(pattern, line)]
+    return hit == [unless] and any(book.search(pattern, line) for pattern in rule.match)
+
+
+def _called_harmless(book: RuleBook, line: Line, frames: str) -> bool:
+    """Whether another rule says that the line is no failure, so that no rule need say so itself."""
+    finding = book.confirm_all(line, frames)
+    return finding is not None and finding.role is Role.HARMLESS
 
 
 def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str, str] | None:
@@ -136,7 +154,10 @@ def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str
             return f"{winner.rule} takes {line.text!r} for a failure", "make that pattern narrower"
         return None
     if winner is not None and winner.rule == book.rules[index].id:
-        return None
+        rows = book.rules[index].rows.values()
+        if winner.role.value in {book.rules[index].role, *(row["role"] for row in rows if "role" in row)}:
+            return None
+        return f"{line.text!r} counts as a {winner.role.value}", "another rule calls it a retry: give a plainer line"
     other = winner.rule if winner else "no rule"
     return f"{other} takes {line.text!r}", "make this pattern narrower or that one not match"
 

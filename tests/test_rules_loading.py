@@ -1,0 +1,115 @@
+"""How the rules in force come about: from a wheel, from the files, and with one's own joined to the shipped ones."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from logdiag.rules import RuleBook
+from logdiag.rules.book import example_line
+from logdiag.rules.check import check
+from logdiag.rules.files import parse
+from logdiag.rules.folders import RuleFiles, shipped_folder
+from logdiag.rules.loading import compile_shipped
+from tests.helpers import LOGS, ROOT, environment, rule_text, write_rule
+
+OWN = {
+    # Broader than the shipped rules of exceptions, narrower than one of them, one in a shipped one's place.
+    "ours/broad": rule_text(match=["^[A-Za-z.]{1,80}Error: "], fires=["SeamError: seam open"]),
+    "ours/narrow": rule_text(match=["^KeyError: 'widget"], fires=["KeyError: 'widget_7'"]),
+    "nvidia/ecc-uncorrectable": rule_text(match=["memory is worn out"], fires=["gpu memory is worn out"]),
+}
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with rules of one's own."""
+    for identity, text in OWN.items():
+        write_rule(tmp_path / "own", identity, text)
+    write_rule(
+        tmp_path / "own", "filters/ours", "title: t\ndrop: ['spool turns']\nexamples: {drops: [the spool turns]}\n"
+    )
+    return tmp_path / "own"
+
+
+def test_rules_joined_are_those_that_are_read_together(own: Path) -> None:
+    """The same winner on every example of every rule, the same rules narrower than others, the same filters."""
+    together = RuleBook(*parse(RuleFiles([shipped_folder(), own])))
+    joined = RuleBook.load([own], proof=True)
+    assert {rule.id for rule in joined.rules} == {rule.id for rule in together.rules}
+
+    def narrower(book: RuleBook) -> dict[str, set[str]]:
+        return {book.rules[at].id: {book.rules[i].id for i in narrow} for at, narrow in book.narrower.items() if narrow}
+
+    assert narrower(joined) == narrower(together)
+    assert narrower(joined)["ours/broad"] >= {"python/key-error", "ours/narrow"}
+    for rule in together.rules:
+        for example in rule.fires:
+            line, frames = example_line(example)
+            assert joined.confirm_all(line, frames) == together.confirm_all(line, frames)
+            assert joined.filters_of(line) == together.filters_of(line)
+            assert joined.is_progress(line) == together.is_progress(line)
+
+
+def test_only_ones_own_are_proved_and_what_they_take(own: Path) -> None:
+    """A rule that wins a shipped rule's example is named, with the example's owner; shipped rules are not proved."""
+    write_rule(
+        own, "ours/taker", rule_text(match=["CUDA error: uncorrectable ECC"], fires=["CUDA error: uncorrectable ECC"])
+    )
+    (own / "nvidia" / "ecc-uncorrectable.yaml").unlink()
+    book = RuleBook.load([own], proof=True)
+    problems = check(book, {"ours/broad", "ours/narrow", "ours/taker", "filters/ours"})
+    assert {problem.rule for problem in problems} == {"ours/taker"}
+    assert any("an example of nvidia/ecc-uncorrectable" in problem.what for problem in problems)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as a wheel installs it, with the rules compiled."""
+    site = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "logdiag", site / "logdiag", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(shipped_folder(), site / "logdiag" / "data" / "rules")
+    (site / "logdiag" / "data" / "compiled").mkdir()
+    compile_shipped(site / "logdiag" / "data" / "compiled")
+    return site
+
+
+ASKED = """
+import sys
+from logdiag import diagnose
+answer = diagnose(sys.argv[1], memory=False)
+print(answer.root_cause.rule, "yaml" in sys.modules)
+"""
+
+
+def asked(site: Path, cache: Path) -> list[str]:
+    """The rule of the root cause, and whether a rule file was parsed, in a process of its own without a cache."""
+    env = environment({"LOGDIAG_CACHE": str(cache), "PYTHONPATH": str(site)})
+    command = [sys.executable, "-c", ASKED, str(LOGS / "demo.log")]
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=True, cwd=site).stdout.split()
+
+
+def test_a_wheels_first_run_compiles_nothing(installed: Path, tmp_path: Path) -> None:
+    """No rule file is parsed, and nothing is written to the cache; an edited rule counts at once all the same."""
+    assert asked(installed, tmp_path / "cache") == ["nvidia/ecc-uncorrectable", "False"]
+    assert list(tmp_path.glob("cache/rules-*")) == []
+    rule = installed / "logdiag" / "data" / "rules" / "nvidia" / "ecc-uncorrectable.yaml"
+    rule.rename(rule.with_name("renamed.yaml"))
+    assert asked(installed, tmp_path / "cache") == ["nvidia/renamed", "True"]
+    rule.with_name("renamed.yaml").rename(rule)
+
+
+def test_a_wheel_of_another_machine_saves_the_parsing(installed: Path, tmp_path: Path) -> None:
+    """What is scanned for is compiled anew from the rules that the wheel holds, once."""
+    site = tmp_path / "site"
+    shutil.copytree(installed, site)
+    file = site / "logdiag" / "data" / "compiled" / "rules"
+    content = file.read_bytes()
+    assert content.count(b"logdiag-rules/") == 1
+    file.write_bytes(content.replace(b"logdiag-rules/", b"logdiag-other/"))
+    assert asked(site, tmp_path / "cache") == ["nvidia/ecc-uncorrectable", "False"]
+    assert len(list(tmp_path.glob("cache/rules-*"))) == 1
