@@ -171,7 +171,7 @@ def test_the_command_prints_for_review_and_writes_when_told(store: Store, tmp_pa
     assert shown.returncode == 0
     assert shown.stdout.startswith(b"# own/the-seal-was-broken.yaml\nreason: DatasetLoadingError\n")
     written = run_logdiag("rules", "suggest", "--memory", store.place, "--accept", "--rules", tmp_path / "new")
-    assert written.stdout.decode().strip() == str(tmp_path / "new" / "framework" / "the-seal-was-broken.yaml")
+    assert written.stdout.decode().strip() == str(tmp_path / "new" / "own" / "the-seal-was-broken.yaml")
     again = run_logdiag("rules", "suggest", "--memory", store.place, "--rules", tmp_path / "new")
     assert (again.returncode, again.stdout) == (0, b"")
     assert b"nothing to suggest" in again.stderr

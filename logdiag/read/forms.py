@@ -1,8 +1,8 @@
 """The engine of log forms: what is known of how launchers, schedulers and loggers write the head of a line.
 
 The forms are data, in `rules/forms/` and in the `forms/` of a user's own folders. `form_files` reads them and puts them
-in order; here they are tried. Compiled ones come from the cache, and a pattern is compiled when a line begins with a
-character that it may begin with.
+in order; here they are tried. Compiled ones come from the wheel or the cache, and a pattern is compiled when a
+line begins with a character that it may begin with.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from logdiag import cache as kept
 
-__all__ = ["Form", "Forms", "Keys", "Sample", "load_forms", "own_forms", "shipped_forms"]
+__all__ = ["Form", "Forms", "Keys", "Sample", "compile_forms", "load_forms", "own_forms", "shipped_forms"]
 
 Folder = str | os.PathLike[str]
 Match = Any
@@ -27,6 +27,7 @@ _Matcher = Callable[[str, int], Match | None]
 # A pattern of one's own may take so long on one line; one that was too slow on so many is not asked again.
 _SECONDS = 0.2
 _MOST_SLOW = 10
+_NAME = "forms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,24 +203,38 @@ def own_forms(folders: Iterable[Folder]) -> Forms | None:
 
 
 def load_forms(folders: Iterable[Folder] = (), *, proof: bool = False) -> Forms:
-    """The shipped forms and those in `forms/` of these folders; compiled ones come from the cache when nothing changed.
+    """The shipped forms and those in `forms/` of these folders; compiled ones come from the wheel or the cache.
 
     With `proof` they keep their samples. Raises RuleError with all problems of all files.
     """
-    from logdiag.rules.folders import RuleFiles, shipped_folder
+    from logdiag.rules.folders import RuleFiles, compiled_part, shipped_folder
 
     own = [path for folder in folders if os.path.isdir(path := os.path.join(os.fspath(folder), "forms"))]
     files = [RuleFiles([folder]) for folder in (os.path.join(shipped_folder(), "forms"), *own)]
     origin = b"\0\0".join(each.everything() for each in files)
-    if not proof and (stored := kept.read("forms", origin)) is not None:
+    stored = None if proof else (compiled_part(_NAME, origin) if not own else None) or kept.read(_NAME, origin)
+    if stored is not None:
         forms, levels, keys = stored
         return Forms([Form(*form) for form in forms], levels, Keys(**keys))
     from logdiag.read.form_files import parse
 
     loaded = parse(files)
+    kept.write(_NAME, origin, _plain(loaded))
+    return loaded
+
+
+def compile_forms(folder: Folder) -> None:
+    """Writes the shipped forms compiled into a folder, which a wheel holds as `data/compiled`."""
+    from logdiag.rules.folders import RuleFiles, keep_compiled, shipped_folder
+
+    content = RuleFiles([os.path.join(shipped_folder(), "forms")]).everything()
+    keep_compiled(folder, _NAME, content, *_plain(load_forms(proof=True)))
+
+
+def _plain(forms: Forms) -> tuple[Any, ...]:
+    """What the cache and a wheel keep of forms: all but their samples."""
     told = [
         (form.id, form.title, form.pattern, form.begins, form.rank_of, form.relays, form.shipped)
-        for form in loaded.forms
+        for form in forms.forms
     ]
-    kept.write("forms", origin, (told, dict(loaded.levels), {**vars(loaded.keys), "samples": ()}))
-    return loaded
+    return told, dict(forms.levels), {**vars(forms.keys), "samples": ()}

@@ -299,7 +299,7 @@ def _catalogue(identity: str, path: str, content: bytes, document: dict[str, Any
             # A row's own action also stands for the time before the first step.
             hidden = {"action_before_progress"} if row.action else set()
             own = {name: value for name, value in shared.items() if name not in hidden} | own
-        own["examples"] = {"fires": own.pop("fires"), "quiet": own.pop("quiet", read.quiet)}
+        own["examples"] = {"fires": own.pop("fires"), "quiet": [*own.pop("quiet", []), *read.quiet]}
         own["references"] = [f"{source}: {row.at}" for source in read.sources]
         del own["at"]
         try:

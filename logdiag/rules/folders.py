@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Any
 
 from logdiag.errors import RuleError
 from logdiag.rules import limits
 
-__all__ = ["Folder", "RuleFiles", "own_files", "read_folders", "shipped_folder"]
+__all__ = ["Folder", "RuleFiles", "compiled_part", "keep_compiled", "own_files", "read_folders", "shipped_folder"]
 
 Folder = str | os.PathLike[str]
+
+# A form of marshal that every Python reads.
+_EVERY_PYTHONS = 2
 
 
 class RuleFiles:
@@ -65,6 +71,22 @@ def shipped_folder() -> str:
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     installed = os.path.join(package, "data", "rules")
     return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "rules")
+
+
+def compiled_part(name: str, content: bytes) -> list[Any] | None:
+    """What a wheel holds compiled of exactly this content; None in a checkout, or where a file was edited."""
+    try:
+        with open(os.path.join(os.path.dirname(shipped_folder()), "compiled", name), "rb") as opened:
+            made_of, *value = marshal.loads(opened.read())
+    except (OSError, ValueError, EOFError, TypeError):
+        return None
+    return value if made_of == sha256(content).hexdigest() else None
+
+
+def keep_compiled(folder: Folder, name: str, content: bytes, *value: Any) -> None:
+    """Writes into a folder what `compiled_part` reads from a wheel."""
+    with open(os.path.join(folder, name), "wb") as out:
+        out.write(marshal.dumps((sha256(content).hexdigest(), *value), _EVERY_PYTHONS))
 
 
 def _content(path: str) -> bytes:

@@ -5,18 +5,15 @@ A wheel holds the shipped rules compiled. Rules of one's own are parsed and comp
 
 from __future__ import annotations
 
-import marshal
-import os
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from logdiag import cache
 from logdiag.model import Reason, Support
-from logdiag.read.forms import Forms, own_forms
+from logdiag.read.forms import Forms, compile_forms, own_forms
 from logdiag.rules.book import RuleBook, asymmetric
-from logdiag.rules.folders import Folder, RuleFiles, own_files, shipped_folder
+from logdiag.rules.folders import Folder, RuleFiles, compiled_part, keep_compiled, own_files, shipped_folder
 from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule, proof_of, to_plain
 
@@ -27,8 +24,6 @@ __all__ = ["compile_shipped", "load"]
 
 _MATCHERS = 3
 _COMPILED, _PROOF_FILE = "rules", "proof"
-# A form of marshal that every Python reads.
-_EVERY_PYTHONS = 2
 
 
 def load(folders: Sequence[Folder], *, proof: bool) -> RuleBook:
@@ -48,22 +43,21 @@ def load(folders: Sequence[Folder], *, proof: bool) -> RuleBook:
 
 
 def compile_shipped(folder: Folder) -> None:
-    """Writes the shipped rules compiled into a folder, which a wheel holds as `data/compiled`."""
+    """Writes the shipped rules and log forms compiled into a folder, which a wheel holds as `data/compiled`."""
     shipped = RuleFiles([shipped_folder()])
     book = _parsed(shipped)
-    name = _name(shipped.everything())
+    content = shipped.everything()
     databases = [matcher.serialized for matcher in book.matchers]
-    stored = name, _plain(book), databases, Matcher.made_by(), book.healthy_text
-    for file, value in ((_COMPILED, stored), (_PROOF_FILE, (name, _proof(book)))):
-        with open(os.path.join(folder, file), "wb") as out:
-            out.write(marshal.dumps(value, _EVERY_PYTHONS))
+    keep_compiled(folder, _COMPILED, content, _plain(book), databases, Matcher.made_by(), book.healthy_text)
+    keep_compiled(folder, _PROOF_FILE, content, _proof(book))
+    compile_forms(folder)
 
 
 def _shipped_book(shipped: RuleFiles, *, proof: bool) -> RuleBook:
     """From the wheel, else from the cache, else from the files."""
     content = shipped.everything()
     origin = Matcher.made_by() + content
-    compiled = _from_wheel(_COMPILED, content)
+    compiled = compiled_part(_COMPILED, content)
     book = _restored(compiled[:2]) if compiled and compiled[2] == Matcher.made_by() else None
     book = book or _restored(cache.read(_COMPILED, origin))
     if book is None:
@@ -71,21 +65,6 @@ def _shipped_book(shipped: RuleFiles, *, proof: bool) -> RuleBook:
         book = _from_plain(compiled[0], None, compiled[3]) if compiled else _parsed(shipped)
         _keep(book, origin)
     return _with_proof(book, shipped) if proof else book
-
-
-def _from_wheel(file: str, content: bytes) -> Any | None:
-    """What the wheel holds of exactly these rules; None in a checkout, or where a rule was edited."""
-    try:
-        with open(os.path.join(os.path.dirname(shipped_folder()), "compiled", file), "rb") as opened:
-            name, *value = marshal.loads(opened.read())
-    except (OSError, ValueError, EOFError, TypeError):
-        return None
-    return value if name == _name(content) else None
-
-
-def _name(content: bytes) -> str:
-    """By what the compiled rules of a wheel are known to be these."""
-    return sha256(content).hexdigest()
 
 
 def _parsed(files: RuleFiles) -> RuleBook:
@@ -142,7 +121,7 @@ def _proof(book: RuleBook) -> dict[str, dict[str, Any]]:
 def _with_proof(book: RuleBook, shipped: RuleFiles) -> RuleBook:
     """The shipped rules with the examples that a diagnosis does not need."""
     content = shipped.everything()
-    shown = (_from_wheel(_PROOF_FILE, content) or [cache.read(_PROOF_FILE, content)])[0]
+    shown = (compiled_part(_PROOF_FILE, content) or [cache.read(_PROOF_FILE, content)])[0]
     if shown is None:
         shown = _proof(_parsed(shipped)) if not any(rule.fires for rule in book.rules) else _proof(book)
         cache.write(_PROOF_FILE, content, shown)
