@@ -41,7 +41,7 @@ def logs(count: int) -> Iterator[bytes]:
         work = [f"2026-11-20 03:04:{s:02d} INFO {word}: step {s} loss {dice.random():.4f}" for s in range(40)]
         ending = (
             ["Traceback (most recent call last):", f'  File "{word}.py", line {at}, in {other}', f"KeyError: '{word}'"],
-            [f"node-{at}: RuntimeError: CUDA error: uncorrectable ECC error encountered"],
+            [f"node-{at}: AcceleratorError: CUDA error: uncorrectable ECC error encountered"],
             [f"2026-11-20 03:05:00 ERROR {word}: the {other} has {at} threads and no loom", f"{word} leaves with 3"],
             ["2026-11-20 03:05:00 INFO Training completed."],
             [],
