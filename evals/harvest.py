@@ -12,8 +12,11 @@ language writes a string, which calls print, and what a printed line looks like.
 from __future__ import annotations
 
 import argparse
+import ast
+import builtins
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,27 +39,32 @@ _QUOTED = r'"(?:[^"\\\n]|\\.)*"'
 STRINGS = {
     "c": re.compile(rf"R\"\((.*?)\)\"|{_QUOTED}", re.DOTALL),
     "go": re.compile(rf"{_QUOTED}|`[^`]*`"),
-    "python": re.compile(rf"\"\"\".*?\"\"\"|'''.*?'''|{_QUOTED}|'(?:[^'\\\n]|\\.)*'", re.DOTALL),
 }
 # "rank %d of " PRIu64 " bytes" and LOG << "rank " << rank << " left" are one message each.
 _JOINS = {
     "c": re.compile(r"[\s\\]*(?:PRI\w+|<<[^;\"]{0,200}?<<|<<|\+[^;\",]{0,80}\+)?[\s\\]*"),
     "go": re.compile(r"\s*\+\s*"),
 }
-_JOINS["python"] = re.compile(r"\s*\+?\s*[fFrRbB]{0,2}")
 _FILLED_IN = re.compile(
     r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t)?(?P<kind>[diuoxXcfgeEpsvqwTt])(?P<kernel>[A-Za-z]{0,2})"
     r"|\{\{?(?P<braces>[\w.:!\[\]()'\" ]*)\}\}?|\x00"
 )
+_A_NUMBER = re.compile(r"(?i)rank|num_|size|len\(|count|step|timeout|port\b|code\b|degree|\bpid\b|epoch")
+# The first line of each text of Open MPI's help files, which stands under its topic in brackets.
+_HELP_TEXT = re.compile(r"^\[[^\]\n]+\]\n(?:#.*\n|\s*\n|-+\n)*(.*\S.*)", re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message that a source can print: the file it stands in, and its text with numbers and words filled in."""
+    """One message that a source can print: the file it stands in, and its text with numbers and words filled in.
+
+    A raised one stands as Python prints it, behind the name of its class, and takes no other prefix.
+    """
 
     file: str
     text: str
+    raised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +98,60 @@ def messages(component: Component, checkout: Path) -> list[Message]:
         name = path.relative_to(checkout).as_posix()
         if wanted.search(name) and not unwanted.search(name) and path.is_file():
             source = path.read_text(encoding="utf-8", errors="replace")
-            for text in _printed(component, source):
-                found.setdefault(text, Message(name, text))
+            if component.language == "python":
+                printed = python_messages(component, name, source)
+            elif component.language == "help":
+                printed = (Message(name, _filled(line)) for line in _HELP_TEXT.findall(source))
+            else:
+                printed = (Message(name, text) for text in _printed(component, source))
+            for message in printed:
+                found.setdefault(message.text, message)
     return list(found.values())
+
+
+def python_messages(component: Component, name: str, source: str) -> Iterator[Message]:
+    """What a Python source raises, asserts and logs through a call whose dotted name `calls` matches."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        try:
+            tree = ast.parse(source)
+        except SyntaxError:
+            return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+            kind = ast.unparse(node.exc.func).rpartition(".")[2]
+            place = "" if hasattr(builtins, kind) else f"{name.partition('/')[0]}."
+            text, raised = f"{place}{kind}: {_worded(node.exc.args[0])}", _worded(node.exc.args[0])
+        elif isinstance(node, ast.Assert) and node.msg is not None:
+            raised = _worded(node.msg)
+            text = f"AssertionError: {raised}"
+        elif isinstance(node, ast.Call) and node.args and re.search(component.calls, ast.unparse(node.func)):
+            text, raised = _worded(node.args[0]), ""
+        else:
+            continue
+        if len(re.sub(r"[^A-Za-z]|word", "", raised or text)) >= _FEWEST_LETTERS:
+            yield Message(name, " ".join(text.split()), raised=bool(raised))
+
+
+def _worded(value: ast.expr) -> str:
+    """The text of an expression, its gaps filled; empty where it holds no string."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return _FILLED_IN.sub(_filling, value.value).replace("%%", "%")
+    if isinstance(value, ast.JoinedStr):
+        return "".join(
+            _worded(part) if isinstance(part, ast.Constant) else "7" if _A_NUMBER.search(ast.unparse(part)) else "word"
+            for part in value.values
+        )
+    if isinstance(value, ast.BinOp):
+        if isinstance(value.op, ast.Mod):
+            return _worded(value.left)
+        left, right = _worded(value.left), _worded(value.right)
+        return (left or "word") + (right or "word") if left or right else ""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("format", "join"):
+        return _worded(value.func.value)
+    if isinstance(value, ast.Call) and value.args:
+        return _worded(value.args[0])
+    return ""
 
 
 def _printed(component: Component, source: str) -> Iterator[str]:
@@ -122,9 +181,8 @@ def _arguments(source: str, end: str, language: str) -> str:
 
 def _first_text(arguments: str, language: str) -> str:
     """The first message among the arguments of a call, its parts joined and its gaps filled."""
-    if language != "python":
-        arguments = STRINGS[language].sub(lambda match: match[0].replace("//", "/\x01/"), arguments)
-        arguments = _COMMENT.sub(" ", arguments).replace("/\x01/", "//")
+    arguments = STRINGS[language].sub(lambda match: match[0].replace("//", "/\x01/"), arguments)
+    arguments = _COMMENT.sub(" ", arguments).replace("/\x01/", "//")
     parts: list[str] = []
     at = None
     for match in STRINGS[language].finditer(arguments):
@@ -132,11 +190,16 @@ def _first_text(arguments: str, language: str) -> str:
             between = arguments[at : match.start()]
             if not _JOINS[language].fullmatch(between):
                 break
-            if between.strip(" \n\t\\fFrRbB+<") or (language == "go" and "+" in between):
+            if between.strip(" \n\t\\+<") or (language == "go" and "+" in between):
                 parts.append("\x00")
-        parts.append(match[0].strip("'\"`") if language == "python" else match[0][1:-1])
+        parts.append(match[0][1:-1])
         at = match.end()
     text = re.sub(r"\\[nrt]", " ", "".join(parts)).replace('\\"', '"').replace("\\\\", "\\")
+    return _filled(text)
+
+
+def _filled(text: str) -> str:
+    """A message with its gaps filled."""
     return " ".join(_FILLED_IN.sub(_filling, text).replace("%%", "%").split())
 
 
@@ -152,6 +215,7 @@ def _filling(gap: re.Match[str]) -> str:
 def judged(book: RuleBook, component: Component, message: Message) -> str:
     """What a message is taken for: a rule's role, `general`, a reason why it is left out, or `open`."""
     line = next((line for file, line in component.lines.items() if re.search(file, message.file)), component.line)
+    line = "MESSAGE" if message.raised else line
     printed = parse_line(line.replace("MESSAGE", message.text))
     finding = book.confirm_all(printed)
     if finding is not None and finding.rule not in component.general:

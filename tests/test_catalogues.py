@@ -124,6 +124,56 @@ def test_the_harvest_lists_what_a_source_can_print(tmp_path: Path) -> None:
     assert not any("nothing to see" in text or "another file" in text for _, text in found)
 
 
+PYTHON = '''
+def save(path, rank, logger):
+    """A docstring, no message."""
+    if not path:
+        raise ValueError("no place "
+                         f"for rank {rank} in {path!r}")
+    assert path.exists, "the %s is gone" % path
+    try:
+        write(path)
+    except OSError:
+        logger.error("writing to {} failed, trying {}".format(path, other), extra=1)
+        logger.info("nothing to see")
+        raise StoreError(f"store lost after {num_tries} tries") from None
+    raise
+'''
+
+
+def test_the_harvest_lists_what_a_python_source_raises_asserts_and_logs(tmp_path: Path) -> None:
+    """An exception stands behind its class, a library's with its package, as Python prints it; nothing below warning."""
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool" / "store.py").write_text(PYTHON, encoding="utf-8")
+    (tmp_path / "tool" / "old.py").write_text("print 'no Python of today'", encoding="utf-8")
+    component = widget(language="python", files=r"\.py$", calls=r"\.error$", line="E tool: MESSAGE")
+    found = {item.text: item.raised for item in messages(component, tmp_path)}
+    assert found == {
+        "ValueError: no place for rank 7 in word": True,
+        "AssertionError: the word is gone": True,
+        "tool.StoreError: store lost after 7 tries": True,
+        "writing to word failed, trying word": False,
+    }
+
+
+def test_a_raised_message_is_judged_without_a_loggers_prefix(tmp_path: Path, book: RuleBook) -> None:
+    """It stands at the head of its line, where the rules of exceptions look for it."""
+    (tmp_path / "a.py").write_text('raise ValueError("the widget is bent")', encoding="utf-8")
+    component = widget(language="python", files=r"\.py$", calls="x", line="E tool: went wrong: MESSAGE")
+    [message] = messages(component, tmp_path)
+    assert judged(book, component, message) == "cause"
+
+
+def test_the_harvest_reads_help_texts(tmp_path: Path) -> None:
+    """The first line under each topic, whatever comments and rules stand in between."""
+    (tmp_path / "help-x.txt").write_text(
+        "# -*- text -*-\n[lost]\n#\n-----\nThe node %s was lost.\nMore.\n[full]\nNo room for %d ranks.\n",
+        encoding="utf-8",
+    )
+    component = widget(language="help", files="help-", line="MESSAGE")
+    assert [item.text for item in messages(component, tmp_path)] == ["The node word was lost.", "No room for 7 ranks."]
+
+
 def test_the_report_counts_what_is_known_left_out_and_open(tmp_path: Path, book: RuleBook) -> None:
     """A message is known by a rule, by its speaker alone, left out with a reason, or open."""
     (tmp_path / "a.c").write_text(
