@@ -142,7 +142,7 @@ def save(path, rank, logger):
 
 
 def test_the_harvest_lists_what_a_python_source_raises_asserts_and_logs(tmp_path: Path) -> None:
-    """An exception stands behind its class, a library's with its package, as Python prints it; nothing below warning."""
+    """An exception stands behind its class, as Python prints it; nothing below warning level is listed."""
     (tmp_path / "tool").mkdir()
     (tmp_path / "tool" / "store.py").write_text(PYTHON, encoding="utf-8")
     (tmp_path / "tool" / "old.py").write_text("print 'no Python of today'", encoding="utf-8")
