@@ -132,7 +132,8 @@ def _values(said: Iterable[Said]) -> tuple[dict[str, Any], dict[str, str]]:
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
     known = {*(f"LOGDIAG_{name.upper()}" for name in _READERS), *_OTHER_VARIABLES}
     for variable in sorted(environ):
-        if variable.startswith("LOGDIAG_") and variable not in known:
+        # What `logdiag run` tells a job is no setting.
+        if variable.startswith("LOGDIAG_") and not variable.startswith("LOGDIAG_RUN") and variable not in known:
             yield f"environment {variable}: ignored, no such setting; known are {', '.join(sorted(known))}"
 
 

@@ -43,6 +43,7 @@ COMPLETE = "_LOGDIAG_COMPLETE"
 _ELSEWHERE = {
     "explain": "logdiag.cli.explain:explain_command",
     "batch": "logdiag.cli.batch:batch",
+    "run": "logdiag.cli.run:run_command",
     "rules": "logdiag.cli.rules:rules",
     "forms": "logdiag.cli.forms:forms",
     "incidents": "logdiag.cli.incidents:incidents",

@@ -1,0 +1,97 @@
+"""`logdiag run -- COMMAND`: runs a job, diagnoses it when it fails, and recovers by policy."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Any
+
+import click
+
+from logdiag.cli.in_force import memory_in_force, settings_in_force
+from logdiag.cli.job import metadata_of
+from logdiag.cli.output import print_answer
+from logdiag.errors import LogdiagError
+from logdiag.model import Diagnosis
+from logdiag.pipeline import diagnose
+from logdiag.recovery.checkpoints import checkpoints_in
+from logdiag.recovery.launch import launcher_of
+from logdiag.recovery.ledger import Ledger
+from logdiag.recovery.notices import Notifier
+from logdiag.recovery.policy import load_policy
+from logdiag.recovery.run import Setup, run_job
+from logdiag.report.words import clean
+from logdiag.rules import RuleBook
+
+__all__ = ["run_command"]
+
+_EXAMPLES = """\b
+Examples:
+  logdiag run --checkpoint-dir ckpt -- torchrun train.py --resume={checkpoint}
+  logdiag run --nodes hosts -- mpirun --host {nodes:4} train.sh
+  logdiag run --restart 0 -- python train.py        only watch it, and diagnose it when it fails"""
+_LONGEST, _MOST_SECONDS = 400, 120.0
+
+
+@click.command("run", epilog=_EXAMPLES, short_help="Run a job, diagnose it when it fails, recover by policy.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.option(
+    "--restart", type=click.IntRange(min=0), metavar="N", help="At most N restarts, whatever the policy says."
+)
+@click.option("--checkpoint-dir", metavar="DIR", help="Where the job saves; it goes on from the last whole checkpoint.")
+@click.option(
+    "--nodes", "nodes_file", metavar="FILE", help="The nodes that {nodes} and {exclude} choose from, one a line."
+)
+@click.option("--policy", "policy_file", metavar="FILE", help="What to do about which failure (docs/recovery.md).")
+@click.option(
+    "--state", default="logdiag-run", show_default=True, metavar="DIR", help="Where the logs and the ledger go."
+)
+@click.option("--notify", multiple=True, metavar="URL", help="A webhook, or slack:URL; may be repeated.")
+@click.option("--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated.")
+@click.option(
+    "--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."
+)
+@click.option("--memory", "place", metavar="PLACE", help="Past failures to ask, and to keep these in with --remember.")
+@click.option("--remember", is_flag=True, help="Keep each failure as an incident, for a person to confirm.")
+@click.option("--offline", is_flag=True, default=None, help="No connection at all.")
+def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str | None, **said: Any) -> None:
+    """Run COMMAND, pass its output and exit status through, and diagnose it when it fails. By policy it is started
+    again from its last whole checkpoint, without a broken node, or before a spike of the loss; or left to a person."""
+    settings = settings_in_force({"rules": folders, "memory": place, "offline": said["offline"]})
+    if settings.offline and said["notify"]:
+        raise LogdiagError(f"--notify: offline is set ({settings.origins['offline']}); nothing may be sent")
+    policy = load_policy(said["policy_file"], said["restart"])
+    launcher = launcher_of(command, said["nodes_file"], said["checkpoint_dir"])
+    if said["checkpoint_dir"]:
+        checkpoints_in(said["checkpoint_dir"])
+    job = metadata_of(said["job"])
+    notifier = Notifier(said["notify"])
+    book = RuleBook.load(settings.rules)
+    memory = memory_in_force(settings)
+
+    def diagnosed(log: str, status: int | None) -> Diagnosis:
+        return diagnose(
+            log,
+            rules=book,
+            memory=memory,
+            remember=said["remember"],
+            exit_code=status,
+            job=job,
+            max_seconds=_MOST_SECONDS,
+        )
+
+    setup = Setup(
+        launcher, policy, book, Ledger(said["state"]), notifier, said["checkpoint_dir"], diagnosed, _say,
+        partial(print_answer, form="text", err=True, brief=True),
+    )  # fmt: skip
+    try:
+        status = run_job(setup)
+    finally:
+        notifier.close()
+        for note in notifier.notes:
+            _say(note)
+    sys.exit(status)
+
+
+def _say(text: str) -> None:
+    click.echo(f"logdiag: {clean(text, _LONGEST)}", err=True)

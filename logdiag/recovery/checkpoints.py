@@ -1,0 +1,234 @@
+"""Which checkpoints are whole, told from their files alone: no framework is imported and nothing in them is run.
+
+Known are folders of `torch.distributed.checkpoint`, safetensors, files of `torch.save` and NumPy (both zip), and
+Hugging Face's layouts. A checkpoint of another kind is whole when it has files, none of them empty or temporary.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import struct
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from logdiag.errors import LogdiagError
+
+__all__ = ["Checkpoint", "checkpoints_in", "newest"]
+
+_ZIPS = (".pt", ".pth", ".ckpt", ".bin", ".npz")
+_FILES = (*_ZIPS, ".safetensors")
+# checkpoint-500   step_500   iter_0000500   epoch=1-step=500.ckpt   global_step500
+_STEP = re.compile(r"(?i)(?:step|iter|iteration|checkpoint|ckpt)s?[-_=]?(\d+)")
+_NUMBER = re.compile(r"\d+")
+# model-00002-of-00004.safetensors
+_PART = re.compile(r"(.*?)(\d+)-of-(\d+)(.*)")
+# step_40.pt.tmp   tmp-checkpoint-40   .step_40.pt.x7   step_40.partial
+_UNFINISHED = re.compile(r"(?i)(?:^|[._-])(?:te?mp|partial|incomplete|inprogress|writing)(?:[._-]|\d*$)")
+_LONGEST_HEADER = 100 << 20
+# What Hugging Face's Trainer writes last, and what shows that it was the Trainer.
+_STATE, _TRAINERS = "trainer_state.json", ("training_args.bin", "optimizer.pt", "scheduler.pt")
+_INDEXES = (
+    "model.safetensors.index.json",
+    "pytorch_model.bin.index.json",
+    "diffusion_pytorch_model.safetensors.index.json",
+)
+_LOCAL_HEADER = b"PK\x03\x04"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One checkpoint: a file or a folder. `step` is what its name says, `saved_at` when its latest file was written, in
+    seconds since the epoch. `torn` says why it is not whole, empty where it is."""
+
+    path: str
+    step: int | None
+    saved_at: float
+    torn: str = ""
+
+
+def checkpoints_in(folder: str) -> list[Checkpoint]:
+    """The checkpoints in a folder, the furthest last: by the step in their names, then by time.
+
+    Raises LogdiagError for what is no folder.
+    """
+    if not os.path.isdir(folder):
+        raise LogdiagError(f"--checkpoint-dir {folder}: no such folder; make it, or name the one the job saves into")
+    found = []
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        is_folder = os.path.isdir(path) and not os.path.islink(path)
+        if name.startswith(".") or _UNFINISHED.search(name) or not (is_folder or name.endswith(_FILES)):
+            continue
+        files = list(_files_below(path)) if is_folder else [path]
+        try:
+            saved_at = max((os.stat(file).st_mtime for file in files), default=os.stat(path).st_mtime)
+            torn = _torn_folder(path, files) if is_folder else _torn_file(path)
+        except OSError as error:  # gone or unreadable meanwhile
+            saved_at, torn = 0.0, f"{path} cannot be read ({error.strerror})"
+        found.append(Checkpoint(path, _step_of(name), saved_at, torn))
+    return sorted(found, key=lambda item: (-1 if item.step is None else item.step, item.saved_at))
+
+
+def newest(checkpoints: Sequence[Checkpoint], distrusted: Mapping[str, float]) -> Checkpoint | None:
+    """The furthest whole checkpoint that is not distrusted; one that was saved anew since is trusted again."""
+    trusted = [item for item in checkpoints if not item.torn and item.saved_at > distrusted.get(item.path, 0.0)]
+    return trusted[-1] if trusted else None
+
+
+def _step_of(name: str) -> int | None:
+    named = _STEP.findall(name) or _NUMBER.findall(name)
+    return int(named[-1]) if named else None
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    for place, _, names in os.walk(folder):
+        yield from (os.path.join(place, name) for name in sorted(names))
+
+
+def _torn_folder(folder: str, files: list[str]) -> str:
+    """Why a folder is no whole checkpoint; empty where it is."""
+    if not files:
+        return f"{folder} is empty"
+    problems = (
+        _missing_parts(files),
+        *(_torn_file(file) for file in files),
+        *(_torn_layout(place, names) for place, names in _by_folder(files)),
+    )
+    return next((problem for problem in problems if problem), "")
+
+
+def _by_folder(files: Iterable[str]) -> Iterator[tuple[str, set[str]]]:
+    folders: dict[str, set[str]] = {}
+    for file in files:
+        folders.setdefault(os.path.dirname(file), set()).add(os.path.basename(file))
+    yield from folders.items()
+
+
+def _torn_layout(folder: str, names: set[str]) -> str:
+    if ".metadata" in names:
+        return _torn_distributed(folder)
+    if any(name.endswith(".distcp") for name in names):
+        return f"{folder} has no .metadata, which is written last"
+    for index in names.intersection(_INDEXES):
+        with open(os.path.join(folder, index), "rb") as file:
+            shards = set(dict(json.load(file)).get("weight_map", {}).values())
+        if missing := sorted(shards - names):
+            return f"{folder} lacks {missing[0]}, which {index} names"
+    if _STATE not in names and os.path.basename(folder).startswith("checkpoint-") and names.intersection(_TRAINERS):
+        return f"{folder} has no {_STATE}, which the Trainer writes after the weights"
+    return ""
+
+
+def _missing_parts(files: Iterable[str]) -> str:
+    """Which parts are missing of files that are numbered `2-of-4`, in words; empty for none."""
+    parts: dict[tuple[str, str, str], int] = {}
+    for match in filter(None, map(_PART.fullmatch, files)):
+        kind = match[1], match[3], match[4]
+        parts[kind] = parts.get(kind, 0) + 1
+    for (before, count, after), there in parts.items():
+        if there < int(count):
+            return f"{before}*-of-{count}{after}: {there} of {int(count)} parts are there"
+    return ""
+
+
+def _torn_file(path: str) -> str:
+    """Why a file is not whole; empty where it is, or where its kind cannot be torn unseen."""
+    name = os.path.basename(path)
+    size = os.path.getsize(path)
+    if _UNFINISHED.search(name):
+        return f"{path} is a temporary file of a save that did not end"
+    if size == 0 and name.endswith((*_FILES, ".distcp", ".json")):
+        return f"{path} is empty"
+    try:
+        if name.endswith(".safetensors"):
+            return _torn_safetensors(path, size)
+        if name.endswith(_ZIPS):
+            return _torn_zip(path)
+        if name.endswith(".json"):
+            with open(path, "rb") as file:
+                json.load(file)
+    except (ValueError, EOFError, zipfile.BadZipFile, struct.error, RecursionError) as error:
+        return f"{path} is cut off or damaged ({error or type(error).__name__})"
+    return ""
+
+
+def _torn_safetensors(path: str, size: int) -> str:
+    """The header says where the last tensor ends: that is the end of the file."""
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > min(size, _LONGEST_HEADER):
+            return f"{path} is cut off: its header alone is {length:,} bytes long"
+        header = json.loads(file.read(length))
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    wanted = 8 + length + max(ends, default=0)
+    return "" if wanted == size else f"{path} has {size:,} of {wanted:,} bytes"
+
+
+def _torn_zip(path: str) -> str:
+    """A zip's list of contents stands at its end, so that a cut one has none; each entry must begin where it says.
+    The checksums are not computed: torch may leave them out, and gigabytes would be read."""
+    with open(path, "rb") as file:
+        if file.read(2) == b"\x80\x02":
+            return f"{path} is of torch's old format, which does not show whether it is whole; save it as zip"
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+        for entry in entries:
+            file.seek(entry.header_offset)
+            if file.read(4) != _LOCAL_HEADER:
+                return f"{path} is damaged at {entry.filename}"
+    return "" if entries else f"{path} holds nothing"
+
+
+def _torn_distributed(folder: str) -> str:
+    """`.metadata` names each piece with its file, its place there, and its length."""
+    pieces: list[tuple[str, int]] = []
+    try:
+        with open(os.path.join(folder, ".metadata"), "rb") as file:
+            _Pieces(file, pieces).load()
+    except Exception as error:  # a cut pickle raises whatever its last byte leads to
+        return f"{folder}/.metadata is cut off or damaged ({error or type(error).__name__})"
+    ends: dict[str, int] = {}
+    for name, end in pieces:
+        ends[name] = max(end, ends.get(name, 0))
+    for name, end in ends.items():
+        file_of = os.path.join(folder, name)
+        size = os.path.getsize(file_of) if os.path.exists(file_of) else -1
+        if size < end:
+            return f"{file_of} is missing" if size < 0 else f"{file_of} has {size:,} of {end:,} bytes"
+    return "" if ends else f"{folder}/.metadata names no file"
+
+
+class _Pieces(pickle.Unpickler):
+    """Reads (file, end) of each piece out of a pickle. Whatever class or function the pickle names stands for nothing:
+    nothing of it is imported or called."""
+
+    def __init__(self, file: Any, pieces: list[tuple[str, int]]) -> None:
+        super().__init__(file)
+
+        class Nothing(dict[Any, Any]):
+            def __init__(self, *_: Any) -> None:
+                super().__init__()
+
+            __hash__ = object.__hash__  # type: ignore[assignment]
+
+            def append(self, _: Any) -> None: ...
+
+            def extend(self, _: Any) -> None: ...
+
+            def __setstate__(self, state: Any) -> None:
+                for part in state if isinstance(state, tuple) else (state,):
+                    if isinstance(part, dict) and {"relative_path", "offset", "length"} <= part.keys():
+                        pieces.append((str(part["relative_path"]), int(part["offset"]) + int(part["length"])))
+
+        self._nothing = Nothing
+
+    def find_class(self, _module: str, _name: str) -> Any:
+        return self._nothing
+
+    def persistent_load(self, _: Any) -> Any:
+        return None

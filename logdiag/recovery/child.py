@@ -1,0 +1,220 @@
+"""One attempt of a job as a process: its output goes through unchanged and live and into a log, signals reach it, and
+what it leaves behind is ended.
+
+Where our own output is a terminal the job gets one too, so that colours and progress bars stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from logdiag.errors import LogdiagError
+
+__all__ = ["Child", "end_all", "marked"]
+
+_PIECE = 1 << 16
+_INPUT, _OUTPUT, _ERRORS = 0, 1, 2
+MARK = "LOGDIAG_RUN"
+# Seconds for the last words of a process that has ended, and for one that is told to end.
+_LAST_WORDS, _GRACE = 1.0, 10.0
+
+
+class Child:
+    """A running command. `read` passes output on and gives it, `status` is its exit status once it has ended."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], log: str) -> None:
+        """Starts it, its log first. Raises LogdiagError where the log or the command cannot be used."""
+        try:
+            self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise LogdiagError(
+                f"{log}: cannot be written ({error.strerror}); free the place or give --state"
+            ) from error
+        self.notes: list[str] = []
+        self._routes: dict[int, int] = {}  # what we read, and where it goes
+        self._terminal: int | None = None
+        ends = self._make_ends()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=self._input(ends),
+                stdout=ends[_OUTPUT],
+                stderr=ends[_ERRORS],
+                env=dict(environ),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LogdiagError(f"{command[0]}: cannot be started ({error.strerror}); check the command") from error
+        finally:
+            for end in set(ends.values()):
+                os.close(end)
+
+    @property
+    def status(self) -> int | None:
+        """What the process ended with, minus the signal's number where one ended it; None while it runs."""
+        return self._process.poll()
+
+    def read(self, seconds: float) -> bytes:
+        """What the job prints next, passed on and logged; waits so long at most."""
+        watched = [*self._routes, *([_INPUT] if self._terminal is not None else [])]
+        ready, _, _ = select.select(watched, [], [], seconds)
+        pieces = []
+        for end in ready:
+            if end == _INPUT:
+                self._type()
+                continue
+            piece = b""
+            with contextlib.suppress(OSError):  # a terminal whose other side is closed
+                piece = os.read(end, _PIECE)
+            if not piece:
+                self._routes.pop(end)
+                os.close(end)
+                continue
+            self._pass_on(end, piece)
+            pieces.append(piece)
+        if not watched:
+            time.sleep(min(seconds, 0.05))
+        return b"".join(pieces)
+
+    def last_words(self) -> Iterator[bytes]:
+        """What an ended job still has in its pipes; what lives on may hold them open, so not for long."""
+        until = time.monotonic() + _LAST_WORDS
+        while self._routes and time.monotonic() < until:
+            yield self.read(0.05)
+
+    def signal(self, number: int, *, to_all: bool = False) -> None:
+        """Passes a signal on: what a terminal sends to all goes to all, else the job's first process decides."""
+        with contextlib.suppress(ProcessLookupError):
+            if to_all or number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+                os.killpg(self._process.pid, number)
+            else:
+                self._process.send_signal(number)
+
+    def resize(self) -> None:
+        """Gives the job's terminal the size of ours."""
+        import fcntl
+        import termios
+
+        for end, out in self._routes.items():
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(end, termios.TIOCSWINSZ, fcntl.ioctl(out, termios.TIOCGWINSZ, bytes(8)))
+
+    def close(self) -> None:
+        """Lets go of what the job's output came by."""
+        for end in (*self._routes, self._log):
+            os.close(end)
+        self._routes.clear()
+        self._process.wait()
+
+    def _make_ends(self) -> dict[int, int]:
+        """The job's side of standard output and error: one for both where ours are one."""
+        ends: dict[int, int] = {}
+        for out in (_OUTPUT, _ERRORS):
+            if out == _ERRORS and os.path.sameopenfile(_OUTPUT, _ERRORS):
+                ends[out] = ends[_OUTPUT]
+                continue
+            ours, ends[out] = _terminal() if os.isatty(out) else os.pipe()
+            self._routes[ours] = out
+            if os.isatty(ours) and os.isatty(_INPUT) and self._terminal is None:
+                self._terminal = ours
+        self.resize()
+        return ends
+
+    def _input(self, ends: Mapping[int, int]) -> int | None:
+        """Standard input is the job's as it is; only a terminal is not passed on but typed into the job's."""
+        if not os.isatty(_INPUT):
+            return None
+        return next((end for end in ends.values() if os.isatty(end)), subprocess.DEVNULL)
+
+    def _type(self) -> None:
+        typed = b""
+        with contextlib.suppress(OSError):
+            typed = os.read(_INPUT, _PIECE)
+        if self._terminal in self._routes and typed:
+            os.write(self._terminal, typed)
+        elif not typed:
+            self._terminal = None
+
+    def _pass_on(self, end: int, piece: bytes) -> None:
+        try:
+            _write(self._log, piece)
+        except OSError as error:
+            self._note(f"the log could not be written ({error.strerror}); a part of it is missing")
+        out = self._routes[end]
+        try:
+            _write(out, piece)
+        except OSError as error:
+            # Nobody reads any more: the job works on, and the log has it all.
+            self._note(f"the copy to standard output broke off ({error.strerror}); the log has all of it")
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+def _terminal() -> tuple[int, int]:
+    """A terminal's two sides; it changes nothing of what is written, and does not repeat what is typed."""
+    import pty
+    import termios
+
+    ours, theirs = pty.openpty()
+    modes = termios.tcgetattr(theirs)
+    modes[1] &= ~termios.OPOST
+    modes[3] &= ~termios.ECHO
+    termios.tcsetattr(theirs, termios.TCSANOW, modes)
+    return ours, theirs
+
+
+def _write(out: int, piece: bytes) -> None:
+    while piece:
+        try:
+            piece = piece[os.write(out, piece) :]
+        except BlockingIOError:
+            select.select([], [out], [])
+
+
+def marked(mark: str) -> list[int]:
+    """The processes that an attempt started, by the mark in their environment; only ours can be seen."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for name in os.listdir("/proc") if sys.platform == "linux" else ():
+        if name.isdigit() and int(name) != os.getpid():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+                if wanted in file.read().split(b"\0"):
+                    found.append(int(name))
+    return found
+
+
+def end_all(mark: str, child: Child | None = None, grace: float = _GRACE) -> int:
+    """Ends what an attempt left running, with SIGTERM and then SIGKILL. How many processes there were."""
+    left = marked(mark)
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        if child is not None and child.status is None:
+            child.signal(number, to_all=True)
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+    until = time.monotonic() + grace
+    killed = False
+    while marked(mark) or (child is not None and child.status is None):
+        if child is not None:
+            child.read(0.05)
+        else:
+            time.sleep(0.05)
+        if time.monotonic() > until:
+            if killed:
+                break  # a process that cannot be killed waits for a device
+            killed, until = True, time.monotonic() + grace
+            if child is not None:
+                child.signal(signal.SIGKILL, to_all=True)
+            for process in marked(mark):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+    return len(left)

@@ -1,0 +1,111 @@
+"""How the job is started: the command's placeholders, the nodes, and the environment of an attempt."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from logdiag.errors import LogdiagError
+from logdiag.recovery.child import MARK
+from logdiag.recovery.ledger import Course
+
+__all__ = ["Launcher", "launcher_of"]
+
+# {checkpoint}   {attempt}   {exclude}   {nodes}   {nodes:4}   {count}
+_PLACEHOLDER = re.compile(r"\{(checkpoint|attempt|exclude|nodes|count)(?::(\d+))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A command with placeholders, and the nodes it may run on, empty where a scheduler knows them."""
+
+    command: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+
+    def can_exclude(self, node: str, excluded: Sequence[str]) -> str:
+        """The name by which a node can be left out; empty where it cannot, for the launcher has no word for it, does
+        not know it, or too few would be left."""
+        if not self.nodes:
+            return node if any("{exclude}" in word for word in self.command) else ""
+        left = [name for name in self.nodes if name not in excluded]
+        found = next((name for name in left if _short(name) == _short(node)), "")
+        needed = max((int(most or 1) for word in self.command for _, most in _PLACEHOLDER.findall(word)), default=1)
+        return found if found and len(left) > needed else ""
+
+    def words(self, course: Course, attempt: int, checkpoint: str) -> list[str]:
+        """The command of an attempt. A word whose placeholder is empty is left out."""
+        left = [name for name in self.nodes if name not in course.excluded]
+        values = {
+            "checkpoint": checkpoint,
+            "attempt": str(attempt),
+            "exclude": ",".join(course.excluded),
+            "count": str(len(left)),
+        }
+
+        def value(match: re.Match[str]) -> str:
+            return ",".join(left[: int(match[2] or len(left))]) if match[1] == "nodes" else values[match[1]]
+
+        words = []
+        for word in self.command:
+            empty = any(not value(match) for match in _PLACEHOLDER.finditer(word))
+            words += [] if empty else [_PLACEHOLDER.sub(value, word)]
+        return words
+
+    def environ(self, course: Course, attempt: int, checkpoint: str, mark: str) -> dict[str, str]:
+        """The environment of an attempt, which `logdiag.hook` reads."""
+        return {
+            **os.environ,
+            MARK: mark,
+            f"{MARK}_ATTEMPT": str(attempt),
+            f"{MARK}_CHECKPOINT": checkpoint,
+            f"{MARK}_SKIP": ",".join(f"{first}-{last}" for first, last in course.skipped),
+            f"{MARK}_EXCLUDE": ",".join(course.excluded),
+        }
+
+
+def launcher_of(command: Sequence[str], nodes_file: str | None, checkpoint_dir: str | None) -> Launcher:
+    """The launcher that a command line describes. Raises LogdiagError for placeholders without what they stand for,
+    nodes without a placeholder, nodes that have no address, and a command that is not there."""
+    if shutil.which(command[0]) is None:
+        raise LogdiagError(f"{command[0]}: no such command; give one that can be run after --")
+    named = {name for word in command for name, _ in _PLACEHOLDER.findall(word)}
+    if named & {"nodes", "count"} and not nodes_file:
+        raise LogdiagError("COMMAND: {nodes} and {count} stand for the nodes of a file; give --nodes FILE")
+    if nodes_file and not named & {"nodes", "exclude"}:
+        raise LogdiagError(
+            f"--nodes {nodes_file}: COMMAND says nowhere which nodes to use; write {{nodes}} or {{exclude}} in it"
+        )
+    if "checkpoint" in named and not checkpoint_dir:
+        raise LogdiagError("COMMAND: {checkpoint} stands for a checkpoint of a folder; give --checkpoint-dir DIR")
+    return Launcher(tuple(command), _nodes_of(nodes_file) if nodes_file else ())
+
+
+def _nodes_of(path: str) -> tuple[str, ...]:
+    """The first word of each line, comments left out, as hostfiles are written."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            rows = [row.split("#")[0].split() for row in file]
+    except (OSError, UnicodeDecodeError) as error:
+        raise LogdiagError(f"--nodes {path}: cannot be read; give a file with a node's name on each line") from error
+    nodes = tuple(dict.fromkeys(row[0] for row in rows if row))
+    if not nodes:
+        raise LogdiagError(f"--nodes {path}: names no node; write one on each line")
+    if unknown := [node for node in nodes if not _has_address(node)]:
+        raise LogdiagError(f"--nodes {path}: {', '.join(unknown[:5])}: no such host; correct the name or take it out")
+    return nodes
+
+
+def _has_address(node: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(node, None))
+    except (OSError, UnicodeError):
+        return False
+
+
+def _short(name: str) -> str:
+    """A node's name without its domain; an address as it is."""
+    return name if re.fullmatch(r"[\d.:]+", name) else name.split(".")[0].lower()

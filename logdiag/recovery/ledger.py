@@ -1,0 +1,142 @@
+"""What became of a job that is watched, as JSON lines on disk, so that logdiag goes on where it was when it is killed.
+
+Each event is on the disk before what it says is done. `course_of` folds the events into where the job stands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from logdiag.errors import LogdiagError
+from logdiag.model import Action, Reason
+from logdiag.plain import plain
+from logdiag.recovery.policy import Failure
+
+__all__ = ["Course", "Ledger", "course_of"]
+
+_NAME = "ledger.jsonl"
+
+
+@dataclass
+class Course:
+    """Where the job stands: its attempts (the last one's number), the furthest step, failures after which it was
+    started again, nodes that are left out, batches to skip, and checkpoints that are not to be used, with the time up
+    to which. `running` is the mark of an attempt of which no end is known."""
+
+    command: list[str] = field(default_factory=list)
+    attempt: int = 0
+    furthest: int = -1
+    failures: list[Failure] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)
+    skipped: list[tuple[int, int]] = field(default_factory=list)
+    distrusted: dict[str, float] = field(default_factory=dict)
+    running: str = ""
+    over: bool = True
+
+    def fold(self, event: Mapping[str, Any]) -> None:
+        """Takes one event of the ledger in."""
+        kind = event["event"]
+        if kind == "begin":
+            # A person started it (again): the budgets are new, what is known to be broken stays so.
+            self.command, self.failures, self.over = list(event["command"]), [], False
+        elif kind == "start":
+            self.attempt, self.running = event["attempt"], event["mark"]
+        elif kind == "end":
+            self.running = ""
+        elif kind == "choice":
+            self._choose(event)
+        elif kind == "over":
+            self.over = True
+
+    def _choose(self, event: Mapping[str, Any]) -> None:
+        self.furthest = event["furthest"]
+        if event["step"] != "stop":
+            said = {**event["failure"]}
+            self.failures.append(
+                Failure(**{**said, "reason": Reason(said["reason"]), "advice": Action(said["advice"])})
+            )
+            self.excluded += [event["node"]] if event["node"] else []
+            self.skipped += [(first, last) for first, last in event["skip"]]
+            self.distrusted.update(event["distrusted"])
+
+
+def course_of(events: Iterable[Mapping[str, Any]]) -> Course:
+    """Where a job stands, after all its events."""
+    course = Course()
+    for event in events:
+        course.fold(event)
+    return course
+
+
+class Ledger:
+    """The ledger of one job in a folder of its own, for one process at a time; `course` is where the job stands."""
+
+    def __init__(self, folder: str) -> None:
+        """Raises LogdiagError where the folder cannot be used, or another process watches the job."""
+        self.folder = os.path.abspath(folder)
+        self.path = os.path.join(self.folder, _NAME)
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            self._file: IO[bytes] = open(self.path, "a+b")  # noqa: SIM115 - open as long as the job runs
+        except OSError as error:
+            raise LogdiagError(
+                f"--state {folder}: cannot be written ({error.strerror}); name another folder"
+            ) from error
+        self._lock()
+        self.events = self._read()
+        self.course = course_of(self.events)
+
+    def add(self, event: str, **fields: Any) -> None:
+        """Writes an event, and returns when it is on the disk."""
+        row = {"event": event, "at": round(time.time(), 3), **plain(fields)}
+        self._file.write(json.dumps(row).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.events.append(row)
+        self.course.fold(row)
+
+    def begin(self, command: Sequence[str]) -> bool:
+        """Takes a command on; True where it goes on with what another logdiag had begun. Raises LogdiagError where
+        that was another command."""
+        if self.course.over:
+            self.add("begin", command=list(command))
+            return False
+        if self.course.command != list(command):
+            raise LogdiagError(
+                f"--state {self.folder}: holds the unfinished job {' '.join(self.course.command)!r}; "
+                "give the same command to go on, or name another folder"
+            )
+        return True
+
+    def _lock(self) -> None:
+        import fcntl
+
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise LogdiagError(
+                f"--state {self.folder}: another logdiag watches this job; name another folder"
+            ) from error
+
+    def _read(self) -> list[dict[str, Any]]:
+        """All events; a last line that was cut when the writer was killed is taken away."""
+        self._file.seek(0)
+        content = self._file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            self._file.truncate(whole)
+        events: list[dict[str, Any]] = []
+        for number, row in enumerate(content[:whole].splitlines(), 1):
+            event = None
+            with contextlib.suppress(ValueError):
+                event = json.loads(row)
+            if not isinstance(event, dict) or "event" not in event:
+                raise LogdiagError(f"{self.path}:{number}: no event of a ledger; move the folder away to start anew")
+            events.append(event)
+        return events

@@ -1,0 +1,98 @@
+"""Tells people what became of a job: a webhook, a Slack-compatible message, an annotation of GitHub Actions.
+
+Sending never holds the recovery up: a thread does it, tries again a few times, and gives up with a note. No line of the
+log is sent, only the verdict's own words, the step and the node.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from queue import SimpleQueue
+
+from logdiag.errors import LogdiagError
+
+__all__ = ["Notice", "Notifier"]
+
+_SLACK = "slack:"
+_SECONDS, _TRIES, _FIRST_PAUSE = 5.0, 4, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What happened: `event` is restarted, stopped or done; `text` says it in a sentence or two."""
+
+    event: str
+    text: str
+    attempt: int
+    reason: str = ""
+    node: str = ""
+    step: int | None = None
+
+
+class Notifier:
+    """Sends notices to each place: an http(s) address gets JSON, one that begins with `slack:` Slack's own form."""
+
+    def __init__(
+        self, places: Sequence[str], *, environ: Mapping[str, str] = os.environ, pause: float = _FIRST_PAUSE
+    ) -> None:
+        """Raises LogdiagError for a place that is no address."""
+        for place in places:
+            if not place.removeprefix(_SLACK).startswith(("http://", "https://")):
+                raise LogdiagError(f"--notify {place}: no address; give https://... or slack:https://...")
+        self.notes: list[str] = []
+        self._places, self._pause = tuple(places), pause
+        self._github = environ.get("GITHUB_ACTIONS") == "true"
+        self._waiting: SimpleQueue[Notice | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def send(self, notice: Notice) -> None:
+        """Hands a notice over; returns at once."""
+        if self._github:
+            kind = "error" if notice.event == "stopped" else "notice"
+            text = notice.text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+            print(f"::{kind} title=logdiag::{text}", file=sys.stderr, flush=True)
+        if self._places:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="logdiag-notices", daemon=True)
+                self._thread.start()
+            self._waiting.put(notice)
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Waits, so long at most, until all is sent."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join(seconds)
+            if self._thread.is_alive():
+                self.notes.append("not all notices could be sent in time")
+
+    def _serve(self) -> None:
+        while (notice := self._waiting.get()) is not None:
+            for place in self._places:
+                self._deliver(place, notice)
+
+    def _deliver(self, place: str, notice: Notice) -> None:
+        import urllib.error
+        import urllib.request
+
+        slack = place.startswith(_SLACK)
+        document = {"text": notice.text} if slack else {"schema": "logdiag.notice/1", **asdict(notice)}
+        request = urllib.request.Request(
+            place.removeprefix(_SLACK), json.dumps(document).encode(), {"Content-Type": "application/json"}
+        )
+        for attempt in range(_TRIES):
+            try:
+                with urllib.request.urlopen(request, timeout=_SECONDS):
+                    return
+            except (urllib.error.URLError, OSError, ValueError) as error:
+                why = str(getattr(error, "reason", None) or error)
+                if isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code != 429:
+                    break
+            if attempt + 1 < _TRIES:
+                time.sleep(self._pause * 2**attempt)
+        self.notes.append(f"a notice could not be sent ({why})")

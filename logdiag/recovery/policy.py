@@ -1,0 +1,243 @@
+"""What to do about a failure of a job that is watched: a table that people write, and budgets. No model is asked.
+
+    policy = load_policy("policy.yaml")
+    choice = decide(policy, failure, earlier_failures, can_exclude=True)     # the same input gives the same choice
+
+The table is `logdiag/recovery/policy.yaml` or a file of the user's, in the form that docs/recovery.md explains.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from logdiag.errors import LogdiagError
+from logdiag.model import Action, Reason
+from logdiag.rules.files import load_yaml, validated
+
+__all__ = ["Choice", "Failure", "Policy", "Row", "decide", "load_policy"]
+
+Step = Literal["restart", "exclude", "rollback", "wait", "stop"]
+Seen = Literal["log", "hang", "spike"]
+_DEFAULT = os.path.join(os.path.dirname(__file__), "policy.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure of a job, as far as the table asks.
+
+    `seen` says who saw it: the diagnosis of the log, or the watch (`hang`, `spike`). `known` that the answer is sure
+    (what the watch measured always is). `rule` is what knows the root line, `step` the last one that was made.
+    `progressed` says that the job came further than ever before.
+    """
+
+    seen: Seen
+    reason: Reason
+    advice: Action
+    known: bool
+    rule: str = ""
+    node: str = ""
+    step: int | None = None
+    progressed: bool = False
+
+    @property
+    def fingerprint(self) -> tuple[str, ...]:
+        """What makes two failures the same. What nobody knows is one failure, whatever its words are."""
+        return (self.seen, self.reason.value, self.rule, self.node) if self.known else ("not known",)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to do, and why in a sentence. `row` is the table's, `times` how often this failure came, this one
+    included. `node` is the one to leave out, `seconds` how long to wait."""
+
+    step: Step
+    why: str
+    row: str
+    times: int
+    node: str = ""
+    seconds: float = 0.0
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Budget(_Strict):
+    """How many restarts there may be, of the whole job and in a row without progress."""
+
+    restarts: int = Field(ge=0, le=10_000)
+    without_progress: int = Field(ge=1, le=1000)
+
+
+class Wait(_Strict):
+    """Seconds before the first new try of a `wait`."""
+
+    seconds: float = Field(ge=0, le=86_400)
+
+
+class Hang(_Strict):
+    """When a job counts as hanging, in usual iterations and in seconds."""
+
+    times: float = Field(ge=2)
+    at_least: float = Field(gt=0)
+    after_fault: float = Field(gt=0)
+    start: float = Field(gt=0)
+
+
+class Spike(_Strict):
+    """When a loss counts as a spike."""
+
+    times: float = Field(gt=1)
+    lines: int = Field(ge=1, le=100)
+
+
+class Skip(_Strict):
+    """How many batches around the bad ones are left out."""
+
+    before: int = Field(ge=0)
+    after: int = Field(ge=0)
+
+
+class Row(_Strict):
+    """One row: what must hold, all of it, and what to do each time. A condition that is left out always holds."""
+
+    name: str = Field(min_length=1)
+    seen: tuple[Seen, ...] = ()
+    advice: tuple[Action, ...] = ()
+    reason: tuple[Reason, ...] = ()
+    rule: tuple[str, ...] = ()
+    known: bool | None = None
+    progress: bool | None = None
+    same_step: bool | None = None
+    do: tuple[Step, ...] = Field(min_length=1)
+    renewed: bool = True
+
+    @model_validator(mode="after")
+    def _ends_with_a_person(self) -> Row:
+        if self.do[-1] != "stop" or "stop" in self.do[:-1]:
+            raise ValueError("ends with stop, once: what comes again and again is for a person")
+        return self
+
+    def fits(self, failure: Failure, same_step: bool) -> bool:
+        """Whether each condition of the row holds."""
+        return (
+            (not self.seen or failure.seen in self.seen)
+            and (not self.advice or failure.advice in self.advice)
+            and (not self.reason or failure.reason in self.reason)
+            and (not self.rule or any(fnmatchcase(failure.rule, pattern) for pattern in self.rule))
+            and self.known in (None, failure.known)
+            and self.progress in (None, failure.progressed)
+            and self.same_step in (None, same_step)
+        )
+
+    @property
+    def fits_everything(self) -> bool:
+        """Whether the row has no condition."""
+        return not (self.seen or self.advice or self.reason or self.rule) and (
+            self.known is self.progress is self.same_step is None
+        )
+
+
+class Policy(_Strict):
+    """The whole file."""
+
+    budget: Budget
+    wait: Wait
+    hang: Hang
+    spike: Spike
+    skip: Skip
+    rows: tuple[Row, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _each_failure_has_a_row(self) -> Policy:
+        if not self.rows[-1].fits_everything:
+            raise ValueError("rows: the last row must have no condition, so that each failure has one")
+        return self
+
+
+def load_policy(path: str | None = None, restarts: int | None = None) -> Policy:
+    """The default policy, in which a file replaces what it names; `restarts` replaces the budget of the whole job.
+
+    Raises LogdiagError with all problems, each naming file, line, key and remedy.
+    """
+    document, content = _document(_DEFAULT)
+    if path is not None:
+        own, content = _document(path)
+        for key, value in own.items():
+            both = isinstance(value, dict) and isinstance(document.get(key), dict)
+            document[key] = {**document[key], **value} if both else value
+    if restarts is not None:
+        document["budget"] = {**document["budget"], "restarts": restarts}
+    policy: Policy = validated(Policy, path or _DEFAULT, content, document, guide="docs/recovery.md")
+    return policy
+
+
+def _document(path: str) -> tuple[dict[str, Any], bytes]:
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise LogdiagError(f"--policy {path}: cannot be read ({error.strerror}); name a policy file") from error
+    return load_yaml(path, content), content
+
+
+def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_exclude: bool) -> Choice:
+    """What to do about a failure. `history` are the earlier failures after which the job was started again, the
+    oldest first; `can_exclude` says that its node can be left out."""
+    of_the_reason = [earlier.step for earlier in history if earlier.reason is failure.reason]
+    same_step = failure.step is not None and of_the_reason[-1:] == [failure.step]
+    row = next(row for row in policy.rows if row.fits(failure, same_step))
+    # A machine that fails again is worse than it was; any other failure that the job got past is a new one.
+    lasting = not row.renewed or (bool(failure.node) and can_exclude)
+    times = 1 + sum(earlier.fingerprint == failure.fingerprint for earlier in _counted(failure, history, lasting))
+    step = row.do[min(times, len(row.do)) - 1]
+    said = f"{row.name}, {_time(times)}"
+    if step != "stop" and (spent := _spent(policy, failure, history)):
+        return Choice("stop", f"{said}: {spent}", row.name, times)
+    if step == "exclude" and not (failure.node and can_exclude):
+        lacking = "it cannot be left out" if failure.node else "the log names no node to leave out"
+        return Choice("restart", f"{said}: restarted where it was, for {lacking}", row.name, times)
+    if step == "wait":
+        seconds = policy.wait.seconds * 2 ** (times - 1)
+        return Choice(step, f"{said}: tried again after {seconds:g} s", row.name, times, seconds=seconds)
+    why = {
+        "restart": "restarted from the last complete checkpoint",
+        "exclude": f"restarted without {failure.node}",
+        "rollback": "restarted from a checkpoint before it, without the batches around it",
+        "stop": "for a person, as the table says",
+    }[step]
+    return Choice(step, f"{said}: {why}", row.name, times, node=failure.node if step == "exclude" else "")
+
+
+def _counted(failure: Failure, history: Sequence[Failure], lasting: bool) -> Sequence[Failure]:
+    """The earlier failures that count against this one: all, or those since the job last came further."""
+    if lasting:
+        return history
+    if failure.progressed:
+        return ()
+    last = max((at for at, earlier in enumerate(history) if earlier.progressed), default=0)
+    return history[last:]
+
+
+def _spent(policy: Policy, failure: Failure, history: Sequence[Failure]) -> str:
+    """Which budget is spent, in words; empty for none."""
+    if len(history) >= policy.budget.restarts:
+        return f"for a person, the budget of {policy.budget.restarts} restarts is spent"
+    in_vain = 0 if failure.progressed else 1
+    for earlier in reversed(history) if in_vain else ():
+        if earlier.progressed:
+            break
+        in_vain += 1
+    if in_vain > policy.budget.without_progress:
+        return f"for a person, {policy.budget.without_progress} restarts in a row brought it no further"
+    return ""
+
+
+def _time(times: int) -> str:
+    return {1: "the first time", 2: "the second time", 3: "the third time"}.get(times, f"the {times}th time")

@@ -1,0 +1,284 @@
+"""`logdiag run`: starts a job, watches it, and on a failure diagnoses, decides and starts it again.
+
+All that must outlive logdiag itself goes into the ledger before it is done; the policy decides, the diagnosis only says
+what happened.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from logdiag.errors import LogdiagError
+from logdiag.model import Action, Diagnosis, Reason
+from logdiag.recovery.checkpoints import Checkpoint, checkpoints_in, newest
+from logdiag.recovery.child import Child, end_all
+from logdiag.recovery.launch import Launcher
+from logdiag.recovery.ledger import Ledger
+from logdiag.recovery.notices import Notice, Notifier
+from logdiag.recovery.policy import Choice, Failure, Policy, decide
+from logdiag.recovery.watch import Alarm, Watch
+from logdiag.rules import RuleBook
+
+__all__ = ["Setup", "run_job"]
+
+_SURE = 0.6
+_TICK = 0.1
+# Those that end a job, and those that only tell it something.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_TELLING = (signal.SIGUSR1, signal.SIGUSR2)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a job is run with. `diagnosed` gives the answer for a log and an exit status (None where the job was ended
+    from here), `say` tells the user a sentence, `show` prints the whole answer."""
+
+    launcher: Launcher
+    policy: Policy
+    book: RuleBook
+    ledger: Ledger
+    notifier: Notifier
+    checkpoint_dir: str | None
+    diagnosed: Callable[[str, int | None], Diagnosis]
+    say: Callable[[str], None]
+    show: Callable[[Diagnosis], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How an attempt ended."""
+
+    status: int
+    alarm: Alarm | None
+    watch: Watch
+    log: str
+    answer: Diagnosis | None
+    from_: Checkpoint | None
+
+
+def run_job(setup: Setup) -> int:
+    """Runs the job until it is done, is for a person, or somebody ends it. What its last attempt ended with, 128 and
+    the signal's number where one ended it."""
+    with _Signals() as signals:
+        _take_over(setup)
+        while True:
+            ended = _attempt(setup, signals)
+            if ended.status == 0 and ended.alarm is None:
+                _over(setup, "done", f"the job is done, after {setup.ledger.course.attempt} attempts")
+                return 0
+            status = ended.status if ended.status >= 0 else 128 - ended.status
+            if signals.ended_by:
+                setup.say(f"ended by {signals.ended_by}; the same command goes on from the last checkpoint")
+                return status
+            choice = _decide(setup, ended)
+            if choice.step == "stop" or not signals.sleep(choice.seconds):
+                return status
+
+
+def _take_over(setup: Setup) -> None:
+    """Goes on with a job whose logdiag was killed: what it left running is ended, for nobody reads its output."""
+    ledger = setup.ledger
+    if not ledger.begin(setup.launcher.command):
+        return
+    course = ledger.course
+    if course.running:
+        left = end_all(course.running)
+        setup.say(f"attempt {course.attempt} lost its logdiag; {left} of its processes were ended")
+        ledger.add("end", attempt=course.attempt, status=None)
+    setup.say(f"going on with {ledger.path}: {course.attempt} attempts, {len(course.failures)} failures so far")
+
+
+def _attempt(setup: Setup, signals: _Signals) -> _Ended:
+    """One attempt, from its start to its end and the diagnosis of it."""
+    ledger, course = setup.ledger, setup.ledger.course
+    number, mark = course.attempt + 1, uuid.uuid4().hex
+    checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
+    start = newest(checkpoints, course.distrusted)
+    for torn in (item.torn for item in checkpoints if item.torn):
+        setup.say(f"not used: {torn}")
+    path = start.path if start else ""
+    log = os.path.join(ledger.folder, f"attempt-{number}.log")
+    words = setup.launcher.words(course, number, path)
+    ledger.add("start", attempt=number, mark=mark, checkpoint=path, log=log, command=words, excluded=course.excluded,
+               skip=course.skipped)  # fmt: skip
+    child = Child(words, setup.launcher.environ(course, number, path, mark), log)
+    signals.child = child
+    watch = Watch(setup.book, setup.policy, time.monotonic())
+    alarm = _follow(setup, child, watch, number)
+    status = child.status
+    answer = None
+    if alarm or status:
+        ledger.add("detected", attempt=number, seen=alarm.kind if alarm else "exit", why=alarm.why if alarm else "",
+                   status=status, step=watch.step)  # fmt: skip
+        answer = _diagnosed(setup, log, 1 if alarm and alarm.kind == "fault" else None if alarm else status)
+        end_all(mark, child)
+    signals.child = None
+    child.close()
+    for note in child.notes:
+        setup.say(note)
+    status = child.status or 0
+    ledger.add("end", attempt=number, status=status)
+    return _Ended(status, alarm, watch, log, answer, start)
+
+
+def _follow(setup: Setup, child: Child, watch: Watch, number: int) -> Alarm | None:
+    """Follows an attempt to its end, or until it is to be ended: then why."""
+    stepped = False
+    while child.status is None:
+        _look(setup, watch, child.read(_TICK))
+        if watch.steps and not stepped:
+            stepped = True
+            setup.ledger.add("progress", attempt=number, step=watch.step)
+        if alarm := watch.alarm(time.monotonic()):
+            setup.say(alarm.why)
+            return alarm
+    for words in child.last_words():
+        _look(setup, watch, words)
+    return None
+
+
+def _look(setup: Setup, watch: Watch, printed: bytes) -> None:
+    for finding in watch.saw(printed, time.monotonic()):
+        setup.say(f"seen: {finding.title} ({finding.rule})")
+
+
+def _diagnosed(setup: Setup, log: str, status: int | None) -> Diagnosis | None:
+    try:
+        return setup.diagnosed(log, status)
+    except LogdiagError as error:
+        setup.say(f"no diagnosis: {error}")
+        return None
+
+
+def _decide(setup: Setup, ended: _Ended) -> Choice:
+    """Decides by the policy, writes it down and tells people."""
+    ledger, course = setup.ledger, setup.ledger.course
+    checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
+    failure = _failure(setup, ended, checkpoints)
+    node = setup.launcher.can_exclude(failure.node, course.excluded) if failure.node else ""
+    choice = decide(setup.policy, failure, course.failures, can_exclude=bool(node))
+    skip, distrusted = _rollback(setup.policy, ended, choice, checkpoints)
+    furthest = max(course.furthest, -1 if failure.step is None else failure.step)
+    ledger.add("choice", attempt=course.attempt, step=choice.step, why=choice.why, row=choice.row, times=choice.times,
+               node=node if choice.step == "exclude" else "", failure=failure, skip=skip, distrusted=distrusted,
+               furthest=furthest)  # fmt: skip
+    where = f" at step {failure.step}" if failure.step is not None else ""
+    what = f"attempt {course.attempt} failed{where}: {_named(failure, ended)}. {choice.why}"
+    notice = Notice("restarted", what, course.attempt, failure.reason.value, failure.node, failure.step)
+    if choice.step == "stop":
+        if ended.answer is not None:
+            setup.show(ended.answer)
+        _over(setup, "stopped", what, notice)
+    else:
+        setup.say(what)
+        setup.notifier.send(notice)
+    return choice
+
+
+def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[Checkpoint]) -> Failure:
+    """What the diagnosis and the watch say, as the policy asks it. What the watch measured is known."""
+    answer, course = ended.answer, setup.ledger.course
+    root = answer.root_cause if answer else None
+    sure = answer is not None and answer.failed is True and answer.confidence >= _SURE and root is not None
+    step = ended.watch.step
+    if step is None and answer and answer.times:
+        step = answer.times.last_step
+    saved = newest(checkpoints, course.distrusted)
+    progressed = (step is not None and step > course.furthest) or (saved is not None and saved != ended.from_)
+    kind = ended.alarm.kind if ended.alarm else ""
+    if kind == "spike" or (kind == "hang" and not sure):
+        advice = Action.ROLLBACK_AND_SKIP if kind == "spike" else Action.RESTART
+        return Failure(
+            "spike" if kind == "spike" else "hang", Reason.OTHERS, advice, True, step=step, progressed=progressed
+        )
+    if answer is None:
+        return Failure("log", Reason.OTHERS, Action.NONE, False, step=step, progressed=progressed)
+    return Failure(
+        "log",
+        answer.reason,
+        answer.recovery.action,
+        sure,
+        rule=root.rule if root else "",
+        node=(root.node if root else None) or next(iter(answer.recovery.exclude_nodes), ""),
+        step=step,
+        progressed=progressed,
+    )
+
+
+def _rollback(
+    policy: Policy, ended: _Ended, choice: Choice, checkpoints: Sequence[Checkpoint]
+) -> tuple[list[tuple[int, int]], dict[str, float]]:
+    """The batches to skip, and the checkpoints that may hold what the bad ones did: those after the last good loss, and
+    each further time one more before them."""
+    watch = ended.watch
+    if choice.step != "rollback" or watch.step is None:
+        return [], {}
+    first = watch.bad[0] if watch.bad else watch.step + 1
+    good = watch.good if watch.bad and watch.good is not None else first - 1
+    bad_at = time.time() if not watch.bad else watch.bad_at
+    healthy = [item for item in checkpoints if not item.torn and _before(item, good, bad_at)]
+    kept = healthy[: len(healthy) - (choice.times - 1)]
+    skip = (max(0, first - policy.skip.before), max(first, watch.step) + policy.skip.after)
+    return [skip], {item.path: item.saved_at for item in checkpoints if item not in kept}
+
+
+def _before(item: Checkpoint, good: int, bad_at: float) -> bool:
+    return item.step <= good if item.step is not None else item.saved_at < bad_at
+
+
+def _named(failure: Failure, ended: _Ended) -> str:
+    if failure.seen != "log" and ended.alarm:
+        return ended.alarm.why
+    if not failure.known:
+        return "for no reason that is known for sure"
+    return f"{failure.reason}{f' on {failure.node}' if failure.node else ''} ({failure.rule})"
+
+
+def _over(setup: Setup, event: str, text: str, notice: Notice | None = None) -> None:
+    setup.ledger.add("over", how=event, why=text)
+    setup.say(text)
+    said = notice or Notice(event, text, setup.ledger.course.attempt)
+    setup.notifier.send(Notice(event, said.text, said.attempt, said.reason, said.node, said.step))
+
+
+class _Signals:
+    """Passes signals on to the job; `ended_by` names the one by which somebody ended it."""
+
+    def __init__(self) -> None:
+        self.child: Child | None = None
+        self.ended_by = ""
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> _Signals:
+        for number in (*_ENDING, *_TELLING, signal.SIGWINCH):
+            # What a shell tells a background command to ignore stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._came)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def sleep(self, seconds: float) -> bool:
+        """Waits; False where a signal ended the waiting."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.ended_by:
+            time.sleep(min(_TICK, max(0.0, until - time.monotonic())))
+        return not self.ended_by
+
+    def _came(self, number: int, _frame: FrameType | None) -> None:
+        if number in _ENDING:
+            self.ended_by = signal.Signals(number).name
+        if self.child is None:
+            return
+        if number == signal.SIGWINCH:
+            self.child.resize()
+        else:
+            self.child.signal(number)

@@ -1,0 +1,148 @@
+"""What the output of a running job tells while it runs: steps, losses, broken machines, and that nothing moves.
+
+Times are seconds of any clock that only goes forward; whoever feeds the watch passes them in.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+
+from logdiag.model import Action, Finding, Role
+from logdiag.read.prefixes import parse_line
+from logdiag.recovery.policy import Policy
+from logdiag.rules import RuleBook
+
+__all__ = ["Alarm", "Watch"]
+
+# 'step 12 loss 2.1'   'iter 40/900 | lm loss: 8.1E+00'   {'loss': 2.1, 'step': 3}
+_STEP = re.compile(
+    r"(?i)(?<![a-z0-9])(?:global[_ ]?)?(?:step|iter|iteration|it)s?\b[\"']?\s{0,10}[:=\[(#]?\s{0,10}(\d{1,9})\b"
+    r"|\|\s{0,10}(\d{1,9})/\d{1,9} \["
+)
+_LOSS = re.compile(
+    r"(?i)(?<![\w/.-])(?:train(?:ing)?[_/ ]|lm )?loss[\"']?\s{0,4}[:=(|]?\s{0,4}"
+    r"([-+]?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf))\b"
+)
+# WARNING: loss is nan, skipping this batch
+_SKIPPED = re.compile(r"(?i)\bskip|\bignor")
+_LINE_ENDS = re.compile(rb"[\r\n]+")
+_MOST_BYTES, _MOST_LINES, _LONGEST = 1 << 20, 200, 2000
+# So many of each must be known before they say what is usual.
+_FEW_STEPS, _FEW_LOSSES, _REMEMBERED = 5, 10, 100
+# What still prints without making steps may evaluate or save; what has said that it ends may upload.
+_WHILE_PRINTING, _AFTER_THE_END, _OF_THE_LONGEST = 3, 10, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Why a running job is to be ended: `hang`, `spike` or `fault` (a line that names a broken machine), in words."""
+
+    kind: str
+    why: str
+
+
+class Watch:
+    """One attempt of a job. `step` is the furthest step that its output tells of, `steps` how many were seen. `bad` are
+    the latest steps with a bad loss, since `bad_at` (seconds since the epoch), `good` the last one before them."""
+
+    def __init__(self, book: RuleBook, policy: Policy, now: float) -> None:
+        self.step: int | None = None
+        self.steps = 0
+        self.good: int | None = None
+        self.bad: list[int] = []
+        self.bad_at = 0.0
+        self._book, self._policy, self._began = book, policy, now
+        self._rest = b""
+        self._latest: int | None = None
+        self._stepped_at = self._printed_at = now
+        self._gaps: deque[float] = deque(maxlen=_REMEMBERED)
+        self._longest = 0.0
+        self._losses: deque[float] = deque(maxlen=_REMEMBERED)
+        self._fault: tuple[float, Finding] | None = None
+        self._told: set[str] = set()
+        self._finished = False
+
+    def saw(self, data: bytes, now: float) -> list[Finding]:
+        """Takes output in; gives the causes in it that were not told before."""
+        if not data:
+            return []
+        self._printed_at = now
+        *lines, self._rest = _LINE_ENDS.split((self._rest + data)[-_MOST_BYTES:])
+        self._rest = self._rest[-_LONGEST:]
+        for line in lines[-_MOST_LINES:]:
+            self._look_at(line[:_LONGEST].decode(errors="replace"), now)
+        return self._causes(b"\n".join(lines), now)
+
+    def alarm(self, now: float) -> Alarm | None:
+        """Why the job is to be ended now; None while it may go on."""
+        if len(self.bad) >= self._policy.spike.lines:
+            return Alarm("spike", f"the loss is NaN or far above the usual since step {self.bad[0]}")
+        hang = self._policy.hang
+        idle, silent = now - self._stepped_at, now - self._printed_at
+        if not self.steps:
+            return Alarm("hang", f"no step in {idle:.0f} s") if silent > hang.start else None
+        usual = median(self._gaps) if len(self._gaps) >= _FEW_STEPS else None
+        limit = hang.start if usual is None else max(hang.at_least, hang.times * usual, _OF_THE_LONGEST * self._longest)
+        if self._fault and now - self._fault[0] > min(limit, max(hang.after_fault, 3 * (usual or 0))):
+            return Alarm("fault", f"no step since: {self._fault[1].title}")
+        limit *= _AFTER_THE_END if self._finished else 1
+        if silent > limit or idle > _WHILE_PRINTING * limit:
+            each = f"one takes {usual:.2g} s" if usual is not None else "few were made"
+            return Alarm("hang", f"no step for {idle:.0f} s, where {each}")
+        return None
+
+    def _look_at(self, text: str, now: float) -> None:
+        found, loss = _STEP.search(text), _LOSS.search(text)
+        if not (found and loss) and not self._book.is_progress(parse_line(text, "", 1)):
+            return
+        number = int(found[1] or found[2]) if found else None
+        if number is None or number != self._latest:
+            self._stepped(now)
+            if loss and number is not None and not _SKIPPED.search(text):
+                self._look_at_loss(number, float(loss[1]))
+        self._latest = number
+        if number is not None:
+            self.step = max(number, -1 if self.step is None else self.step)
+
+    def _stepped(self, now: float) -> None:
+        if self.steps:
+            self._gaps.append(now - self._stepped_at)
+            # The first steps compile, load and warm up.
+            self._longest = max(self._longest, self._gaps[-1]) if self.steps >= _FEW_STEPS else 0.0
+        self.steps += 1
+        self._stepped_at, self._fault = now, None
+
+    def _look_at_loss(self, step: int, loss: float) -> None:
+        known = self._losses if len(self._losses) >= _FEW_LOSSES else ()
+        usual = median(known) if known else 0.0
+        # NaN is not below anything.
+        if not loss < float("inf") or (usual > 0 and loss > self._policy.spike.times * usual and loss > max(known)):
+            self.bad_at = self.bad_at if self.bad else time.time()
+            self.bad.append(step)
+        else:
+            self.bad.clear()
+            self.good = step
+            self._losses.append(loss)
+
+    def _causes(self, data: bytes, now: float) -> list[Finding]:
+        told = []
+        for start, end, patterns in self._book.scan(data):
+            if not self._book.may_fire(patterns):
+                continue
+            text = data[start : min(end, start + _LONGEST)].decode(errors="replace")
+            finding = self._book.confirm(parse_line(text, "", 1), patterns)
+            if finding is None:
+                continue
+            self._finished = self._finished or finding.role is Role.FINISHED
+            if finding.role is not Role.CAUSE or finding.goes_on:
+                continue
+            if finding.action is Action.RESTART_EXCLUDING_NODE:
+                self._fault = self._fault or (now, finding)
+            if finding.rule not in self._told:
+                self._told.add(finding.rule)
+                told.append(finding)
+        return told
