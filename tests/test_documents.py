@@ -63,6 +63,7 @@ def options_of(command: click.Command) -> set[str]:
 def problems_of(words: list[str]) -> Iterator[str]:
     """What the program does not know of a command that a page names."""
     context = click.Context(commands)
+    words = words[: words.index("--")] if "--" in words else words  # what `logdiag run` runs
     command: click.Command | None = commands.get_command(context, "diagnose")
     top: click.Command = commands
     if words and words[0] in commands.list_commands(context):

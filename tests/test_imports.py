@@ -77,7 +77,8 @@ IMPORTERS = {
     "httpx": {"agent/connection.py"},
     "langchain": {"agent/failure_agent.py", "agent/models.py"},
     "pydantic": {
-        "agent/answer.py", "evaluation/cases.py", "evaluation/compare.py", "read/form_files.py", "rules/files.py",
+        "agent/answer.py", "evaluation/cases.py", "evaluation/compare.py", "read/form_files.py", "recovery/policy.py",
+        "rules/files.py",
     },
     "hyperscan": {"rules/matcher.py"},
     "platformdirs": {"places.py"},
@@ -87,6 +88,7 @@ IMPORTERS = {
     "click": {
         "cli/batch.py", "cli/config.py", "cli/evaluate.py", "cli/explain.py", "cli/forms.py", "cli/in_force.py",
         "cli/incidents.py", "cli/main.py", "cli/options.py", "cli/output.py", "cli/reference.py", "cli/rules.py",
+        "cli/run.py",
     },
     "rich": {"cli/evaluate.py", "cli/output.py", "evaluation/table.py", "report/as_text.py"},
 }  # fmt: skip

@@ -29,7 +29,7 @@ DIVERGED = Failure("log", Reason.OTHERS, Action.ROLLBACK_AND_SKIP, True, "traini
 
 def course(*failures: Failure, policy: Policy = POLICY, can_exclude: bool = True) -> list[str]:
     """What is done about each failure in turn, until a person is asked."""
-    steps, history = [], list[Failure]()
+    steps, history = list[str](), list[Failure]()
     for failure in failures:
         steps.append(decide(policy, failure, history, can_exclude=can_exclude).step)
         if steps[-1] == "stop":
