@@ -22,6 +22,7 @@ __all__ = [
     "Block",
     "Candidate",
     "Category",
+    "Checkpoint",
     "Consequence",
     "Diagnosis",
     "Digest",
@@ -30,6 +31,8 @@ __all__ = [
     "Finding",
     "Line",
     "Log",
+    "Mark",
+    "Progress",
     "Reason",
     "Recovery",
     "Role",
@@ -44,7 +47,7 @@ __all__ = [
 ]
 
 SCHEMA = "logdiag.diagnosis/1"
-_NOT_OF_THE_SCHEMA = ("digest", "decisions")
+_NOT_OF_THE_SCHEMA = ("digest", "decisions", "marks")
 
 
 class _Word(str, Enum):
@@ -450,6 +453,47 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint that a line tells of: `source`, `line` (from 1) and `text` as in the file, the number of its `step`,
+    and the clock's text; None where the log does not tell."""
+
+    source: str
+    line: int
+    text: str
+    step: int | None = None
+    time: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What of the job's work is saved and what is lost.
+
+    `checkpoint` is the last complete one (or the one that the job began from), `unfinished` a later one that was begun.
+    `steps_lost` and `seconds_lost` lie between it and the last step and the log's last time; `ranks` is how many
+    processes the job had; `gpu_hours_lost` counts one GPU for each. Each is None where the log does not tell.
+    """
+
+    checkpoint: Checkpoint | None = None
+    unfinished: Checkpoint | None = None
+    steps_lost: int | None = None
+    seconds_lost: float | None = None
+    ranks: int | None = None
+    gpu_hours_lost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened in one process: `kind` is `root`, `consequence`, `apart` (a fault of its own),
+    `recovered`, `step`, `checkpoint` or `end` (a clean one). `words` say what, empty for a step."""
+
+    kind: str
+    line: Line
+    words: str = ""
+    rank: int | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Similar:
     """A past failure like this one, what was done about it, and whether that worked; `words` say so in a sentence.
 
@@ -502,6 +546,7 @@ class Diagnosis:
     supports      what the answer rests on: its kind first, then what makes it more or less certain
     summary       one or two sentences
     times         when it happened; None where the log shows neither a clock nor a step
+    progress      what of the work is saved and what is lost; None where the log tells of no checkpoint
     root_cause    the line that names the cause; None where none was found
     evidence      at most 12 lines in the order of the log, those of the root's file first; empty without a root cause
     consequences  what the root made others say, the most frequent first, without the root itself
@@ -515,6 +560,7 @@ class Diagnosis:
                   engine that searched, `supports` as above, `agent` what a language model was asked
     decisions     which step of the judgement put each line where it is (`logdiag explain`); not part of the schema
     digest        what is worth reading of the log; not part of the schema
+    marks         what happened in which process, for a timeline; not part of the schema
     incident      the id under which it was remembered, empty where it was not
     """
 
@@ -528,6 +574,7 @@ class Diagnosis:
     supports: tuple[Support, ...] = ()
     summary: str
     times: Times | None = None
+    progress: Progress | None = None
     root_cause: RootCause | None
     evidence: tuple[Evidence, ...]
     consequences: tuple[Consequence, ...]
@@ -540,6 +587,7 @@ class Diagnosis:
     stats: dict[str, Any]
     decisions: tuple[Decision, ...] = field(default=(), repr=False, compare=False)
     digest: Digest = field(default=Digest((), {}, {}, 0, 0), repr=False, compare=False)
+    marks: tuple[Mark, ...] = field(default=(), repr=False, compare=False)
     incident: str = ""
 
     def to_dict(self) -> dict[str, Any]:

@@ -192,7 +192,7 @@ def test_an_answer_in_hand_can_be_rendered(book: RuleBook) -> None:
     answer = diagnose(DEMO, rules=book)
     assert render(answer).startswith("FAILED  infrastructure / ECCError")
     assert json.loads(logdiag.render(answer, "jsonl")) == answer.to_dict()
-    with pytest.raises(LogdiagError, match="text, json, jsonl, markdown, sarif"):
+    with pytest.raises(LogdiagError, match="text, json, jsonl, markdown, html, sarif"):
         render(answer, "pdf")
 
 

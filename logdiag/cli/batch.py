@@ -20,8 +20,8 @@ from logdiag.rules import RuleBook
 
 __all__ = ["batch"]
 
-# Many documents of this one would be none.
-_FORMATS = tuple(name for name in FORMATS if name != "sarif")
+# Many documents of these would be none.
+_FORMATS = tuple(name for name in FORMATS if name not in ("html", "sarif"))
 _EXAMPLES = """\b
 Examples:
   logdiag batch runs/*                        one line a run, then what they have in common

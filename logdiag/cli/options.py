@@ -25,7 +25,7 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
                 multiple=True,
                 type=click.Path(readable=False),
                 metavar="FILE",
-                help="Write the answer to FILE too: .txt, .json, .jsonl, .md or .sarif; may be repeated.",
+                help="Write the answer to FILE too: .txt, .json, .jsonl, .md, .html or .sarif; may be repeated.",
             ),
             click.option(
                 "--digest", is_flag=True, help="Print what is worth reading of the log, with a receipt, and no verdict."

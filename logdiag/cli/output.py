@@ -20,7 +20,11 @@ __all__ = ["ProgressBar", "check_outputs", "print_answer", "print_trace", "stand
 _STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
 _NOT_KNOWN = 13
 _WORTH_A_PROGRESS_BAR = 100_000_000
-_FORM_OF = {".txt": "text", ".json": "json", ".jsonl": "jsonl", ".md": "markdown", ".sarif": "sarif"}
+_FORM_OF = {
+    ".txt": "text", ".json": "json", ".jsonl": "jsonl", ".md": "markdown", ".html": "html", ".sarif": "sarif"
+}  # fmt: skip
+# Many documents of these would be none.
+_OF_ONE = (".json", ".html", ".sarif")
 
 
 def status_of(answer: Diagnosis) -> int:
@@ -60,13 +64,14 @@ def print_answer(
 
 
 def check_outputs(paths: Iterable[str], *, many: bool = False) -> None:
-    """Whether answers can be written there, before the work is done. A file of `many` answers is none of JSON or SARIF.
+    """Whether answers can be written there, before the work is done. A file of `many` answers is none of JSON, HTML or
+    SARIF.
 
     Raises LogdiagError for a name that tells no format, and for a place that cannot be written.
     """
     for path in paths:
         suffix = os.path.splitext(path)[1].lower()
-        known = [name for name in _FORM_OF if not (many and name in (".json", ".sarif"))]
+        known = [name for name in _FORM_OF if not (many and name in _OF_ONE)]
         if suffix not in known:
             raise LogdiagError(f"--output {path}: the end of its name tells no format; end it in {', '.join(known)}")
         folder = os.path.dirname(path) or "."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
-from logdiag.judge.times import seconds_apart
+from logdiag.judge.times import Clocks
 from logdiag.scan.survey import Survey
 
 __all__ = ["course_of"]
@@ -21,9 +21,10 @@ def course_of(judgement: Judgement, survey: Survey) -> str:
     root = judgement.root
     if root is None:
         return ""
+    clocks = Clocks(survey.lines)
     kinds: dict[str, list[tuple[float, Fault]]] = {}
     for fault in judgement.consequences:
-        seconds = seconds_apart(root.line, fault.line, survey.lines)
+        seconds = clocks.seconds_apart(root.line, fault.line)
         if seconds is not None and seconds >= 1:
             kinds.setdefault(fault.finding.title, []).append((seconds, fault))
     first = sorted(kinds.items(), key=lambda item: min(seconds for seconds, _ in item[1]))[:_MOST_TOLD]

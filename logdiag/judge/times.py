@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
@@ -10,7 +11,7 @@ from logdiag.merge.clocks import apart
 from logdiag.model import Line, Times
 from logdiag.scan.survey import Survey
 
-__all__ = ["clock_near", "seconds_apart", "times_of"]
+__all__ = ["Clocks", "clock_near", "seconds_to_end", "step_number", "times_of"]
 
 # So many lines before it, a line without a clock is taken to be printed at the time of a line of its process.
 _NEAR = 60
@@ -30,76 +31,86 @@ _LONGEST = 90 * 86_400
 def times_of(survey: Survey, root: Line | None) -> Times | None:
     """The times of a log whose root line is `root`; None where it shows neither a clock nor a step."""
     step = _last_step(survey)
-    stepped = _clocked(step, survey.lines, of_process=True) if step else None
+    clocks = Clocks(survey.lines)
+    stepped = clocks.near(step, of_process=True) if step else None
     # The lines of a stream come in order, whoever prints them.
-    failed = _clocked(root, survey.lines, of_process=False) if root else None
+    failed = clocks.near(root) if root else None
     times = Times(
         first_failure_at=failed.clock if failed else None,
         last_progress_at=stepped.clock if stepped else None,
-        last_step=_number(step) if step else None,
-        idle_seconds=_idle(stepped or failed, root, survey),
+        last_step=step_number(step) if step else None,
+        idle_seconds=seconds_to_end(stepped or failed, root, survey),
     )
     return times if times != Times() else None
 
 
+class Clocks:
+    """The lines of all logs that have a clock, for those that have none."""
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self._of: dict[int, list[Line]] = {}
+        for line in lines:
+            if line.clock:
+                self._of.setdefault(line.stream, []).append(line)
+        for clocked in self._of.values():
+            clocked.sort(key=_position)
+
+    def near(self, line: Line, *, of_process: bool = False, within: int = _NEAR) -> Line | None:
+        """The line itself where it has a clock, else the nearest earlier one of its stream, or of its process, that
+        has, `within` so many lines."""
+        if line.clock:
+            return line
+        clocked = self._of.get(line.stream, [])
+        for at in range(bisect_left(clocked, line.position, key=_position) - 1, -1, -1):
+            if line.position - clocked[at].position > within:
+                return None
+            if clocked[at].rank == line.rank or not of_process:
+                return clocked[at]
+        return None
+
+    def seconds_apart(self, earlier: Line, later: Line) -> float | None:
+        """Seconds from one line to another, each by its own clock or the nearest one above it in its log; None where
+        these do not tell."""
+        one, other = self.near(earlier), self.near(later)
+        if one is None or other is None or one.time is None or other.time is None:
+            return None
+        return apart(one.time, other.time)
+
+
+def _position(line: Line) -> int:
+    return line.position
+
+
 def clock_near(line: Line, lines: Sequence[Line]) -> str | None:
     """The clock's text of a line, or of the nearest earlier line of its process, as it is printed."""
-    clocked = _clocked(line, lines, of_process=True)
+    clocked = Clocks(lines).near(line, of_process=True)
     return clocked.clock if clocked else None
-
-
-def seconds_apart(earlier: Line, later: Line, lines: Sequence[Line]) -> float | None:
-    """Seconds from one line to another, each by its own clock or the nearest one above it in its log; None where these
-    do not tell."""
-    one, other = (_clocked(line, lines, of_process=False) for line in (earlier, later))
-    if one is None or other is None or one.time is None or other.time is None:
-        return None
-    return apart(one.time, other.time)
-
-
-def _clocked(line: Line, lines: Iterable[Line], *, of_process: bool) -> Line | None:
-    """The line itself where it has a clock, else the nearest earlier one of its stream, or of its process, that has."""
-    if line.clock:
-        return line
-    near = (
-        other
-        for other in lines
-        if other.clock
-        and other.stream == line.stream
-        and (other.rank == line.rank or not of_process)
-        and 0 < line.position - other.position <= _NEAR
-    )
-    return max(near, key=lambda other: other.position, default=None)
-
-
-def _last_steps(survey: Survey) -> list[Line]:
-    """The last lines of each stream that tell of a step, where they were kept."""
-    places: dict[int, list[int]] = {}
-    for step in survey.progress:
-        places.setdefault(step.stream, []).append(step.position)
-    latest = {(stream, at) for stream, found in places.items() for at in sorted(set(found))[-_LAST_STEPS:]}
-    return [line for line in survey.lines if (line.stream, line.position) in latest]
 
 
 def _last_step(survey: Survey) -> Line | None:
     """The line of the last step of all: by the clock, and by its place where there is none."""
-    lines = _last_steps(survey)
-    numbered = [line for line in lines if _number(line) is not None] or lines
-    return max(numbered, key=lambda line: (line.time or 0.0, _number(line) or 0, line.position), default=None)
+    steps: dict[int, list[Line]] = {}
+    for step in survey.progress:
+        steps.setdefault(step.stream, []).append(step)
+    lines = [step for of_stream in steps.values() for step in of_stream[-_LAST_STEPS:]]
+    numbered = [line for line in lines if step_number(line) is not None] or lines
+    return max(numbered, key=lambda line: (line.time or 0.0, step_number(line) or 0, line.position), default=None)
 
 
-def _number(line: Line) -> int | None:
+def step_number(line: Line) -> int | None:
+    """The number of the step that a line tells of; None where it tells none."""
     found = _STEP.search(line.text)
     return int(found[1] or found[2]) if found else None
 
 
-def _idle(since: Line | None, root: Line | None, survey: Survey) -> float | None:
-    """Seconds from a line to the last time in the logs that tell of work or of the root."""
-    if since is None or since.time is None:
+def seconds_to_end(since: Line | None, root: Line | None, survey: Survey) -> float | None:
+    """Seconds from a line, or the clock above it, to the last time in the logs that tell of work or of the root."""
+    clocked = Clocks(survey.lines).near(since) if since else None
+    if clocked is None or clocked.time is None:
         return None
     streams = {step.stream for step in survey.progress} | ({root.stream} if root else set())
     later = (line.time for line in survey.lines if line.stream in streams and line.time is not None)
-    apart = (_apart(since.time, time) for time in later)
+    apart = (_apart(clocked.time, time) for time in later)
     return round(max((seconds for seconds in apart if 0 <= seconds < _LONGEST), default=0.0), 3)
 
 

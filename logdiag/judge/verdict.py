@@ -11,7 +11,9 @@ from logdiag.judge.course import course_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
 from logdiag.judge.machines_alone import summary_of_machines
+from logdiag.judge.marks import marks_of
 from logdiag.judge.outcome import Outcome, how_it_ended
+from logdiag.judge.progress import progress_of
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.ranks import GUESSES, rank_from
 from logdiag.judge.status_words import status_words
@@ -78,6 +80,7 @@ def decide(
     collect = [_to_collect(reason, book, unexplained=unexplained)] if unsure and root else []
     suspicious = tuple(recalled.suspicious) if recalled else ()
     recovery = recover(judgement, book, failed=failed, sure=confidence >= SURE, suspicious=suspicious)
+    times = times_of(survey, root.line if root else None)
     seen = survey.complete and not survey.of_machines  # a machine's log shows no end of a job
     ended = how_it_ended(judgement.outcome, judgement.timeline, judgement.complaints, complete=seen)
     return Diagnosis(
@@ -90,7 +93,8 @@ def decide(
         decided_by=_decided_by(root, failed),
         supports=supports,
         summary=_summary(judgement, exit_code, ended, survey),
-        times=times_of(survey, root.line if root else None),
+        times=times,
+        progress=progress_of(survey, book, times, root.line if root else None),
         root_cause=_root_cause(root.finding, judgement, survey) if root else None,
         evidence=_evidence(judgement, survey),
         consequences=_consequences(judgement, survey),
@@ -103,6 +107,7 @@ def decide(
         stats={**stats, "supports": [support.value for support in supports]},
         decisions=judgement.decisions,
         digest=digest,
+        marks=marks_of(judgement, survey),
     )
 
 

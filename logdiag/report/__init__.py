@@ -9,12 +9,12 @@ from logdiag.model import Diagnosis
 
 __all__ = ["FORMATS", "render", "schema_text"]
 
-FORMATS = ("text", "json", "jsonl", "markdown", "sarif")
+FORMATS = ("text", "json", "jsonl", "markdown", "html", "sarif")
 
 
 def render(diagnosis: Diagnosis, format: str = "text") -> str:
-    """The answer as `text`, `json`, `jsonl` (one line), `markdown` or `sarif`, without a final newline; log text in it
-    can do no harm to a terminal or a page. Raises LogdiagError for another format."""
+    """The answer as `text`, `json`, `jsonl` (one line), `markdown`, `html` or `sarif`, without a final newline;
+    log text in it can do no harm to a terminal or a page. Raises LogdiagError for another format."""
     if format not in FORMATS:
         raise LogdiagError(f"format {format!r}: not known; give one of {', '.join(FORMATS)}")
     if format in ("json", "jsonl"):
@@ -25,6 +25,10 @@ def render(diagnosis: Diagnosis, format: str = "text") -> str:
         from logdiag.report.as_markdown import to_markdown
 
         return to_markdown(diagnosis)
+    if format == "html":
+        from logdiag.report.as_html import to_html
+
+        return to_html(diagnosis)
     if format == "sarif":
         from logdiag.report.as_sarif import to_sarif
 

@@ -12,6 +12,7 @@ from logdiag.report.words import (
     clean,
     headline,
     likely,
+    lost_words,
     rank_ranges,
     suspects_of,
     times_words,
@@ -34,6 +35,8 @@ def to_markdown(diagnosis: Diagnosis) -> str:
         parts += [_safe(said), ""]
     if when := times_words(diagnosis):
         parts += [f"**When** {_safe(when)}", ""]
+    if lost := lost_words(diagnosis):
+        parts += [f"**Lost** {_safe(lost)}", ""]
     if diagnosis.root_cause:
         parts += [f"**Root cause** {_code(where(diagnosis.root_cause))} ({_code(diagnosis.root_cause.rule)})", ""]
         parts += [

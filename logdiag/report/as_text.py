@@ -21,6 +21,7 @@ from logdiag.report.words import (
     headline,
     likely,
     logs_words,
+    lost_words,
     rank_words,
     suspects_of,
     times_words,
@@ -35,6 +36,8 @@ __all__ = ["Row", "brief_rows", "digest_rows", "print_rows", "report_rows", "to_
 # Rows of a terminal that the prompt after the report and the command before it take.
 _ROWS_OF_THE_SHELL = 2
 _NARROWEST = 20
+# Of a short report: whether it failed, why, what to do, when.
+_ROWS_OF_THE_VERDICT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,7 @@ def report_rows(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Row]
 
 def brief_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     """The report in six rows at most: the verdict, what to do, where, the line itself or the suspicious ones."""
-    verdict = list(_verdict_rows(diagnosis))
+    verdict = list(_verdict_rows(diagnosis))[:_ROWS_OF_THE_VERDICT]
     root = diagnosis.root_cause
     if root:
         place = Row((("Root cause  ", "bold"),), ((where(root), "cyan"),))
@@ -156,7 +159,7 @@ def brief_rows(diagnosis: Diagnosis) -> Iterator[Row]:
 
 
 def _verdict_rows(diagnosis: Diagnosis) -> Iterator[Row]:
-    """Whether it failed, why, what to do and when, in four rows at most."""
+    """Whether it failed, why, what to do and when, what is lost, in five rows at most."""
     style = {True: "bold red", False: "bold green", None: "bold yellow"}[diagnosis.failed]
     yield Row((), ((headline(diagnosis), style),))
     yield Row((), ((clean(diagnosis.summary), "bold"),))
@@ -166,6 +169,8 @@ def _verdict_rows(diagnosis: Diagnosis) -> Iterator[Row]:
         yield Row((), ((said, ""),))
     if (diagnosis.failed or advice(diagnosis)) and (when := times_words(diagnosis)):
         yield Row((("When        ", "bold"),), ((when, ""),))
+    if lost := lost_words(diagnosis):
+        yield Row((("Lost        ", "bold"),), ((lost, ""),))
 
 
 def _consequence_rows(consequences: Iterable[Consequence]) -> Iterator[Row]:

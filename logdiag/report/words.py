@@ -11,8 +11,8 @@ from logdiag.model import Candidate, Diagnosis, Ended, Log, Reason, Recovery, Ro
 from logdiag.read.prefixes import parse_line
 
 __all__ = [
-    "action_words", "advice", "amount", "clean", "cut", "headline", "job_line", "likely", "logs_words", "one_line",
-    "rank_ranges", "rank_words", "suspects_of", "times_words", "where",
+    "action_words", "advice", "amount", "clean", "cut", "headline", "job_line", "likely", "logs_words", "lost_words",
+    "one_line", "rank_ranges", "rank_words", "suspects_of", "times_words", "where",
 ]  # fmt: skip
 
 # Control, format (hidden or direction-turning), surrogate and unassigned characters, and separators of lines.
@@ -155,6 +155,30 @@ def times_words(diagnosis: Diagnosis) -> str:
         since = "last step" if times.last_progress_at else "first failure"
         parts.append(f"the log ends {_duration(times.idle_seconds)} after the {since}")
     return ", ".join(parts)
+
+
+def lost_words(diagnosis: Diagnosis) -> str:
+    """What is lost of the work: `73 steps since the checkpoint of step 125, 12 min of 8 ranks (1.6 GPU-hours)`."""
+    progress = diagnosis.progress
+    if progress is None or not diagnosis.failed:
+        return ""
+    if progress.checkpoint is None:
+        return "no checkpoint was completed"
+    step = (
+        f"the checkpoint of step {progress.checkpoint.step}"
+        if progress.checkpoint.step is not None
+        else "the last checkpoint"
+    )
+    lost = f"{progress.steps_lost} steps" if progress.steps_lost is not None else "the work"
+    time = f", {_duration(progress.seconds_lost)}" if progress.seconds_lost else ""
+    hours = (
+        f" of {progress.ranks} ranks ({progress.gpu_hours_lost:g} GPU-hours)"
+        if progress.gpu_hours_lost and progress.ranks != 1
+        else ""
+    )
+    begun = progress.unfinished
+    cut = f"; a later one was begun and not finished ({clean(begun.source)}:{begun.line})" if begun else ""
+    return f"{lost} since {step}{time}{hours}{cut}"
 
 
 def _duration(seconds: float) -> str:

@@ -20,7 +20,10 @@ from logdiag.model import Block, CommonPrefix, Digest, Line
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
 
-__all__ = ["BlockLines", "KeptLines", "Shapes", "digest", "filters_for"]
+__all__ = ["CHECKPOINT_KINDS", "BlockLines", "KeptLines", "Shapes", "digest", "filters_for"]
+
+CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoint-loaded"})
+"""The kinds of lines that tell of a checkpoint."""
 
 _DIGITS = b"0123456789"
 # Numbers in base 16, quoted words and paths, which vary as numbers do.
@@ -84,8 +87,9 @@ class BlockLines:
 
 @dataclass(slots=True)
 class _Shape:
-    """One shape: how often it came, how many of its lines were looked at and kept, whether it tells of progress or is
-    `regular` (a filter of this very job knows it), its first line, and the `prefix` of that line's stream.
+    """One shape: how often it came, how many of its lines were looked at and kept, whether it tells of progress, of
+    a checkpoint, or is `regular` (a filter of this very job knows it), its first line, and the `prefix` of that line's
+    stream.
 
     It is `open` while more of its lines are worth looking at: the first few, more while only one rank prints them.
     """
@@ -95,6 +99,7 @@ class _Shape:
     kept: int = 0
     open: bool = True
     progress: bool = False
+    checkpoint: bool = False
     regular: bool = False
     rank: int | None = None
     sample: bytes = b""
@@ -119,6 +124,7 @@ class Shapes:
     finer: dict[bytes, _Shape] = field(default_factory=dict)
     shapes: list[_Shape] = field(default_factory=list)
     progress_keys: set[bytes] = field(default_factory=set)
+    checkpoint_keys: set[bytes] = field(default_factory=set)
     unshaped: int = 0
     bound: frozenset[str] = field(init=False)
 
@@ -191,12 +197,15 @@ class Shapes:
             self.shapes.append(shape)
             line = _parsed(original, _LONGEST_SHAPE, block.prefix)
             shape.progress = self.book.is_progress(line)
+            shape.checkpoint = not self.book.kinds_of([line])[0].isdisjoint(CHECKPOINT_KINDS)
             shape.regular = self._is_regular(line)
             shape.sample = original[:_LONGEST_SAMPLE]
         shape.count += count
         self.known[key] = shape
         if shape.progress:
             self.progress_keys.add(key)
+        if shape.checkpoint:
+            self.checkpoint_keys.add(key)
         return shape
 
     def _is_regular(self, line: Line) -> bool:

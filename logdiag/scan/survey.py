@@ -23,7 +23,7 @@ from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.scanner import Scanner
 from logdiag.scan.shapes import BlockLines, KeptLines, Shapes
 
-__all__ = ["Progress", "Survey", "joined", "survey", "surveys"]
+__all__ = ["Survey", "joined", "survey", "surveys"]
 
 # Lines kept around a finding and around a frame of a traceback: (before, after).
 _AROUND_FINDING = (10, 16)
@@ -48,31 +48,25 @@ _MOST_MARKS_A_BLOCK = 200
 # After a line that is no mark (the latest of a flood, one that only the memory knows) enough steps must be known to
 # tell that it was survived.
 _LAST_STEPS = 4
+_LONGEST_STEP = 400
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
 _LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
 _SHORT_NUMBER = re.compile(rb"(?<![\w:.,-])\d{1,3}(?![\w:.,-]*\d)")
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A line that tells of a step of the job's work; not all such lines are remembered. `rank` is the one that
-    spoke."""
-
-    stream: int
-    position: int
-    rank: int | None
-
-
 @dataclass
 class Survey:
-    """What the read found; not `complete` where something of the logs was not read. `uncounted_in` counts by stream,
-    for each rule, the further lines that were not looked at one by one. `of_machines` says that no log of a job is
-    among the streams; `places` tell which rank has which GPU; `kind` and `shapes` are those of a single stream."""
+    """What the read found; not `complete` where something of the logs was not read. `progress` are lines that tell of a
+    step of the job's work, `checkpoints` those that tell that one was begun, saved or loaded; not all of them are kept.
+    `uncounted_in` counts by stream, for each rule, the further lines that were not looked at one by one. `of_machines`
+    says that no log of a job is among the streams; `places` tell which rank has which GPU; `kind` and `shapes` are
+    those of a single stream."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)
     uncounted_in: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    progress: list[Progress] = field(default_factory=list)
+    progress: list[Line] = field(default_factory=list)
+    checkpoints: list[Line] = field(default_factory=list)
     places: list[Finding] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     total_lines: int = 0
@@ -234,7 +228,7 @@ class _Reader:
                 self.after = max(self.after, index + after + 1 - len(shapes))
                 for position, number, text in self.tail.lines(before - index):
                     self.kept.keep(position, number, text)
-        self._mark_progress(block, lines, shapes, marks)
+        self._mark_progress(block, lines, shapes, sorted([*marks, *self._mark_checkpoints(block, lines, shapes)]))
         for at in sorted(wanted):
             self.kept.keep(self.position + at, block.number_of(at), lines[at][:_LONGEST_TEXT])
         self.tail.add(block, self.position, lines)
@@ -275,7 +269,8 @@ class _Reader:
         return line
 
     def _mark_progress(self, block: Block, lines: BlockLines, shapes: list[bytes], marks: list[int]) -> None:
-        """Remembers where the job moved on: next to each finding, and at a block's first and last steps."""
+        """Remembers where the job moved on: next to each finding and checkpoint, and at a block's first
+        and last steps."""
         keys = self.shapes.progress_keys
         first = next((at for at, shape in enumerate(shapes) if shape in keys), None) if keys else None
         if first is None:
@@ -285,9 +280,21 @@ class _Reader:
         places = {first, second, *islice(backwards, _LAST_STEPS)}
         if marks:
             places.update(_nearest([at for at, shape in enumerate(shapes) if shape in keys], marks))
+        self.survey.progress += self._lines_at(places, block, lines)
+
+    def _mark_checkpoints(self, block: Block, lines: BlockLines, shapes: list[bytes]) -> set[int]:
+        """Remembers a block's first and last lines that tell of a checkpoint, and says which they are."""
+        keys = self.shapes.checkpoint_keys
+        if not keys or keys.isdisjoint(shapes):
+            return set()
+        told = [at for at, shape in enumerate(shapes) if shape in keys]
+        places = {*told[:_LAST_STEPS], *told[-_LAST_STEPS:]}
+        self.survey.checkpoints += self._lines_at(places, block, lines)
+        return places
+
+    def _lines_at(self, places: set[int], block: Block, lines: BlockLines) -> Iterator[Line]:
         for at in sorted(places):
-            line = self._line(self.position + at, block.number_of(at), lines[at][:400])
-            self.survey.progress.append(Progress(self.stream.index, self.position + at, line.rank))
+            yield self._line(self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP])
 
     def finish(self) -> None:
         """Hands the kept lines to the survey."""
@@ -336,6 +343,7 @@ def joined(parts: Sequence[Survey]) -> Survey:
         result.findings += part.findings
         result.uncounted_in.update(part.uncounted_in)
         result.progress += part.progress
+        result.checkpoints += part.checkpoints
         result.places += part.places
         result.lines += part.lines
         result.total_lines += part.total_lines

@@ -1,0 +1,102 @@
+"""What each process of the job did: the rows of a timeline and of a table of ranks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from logdiag.judge.speakers import numbered_speakers
+from logdiag.judge.times import Clocks, step_number
+from logdiag.merge.clocks import apart
+from logdiag.model import Diagnosis, Line, Mark
+
+__all__ = ["TOLD", "Happening", "Process", "processes_of"]
+
+TOLD = ("root", "consequence", "apart", "recovered", "end")
+"""The kinds of marks that a table tells of, the weightiest first."""
+
+
+_ANY = sys.maxsize
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """A mark at its time, in seconds from the first failure (or from the first line); None where no clock tells."""
+
+    mark: Mark
+    at: float | None
+
+
+@dataclass(slots=True)
+class Process:
+    """A rank, or a log that names none: its `name`, number, node, what happened in it, and the times (as above) of its
+    first and last line, of those that are worth reading; `clock` is the text of the last."""
+
+    name: str
+    rank: int | None
+    node: str | None = None
+    happenings: list[Happening] = field(default_factory=list)
+    first: float | None = None
+    last: float | None = None
+    clock: str | None = None
+    last_step: int | None = None
+
+    @property
+    def told(self) -> Happening | None:
+        """The weightiest of what happened in it, the first of its kind; None where nothing did but work."""
+        found = [item for item in self.happenings if item.mark.kind in TOLD]
+        return min(found, key=lambda item: (TOLD.index(item.mark.kind), item.at or 0.0), default=None)
+
+    def saw(self, line: Line, at: float | None) -> None:
+        """Takes note of a line of this process."""
+        self.node = self.node or line.node
+        if at is not None:
+            self.first = at if self.first is None else min(self.first, at)
+            if self.last is None or at >= self.last:
+                self.last, self.clock = at, line.clock or self.clock
+
+
+def processes_of(diagnosis: Diagnosis) -> list[Process]:
+    """The processes of a job, that of the root first, then ranks in order, then logs of none."""
+    lines, marks = diagnosis.digest.lines, diagnosis.marks
+    at_time = _times(lines, marks)
+    spoke = numbered_speakers(lines)
+    found: dict[int | str, Process] = {}
+
+    def process(line: Line, rank: int | None, node: str | None) -> Process:
+        own = rank if rank is not None else spoke.get((line.stream, line.position), line.rank)
+        name = f"rank {own}" if own is not None else line.source
+        one = found.setdefault(own if own is not None else line.source, Process(name, own))
+        one.node = one.node or node
+        return one
+
+    for mark in marks:
+        one, at = process(mark.line, mark.rank, mark.node), at_time(mark.line)
+        one.happenings.append(Happening(mark, at))
+        one.saw(mark.line, at)
+        if mark.kind == "step" and (number := step_number(mark.line)) is not None:
+            one.last_step = max(number, one.last_step or 0)
+    for line in lines:
+        process(line, None, None).saw(line, at_time(line))
+    root = process(marks[0].line, marks[0].rank, None) if marks and marks[0].kind == "root" else None
+    return sorted(found.values(), key=lambda one: (one is not root, one.rank is None, one.rank or 0, one.name))
+
+
+def _times(lines: Sequence[Line], marks: Sequence[Mark]) -> Callable[[Line], float | None]:
+    """Tells when a line was printed, in seconds from the root or else the first line that has a clock."""
+    every = [*lines, *(mark.line for mark in marks)]
+    clocks = Clocks(every)
+
+    def time(line: Line) -> float | None:
+        near = clocks.near(line, within=_ANY)
+        return near.time if near else None
+
+    rooted = time(marks[0].line) if marks and marks[0].kind == "root" else None
+    zero = next((line.time for line in every if line.time is not None), None) if rooted is None else rooted
+
+    def at(line: Line) -> float | None:
+        seconds = time(line)
+        return None if seconds is None or zero is None else apart(zero, seconds)
+
+    return at
