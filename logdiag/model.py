@@ -23,6 +23,7 @@ __all__ = [
     "Candidate",
     "Category",
     "Checkpoint",
+    "Collectives",
     "Consequence",
     "Diagnosis",
     "Digest",
@@ -33,6 +34,7 @@ __all__ = [
     "Log",
     "Mark",
     "Progress",
+    "RankInGroup",
     "Reason",
     "Recovery",
     "Role",
@@ -48,6 +50,8 @@ __all__ = [
 
 SCHEMA = "logdiag.diagnosis/1"
 _NOT_OF_THE_SCHEMA = ("digest", "decisions", "marks")
+# Left out of the answer where there is nothing.
+_ONLY_WHERE_TOLD = ("collectives", "kind")
 
 
 class _Word(str, Enum):
@@ -176,6 +180,7 @@ class Role(_Word):
     RETRY = "retry"
     STRUCTURE = "structure"
     PLACE = "place"
+    CALL = "call"
     KIND = "kind"
 
 
@@ -494,6 +499,48 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class RankInGroup:
+    """Where one rank stood in one process group when the job hung.
+
+    `standing` is `waits`, `entered` (it is over for this rank), `ahead`, `behind`, `silent` (nothing is known of it),
+    `other collective` or `other size`.
+    `enqueued`, `started` and `completed` number its last such collective, counted from 1; `operation`, `sequence` and
+    `sizes` tell of the one it stands in, or else of its last; `last_at` is the clock's text of its last line, `stack`
+    where in the program it made its last call, innermost first. None or empty where the log does not tell.
+    """
+
+    rank: int
+    group: str
+    standing: str
+    enqueued: int | None = None
+    started: int | None = None
+    completed: int | None = None
+    operation: str = ""
+    sequence: int | None = None
+    sizes: str = ""
+    last_at: str | None = None
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """Which rank kept the others waiting in a collective.
+
+    `kind` is `missing-rank`, `slow-rank`, `desync`, `wrong-size` or `dead-link`; `ranks` are those to look at first,
+    empty where all stand alike; `summary` says so in a sentence. The others wait in `operation` number `sequence` of
+    the process group `group`; `rows` are its ranks, ascending.
+    """
+
+    kind: str
+    ranks: tuple[int, ...]
+    summary: str
+    group: str
+    operation: str
+    sequence: int | None
+    rows: tuple[RankInGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Similar:
     """A past failure like this one, what was done about it, and whether that worked; `words` say so in a sentence.
 
@@ -555,6 +602,9 @@ class Diagnosis:
     similar       past failures like this one, the most alike first
     recovery      what to do next; its action is `none` unless it failed
     logs          what was read, and what each log was taken for, in the order of the sources
+    kind          what it is where no reason says so: `missing-rank`, `slow-rank`, `desync`, `wrong-size`, `dead-link`,
+                  `hang`, `not-finite`, `loss-spike` or `straggler`; empty (and no key of the schema) for all else
+    collectives   where each rank stood in the collective that hung; None (and no key of the schema) without one
     notes         what else a reader should know, a sentence each: what was not read, what is missing, what it survived
     stats         `bytes`, `lines` and `kept_lines` are counts, `seconds` and `stages` (by name) times, `matcher` the
                   engine that searched, `supports` as above, `agent` what a language model was asked
@@ -583,6 +633,8 @@ class Diagnosis:
     similar: tuple[Similar, ...]
     recovery: Recovery
     logs: tuple[Log, ...] = ()
+    kind: str = ""
+    collectives: Collectives | None = None
     notes: tuple[str, ...]
     stats: dict[str, Any]
     decisions: tuple[Decision, ...] = field(default=(), repr=False, compare=False)
@@ -594,8 +646,9 @@ class Diagnosis:
         """The answer as plain values, in the schema's order, ready for JSON."""
         answer: dict[str, Any] = {"schema": SCHEMA}
         for name in self.__dataclass_fields__:
-            if name not in _NOT_OF_THE_SCHEMA:
-                answer[name] = plain(getattr(self, name))
+            value = getattr(self, name)
+            if name not in _NOT_OF_THE_SCHEMA and (value or name not in _ONLY_WHERE_TOLD):
+                answer[name] = plain(value)
         return answer
 
     @classmethod

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
 from logdiag.errors import LogdiagError
 
-__all__ = ["from_plain", "plain"]
+__all__ = ["from_plain", "plain", "rank_ranges"]
 
 T = TypeVar("T")
 
@@ -97,3 +97,17 @@ def _name(kind: Any) -> str:
     if origin is tuple:
         return "a list"
     return "an object" if is_dataclass(kind) or origin is dict else str(getattr(kind, "__name__", kind))
+
+
+def rank_ranges(ranks: Iterable[int]) -> str:
+    """Ranks as ranges: `0-4, 6-63`."""
+    parts: list[str] = []
+    first = last = None
+    for rank in [*sorted(set(ranks)), None]:
+        if last is not None and rank == last + 1:
+            last = rank
+            continue
+        if first is not None:
+            parts.append(str(first) if first == last else f"{first}-{last}")
+        first = last = rank
+    return ", ".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from logdiag.judge.collectives import collectives_in
 from logdiag.judge.decisions import decision
 from logdiag.judge.exit_reason import exit_reason
 from logdiag.judge.faults import Fault, find_faults
@@ -23,7 +24,7 @@ from logdiag.judge.suspected import (
 )
 from logdiag.judge.timeline import Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
-from logdiag.model import Decision, Line, Reason, Role
+from logdiag.model import Collectives, Decision, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -44,7 +45,7 @@ class Judgement:
     `independent` went wrong on their own, `afterwards` in a later program, `recovered` were recovered from; all in the
     order of the log. `progressed` says whether steps were made before the root, or at all, None where the log is too
     short to tell; `outcome` whether the job failed; `complaints` are lines of trouble that no rule knows. `decisions`
-    say which decision put each fault where it is.
+    say which decision put each fault where it is; `collectives` where each rank stood in a collective that hung.
     """
 
     root: Fault | None
@@ -60,6 +61,7 @@ class Judgement:
     outcome: Outcome
     timeline: Timeline
     decisions: tuple[Decision, ...]
+    collectives: Collectives | None = None
 
 
 def judge(
@@ -93,16 +95,24 @@ def judge(
         found = (*found, *suspected)
     if root is not None and (meant := named_by_its_meaning(root, survey.lines, without)):
         root, found = meant, (*found, decision(named_by_its_meaning, root.line, meant.reason.value))
-    judgement = _around(root, sides, survey, found, without)
+    done = frozenset(rank for ranks in timeline.ranks_at_end.values() for rank in ranks if rank is not None)
+    collectives = collectives_in(survey, done)
+    judgement = _around(in_words_of_the_table(root, collectives, book), sides, survey, found, without, collectives)
     decisions = (*judgement.decisions, *sides.set_aside, *ended)
     return replace(judgement, complaints=complaints, progressed=progressed, outcome=outcome, decisions=decisions)
 
 
 def _around(
-    root: Fault | None, sides: _Sides, survey: Survey, found: tuple[Decision, ...], without: frozenset[str]
+    root: Fault | None,
+    sides: _Sides,
+    survey: Survey,
+    found: tuple[Decision, ...],
+    without: frozenset[str],
+    collectives: Collectives | None,
 ) -> Judgement:
     """What lies around a root: its rank and node, what follows from it, what does not."""
-    rank, by = rank_of(root, sides.told, survey.lines, sides.timeline, without, survey.places) if root else (None, ())
+    places, timeline = survey.places, sides.timeline
+    rank, by = rank_of(root, sides.told, survey.lines, timeline, without, places, collectives) if root else (None, ())
     others = [fault for fault in sides.told if root is None or in_order(fault) != in_order(root)]
     consequences = tuple(fault for fault in others if root is not None and is_consequence(fault, root))
     followed = (decision(is_consequence, fault.line, "consequence") for fault in consequences)
@@ -120,7 +130,22 @@ def _around(
         outcome=Outcome.NOT_KNOWN,
         timeline=sides.timeline,
         decisions=(*sides.decisions, *found, *by, *followed),
+        collectives=collectives,
     )
+
+
+def in_words_of_the_table(root: Fault | None, collectives: Collectives | None, book: RuleBook) -> Fault | None:
+    """A collective that timed out, in the words and with the remedy for what the table of its ranks shows."""
+    if root is None or collectives is None or root.finding.role is not Role.SYMPTOM:
+        return root
+    if root.reason is not Reason.NCCL_TIMEOUT_ERROR:
+        return root
+    said = f"collective hang ({collectives.kind}): {collectives.summary}"
+    told = book.confirm_all(replace(root.line, text=said, starts=(0,)))
+    if told is None:
+        return root
+    facts = {**root.finding.facts, "absent": ", ".join(map(str, collectives.ranks)), "kind": collectives.kind}
+    return replace(root, finding=replace(told, line=root.line, facts=facts, generality=root.finding.generality))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from logdiag.judge.launchers import Worker, first_observed
 from logdiag.judge.owners import Owners, owners_in
 from logdiag.judge.speakers import node_named_in, nodes_of_speakers, numbered_speakers
 from logdiag.judge.timeline import Timeline
-from logdiag.model import TROUBLE, Decision, Finding, Line, Reason, Role
+from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role
 
 __all__ = ["GUESSES", "RANK", "node_of", "rank_from", "rank_of"]
 
@@ -43,6 +43,7 @@ class _Facts:
     lines: Sequence[Line]
     workers: Sequence[Worker]
     owners: Owners
+    collectives: Collectives | None
 
     @property
     def node(self) -> str | None:
@@ -59,11 +60,10 @@ class _Facts:
 
 
 def absent_from_the_collective(facts: _Facts) -> int | None:
-    """A report of the collective's time-out calls this rank missing."""
-    if facts.root.reason is not Reason.NCCL_TIMEOUT_ERROR:
+    """The ranks waited in a collective, and by the table of all ranks this one kept them waiting."""
+    if facts.root.reason is not Reason.NCCL_TIMEOUT_ERROR or facts.collectives is None:
         return None
-    missing = (_number(fault, "absent") for fault in facts.faults)
-    return next((rank for rank in missing if rank is not None), None)
+    return min(facts.collectives.ranks, default=None)
 
 
 def named_by_its_line(facts: _Facts) -> int | None:
@@ -220,10 +220,12 @@ def rank_of(
     timeline: Timeline,
     without: frozenset[str] = frozenset(),
     places: Sequence[Finding] = (),
+    collectives: Collectives | None = None,
 ) -> tuple[int | None, tuple[Decision, ...]]:
     """The root's rank, and the decision that found it. `faults` are all that broke, `lines` the kept ones, `places`
-    those that tell which rank has which GPU."""
-    made = first_that_applies(RANK, _Facts(root, faults, lines, timeline.workers, owners_in(places)), without=without)
+    those that tell which rank has which GPU, `collectives` where each rank stood in what hung."""
+    facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), collectives)
+    made = first_that_applies(RANK, facts, without=without)
     if made is None:
         return None, ()
     decide, rank = made
@@ -234,7 +236,9 @@ def rank_of(
 def node_of(root: Fault, rank: int | None, lines: Sequence[Line], timeline: Timeline) -> str | None:
     """The node of the root: named on its line, by other lines of its rank, by the launcher's summary, in the words of
     its line or of those of its rank, or the only one."""
-    if root.finding.node:
+    # A watchdog's line is of a rank that waited, and on that one's node.
+    of_another = rank is not None and "kind" in root.finding.facts and rank != root.line.rank
+    if root.finding.node and not of_another:
         return root.finding.node
     if rank is not None:
         named = {line.node for line in lines if line.rank == rank and line.node}

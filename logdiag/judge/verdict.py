@@ -103,12 +103,20 @@ def decide(
         similar=recalled.similar if recalled else (),
         recovery=recovery,
         logs=logs,
+        kind=kind_of(judgement),
+        collectives=judgement.collectives,
         notes=(*notes, *_of_memory(recalled, recovery), *collect, *_remarks(judgement, survey, confidence)),
         stats={**stats, "supports": [support.value for support in supports]},
         decisions=judgement.decisions,
         digest=digest,
         marks=marks_of(judgement, survey),
     )
+
+
+def kind_of(judgement: Judgement) -> str:
+    """What it is where no reason says so, empty for all else."""
+    root = judgement.root
+    return root.finding.facts.get("kind", "") if root and judgement.collectives else ""
 
 
 def _suspects(ranking: Ranking) -> tuple[Suspect, ...]:
@@ -143,9 +151,6 @@ def _remarks(judgement: Judgement, survey: Survey, confidence: float) -> Iterato
         yield course
     if judgement.root and judgement.root.finding.trial:
         yield f"the rule {judgement.root.finding.rule} is on trial: a model wrote it and no person has accepted it"
-    if absent := _absent_ranks(judgement, survey):
-        plural = "s" if len(absent) > 1 else ""
-        yield f"rank{plural} {', '.join(map(str, absent))} reported no time-out, the others did: look there first"
     names = Counter(fault.finding.title for fault in judgement.recovered)
     for title, count in names.most_common(3):
         yield f"recovered from: {title} ({count}x)"
@@ -163,18 +168,6 @@ def _unknown_words(complaints: Sequence[Line]) -> str:
     """What may be the cause although no rule says so."""
     line = complaints[0]
     return f"no rule knows what {line.source} says in line {line.number}: {line.message.strip()[:_LONGEST_QUOTE]}"
-
-
-def _absent_ranks(judgement: Judgement, survey: Survey) -> list[int]:
-    """Where the root is a collective that timed out: the few known ranks that, unlike the others, did not report it.
-    Who comes in time waits and times out, so the one that is late is among them."""
-    root = judgement.root
-    if root is None or root.reason is not Reason.NCCL_TIMEOUT_ERROR or root.finding.role is not Role.SYMPTOM:
-        return []
-    alike = [fault for fault in (root, *judgement.consequences) if fault.reason is root.reason]
-    waited = {rank for fault in alike for rank in _ranks_of(fault)}
-    absent = {line.rank for line in survey.lines if line.rank is not None} - waited
-    return sorted(absent) if 0 < len(absent) < len(waited) else []
 
 
 def _decided_by(root: Fault | None, failed: bool | None) -> str:
@@ -205,15 +198,17 @@ def _summary(judgement: Judgement, exit_code: int | None, ended: Ended, survey: 
     if root is None:
         return _summary_without_root(judgement, exit_code, ended, survey.complete)
     finding = root.finding
+    table = judgement.collectives if kind_of(judgement) else None
     where = " on " + ", ".join(
         part
         for part in (
-            f"rank {judgement.rank}" if judgement.rank is not None else "",
+            f"rank {judgement.rank}" if judgement.rank is not None and table is None else "",
             f"node {judgement.node}" if judgement.node else "",
         )
         if part
     )
-    said = finding.title + (where if where != " on " else "")
+    title = table.summary[0].upper() + table.summary[1:] if table else finding.title
+    said = title + (where if where != " on " else "")
     ranks = {rank for fault in judgement.consequences for rank in _ranks_of(fault)} - {judgement.rank}
     followed = f"; {len(ranks)} other rank{'s' if len(ranks) != 1 else ''} failed in consequence" if ranks else ""
     return f"{said}{followed}.{_status_of(finding)}"

@@ -24,6 +24,7 @@ from logdiag.model import Block
 from logdiag.read.archives import archive_of, kind_of_archive
 from logdiag.read.blocks import blocks_of
 from logdiag.read.decompression import broken_stream_errors, decompressed, looks_binary
+from logdiag.read.flight_recorder import LARGEST_DUMP, holds_dump, is_dump, lines_of_dump
 from logdiag.read.forms import Forms
 from logdiag.read.names import in_order, is_log, node_in, rank_in
 
@@ -301,7 +302,7 @@ def _logs_below(folder: str, problems: list[str]) -> list[str]:
         problems.append(f"{error.filename}: the folder was not read ({error.strerror}); make it readable for this user")
 
     for parent, folders, names in os.walk(folder, onerror=unreadable):
-        logs_here = [name for name in names if is_log(name)]
+        logs_here = [name for name in names if is_log(name) or holds_dump(os.path.join(parent, name))]
         for path in (os.path.join(parent, name) for name in (*folders, *logs_here)):
             if os.path.islink(path) and not os.path.realpath(path).startswith(inside):
                 problems.append(f"{path}: was not read, being a link out of the folder; name what it leads to")
@@ -380,7 +381,8 @@ def _held_back(raw: Any, descriptor: int) -> list[bytes]:
 
 
 def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The chunks as they are. Raises SourceError when the first of them show that this is no log."""
+    """The chunks as they are; a flight recorder's dump as the lines it makes. Raises SourceError when the first of them
+    show that this is no log."""
     held = b""
     try:
         for chunk in chunks:
@@ -390,8 +392,22 @@ def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
     except Exception:
         yield _checked(name, held)
         raise
+    if is_dump(held[:_HEAD_BYTES]):
+        yield from lines_of_dump(_whole(name, held, chunks), name)
+        return
     yield _checked(name, held)
     yield from chunks
+
+
+def _whole(name: str, head: bytes, chunks: Iterator[bytes]) -> bytes:
+    """All of a dump at once. Raises SourceError for one that is too large."""
+    parts, size = [head], len(head)
+    for chunk in chunks:
+        size += len(chunk)
+        if size > LARGEST_DUMP:
+            raise SourceError(f"{name}: a dump of more than {LARGEST_DUMP:,} bytes; record fewer entries, or cut it")
+        parts.append(chunk)
+    return b"".join(parts)
 
 
 def _checked(name: str, head: bytes) -> bytes:

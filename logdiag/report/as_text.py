@@ -23,6 +23,7 @@ from logdiag.report.words import (
     logs_words,
     lost_words,
     rank_words,
+    standing_words,
     suspects_of,
     times_words,
     where,
@@ -129,6 +130,11 @@ def report_rows(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Row]
         yield Row((("Most suspicious lines", "bold"),))
         for item in suspects:
             yield Row(((f"  {where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True)
+    if (verbose or diagnosis.kind) and (standings := standing_words(diagnosis)):
+        yield _BLANK
+        group = f"  group {clean(diagnosis.collectives.group)}" if diagnosis.collectives else ""
+        yield Row((("Collective", "bold"),), ((group, "dim"),))
+        yield from (Row((("  ", ""),), ((standing, ""),)) for standing in standings)
     if diagnosis.consequences:
         yield _BLANK
         yield Row((("Consequences", "bold"),))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from logdiag.judge.verdict import SURE
-from logdiag.model import Candidate, Diagnosis, Ended, Log, Reason, Recovery, RootCause, Suspect
+from logdiag.model import Candidate, Diagnosis, Ended, Log, RankInGroup, Reason, Recovery, RootCause, Suspect
+from logdiag.plain import rank_ranges
 from logdiag.read.prefixes import parse_line
 
 __all__ = [
     "action_words", "advice", "amount", "clean", "cut", "headline", "job_line", "likely", "logs_words", "lost_words",
-    "one_line", "rank_ranges", "rank_words", "suspects_of", "times_words", "where",
+    "one_line", "rank_ranges", "rank_words", "standing_words", "suspects_of", "times_words", "where",
 ]  # fmt: skip
 
 # Control, format (hidden or direction-turning), surrogate and unassigned characters, and separators of lines.
@@ -22,6 +23,8 @@ _LONGEST = 400
 _MOST_LOGS_NAMED = 3
 # What is printed as 0 % says nothing.
 _LEAST_SHARE = 0.005
+# Ranks of a collective that stand alike take one line; so many lines are printed.
+_MOST_STANDINGS, _MOST_FRAMES = 4, 3
 # torch.AcceleratorError: CUDA error: ...   exited with exit code 1   [Rank 2] Watchdog caught collective timeout
 _TELLING = re.compile(
     r"(?i)\w*(?:error|exception|fatal|fail(?:ed|ure)|abort(?:ed)?|panic|kill(?:ed)?|timed? ?out|cannot|refused|denied|"
@@ -59,18 +62,27 @@ def cut(text: str, width: int) -> str:
     return before + text[start + len(before) : start + width - len(after)] + after
 
 
-def rank_ranges(ranks: Iterable[int]) -> str:
-    """Ranks as ranges: `0-4, 6-63`."""
-    parts: list[str] = []
-    first = last = None
-    for rank in [*sorted(set(ranks)), None]:
-        if last is not None and rank == last + 1:
-            last = rank
-            continue
-        if first is not None:
-            parts.append(str(first) if first == last else f"{first}-{last}")
-        first = last = rank
-    return ", ".join(parts)
+def standing_words(diagnosis: Diagnosis) -> list[str]:
+    """Where the ranks of a collective that hung stood, those that stand alike in one line each; first those to look at,
+    and where in the program they made their last call."""
+    table = diagnosis.collectives
+    if table is None:
+        return []
+    alike: dict[tuple[bool, str, int | None, str], list[RankInGroup]] = {}
+    for row in table.rows:
+        key = row.rank not in table.ranks, row.standing, row.sequence, f"{row.operation} {row.sizes}".strip()
+        alike.setdefault(key, []).append(row)
+    words = []
+    for (_, standing, sequence, call), rows in sorted(alike.items(), key=lambda item: (item[0][0], -len(item[1]))):
+        at = "" if sequence is None else f", {'last ' * (standing in ('behind', 'silent'))}{sequence} {call}".rstrip()
+        stack = (
+            f", at {clean(' < '.join(rows[0].stack[:_MOST_FRAMES]))}"
+            if rows[0].stack and rows[0].rank in table.ranks
+            else ""
+        )
+        words.append(f"{rank_words(tuple(row.rank for row in rows))}: {standing}{clean(at)}{stack}")
+    more = len(words) - _MOST_STANDINGS
+    return words if more <= 0 else [*words[:_MOST_STANDINGS], f"and {more} more ways to stand (--format json has all)"]
 
 
 def rank_words(ranks: tuple[int, ...]) -> str:

@@ -39,6 +39,8 @@ _CALM = (Role.PROGRESS, Role.HARMLESS)
 # Asked only of the lines that are kept, and never scanned for.
 _ASKED_OF_KEPT = (*_SOFTENING, Role.KIND)
 _TOLD_OF_A_LINE = (Role.RETRY, Role.KIND)
+# They say of any line what it is beside what rules make of it.
+_BESIDE_THE_RULES = (Role.KIND, Role.CALL)
 _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE, Role.PLACE)
 
 Hit = tuple[int, int, tuple[int, ...]]
@@ -83,6 +85,10 @@ class RuleBook:
         self._structural = frozenset(
             number for number, (index, _) in enumerate(self._patterns) if self.roles[index] is Role.STRUCTURE
         )
+        self._calls = frozenset(
+            number for number, (index, _) in enumerate(self._patterns) if self.roles[index] is Role.CALL
+        )
+        self._never_fire = self._structural | self._calls
         self.narrower = narrower if narrower is not None else _narrower(self)
 
     @classmethod
@@ -123,8 +129,17 @@ class RuleBook:
         return not self._structural.isdisjoint(patterns)
 
     def may_fire(self, patterns: tuple[int, ...]) -> bool:
-        """Whether one of these patterns is more than a mark of a traceback's frame."""
-        return not self._structural.issuperset(patterns)
+        """Whether one of these patterns is more than a mark of a traceback's frame or of a collective's call."""
+        return not self._never_fire.issuperset(patterns)
+
+    def tells_of_calls(self, patterns: tuple[int, ...]) -> bool:
+        """Whether one of these patterns is of a rule that tells where a rank is in its collectives."""
+        return not self._calls.isdisjoint(patterns)
+
+    def calls_on(self, patterns: tuple[int, ...], line: Line) -> list[dict[str, str]]:
+        """What a line tells of a rank's collectives: the groups of each such pattern that matches on it."""
+        found = (self._search(self._patterns[number][1], line) for number in patterns if number in self._calls)
+        return [match.groupdict() for match in found if match]
 
     def confirm(self, line: Line, patterns: Iterable[int], frames: str = "") -> Finding | None:
         """The narrowest rule that really fires on the line, of those whose patterns were found there.
@@ -134,7 +149,7 @@ class RuleBook:
         matched: dict[int, Match] = {}
         for number in patterns:
             index, pattern = self._patterns[number]
-            if index in matched or number in self._structural:
+            if index in matched or number in self._never_fire:
                 continue
             match = self._search(pattern, line)
             if match and self._stands(self.rules[index], line, frames):
@@ -228,7 +243,7 @@ class RuleBook:
     def claimed(self, index: int, matcher: Matcher | None = None) -> set[int]:
         """The other rules that match an example of a rule; with a `matcher`, those whose patterns it looks for."""
         found: set[int] = set()
-        for example in self.rules[index].fires if self.roles[index] is not Role.KIND else ():
+        for example in self.rules[index].fires if self.roles[index] not in _BESIDE_THE_RULES else ():
             line, frames = example_line(example, self.forms)
             numbers = _patterns_in(matcher or self.matcher, line.text.encode(errors="replace"))
             rivals = {self._patterns[number][0] for number in numbers} - found - {index}
@@ -429,8 +444,8 @@ def _compile_matcher(patterns: Sequence[tuple[str, str]], healthy: str) -> Match
 
 
 def _narrower(book: RuleBook) -> dict[int, frozenset[int]]:
-    """For each rule, those that are narrower: it matches their examples and they match none of its own. Kinds are no
-    rivals: they say of any line what it is beside what rules make of it."""
+    """For each rule, those that are narrower: it matches their examples and they match none of its own. Kinds and calls
+    are no rivals: they say of any line what it is beside what rules make of it."""
     return asymmetric([book.claimed(index) for index in range(len(book.rules))])
 
 

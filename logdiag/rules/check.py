@@ -147,7 +147,7 @@ def _called_harmless(book: RuleBook, line: Line, frames: str) -> bool:
 def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str, str] | None:
     """What is wrong, and the remedy, when all rules together see something else on an example than its rule does."""
     role, winner = book.roles[index], book.confirm_all(line, frames)
-    if role in (Role.STRUCTURE, Role.RETRY, Role.KIND):
+    if role in (Role.STRUCTURE, Role.RETRY, Role.CALL, Role.KIND):
         return None
     if role in (Role.PROGRESS, Role.HARMLESS, Role.FINISHED):
         if winner is not None and winner.role in (Role.CAUSE, Role.SYMPTOM):

@@ -19,7 +19,9 @@ __all__ = ["Parsed", "load_yaml", "parse", "validated"]
 
 _FAILURE_ROLES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
 _LONGEST_CAUSE = 200
-_CONTEXT_ROLES = (Role.PROGRESS, Role.FINISHED, Role.HARMLESS, Role.RETRY, Role.STRUCTURE, Role.PLACE, Role.KIND)
+_CONTEXT_ROLES = (
+    Role.PROGRESS, Role.FINISHED, Role.HARMLESS, Role.RETRY, Role.STRUCTURE, Role.PLACE, Role.CALL, Role.KIND,
+)  # fmt: skip
 
 
 class _Strict(BaseModel):

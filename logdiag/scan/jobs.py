@@ -71,6 +71,7 @@ def _part(survey: Survey, streams: set[int]) -> Survey:
         uncounted_in={at: counts for at, counts in survey.uncounted_in.items() if at in streams},
         progress=[step for step in survey.progress if step.stream in streams],
         checkpoints=[line for line in survey.checkpoints if line.stream in streams],
+        calls=[call for call in survey.calls if call.line.stream in streams],
         lines=lines,
         total_lines=sum({line.stream: line.position + 1 for line in lines}.values()),
         total_bytes=sum(stream.bytes_read for stream in survey.streams if stream.index in streams),

@@ -19,6 +19,7 @@ from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
 from logdiag.rules.book import Hit
+from logdiag.scan.calls import Call, Calls
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.scanner import Scanner
 from logdiag.scan.shapes import BlockLines, KeptLines, Shapes
@@ -59,8 +60,8 @@ class Survey:
     """What the read found; not `complete` where something of the logs was not read. `progress` are lines that tell of a
     step of the job's work, `checkpoints` those that tell that one was begun, saved or loaded; not all of them are kept.
     `uncounted_in` counts by stream, for each rule, the further lines that were not looked at one by one. `of_machines`
-    says that no log of a job is among the streams; `places` tell which rank has which GPU; `kind` and `shapes` are
-    those of a single stream."""
+    says that no log of a job is among the streams; `places` tell which rank has which GPU, `calls` where ranks are
+    in their collectives; `kind` and `shapes` are those of a single stream."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)
@@ -68,6 +69,7 @@ class Survey:
     progress: list[Line] = field(default_factory=list)
     checkpoints: list[Line] = field(default_factory=list)
     places: list[Finding] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     total_lines: int = 0
     total_bytes: int = 0
@@ -172,6 +174,7 @@ class _Reader:
         self.prefix: CommonPrefix | None = None
         self.after = 0
         self.floods = _Floods()
+        self.calls = Calls(self._line)
         self.findings_of: Counter[str] = Counter()
         self.latest_of: dict[str, Finding] = {}
 
@@ -211,6 +214,10 @@ class _Reader:
         for hit in hits:
             start, end, patterns = hit
             frame = self.book.structural(patterns)
+            if self.book.tells_of_calls(patterns):
+                self._call(hit, block, lines)
+                if not frame and not self.book.may_fire(patterns):
+                    continue
             if not frame and (rule := self.floods.known(hit, block, self.position)) is not None:
                 self.survey.uncounted_in[self.stream.index][rule] += bool(rule)
                 continue
@@ -232,6 +239,14 @@ class _Reader:
         for at in sorted(wanted):
             self.kept.keep(self.position + at, block.number_of(at), lines[at][:_LONGEST_TEXT])
         self.tail.add(block, self.position, lines)
+
+    def _call(self, hit: Hit, block: Block, lines: BlockLines) -> None:
+        """Remembers what a line tells of a rank's collectives."""
+        start, end, patterns = hit
+        text = block.data[start : min(end, start + _LONGEST_TEXT)]
+        if found := self.book.calls_on(patterns, Line(self.stream.name, 0, text.decode(errors="replace"))):
+            index = lines.index_at(start)
+            self.calls.add(self.position + index, block.number_of(index), text, found)
 
     def _confirm(self, line: Line, patterns: tuple[int, ...]) -> tuple[Finding | None, tuple[int, int]]:
         """The finding on a line, if any, and how many lines before and after it are worth keeping."""
@@ -299,6 +314,7 @@ class _Reader:
     def finish(self) -> None:
         """Hands the kept lines to the survey."""
         self.survey.lines.extend(self._line(position, number, text) for position, number, text in self.kept.lines())
+        self.survey.calls.extend(self.calls)
         self.survey.total_lines += self.position
         self.survey.total_bytes += self.stream.bytes_read
 
@@ -345,6 +361,7 @@ def joined(parts: Sequence[Survey]) -> Survey:
         result.progress += part.progress
         result.checkpoints += part.checkpoints
         result.places += part.places
+        result.calls += part.calls
         result.lines += part.lines
         result.total_lines += part.total_lines
         result.total_bytes += part.total_bytes
