@@ -8,7 +8,7 @@ ARGS ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test check format bench soak faultlab packages calibrate ablation suspects baseline clean
+.PHONY: help setup dev run test check format bench soak faultlab packages calibrate ablation suspects baseline recovery clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -73,6 +73,9 @@ suspects: $(VENV)/.dev  ## Train the ranking of suspects again: make suspects AR
 
 ablation: $(VENV)/.dev  ## Switch each decision of the judgement off in turn, to see what it is worth
 	$(BIN)/python -m evals.ablation $(ARGS)
+
+recovery: $(VENV)/.dev  ## Run a real job of four processes through 25 faults under logdiag run
+	$(BIN)/python -m evals.recovery $(ARGS)
 
 baseline: $(VENV)/.dev  ## Measure the committed cases anew, as what later changes are held against
 	$(BIN)/logdiag eval evals/cases --baselines --json evals/results/cases.json

@@ -85,6 +85,12 @@ def test_a_machine_that_fails_again_is_left_out_though_the_job_came_further() ->
     assert course(one, two, replace(two, step=95), can_exclude=False) == ["restart"] * 3
 
 
+def test_a_service_that_is_down_now_and_then_is_no_machine_that_fails() -> None:
+    """It is named by the rank that met it; with progress in between each time is the first."""
+    met = [replace(SERVICE, node="n1", step=step) for step in range(0, 90, 10)]
+    assert course(*met) == ["wait"] * 9
+
+
 def test_what_nobody_knows_is_restarted_once_whatever_comes_between() -> None:
     """Also with progress: an answer that is not sure has no more than the table's one restart."""
     assert course(UNKNOWN, TRANSIENT, replace(UNKNOWN, step=99)) == ["restart", "restart", "stop"]

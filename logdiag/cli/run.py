@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 from typing import Any
@@ -57,6 +58,8 @@ _LONGEST, _MOST_SECONDS = 400, 120.0
 def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str | None, **said: Any) -> None:
     """Run COMMAND, pass its output and exit status through, and diagnose it when it fails. By policy it is started
     again from its last whole checkpoint, without a broken node, or before a spike of the loss; or left to a person."""
+    if os.name != "posix":
+        raise LogdiagError("logdiag run needs Linux or another Unix; diagnose the job's log with logdiag LOG")
     settings = settings_in_force({"rules": folders, "memory": place, "offline": said["offline"]})
     if settings.offline and said["notify"]:
         raise LogdiagError(f"--notify: offline is set ({settings.origins['offline']}); nothing may be sent")

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any
 
 from logdiag.errors import LogdiagError
 from logdiag.model import Action, Reason
@@ -83,22 +83,29 @@ class Ledger:
         self.path = os.path.join(self.folder, _NAME)
         try:
             os.makedirs(self.folder, exist_ok=True)
-            self._file: IO[bytes] = open(self.path, "a+b")  # noqa: SIM115 - open as long as the job runs
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
             raise LogdiagError(
                 f"--state {folder}: cannot be written ({error.strerror}); name another folder"
             ) from error
         self._lock()
-        self.events = self._read()
-        self.course = course_of(self.events)
+        self._unwritten = b""
+        self.course = course_of(self._read())
 
     def add(self, event: str, **fields: Any) -> None:
-        """Writes an event, and returns when it is on the disk."""
+        """Writes an event, and returns when it is on the disk; where that is full it follows with the next one."""
         row = {"event": event, "at": round(time.time(), 3), **plain(fields)}
-        self._file.write(json.dumps(row).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self.events.append(row)
+        self._unwritten += json.dumps(row).encode() + b"\n"
+        size = os.fstat(self._file).st_size
+        try:
+            if os.write(self._file, self._unwritten) < len(self._unwritten):
+                raise OSError
+            os.fsync(self._file)
+            self._unwritten = b""
+        except OSError:
+            # The job must not die of its ledger: a part of a row is taken back.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, size)
         self.course.fold(row)
 
     def begin(self, command: Sequence[str]) -> bool:
@@ -114,6 +121,10 @@ class Ledger:
             )
         return True
 
+    def close(self) -> None:
+        """Lets another process watch the job."""
+        os.close(self._file)
+
     def _lock(self) -> None:
         import fcntl
 
@@ -126,11 +137,11 @@ class Ledger:
 
     def _read(self) -> list[dict[str, Any]]:
         """All events; a last line that was cut when the writer was killed is taken away."""
-        self._file.seek(0)
-        content = self._file.read()
+        with open(self.path, "rb") as file:
+            content = file.read()
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
-            self._file.truncate(whole)
+            os.ftruncate(self._file, whole)
         events: list[dict[str, Any]] = []
         for number, row in enumerate(content[:whole].splitlines(), 1):
             event = None

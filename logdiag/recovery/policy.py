@@ -87,7 +87,7 @@ class Hang(_Strict):
     times: float = Field(ge=2)
     at_least: float = Field(gt=0)
     after_fault: float = Field(gt=0)
-    start: float = Field(gt=0)
+    start: float = Field(ge=0)
 
 
 class Spike(_Strict):
@@ -194,7 +194,7 @@ def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_
     same_step = failure.step is not None and of_the_reason[-1:] == [failure.step]
     row = next(row for row in policy.rows if row.fits(failure, same_step))
     # A machine that fails again is worse than it was; any other failure that the job got past is a new one.
-    lasting = not row.renewed or (bool(failure.node) and can_exclude)
+    lasting = not row.renewed or ("exclude" in row.do and bool(failure.node) and can_exclude)
     times = 1 + sum(earlier.fingerprint == failure.fingerprint for earlier in _counted(failure, history, lasting))
     step = row.do[min(times, len(row.do)) - 1]
     said = f"{row.name}, {_time(times)}"

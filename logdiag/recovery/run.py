@@ -30,8 +30,8 @@ __all__ = ["Setup", "run_job"]
 _SURE = 0.6
 _TICK = 0.1
 # Those that end a job, and those that only tell it something.
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_TELLING = (signal.SIGUSR1, signal.SIGUSR2)
+_ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+_TELLING = ("SIGUSR1", "SIGUSR2", "SIGWINCH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class _Signals:
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> _Signals:
-        for number in (*_ENDING, *_TELLING, signal.SIGWINCH):
+        for number in (signal.Signals[name] for name in (*_ENDING, *_TELLING)):
             # What a shell tells a background command to ignore stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._came)
@@ -274,11 +274,11 @@ class _Signals:
         return not self.ended_by
 
     def _came(self, number: int, _frame: FrameType | None) -> None:
-        if number in _ENDING:
-            self.ended_by = signal.Signals(number).name
+        name = signal.Signals(number).name
+        self.ended_by = name if name in _ENDING else self.ended_by
         if self.child is None:
             return
-        if number == signal.SIGWINCH:
+        if name == "SIGWINCH":
             self.child.resize()
         else:
             self.child.signal(number)

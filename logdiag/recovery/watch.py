@@ -29,10 +29,12 @@ _LOSS = re.compile(
 )
 # WARNING: loss is nan, skipping this batch
 _SKIPPED = re.compile(r"(?i)\bskip|\bignor")
+# epoch 3/3 step 500/500   'iter  900/ 900 |'
+_OF_ALL = re.compile(r"(?<![\d/])(\d{1,9})\s{0,4}/\s{0,10}(\d{1,9})(?![\d/])")
 _LINE_ENDS = re.compile(rb"[\r\n]+")
 _MOST_BYTES, _MOST_LINES, _LONGEST = 1 << 20, 200, 2000
 # So many of each must be known before they say what is usual.
-_FEW_STEPS, _FEW_LOSSES, _REMEMBERED = 5, 10, 100
+_FEW_STEPS, _FEW_LOSSES, _STEPS_OF_RECOVERY, _REMEMBERED = 5, 10, 3, 100
 # What still prints without making steps may evaluate or save; what has said that it ends may upload.
 _WHILE_PRINTING, _AFTER_THE_END, _OF_THE_LONGEST = 3, 10, 2
 
@@ -62,7 +64,7 @@ class Watch:
         self._gaps: deque[float] = deque(maxlen=_REMEMBERED)
         self._longest = 0.0
         self._losses: deque[float] = deque(maxlen=_REMEMBERED)
-        self._fault: tuple[float, Finding] | None = None
+        self._fault: tuple[float, int, Finding] | None = None
         self._told: set[str] = set()
         self._finished = False
 
@@ -83,16 +85,16 @@ class Watch:
             return Alarm("spike", f"the loss is NaN or far above the usual since step {self.bad[0]}")
         hang = self._policy.hang
         idle, silent = now - self._stepped_at, now - self._printed_at
-        if not self.steps:
-            return Alarm("hang", f"no step in {idle:.0f} s") if silent > hang.start else None
-        usual = median(self._gaps) if len(self._gaps) >= _FEW_STEPS else None
-        limit = hang.start if usual is None else max(hang.at_least, hang.times * usual, _OF_THE_LONGEST * self._longest)
-        if self._fault and now - self._fault[0] > min(limit, max(hang.after_fault, 3 * (usual or 0))):
-            return Alarm("fault", f"no step since: {self._fault[1].title}")
+        if len(self._gaps) < _FEW_STEPS:
+            late = hang.start and silent > hang.start
+            return Alarm("hang", f"no step to speak of in {now - self._began:.0f} s") if late else None
+        usual = median(self._gaps)
+        limit = max(hang.at_least, hang.times * usual, _OF_THE_LONGEST * self._longest)
+        if self._fault and min(idle, now - self._fault[0]) > min(limit, max(hang.after_fault, 3 * usual)):
+            return Alarm("fault", f"no step since: {self._fault[2].title}")
         limit *= _AFTER_THE_END if self._finished else 1
         if silent > limit or idle > _WHILE_PRINTING * limit:
-            each = f"one takes {usual:.2g} s" if usual is not None else "few were made"
-            return Alarm("hang", f"no step for {idle:.0f} s, where {each}")
+            return Alarm("hang", f"no step for {idle:.0f} s, where one takes {usual:.2g} s")
         return None
 
     def _look_at(self, text: str, now: float) -> None:
@@ -100,6 +102,8 @@ class Watch:
         if not (found and loss) and not self._book.is_progress(parse_line(text, "", 1)):
             return
         number = int(found[1] or found[2]) if found else None
+        counts = _OF_ALL.findall(text)
+        self._finished = bool(counts) and all(count == most for count, most in counts)
         if number is None or number != self._latest:
             self._stepped(now)
             if loss and number is not None and not _SKIPPED.search(text):
@@ -114,7 +118,10 @@ class Watch:
             # The first steps compile, load and warm up.
             self._longest = max(self._longest, self._gaps[-1]) if self.steps >= _FEW_STEPS else 0.0
         self.steps += 1
-        self._stepped_at, self._fault = now, None
+        self._stepped_at = now
+        # Other ranks may still print a step that was under way.
+        if self._fault and self.steps - self._fault[1] >= _STEPS_OF_RECOVERY:
+            self._fault = None
 
     def _look_at_loss(self, step: int, loss: float) -> None:
         known = self._losses if len(self._losses) >= _FEW_LOSSES else ()
@@ -141,7 +148,7 @@ class Watch:
             if finding.role is not Role.CAUSE or finding.goes_on:
                 continue
             if finding.action is Action.RESTART_EXCLUDING_NODE:
-                self._fault = self._fault or (now, finding)
+                self._fault = self._fault or (now, self.steps, finding)
             if finding.rule not in self._told:
                 self._told.add(finding.rule)
                 told.append(finding)
