@@ -21,7 +21,9 @@ def story(ledger: Ledger) -> None:
     ledger.begin(["train"])
     ledger.add("start", attempt=1, mark="abc")
     ledger.add("end", attempt=1, status=1)
-    ledger.add("choice", step="exclude", node="n1", failure=FAILURE, skip=[(3, 5)], distrusted={"c": 1.5}, furthest=10)
+    ledger.add(
+        "choice", step="exclude", node="n1", failure=FAILURE, skip=[(3, 5)], distrusted={"c": 1.5}, furthest=10, saved=5
+    )
     ledger.add("start", attempt=2, mark="def")
     ledger.close()
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,51 @@ def test_a_signal_reaches_the_job_and_starts_nothing_again(tmp_path: Path, numbe
     assert job.returncode == 5
     assert f"ended by {number.name}".encode() in said
     assert len(events(tmp_path / "s", "start")) == 1
+
+
+def test_a_signal_ends_the_waiting_too(tmp_path: Path) -> None:
+    """Between two attempts nothing is started any more; a person may give another command then, a scheduler the same."""
+    code = steps(0, 8) + "raise ConnectionError('HTTP Error 503: Service Unavailable')"
+    for number, other in ((signal.SIGTERM, 2), (signal.SIGINT, 0)):
+        state = tmp_path / number.name
+        job = started(
+            ["--state", str(state), "--", *python(code)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_for((state / "ledger.jsonl").exists)
+        wait_for(partial(events, state, "choice"))
+        job.send_signal(number)
+        assert job.wait(20) == 1
+        assert len(events(state, "start")) == 1
+        assert run_logdiag("run", "--state", state, "--", "true").returncode == other
+
+
+def test_out_of_memory_at_the_same_step_stops_with_advice(tmp_path: Path) -> None:
+    """After one restart, for another step may be passed; the steps to take are printed."""
+    code = steps(0, 8) + "raise MemoryError('Unable to allocate 4.00 GiB')"
+    done = run_logdiag("run", "--state", tmp_path / "s", "--", *python(code))
+    assert done.returncode == 1
+    assert choices(tmp_path / "s") == ["restart", "stop"]
+    assert b"fewer data-loading workers" in done.stderr
+
+
+def test_a_hang_that_ends_politely_is_no_success(tmp_path: Path, quick: str) -> None:
+    """A job that is told to end and says 0 has not done its work."""
+    code = steps(0, 20) + "signal.signal(signal.SIGTERM, lambda *_: os._exit(0))\ntime.sleep(300)"
+    done = run_logdiag("run", "--policy", quick, "--restart", "0", "--state", tmp_path / "s", "--", *python(code))
+    assert done.returncode == 1
+    assert choices(tmp_path / "s") == ["stop"]
+
+
+def test_a_checkpoint_that_is_only_written_anew_is_no_progress(tmp_path: Path) -> None:
+    """A job without steps in its output that fails again and again, each time behind the same checkpoint."""
+    saved = tmp_path / "ckpt"
+    saved.mkdir()
+    code = (
+        f"open({str(saved / 'step_3.safetensors')!r}, 'wb').write((2).to_bytes(8, 'little') + b'{{}}')\n"
+        "raise ConnectionResetError(104, 'Connection reset by peer')"
+    )
+    run_logdiag("run", "--state", tmp_path / "s", "--checkpoint-dir", saved, "--", *python(code))
+    assert [row["failure"]["progressed"] for row in events(tmp_path / "s", "choice")] == [True, False, False]
 
 
 def test_a_passing_fault_goes_on_from_the_last_whole_checkpoint(tmp_path: Path) -> None:

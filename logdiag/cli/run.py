@@ -85,7 +85,7 @@ def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str |
 
     setup = Setup(
         launcher, policy, book, Ledger(said["state"]), notifier, said["checkpoint_dir"], diagnosed, _say,
-        partial(print_answer, form="text", err=True, brief=True),
+        partial(print_answer, form="text", err=True),
     )  # fmt: skip
     try:
         status = run_job(setup)

@@ -63,7 +63,7 @@ class Child:
 
     def read(self, seconds: float) -> bytes:
         """What the job prints next, passed on and logged; waits so long at most."""
-        watched = [*self._routes, *([_INPUT] if self._terminal is not None else [])]
+        watched = [*self._routes, *([_INPUT] if self._may_type() else [])]
         ready, _, _ = select.select(watched, [], [], seconds)
         pieces = []
         for end in ready:
@@ -133,13 +133,17 @@ class Child:
             return None
         return next((end for end in ends.values() if os.isatty(end)), subprocess.DEVNULL)
 
+    def _may_type(self) -> bool:
+        """Whether what is typed is for us: who reads a terminal in the background is stopped."""
+        return self._terminal in self._routes and os.tcgetpgrp(_INPUT) == os.getpgrp()
+
     def _type(self) -> None:
         typed = b""
         with contextlib.suppress(OSError):
             typed = os.read(_INPUT, _PIECE)
-        if self._terminal in self._routes and typed:
+        if typed and self._terminal is not None:
             os.write(self._terminal, typed)
-        elif not typed:
+        else:
             self._terminal = None
 
     def _pass_on(self, end: int, piece: bytes) -> None:

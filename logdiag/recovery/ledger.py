@@ -25,13 +25,14 @@ _NAME = "ledger.jsonl"
 
 @dataclass
 class Course:
-    """Where the job stands: its attempts (the last one's number), the furthest step, failures after which it was
-    started again, nodes that are left out, batches to skip, and checkpoints that are not to be used, with the time up
-    to which. `running` is the mark of an attempt of which no end is known."""
+    """Where the job stands: its attempts (the last one's number), the furthest step, that of the furthest checkpoint,
+    failures after which it was started again, nodes that are left out, batches to skip, and checkpoints that are not to
+    be used, with the time up to which. `running` is the mark of an attempt of which no end is known."""
 
     command: list[str] = field(default_factory=list)
     attempt: int = 0
     furthest: int = -1
+    saved: int = -1
     failures: list[Failure] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
     skipped: list[tuple[int, int]] = field(default_factory=list)
@@ -55,7 +56,7 @@ class Course:
             self.over = True
 
     def _choose(self, event: Mapping[str, Any]) -> None:
-        self.furthest = event["furthest"]
+        self.furthest, self.saved = event["furthest"], event["saved"]
         if event["step"] != "stop":
             said = {**event["failure"]}
             self.failures.append(

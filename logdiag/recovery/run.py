@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from logdiag.errors import LogdiagError
+from logdiag.judge.verdict import SURE
 from logdiag.model import Action, Diagnosis, Reason
 from logdiag.recovery.checkpoints import Checkpoint, checkpoints_in, newest
 from logdiag.recovery.child import Child, end_all
@@ -27,10 +28,10 @@ from logdiag.rules import RuleBook
 
 __all__ = ["Setup", "run_job"]
 
-_SURE = 0.6
 _TICK = 0.1
 # Those that end a job, and those that only tell it something.
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+_BY_A_PERSON = ("SIGINT", "SIGQUIT")
 _TELLING = ("SIGUSR1", "SIGUSR2", "SIGWINCH")
 
 
@@ -59,7 +60,7 @@ class _Ended:
     watch: Watch
     log: str
     answer: Diagnosis | None
-    from_: Checkpoint | None
+    start: Checkpoint | None
 
 
 def run_job(setup: Setup) -> int:
@@ -67,18 +68,30 @@ def run_job(setup: Setup) -> int:
     the signal's number where one ended it."""
     with _Signals() as signals:
         _take_over(setup)
-        while True:
+        status = 0
+        while not signals.ended_by:
             ended = _attempt(setup, signals)
-            if ended.status == 0 and ended.alarm is None:
-                _over(setup, "done", f"the job is done, after {setup.ledger.course.attempt} attempts")
-                return 0
             status = ended.status if ended.status >= 0 else 128 - ended.status
             if signals.ended_by:
-                setup.say(f"ended by {signals.ended_by}; the same command goes on from the last checkpoint")
-                return status
+                break
+            if status == 0 and ended.alarm is None:
+                attempts = setup.ledger.course.attempt
+                _over(setup, "done", f"the job is done{f', after {attempts} attempts' if attempts > 1 else ''}")
+                return 0
+            status = status or 1
             choice = _decide(setup, ended)
-            if choice.step == "stop" or not signals.sleep(choice.seconds):
+            if choice.step == "stop":
                 return status
+            signals.sleep(choice.seconds)
+        return _ended_by(setup, signals.ended_by, status)
+
+
+def _ended_by(setup: Setup, name: str, status: int) -> int:
+    """Leaves a job that somebody ended: a person is done with it, a scheduler will give the same command again."""
+    if name in _BY_A_PERSON:
+        setup.ledger.add("over", how="ended", why=f"by {name}")
+    setup.say(f"ended by {name}; the same command goes on from the last checkpoint")
+    return status
 
 
 def _take_over(setup: Setup) -> None:
@@ -165,9 +178,10 @@ def _decide(setup: Setup, ended: _Ended) -> Choice:
     choice = decide(setup.policy, failure, course.failures, can_exclude=bool(node))
     skip, distrusted = _rollback(setup.policy, ended, choice, checkpoints)
     furthest = max(course.furthest, -1 if failure.step is None else failure.step)
+    saved = max((item.step for item in checkpoints if item.step is not None and not item.torn), default=-1)
     ledger.add("choice", attempt=course.attempt, step=choice.step, why=choice.why, row=choice.row, times=choice.times,
                node=node if choice.step == "exclude" else "", failure=failure, skip=skip, distrusted=distrusted,
-               furthest=furthest)  # fmt: skip
+               furthest=furthest, saved=max(course.saved, saved))  # fmt: skip
     where = f" at step {failure.step}" if failure.step is not None else ""
     what = f"attempt {course.attempt} failed{where}: {_named(failure, ended)}. {choice.why}"
     notice = Notice("restarted", what, course.attempt, failure.reason.value, failure.node, failure.step)
@@ -185,12 +199,14 @@ def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[Checkpoint]) -> 
     """What the diagnosis and the watch say, as the policy asks it. What the watch measured is known."""
     answer, course = ended.answer, setup.ledger.course
     root = answer.root_cause if answer else None
-    sure = answer is not None and answer.failed is True and answer.confidence >= _SURE and root is not None
+    sure = answer is not None and answer.failed is True and answer.confidence >= SURE and root is not None
     step = ended.watch.step
     if step is None and answer and answer.times:
         step = answer.times.last_step
-    saved = newest(checkpoints, course.distrusted)
-    progressed = (step is not None and step > course.furthest) or (saved is not None and saved != ended.from_)
+    progressed = step is not None and step > course.furthest
+    if saved := newest(checkpoints, course.distrusted):
+        # Steps may be counted anew in each epoch, or not be printed at all.
+        progressed = progressed or (saved != ended.start if saved.step is None else saved.step > course.saved)
     kind = ended.alarm.kind if ended.alarm else ""
     if kind == "spike" or (kind == "hang" and not sure):
         advice = Action.ROLLBACK_AND_SKIP if kind == "spike" else Action.RESTART
@@ -266,12 +282,11 @@ class _Signals:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
-    def sleep(self, seconds: float) -> bool:
-        """Waits; False where a signal ended the waiting."""
+    def sleep(self, seconds: float) -> None:
+        """Waits so long, or until a signal ends the job."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self.ended_by:
             time.sleep(min(_TICK, max(0.0, until - time.monotonic())))
-        return not self.ended_by
 
     def _came(self, number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name
