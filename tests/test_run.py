@@ -159,7 +159,7 @@ def test_a_signal_reaches_the_job_and_starts_nothing_again(tmp_path: Path, numbe
 
 
 def test_a_signal_ends_the_waiting_too(tmp_path: Path) -> None:
-    """Between two attempts nothing is started any more; a person may give another command then, a scheduler the same."""
+    """Between two attempts nothing is started; a person may give another command then, a scheduler the same."""
     code = steps(0, 8) + "raise ConnectionError('HTTP Error 503: Service Unavailable')"
     for number, other in ((signal.SIGTERM, 2), (signal.SIGINT, 0)):
         state = tmp_path / number.name
