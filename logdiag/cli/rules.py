@@ -105,6 +105,7 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
 
     All problems of all files are printed at once.
     """
+    from logdiag.authoring.scenes import prove
     from logdiag.rules.check import check
     from logdiag.rules.folders import own_files
 
@@ -112,7 +113,7 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
     files = own_files(folders)
     known = [*(rule.id for rule in book.rules), *(item.id for item in book.filters)]
     own = {identity for identity in known if files.file_of(identity) in files.contents} if folders else None
-    problems = check(book, own)
+    problems = check(book, own) or prove(book, own)
     if form == "json":
         click.echo(json.dumps([problem.to_dict() for problem in problems], indent=2))
     else:

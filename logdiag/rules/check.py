@@ -13,7 +13,7 @@ from logdiag.model import Line, Role
 from logdiag.rules.book import RuleBook, example_line
 from logdiag.rules.schema import Filter, Rule
 
-__all__ = ["Problem", "check"]
+__all__ = ["FileLines", "Problem", "check"]
 
 # A pattern that needs longer on one of these lines can run away on a log.
 _TIME_LIMIT = 0.05
@@ -52,7 +52,7 @@ class Problem:
 def check(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
     """Every problem of every rule and filter of a book that was loaded with its proof; with `own`, of those ids alone,
     and what they take from others."""
-    lines = _FileLines()
+    lines = FileLines()
     problems = [
         problem
         for index, rule in enumerate(book.rules)
@@ -82,7 +82,7 @@ def _taken(book: RuleBook, own: Container[str]) -> Iterator[Problem]:
                 yield Problem(files[winner.rule], 1, winner.rule, what, "make its pattern narrower")
 
 
-class _FileLines:
+class FileLines:
     """Finds the line of a rule file that a text stands on."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class _FileLines:
         return 1
 
 
-def _check_rule(book: RuleBook, index: int, lines: _FileLines) -> Iterator[Problem]:
+def _check_rule(book: RuleBook, index: int, lines: FileLines) -> Iterator[Problem]:
     rule = book.rules[index]
 
     def problem(text: str, what: str, remedy: str) -> Problem:
@@ -162,7 +162,7 @@ def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str
     return f"{other} takes {line.text!r}", "make this pattern narrower or that one not match"
 
 
-def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str, lines: _FileLines) -> Iterator[Problem]:
+def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str, lines: FileLines) -> Iterator[Problem]:
     import regex
 
     number = lines.find(rule.file, pattern)
@@ -188,7 +188,7 @@ def _search_time(book: RuleBook, pattern: str, line: Line) -> float:
     return time.thread_time() - began
 
 
-def _check_filter(book: RuleBook, item: Filter, lines: _FileLines) -> Iterator[Problem]:
+def _check_filter(book: RuleBook, item: Filter, lines: FileLines) -> Iterator[Problem]:
     for pattern in item.drop:
         yield from _check_pattern(book, item, pattern, lines)
         if not any(book.search(pattern, example_line(example, book.forms)[0]) for example in item.drops):

@@ -48,9 +48,22 @@ class _Codes(_Strict):
     rows: dict[Annotated[str, BeforeValidator(_as_text)], _Row] = Field(min_length=1)
 
 
+class _Answer(_Strict):
+    failed: bool | None
+    reason: Reason
+    root: int | None = Field(ge=1)
+
+
+class _Scene(_Strict):
+    about: str
+    log: str
+    answer: _Answer
+
+
 class _Examples(_Strict):
     fires: list[str] = Field(min_length=1)
     quiet: list[str] = []
+    scenes: list[_Scene] = []
 
 
 class _RuleFile(_Strict):
@@ -356,6 +369,7 @@ def _made(identity: str, path: str, read: _RuleFile) -> Rule:
         references=tuple(read.references),
         fires=tuple(read.examples.fires),
         quiet=tuple(read.examples.quiet),
+        scenes=tuple(scene.model_dump(mode="json") for scene in read.examples.scenes),
         file=path,
     )
 

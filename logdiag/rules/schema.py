@@ -39,6 +39,7 @@ class Rule:
     references: tuple[str, ...] = ()
     fires: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()
+    scenes: tuple[dict[str, Any], ...] = ()
     file: str = ""
 
 
@@ -70,7 +71,7 @@ class ReasonEntry:
 
 
 _FROM = "file"
-PROOF = frozenset({"fires", "quiet", "drops", "keeps", "references"})
+PROOF = frozenset({"fires", "quiet", "drops", "keeps", "references", "scenes"})
 """What proves a rule or a filter, and no diagnosis needs."""
 
 

@@ -1,0 +1,150 @@
+"""Proves what a rule says beside its patterns, by short logs that are made of its examples.
+
+A word of a rule, as `goes_on` or one reason of `explains`, is proved by a scene whose answer is another without the
+word. What the scenes made here do not show, a scene written in the rule's file does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from copy import copy
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+from logdiag.model import Role
+from logdiag.pipeline import diagnose
+from logdiag.rules.book import RuleBook
+from logdiag.rules.check import FileLines, Problem
+from logdiag.rules.schema import Rule
+
+__all__ = ["prove"]
+
+_WORK = tuple(f"step: {number} loss: 2.99 lr: 1e-04" for number in (1, 2, 3))
+_CALM = (
+    "2026-11-20 10:00:00 INFO trainer: loading the shards",
+    "2026-11-20 10:00:02 INFO trainer: building the model",
+    "2026-11-20 10:00:03 INFO trainer: ready",
+)
+_RAISED = ("Traceback (most recent call last):", '  File "/srv/job/train.py", line 88, in <module>', "KeyError: 'a'")
+_MISSING = ("FileNotFoundError: [Errno 2] No such file or directory: '/data/x'",)
+_STARTING = ("n1:1:2 [0] NCCL INFO init.cc:1089 -> 3",)
+_MOST_OF_A_REASON = 4
+
+_Lines = tuple[str, ...]
+
+
+class _Scene(NamedTuple):
+    """What stands around an example, and the job's exit status."""
+
+    before: _Lines = ()
+    after: _Lines = ()
+    exit_code: int | None = None
+
+
+_SCENES = (
+    _Scene(after=_CALM),
+    _Scene(after=_CALM, exit_code=1),
+    _Scene(after=_MISSING),
+    _Scene(after=_WORK),
+    _Scene(after=_RAISED),
+    _Scene(before=_WORK),
+    _Scene(before=_RAISED),
+    _Scene(before=_RAISED + _WORK),
+)
+_ALONE = (_Scene(exit_code=1), _Scene(before=_WORK, exit_code=1), _Scene(before=_STARTING, exit_code=1))
+
+
+class _Answer(NamedTuple):
+    failed: bool | None
+    reason: str
+    root: int | None
+    rule: str | None
+    action: str
+    consequences: tuple[str, ...]
+
+
+def prove(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
+    """What no scene proves of the rules of a book that was loaded with its proof; with `own`, of those ids alone."""
+    lines = FileLines()
+    return [
+        problem
+        for index, rule in enumerate(book.rules)
+        if own is None or rule.id in own
+        for problem in _of_rule(book, index, lines)
+    ]
+
+
+def _of_rule(book: RuleBook, index: int, lines: FileLines) -> Iterator[Problem]:
+    rule = book.rules[index]
+
+    def problem(text: str, what: str, remedy: str) -> Problem:
+        return Problem(rule.file, lines.find(rule.file, text), rule.id, what, remedy)
+
+    @cache
+    def told(lines: _Lines, exit_code: int | None) -> _Answer:
+        return _answer(lines, exit_code, book)
+
+    for written in rule.scenes:
+        found = told(tuple(written["log"].splitlines()), None)
+        if (found.failed, found.reason, found.root) != tuple(written["answer"].values()):
+            what = f"the scene {written['about']!r} is answered {found.failed}, {found.reason}, line {found.root}"
+            yield problem(written["about"], what, "mend the rule or the scene")
+    if book.roles[index] is Role.CAUSE and not any(
+        told(log, code).rule == rule.id for log, code in _logs(rule, _ALONE)
+    ):
+        yield problem("fires", "no example alone is a failed job's cause", "add a whole line, as it is printed")
+    for word, others, without in _words(rule, book):
+        changed = copy(book)
+        changed.rules = (*book.rules[:index], without, *book.rules[index + 1 :])
+        scenes = [*_logs(rule, others), *((tuple(item["log"].splitlines()), None) for item in rule.scenes)]
+        if all(told(log, code) == _answer(log, code, changed) for log, code in scenes):
+            yield problem(word.split(":")[0], f"{word} changes no answer", "remove it, or add a scene where it counts")
+
+
+def _words(rule: Rule, book: RuleBook) -> Iterator[tuple[str, tuple[_Scene, ...], Rule]]:
+    """Each word of a rule, the scenes that may prove it, and the rule without it."""
+    if rule.goes_on:
+        yield "goes_on", _SCENES, replace(rule, goes_on=False)
+    if rule.ends:
+        yield "ends", _SCENES, replace(rule, ends=False)
+    if rule.closes:
+        yield "closes", _SCENES, replace(rule, closes=False)
+    if rule.action_before_progress:
+        yield "action_before_progress", _ALONE, replace(rule, action_before_progress=None)
+    for reason in rule.explains:
+        less = replace(rule, explains=tuple(other for other in rule.explains if other != reason))
+        yield f"explains: {reason}", tuple(_beside(rule, reason, book)), less
+
+
+def _beside(rule: Rule, reason: str, book: RuleBook) -> Iterator[_Scene]:
+    """A line of a reason before and after an example."""
+    of_it = [
+        other
+        for other in book.rules
+        if other.reason == reason and other.id != rule.id and "\n" not in other.fires[0]
+        if not (other.goes_on or other.closes or other.within or other.rows)
+    ]
+    for role in (Role.CAUSE, Role.SYMPTOM):
+        for other in [other for other in of_it if other.role == role.value][:_MOST_OF_A_REASON]:
+            yield _Scene(before=(other.fires[0],), exit_code=1)
+            yield _Scene(after=(other.fires[0],), exit_code=1)
+
+
+def _logs(rule: Rule, scenes: tuple[_Scene, ...]) -> Iterator[tuple[_Lines, int | None]]:
+    for example in rule.fires:
+        for scene in scenes:
+            yield (*scene.before, *example.rstrip("\n").split("\n"), *scene.after), scene.exit_code
+
+
+def _answer(lines: _Lines, exit_code: int | None, book: RuleBook) -> _Answer:
+    told = diagnose("\n".join((*lines, "")).encode(), rules=book, memory=False, exit_code=exit_code)
+    root = told.root_cause
+    return _Answer(
+        told.failed,
+        told.reason.value,
+        root.line if root else None,
+        root.rule if root else None,
+        told.recovery.action.value,
+        tuple(item.reason for item in told.consequences),
+    )
