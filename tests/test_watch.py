@@ -100,6 +100,19 @@ def test_what_looks_like_a_spike_and_is_none(watch: Watch, line: str) -> None:
     assert watch.alarm(595.0) is None
 
 
+def test_ranks_that_compute_no_loss_make_no_spike(book: RuleBook) -> None:
+    """Of a pipeline only the last ones know it; a job whose loss was never a number is left alone too."""
+    watch, blind = (Watch(book, POLICY, 0.0) for _ in range(2))
+    for step in range(60):
+        blind.saw(f"\x1b[32mstep {step} loss nan\x1b[0m\n".encode(), step)
+        ranks = ("nan", "2.1") if step % 5 else ("2.1", "nan")
+        for loss in ranks:
+            watch.saw(f"step {step} loss {loss}\n".encode(), step)
+        assert watch.alarm(step) is None
+    assert blind.alarm(59.0) is None
+    assert blind.steps == 60
+
+
 def test_lines_may_come_in_pieces_and_bars_on_one_line(book: RuleBook) -> None:
     """Steps are counted where a piece ends anywhere, and where a bar writes over itself."""
     watch = Watch(book, POLICY, 0.0)

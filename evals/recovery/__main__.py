@@ -189,7 +189,6 @@ def main() -> None:
     parser.add_argument("--five", action="store_true", help="five faults only; nothing is written down")
     parser.add_argument("--quiet", action="store_true", help="do not show the job's output")
     parser.add_argument("--torchrun", metavar="PYTHON", default="", help="run it by torchrun of a Python with torch")
-    parser.add_argument("--json", metavar="FILE", default=_OUT, help="where the figures go")
     said = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         document = measure(
@@ -199,7 +198,9 @@ def main() -> None:
         print(json.dumps(row))
     print(json.dumps({name: value for name, value in document.items() if name != "rows"}, indent=1))
     if not said.five:
-        Path(said.json).write_text(json.dumps(document, indent=1) + "\n")
+        known = json.loads(_OUT.read_text()) if _OUT.exists() else {}
+        known["torchrun" if said.torchrun else "own launcher"] = document
+        _OUT.write_text(json.dumps(known, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ __all__ = ["Launcher", "launcher_of"]
 
 # {checkpoint}   {attempt}   {exclude}   {nodes}   {nodes:4}   {count}
 _PLACEHOLDER = re.compile(r"\{(checkpoint|attempt|exclude|nodes|count)(?::(\d+))?\}")
+# gpu-017.cluster   fe80::1   10.0.0.7
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,9 @@ class Launcher:
         """The name by which a node can be left out; empty where it cannot, for the launcher has no word for it, does
         not know it, or too few would be left."""
         if not self.nodes:
-            return node if any("{exclude}" in word for word in self.command) else ""
+            # It comes from a log, and may go through a shell.
+            known = any("{exclude}" in word for word in self.command) and _NAME.fullmatch(node)
+            return node if known and node not in excluded else ""
         left = [name for name in self.nodes if name not in excluded]
         found = next((name for name in left if _short(name) == _short(node)), "")
         needed = max((int(most or 1) for word in self.command for _, most in _PLACEHOLDER.findall(word)), default=1)

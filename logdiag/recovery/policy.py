@@ -69,10 +69,11 @@ class _Strict(BaseModel):
 
 
 class Budget(_Strict):
-    """How many restarts there may be, of the whole job and in a row without progress."""
+    """How many restarts there may be, of the whole job and in a row without progress, and nodes left out."""
 
     restarts: int = Field(ge=0, le=10_000)
     without_progress: int = Field(ge=1, le=1000)
+    nodes: int = Field(ge=0)
 
 
 class Wait(_Strict):

@@ -174,7 +174,8 @@ def _decide(setup: Setup, ended: _Ended) -> Choice:
     ledger, course = setup.ledger, setup.ledger.course
     checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
     failure = _failure(setup, ended, checkpoints)
-    node = setup.launcher.can_exclude(failure.node, course.excluded) if failure.node else ""
+    may_exclude = failure.node and len(course.excluded) < setup.policy.budget.nodes
+    node = setup.launcher.can_exclude(failure.node, course.excluded) if may_exclude else ""
     choice = decide(setup.policy, failure, course.failures, can_exclude=bool(node))
     skip, distrusted = _rollback(setup.policy, ended, choice, checkpoints)
     furthest = max(course.furthest, -1 if failure.step is None else failure.step)

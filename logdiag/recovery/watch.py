@@ -31,6 +31,7 @@ _LOSS = re.compile(
 _SKIPPED = re.compile(r"(?i)\bskip|\bignor")
 # epoch 3/3 step 500/500   'iter  900/ 900 |'
 _OF_ALL = re.compile(r"(?<![\d/])(\d{1,9})\s{0,4}/\s{0,10}(\d{1,9})(?![\d/])")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LINE_ENDS = re.compile(rb"[\r\n]+")
 _MOST_BYTES, _MOST_LINES, _LONGEST = 1 << 20, 200, 2000
 # So many of each must be known before they say what is usual.
@@ -76,7 +77,7 @@ class Watch:
         *lines, self._rest = _LINE_ENDS.split((self._rest + data)[-_MOST_BYTES:])
         self._rest = self._rest[-_LONGEST:]
         for line in lines[-_MOST_LINES:]:
-            self._look_at(line[:_LONGEST].decode(errors="replace"), now)
+            self._look_at(_COLOURS.sub("", line[:_LONGEST].decode(errors="replace")), now)
         return self._causes(b"\n".join(lines), now)
 
     def alarm(self, now: float) -> Alarm | None:
@@ -106,8 +107,8 @@ class Watch:
         self._finished = bool(counts) and all(count == most for count, most in counts)
         if number is None or number != self._latest:
             self._stepped(now)
-            if loss and number is not None and not _SKIPPED.search(text):
-                self._look_at_loss(number, float(loss[1]))
+        if loss and number is not None and not _SKIPPED.search(text):
+            self._look_at_loss(number, float(loss[1]))
         self._latest = number
         if number is not None:
             self.step = max(number, -1 if self.step is None else self.step)
@@ -124,16 +125,20 @@ class Watch:
             self._fault = None
 
     def _look_at_loss(self, step: int, loss: float) -> None:
+        """A step is bad until a rank says otherwise: those of a pipeline that compute no loss may print NaN."""
         known = self._losses if len(self._losses) >= _FEW_LOSSES else ()
         usual = median(known) if known else 0.0
         # NaN is not below anything.
-        if not loss < float("inf") or (usual > 0 and loss > self._policy.spike.times * usual and loss > max(known)):
-            self.bad_at = self.bad_at if self.bad else time.time()
-            self.bad.append(step)
-        else:
+        spiked = not loss < float("inf") or (
+            usual > 0 and loss > self._policy.spike.times * usual and loss > max(known)
+        )
+        if not spiked:
             self.bad.clear()
             self.good = step
             self._losses.append(loss)
+        elif known and step not in self.bad:
+            self.bad_at = self.bad_at if self.bad else time.time()
+            self.bad.append(step)
 
     def _causes(self, data: bytes, now: float) -> list[Finding]:
         told = []
