@@ -29,12 +29,18 @@ def reasons(form: str) -> None:
         click.echo(f"{row['reason']:<19}  {row['category']:<14}  {row['action']:<22}  {row['meaning']}")
 
 
-@click.command("schema")
-def schema() -> None:
-    """Print the JSON Schema of an answer."""
-    from logdiag.report import schema_text
+@click.command("schema", short_help="Print the JSON Schema of an answer, or of a rule file for editors.")
+@click.argument("form", type=click.Choice(["answer", "rule", "catalogue", "filter"]), default="answer")
+def schema(form: str) -> None:
+    """Print the JSON Schema of an answer; or of a rule's, a catalogue's or a filter's file, for editors."""
+    if form == "answer":
+        from logdiag.report import schema_text
 
-    click.echo(schema_text(), nl=False)
+        click.echo(schema_text(), nl=False)
+        return
+    from logdiag.rules.files import schema_of
+
+    click.echo(json.dumps(schema_of(form), indent=2))
 
 
 @click.command("completion", short_help="Print what lets a shell complete words.")

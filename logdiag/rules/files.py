@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from logdiag.errors import RuleError
 from logdiag.model import Action, Reason, Role, Support
@@ -15,7 +15,7 @@ from logdiag.rules import limits
 from logdiag.rules.folders import RuleFiles, shipped_folder
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 
-__all__ = ["Parsed", "load_yaml", "parse", "validated"]
+__all__ = ["FORMS", "Parsed", "load_yaml", "parse", "schema_of", "validated"]
 
 _FAILURE_ROLES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
 _LONGEST_CAUSE = 200
@@ -25,7 +25,7 @@ _CONTEXT_ROLES = (
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 def _as_text(value: object) -> object:
@@ -62,28 +62,48 @@ class _Scene(_Strict):
 
 class _Examples(_Strict):
     fires: list[str] = Field(min_length=1)
+    """Whole lines as they are printed, which the rule is for; of several lines the last."""
     quiet: list[str] = []
+    """Near misses: what looks alike and must not match."""
     scenes: list[_Scene] = []
+    """Short logs with their answer, for what the examples cannot show."""
 
 
 class _RuleFile(_Strict):
     title: str
+    """The headline of the report; {facts} are filled in."""
     why: str = ""
+    """A sentence: what happened, and what it makes others do."""
     role: Role = Role.CAUSE
+    """What a match is worth: cause, symptom or hint, or the role of a context rule."""
     reason: Reason | None = None
+    """One of the reasons that `logdiag reasons` explains; none in a context rule."""
     action: Action | None = None
+    """What to do; left out: the reason's default."""
     action_before_progress: Action | None = None
+    """What to do where the log shows that it failed before any step was made."""
     steps: list[str] = []
+    """What a person does; {facts} are filled in."""
     match: list[str] = Field(min_length=1)
+    """Regular expressions, any of them on one line; ^ is the start of the message; named groups become facts."""
     unless: list[str] = []
+    """Not when one of these is on the line too; each needs a quiet example of its own."""
     within: list[str] = []
+    """One of these must be found in the frames of the traceback above the line."""
     goes_on: bool = False
+    """What prints this line usually goes on working."""
     ends: bool = False
+    """The process dies with this line; the next line is its message."""
     closes: bool = False
+    """A launcher's last words: what the same output shows afterwards is another program's."""
     trial: bool = False
+    """No person has accepted the rule yet."""
     explains: list[Reason] = []
+    """Reasons that this cause makes other lines and ranks show, beyond the reason's own."""
     codes: _Codes | None = None
+    """A table: the value of a named group selects a row, which replaces the rule's own fields."""
     references: list[str] = []
+    """Where a vendor or a project documents the message."""
     examples: _Examples
 
     @model_validator(mode="after")
@@ -101,7 +121,13 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-_OneOrMore = Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)]
+_STRINGS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+_OneOrMore = Annotated[
+    list[str],
+    BeforeValidator(_as_list),
+    Field(min_length=1),
+    WithJsonSchema({"anyOf": [{"type": "string"}, _STRINGS]}),
+]
 
 
 class _CatalogueRow(_Row):
@@ -159,6 +185,16 @@ class _ReasonFile(_Strict):
     explains: list[Reason] = []
     steps: list[str] = []
     collect: list[str] = []
+
+
+FORMS: dict[str, type[BaseModel]] = {"rule": _RuleFile, "catalogue": _CatalogueFile, "filter": _FilterFile}
+"""The kinds of files that users write, by what they are called."""
+
+
+def schema_of(form: str) -> dict[str, Any]:
+    """The JSON Schema of one of `FORMS`, for editors."""
+    schema = FORMS[form].model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": f"logdiag {form}"}
 
 
 class Parsed(NamedTuple):
