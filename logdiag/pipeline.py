@@ -13,7 +13,7 @@ from logdiag.errors import SourceError, WeightsError
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.verdict import decide
-from logdiag.judge.which_job import one_job
+from logdiag.judge.which_job import one_job, one_run
 from logdiag.merge.case import Case, case_of
 from logdiag.model import Diagnosis, Digest
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
@@ -49,6 +49,7 @@ def diagnose(
     first: Callable[[Diagnosis], None] | None = None,
     exit_code: int | None = None,
     job: Mapping[str, str] | None = None,
+    run: int | None = None,
     max_seconds: float | None = None,
     max_bytes: int | None = None,
     advance: Callable[[Stream, int], None] | None = None,
@@ -60,7 +61,8 @@ def diagnose(
     RuleBook to reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, its id the
     answer's `incident`. `llm` is a language model (`provider:model`), or how to ask one, for where rules and memory
     are not sure; `first` is given the answer without it, `callbacks` are LangChain's. `exit_code` is the job's, `job`
-    its metadata (name, user, framework, image). Reading ends after
+    its metadata (name, user, framework, image). Of several runs in one log
+    `run` is the one to answer for, from 1, None for the last. Reading ends after
     `max_seconds`, or `max_bytes` of uncompressed log, with a note; what was read is diagnosed. `advance` is told what
     was read.
 
@@ -79,8 +81,10 @@ def diagnose(
     case = case_of(surveys(streams, book, Shapes(book, filters_for(book.filters, job or {})), advance), book)
     clock.ended("read")
     notes = [*(note for stream in streams for note in stream.notes), *case.notes]
-    found, kept, others = one_job(case.survey, case.digest, book, partial(_suspects, notes=[]))
-    notes.extend([others] if others else [])
+    quietly = partial(_suspects, notes=[])
+    found, kept, other_runs = one_run(case.survey, case.digest, book, run, quietly)
+    found, kept, other_jobs = one_job(found, kept, book, quietly)
+    notes += [told for told in (other_runs, other_jobs) if told]
     suspects = _suspects(found, kept, notes)
     judgement = judge(found, book, failed=None if exit_code is None else exit_code != 0, suspects=suspects)
     clock.ended("judgement")

@@ -156,6 +156,12 @@ def commands() -> None:
     metavar="N",
     help="What the job itself ended with, 0 to 255, or minus the signal that ended it.",
 )
+@click.option(
+    "--run",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Of several runs in one log the one to answer for; else the last.",
+)
 @click.option("--brief", is_flag=True, help="The verdict in six lines at most.")
 @click.option("--show-prompt", is_flag=True, help="Print what a model would be sent, and stop.")
 @shared
@@ -164,6 +170,7 @@ def diagnose_command(
     form: str,
     tee: bool,
     job_status: int | None,
+    run: int | None,
     brief: bool,
     show_prompt: bool,
     digest: bool,
@@ -198,7 +205,7 @@ def diagnose_command(
     with StandardInput(copy=tee) if "-" in (paths or "-") else nullcontext() as stdin:
         sources: list[Source] = [stdin if stdin and path == "-" else path for path in paths or ("-",)]
         with ProgressBar(paths) as advance:
-            answer = diagnose(*sources, **asked, exit_code=job_status, advance=advance, first=first)
+            answer = diagnose(*sources, **asked, exit_code=job_status, run=run, advance=advance, first=first)
         if stdin:
             answer = replace(answer, notes=(*answer.notes, *stdin.notes))
         if shown and answer.decided_by != "agent":

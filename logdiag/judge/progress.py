@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from logdiag.judge.times import seconds_to_end, step_number
+from logdiag.judge.times import seconds_to_end
 from logdiag.model import Checkpoint, Line, Progress, Times
 from logdiag.rules import RuleBook
+from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
 __all__ = ["progress_of"]

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
 from logdiag.merge.clocks import apart
 from logdiag.model import Line, Times
+from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
-__all__ = ["Clocks", "clock_near", "seconds_to_end", "step_number", "times_of"]
+__all__ = ["Clocks", "clock_near", "last_step", "seconds_to_end", "times_of"]
 
 # So many lines before it, a line without a clock is taken to be printed at the time of a line of its process.
 _NEAR = 60
 # What is logged between two steps may look like progress too: so many lines of it are looked at for a step's number.
 _LAST_STEPS = 4
-# step: 12 loss ...   iteration  100/  500 |   'global_step': 7   Step [12/500]   45%|####  | 198/500 [00:10<00:12
-_STEP = re.compile(
-    r"(?i)(?<![a-z0-9])(?:global[_ ]?)?(?:step|iter|iteration|it)s?\b[\"']?\s{0,10}[:=\[(#]?\s{0,10}(\d{1,9})\b"
-    r"|\|\s{0,10}(\d{1,9})/\d{1,9} \["
-)
 # Dates without a year are read as of 1972 where torch's C++ prints them, and as of 1976 in syslog.
 _SYSLOG = 1976
 # Seconds: more is no time that a job stood still.
@@ -87,6 +82,12 @@ def clock_near(line: Line, lines: Sequence[Line]) -> str | None:
     return clocked.clock if clocked else None
 
 
+def last_step(survey: Survey) -> int | None:
+    """The number of the last step of all, None where the log tells none."""
+    line = _last_step(survey)
+    return step_number(line) if line else None
+
+
 def _last_step(survey: Survey) -> Line | None:
     """The line of the last step of all: by the clock, and by its place where there is none."""
     steps: dict[int, list[Line]] = {}
@@ -95,12 +96,6 @@ def _last_step(survey: Survey) -> Line | None:
     lines = [step for of_stream in steps.values() for step in of_stream[-_LAST_STEPS:]]
     numbered = [line for line in lines if step_number(line) is not None] or lines
     return max(numbered, key=lambda line: (line.time or 0.0, step_number(line) or 0, line.position), default=None)
-
-
-def step_number(line: Line) -> int | None:
-    """The number of the step that a line tells of; None where it tells none."""
-    found = _STEP.search(line.text)
-    return int(found[1] or found[2]) if found else None
 
 
 def seconds_to_end(since: Line | None, root: Line | None, survey: Survey) -> float | None:

@@ -1,19 +1,22 @@
-"""Which of several jobs an answer is of: it never makes one story out of two."""
+"""Which of several jobs or runs an answer is of: it never makes one story out of two."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from logdiag.errors import SourceError
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
 from logdiag.judge.ranked import Ranking
+from logdiag.judge.times import last_step
 from logdiag.model import Digest
 from logdiag.rules import RuleBook
 from logdiag.scan.jobs import jobs_in
+from logdiag.scan.runs import only_run, runs_in
 from logdiag.scan.survey import Survey
 
-__all__ = ["one_job"]
+__all__ = ["one_job", "one_run"]
 
 _MOST_NAMED = 3
 
@@ -38,6 +41,44 @@ def one_job(
     told = ", ".join([*others[:_MOST_NAMED], *more])
     sentence = f"these look like {len(jobs)} jobs; this is the answer for {chosen}, {which} ({told})"
     return (*parts[chosen], f"{sentence}; logdiag batch diagnoses each by itself")
+
+
+def one_run(
+    survey: Survey, digest: Digest, book: RuleBook, run: int | None, suspects_of: Callable[[Survey, Digest], Suspects]
+) -> tuple[Survey, Digest, str]:
+    """What was found and kept of one of several runs in one log, and a sentence on the others; all of it and no word
+    where there is one. `run` counts from 1, None is the last. Raises SourceError for a run that is not there."""
+    runs = runs_in(survey)
+    count = max(len(runs), 1)
+    if run is not None and not 1 <= run <= count:
+        there = f"runs 1 to {count}" if runs else "one run, as far as its lines tell"
+        raise SourceError(f"--run {run}: the log holds {there}; give one of them, or leave it out")
+    if not runs:
+        return survey, digest, ""
+    chosen = count if run is None else run
+    parts = {number: only_run(survey, one) for number, one in enumerate(runs, 1)}
+    near = [number for number in parts if number != chosen][-_MOST_NAMED:]
+    judged = {
+        number: judge(parts[number], book, suspects=suspects_of(parts[number], _part(digest, parts[number])))
+        for number in (*near, chosen)
+    }
+    told = ", ".join(f"run {number} {_said(judged[number])}" for number in near)
+    which = "the last" if chosen == count else f"run {chosen}"
+    sentence = f"this log holds {count} runs, one after the other; this is the answer for {which} ({told})"
+    again = _died_alike({number: (parts[number], found) for number, found in judged.items()}, chosen)
+    return parts[chosen], _part(digest, parts[chosen]), f"{sentence}{again}; --run N gives that of another"
+
+
+def _died_alike(runs: Mapping[int, tuple[Survey, Judgement]], chosen: int) -> str:
+    """Which other runs failed of the same at the same step."""
+    at, root = last_step(runs[chosen][0]), runs[chosen][1].root
+    alike = [
+        str(number)
+        for number, (survey, judgement) in runs.items()
+        if number != chosen and root and at is not None and last_step(survey) == at
+        and judgement.root and judgement.root.reason is root.reason
+    ]  # fmt: skip
+    return f"; run {' and '.join(alike)} failed of the same at the same step, {at}" if alike else ""
 
 
 def _part(digest: Digest, survey: Survey) -> Digest:

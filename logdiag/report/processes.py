@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from logdiag.judge.speakers import numbered_speakers
-from logdiag.judge.times import Clocks, step_number
+from logdiag.judge.times import Clocks
 from logdiag.merge.clocks import apart
 from logdiag.model import Diagnosis, Line, Mark
+from logdiag.scan.steps import step_number
 
 __all__ = ["TOLD", "Happening", "Process", "processes_of"]
 

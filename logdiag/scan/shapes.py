@@ -116,7 +116,8 @@ class _Shape:
 
 @dataclass
 class Shapes:
-    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping."""
+    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping; `latest` are the shapes
+    of the latest block."""
 
     book: RuleBook
     filters: tuple[Filter, ...]
@@ -126,6 +127,7 @@ class Shapes:
     progress_keys: set[bytes] = field(default_factory=set)
     checkpoint_keys: set[bytes] = field(default_factory=set)
     unshaped: int = 0
+    latest: Counter[bytes] = field(default_factory=Counter)
     bound: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,7 +144,7 @@ class Shapes:
         if not lines[-1] and block.data.endswith(b"\n"):
             lines.pop()
         originals.count = len(lines)
-        counts = Counter(lines)
+        counts = self.latest = Counter(lines)
         wanted: set[bytes] = set()
         for key, count in counts.items():
             shape = self.known.get(key)

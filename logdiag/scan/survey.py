@@ -21,6 +21,7 @@ from logdiag.rules import RuleBook
 from logdiag.rules.book import Hit
 from logdiag.scan.calls import Call, Calls
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
+from logdiag.scan.runs import Heads
 from logdiag.scan.scanner import Scanner
 from logdiag.scan.shapes import BlockLines, KeptLines, Shapes
 
@@ -59,6 +60,7 @@ _SHORT_NUMBER = re.compile(rb"(?<![\w:.,-])\d{1,3}(?![\w:.,-]*\d)")
 class Survey:
     """What the read found; not `complete` where something of the logs was not read. `progress` are lines that tell of a
     step of the job's work, `checkpoints` those that tell that one was begun, saved or loaded; not all of them are kept.
+    `heads` are the first lines of a job's streams, where several runs may follow each other.
     `uncounted_in` counts by stream, for each rule, the further lines that were not looked at one by one. `of_machines`
     says that no log of a job is among the streams; `places` tell which rank has which GPU, `calls` where ranks are
     in their collectives; `kind` and `shapes` are those of a single stream."""
@@ -71,6 +73,7 @@ class Survey:
     places: list[Finding] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
+    heads: dict[int, Heads] = field(default_factory=dict)
     total_lines: int = 0
     total_bytes: int = 0
     complete: bool = True
@@ -184,7 +187,9 @@ class _Reader:
         self.prefix = block.prefix if block else None
         if block is not None:
             self.survey.kind = kind_of_block(block, self.book)
-            if not self.survey.kind.is_a_jobs:
+            if self.survey.kind.is_a_jobs:
+                self.survey.heads[self.stream.index] = Heads()
+            else:
                 # What a machine repeats is no measure of what a job does.
                 self.shapes = Shapes(self.book, self.shapes.filters)
         self.survey.shapes = self.shapes
@@ -235,7 +240,10 @@ class _Reader:
                 self.after = max(self.after, index + after + 1 - len(shapes))
                 for position, number, text in self.tail.lines(before - index):
                     self.kept.keep(position, number, text)
-        self._mark_progress(block, lines, shapes, sorted([*marks, *self._mark_checkpoints(block, lines, shapes)]))
+        again = self._mark_heads(block, lines, shapes)
+        self._mark_progress(
+            block, lines, shapes, sorted([*marks, *again, *self._mark_checkpoints(block, lines, shapes)])
+        )
         for at in sorted(wanted):
             self.kept.keep(self.position + at, block.number_of(at), lines[at][:_LONGEST_TEXT])
         self.tail.add(block, self.position, lines)
@@ -300,12 +308,25 @@ class _Reader:
     def _mark_checkpoints(self, block: Block, lines: BlockLines, shapes: list[bytes]) -> set[int]:
         """Remembers a block's first and last lines that tell of a checkpoint, and says which they are."""
         keys = self.shapes.checkpoint_keys
-        if not keys or keys.isdisjoint(shapes):
+        if not keys or keys.isdisjoint(self.shapes.latest):
             return set()
         told = [at for at, shape in enumerate(shapes) if shape in keys]
         places = {*told[:_LAST_STEPS], *told[-_LAST_STEPS:]}
         self.survey.checkpoints += self._lines_at(places, block, lines)
         return places
+
+    def _mark_heads(self, block: Block, lines: BlockLines, shapes: list[bytes]) -> list[int]:
+        """Where the stream's first lines come again: maybe the next of several runs."""
+        heads = self.survey.heads.get(self.stream.index)
+        if heads is None:
+            return []
+        if not heads.first:
+            first = (self._line(self.position + at, block.number_of(at), lines[at]) for at in range(len(shapes)))
+            heads.choose(zip(shapes, first, strict=True), self.shapes.progress_keys)
+        if heads.shapes.isdisjoint(self.shapes.latest):
+            return []
+        places = {at for at, shape in enumerate(shapes) if shape in heads.shapes}
+        return [line.position - self.position for line in self._lines_at(places, block, lines) if heads.met(line)]
 
     def _lines_at(self, places: set[int], block: Block, lines: BlockLines) -> Iterator[Line]:
         for at in sorted(places):
@@ -363,6 +384,7 @@ def joined(parts: Sequence[Survey]) -> Survey:
         result.places += part.places
         result.calls += part.calls
         result.lines += part.lines
+        result.heads.update(part.heads)
         result.total_lines += part.total_lines
         result.total_bytes += part.total_bytes
     result.complete = all(part.complete for part in parts)

@@ -1,0 +1,166 @@
+"""Several runs in one log, one after the other: the log's first lines come again, and the work begins anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING
+
+from logdiag.model import Line, Role
+from logdiag.scan.steps import step_number
+
+if TYPE_CHECKING:
+    from logdiag.scan.survey import Survey
+
+__all__ = ["Heads", "Run", "only_run", "runs_in"]
+
+# So many of the first lines that say something are a log's head; of them so many must come again, so near each other.
+_HEAD, _AMONG, _FEWEST, _SHARE, _NEAR = 8, 40, 2, 0.6, 60
+_LETTERS = re.compile(r"[A-Za-z]")
+_FEWEST_LETTERS = 6
+# Clocks, days, process numbers, addresses, names of machines; a short number is an argument, and with another one it is
+# another program.
+_VARYING = re.compile(
+    r"\d[\d:.,-]{3,}|0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\b[A-Za-z][\w-]*\d\b|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b"
+    r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2}\b"
+)
+# Where so many lines look like the head, they are of many processes, not of many runs.
+_MOST_ALIKE = 2000
+# A person or a scheduler needs so many seconds to start a job again; a launcher that starts its workers again does not.
+_A_PAUSE = 30.0
+_ENDS = (Role.CAUSE, Role.SYMPTOM)
+
+
+@dataclass
+class Heads:
+    """The first lines of a stream, by their words, and the lines at which one of them came again; `others` are the
+    positions of lines that differ from one of them in a short number only: of the same program with other arguments."""
+
+    words: dict[str, int] = field(default_factory=dict)
+    shapes: set[bytes] = field(default_factory=set)
+    first: list[Line] = field(default_factory=list)
+    again: list[tuple[int, Line]] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
+    alike: int = 0
+
+    def choose(self, lines: Iterable[tuple[bytes, Line]], steps: Container[bytes]) -> None:
+        """Takes a stream's first lines, each with its shape, as its head; the shapes of steps end it."""
+        for shape, line in islice(lines, _AMONG):
+            if shape in steps or line.message.startswith("Traceback "):
+                return
+            words = _words(line)
+            if len(_LETTERS.findall(words)) >= _FEWEST_LETTERS and words not in self.words:
+                self.words[words] = len(self.words)
+                self.shapes.add(shape)
+                self.first.append(line)
+            if len(self.words) == _HEAD:
+                return
+
+    def met(self, line: Line) -> bool:
+        """Whether a line is one of the head that comes again; if so it is remembered."""
+        self.alike += 1
+        if self.alike > _MOST_ALIKE:
+            self.shapes.clear()
+            self.again.clear()
+        which = self.words.get(_words(line))
+        if line.position <= self.first[-1].position or not self.shapes:
+            return False
+        if which is None:
+            self.others.append(line.position)
+            return False
+        self.again.append((which, line))
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One of several runs: which lines of each stream are its own, from a position to before another."""
+
+    parts: Mapping[int, tuple[int, int]]
+
+    def holds(self, line: Line) -> bool:
+        """Whether a line is of this run."""
+        start, end = self.parts.get(line.stream, (0, 0))
+        return start <= line.position < end
+
+
+def runs_in(survey: Survey) -> list[Run]:
+    """The runs of a log, the first one first; empty where there is only one. Of several streams the last runs belong
+    together, and the ones before them."""
+    ends = {line.stream: line.position + 1 for line in survey.lines}
+    starts = {stream: [0, *_starts(heads, survey)] for stream, heads in survey.heads.items() if stream in ends}
+    count = max(map(len, starts.values()), default=1)
+    if count < 2:
+        return []
+    runs: list[dict[int, tuple[int, int]]] = [{} for _ in range(count)]
+    for stream, end in ends.items():
+        found = starts.get(stream, [0])
+        spans = list(pairwise([*found, end]))
+        for behind, span in enumerate(reversed(spans), 1):
+            runs[-behind][stream] = span
+    return [Run(parts) for parts in runs]
+
+
+def only_run(survey: Survey, run: Run) -> Survey:
+    """What was found of one run. Lines of it that were only counted are counted for none."""
+    lines = [line for line in survey.lines if run.holds(line)]
+    return replace(
+        survey,
+        findings=[finding for finding in survey.findings if run.holds(finding.line)],
+        uncounted_in={},
+        progress=[line for line in survey.progress if run.holds(line)],
+        checkpoints=[line for line in survey.checkpoints if run.holds(line)],
+        lines=lines,
+        total_lines=sum(end - start for start, end in run.parts.values()),
+    )
+
+
+def _starts(heads: Heads, survey: Survey) -> list[int]:
+    """The positions at which a stream's second and later runs start."""
+    if len(heads.first) < _FEWEST:
+        return []
+    stream = heads.first[0].stream
+    steps = [line for line in survey.progress if line.stream == stream]
+    ended = [finding for finding in survey.findings if finding.line.stream == stream]
+    before = 0
+    starts: list[int] = []
+    for which, line in heads.again:
+        if which or line.position - before < _HEAD or line.rank != heads.first[0].rank or not _is_whole(heads, line):
+            continue
+        last = [item for item in steps if before <= item.position < line.position]
+        told = [item for item in ended if before <= item.line.position < line.position]
+        closed = any(item.closes or item.role is Role.FINISHED for item in told)
+        failed = any(item.role in _ENDS for item in told) and _paused(line, survey.lines)
+        if closed or failed or _begins_anew(last, [item for item in steps if item.position > line.position]):
+            starts.append(line.position)
+            before = line.position
+    return starts
+
+
+def _is_whole(heads: Heads, line: Line) -> bool:
+    """Whether most of the head comes again from this line on, and nothing like it with other arguments."""
+    length = heads.first[-1].position - heads.first[0].position
+    if any(0 <= position - line.position <= length for position in heads.others):
+        return False
+    near = {which for which, other in heads.again if 0 <= other.position - line.position < _NEAR}
+    return len(near) >= max(_FEWEST, _SHARE * len(heads.words))
+
+
+def _begins_anew(before: Sequence[Line], after: Sequence[Line]) -> bool:
+    """Whether the steps go back."""
+    last = max((number for line in before if (number := step_number(line)) is not None), default=None)
+    first = next((number for line in after if (number := step_number(line)) is not None), None)
+    return last is not None and first is not None and first < last - 1
+
+
+def _paused(line: Line, lines: Sequence[Line]) -> bool:
+    """Whether nothing was printed for a while before a line, by the clocks of its stream."""
+    before = (other for other in lines if other.stream == line.stream and other.position < line.position)
+    last = max((other.time for other in before if other.time is not None), default=None)
+    return last is not None and line.time is not None and line.time - last >= _A_PAUSE
+
+
+def _words(line: Line) -> str:
+    return _VARYING.sub("", line.message).strip()
