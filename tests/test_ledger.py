@@ -19,12 +19,12 @@ FAILURE = Failure("log", Reason.ECC_ERROR, Action.RESTART_EXCLUDING_NODE, True, 
 
 def story(ledger: Ledger) -> None:
     ledger.begin(["train"])
-    ledger.add("start", attempt=1, mark="abc")
+    ledger.add("start", attempt=1, mark="abc", log="a")
     ledger.add("end", attempt=1, status=1)
     ledger.add(
         "choice", step="exclude", node="n1", failure=FAILURE, skip=[(3, 5)], distrusted={"c": 1.5}, furthest=10, saved=5
     )
-    ledger.add("start", attempt=2, mark="def")
+    ledger.add("start", attempt=2, mark="def", log="b")
     ledger.close()
 
 
@@ -70,7 +70,7 @@ def test_a_full_disk_costs_no_event(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "s" / "ledger.jsonl").stat().st_size + 10, hard))
     try:
-        ledger.add("start", attempt=1, mark="abc")
+        ledger.add("start", attempt=1, mark="abc", log="a")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [row["event"] for row in rows(tmp_path / "s")] == ["begin"]

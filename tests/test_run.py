@@ -141,6 +141,42 @@ def test_a_terminal_stays_a_terminal(tmp_path: Path) -> None:
     assert shown == b"True 77 \x1b[31mred\x1b[0m\r"
 
 
+TYPED = """
+import os, pty, sys
+typed = [b"hello\\n"]
+def shown(end):
+    piece = os.read(end, 1000)
+    if b"ready" in piece:
+        os.write(end, typed.pop())
+    return piece
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], shown)))
+"""
+
+
+def test_what_is_typed_reaches_the_job(tmp_path: Path) -> None:
+    """On a terminal a debugger can be used; nothing is shown twice."""
+    code = "print('got', input('ready> '), sys.stdin.isatty())"
+    words = [
+        sys.executable,
+        "-m",
+        "logdiag",
+        "run",
+        "--state",
+        str(tmp_path / "s"),
+        "--",
+        *python("import sys\n" + code),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", TYPED, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environment(),
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.startswith(b"ready> hello\r\ngot hello True\r\n")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_reaches_the_job_and_starts_nothing_again(tmp_path: Path, number: signal.Signals) -> None:
     """The job's own handler says how it ends."""
@@ -325,6 +361,21 @@ def test_a_killed_logdiag_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not is_alive(tmp_path / "pid")
     assert [row["attempt"] for row in events(tmp_path / "s", "start")] == [1, 2, 3, 4]
     assert choices(tmp_path / "s") == ["restart", "restart", "stop"]
+
+
+def test_what_was_seen_before_logdiag_was_killed_is_decided_after(tmp_path: Path) -> None:
+    """The bug stays a bug, and is not tried again; the steps of its log count."""
+    command = ["--state", str(tmp_path / "s"), "--", *python(steps(0, 12) + "print(lerning_rate)")]
+    run_logdiag("run", *command)
+    ledger = tmp_path / "s" / "ledger.jsonl"
+    rows = ledger.read_text().splitlines()
+    cut = next(at for at, row in enumerate(rows) if json.loads(row)["event"] == "detected")
+    ledger.write_text("\n".join(rows[: cut + 1]) + "\n")
+    done = run_logdiag("run", *command)
+    assert done.returncode == 1
+    assert len(events(tmp_path / "s", "start")) == 1
+    (choice,) = events(tmp_path / "s", "choice")
+    assert (choice["step"], choice["failure"]["reason"], choice["failure"]["step"]) == ("stop", "NameError", 11)
 
 
 def test_only_one_logdiag_watches_a_job(tmp_path: Path) -> None:

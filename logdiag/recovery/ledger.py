@@ -27,7 +27,8 @@ _NAME = "ledger.jsonl"
 class Course:
     """Where the job stands: its attempts (the last one's number), the furthest step, that of the furthest checkpoint,
     failures after which it was started again, nodes that are left out, batches to skip, and checkpoints that are not to
-    be used, with the time up to which. `running` is the mark of an attempt of which no end is known."""
+    be used, with the time up to which. `running` is the mark of an attempt of which no end is known, `log` its log.
+    `detected` is the event that says how it failed, until it is decided what to do about that."""
 
     command: list[str] = field(default_factory=list)
     attempt: int = 0
@@ -38,6 +39,8 @@ class Course:
     skipped: list[tuple[int, int]] = field(default_factory=list)
     distrusted: dict[str, float] = field(default_factory=dict)
     running: str = ""
+    log: str = ""
+    detected: Mapping[str, Any] | None = None
     over: bool = True
 
     def fold(self, event: Mapping[str, Any]) -> None:
@@ -47,15 +50,18 @@ class Course:
             # A person started it (again): the budgets are new, what is known to be broken stays so.
             self.command, self.failures, self.over = list(event["command"]), [], False
         elif kind == "start":
-            self.attempt, self.running = event["attempt"], event["mark"]
+            self.attempt, self.running, self.log = event["attempt"], event["mark"], event["log"]
+        elif kind == "detected":
+            self.detected = event
         elif kind == "end":
             self.running = ""
         elif kind == "choice":
             self._choose(event)
         elif kind == "over":
-            self.over = True
+            self.over, self.detected = True, None
 
     def _choose(self, event: Mapping[str, Any]) -> None:
+        self.detected = None
         self.furthest, self.saved = event["furthest"], event["saved"]
         if event["step"] != "stop":
             said = {**event["failure"]}

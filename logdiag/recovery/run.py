@@ -29,6 +29,8 @@ from logdiag.rules import RuleBook
 __all__ = ["Setup", "run_job"]
 
 _TICK = 0.1
+# So much of a log's end is read again where logdiag was killed before it decided.
+_ENOUGH, _PIECE = 1 << 22, 1 << 14
 # Those that end a job, and those that only tell it something.
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 _BY_A_PERSON = ("SIGINT", "SIGQUIT")
@@ -58,7 +60,6 @@ class _Ended:
     status: int
     alarm: Alarm | None
     watch: Watch
-    log: str
     answer: Diagnosis | None
     start: Checkpoint | None
 
@@ -67,10 +68,10 @@ def run_job(setup: Setup) -> int:
     """Runs the job until it is done, is for a person, or somebody ends it. What its last attempt ended with, 128 and
     the signal's number where one ended it."""
     with _Signals() as signals:
-        _take_over(setup)
+        left = _take_over(setup)
         status = 0
         while not signals.ended_by:
-            ended = _attempt(setup, signals)
+            ended, left = left or _attempt(setup, signals), None
             status = ended.status if ended.status >= 0 else 128 - ended.status
             if signals.ended_by:
                 break
@@ -94,17 +95,27 @@ def _ended_by(setup: Setup, name: str, status: int) -> int:
     return status
 
 
-def _take_over(setup: Setup) -> None:
-    """Goes on with a job whose logdiag was killed: what it left running is ended, for nobody reads its output."""
-    ledger = setup.ledger
+def _take_over(setup: Setup) -> _Ended | None:
+    """Goes on with a job whose logdiag was killed: what it left running is ended, for nobody reads its output. A
+    failure about which nothing was decided yet is given back."""
+    ledger, course = setup.ledger, setup.ledger.course
     if not ledger.begin(setup.launcher.command):
-        return
-    course = ledger.course
+        return None
     if course.running:
         left = end_all(course.running)
         setup.say(f"attempt {course.attempt} lost its logdiag; {left} of its processes were ended")
         ledger.add("end", attempt=course.attempt, status=None)
     setup.say(f"going on with {ledger.path}: {course.attempt} attempts, {len(course.failures)} failures so far")
+    if not (seen := course.detected) or not os.path.exists(course.log):
+        return None
+    alarm = Alarm(seen["seen"], seen["why"]) if seen["seen"] != "exit" else None
+    watch = Watch(setup.book, setup.policy, 0.0)
+    with open(course.log, "rb") as file:
+        file.seek(max(0, os.path.getsize(course.log) - _ENOUGH))
+        while piece := file.read(_PIECE):
+            watch.saw(piece, 0.0)
+    watch.bad_at = seen["at"]
+    return _Ended(seen["status"] or 0, alarm, watch, _diagnosed(setup, course.log, seen["status"], alarm), None)
 
 
 def _attempt(setup: Setup, signals: _Signals) -> _Ended:
@@ -129,7 +140,7 @@ def _attempt(setup: Setup, signals: _Signals) -> _Ended:
     if alarm or status:
         ledger.add("detected", attempt=number, seen=alarm.kind if alarm else "exit", why=alarm.why if alarm else "",
                    status=status, step=watch.step)  # fmt: skip
-        answer = _diagnosed(setup, log, 1 if alarm and alarm.kind == "fault" else None if alarm else status)
+        answer = _diagnosed(setup, log, status, alarm)
         end_all(mark, child)
     signals.child = None
     child.close()
@@ -137,7 +148,7 @@ def _attempt(setup: Setup, signals: _Signals) -> _Ended:
         setup.say(note)
     status = child.status or 0
     ledger.add("end", attempt=number, status=status)
-    return _Ended(status, alarm, watch, log, answer, start)
+    return _Ended(status, alarm, watch, answer, start)
 
 
 def _follow(setup: Setup, child: Child, watch: Watch, number: int) -> Alarm | None:
@@ -161,7 +172,10 @@ def _look(setup: Setup, watch: Watch, printed: bytes) -> None:
         setup.say(f"seen: {finding.title} ({finding.rule})")
 
 
-def _diagnosed(setup: Setup, log: str, status: int | None) -> Diagnosis | None:
+def _diagnosed(setup: Setup, log: str, status: int | None, alarm: Alarm | None) -> Diagnosis | None:
+    """The diagnosis of an attempt; one that was to be ended from here failed only where a line says so."""
+    if alarm:
+        status = 1 if alarm.kind == "fault" else None
     try:
         return setup.diagnosed(log, status)
     except LogdiagError as error:
