@@ -24,7 +24,7 @@ from tests.helpers import environment, run_logdiag
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the marks of processes are read from /proc")
 
 # Ends at once, quickly enough for a test; nothing else differs from the default.
-QUICK = "hang: {times: 5, at_least: 1, after_fault: 0.5}\nwait: {seconds: 0.2}\n"
+QUICK = "hang: {times: 5, at_least: 3, after_fault: 0.5}\nwait: {seconds: 0.2}\n"
 # A child in a session of its own, which no signal to the job's group reaches.
 ORPHAN = "open({file!r}, 'w').write(str(subprocess.Popen(['sleep', '300'], start_new_session=True).pid))"
 STEPS = (

@@ -25,7 +25,7 @@ __all__ = ["FIVE", "TWENTY_FIVE", "measure"]
 
 Event = dict[str, Any]
 _SAVE_EVERY, _SECONDS_A_STEP, _NODES, _WORLD = 10, 0.03, 12, 4
-_POLICY = "hang: {times: 20, at_least: 3, after_fault: 1}\nwait: {seconds: 1}\n"
+_POLICY = "hang: {{times: 20, at_least: {patience}, after_fault: 1}}\nwait: {{seconds: 1}}\n"
 _OUT = Path(__file__).parents[1] / "results" / "recovery.json"
 # kind, and the rank that it strikes
 FIVE = (("kill", 2), ("torn", 0), ("lost", 1), ("spike", 0), ("bug", 0))
@@ -86,11 +86,12 @@ def job_of(nodes: str, plan: Path, torch: str) -> list[str]:
 
 
 def measure(
-    schedule: Sequence[tuple[str, int]], folder: Path, *, quiet: bool = False, torch: str = ""
+    schedule: Sequence[tuple[str, int]], folder: Path, *, quiet: bool = False, torch: str = "", patience: float = 3
 ) -> dict[str, Any]:
-    """Runs the schedule, and the same batches without faults; what came of it."""
+    """Runs the schedule, and the same batches without faults; what came of it. `torch` is a Python with torchrun, and
+    `patience` the seconds of silence that are a hang at least."""
     (folder / "ckpt").mkdir(parents=True)
-    (folder / "policy.yaml").write_text(_POLICY)
+    (folder / "policy.yaml").write_text(_POLICY.format(patience=patience))
     (folder / "hosts").write_text("".join(f"127.0.0.{number + 2}\n" for number in range(_NODES)))
     with object_store() as store:
         plan = plan_of(schedule, folder, store)
