@@ -212,6 +212,19 @@ def test_a_quiet_line_may_be_another_rules_harmless_one(tmp_path: Path) -> None:
     assert check(book_of(tmp_path)) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"), [("UnboundLocalError", "NameError"), ("OSError", "Others"), ("GremlinError", "RuntimeError")]
+)
+def test_a_class_of_exceptions_has_its_reason_from_the_table(tmp_path: Path, name: str, reason: str) -> None:
+    """A row of the rule says otherwise; a class that neither knows is of the rule's own reason."""
+    codes = "{group: exception, exceptions: true, rows: {OSError: {reason: Others}}}"
+    widget = rule_text(match=["widget met (?P<exception>[A-Za-z]+)"], fires=["widget met KeyError"], codes=codes)
+    write_rule(tmp_path, "ours/widget", widget)
+    finding = book_of(tmp_path).confirm_all(parse_line(f"widget met {name}"))
+    assert finding is not None
+    assert finding.reason.value == reason
+
+
 def test_two_rules_may_not_claim_the_same_example(tmp_path: Path) -> None:
     """Neither is narrower than the other: one of them loses its own example."""
     write_rule(tmp_path, "framework/a", rule_text(match=["widget jammed"]))

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    RootModel,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from logdiag.errors import RuleError
 from logdiag.model import Action, Reason, Role, Support
@@ -45,7 +55,16 @@ class _Row(_Strict):
 
 class _Codes(_Strict):
     group: str
-    rows: dict[Annotated[str, BeforeValidator(_as_text)], _Row] = Field(min_length=1)
+    """The named group whose value selects the row."""
+    exceptions: bool = False
+    """The group is the class of a Python exception: what has no row here takes its reason from `exceptions.yaml`."""
+    rows: dict[Annotated[str, BeforeValidator(_as_text)], _Row] = {}
+
+    @model_validator(mode="after")
+    def _selects_something(self) -> _Codes:
+        if not self.rows and not self.exceptions:
+            raise ValueError("there are no rows; write at least one")
+        return self
 
 
 class _Answer(_Strict):
@@ -176,6 +195,10 @@ class _ConfidenceFile(_Strict):
     weights: dict[Support, float]
 
 
+class _ExceptionsFile(RootModel[dict[Reason, list[str]]]):
+    pass
+
+
 class _ReasonFile(_Strict):
     meaning: str = ""
     for_models: str = ""
@@ -217,8 +240,8 @@ def parse(files: RuleFiles) -> Parsed:
     confidence: dict[Support, float] = {}
     problems: list[str] = []
     for identity, (path, content) in sorted(files.contents.items()):
-        if identity.startswith("forms/"):
-            continue  # read by logdiag.read.form_files
+        if identity.startswith("forms/") or identity == "exceptions":
+            continue  # read by logdiag.read.form_files, and where a rule asks for it
         try:
             document = load_yaml(path, content)
             if identity == "reasons":
@@ -377,11 +400,10 @@ def _rule(identity: str, path: str, content: bytes, document: dict[str, Any]) ->
 
 
 def _made(identity: str, path: str, read: _RuleFile) -> Rule:
-    rows = (
-        {key: row.model_dump(mode="json", exclude_none=True) for key, row in read.codes.rows.items()}
-        if read.codes
-        else {}
-    )
+    rows: dict[str, dict[str, Any]] = {}
+    if read.codes:
+        rows = dict(_rows_of_exceptions()) if read.codes.exceptions else {}
+        rows |= {key: row.model_dump(mode="json", exclude_none=True) for key, row in read.codes.rows.items()}
     return Rule(
         id=identity,
         role=read.role.value,
@@ -408,6 +430,16 @@ def _made(identity: str, path: str, read: _RuleFile) -> Rule:
         scenes=tuple(scene.model_dump(mode="json") for scene in read.examples.scenes),
         file=path,
     )
+
+
+@cache
+def _rows_of_exceptions() -> dict[str, dict[str, Any]]:
+    """The reason of each class that the shipped table names, as rows."""
+    path = os.path.join(shipped_folder(), "exceptions.yaml")
+    with open(path, "rb") as file:
+        content = file.read()
+    table: dict[Reason, list[str]] = validated(_ExceptionsFile, path, content, load_yaml(path, content)).root
+    return {name: {"reason": reason.value} for reason, names in table.items() for name in names}
 
 
 def _filter(identity: str, path: str, content: bytes, document: dict[str, Any]) -> Filter:
