@@ -22,6 +22,7 @@ __all__ = [
     "Block",
     "Candidate",
     "Category",
+    "Change",
     "Checkpoint",
     "Collectives",
     "Consequence",
@@ -51,7 +52,7 @@ __all__ = [
 SCHEMA = "logdiag.diagnosis/1"
 _NOT_OF_THE_SCHEMA = ("digest", "decisions", "marks")
 # Left out of the answer where there is nothing.
-_ONLY_WHERE_TOLD = ("collectives", "kind")
+_ONLY_WHERE_TOLD = ("changes", "collectives", "kind")
 
 
 class _Word(str, Enum):
@@ -425,6 +426,18 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """A line that is new since the good run (`times_more` None), or comes so many times more often. `source`, `line`
+    (from 1) and `text` are those of the first such line, `count` how many there are."""
+
+    source: str
+    line: int
+    text: str
+    count: int
+    times_more: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """One log that was read, and what it was taken for.
 
@@ -598,6 +611,8 @@ class Diagnosis:
     evidence      at most 12 lines in the order of the log, those of the root's file first; empty without a root cause
     consequences  what the root made others say, the most frequent first, without the root itself
     candidates    at most 4 other readings, the likeliest first
+    changes       at most 20 lines that are new since a good run, or come far more often, the most suspicious first;
+                  empty (and no key of the schema) without a `baseline`
     suspects      at most 3 suspicious lines, the most suspicious first
     similar       past failures like this one, the most alike first
     recovery      what to do next; its action is `none` unless it failed
@@ -629,6 +644,7 @@ class Diagnosis:
     evidence: tuple[Evidence, ...]
     consequences: tuple[Consequence, ...]
     candidates: tuple[Candidate, ...]
+    changes: tuple[Change, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     similar: tuple[Similar, ...]
     recovery: Recovery

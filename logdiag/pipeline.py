@@ -10,14 +10,16 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from logdiag.errors import SourceError, WeightsError
+from logdiag.judge.baselined import in_order_of_suspicion, weighed, without_weather
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.verdict import decide
 from logdiag.judge.which_job import one_job, one_run
 from logdiag.merge.case import Case, case_of
-from logdiag.model import Diagnosis, Digest
+from logdiag.model import Change, Diagnosis, Digest
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
 from logdiag.rules import RuleBook
+from logdiag.scan.good_run import GoodRun, changes_since, good_run
 from logdiag.scan.shapes import Shapes, filters_for
 from logdiag.scan.survey import Survey, surveys
 from logdiag.settings import check_model
@@ -35,6 +37,8 @@ alone; False for none at all. The user's own store, which the command asks, is r
 
 Folder: TypeAlias = "str | os.PathLike[str]"
 
+# What is new since a good run: more is no news.
+_MOST_CHANGES = 20
 # A place that cannot be: it holds nothing, and nothing can be added.
 _NOBODYS = os.path.join(os.devnull, "memory")
 
@@ -49,6 +53,7 @@ def diagnose(
     first: Callable[[Diagnosis], None] | None = None,
     exit_code: int | None = None,
     job: Mapping[str, str] | None = None,
+    baseline: Source | Sequence[Source] | None = None,
     run: int | None = None,
     max_seconds: float | None = None,
     max_bytes: int | None = None,
@@ -61,10 +66,10 @@ def diagnose(
     RuleBook to reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, its id the
     answer's `incident`. `llm` is a language model (`provider:model`), or how to ask one, for where rules and memory
     are not sure; `first` is given the answer without it, `callbacks` are LangChain's. `exit_code` is the job's, `job`
-    its metadata (name, user, framework, image). Of several runs in one log
-    `run` is the one to answer for, from 1, None for the last. Reading ends after
-    `max_seconds`, or `max_bytes` of uncompressed log, with a note; what was read is diagnosed. `advance` is told what
-    was read.
+    its metadata (name, user, framework, image). `baseline` is the log of a good run of
+    the same job, or several: what it printed too weighs little. Of several runs in one log `run` is the one to answer
+    for, from 1, None for the last. Reading ends after `max_seconds`, or `max_bytes` of
+    uncompressed log, with a note; what was read is diagnosed. `advance` is told what was read.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """
@@ -86,6 +91,11 @@ def diagnose(
     found, kept, other_jobs = one_job(found, kept, book, quietly)
     notes += [told for told in (other_runs, other_jobs) if told]
     suspects = _suspects(found, kept, notes)
+    changes: tuple[Change, ...] = ()
+    if baseline is not None:
+        good = _good_run(baseline, book, notes)
+        suspects, changes = _since(good, found, kept, case.shapes, suspects, failed=bool(exit_code))
+        found = without_weather(found, good, changes)
     judgement = judge(found, book, failed=None if exit_code is None else exit_code != 0, suspects=suspects)
     clock.ended("judgement")
     recalled = None if memory is False else _recalled(found, judgement, book, memory, exit_code, suspects)
@@ -101,6 +111,7 @@ def diagnose(
         recalled=recalled,
         suspects=suspects,
         logs=case.logs,
+        changes=changes[:_MOST_CHANGES],
         notes=notes,
         stats=_stats(case, book, clock),
     )
@@ -135,6 +146,25 @@ def _suspects(found: Survey, kept: Digest, notes: list[str]) -> Callable[[], Ran
             return Ranking()
 
     return ranked
+
+
+def _good_run(baseline: Source | Sequence[Source], book: RuleBook, notes: list[str]) -> GoodRun:
+    """What the logs of good runs tell; what could not be read of them is a note."""
+    one = isinstance(baseline, (str, bytes, bytearray, os.PathLike)) or not isinstance(baseline, Sequence)
+    streams = open_sources((baseline,) if one else tuple(baseline), limits_of(None, None), book.forms)  # type: ignore[arg-type]
+    parts = surveys(streams, book, Shapes(book, ()))
+    notes += [f"baseline: {note}" for stream in streams for note in stream.notes]
+    shapes = {id(part.shapes): part.shapes for part in parts if part.shapes is not None}
+    return good_run(shapes.values(), sum(part.total_lines for part in parts))
+
+
+def _since(
+    good: GoodRun, found: Survey, kept: Digest, shapes: Shapes, suspects: Callable[[], Ranking], *, failed: bool
+) -> tuple[Callable[[], Ranking], tuple[Change, ...]]:
+    """The suspects in the light of a good run, and what changed since, the most suspicious first."""
+    changes = changes_since(good, shapes, kept.lines, found.total_lines)
+    ranking = cache(lambda: weighed(suspects(), found.lines, good, changes, failed=failed))
+    return ranking, in_order_of_suspicion(changes, kept.lines, ranking().scores)
 
 
 def _recalled(

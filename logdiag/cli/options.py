@@ -73,6 +73,14 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
                 metavar="PLACE",
                 help="Past failures: a folder, or postgresql://...; else LOGDIAG_MEMORY or the user's data folder.",
             ),
+            click.option(
+                "--baseline",
+                "baselines",
+                multiple=True,
+                type=click.Path(readable=False),
+                metavar="LOG",
+                help="The log of a good run of this job: what is new since counts most; may be repeated.",
+            ),
             click.option("--no-memory", is_flag=True, help="Let the rules alone decide."),
             click.option("--remember", is_flag=True, help="Keep this failure as an incident, for a person to confirm."),
             click.option(
@@ -125,6 +133,7 @@ def given(said: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "rules": settings.rules,
         "memory": False if said["no_memory"] else memory_in_force(settings),
+        "baseline": said["baselines"] or None,
         "remember": said["remember"],
         "llm": llm,
         "job": metadata_of(said["job"]),

@@ -52,7 +52,7 @@ def print_answer(
     from logdiag.report import as_text
 
     if digest:
-        rows = as_text.digest_rows(answer.digest)
+        rows = as_text.digest_rows(answer.digest, answer.changes)
     else:
         rows = as_text.brief_rows(answer) if brief else as_text.report_rows(answer, verbose=verbose)
     if out.isatty():

@@ -21,6 +21,7 @@ from logdiag.judge.times import clock_near, times_of
 from logdiag.model import (
     Candidate,
     Category,
+    Change,
     Consequence,
     Diagnosis,
     Digest,
@@ -64,6 +65,7 @@ def decide(
     recalled: Recalled | None,
     suspects: Callable[[], Ranking],
     logs: tuple[Log, ...] = (),
+    changes: tuple[Change, ...] = (),
     notes: Iterable[str],
     stats: dict[str, object],
 ) -> Diagnosis:
@@ -99,6 +101,7 @@ def decide(
         evidence=_evidence(judgement, survey),
         consequences=_consequences(judgement, survey),
         candidates=_candidates(judgement, confidence),
+        changes=changes,
         suspects=_suspects(suspects()) if failed is None or unsure else (),
         similar=recalled.similar if recalled else (),
         recovery=recovery,

@@ -24,10 +24,11 @@ _AROUND = 3
 @dataclass(frozen=True, slots=True)
 class Case:
     """What is judged: the survey and the digest of the job's own logs, with what of the machines' counts for it. `logs`
-    say of what kind each log is, `notes` what was set aside."""
+    say of what kind each log is, `notes` what was set aside; `shapes` count the job's own lines."""
 
     survey: Survey
     digest: Digest
+    shapes: Shapes
     logs: tuple[Log, ...]
     notes: tuple[str, ...]
 
@@ -48,8 +49,9 @@ def case_of(parts: Sequence[Survey], book: RuleBook) -> Case:
         whole, ahead = _with_machines(joined(jobs), others, book, notes)
     whole.complete = all(part.complete for part in parts)
     logs = tuple(_log(part, kind, ahead) for part, kind in zip(parts, kinds, strict=True))
-    kept = digest(whole.lines, _shapes_of(jobs or list(parts)), whole.total_lines, whole.total_bytes)
-    return Case(whole, kept, logs, tuple(notes))
+    shapes = _shapes_of(jobs or list(parts))
+    kept = digest(whole.lines, shapes, whole.total_lines, whole.total_bytes)
+    return Case(whole, kept, shapes, logs, tuple(notes))
 
 
 def _kind(part: Survey, book: RuleBook) -> KindOfLog:

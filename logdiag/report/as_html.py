@@ -19,6 +19,7 @@ from logdiag.report.words import (
     action_words,
     advice,
     amount,
+    change_words,
     clean,
     likely,
     logs_words,
@@ -76,6 +77,7 @@ def to_html(diagnosis: Diagnosis) -> str:
         _section("When", timeline(processes, page.place)),
         _section("What broke first", _evidence(page)),
         _section("Suspicious lines", _suspects(page)),
+        _section("New since the good run", _changes(page)),
         _section("What to do", _steps(diagnosis)),
         _section("What followed", _consequences(diagnosis)),
         _section("Ranks", _ranks(page, processes)),
@@ -163,6 +165,7 @@ def _page_of(diagnosis: Diagnosis) -> _Page:
     told = {(mark.line.source, mark.line.number) for mark in diagnosis.marks if mark.kind != "step"}
     told |= {(item.source, item.line) for item in diagnosis.evidence}
     told |= {(item.source, item.line) for item in diagnosis.suspects}
+    told |= {(item.source, item.line) for item in diagnosis.changes}
     shown, left = {}, _MOST_OF_THE_LOG
     for at, source in enumerate(order):
         shown[source] = _within(by_source[source], left // (len(order) - at), told)
@@ -273,6 +276,16 @@ def _suspects(page: _Page) -> str:
     )
     lead = "<p class=soft>They stand out by structure and meaning, whatever their words.</p>"
     return f"{lead}<div class=scroll><table>{rows}</table></div>" if rows else ""
+
+
+def _changes(page: _Page) -> str:
+    """The lines that never occurred in the good run, or come far more often now, the most suspicious first."""
+    rows = "".join(
+        f'<tr><td class="n">{_text(change_words(item))}</td><td>{_link(where(item), item.source, item.line, page)}</td>'
+        f"<td><code>{_text(item.text)}</code></td></tr>"
+        for item in page.answer.changes
+    )
+    return f"<div class=scroll><table>{rows}</table></div>" if rows else ""
 
 
 def _steps(diagnosis: Diagnosis) -> str:

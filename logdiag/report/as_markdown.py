@@ -9,6 +9,7 @@ from logdiag.report.words import (
     action_words,
     advice,
     amount,
+    change_words,
     clean,
     headline,
     likely,
@@ -48,8 +49,10 @@ def to_markdown(diagnosis: Diagnosis) -> str:
             ),
             "",
         ]
-    if suspects := suspects_of(diagnosis):
-        parts += ["Most suspicious lines:", "", *_fenced([f"{where(s)} | {clean(s.text)}" for s in suspects]), ""]
+    new = [f"{where(item)} [{change_words(item)}] | {clean(item.text)}" for item in diagnosis.changes]
+    parts += ["New since the good run:", "", *_fenced(new), ""] if new else []
+    suspects = [f"{where(item)} | {clean(item.text)}" for item in suspects_of(diagnosis)]
+    parts += ["Most suspicious lines:", "", *_fenced(suspects), ""] if suspects else []
     if diagnosis.consequences:
         parts += ["| count | consequence | ranks |", "| ---: | --- | --- |"]
         parts += [

@@ -6,16 +6,17 @@ same rows are coloured, sentences wrap at words, and log lines are cut to the wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, TextIO
 
-from logdiag.model import Consequence, Diagnosis, Digest, Evidence, Reason
+from logdiag.model import Change, Consequence, Diagnosis, Digest, Evidence, Reason
 from logdiag.report.words import (
     action_words,
     advice,
     amount,
+    change_words,
     clean,
     cut,
     headline,
@@ -37,6 +38,8 @@ __all__ = ["Row", "brief_rows", "digest_rows", "print_rows", "report_rows", "to_
 # Rows of a terminal that the prompt after the report and the command before it take.
 _ROWS_OF_THE_SHELL = 2
 _NARROWEST = 20
+# Of what is new since a good run the first ones tell of the failure.
+_MOST_CHANGES = 5
 # Of a short report: whether it failed, why, what to do, when.
 _ROWS_OF_THE_VERDICT = 4
 
@@ -125,6 +128,9 @@ def report_rows(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Row]
         yield _BLANK
         yield Row((("Root cause  ", "bold"),), ((where(diagnosis.root_cause), "cyan"), rule))
         yield from _evidence_rows(diagnosis)
+    if diagnosis.changes:
+        yield _BLANK
+        yield from _change_rows(diagnosis.changes[: None if verbose else _MOST_CHANGES])
     if suspects := suspects_of(diagnosis):
         yield _BLANK
         yield Row((("Most suspicious lines", "bold"),))
@@ -162,6 +168,14 @@ def brief_rows(diagnosis: Diagnosis) -> Iterator[Row]:
         for item in suspects_of(diagnosis):
             verdict.append(Row(((f"  {where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True))
     yield from verdict[:6]
+
+
+def _change_rows(changes: Sequence[Change]) -> Iterator[Row]:
+    if changes:
+        yield Row((("New since the good run", "bold"),))
+    for item in changes:
+        label = ((f"  {where(item)}  ", "cyan"),)
+        yield Row(label, ((clean(item.text), ""), (f"  [{change_words(item)}]", "yellow")), of_log=True)
 
 
 def _verdict_rows(diagnosis: Diagnosis) -> Iterator[Row]:
@@ -240,8 +254,10 @@ def _evidence_rows(diagnosis: Diagnosis) -> Iterator[Row]:
         yield Row(((f"    {clean(item.source)}:{item.line}  ", "cyan"),), ((clean(item.text), "dim"),), of_log=True)
 
 
-def digest_rows(digest: Digest) -> Iterator[Row]:
-    """What is worth reading of a log, with what each line stands for, and the receipt."""
+def digest_rows(digest: Digest, changes: Sequence[Change] = ()) -> Iterator[Row]:
+    """What is worth reading of a log, with what each line stands for, and the receipt; what changed since a good run
+    leads it."""
+    yield from _change_rows(changes)
     width = len(str(max((line.number for line in digest.lines), default=1)))
     source, last = None, 0
     for line in digest.lines:

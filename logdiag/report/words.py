@@ -7,13 +7,13 @@ import unicodedata
 from collections.abc import Sequence
 
 from logdiag.judge.verdict import SURE
-from logdiag.model import Candidate, Diagnosis, Ended, Log, RankInGroup, Reason, Recovery, RootCause, Suspect
+from logdiag.model import Candidate, Change, Diagnosis, Ended, Log, RankInGroup, Reason, Recovery, RootCause, Suspect
 from logdiag.plain import rank_ranges
 from logdiag.read.prefixes import parse_line
 
 __all__ = [
-    "action_words", "advice", "amount", "clean", "cut", "headline", "job_line", "likely", "logs_words", "lost_words",
-    "one_line", "rank_ranges", "rank_words", "standing_words", "suspects_of", "times_words", "where",
+    "action_words", "advice", "amount", "change_words", "clean", "cut", "headline", "job_line", "likely", "logs_words",
+    "lost_words", "one_line", "rank_ranges", "rank_words", "standing_words", "suspects_of", "times_words", "where",
 ]  # fmt: skip
 
 # Control, format (hidden or direction-turning), surrogate and unassigned characters, and separators of lines.
@@ -126,7 +126,13 @@ def likely(diagnosis: Diagnosis) -> tuple[Candidate, ...]:
     return tuple(item for item in named if item.confidence >= _LEAST_SHARE)
 
 
-def where(place: RootCause | Suspect | None) -> str:
+def change_words(change: Change) -> str:
+    """How a line differs from a good run: `new`, `new, 12x`, `6.5 times as often, 120x`."""
+    said = "new" if change.times_more is None else f"{change.times_more:g} times as often"
+    return f"{said}, {change.count:,}x" if change.count > 1 else said
+
+
+def where(place: RootCause | Suspect | Change | None) -> str:
     """`file:line`, empty for no place."""
     return f"{clean(place.source)}:{place.line}" if place else ""
 

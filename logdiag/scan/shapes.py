@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -20,7 +20,7 @@ from logdiag.model import Block, CommonPrefix, Digest, Line
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
 
-__all__ = ["CHECKPOINT_KINDS", "BlockLines", "KeptLines", "Shapes", "digest", "filters_for"]
+__all__ = ["CHECKPOINT_KINDS", "BlockLines", "KeptLines", "Shapes", "digest", "filters_for", "words_of"]
 
 CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoint-loaded"})
 """The kinds of lines that tell of a checkpoint."""
@@ -190,9 +190,7 @@ class Shapes:
         if len(self.known) >= _MOST_SHAPES or len(key) > _LONGEST_SHAPE:
             self.unshaped += count
             return None
-        said = _JSON_MESSAGE.sub(b" ", original[:_LONGEST_SHAPE], count=1)
-        said = _LOGFMT_TEXT.sub(rb" \1 ", said) if b'="' in said else said
-        finer = _VARYING.sub(b"", said).translate(None, _DIGITS).strip()
+        finer = _finer(original[:_LONGEST_SHAPE])
         shape = self.finer.get(finer)
         if shape is None:
             shape = self.finer[finer] = _Shape(first=(block.stream, position), prefix=block.prefix)
@@ -213,6 +211,11 @@ class Shapes:
     def _is_regular(self, line: Line) -> bool:
         """Whether a filter that is bound to this job drops a line."""
         return bool(self.bound) and not self.bound.isdisjoint(self.book.filters_of(line))
+
+    def counted(self) -> Iterator[tuple[Line, int, tuple[int, int]]]:
+        """Of each shape its first line, how often it came, and the place of that line."""
+        for shape in self.shapes:
+            yield _parsed(shape.sample, _LONGEST_SAMPLE, shape.prefix), shape.count, shape.first
 
     def kind_of(self, shape: _Shape) -> str:
         """What the receipt calls a shape's left-out lines: the filter that knows them, or progress, or just repeats."""
@@ -247,6 +250,17 @@ class KeptLines:
     def lines(self) -> list[tuple[int, int, bytes]]:
         """(position, number, text) in order."""
         return sorted((position, *line) for position, line in (self.early | self.late).items())
+
+
+def words_of(text: str) -> bytes:
+    """The words of a line without numbers, names and paths: what two runs of a program have in common."""
+    return _finer(text[:_LONGEST_SAMPLE].encode(errors="replace"))
+
+
+def _finer(text: bytes) -> bytes:
+    said = _JSON_MESSAGE.sub(b" ", text, count=1)
+    said = _LOGFMT_TEXT.sub(rb" \1 ", said) if b'="' in said else said
+    return _VARYING.sub(b"", said).translate(None, _DIGITS).strip()
 
 
 def _parsed(text: bytes, most: int, prefix: CommonPrefix | None) -> Line:

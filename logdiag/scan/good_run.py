@@ -1,0 +1,61 @@
+"""What is new since a good run of the same job: lines that never occurred in it, or come far more often now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from logdiag.model import Change, Line
+from logdiag.scan.shapes import Shapes, words_of
+
+__all__ = ["GoodRun", "changes_since", "good_run"]
+
+# A line that comes so often, and so many times as often as in the good run, has changed.
+_FEWEST, _TIMES = 5, 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class GoodRun:
+    """How often each line occurred in good runs, by its words without numbers, and how many lines there were."""
+
+    counts: Mapping[bytes, int]
+    total: int
+
+    def knows(self, line: Line) -> bool:
+        """Whether such a line occurred in it."""
+        return words_of(line.message) in self.counts
+
+
+def good_run(shapes: Iterable[Shapes], total: int) -> GoodRun:
+    """What the shapes of good runs tell, of so many lines in total."""
+    counts: Counter[bytes] = Counter()
+    for part in shapes:
+        for line, count, _ in part.counted():
+            counts[words_of(line.message)] += count
+    return GoodRun(counts, total)
+
+
+def changes_since(good: GoodRun, shapes: Shapes, lines: Iterable[Line], total: int) -> list[Change]:
+    """The lines of a log of `total` lines that are new or come far more often, in the order of the log; of each kind
+    the first one that was kept."""
+    counts: Counter[bytes] = Counter()
+    for sample, count, _ in shapes.counted():
+        counts[words_of(sample.message)] += count
+    found: dict[bytes, Change] = {}
+    for line in lines:
+        words = words_of(line.message)
+        if not words or words in found:
+            continue
+        count, before = max(counts[words], 1), good.counts.get(words, 0)
+        if not before:
+            found[words] = Change(line.source, line.number, line.text, count)
+        elif (more := _times_more(count, total, before, good.total)) is not None:
+            found[words] = Change(line.source, line.number, line.text, count, more)
+    return list(found.values())
+
+
+def _times_more(count: int, total: int, before: int, total_before: int) -> float | None:
+    """How many times as often a line comes, of all lines and in number; None for what is no change."""
+    more = min(count / before, (count / max(total, 1)) / (before / max(total_before, 1)))
+    return round(more, 1) if count >= _FEWEST and more >= _TIMES else None
