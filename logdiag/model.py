@@ -291,9 +291,9 @@ class Finding:
     """A rule that fired on a line, with the rule's words resolved for this line (a code's row may replace the rule's).
 
     `generality` is the number of narrower rules, `goes_on` that what prints such a line usually goes on working,
-    `ends` that what prints it ends by it, `closes` that a launcher prints it when all its workers have ended, `trial`
-    that no person has accepted the rule yet. `supports` are there when not a rule but the memory says this: what it
-    rests on.
+    `ends` that what prints it ends by it, `closes` that a launcher prints it when all its workers have ended,
+    `failure_kind` what it is where no reason says so (see `Diagnosis.kind`), `trial` that no person has accepted the
+    rule yet. `supports` are there when not a rule but the memory says this: what it rests on.
     """
 
     rule: str
@@ -311,6 +311,7 @@ class Finding:
     goes_on: bool = False
     ends: bool = False
     closes: bool = False
+    failure_kind: str = ""
     supports: tuple[Support, ...] = ()
     trial: bool = False
 

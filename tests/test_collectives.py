@@ -5,6 +5,8 @@ The cases are those of `evals/collective_cases.py`; the largest are measured the
 
 from __future__ import annotations
 
+import random
+import re
 import shutil
 from pathlib import Path
 
@@ -144,3 +146,18 @@ def test_the_node_of_a_missing_rank_is_its_own(tmp_path: Path, book: RuleBook) -
     answer = diagnose(tmp_path, rules=book, memory=False)
     assert answer.root_cause is not None
     assert (answer.root_cause.rank, answer.root_cause.node) == (case.ranks[0], f"node-{case.ranks[0] // 8 + 1}")
+
+
+def test_words_that_contradict_each_other_end_in_an_answer(book: RuleBook) -> None:
+    """A hundred logs of shuffled watchdogs' lines whose numbers are any."""
+    proved = RuleBook.load(proof=True)
+    words = next(rule.fires for rule in proved.rules if rule.id == "context/collective-calls")
+    rng = random.Random(5)
+
+    def any_number(match: re.Match[str]) -> str:
+        return match[0] if rng.random() < 0.6 else rng.choice(["0", "1", "3", "7", "999999", "9" * 17, "-1", ""])
+
+    for _ in range(100):
+        log = "\n".join(re.sub(r"\d+", any_number, rng.choice(words)) for _ in range(rng.randrange(1, 60)))
+        answer = told(log, book)
+        assert answer.collectives is None or answer.collectives.summary

@@ -13,7 +13,7 @@ from logdiag.model import number_in
 from logdiag.scan.calls import Call
 from logdiag.scan.survey import Survey
 
-__all__ = ["Group", "Seat", "groups_of", "rank_behind"]
+__all__ = ["Group", "Seat", "groups_of", "moment", "rank_behind"]
 
 # Larger ones are numbers that were never set.
 _LARGEST_SEQUENCE = 1 << 40
@@ -40,7 +40,8 @@ class Seat:
     stack: tuple[str, ...] = ()
 
     def entered(self, sequence: int) -> bool:
-        return self.waits == sequence or sequence in self.calls or (self.enqueued or 0) >= sequence
+        """Whether the rank came to a collective."""
+        return sequence in self.calls or max(self.waits or 0, self.enqueued or 0) >= sequence
 
 
 @dataclass
@@ -151,8 +152,17 @@ def _recorded(seat: Seat, call: Call) -> None:
     seat.stack = tuple(facts["stack"].split(" < ")) if "stack" in facts else seat.stack
     if facts["what"] == "collective" and sequence is not None:
         seat.calls[sequence] = facts["operation"], facts.get("shape", "")
-        if made := facts.get("made"):
-            seat.made[sequence] = datetime.fromisoformat(made).replace(tzinfo=timezone.utc).timestamp()
+        made = moment(facts.get("made", ""))
+        if made is not None:
+            seat.made[sequence] = made
+
+
+def moment(text: str) -> float | None:
+    """The time of a text in the form of ISO 8601, without a zone; None for any other."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None
 
 
 def _issued(seat: Seat, call: Call) -> None:

@@ -182,11 +182,12 @@ def _alone(group: Group, sequence: int, known: set[int]) -> _Verdict:
     return _Verdict("desync", few, what, group, sequence, dict.fromkeys(few, "ahead"))
 
 
-def _crossed(group: Group, missing: tuple[int, ...], stuck: Mapping[str, Group]) -> _Verdict:
+def _crossed(group: Group, missing: tuple[int, ...], stuck: Mapping[str, Group]) -> _Verdict | None:
     """Who is missing here waits elsewhere for others that wait here."""
-    elsewhere = next(
-        other for other in stuck.values() if other is not group and not other.waiting.keys().isdisjoint(missing)
-    )
+    others = (other for other in stuck.values() if other is not group)
+    elsewhere = next((other for other in others if not other.waiting.keys().isdisjoint(missing)), None)
+    if elsewhere is None:
+        return None
     there = f"{_call(elsewhere, elsewhere.stuck_at)} of group {elsewhere.name}"
     here = f"{_call(group, group.stuck_at)} of group {group.name}"
     waiting = _ranks(tuple(sorted(group.waiting)))

@@ -16,6 +16,7 @@ from logdiag.judge.outcome import Outcome, how_it_ended
 from logdiag.judge.progress import progress_of
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.ranks import GUESSES, rank_from
+from logdiag.judge.slow_jobs import slow_job
 from logdiag.judge.status_words import status_words
 from logdiag.judge.times import clock_near, times_of
 from logdiag.model import (
@@ -85,6 +86,7 @@ def decide(
     times = times_of(survey, root.line if root else None)
     seen = survey.complete and not survey.of_machines  # a machine's log shows no end of a job
     ended = how_it_ended(judgement.outcome, judgement.timeline, judgement.complaints, complete=seen)
+    slow = slow_job(root, survey) if survey.complete and not survey.of_machines else None
     return Diagnosis(
         source=source,
         failed=failed,
@@ -106,9 +108,15 @@ def decide(
         similar=recalled.similar if recalled else (),
         recovery=recovery,
         logs=logs,
-        kind=kind_of(judgement),
+        kind=kind_of(judgement) or (slow.kind if slow else ""),
         collectives=judgement.collectives,
-        notes=(*notes, *_of_memory(recalled, recovery), *collect, *_remarks(judgement, survey, confidence)),
+        notes=(
+            *notes,
+            *_of_memory(recalled, recovery),
+            *collect,
+            *([slow.words] if slow else []),
+            *_remarks(judgement, survey, confidence),
+        ),
         stats={**stats, "supports": [support.value for support in supports]},
         decisions=judgement.decisions,
         digest=digest,
@@ -117,9 +125,11 @@ def decide(
 
 
 def kind_of(judgement: Judgement) -> str:
-    """What it is where no reason says so, empty for all else."""
-    root = judgement.root
-    return root.finding.facts.get("kind", "") if root and judgement.collectives else ""
+    """What it is where no reason says so, by the table of ranks or the root's rule; empty for all else."""
+    root, table = judgement.root, judgement.collectives
+    if root is not None and table is not None and root.reason is Reason.NCCL_TIMEOUT_ERROR:
+        return table.kind
+    return root.finding.failure_kind if root else ""
 
 
 def _suspects(ranking: Ranking) -> tuple[Suspect, ...]:
@@ -201,7 +211,7 @@ def _summary(judgement: Judgement, exit_code: int | None, ended: Ended, survey: 
     if root is None:
         return _summary_without_root(judgement, exit_code, ended, survey.complete)
     finding = root.finding
-    table = judgement.collectives if kind_of(judgement) else None
+    table = judgement.collectives if root.finding.facts.get("kind") else None
     where = " on " + ", ".join(
         part
         for part in (

@@ -369,6 +369,7 @@ class RuleBook:
             goes_on=rule.goes_on,
             ends=rule.ends,
             closes=rule.closes,
+            failure_kind=rule.failure_kind,
             trial=rule.trial,
         )
 

@@ -114,6 +114,7 @@ class _RuleFile(_Strict):
     ends: bool = False
     """The process dies with this line; the next line is its message."""
     closes: bool = False
+    failure_kind: Literal["", "hang", "not-finite", "loss-spike", "straggler"] = ""
     """A launcher's last words: what the same output shows afterwards is another program's."""
     trial: bool = False
     """No person has accepted the rule yet."""
@@ -416,6 +417,7 @@ def _made(identity: str, path: str, read: _RuleFile) -> Rule:
         goes_on=read.goes_on,
         ends=read.ends,
         closes=read.closes,
+        failure_kind=read.failure_kind,
         trial=read.trial,
         shipped=_ships(path),
         action=read.action.value if read.action else None,

@@ -28,6 +28,7 @@ class Rule:
     goes_on: bool = False
     ends: bool = False
     closes: bool = False
+    failure_kind: str = ""
     trial: bool = False
     shipped: bool = False
     action: str | None = None
