@@ -32,7 +32,7 @@ from logdiag.judge.meaning import CARD as REASONS
 from logdiag.judge.meaning import NEAR, input_of, reasons_by_meaning
 from logdiag.judge.suspects import CARD, TABLE, WEIGHTS, failure_inputs, odds_of, ranking, token_numbers
 from logdiag.memory.tokenizer import STATIC
-from logdiag.model import Digest, Line
+from logdiag.model import Digest, Line, Reason
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
@@ -42,6 +42,8 @@ from logdiag.scan.survey import Survey, survey
 # What is learnt from, how many copies in other dress of each case, and how often each counts: structure shows best
 # where no word is known.
 CASES = ((Path("evals/cases/dev.jsonl.zst"), 2, 1), (Path("evals/inhouse/dev.jsonl.zst"), 5, 3))
+# Messages by reason, written for this by authors who saw no log of the in-house cases.
+WORDINGS = Path("evals/wordings.txt")
 # Longer logs are left out: few, slow, and alike but for their regular output.
 _MOST_LINES = 6000
 Floats = NDArray[np.floating[Any]]
@@ -181,6 +183,9 @@ _STYLES: tuple[Callable[[Line, float, str, str, random.Random], str], ...] = (
     ),
     lambda line, t, level, who, rng: f"{t:.3f} {who} " if who else f"+{t:.3f}s ",
 )
+
+_LEVELS = ("INFO", "WARNING", "ERROR", "ERROR", "CRITICAL")
+_NAMES = ("", "r03", "w2", "rank5", "seat-4", "3/64", "cell7")
 
 
 def _with(text: Text, lines: Sequence[str]) -> Text:
@@ -483,11 +488,26 @@ def _loss(told: Sequence[tuple[Sample, Floats]], temperature: float) -> float:
     return -float(np.mean(np.log(np.maximum(shares, 1e-6))))
 
 
+def wordings() -> Iterator[tuple[Reason, str]]:
+    """What software that nobody else has may say of each reason: WORDINGS, each as it stands and with a head."""
+    rng = random.Random(0)
+    reason = Reason.OTHERS
+    for line in WORDINGS.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            reason = Reason(line[3:])
+        elif line:
+            yield reason, line
+            style, level, who = rng.choice(_STYLES), rng.choice(_LEVELS), rng.choice(_NAMES)
+            yield reason, style(parse_line(line), rng.uniform(0, 80000), level, who, rng) + line
+
+
 def fit_reasons(cases: Sequence[Case]) -> dict[str, Any]:
-    """The card of the reasons' weights: from the root lines of cases, and the lines on which the shipped rules fire."""
+    """The card of the reasons' weights: from the root lines of cases, the lines on which the shipped rules fire, and
+    the wordings of in-house software."""
     from sklearn.linear_model import LogisticRegression
 
     told = [_root_input(case) for case in cases if not case.healthy]
+    told += [(input_of(_body(line), ()), reason.value) for reason, line in wordings()]
     for rule in RuleBook.load((), proof=True).rules:
         if rule.role in ("cause", "symptom"):
             told += [

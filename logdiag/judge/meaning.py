@@ -1,8 +1,8 @@
 """The reason by meaning, where no rule knows a word of the line: low, honest confidence, and never an action from it.
 
 A linear model over the static vectors that ship with logdiag: of the line itself and, with less weight, of the lines
-around it. It is trained with the suspects (`python -m evals.suspects`), on the development cases' root lines and on
-the examples that prove the rules.
+around it. It is trained with the suspects (`python -m evals.suspects`), on the development cases' root lines, on
+the examples that prove the rules, and on messages written for each reason (`evals/wordings.txt`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CARD = Path(__file__).parent / "weights" / "reasons.json"
 MOST_SURE = 0.6
 # So many lines before and after the line count, together this much of its own weight.
 NEAR = 3
-SHARE_OF_OTHERS = 0.3
+SHARE_OF_OTHERS = 0.15
 _WIDTH = 256
 
 
