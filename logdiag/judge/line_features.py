@@ -104,6 +104,8 @@ class View:
     last_work: int
     blamed: dict[str, int]
     blames: Sequence[int]
+    accused: Sequence[int]
+    accused_later: Sequence[int]
     chained_until: Sequence[int]
     counts: dict[str, int]
     places: dict[str, list[int]]
@@ -144,7 +146,9 @@ def view_of(survey: Survey, digest: Digest) -> View:
         places_of_speaker.setdefault(speaker, []).append(at)
     regular = [_is_regular(shape, counts, places, lines, after) for shape in shapes]
     ties_before, ties_after, newness = _ties(bodies)
-    blamed, blames = _blame(speakers, bodies)
+    blamed, named = _blame(speakers, bodies)
+    rare = [counts[shape] <= _FIRST_OF_SHAPE for shape in shapes]
+    accused, accused_later = _accused(speakers, named, rare)
     quoted, quotes = _quotations(shapes)
     return View(
         lines=lines,
@@ -166,7 +170,9 @@ def view_of(survey: Survey, digest: Digest) -> View:
         named_until=_until([_NAMED_FAULT.search(body) is not None for body in bodies]),
         last_work=_last_work(lines, shapes, regular, counts),
         blamed=blamed,
-        blames=blames,
+        blames=[len(each) for each in named],
+        accused=accused,
+        accused_later=accused_later,
         chained_until=_until([_CHAINED.search(body) is not None for body in bodies]),
         counts=counts,
         places=places,
@@ -174,7 +180,7 @@ def view_of(survey: Survey, digest: Digest) -> View:
         speakers_of_shape={shape: len({speakers[at] for at in found}) for shape, found in places.items()},
         regular_until=_until(regular),
         loud_until={level: _until([value >= level for value in levels]) for level in (1, 2, 3, 4, 5)},
-        rare_until=_until([counts[shape] <= _FIRST_OF_SHAPE for shape in shapes]),
+        rare_until=_until(rare),
         total=max(survey.total_lines, len(lines), 1),
         clean_ends=sum(_CLEAN_NUMBER.search(body) is not None for body in bodies[-_NEAR:]),
         bad_ends=sum(
@@ -289,8 +295,8 @@ def _ties(bodies: Sequence[str]) -> tuple[list[int], list[int], list[float]]:
     return before, after, newness
 
 
-def _blame(speakers: Sequence[str], bodies: Sequence[str]) -> tuple[dict[str, int], list[int]]:
-    """How many lines of others name each speaker, and how many other speakers each line names."""
+def _blame(speakers: Sequence[str], bodies: Sequence[str]) -> tuple[dict[str, int], list[frozenset[str]]]:
+    """How many lines of others name each speaker, and which other speakers each line names."""
     known: dict[int, str] = {}
     words = set(_PEER_WORDS)
     for speaker in dict.fromkeys(speakers):  # in their order: of two with one number the first is meant
@@ -299,14 +305,35 @@ def _blame(speakers: Sequence[str], bodies: Sequence[str]) -> tuple[dict[str, in
             known.setdefault(int(found[2]), speaker)
             words.add(found[1].lower())
     blamed: Counter[str] = Counter()
-    blames = []
+    blames: list[frozenset[str]] = []
     for speaker, body in zip(speakers, bodies, strict=True):
-        named = {
-            known.get(int(found["number"]), "") for found in _PEER.finditer(body) if found["word"].lower() in words
-        } - {speaker, ""}
+        numbers = [int(found["number"]) for found in _PEER.finditer(body) if found["word"].lower() in words]
+        named = frozenset(known.get(number, "") for number in numbers) - {speaker, ""}
         blamed.update(named)
-        blames.append(len(named))
+        blames.append(named)
     return blamed, blames
+
+
+def _accused(
+    speakers: Sequence[str], named: Sequence[frozenset[str]], rare: Sequence[bool]
+) -> tuple[list[int], list[int]]:
+    """For each rare line: how many rare lines before are by or about a speaker that it names, and how many after name
+    its speaker, or one that it names."""
+    by_or_about = [
+        names | {speaker} if is_rare else frozenset()
+        for speaker, names, is_rare in zip(speakers, named, rare, strict=True)
+    ]
+    before, after = [], []
+    seen: Counter[str] = Counter()
+    for at, names in enumerate(named):
+        before.append(max((seen[name] for name in names), default=0) if rare[at] else 0)
+        seen.update(by_or_about[at])
+    told: Counter[str] = Counter()
+    for at in reversed(range(len(named))):
+        after.append(max(told[name] for name in by_or_about[at]) if rare[at] else 0)
+        if rare[at]:
+            told.update(named[at])
+    return before, after[::-1]
 
 
 def _last_work(lines: Sequence[Line], shapes: Sequence[str], regular: Sequence[bool], counts: Counter[str]) -> int:
@@ -476,6 +503,16 @@ FEATURES = tuple(
         ),
         ("blamed", "How many lines of others name its speaker?", lambda v, i: _log(v.blamed.get(v.speakers[i], 0))),
         ("blames", "How many other speakers does it name?", lambda v, i: min(v.blames[i], 3)),
+        (
+            "accused before",
+            "How many rare lines before are by or about one that it names?",
+            lambda v, i: _log(v.accused[i]),
+        ),
+        (
+            "accused later",
+            "How many rare lines after name its speaker, or one that it names?",
+            lambda v, i: _log(v.accused_later[i]),
+        ),
         ("regular next", "Regular output next?", lambda v, i: sum(v.regular[i + 1 : i + 1 + _NEAR])),
         ("own after", "How much does its speaker say after?", lambda v, i: _log(_own(v, i)[1])),
         ("own regular after", "How much of that is regular?", lambda v, i: _log(_own_regular_after(v, i))),
