@@ -472,8 +472,11 @@ def _calibrated(given: Sequence[Sample]) -> tuple[float, list[float]]:
             if half[sample.group] == fold
         ]
     temperature = min(_TEMPERATURES, key=lambda value: _loss(told, value))
-    inputs = [(odds_of((values / temperature).tolist()), *sample.end) for sample, values in told]
-    model = LogisticRegression(C=1.0, class_weight={0: 3.0, 1: 1.0}, max_iter=1000)
+    inputs = [
+        (odds_of((values / temperature).tolist()), *sample.end, *sample.features[int(values.argmax())])
+        for sample, values in told
+    ]
+    model = LogisticRegression(C=0.05, class_weight={0: 3.0, 1: 1.0}, max_iter=1000)
     model.fit(np.array(inputs), [sample.failed for sample, _ in told])
     return temperature, [float(model.intercept_[0]), *map(float, model.coef_[0])]
 

@@ -86,6 +86,7 @@ def judge(
         progressed=progressed,
         recovered={in_order(fault) for fault in sides.recovered},
         suspects=suspects,
+        is_unknown_software=lambda: is_unknown_software(survey.lines, book),
         complete=survey.complete,
         of_machines=survey.of_machines,
         without=without,

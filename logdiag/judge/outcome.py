@@ -19,8 +19,9 @@ from logdiag.model import CALM, TROUBLE, Decision, Ended, Line
 __all__ = ["OUTCOME", "Outcome", "how_it_ended", "outcome_of"]
 
 
-# Above these chances of a failure an error behind the last words, or a line alone, is believed.
-_SUSPICIOUS, _VERY_SUSPICIOUS = 0.35, 0.85
+# Above these chances of a failure an error behind the last words is believed, or a line alone: in software that no rule
+# knows, and in software that rules know, whose failures they would have seen.
+_SUSPICIOUS, _IN_UNKNOWN, _IN_KNOWN = 0.35, 0.6, 0.96
 
 
 class Outcome(str, Enum):
@@ -35,7 +36,7 @@ class Outcome(str, Enum):
 class _Facts:
     """What the decisions look at. `complete` says whether all of the log was read, `of_machines` that no log is a
     job's, `complaints` are lines of trouble at the end that no rule knows, `recovered` the places of faults that the
-    job recovered from, `suspects` their ranking, with the chance that the log shows a failure."""
+    job recovered from, `suspects` their ranking, with the chance that the log shows a failure; `is_unknown_software` says whether no rule knows its work."""
 
     root: Fault | None
     timeline: Timeline
@@ -46,6 +47,7 @@ class _Facts:
     of_machines: bool
     recovered: Collection[tuple[int, int]]
     suspects: Callable[[], Ranking]
+    is_unknown_software: Callable[[], bool]
 
 
 def _place(line: Line) -> tuple[int, int]:
@@ -109,8 +111,9 @@ def looks_like_a_failure(facts: _Facts) -> Outcome | None:
     """A line that is not logged as calm stands out as one that ended the job, whatever its words."""
     ranking = facts.suspects()
     best = next((item.line for item in ranking.lines if _place(item.line) not in facts.recovered), None)
-    loud = best is not None and best.level not in CALM
-    return Outcome.FAILED if loud and ranking.failure >= _VERY_SUSPICIOUS else None
+    if best is None or best.level in CALM or ranking.failure < _IN_UNKNOWN:
+        return None
+    return Outcome.FAILED if ranking.failure >= _IN_KNOWN or facts.is_unknown_software() else None
 
 
 def complains_after_its_work(facts: _Facts) -> Outcome | None:
@@ -147,14 +150,24 @@ def outcome_of(
     progressed: bool | None,
     recovered: Collection[tuple[int, int]],
     suspects: Callable[[], Ranking],
+    is_unknown_software: Callable[[], bool],
     complete: bool = True,
     of_machines: bool = False,
     without: frozenset[str] = frozenset(),
 ) -> tuple[Outcome, tuple[Decision, ...]]:
-    """Whether the job failed, and what decided it. `complaints` are those after the job's last step; `suspects` are
-    asked only where nothing else decides."""
+    """Whether the job failed, and what decided it. `complaints` are those after the job's last step; `suspects` and
+    `is_unknown_software` are asked only where nothing else decides."""
     facts = _Facts(
-        root, timeline, ending_of(timeline), complaints, progressed, complete, of_machines, recovered, suspects
+        root=root,
+        timeline=timeline,
+        ending=ending_of(timeline),
+        complaints=complaints,
+        progressed=progressed,
+        complete=complete,
+        of_machines=of_machines,
+        recovered=recovered,
+        suspects=suspects,
+        is_unknown_software=is_unknown_software,
     )
     made = first_that_applies(OUTCOME, facts, without=without)
     return (made[1], (decision(made[0], None, made[1].value),)) if made else (Outcome.NOT_KNOWN, ())

@@ -11,7 +11,7 @@ import json
 import math
 import struct
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
@@ -46,7 +46,10 @@ CARD = "suspects.json"
 TABLE = "suspects.tokens"
 _MOST_SUSPECTS = 10
 _CLIP = 4.0
-_FAILURE_INPUTS = 8
+# One constant, the odds, what `failure_inputs` says of the end, and the features of the first suspect.
+_FAILURE_INPUTS = 8 + len(FEATURES)
+# Odds beyond these are as good as sure.
+_MOST_ODDS = 12.0
 # So many candidates are worth loading NumPy for, which takes as long as scoring so many without it.
 _WORTH_NUMPY = 250
 # Characters of a line whose meaning is asked.
@@ -132,7 +135,7 @@ def _ranking(view: View, candidates: Sequence[int], values: dict[int, float], we
         of_shape[shape] = of_shape.get(shape, 0.0) + powers[at]
         if shape not in best or powers[at] > powers[best[shape]]:
             best[shape] = at
-    failure = _failure(view, [values[at] / weights.temperature for at in candidates], weights)
+    failure = _failure(view, {at: values[at] / weights.temperature for at in candidates}, weights)
     share = failure / max(whole, 1e-12)
     ranked = sorted(best, key=lambda shape: (-of_shape[shape], best[shape]))
     scores = {
@@ -145,17 +148,19 @@ def _ranking(view: View, candidates: Sequence[int], values: dict[int, float], we
     return Ranking(lines, failure, scores)
 
 
-def _failure(view: View, values: Sequence[float], weights: Weights) -> float:
-    """The chance of a failure: how suspicious the suspects are, and how the log ends."""
-    told = (1.0, odds_of(values), *failure_inputs(view))
-    return 1.0 / (1.0 + math.exp(-sum(map(mul, weights.failure, told))))
+def _failure(view: View, values: Mapping[int, float], weights: Weights) -> float:
+    """The chance of a failure: how suspicious the suspects are, how the log ends, and how the first of them stands."""
+    best = max(values, key=values.__getitem__)
+    told = (1.0, odds_of(list(values.values())), *failure_inputs(view), *_scaled(features_of(view, best), weights))
+    odds = min(max(sum(map(mul, weights.failure, told)), -_MOST_ODDS), _MOST_ODDS)
+    return 1.0 / (1.0 + math.exp(-odds))
 
 
 def odds_of(values: Sequence[float]) -> float:
     """How suspicious the candidates of a log are together, within bounds."""
     most = max(values, default=0.0)
     together = most + math.log(sum(math.exp(value - most) for value in values)) if len(values) else 0.0
-    return min(max(together, -12.0), 12.0)
+    return min(max(together, -_MOST_ODDS), _MOST_ODDS)
 
 
 def failure_inputs(view: View) -> tuple[float, ...]:
@@ -186,12 +191,15 @@ def _values(view: View, places: Sequence[int], weights: Weights) -> list[float]:
     return [_by_hand(row, found, weights) for row, found in zip(rows, numbers, strict=True)]
 
 
-def _by_hand(row: Sequence[float], numbers: Sequence[int], weights: Weights) -> float:
-    inputs = [
+def _scaled(row: Sequence[float], weights: Weights) -> list[float]:
+    return [
         min(max((value - centre) / spread, -_CLIP), _CLIP)
         for value, centre, spread in zip(row, weights.centres, weights.spreads, strict=True)
     ]
-    inputs.extend(_meaning(numbers, weights))
+
+
+def _by_hand(row: Sequence[float], numbers: Sequence[int], weights: Weights) -> float:
+    inputs = [*_scaled(row, weights), *_meaning(numbers, weights)]
     units = [
         max(sum(map(mul, unit, inputs)) + bias, 0.0) for unit, bias in zip(weights.hidden, weights.biases, strict=True)
     ]
