@@ -15,7 +15,7 @@ import random
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from multiprocessing import Pool
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evals.endings import SYLLABLES, scenes
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
 from logdiag.judge.line_features import FEATURES, body_of, candidates_of, features_of, view_of
@@ -44,6 +45,8 @@ from logdiag.scan.survey import Survey, survey
 CASES = ((Path("evals/cases/dev.jsonl.zst"), 2, 1), (Path("evals/inhouse/dev.jsonl.zst"), 5, 3))
 # Messages by reason, written for this by authors who saw no log of the in-house cases.
 WORDINGS = Path("evals/wordings.txt")
+# So many invented logs teach what goes without saying.
+_SCENES = 600
 # Longer logs are left out: few, slow, and alike but for their regular output.
 _MOST_LINES = 6000
 Floats = NDArray[np.floating[Any]]
@@ -56,7 +59,6 @@ _WORD = re.compile(r"[A-Za-z]{4,}")
 # A line with these stays a line of a traceback.
 _FRAME = re.compile(r"^\s*(?:File \"|Traceback \(|at [\w.$<])|^\s{2,}")
 _LEVEL_WORDS = re.compile(r"\b(?:INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL|DEBUG)\b")
-_SYLLABLES = [first + second for first in "bcdfghklmnprstvz" for second in "aeiou"]
 _LETTER = {"DEBUG": "D", "INFO": "I", "WARNING": "W", "WARN": "W", "ERROR": "E", "CRITICAL": "F", "FATAL": "F"}
 
 
@@ -91,7 +93,7 @@ def invented(text: Text, rng: random.Random) -> Text:
             return old
         key = old.lower()
         if key not in words:
-            words[key] = key if rng.random() < 0.2 else "".join(rng.choices(_SYLLABLES, k=max(len(key) // 2, 2)))
+            words[key] = key if rng.random() < 0.2 else "".join(rng.choices(SYLLABLES, k=max(len(key) // 2, 2)))
         new = words[key]
         return new.upper() if old.isupper() else new.capitalize() if old[0].isupper() else new
 
@@ -209,6 +211,20 @@ def dressed(text: Text, copies: int) -> Iterator[Text]:
         yield copy
 
 
+def invented_logs() -> Iterator[Text]:
+    """Logs of software that does not exist, with heads of all styles, the same ones at every call."""
+    rng = random.Random(5)
+    for number, scene in enumerate(scenes(_SCENES, list(wordings()), rng)):
+        style, names = rng.choice(_STYLES), rng.sample(_NAMES, 3 if rng.random() < 0.3 else 1)
+        clock = rng.uniform(0, 80000)
+        lines = []
+        for level, said in scene.lines:
+            clock += rng.expovariate(2)
+            lines.append(style(parse_line(said), clock, level, rng.choice(names), rng) + said)
+        name, root = f"invented/{number}", frozenset([scene.root] if scene.root else [])
+        yield Text(name, name, tuple(lines), root, frozenset(), scene.reason.value if scene.reason else "none")
+
+
 @dataclass(slots=True)
 class Sample:
     """What of one log is learnt from: the features and the meaning of each candidate, and how good a root it is.
@@ -227,9 +243,13 @@ class Sample:
 
 
 def samples(cases: Sequence[Case], copies: int, jobs: int | None = None) -> list[Sample]:
-    """The samples of cases and their copies, in order; those in which no root is among the candidates are left out."""
+    """The samples of cases and their copies, in order."""
     logs = [plain(case, _text(case)) for case in cases]
-    texts = [text for log in logs if len(log.lines) <= _MOST_LINES for text in dressed(log, copies)]
+    return samples_of((text for log in logs if len(log.lines) <= _MOST_LINES for text in dressed(log, copies)), jobs)
+
+
+def samples_of(texts: Iterable[Text], jobs: int | None = None) -> list[Sample]:
+    """The samples of logs, in order; those in which no root is among the candidates are left out."""
     with Pool(jobs) as pool:
         made = pool.map(_sample, texts, chunksize=16)
     return [sample for sample in made if sample is not None and (sample.wanted.any() or not sample.failed)]
@@ -492,16 +512,22 @@ def _loss(told: Sequence[tuple[Sample, Floats]], temperature: float) -> float:
 
 
 def wordings() -> Iterator[tuple[Reason, str]]:
-    """What software that nobody else has may say of each reason: WORDINGS, each as it stands and with a head."""
-    rng = random.Random(0)
+    """What software that nobody else has may say of each reason: WORDINGS."""
     reason = Reason.OTHERS
     for line in WORDINGS.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             reason = Reason(line[3:])
         elif line:
             yield reason, line
-            style, level, who = rng.choice(_STYLES), rng.choice(_LEVELS), rng.choice(_NAMES)
-            yield reason, style(parse_line(line), rng.uniform(0, 80000), level, who, rng) + line
+
+
+def with_heads() -> Iterator[tuple[Reason, str]]:
+    """The wordings, each as it stands and with a head."""
+    rng = random.Random(0)
+    for reason, line in wordings():
+        yield reason, line
+        style, level, who = rng.choice(_STYLES), rng.choice(_LEVELS), rng.choice(_NAMES)
+        yield reason, style(parse_line(line), rng.uniform(0, 80000), level, who, rng) + line
 
 
 def fit_reasons(cases: Sequence[Case]) -> dict[str, Any]:
@@ -510,7 +536,7 @@ def fit_reasons(cases: Sequence[Case]) -> dict[str, Any]:
     from sklearn.linear_model import LogisticRegression
 
     told = [_root_input(case) for case in cases if not case.healthy]
-    told += [(input_of(_body(line), ()), reason.value) for reason, line in wordings()]
+    told += [(input_of(_body(line), ()), reason.value) for reason, line in with_heads()]
     for rule in RuleBook.load((), proof=True).rules:
         if rule.role in ("cause", "symptom"):
             told += [
@@ -591,7 +617,8 @@ def main() -> int:
             )
             return 0
         sets = [(load_cases([path], "dev").cases, copies, times) for path, copies, times in CASES]
-        card, table = fit([sample for cases, copies, times in sets for sample in samples(cases, copies) * times])
+        taught = [sample for cases, copies, times in sets for sample in samples(cases, copies) * times]
+        card, table = fit(taught + samples_of(invented_logs()))
         reasons = fit_reasons([case for cases, _, _ in sets for case in cases])
     except LogdiagError as error:
         print(error, file=sys.stderr)

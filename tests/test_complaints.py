@@ -10,7 +10,7 @@ from logdiag.model import Diagnosis, Support
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, steps, traceback_of
 
-_SAID = "the ledger of shards could not be reconciled with its mirror"
+_SAID = "warning: the mirror failed to polish"
 _SETTINGS = [f"option {first}{second} = on" for first in "abcdef" for second in "abcdefgh"]
 _CRASH = traceback_of("KeyError: 'labels'")
 

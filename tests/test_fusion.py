@@ -135,8 +135,10 @@ def test_where_no_failure_was_seen_a_model_gives_work_to_a_person_only(
 def test_a_known_exit_code_cannot_be_talked_away(server: ChatServer, book: RuleBook, tmp_path: Path) -> None:
     """The job is known to have failed; a model that sees no failure in its log does not change that."""
     log = job(tmp_path, "loader: shard 17 opened", "loader: shard 18 opened")
+    alone = diagnose(log, rules=book, memory=False, exit_code=1)
     after = ask(server, book, log, exit_code=1, reason="none", root_line=None, evidence=[])
-    assert (after.failed, after.reason, after.decided_by) == (True, Reason.OTHERS, "none")
+    assert (after.failed, after.reason, after.decided_by) == (True, alone.reason, alone.decided_by)
+    assert after.decided_by != "agent"
 
 
 def test_the_confidence_is_never_above_the_models_own(server: ChatServer, book: RuleBook, tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ __all__ = ["Ending", "ending_of"]
 # So many lines at the end of a log tell how it ended.
 _LAST_LINES = 8
 _LAST_WORDS = 3
+_FATAL = frozenset({"CRITICAL", "FATAL"})
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
     """The end of a case. `bad_status` and `good_status` are the last lines that name a status, or None; `last_trouble`
-    is a line of trouble among the very last, with nothing calm after it. Any file of the case counts."""
+    is a line of trouble among the very last, with nothing calm after it unless it is fatal. Any file of the case
+    counts."""
 
     bad_status: Line | None = None
     good_status: Line | None = None
@@ -48,10 +50,11 @@ def _of_file(lines: Sequence[Line], timeline: Timeline) -> Ending:
 
 
 def _trouble(lines: Sequence[Line], timeline: Timeline) -> Line | None:
-    """The first line of trouble among the last words, if no calm line follows it."""
+    """The last line of trouble among the last words, if no calm line follows it; after a fatal one a process may still
+    tidy up."""
+    calm = False
     for line in reversed(lines):
-        if line.level in CALM or line.level == "WARNING":
-            return None
-        if line.level in TROUBLE or timeline.kinds.is_a("loud-word", line):
+        if line.level in _FATAL or (not calm and (line.level in TROUBLE or timeline.kinds.is_a("loud-word", line))):
             return line
+        calm = calm or line.level in CALM or line.level == "WARNING"
     return None

@@ -21,6 +21,7 @@ from logdiag.judge.suspected import (
     most_suspicious_line,
     named_by_its_meaning,
     names_no_cause,
+    unknown_lines,
 )
 from logdiag.judge.timeline import Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
@@ -86,7 +87,7 @@ def judge(
         progressed=progressed,
         recovered={in_order(fault) for fault in sides.recovered},
         suspects=suspects,
-        is_unknown_software=lambda: is_unknown_software(survey.lines, book),
+        unknown_lines=lambda: unknown_lines(survey.lines, book),
         complete=survey.complete,
         of_machines=survey.of_machines,
         without=without,

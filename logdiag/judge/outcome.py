@@ -12,16 +12,21 @@ from enum import Enum
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.ending import Ending, ending_of
 from logdiag.judge.faults import Fault
-from logdiag.judge.ranked import Ranking
+from logdiag.judge.ranked import RankedLine, Ranking
+from logdiag.judge.suspected import ENOUGH_LINES
 from logdiag.judge.timeline import Timeline
 from logdiag.model import CALM, TROUBLE, Decision, Ended, Line
 
 __all__ = ["OUTCOME", "Outcome", "how_it_ended", "outcome_of"]
 
 
-# Above these chances of a failure an error behind the last words is believed, or a line alone: in software that no rule
-# knows, and in software that rules know, whose failures they would have seen.
-_SUSPICIOUS, _IN_UNKNOWN, _IN_KNOWN = 0.35, 0.6, 0.96
+# Above this chance of a failure an error behind the last words is believed ...
+_SUSPICIOUS = 0.35
+# ... and a line alone above these: in software that no rule knows, in a log too short to tell whose it is, and in
+# software that rules know, whose failures they would have seen.
+_IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.6, 0.75, 0.96
+# A suspect with less than this chance does not stand out from the other lines.
+_STANDS_OUT = 0.1
 
 
 class Outcome(str, Enum):
@@ -34,9 +39,13 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the decisions look at. `complete` says whether all of the log was read, `of_machines` that no log is a
+    (
+        """What the decisions look at. `complete` says whether all of the log was read, `of_machines` that no log is a
     job's, `complaints` are lines of trouble at the end that no rule knows, `recovered` the places of faults that the
-    job recovered from, `suspects` their ranking, with the chance that the log shows a failure; `is_unknown_software` says whether no rule knows its work."""
+    job recovered from, `suspects` their ranking, with the chance that the log shows a failure; `unknown_lines` how
+    many lines were looked at, if no rule knows any."""
+        ""
+    )
 
     root: Fault | None
     timeline: Timeline
@@ -47,7 +56,7 @@ class _Facts:
     of_machines: bool
     recovered: Collection[tuple[int, int]]
     suspects: Callable[[], Ranking]
-    is_unknown_software: Callable[[], bool]
+    unknown_lines: Callable[[], int]
 
 
 def _place(line: Line) -> tuple[int, int]:
@@ -101,10 +110,11 @@ def ends_in_trouble(facts: _Facts) -> Outcome | None:
     if line is None or _place(line) in facts.recovered:
         return None
     ranking = facts.suspects()
-    best = next((ranked.line for ranked in ranking.lines), line)
-    itself = (best.stream, best.position) == (line.stream, line.position)
-    behind = (best.level in TROUBLE or best.level == "WARNING") and ranking.failure >= _SUSPICIOUS
-    return Outcome.FAILED if itself or behind else None
+    best = next(iter(ranking.lines), RankedLine(line, 0.0))
+    itself = _place(best.line) == _place(line)
+    behind = (best.line.level in TROUBLE or best.line.level == "WARNING") and ranking.failure >= _SUSPICIOUS
+    logged = line.level in TROUBLE and best.score < _STANDS_OUT
+    return Outcome.FAILED if itself or behind or logged else None
 
 
 def looks_like_a_failure(facts: _Facts) -> Outcome | None:
@@ -113,7 +123,9 @@ def looks_like_a_failure(facts: _Facts) -> Outcome | None:
     best = next((item.line for item in ranking.lines if _place(item.line) not in facts.recovered), None)
     if best is None or best.level in CALM or ranking.failure < _IN_UNKNOWN:
         return None
-    return Outcome.FAILED if ranking.failure >= _IN_KNOWN or facts.is_unknown_software() else None
+    unknown = facts.unknown_lines()
+    least = _IN_UNKNOWN if unknown >= ENOUGH_LINES else _IN_SHORT if unknown else _IN_KNOWN
+    return Outcome.FAILED if ranking.failure >= least else None
 
 
 def complains_after_its_work(facts: _Facts) -> Outcome | None:
@@ -150,13 +162,13 @@ def outcome_of(
     progressed: bool | None,
     recovered: Collection[tuple[int, int]],
     suspects: Callable[[], Ranking],
-    is_unknown_software: Callable[[], bool],
+    unknown_lines: Callable[[], int],
     complete: bool = True,
     of_machines: bool = False,
     without: frozenset[str] = frozenset(),
 ) -> tuple[Outcome, tuple[Decision, ...]]:
     """Whether the job failed, and what decided it. `complaints` are those after the job's last step; `suspects` and
-    `is_unknown_software` are asked only where nothing else decides."""
+    `unknown_lines` are asked only where nothing else decides."""
     facts = _Facts(
         root=root,
         timeline=timeline,
@@ -167,7 +179,7 @@ def outcome_of(
         of_machines=of_machines,
         recovered=recovered,
         suspects=suspects,
-        is_unknown_software=is_unknown_software,
+        unknown_lines=unknown_lines,
     )
     made = first_that_applies(OUTCOME, facts, without=without)
     return (made[1], (decision(made[0], None, made[1].value),)) if made else (Outcome.NOT_KNOWN, ())

@@ -17,12 +17,14 @@ from logdiag.model import TROUBLE, Action, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 
 __all__ = [
+    "ENOUGH_LINES",
     "RULE",
     "is_unknown_software",
     "knows_only_its_class",
     "most_suspicious_line",
     "named_by_its_meaning",
     "names_no_cause",
+    "unknown_lines",
 ]
 
 RULE = "suspects"
@@ -35,9 +37,10 @@ _CLEAR_SCORE, _CLEAR_TIMES = 0.5, 5.0
 # Exit codes of processes that another one ended, as launchers print them.
 _KILLED = ("-9", "-15")
 # Of a line that a rule found, the meaning names the reason only if it is so likely.
-_LEAST_MEANT = 0.3
-# In so many lines a rule knows some line of public software.
-_FEWEST_LINES, _MOST_LINES = 40, 400
+_LEAST_MEANT = 0.45
+_MOST_LINES = 400
+ENOUGH_LINES = 40
+"""In so many lines a rule knows some line of public software."""
 
 
 def names_no_cause(root: Fault, kinds: Kinds) -> bool:
@@ -56,11 +59,17 @@ def knows_only_its_class(root: Fault) -> bool:
     return (finding.generality > 0 or finding.role is Role.SYMPTOM) and not finding.supports
 
 
-def is_unknown_software(lines: Sequence[Line], book: RuleBook) -> bool:
-    """Whether a log of some length holds no line of work or of regular output that any rule knows."""
+def unknown_lines(lines: Sequence[Line], book: RuleBook) -> int:
+    """How many lines were looked at, of a log that holds no line of work or of regular output that any rule knows; 0
+    where a rule knows one."""
     printed = [line for line in lines if line.text.strip()][:_MOST_LINES]
     known = (book.is_progress(line) or bool(book.filters_of(line)) for line in printed)
-    return len(printed) >= _FEWEST_LINES and not any(known)
+    return 0 if any(known) else len(printed)
+
+
+def is_unknown_software(lines: Sequence[Line], book: RuleBook) -> bool:
+    """Whether no rule knows a line of a log that is long enough to hold one of public software's."""
+    return unknown_lines(lines, book) >= ENOUGH_LINES
 
 
 def most_suspicious_line(

@@ -5,6 +5,7 @@ The action comes from tables that people wrote and can read, never from a model.
 
 from __future__ import annotations
 
+from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
 from logdiag.model import Action, Finding, Reason, Recovery, fill, number_in
 from logdiag.rules import RuleBook
@@ -52,7 +53,7 @@ def recover(
     before_progress = _before_progress(judgement, finding)
     if early is not None and before_progress:
         action = early
-    if action is Action.RESTART and (judgement.node in suspicious or _lost_its_machine(judgement, finding)):
+    if action is Action.RESTART and (judgement.node in suspicious or _lost_its_machine(judgement, judgement.root)):
         action = Action.RESTART_EXCLUDING_NODE
     nodes: tuple[str, ...] = ()
     if action is Action.RESTART_EXCLUDING_NODE:
@@ -67,12 +68,12 @@ def recover(
     )
 
 
-def _lost_its_machine(judgement: Judgement, finding: Finding) -> bool:
+def _lost_its_machine(judgement: Judgement, root: Fault) -> bool:
     """Whether another line tells of the same fault that it is one of a machine to be left out: of a GPU that is lost a
     process only says that a call failed."""
-    return finding.generality > 0 and any(
-        event.reason is finding.reason and event.finding.action is Action.RESTART_EXCLUDING_NODE
-        for event in judgement.consequences
+    told = (finding for fault in (root, *judgement.consequences) for finding in fault.findings)
+    return root.finding.generality > 0 and any(
+        finding.reason is root.reason and finding.action is Action.RESTART_EXCLUDING_NODE for finding in told
     )
 
 
