@@ -10,7 +10,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 from logdiag.model import Digest, Line
@@ -80,114 +81,186 @@ _PEER = re.compile(r"\b(?P<word>[A-Za-z]{1,12})[ =#-]?0*(?P<number>\d{1,5})\b")
 _PEER_WORDS = frozenset(["rank", "ranks", "worker", "peer", "seat", "process", "member", "trainer", "node", "r", "w"])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
-    """The lines that were looked at, column by column, in the order of the log; all columns are of one length."""
+    """The kept lines of a log as the features see them: columns of one length, in the order of the log.
+
+    `left_out` says of how many more lines of its shape each line stands for the rest; `total` counts all lines read.
+    """
 
     lines: Sequence[Line]
-    bodies: Sequence[str]
-    shapes: Sequence[str]
-    levels: Sequence[int]
-    speakers: Sequence[str]
-    indents: Sequence[int]
-    regular: Sequence[bool]
-    before: Sequence[int]
-    after: Sequence[int]
-    kept_after: Sequence[int]
-    loudest: int
-    ties_before: Sequence[int]
-    ties_after: Sequence[int]
-    newness: Sequence[float]
-    quoted: Sequence[float]
-    quotes: Sequence[float]
-    named_until: Sequence[int]
-    last_work: int
-    blamed: dict[str, int]
-    blames: Sequence[int]
-    accused: Sequence[int]
-    accused_later: Sequence[int]
-    chained_until: Sequence[int]
-    counts: dict[str, int]
-    places: dict[str, list[int]]
-    places_of_speaker: dict[str, list[int]]
-    speakers_of_shape: dict[str, int]
-    regular_until: Sequence[int]
-    loud_until: dict[int, Sequence[int]]
-    rare_until: Sequence[int]
+    left_out: Sequence[int]
     total: int
-    clean_ends: int
-    bad_ends: int
-    frames: Sequence[bool] = field(default=())
+
+    @cached_property
+    def bodies(self) -> list[str]:
+        """What each line says after its head."""
+        return [body_of(line) for line in self.lines]
+
+    @cached_property
+    def shapes(self) -> list[str]:
+        """Each line without what varies."""
+        return [_shape(line.text[:_LONGEST_TEXT]) for line in self.lines]
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How often each shape was printed."""
+        counts = Counter(self.shapes)
+        for shape, more in zip(self.shapes, self.left_out, strict=True):
+            counts[shape] += more
+        return counts
+
+    @cached_property
+    def places(self) -> dict[str, list[int]]:
+        """Where each shape stands."""
+        return _places(self.shapes)
+
+    @cached_property
+    def levels(self) -> list[int]:
+        """0 (not told) to 5 (fatal)."""
+        return [_level(line) for line in self.lines]
+
+    @cached_property
+    def loudest(self) -> int:
+        """The highest of the levels."""
+        return max(self.levels, default=0)
+
+    @cached_property
+    def loud_until(self) -> dict[int, list[int]]:
+        """For each level: how many lines before each place are as loud, and in all."""
+        return {level: _until([value >= level for value in self.levels]) for level in (1, 2, 3, 4, 5)}
+
+    @cached_property
+    def speakers(self) -> list[str]:
+        """Who says each line."""
+        return _speakers(self.lines)
+
+    @cached_property
+    def places_of_speaker(self) -> dict[str, list[int]]:
+        """Where each speaker speaks."""
+        return _places(self.speakers)
+
+    @cached_property
+    def speakers_of_shape(self) -> dict[str, int]:
+        """How many speakers print each shape."""
+        return {shape: len({self.speakers[at] for at in found}) for shape, found in self.places.items()}
+
+    @cached_property
+    def indents(self) -> list[int]:
+        """How far each line's words are indented."""
+        return [len(body) - len(body.lstrip()) for body in self.bodies]
+
+    @cached_property
+    def frames(self) -> list[bool]:
+        """Which lines are frames of a traceback."""
+        return [_FRAME.search(body) is not None for body in self.bodies]
+
+    @cached_property
+    def after(self) -> list[int]:
+        """How many lines of its stream follow each line, kept or not."""
+        ends = {line.stream: line.position for line in self.lines}
+        return [ends[line.stream] - line.position for line in self.lines]
+
+    @cached_property
+    def kept_after(self) -> list[int]:
+        """How many of those were kept."""
+        kept = Counter(line.stream for line in self.lines)
+        found = []
+        for line in self.lines:
+            kept[line.stream] -= 1
+            found.append(kept[line.stream])
+        return found
+
+    @cached_property
+    def regular(self) -> list[bool]:
+        """Which lines are regular output."""
+        is_regular = {shape: _is_regular(self, shape) for shape in self.places}
+        return [is_regular[shape] for shape in self.shapes]
+
+    @cached_property
+    def regular_until(self) -> list[int]:
+        """How many regular lines stand before each place, and in all."""
+        return _until(self.regular)
+
+    @cached_property
+    def rare(self) -> list[bool]:
+        """Which lines' shapes were printed a few times only."""
+        return [self.counts[shape] <= _FIRST_OF_SHAPE for shape in self.shapes]
+
+    @cached_property
+    def rare_until(self) -> list[int]:
+        """How many rare lines stand before each place, and in all."""
+        return _until(self.rare)
+
+    @cached_property
+    def last_work(self) -> int:
+        """The place of the last line of the work; -1 for none."""
+        return _last_work(self)
+
+    @cached_property
+    def ties(self) -> tuple[list[int], list[int], list[float]]:
+        """For each line: how many earlier and later lines share a rare token with it, and the share of its tokens that
+        no line had before."""
+        return _ties(self.bodies)
+
+    @cached_property
+    def named_speakers(self) -> list[frozenset[str]]:
+        """Which other speakers each line names."""
+        return _named_speakers(self.speakers, self.bodies)
+
+    @cached_property
+    def blamed(self) -> Counter[str]:
+        """How many lines of others name each speaker."""
+        return Counter(name for names in self.named_speakers for name in names)
+
+    @cached_property
+    def accused(self) -> tuple[list[int], list[int]]:
+        """For each rare line: how many rare lines before are by or about a speaker that it names, and how many after
+        name its speaker, or one that it names."""
+        return _accused(self.speakers, self.named_speakers, self.rare)
+
+    @cached_property
+    def quotations(self) -> tuple[list[float], list[float]]:
+        """For each line: the share of its words that a later, different line repeats in the same order, and the share
+        that an earlier one had."""
+        return _quotations(self.shapes)
+
+    @cached_property
+    def named_until(self) -> list[int]:
+        """How many named exceptions stand before each place, and in all."""
+        return _until([_NAMED_FAULT.search(body) is not None for body in self.bodies])
+
+    @cached_property
+    def chained_until(self) -> list[int]:
+        """How many links of chained tracebacks stand before each place, and in all."""
+        return _until([_CHAINED.search(body) is not None for body in self.bodies])
+
+    @cached_property
+    def clean_ends(self) -> int:
+        """How many of the last lines name an exit code of 0."""
+        return sum(_CLEAN_NUMBER.search(body) is not None for body in self.bodies[-_NEAR:])
+
+    @cached_property
+    def bad_ends(self) -> int:
+        """How many of the last lines name another."""
+        last = self.bodies[-_NEAR:]
+        return sum(_ENDING_NUMBER.search(body) is not None and _CLEAN_NUMBER.search(body) is None for body in last)
 
 
 def view_of(survey: Survey, digest: Digest) -> View:
     """What the features are computed from; of a log with very many kept lines, those that may matter."""
     lines = _worth_a_look([line for line in survey.lines if line.text.strip()], digest)
-    texts = [line.text[:_LONGEST_TEXT] for line in lines]
-    bodies = [body_of(line) for line in lines]
-    shapes = [_shape(text) for text in texts]
-    counts = Counter(shapes)
-    for line, shape in zip(lines, shapes, strict=True):
-        counts[shape] += max(digest.counts.get((line.source, line.number), 0) - _FIRST_OF_SHAPE, 0)
+    counted = (digest.counts.get((line.source, line.number), 0) for line in lines)
+    left_out = [max(count - _FIRST_OF_SHAPE, 0) for count in counted]
+    return View(lines, left_out, max(survey.total_lines, len(lines), 1))
+
+
+def _places(values: Sequence[str]) -> dict[str, list[int]]:
+    """Where each value stands."""
     places: dict[str, list[int]] = {}
-    for at, shape in enumerate(shapes):
-        places.setdefault(shape, []).append(at)
-    ends = {line.stream: line.position for line in lines}
-    kept = Counter(line.stream for line in lines)
-    kept_after = []
-    for line in lines:
-        kept[line.stream] -= 1
-        kept_after.append(kept[line.stream])
-    after = [ends[line.stream] - line.position for line in lines]
-    levels = [_level(line) for line in lines]
-    speakers = _speakers(lines, texts)
-    places_of_speaker: dict[str, list[int]] = {}
-    for at, speaker in enumerate(speakers):
-        places_of_speaker.setdefault(speaker, []).append(at)
-    regular = [_is_regular(shape, counts, places, lines, after) for shape in shapes]
-    ties_before, ties_after, newness = _ties(bodies)
-    blamed, named = _blame(speakers, bodies)
-    rare = [counts[shape] <= _FIRST_OF_SHAPE for shape in shapes]
-    accused, accused_later = _accused(speakers, named, rare)
-    quoted, quotes = _quotations(shapes)
-    return View(
-        lines=lines,
-        bodies=bodies,
-        shapes=shapes,
-        levels=levels,
-        speakers=speakers,
-        indents=[len(body) - len(body.lstrip()) for body in bodies],
-        regular=regular,
-        before=[line.position for line in lines],
-        after=after,
-        kept_after=kept_after,
-        loudest=max(levels, default=0),
-        ties_before=ties_before,
-        ties_after=ties_after,
-        newness=newness,
-        quoted=quoted,
-        quotes=quotes,
-        named_until=_until([_NAMED_FAULT.search(body) is not None for body in bodies]),
-        last_work=_last_work(lines, shapes, regular, counts),
-        blamed=blamed,
-        blames=[len(each) for each in named],
-        accused=accused,
-        accused_later=accused_later,
-        chained_until=_until([_CHAINED.search(body) is not None for body in bodies]),
-        counts=counts,
-        places=places,
-        places_of_speaker=places_of_speaker,
-        speakers_of_shape={shape: len({speakers[at] for at in found}) for shape, found in places.items()},
-        regular_until=_until(regular),
-        loud_until={level: _until([value >= level for value in levels]) for level in (1, 2, 3, 4, 5)},
-        rare_until=_until(rare),
-        total=max(survey.total_lines, len(lines), 1),
-        clean_ends=sum(_CLEAN_NUMBER.search(body) is not None for body in bodies[-_NEAR:]),
-        bad_ends=sum(
-            _ENDING_NUMBER.search(body) is not None and _CLEAN_NUMBER.search(body) is None for body in bodies[-_NEAR:]
-        ),
-        frames=[_FRAME.search(body) is not None for body in bodies],
-    )
+    for at, value in enumerate(values):
+        places.setdefault(value, []).append(at)
+    return places
 
 
 def candidates_of(view: View) -> list[int]:
@@ -243,10 +316,10 @@ def _level(line: Line) -> int:
     return _LEVELS[(found["word"] or found["letter"]).upper()] if found else 0
 
 
-def _speakers(lines: Sequence[Line], texts: Sequence[str]) -> list[str]:
+def _speakers(lines: Sequence[Line]) -> list[str]:
     """Who says each line: its rank, else the column of the lines' heads that numbers whoever speaks."""
     columns: list[Counter[str]] = [Counter() for _ in range(5)]
-    heads = [text[:_HEAD_CHARACTERS].split()[:5] for text in texts]
+    heads = [line.text[:_HEAD_CHARACTERS].split()[:5] for line in lines]
     for head in heads:
         for column, word in zip(columns, head, strict=False):
             if _SPEAKER.match(word) and not (_TIME.match(word) and "/" not in word):
@@ -264,22 +337,18 @@ def _speakers(lines: Sequence[Line], texts: Sequence[str]) -> list[str]:
     ]
 
 
-def _is_regular(
-    shape: str, counts: Counter[str], places: dict[str, list[int]], lines: Sequence[Line], after: Sequence[int]
-) -> bool:
+def _is_regular(view: View, shape: str) -> bool:
     """Whether lines of a shape come often and over much of the log, so that they are no burst."""
-    first, last = places[shape][0], places[shape][-1]
-    if counts[shape] < _REGULAR_COUNT:
+    found, count = view.places[shape], view.counts[shape]
+    if count < _REGULAR_COUNT:
         return False
-    total = lines[first].position + after[first] + 1
-    left_out = counts[shape] - len(places[shape])
-    spread = after[first] - after[last] if lines[first].stream == lines[last].stream else total
-    return spread >= _REGULAR_SPAN * total or left_out > total / 10
+    first, last = view.lines[found[0]], view.lines[found[-1]]
+    total = first.position + view.after[found[0]] + 1
+    spread = last.position - first.position if first.stream == last.stream else total
+    return spread >= _REGULAR_SPAN * total or count - len(found) > total / 10
 
 
 def _ties(bodies: Sequence[str]) -> tuple[list[int], list[int], list[float]]:
-    """For each line: how many earlier and later lines share a rare token with it, and the share of its tokens that no
-    line had before."""
     tokens = [set(_TOKEN.findall(body)) for body in bodies]
     lines_of: dict[str, list[int]] = {}
     for at, found in enumerate(tokens):
@@ -295,8 +364,7 @@ def _ties(bodies: Sequence[str]) -> tuple[list[int], list[int], list[float]]:
     return before, after, newness
 
 
-def _blame(speakers: Sequence[str], bodies: Sequence[str]) -> tuple[dict[str, int], list[frozenset[str]]]:
-    """How many lines of others name each speaker, and which other speakers each line names."""
+def _named_speakers(speakers: Sequence[str], bodies: Sequence[str]) -> list[frozenset[str]]:
     known: dict[int, str] = {}
     words = set(_PEER_WORDS)
     for speaker in dict.fromkeys(speakers):  # in their order: of two with one number the first is meant
@@ -304,21 +372,16 @@ def _blame(speakers: Sequence[str], bodies: Sequence[str]) -> tuple[dict[str, in
         if found:
             known.setdefault(int(found[2]), speaker)
             words.add(found[1].lower())
-    blamed: Counter[str] = Counter()
-    blames: list[frozenset[str]] = []
+    named = []
     for speaker, body in zip(speakers, bodies, strict=True):
         numbers = [int(found["number"]) for found in _PEER.finditer(body) if found["word"].lower() in words]
-        named = frozenset(known.get(number, "") for number in numbers) - {speaker, ""}
-        blamed.update(named)
-        blames.append(named)
-    return blamed, blames
+        named.append(frozenset(known.get(number, "") for number in numbers) - {speaker, ""})
+    return named
 
 
 def _accused(
     speakers: Sequence[str], named: Sequence[frozenset[str]], rare: Sequence[bool]
 ) -> tuple[list[int], list[int]]:
-    """For each rare line: how many rare lines before are by or about a speaker that it names, and how many after name
-    its speaker, or one that it names."""
     by_or_about = [
         names | {speaker} if is_rare else frozenset()
         for speaker, names, is_rare in zip(speakers, named, rare, strict=True)
@@ -336,22 +399,19 @@ def _accused(
     return before, after[::-1]
 
 
-def _last_work(lines: Sequence[Line], shapes: Sequence[str], regular: Sequence[bool], counts: Counter[str]) -> int:
-    """The place of the last line of the work: of the most frequent regular shape, or after which repeats were left
-    out; -1 for none."""
-    often = max(
-        (shape for shape, is_so in zip(shapes, regular, strict=True) if is_so), key=counts.__getitem__, default=""
-    )
-    for at in range(len(lines) - 1, 0, -1):
-        gap = lines[at].stream == lines[at - 1].stream and lines[at].position - lines[at - 1].position > 1
-        if (often and shapes[at] == often) or gap:
+def _last_work(view: View) -> int:
+    """The place of the last line of the most frequent regular shape, or after which repeats were left out."""
+    regular = (shape for shape, is_regular in zip(view.shapes, view.regular, strict=True) if is_regular)
+    often = max(regular, key=view.counts.__getitem__, default="")
+    for at in range(len(view.lines) - 1, 0, -1):
+        line, before = view.lines[at], view.lines[at - 1]
+        gap = line.stream == before.stream and line.position - before.position > 1
+        if (often and view.shapes[at] == often) or gap:
             return at - gap
     return -1
 
 
 def _quotations(shapes: Sequence[str]) -> tuple[list[float], list[float]]:
-    """For each line: the share of its words that a later, different line repeats in the same order, and the share
-    that an earlier one had."""
     runs = []
     for shape in shapes:
         words = shape[:_LONGEST_QUOTE].split()
@@ -501,17 +561,17 @@ FEATURES = tuple(
             "How long after the last of the work?",
             lambda v, i: _gap(v, v.last_work, i) * (1 if i > v.last_work else -1),
         ),
-        ("blamed", "How many lines of others name its speaker?", lambda v, i: _log(v.blamed.get(v.speakers[i], 0))),
-        ("blames", "How many other speakers does it name?", lambda v, i: min(v.blames[i], 3)),
+        ("blamed", "How many lines of others name its speaker?", lambda v, i: _log(v.blamed[v.speakers[i]])),
+        ("blames", "How many other speakers does it name?", lambda v, i: min(len(v.named_speakers[i]), 3)),
         (
             "accused before",
             "How many rare lines before are by or about one that it names?",
-            lambda v, i: _log(v.accused[i]),
+            lambda v, i: _log(v.accused[0][i]),
         ),
         (
             "accused later",
             "How many rare lines after name its speaker, or one that it names?",
-            lambda v, i: _log(v.accused_later[i]),
+            lambda v, i: _log(v.accused[1][i]),
         ),
         ("regular next", "Regular output next?", lambda v, i: sum(v.regular[i + 1 : i + 1 + _NEAR])),
         ("own after", "How much does its speaker say after?", lambda v, i: _log(_own(v, i)[1])),
@@ -526,11 +586,11 @@ FEATURES = tuple(
             "How many come just after?",
             lambda v, i: v.rare_until[min(i + 1 + _NEAR, len(v.lines))] - v.rare_until[i + 1],
         ),
-        ("ties before", "How many earlier lines share a rare token?", lambda v, i: v.ties_before[i]),
-        ("ties after", "How many later lines share one (they quote it)?", lambda v, i: v.ties_after[i]),
-        ("newness", "Which share of its tokens is new?", lambda v, i: v.newness[i]),
-        ("quoted", "Which share of it does a later, different line quote?", lambda v, i: v.quoted[i]),
-        ("quotes", "Which share of it quotes an earlier one?", lambda v, i: v.quotes[i]),
+        ("ties before", "How many earlier lines share a rare token?", lambda v, i: v.ties[0][i]),
+        ("ties after", "How many later lines share one (they quote it)?", lambda v, i: v.ties[1][i]),
+        ("newness", "Which share of its tokens is new?", lambda v, i: v.ties[2][i]),
+        ("quoted", "Which share of it does a later, different line quote?", lambda v, i: v.quotations[0][i]),
+        ("quotes", "Which share of it quotes an earlier one?", lambda v, i: v.quotations[1][i]),
         ("faults before", "How many named exceptions stand before?", lambda v, i: _log(v.named_until[i])),
         ("faults after", "How many come after?", lambda v, i: _log(v.named_until[-1] - v.named_until[i + 1])),
         ("chain before", "Stands a chained traceback's link before?", lambda v, i: min(v.chained_until[i], 3)),
