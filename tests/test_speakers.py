@@ -38,38 +38,58 @@ def _interleaved(head: str, processes: int = 4, rounds: int = 6) -> list[str]:
 def test_a_numbered_word_that_comes_again_and_again_names_the_speaker(head: str) -> None:
     """Whatever the word is and however it is joined to its number."""
     lines = _lines(*_interleaved(head), head.format(2) + "the belt is torn")
-    assert numbered_speakers(lines)[0, lines[-1].position] == 2
+    assert numbered_speakers(lines).numbers[0, lines[-1].position] == 2
 
 
 def test_steps_epochs_and_single_names_are_no_speakers() -> None:
     """Their numbers only rise, or never come back."""
-    assert not numbered_speakers(_lines(*(f"step {step} loss 2.{step}" for step in range(60))))
-    assert not numbered_speakers(_lines(*(f"opened shard {shard}" for shard in range(60))))
+    assert not numbered_speakers(_lines(*(f"step {step} loss 2.{step}" for step in range(60)))).numbers
+    assert not numbered_speakers(_lines(*(f"opened shard {shard}" for shard in range(60)))).numbers
 
 
 def test_what_has_no_clock_of_its_own_is_of_the_record_above_it() -> None:
     """The frames of a panic belong to the process that printed its head."""
     lines = _lines(*_interleaved("seat {} "), "seat 3 panics", "index out of bounds: the len is 4", "  at bin.rs:12")
-    assert [numbered_speakers(lines).get((0, line.position)) for line in lines[-3:]] == [3, 3, 3]
+    assert [numbered_speakers(lines).numbers.get((0, line.position)) for line in lines[-3:]] == [3, 3, 3]
+
+
+def test_a_column_of_bare_numbers_names_the_speaker() -> None:
+    """Where its numbers come again and again, as no line's number and no step does."""
+    lines = _lines(*(f"{at:010d} {text}" for at, text in enumerate(_interleaved("{:02d} L4001 "))))
+    assert numbered_speakers(lines).numbers[0, 7] == (3 * 3 + 1) % 4
+
+
+def test_of_two_numbers_in_every_line_the_one_of_more_processes_names_the_speaker() -> None:
+    """A level, a machine or a lane has fewer values; of nearly as many the leftmost counts."""
+    lines = _lines(*(f"lv={at % 2} {text}" for at, text in enumerate(_interleaved("h={:02d} "))))
+    assert [numbered_speakers(lines).numbers[0, at] for at in range(4)] == [0, 3, 2, 1]
+    lines = _lines(*(f"{text} sev={at * 3 % 5}" for at, text in enumerate(_interleaved("brain{}: "))))
+    assert [numbered_speakers(lines).numbers[0, at] for at in range(4)] == [0, 3, 2, 1]
+
+
+def test_a_line_names_other_processes_in_the_same_words() -> None:
+    """Not numbers behind other words."""
+    lines = _lines(*_interleaved("seat {} "), "seat 1 fold 17 is open, seat 3 is not in")
+    assert numbered_speakers(lines).named_in(lines[-1]) == {1, 3}
 
 
 def test_a_log_whose_prefixes_name_ranks_needs_no_guess() -> None:
     """A known launcher's word counts alone."""
     lines = _lines(*_interleaved("[rank{}]: lane 3 "))
-    assert not numbered_speakers(lines)
+    assert not numbered_speakers(lines).numbers
 
 
 def test_many_processes_with_few_kept_lines_each_are_speakers() -> None:
     """Each of 40 printed one or two lines that are kept, in no order."""
     numbers = [(at * 17) % 40 for at in range(60)]
     lines = _lines(*(f"r={number:02d}> halo of {at} levels" for at, number in enumerate(numbers)))
-    assert numbered_speakers(lines)[0, 59] == numbers[59]
+    assert numbered_speakers(lines).numbers[0, 59] == numbers[59]
 
 
 def test_a_record_with_a_clock_of_another_kind_is_no_part_of_the_one_above() -> None:
     """The boat's words are not the diver's."""
     lines = _lines(*_interleaved("09.35.10 . diver/{} "), "09.36.10 . boat", "         batch 7 is lost")
-    assert [numbered_speakers(lines).get((0, line.position)) for line in lines[-2:]] == [None, None]
+    assert [numbered_speakers(lines).numbers.get((0, line.position)) for line in lines[-2:]] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -79,10 +99,17 @@ def test_names_that_neighbours_share_are_their_nodes(words: str) -> None:
     """Whatever the software calls them; eight processes on four of them."""
     ends = "abcd" if words.startswith("@") else "1234"
     lines = _lines(*(f"[rank{rank}]: {words.format(ends[rank // 2])}" for rank in (3, 0, 7, 4, 1, 6, 2, 5)))
-    nodes = nodes_of_speakers(lines)
+    nodes = nodes_of_speakers(lines, numbered_speakers(lines))
     assert sorted(nodes) == list(range(8))
     assert nodes[4] == nodes[5] != nodes[6]
     assert nodes[5].endswith(ends[2])
+
+
+def test_few_lines_tell_the_nodes_of_their_neighbours() -> None:
+    """Processes 0 to 7 on four machines; of those that said where they run some lines were not kept."""
+    lines = _lines(*_interleaved("h={:02d} ", 8), *(f"h={n:02d} up host=tarn-c{n // 2 + 11}" for n in (2, 4, 5)))
+    nodes = nodes_of_speakers(lines, numbered_speakers(lines))
+    assert nodes == {2: "tarn-c12", 3: "tarn-c12", 4: "tarn-c13", 5: "tarn-c13"}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +123,8 @@ def test_names_that_neighbours_share_are_their_nodes(words: str) -> None:
 )
 def test_other_numbered_names_are_no_nodes(name: Callable[[int], str]) -> None:
     """The same again on every machine, a part of the model, one for each process, one for all."""
-    assert not nodes_of_speakers(_lines(*(f"[rank{rank}]: ready on {name(rank)}" for rank in range(8))))
+    lines = _lines(*(f"[rank{rank}]: ready with {name(rank)}" for rank in range(8)))
+    assert not nodes_of_speakers(lines, numbered_speakers(lines))
 
 
 def test_a_line_names_a_node_by_its_whole_name() -> None:

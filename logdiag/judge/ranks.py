@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.launchers import Worker, first_observed
 from logdiag.judge.owners import Owners, owners_in
-from logdiag.judge.speakers import node_named_in, nodes_of_speakers, numbered_speakers
+from logdiag.judge.speakers import Speakers, node_named_in, nodes_of_speakers, numbered_speakers
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role
 
@@ -43,6 +44,7 @@ class _Facts:
     lines: Sequence[Line]
     workers: Sequence[Worker]
     owners: Owners
+    speakers: Callable[[], Speakers]
     collectives: Collectives | None
 
     @property
@@ -73,8 +75,15 @@ def named_by_its_line(facts: _Facts) -> int | None:
 
 def numbered_speaker(facts: _Facts) -> int | None:
     """No prefix names ranks, but a word with a number runs over all processes of the log, and one printed the line."""
-    line = facts.root.line
-    return numbered_speakers(facts.lines).get((line.stream, line.position))
+    return facts.speakers().numbers.get((facts.root.line.stream, facts.root.line.position))
+
+
+def waited_for(facts: _Facts) -> int | None:
+    """The others waited in vain for the only other process that the root's line names."""
+    if facts.root.reason not in (Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR):
+        return None
+    others = facts.speakers().named_in(facts.root.line) - {numbered_speaker(facts)}
+    return others.pop() if len(others) == 1 else None
 
 
 def named_by_its_process(facts: _Facts) -> int | None:
@@ -176,6 +185,7 @@ def number_of_its_device(facts: _Facts) -> int | None:
 RANK: tuple[Callable[[_Facts], int | None], ...] = (
     absent_from_the_collective,
     named_by_its_line,
+    waited_for,
     numbered_speaker,
     named_by_its_process,
     named_by_its_pod,
@@ -197,8 +207,9 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
 GUESSES = frozenset(
     decide.__name__
     for decide in (
+        waited_for,
         numbered_speaker,
-        number_of_its_gpu,
+            number_of_its_gpu,
         number_of_nccl_device,
         repeats_its_words,
         number_of_its_device,
@@ -224,7 +235,8 @@ def rank_of(
 ) -> tuple[int | None, tuple[Decision, ...]]:
     """The root's rank, and the decision that found it. `faults` are all that broke, `lines` the kept ones, `places`
     those that tell which rank has which GPU, `collectives` where each rank stood in what hung."""
-    facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), collectives)
+    speakers = cache(lambda: numbered_speakers(lines))
+    facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), speakers, collectives)
     made = first_that_applies(RANK, facts, without=without)
     if made is None:
         return None, ()
@@ -246,7 +258,7 @@ def node_of(root: Fault, rank: int | None, lines: Sequence[Line], timeline: Time
         if len(named) == 1:
             return named.pop()
     every = {line.node for line in lines if line.node}
-    spoken = nodes_of_speakers(lines)
+    spoken = nodes_of_speakers(lines, numbered_speakers(lines))
     if told := node_named_in(root.line, {*every, *spoken.values()}) or spoken.get(-1 if rank is None else rank):
         return told
     return every.pop() if len(every) == 1 else None

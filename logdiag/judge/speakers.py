@@ -6,8 +6,8 @@ A rank: a word and a number that run over all workers of the log.
 of its own. A numbered word names the speaker when its numbers start at 0 or 1, leave few out, come back again and
 again, and do not only rise, as steps do.
 
-A node: `boat=skiff2`, `cliff:ledge2`, `on parallel6`, `@ shop-b`. A name that differs in its end is one of nodes when
-each process says one of them, and neighbours by number say the same.
+A node: `boat=skiff2`, `up on tarn-c14`, `hand 4 goes to fen-c`, `fledged at mere`. What stands behind one and the same
+word is a node's name when each process says one of them first, or is told of with one, and neighbours share it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["node_named_in", "nodes_of_speakers", "numbered_speakers"]
 # w09   seat-5   lathe 5   hawk.08   diver/4   r=44   hand{id=5   "seat": 2
 # but no part of a time, a version, a path or a size
 _NUMBERED = re.compile(
-    r"(?<![\w./])\"?(?P<word>[A-Za-z][A-Za-z_]{0,15})(?P<joint>\"?: ?|[-_#=./ ]|\{id=|\[)?"
+    r"(?<![\w./])\"?(?P<word>[A-Za-z][A-Za-z_]{0,15})(?P<joint>\"?: ?|[-_#=./]| {1,4}|\{id=|\[)?"
     r"(?P<number>\d{1,4})(?![\w:]*[\d.]\d|[A-Za-z%])"
 )
 _HEAD, _RECORD = 72, 240
@@ -34,63 +34,130 @@ _SHARE_OF_LINES, _SHARE_OF_NUMBERS = 0.15, 0.6
 # Of all changes from line to line, so many go down: steps and epochs only rise.
 _SHARE_FALLING = 0.1
 _SHARE_OF_MOST, _SHARE_UNORDERED = 0.5, 0.3
+_NEARLY = 0.67
+# Fewer lines than this that a prefix or a record's key gives a rank are misread.
+_SHARE_WITH_RANK = 0.1
+# 0000025504 21 L3001   129.15 n 0009 PORT   |  7 |   (one of the first columns is a bare number)
+_COLUMNS = 4
+_BARE = re.compile(r"\W{0,2}(\d{1,4})\W{0,2}")
 _MOST_LINES = 4000
 _LONGEST_RECORD = 60
 # 09.35.10 . boat   (a clock of its own kind)
 _OWN_CLOCK = re.compile(r"\W?\d\d?[.h]\d\d[.m]\d\d\b")
-# skiff2   parallel6   shop-b   ropewalk-4   fen-c   but no part of a path, of an address or of a longer name
-_NAMED = re.compile(r"(?<![\w./-])(?P<stem>[a-z][a-z_]*(?:-[a-z][a-z_]+)*)(?:-[a-z]|-?\d{1,5})(?![\w/-]|[.]\w)")
+# host=tarn-c14   stands in wf-l   on vat-11/card0   @ pierB   (a word, and a name behind it)
+_WORD = re.compile(r"[^\W\d_][\w-]*")
+_NAME = re.compile(r"(?:[A-Za-z_]+-)*[A-Za-z]*\d+[A-Za-z]?|(?:[A-Za-z_]+-)+[A-Za-z]\d*|[A-Za-z]+[a-z][A-Z]")
 _NO_NODES_WORDS = (
     "dp tp pp cp ep sp mp stage group shard part chunk bucket numa socket rail switch rack ring gpu cuda device "
     "card chip link port eth ib bond mlx nvme disk step epoch iter batch round layer block level file seed fold "
-    "version v rank worker local_rank sample trial expert head slice page core cpu thread queue slot lane fp bf "
+    "version v local_rank sample trial expert head slice page core cpu thread queue slot lane fp bf "
     "int uint float"
 )
 _NO_NODES = frozenset(_NO_NODES_WORDS.split())
+_PROCESSES = frozenset(["rank", "worker", "r", "w"])
+# Behind these words even the only name that all processes say is their node's.
+_HOST_WORDS = frozenset(["host", "node", "hostname", "machine", "nodename", "on", "at"])
 # What a process says of its node, it says when it starts.
 _MOST_NAMED = 1500
-_FEWEST_RANKS, _FEWEST_NODES, _FEWEST_A_NODE = 4, 2, 2
+_FEWEST_RANKS, _FEWEST_TOLD, _FEWEST_A_NODE = 4, 3, 2
+_SHARE_NAMED = 0.6
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Where a numbered word stands: (index of the line, number), in order."""
+    """Where a numbered word stands: (index of the line, number), in order; and the sum of its columns."""
 
     places: list[tuple[int, int]] = field(default_factory=list)
+    columns: int = 0
+
+    @property
+    def numbers(self) -> set[int]:
+        """The different numbers."""
+        return {number for _, number in self.places}
+
+    @property
+    def column(self) -> float:
+        """Behind how many other numbered words it stands, in the mean."""
+        return self.columns / len(self.places)
 
 
-def numbered_speakers(lines: Sequence[Line]) -> Mapping[tuple[int, int], int]:
-    """The number of the process that printed each line, by stream and position; empty where the log's words do not tell
-    one or its prefixes tell another. A line without a number is of the record above it, where it begins with a blank or
-    has no clock of its own."""
-    if len(lines) < _FEWEST_LINES or any(line.rank is not None and line.text[:1] != "{" for line in lines):
-        return {}
+@dataclass(frozen=True, slots=True)
+class Speakers:
+    """`numbers` is the number of the process that printed each line, by stream and position; `word` what stands before
+    it, empty where a bare column holds it or nothing is known."""
+
+    numbers: Mapping[tuple[int, int], int]
+    word: str = ""
+
+    def named_in(self, line: Line) -> set[int]:
+        """The numbers of the processes that a line's words name."""
+        if not self.word:
+            return set()
+        named = re.finditer(rf"(?<![A-Za-z]){re.escape(self.word)}[-_#=./ ]{{0,4}}(\d{{1,4}})(?!\d)", line.text, re.I)
+        return {int(found[1]) for found in named}
+
+
+def numbered_speakers(lines: Sequence[Line]) -> Speakers:
+    """Who printed each line; nothing where the log's words do not tell it or its prefixes do. A line without a number
+    is of the record above it, where it begins with a blank or has no clock of its own."""
+    prefixed = sum(line.rank is not None and line.text[:1] != "{" for line in lines)
+    if len(lines) < _FEWEST_LINES or prefixed > _SHARE_WITH_RANK * len(lines):
+        return Speakers({})
     looked_at = lines[:_MOST_LINES]
     seen: dict[tuple[str, str], _Seen] = {}
     for at, line in enumerate(looked_at):
-        for key, number in _first_numbers(line.text).items():
-            seen.setdefault(key, _Seen()).places.append((at, number))
+        for column, (key, number) in enumerate(_first_numbers(line.text).items()):
+            found = seen.setdefault(key, _Seen())
+            found.places.append((at, number))
+            found.columns += column
     # {"n": 81, "seat": 2, ...}: what a record's keys tell, the words must tell too.
     ranks = {(at, line.rank) for at, line in enumerate(looked_at) if line.rank is not None}
-    speaking = [
-        key for key, found in seen.items() if ranks.issubset(found.places) and _names_speakers(found, len(looked_at))
-    ]
-    if not speaking:
-        return {}
-    return dict(_spread(lines, max(speaking, key=lambda key: len(seen[key].places))))
+    if len(ranks) <= _SHARE_WITH_RANK * len(looked_at):
+        ranks = set()
+    speaking = {key: found for key, found in seen.items() if ranks.issubset(found.places)}
+    best = _best_of({key: found for key, found in speaking.items() if _names_speakers(found, len(looked_at))})
+    if best is None:
+        return Speakers({})
+    return Speakers(dict(_spread(lines, best)), "" if best[0].isdigit() else best[0].rstrip("_"))
 
 
-def nodes_of_speakers(lines: Sequence[Line]) -> Mapping[int, str]:
-    """The node of each process whose lines name one, by its number; empty where no name is known to be a node's."""
-    numbers = numbered_speakers(lines)
-    said: dict[str, dict[int, set[str]]] = {}
+def _best_of(speaking: Mapping[tuple[str, str], _Seen]) -> tuple[str, str] | None:
+    """Of several numbered words the one with the most processes; the leftmost of those with nearly as many."""
+    most_lines = max((len(found.places) for found in speaking.values()), default=0)
+    often = {key: found for key, found in speaking.items() if len(found.places) >= _SHARE_OF_MOST * most_lines}
+    most = max((len(found.numbers) for found in often.values()), default=0)
+    many = [key for key, found in often.items() if len(found.numbers) >= _NEARLY * most]
+    return min(many, key=lambda key: often[key].column, default=None)
+
+
+def nodes_of_speakers(lines: Sequence[Line], speakers: Speakers) -> Mapping[int, str]:
+    """The node of each process of which a line names one, by its number; empty where no name is one of nodes."""
+    said: dict[tuple[str, str], dict[int, str]] = {}
     for line in lines[:_MOST_NAMED]:
-        number = numbers.get((line.stream, line.position), line.rank)
-        if number is not None:
-            for match in _NAMED.finditer(line.text, 0, _RECORD):
-                said.setdefault(match["stem"], {}).setdefault(number, set()).add(match[0])
-    found = [nodes for stem, names in said.items() if stem not in _NO_NODES and (nodes := _blocks(names))]
-    return max(found, key=lambda nodes: (len(nodes), len(set(nodes.values()))), default={})
+        own = speakers.numbers.get((line.stream, line.position), line.rank)
+        told = [("", own)] if own is not None else []
+        told += [(word, number) for (word, _), number in _first_numbers(line.text).items()]
+        names = [(word, name) for word, name in _names_behind_words(line.text) if _stem(name) != speakers.word]
+        for who, number in told:
+            for word, name in names:
+                said.setdefault((who, word), {}).setdefault(number, name)
+    known = set(speakers.numbers.values()) | {line.rank for line in lines if line.rank is not None}
+    found = [nodes for (_, word), names in said.items() if (nodes := _blocks(word, names, known))]
+    return max(found, key=lambda nodes: (len(set(nodes.values())) > 1, len(nodes)), default={})
+
+
+def _names_behind_words(text: str) -> Iterator[tuple[str, str]]:
+    """Each word of a line with the name behind it."""
+    words = [match[0] for match in _WORD.finditer(text, 0, _RECORD)]
+    for word, name in pairwise(words):
+        before = _stem(word)
+        if before not in _NO_NODES and _NAME.fullmatch(name) and _stem(name) not in _NO_NODES | _PROCESSES:
+            yield before, name
+
+
+def _stem(name: str) -> str:
+    """A name without its number."""
+    return name.lower().rstrip("0123456789-_")
 
 
 def node_named_in(line: Line, nodes: Iterable[str]) -> str | None:
@@ -99,22 +166,39 @@ def node_named_in(line: Line, nodes: Iterable[str]) -> str | None:
     return named.pop() if len(named) == 1 else None
 
 
-def _blocks(names: Mapping[int, set[str]]) -> dict[int, str]:
-    """Which name each number says, where each says one and neighbours share them; else nothing."""
-    if len(names) < _FEWEST_RANKS or any(len(said) > 1 for said in names.values()):
+def _blocks(word: str, names: Mapping[int, str], known: set[int]) -> dict[int, str]:
+    """Which name stands behind a word for each process, where neighbours share them; else nothing. Few of the lines may
+    have been kept: processes between two of one name, and those of one block with them, have it too."""
+    told = {number: names[number] for number in sorted(known & names.keys())}
+    distinct = len(set(told.values()))
+    changes = 1 + sum(one != other for one, other in pairwise(told.values()))
+    if len(told) < _FEWEST_TOLD or changes != distinct or len(known) < _FEWEST_RANKS:
         return {}
-    nodes = {number: next(iter(names[number])) for number in sorted(names)}
-    changes = 1 + sum(one != other for one, other in pairwise(nodes.values()))
-    distinct = len(set(nodes.values()))
-    apart = changes == distinct >= _FEWEST_NODES and len(nodes) >= _FEWEST_A_NODE * distinct
-    return nodes if apart else {}
+    if distinct == 1:
+        only = next(iter(told.values()))
+        return dict.fromkeys(known, only) if word in _HOST_WORDS and len(told) >= _SHARE_NAMED * len(known) else {}
+    if (
+        len(told) < _FEWEST_A_NODE * distinct
+        and len({re.sub(r"\d+|[A-Za-z]$", "", name) for name in told.values()}) > 1
+    ):
+        return {}
+    fits = (
+        size for size in range(2, max(known) + 1) if len({(at // size, name) for at, name in told.items()}) == distinct
+    )
+    size = next((size for size in fits if len({at // size for at in told}) == distinct), None)
+    block = {at // size: name for at, name in told.items()} if size else {}
+    return {at: block[at // size] for at in known if at // size in block} if size else {}
 
 
 def _first_numbers(text: str) -> dict[tuple[str, str], int]:
-    """The first number behind each word in a line's head, by word and what joins them."""
+    """The first number behind each word in a line's head, by word and what joins them; and the columns that are bare
+    numbers, by their place."""
     found: dict[tuple[str, str], int] = {}
     for match in _NUMBERED.finditer(text, 0, _RECORD if text.startswith("{") or "=" in text[:40] else _HEAD):
-        found.setdefault((match["word"].lower(), match["joint"] or ""), int(match["number"]))
+        found.setdefault((match["word"].lower(), _joint(match)), int(match["number"]))
+    for at, column in enumerate(text[:_HEAD].split()[:_COLUMNS]):
+        if bare := _BARE.fullmatch(column):
+            found[str(at), ""] = int(bare[1])
     return found
 
 
@@ -125,7 +209,8 @@ def _names_speakers(seen: _Seen, lines: int) -> bool:
         return False
     falling = sum(later < earlier for earlier, later in pairwise(numbers))
     # Of many processes few lines each are kept; what most lines name in no order are no steps.
-    unordered = len(numbers) >= _SHARE_OF_MOST * lines and falling >= _SHARE_UNORDERED * len(numbers)
+    often = len(numbers) >= _SHARE_OF_MOST * lines or len(distinct) == max(distinct) - min(distinct) + 1
+    unordered = often and falling >= _SHARE_UNORDERED * len(numbers)
     if len(numbers) < 2 * len(distinct) and not unordered:
         return False
     if len(distinct) < _SHARE_OF_NUMBERS * (max(distinct) - min(distinct) + 1):
@@ -140,10 +225,10 @@ def _spread(lines: Sequence[Line], key: tuple[str, str]) -> Iterator[tuple[tuple
     columns: dict[int, int] = {}
     for line in lines:
         own = _first_numbers(line.text).get(key)
-        if own is None and (other := _NUMBERED.match(line.text, columns.get(line.stream, 0))):
-            own = int(other["number"]) if (other["joint"] or "") == key[1] else None  # boy1 where orb1 stands elsewhere
-        elif own is not None:
-            columns.setdefault(line.stream, _column(line.text, key))
+        if own is None and (other := _NUMBERED.match(line.text, columns.get(line.stream, len(line.text)))):
+            own = int(other["number"]) if _joint(other) == key[1] else None  # boy1 where orb1 stands elsewhere
+        elif own is not None and (column := _column(line.text, key)) is not None:
+            columns.setdefault(line.stream, column)
         if own is not None:
             above, number = line, own
         elif above is None or not _continues(line, above):
@@ -152,11 +237,16 @@ def _spread(lines: Sequence[Line], key: tuple[str, str]) -> Iterator[tuple[tuple
         yield (line.stream, line.position), number
 
 
-def _column(text: str, key: tuple[str, str]) -> int:
-    """Where the numbered word stands in a line."""
-    return next(
-        match.start() for match in _NUMBERED.finditer(text) if (match["word"].lower(), match["joint"] or "") == key
-    )
+def _column(text: str, key: tuple[str, str]) -> int | None:
+    """Where the numbered word stands in a line; None for a bare number."""
+    found = (match for match in _NUMBERED.finditer(text) if (match["word"].lower(), _joint(match)) == key)
+    return next((match.start() for match in found), None)
+
+
+def _joint(numbered: re.Match[str]) -> str:
+    """What joins a word to its number; any blanks are one."""
+    joint = numbered["joint"] or ""
+    return joint.strip() or joint[:1]
 
 
 def _continues(line: Line, above: Line) -> bool:

@@ -55,6 +55,7 @@ _PROCESS_LABEL = re.compile(
     r"(?P<word>(?i:rank|worker|replica|seat|runner|proc|process|trainer|learner|actor|member|rollout)[ =:#_-])"
     r"(?P<number>\d{1,5})(?P<close>[\])]:?|:| \|) "
 )
+_PROCESS_WORD = re.compile(r"(?i:rank|worker|replica|seat|r|w)\b|(?i:rank|worker|r|w)[-_.#]?$")
 # These count, or are no process.
 _NO_PROCESSES = frozenset(f"{word}{join}" for word in _COUNTERS_AND_THINGS.split() for join in ("", "-", "_", ".", "#"))
 
@@ -95,7 +96,9 @@ def _label_of(lines: Sequence[str]) -> re.Pattern[str] | None:
     for (before, word, after), told in sorted(numbers.items(), key=lambda item: -len(item[1])):
         runs = 1 + sum(one != other for one, other in pairwise(told))
         often = len(told) >= max(_FEWEST_LABELLED, _LABELLED_SHARE * len(lines))
-        if often and 1 < len(set(told)) <= len(told) / 2 and runs > len(set(told)):
+        # q236, q237 and q238 are machines: processes are counted from 0 or 1.
+        counted = min(map(int, told)) <= 1 or _PROCESS_WORD.match(word)
+        if often and counted and 1 < len(set(told)) <= len(told) / 2 and runs > len(set(told)):
             return re.compile(rf"{re.escape(before)}{re.escape(word)}(?P<rank>\d{{1,5}}){re.escape(after)} *")
     return None
 

@@ -62,7 +62,7 @@ def processes_of(diagnosis: Diagnosis) -> list[Process]:
     """The processes of a job, that of the root first, then ranks in order, then logs of none."""
     lines, marks = diagnosis.digest.lines, diagnosis.marks
     at_time = _times(lines, marks)
-    spoke = numbered_speakers(lines)
+    spoke = numbered_speakers(lines).numbers
     found: dict[int | str, Process] = {}
 
     def process(line: Line, rank: int | None, node: str | None) -> Process:
