@@ -209,7 +209,7 @@ GUESSES = frozenset(
     for decide in (
         waited_for,
         numbered_speaker,
-            number_of_its_gpu,
+        number_of_its_gpu,
         number_of_nccl_device,
         repeats_its_words,
         number_of_its_device,
