@@ -6,6 +6,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -13,7 +14,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from logdiag import Action, Diagnosis, Reason, diagnose
+from logdiag import Action, Diagnosis, Digest, Reason, diagnose
 from logdiag.agent.consult import consult
 from logdiag.agent.opinion import AgentSettings
 from logdiag.report import FORMATS, render
@@ -25,6 +26,7 @@ from tests.hostile import EVIL, Attack, attacks, obedient
 from tests.noise_model import SHAPED, noise_model
 
 SETTINGS = AgentSettings(NAME, timeout=20.0, when="always")
+NO_LOG = Digest((), {}, {}, 0, 0)
 OUTSIDE = "/etc/hostname-of-nobody"
 ATTACKS = attacks(OUTSIDE)
 PASSWORD = "".join(Random(11).choices("abcdefghkmnpqrst23456789", k=18)) + "a7"
@@ -134,10 +136,9 @@ def test_a_model_that_obeys_gains_nothing(
         assert unsafe(report) == [], form
         assert "You analyse why a training job" not in report, form
         assert not [nonce for nonce in nonces if nonce in report], form
-        # A line of the log is quoted as it stands, on a page the whole of it; the model's own words never hold what was
-        # hidden from it.
-        if PASSWORD not in quoted and form != "html":
-            assert PASSWORD not in report, form
+        # A line of the log is quoted as it stands; the model's own words never hold what was hidden from it.
+        if PASSWORD not in quoted:
+            assert PASSWORD not in render(replace(after, digest=NO_LOG), form), form
     words = (after.summary, after.recovery.why, *after.recovery.steps, *after.notes)
     told_before = (before.summary, before.recovery.why, *before.recovery.steps, *before.notes)
     assert PASSWORD not in "".join(set(words) - set(told_before))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from logdiag import Diagnosis, diagnose
+from logdiag.model import Collectives, RankInGroup
 from logdiag.report import render
 from logdiag.rules import RuleBook
 from tests.browser import BROWSER, Page, browser
@@ -103,6 +104,19 @@ def test_the_page_tells_the_whole_answer(demo: Diagnosis) -> None:
     assert "25 steps since the checkpoint of step 100" in text
     content = render(demo, "html")
     assert set(re.findall(r"<tr><td class=n>(\d+)</td>", content)) == set(map(str, range(8)))
+
+
+def test_the_page_tells_where_each_rank_stood(demo: Diagnosis) -> None:
+    """In the collective that hung; the rank that kept the others waiting comes first."""
+    waiting = RankInGroup(0, "default", "waits", enqueued=12, operation=ATTACK, sequence=12)
+    late = RankInGroup(3, "default", "behind", enqueued=11, sequence=11, stack=("train.py:9 step",))
+    table = Collectives("missing-rank", (3,), "rank 3 never entered it.", "default", ATTACK, 12, (waiting, late))
+    content = render(replace(demo, collectives=table), "html")
+    section = content.partition("Where each rank stood")[2].partition("</section>")[0]
+    assert "rank 3 never entered it." in section
+    assert re.findall(r"<tr><td class=n>(\d+)</td><td>(\w+)</td>", section) == [("3", "behind"), ("0", "waits")]
+    assert "train.py:9 step" in section
+    assert "<img" not in content
 
 
 def test_marks_lead_to_their_lines(demo: Diagnosis) -> None:

@@ -25,6 +25,7 @@ from logdiag.report.words import (
     logs_words,
     lost_words,
     rank_ranges,
+    standing_words,
     suspects_of,
     times_words,
     where,
@@ -77,6 +78,7 @@ def to_html(diagnosis: Diagnosis) -> str:
         _section("When", timeline(processes, page.place)),
         _section("What broke first", _evidence(page)),
         _section("Suspicious lines", _suspects(page)),
+        _section("Where each rank stood", _collectives(diagnosis)),
         _section("New since the good run", _changes(page)),
         _section("What to do", _steps(diagnosis)),
         _section("What followed", _consequences(diagnosis)),
@@ -125,7 +127,8 @@ def _verdict(diagnosis: Diagnosis) -> str:
     pill = {"failed": "Failed", "healthy": "No failure", "unknown": "Not known"}[state]
     reason = {"healthy": "The log shows no failure", "unknown": "The log does not tell"}.get(state)
     named = reason if reason and not diagnosis.root_cause else diagnosis.reason.value
-    category = diagnosis.category.value if diagnosis.category.value != "none" else ""
+    told = (diagnosis.category.value, _text(diagnosis.kind))
+    category = ", ".join(word for word in told if word and word != "none")
     sure = f'<meter min="0" max="1" value="{diagnosis.confidence:.3f}"></meter> {diagnosis.confidence:.0%} sure'
     facts = "".join(f"<div><dt>{name}</dt><dd>{_text(value)}</dd></div>" for name, value in _facts(diagnosis) if value)
     return (
@@ -306,6 +309,31 @@ def _consequences(diagnosis: Diagnosis) -> str:
     return f"<div class=scroll><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>" if rows else ""
 
 
+def _collectives(diagnosis: Diagnosis) -> str:
+    """Where each rank stood in the collective that hung: what stands alike in a line each, then every rank."""
+    table = diagnosis.collectives
+    if table is None:
+        return ""
+    order = sorted(table.rows, key=lambda row: (row.rank not in table.ranks, row.rank))
+    rows = "".join(
+        f"<tr><td class=n>{row.rank}</td><td>{_text(row.standing)}</td><td>{_text(row.operation)}</td>"
+        + "".join(f"<td class=n>{_number(at)}</td>" for at in (row.sequence, row.enqueued, row.started, row.completed))
+        + "".join(f"<td>{_text(said)}</td>" for said in (row.sizes, row.last_at or "", " < ".join(row.stack[:3])))
+        + "</tr>"
+        for row in order
+    )
+    names = ("<th class=n>rank", "<th>stands", "<th>collective", "<th class=n>number", "<th class=n>enqueued")
+    more = ("<th class=n>started", "<th class=n>completed", "<th>sizes", "<th>last line", "<th>last call")
+    head = "".join(f"{name}</th>" for name in (*names, *more))
+    lead = f'<p class="soft">{_text(table.summary)} Process group {_text(table.group)}.</p>'
+    body = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'{lead}{_list(standing_words(diagnosis))}<div class="scroll tall">{body}</div>'
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
 def _ranks(page: _Page, processes: Sequence[Process]) -> str:
     """A row for each rank: where it ran, how far it came, what it said of the failure and when it fell silent."""
     ranked = [one for one in processes if one.rank is not None]
@@ -322,11 +350,10 @@ def _ranks(page: _Page, processes: Sequence[Process]) -> str:
 def _rank_row(one: Process, page: _Page) -> str:
     told = one.told
     mark = told.mark if told else None
-    step = "" if one.last_step is None else f"{one.last_step:,}"
     said = f'<span class="dot k-{mark.kind}"></span>{_text(mark.words, 120)}' if mark else ""
     link = _link(f"{mark.line.source}:{mark.line.number}", mark.line.source, mark.line.number, page) if mark else ""
     return (
-        f"<tr><td class=n>{one.rank}</td><td>{_text(one.node or '')}</td><td class=n>{step}</td>"
+        f"<tr><td class=n>{one.rank}</td><td>{_text(one.node or '')}</td><td class=n>{_number(one.last_step)}</td>"
         f"<td>{_text(one.clock or '')}</td><td>{said}</td><td>{link}</td></tr>"
     )
 
