@@ -13,6 +13,7 @@ import pytest
 from logdiag import Diagnosis, diagnose
 from logdiag.model import Collectives, RankInGroup
 from logdiag.report import render
+from logdiag.report.processes import processes_of
 from logdiag.rules import RuleBook
 from tests.browser import BROWSER, Page, browser
 from tests.helpers import LOGS, diagnosed, log_of, run_logdiag, steps, traceback_of
@@ -104,6 +105,23 @@ def test_the_page_tells_the_whole_answer(demo: Diagnosis) -> None:
     assert "25 steps since the checkpoint of step 100" in text
     content = render(demo, "html")
     assert set(re.findall(r"<tr><td class=n>(\d+)</td>", content)) == set(map(str, range(8)))
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_rank_is_not_called_behind_because_its_steps_were_not_kept(
+    apart: bool, tmp_path: Path, book: RuleBook
+) -> None:
+    """Of ranks that share a log only the furthest step is told; in a log of its own a rank's last step is known."""
+    ranks = [[f"[rank{rank}] step {at} of 900 loss=1.2" for at in range(1, 400 - rank % 2)] for rank in range(8)]
+    ends = [f"[rank{rank}] " + "KeyError: 'x'" for rank in range(8)]
+    for rank in range(8):
+        (tmp_path / f"rank_{rank}.log").write_text("\n".join([*ranks[rank], ends[rank]]) + "\n")
+    together = [line for at in range(400) for lines in ranks for line in lines[at : at + 1]]
+    answer = diagnose(tmp_path if apart else log_of(*together, *ends), rules=book, exit_code=1)
+    told = {one.rank: one.last_step for one in processes_of(answer) if one.rank is not None}
+    behind = {told[rank] for rank in range(1, 8, 2)}
+    assert {told[rank] for rank in range(0, 8, 2)} <= {399, None}
+    assert behind == ({398} if apart else {None})
 
 
 def test_the_page_tells_where_each_rank_stood(demo: Diagnosis) -> None:

@@ -325,7 +325,7 @@ def _collectives(diagnosis: Diagnosis) -> str:
     names = ("<th class=n>rank", "<th>stands", "<th>collective", "<th class=n>number", "<th class=n>enqueued")
     more = ("<th class=n>started", "<th class=n>completed", "<th>sizes", "<th>last line", "<th>last call")
     head = "".join(f"{name}</th>" for name in (*names, *more))
-    lead = f'<p class="soft">{_text(table.summary)} Process group {_text(table.group)}.</p>'
+    lead = f'<p class="soft">{_text(table.summary.rstrip("."))}. Process group {_text(table.group)}.</p>'
     body = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f'{lead}{_list(standing_words(diagnosis))}<div class="scroll tall">{body}</div>'
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from logdiag.judge.speakers import numbered_speakers
@@ -76,12 +76,27 @@ def processes_of(diagnosis: Diagnosis) -> list[Process]:
         one, at = process(mark.line, mark.rank, mark.node), at_time(mark.line)
         one.happenings.append(Happening(mark, at))
         one.saw(mark.line, at)
-        if mark.kind == "step" and (number := step_number(mark.line)) is not None:
-            one.last_step = max(number, one.last_step or 0)
     for line in lines:
         process(line, None, None).saw(line, at_time(line))
+    for line, number in _last_steps(lines, marks):
+        process(line, None, None).last_step = number
     root = process(marks[0].line, marks[0].rank, None) if marks and marks[0].kind == "root" else None
     return sorted(found.values(), key=lambda one: (one is not root, one.rank is None, one.rank or 0, one.name))
+
+
+def _last_steps(lines: Sequence[Line], marks: Sequence[Mark]) -> Iterator[tuple[Line, int]]:
+    """Steps with their numbers, in order. Where several ranks share a log not every step of each is known: there only
+    the last step of all counts."""
+    steps = [(mark.line, number) for mark in marks if mark.kind == "step" and (number := step_number(mark.line))]
+    speakers: dict[int, set[int | None]] = {}
+    for line in (*lines, *(line for line, _ in steps)):
+        speakers.setdefault(line.stream, set()).add(line.rank)
+    furthest: dict[int, int] = {}
+    for line, number in steps:
+        furthest[line.stream] = max(number, furthest.get(line.stream, 0))
+    for line, number in sorted(steps, key=lambda found: found[1]):
+        if len(speakers[line.stream]) == 1 or number == furthest[line.stream]:
+            yield line, number
 
 
 def _times(lines: Sequence[Line], marks: Sequence[Mark]) -> Callable[[Line], float | None]:
