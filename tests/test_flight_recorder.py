@@ -167,6 +167,39 @@ def test_a_missing_dump_is_information(tmp_path: Path, book: RuleBook) -> None:
     assert answer.collectives.rows[2].standing == "silent"
 
 
+def record(number: int, group: int, sequence: int, name: str, *, over: bool, pair: bool = False) -> dict[str, object]:
+    """An entry of a dump, as torch documents it."""
+    return {
+        "record_id": number,
+        "pg_id": group,
+        "process_group": (str(group), "default_pg" if group == 0 else "pipeline"),
+        "collective_seq_id": 0 if pair else sequence,
+        "p2p_seq_id": sequence if pair else 0,
+        "profiling_name": f"nccl:{name}",
+        "time_created_ns": 1_795_000_000_000_000_000 + number * 1_000_000,
+        "input_sizes": [[8]],
+        "output_sizes": [[8]],
+        "state": "completed" if over else "started",
+        "is_p2p": pair,
+        "frames": [],
+    }
+
+
+def test_who_waits_for_one_rank_alone_is_not_the_missing_one(tmp_path: Path, book: RuleBook) -> None:
+    """Rank 1 of a pipeline hangs, rank 2 waits to receive from it, and the others wait for both."""
+    for rank in range(4):
+        entries = [record(at, 0, at + 1, "all_reduce", over=True) for at in range(5)]
+        if rank in (0, 3):
+            entries.append(record(5, 0, 6, "all_reduce", over=False))
+        if rank == 2:
+            entries.append(record(5, 1, 3, "recv 2<-1", over=False, pair=True))
+        dump = {"version": "2.10", "pg_config": {"0": {"ranks": "[0, 1, 2, 3]"}}, "entries": entries}
+        (tmp_path / f"trace_{rank}").write_bytes(pickle.dumps(dump, 2))
+    answer = of(tmp_path, book)
+    assert answer.collectives is not None
+    assert (answer.kind, answer.collectives.ranks) == ("missing-rank", (1,))
+
+
 @pytest.mark.parametrize("name", ["_dump_{}", "trace-{}.pkl", "host7.rank{}.json", "fr.{}", "nccl_trace_rank_{}.gz"])
 def test_dumps_are_found_in_a_folder_under_any_name(name: str, tmp_path: Path, book: RuleBook) -> None:
     """Pickled or not, compressed or not; pickles that are no dumps are left alone."""

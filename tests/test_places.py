@@ -162,7 +162,8 @@ def test_the_rank_that_a_flight_recorder_misses_is_the_first(book: RuleBook) -> 
     """Those that report the time-out had come."""
     answer = diagnosed(book, *steps(1, 20), watchdog(0), watchdog(2), "missing ranks: {1}")
     assert (answer.reason.value, rank_of(answer)) == ("NCCLTimeoutError", 1)
-    assert rank_of(diagnosed(book, *steps(1, 20), watchdog(0), watchdog(2), "missing ranks: {1, 3}")) == 0
+    several = diagnosed(book, *steps(1, 20), watchdog(0), watchdog(2), "missing ranks: {1, 3}")
+    assert (several.collectives and several.collectives.ranks, rank_of(several)) == ((1, 3), None)
 
 
 def test_a_plain_line_below_another_ranks_record_is_not_its(book: RuleBook) -> None:

@@ -20,6 +20,7 @@ _LARGEST_SEQUENCE = 1 << 40
 # So much of the numbers from 0 on must be known ranks for the gaps between them to be ranks too.
 _MOSTLY_KNOWN = 0.75
 _DEFAULT_GROUPS = ("", "0", "default_pg")
+_MOST_MEMBERS = 1 << 16
 # Between two ranks only.
 _OF_TWO = frozenset({"Send", "Recv"})
 
@@ -27,7 +28,8 @@ _OF_TWO = frozenset({"Send", "Recv"})
 @dataclass
 class Seat:
     """What is known of one rank in one group, while it is gathered. `waits` is the collective that it did not finish,
-    `since` the time from which it waited; `calls` are (operation, sizes) and `made` the times by sequence."""
+    `since` the time from which it waited, `between` that it waits for one rank alone (send, receive); `calls` are
+    (operation, sizes) and `made` the times by sequence."""
 
     enqueued: int | None = None
     started: int | None = None
@@ -35,6 +37,7 @@ class Seat:
     waits: int | None = None
     since: float | None = None
     broken: bool = False
+    between: bool = False
     calls: dict[int, tuple[str, str]] = field(default_factory=dict)
     made: dict[int, float] = field(default_factory=dict)
     stack: tuple[str, ...] = ()
@@ -91,7 +94,7 @@ def groups_of(survey: Survey) -> dict[str, Group]:
             key = facts.get("group") or facts.get("pg", "")
             name = f" ({facts['name']})" if facts.get("name") else ""
             group = groups.setdefault(key, Group(key + name))
-            group.members |= set(map(int, re.findall(r"\d+", facts.get("members", ""))))
+            group.members |= _members(facts.get("members", ""))
             group.size = len(group.members) if "members" in facts else group.size
             (_recorded if "what" in facts else _status)(group.seats[rank], call)
         else:
@@ -102,6 +105,14 @@ def groups_of(survey: Survey) -> dict[str, Group]:
             _told(_group_of(groups, rank, call.facts), rank, call)
     _complete(groups, survey)
     return groups
+
+
+def _members(text: str) -> set[int]:
+    """The ranks of `0-3, 8`."""
+    members: set[int] = set()
+    for first, last in re.findall(r"(\d{1,6})(?:-(\d{1,6}))?", text):
+        members.update(range(int(first), min(int(last or first), int(first) + _MOST_MEMBERS) + 1))
+    return members
 
 
 def rank_behind(call: Call, survey: Survey, owner: int | None = None) -> int | None:
@@ -150,7 +161,9 @@ def _recorded(seat: Seat, call: Call) -> None:
     facts = call.facts
     sequence = _sequence(facts["sequence"])
     seat.stack = tuple(facts["stack"].split(" < ")) if "stack" in facts else seat.stack
-    if facts["what"] == "collective" and sequence is not None:
+    if facts["what"] != "collective":
+        seat.between = facts["state"] != "completed"
+    elif sequence is not None:
         seat.calls[sequence] = facts["operation"], facts.get("shape", "")
         made = moment(facts.get("made", ""))
         if made is not None:

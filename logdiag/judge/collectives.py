@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -34,11 +34,12 @@ def collectives_in(survey: Survey, ended: frozenset[int] = frozenset()) -> Colle
         return None
     groups = groups_of(survey)
     stuck = {key: group for key, group in groups.items() if group.waiting}
+    between = {rank for group in groups.values() for rank, seat in group.seats.items() if seat.between}
     said = _said(survey)
     found = (
         (next(filter(None, map(_mismatch, groups.values())), None) if stuck else None)
         or next(filter(None, (_reported(group) for group in groups.values())), None)
-        or _absent(stuck, said, ended)
+        or _absent(stuck, between, said, ended)
         or next(filter(None, map(_all_entered, stuck.values())), None)
     )
     return _table(found, said) if found else None
@@ -146,10 +147,10 @@ def _reported(group: Group) -> _Verdict | None:
     return _Verdict("missing-rank", ranks, what, group, sequence, dict.fromkeys(ranks, "silent"))
 
 
-def _absent(stuck: Mapping[str, Group], said: _Said, ended: frozenset[int]) -> _Verdict | None:
+def _absent(stuck: Mapping[str, Group], between: Set[int], said: _Said, ended: frozenset[int]) -> _Verdict | None:
     """Ranks that others wait for, and that wait for nobody themselves. Where all wait: the group in which nobody is
     missing carries nothing, and where there is none, each group waits for ranks of another."""
-    busy = {rank for group in stuck.values() for rank in group.waiting}
+    busy = {rank for group in stuck.values() for rank in group.waiting} | between
     complete: Group | None = None
     crossed: tuple[Group, tuple[int, ...]] | None = None
     for group in sorted(stuck.values(), key=lambda group: _began_to_wait(group) or float("inf")):

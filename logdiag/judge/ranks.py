@@ -30,6 +30,7 @@ _CLASS = re.compile(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
 _PROCESS = re.compile(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
+_NUMBERS = re.compile(r"\d{1,9}")
 # Kept lines.
 _LONGEST_TRACEBACK = 200
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
@@ -62,10 +63,12 @@ class _Facts:
 
 
 def absent_from_the_collective(facts: _Facts) -> int | None:
-    """The ranks waited in a collective, and by the table of all ranks this one kept them waiting."""
+    """The ranks waited in a collective, and by the table of all ranks this one kept them waiting; -1 where it names
+    several."""
     if facts.root.reason is not Reason.NCCL_TIMEOUT_ERROR or facts.collectives is None:
         return None
-    return min(facts.collectives.ranks, default=None)
+    ranks = facts.collectives.ranks
+    return None if not ranks else ranks[0] if len(ranks) == 1 else -1
 
 
 def named_by_its_line(facts: _Facts) -> int | None:
@@ -249,12 +252,12 @@ def node_of(root: Fault, rank: int | None, lines: Sequence[Line], timeline: Time
     """The node of the root: named on its line, by other lines of its rank, by the launcher's summary, in the words of
     its line or of those of its rank, or the only one."""
     # A watchdog's line is of a rank that waited, and on that one's node.
-    of_another = rank is not None and "kind" in root.finding.facts and rank != root.line.rank
-    if root.finding.node and not of_another:
+    absent = set(map(int, _NUMBERS.findall(root.finding.facts.get("absent", "")))) - {root.line.rank}
+    if root.finding.node and not absent:
         return root.finding.node
-    if rank is not None:
-        named = {line.node for line in lines if line.rank == rank and line.node}
-        named |= {worker.host for worker in timeline.workers if worker.rank == rank}
+    if ranks := absent or ({rank} if rank is not None else set()):
+        named = {line.node for line in lines if line.rank in ranks and line.node}
+        named |= {worker.host for worker in timeline.workers if worker.rank in ranks}
         if len(named) == 1:
             return named.pop()
     every = {line.node for line in lines if line.node}

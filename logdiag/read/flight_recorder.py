@@ -6,13 +6,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
+from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from logdiag.errors import SourceError
 from logdiag.model import number_in
+from logdiag.plain import rank_ranges
 from logdiag.read.decompression import broken_stream_errors, decompressed
 from logdiag.read.pickles import plain_pickle
 
@@ -29,6 +32,8 @@ _KEYS = (b"pg_config", b"entries", b"collective_seq_id")
 # nccl_trace_rank_3   _dump_12   fr-7.pkl
 _LAST_NUMBER = re.compile(r"(\d{1,6})(?:\.\w{1,8})?$")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Of one group so many records are told with all they hold.
+_MOST_TOLD = 64
 _MOST_FRAMES, _MOST_SIZES, _LONGEST_WORD = 6, 8, 120
 # torch/distributed/distributed_c10d.py, c10d_logger.py: in every stack.
 _OF_TORCH = re.compile(r"torch[/\\]distributed[/\\]\w*c10d\w*\.py$")
@@ -72,8 +77,13 @@ def lines_of_dump(data: bytes, name: str) -> Iterator[bytes]:
     records = [_Record(item) for item in _list(dump.get("entries")) if isinstance(item, dict)]
     rank = _rank(name, dump)
     speaker = "" if rank is None else f"[rank{rank}]: "
-    for record in records:
-        yield f"{record.at} {speaker}flight recorder: {record.words}\n".encode(errors="replace")
+    counts: Counter[tuple[str, bool]] = Counter()
+    words = []
+    for record in reversed(records):
+        counts[record.group, record.between_two] += 1
+        words.append(record.words() if counts[record.group, record.between_two] <= _MOST_TOLD else record.short)
+    for record, said in zip(records, reversed(words), strict=True):
+        yield f"{record.at} {speaker}flight recorder: {said}\n".encode(errors="replace")
     for line in _standings(records, dump):
         yield f"{speaker}flight recorder: {line}\n".encode(errors="replace")
 
@@ -95,15 +105,20 @@ class _Record:
         # Gloo tells of no events: what it has retired is over.
         self.pending = self.state != "completed" and not (entry.get("retired") is True and backend == "gloo")
         self.at = _clock(_number(entry.get("time_created_ns")))
+        self.short = f"earlier {self.operation} SeqNum={self.sequence} of {self.group_words} {self.state}"
+        self._entry = entry
+
+    def words(self) -> str:
+        """All that is told of it."""
+        entry = self._entry
         sizes = f"{_sizes(entry.get('input_sizes'))}->{_sizes(entry.get('output_sizes'))}"
         kinds = ",".join(_word(kind) for kind in _list(entry.get("input_dtypes"))[:_MOST_SIZES])
-        frames = [frame for item in _list(entry.get("frames")) if isinstance(item, dict) and (frame := _frame(item))]
-        stack = f", at {' < '.join(frames[:_MOST_FRAMES])}" if frames else ""
+        told = (_frame(item) for item in _list(entry.get("frames")) if isinstance(item, dict))
+        frames = list(islice(filter(None, told), _MOST_FRAMES))
+        stack = f", at {' < '.join(frames)}" if frames else ""
         what = "between two" if self.between_two else "collective"
-        self.words = (
-            f"{what} {self.operation} SeqNum={self.sequence} of {self.group_words} {self.state}, "
-            f"sizes={sizes} {kinds}{stack}"
-        )
+        call = f"{what} {self.operation} SeqNum={self.sequence} of {self.group_words} {self.state}"
+        return f"{call}, sizes={sizes} {kinds}{stack}"
 
 
 def _standings(records: list[_Record], dump: Mapping[Any, Any]) -> Iterator[str]:
@@ -122,7 +137,7 @@ def _standings(records: list[_Record], dump: Mapping[Any, Any]) -> Iterator[str]
             yield (
                 f"[PG ID {found[0].group_id} {found[0].group_words}] PG status: last enqueued work: {last}, "
                 f"last started work: {started}, last completed work: {min(left) - 1 if left else last}, "
-                f"ranks={_members(config, name)}"
+                f"ranks=[{rank_ranges(_members(config, name))}]"
             )
         if pending:
             first = pending[0]
@@ -130,30 +145,32 @@ def _standings(records: list[_Record], dump: Mapping[Any, Any]) -> Iterator[str]
             yield f"{call} was not finished when this was written"
 
 
-def _members(config: Mapping[Any, Any], group: str) -> str:
+def _members(config: Mapping[Any, Any], group: str) -> list[int]:
     """The ranks of a group as the dump tells them: `[0, 1, 2]`."""
     told = config.get(group)
     if told is None and len(config) == 1:
         told = next(iter(config.values()))  # Gloo's default group has no name there
     ranks = _mapping(told).get("ranks")
-    return re.sub(r"[^\d,\[\] ]", "", ranks) if isinstance(ranks, str) else "[]"
+    return [int(rank) for rank in re.findall(r"\d{1,6}", ranks)] if isinstance(ranks, str) else []
 
 
 def _rank(name: str, dump: Mapping[Any, Any]) -> int | None:
     """The rank of which a dump is: the last number of its name, or else the only rank of all its groups."""
     if told := _LAST_NUMBER.search(os.path.basename(name)):
         return number_in(told[1])
-    groups = [set(re.findall(r"\d+", _members({0: item}, ""))) for item in _mapping(dump.get("pg_config")).values()]
+    groups = [set(_members({0: item}, "")) for item in _mapping(dump.get("pg_config")).values()]
     shared = set.intersection(*groups) if groups else set()
-    return number_in(shared.pop()) if len(shared) == 1 else None
+    return shared.pop() if len(shared) == 1 else None
 
 
 def _frame(frame: Mapping[Any, Any]) -> str:
     """`step (job.py:9)`, empty for one of torch's own."""
-    path = _word(frame.get("filename"))
-    if _OF_TORCH.search(path):
-        return ""
-    return f"{_word(frame.get('name'))} ({os.path.basename(path)}:{_number(frame.get('line')) or 0})"
+    return _frame_words(_word(frame.get("filename")), _word(frame.get("name")), _number(frame.get("line")) or 0)
+
+
+@lru_cache(maxsize=1 << 12)
+def _frame_words(path: str, name: str, line: int) -> str:
+    return "" if _OF_TORCH.search(path) else f"{name} ({os.path.basename(path)}:{line})"
 
 
 def _sizes(value: object) -> str:
@@ -173,7 +190,10 @@ def _number(value: object) -> int | None:
 
 
 def _word(value: object) -> str:
-    return _CONTROL.sub("?", value)[:_LONGEST_WORD] if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    cut = value[:_LONGEST_WORD]
+    return cut if cut.isprintable() else _CONTROL.sub("?", cut)
 
 
 def _list(value: object) -> list[Any]:
