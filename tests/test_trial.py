@@ -136,7 +136,7 @@ def test_a_draft_is_put_on_trial_and_withdrawn_again(memory: Path, tmp_path: Pat
     with ChatServer([says(DRAFT)]) as server:
         asked: list[str | Path] = ["--llm", NAME, "--memory", memory, "--rules", folder, "--log", log]
         done = run_logdiag("rules", "draft", "i-7f3a", *asked, "--auto-accept", env=server.environment)
-    file = folder / "framework" / "a-data-bundle-is-unsealed.yaml"
+    file = folder / "own" / "a-data-bundle-is-unsealed.yaml"
     assert (done.returncode, done.stdout.decode().strip()) == (0, str(file)), done.stderr.decode()
     assert "trial: true" in file.read_text()
     assert "opening the bundle of" in server.sent
@@ -145,7 +145,7 @@ def test_a_draft_is_put_on_trial_and_withdrawn_again(memory: Path, tmp_path: Pat
     answer = json.loads(told.stdout)
     assert (answer["reason"], answer["root_cause"]["rule"]) == (
         "DatasetLoadingError",
-        "framework/a-data-bundle-is-unsealed",
+        "own/a-data-bundle-is-unsealed",
     )
     assert "trial" in answer["stats"]["supports"]
     corrected = run_logdiag(
@@ -163,7 +163,7 @@ def test_a_draft_that_does_not_pass_is_not_written(memory: Path, tmp_path: Path)
         asked: list[str | Path] = ["--llm", NAME, "--memory", memory, "--rules", tmp_path / "rules", "--accept"]
         done = run_logdiag("rules", "draft", "i-7f3a", *asked, env=server.environment)
     assert (done.returncode, done.stdout) == (1, b""), done.stderr.decode()
-    assert "framework/a-data-bundle-is-unsealed did not pass:" in done.stderr.decode()
+    assert "own/a-data-bundle-is-unsealed did not pass:" in done.stderr.decode()
     assert list((tmp_path / "rules").iterdir()) == []
 
 
