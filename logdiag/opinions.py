@@ -218,10 +218,11 @@ def settle(
 
 def _may_change(before: Diagnosis, opinion: Opinion, exit_code: int | None) -> bool:
     """A model may name what was left open. It may not make a machine's fault a program's, apart from what ranks print
-    of a peer, and say of a job only then that it did not fail when nobody knows that it did."""
+    of a peer and from a guess, and say of a job only then that it did not fail when nobody knows that it did."""
     if not leaves_open(before) or (opinion.reason is Reason.NONE and (before.failed is False or exit_code)):
         return False
-    if opinion.reason is Reason.NONE or (names_no_cause(before) and before.reason in _OF_PEERS):
+    guessed = before.decided_by == "suspects" or (names_no_cause(before) and before.reason in _OF_PEERS)
+    if opinion.reason is Reason.NONE or guessed:
         return True
     return before.category is not Category.INFRASTRUCTURE or opinion.reason.category is Category.INFRASTRUCTURE
 
