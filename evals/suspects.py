@@ -42,7 +42,7 @@ from logdiag.scan.survey import Survey, survey
 
 # What is learnt from, how many copies in other dress of each case, and how often each counts: structure shows best
 # where no word is known.
-CASES = ((Path("evals/cases/dev.jsonl.zst"), 2, 1), (Path("evals/inhouse/dev.jsonl.zst"), 5, 3))
+CASES = ((Path("evals/cases/dev.jsonl.zst"), 2, 1), (Path("evals/inhouse/dev.jsonl.zst"), 2, 2))
 # Messages by reason, written for this by authors who saw no log of the in-house cases.
 WORDINGS = Path("evals/wordings.txt")
 # So many invented logs teach what goes without saying.

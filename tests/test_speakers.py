@@ -86,6 +86,13 @@ def test_many_processes_with_few_kept_lines_each_are_speakers() -> None:
     assert numbered_speakers(lines).numbers[0, 59] == numbers[59]
 
 
+def test_a_word_for_ranks_needs_no_rank_of_every_number() -> None:
+    """Of hundreds of ranks only some have a line that is kept."""
+    lines = _lines(*(f"03:31 W r{(at * 37) % 301 + 11:04d} store.cc:71] part {at} is late" for at in range(40)))
+    assert numbered_speakers(lines).numbers[0, 5] == 5 * 37 + 11
+    assert not numbered_speakers(_lines(*(line.text.replace(" r", " x") for line in lines))).numbers
+
+
 def test_a_record_with_a_clock_of_another_kind_is_no_part_of_the_one_above() -> None:
     """The boat's words are not the diver's."""
     lines = _lines(*_interleaved("09.35.10 . diver/{} "), "09.36.10 . boat", "         batch 7 is lost")

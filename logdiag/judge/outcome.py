@@ -24,7 +24,7 @@ __all__ = ["OUTCOME", "Outcome", "how_it_ended", "outcome_of"]
 _SUSPICIOUS = 0.35
 # ... and a line alone above these: in software that no rule knows, in a log too short to tell whose it is, and in
 # software that rules know, whose failures they would have seen.
-_IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.6, 0.75, 0.96
+_IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.78, 0.86, 0.95
 # A suspect with less than this chance does not stand out from the other lines.
 _STANDS_OUT = 0.1
 

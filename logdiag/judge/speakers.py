@@ -115,7 +115,7 @@ def numbered_speakers(lines: Sequence[Line]) -> Speakers:
     if len(ranks) <= _SHARE_WITH_RANK * len(looked_at):
         ranks = set()
     speaking = {key: found for key, found in seen.items() if ranks.issubset(found.places)}
-    best = _best_of({key: found for key, found in speaking.items() if _names_speakers(found, len(looked_at))})
+    best = _best_of({key: found for key, found in speaking.items() if _names_speakers(key[0], found, len(looked_at))})
     if best is None:
         return Speakers({})
     return Speakers(dict(_spread(lines, best)), "" if best[0].isdigit() else best[0].rstrip("_"))
@@ -202,10 +202,14 @@ def _first_numbers(text: str) -> dict[tuple[str, str], int]:
     return found
 
 
-def _names_speakers(seen: _Seen, lines: int) -> bool:
+def _names_speakers(word: str, seen: _Seen, lines: int) -> bool:
     numbers = [number for _, number in seen.places]
     distinct = set(numbers)
-    if len(numbers) < max(_FEWEST_LINES, _SHARE_OF_LINES * lines) or len(distinct) < 2 or min(distinct) > 1:
+    if len(numbers) < max(_FEWEST_LINES, _SHARE_OF_LINES * lines) or len(distinct) < 2:
+        return False
+    if word in _PROCESSES and len(numbers) >= _SHARE_OF_MOST * lines:
+        return True  # of hundreds of ranks few may have a line
+    if min(distinct) > 1:
         return False
     falling = sum(later < earlier for earlier, later in pairwise(numbers))
     # Of many processes few lines each are kept; what most lines name in no order are no steps.
