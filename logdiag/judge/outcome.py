@@ -25,6 +25,8 @@ _SUSPICIOUS = 0.35
 # ... and a line alone above these: in software that no rule knows, in a log too short to tell whose it is, and in
 # software that rules know, whose failures they would have seen.
 _IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.78, 0.86, 0.95
+# Lines above a fault that lead to it.
+_LEADS_TO = 10
 # A suspect with less than this chance does not stand out from the other lines.
 _STANDS_OUT = 0.1
 
@@ -61,6 +63,11 @@ class _Facts:
 
 def _place(line: Line) -> tuple[int, int]:
     return line.stream, line.position
+
+
+def _is_recovered(line: Line, recovered: Collection[tuple[int, int]]) -> bool:
+    """Whether a line is a fault that the job recovered from, or stands just above one: its frames, or what led to it."""
+    return any((line.stream, line.position + below) in recovered for below in range(_LEADS_TO))
 
 
 def no_jobs_log(facts: _Facts) -> Outcome | None:
@@ -120,7 +127,7 @@ def ends_in_trouble(facts: _Facts) -> Outcome | None:
 def looks_like_a_failure(facts: _Facts) -> Outcome | None:
     """A line that is not logged as calm stands out as one that ended the job, whatever its words."""
     ranking = facts.suspects()
-    best = next((item.line for item in ranking.lines if _place(item.line) not in facts.recovered), None)
+    best = next((item.line for item in ranking.lines if not _is_recovered(item.line, facts.recovered)), None)
     if best is None or best.level in CALM or ranking.failure < _IN_UNKNOWN:
         return None
     unknown = facts.unknown_lines()
