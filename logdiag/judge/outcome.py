@@ -66,7 +66,7 @@ def _place(line: Line) -> tuple[int, int]:
 
 
 def _is_recovered(line: Line, recovered: Collection[tuple[int, int]]) -> bool:
-    """Whether a line is a fault that the job recovered from, or stands just above one: its frames, or what led to it."""
+    """Whether a line is a fault that the job recovered from, or stands just above one, as its frames do."""
     return any((line.stream, line.position + below) in recovered for below in range(_LEADS_TO))
 
 
