@@ -40,6 +40,7 @@ _DOUBT = {
     Support.NARROW: Doubt(exceptions=0.3),
     Support.GENERAL: Doubt(root=0.5, united=True, exceptions=0.3),
     Support.CATCH_ALL: Doubt(root=0.3, exceptions=0.3),
+    Support.SUSPECT: Doubt(root=0.3, exceptions=0.3),
     Support.QUIET: Doubt(root=0.5, exceptions=0.3),
     Support.HINT: Doubt(root=0.3, exceptions=0.3, elsewhere=0.5),
     Support.SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.6),

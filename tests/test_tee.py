@@ -66,14 +66,6 @@ def test_a_reader_that_goes_does_not_end_the_job() -> None:
     assert "copy to standard output broke off (Broken pipe)" in report
 
 
-@pytest.fixture(autouse=True)
-def interruptible() -> Iterator[None]:
-    """A shell tells what it puts into the background to ignore Ctrl-C; these tests' processes are to obey it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @contextmanager
 def reading() -> Iterator[subprocess.Popen[bytes]]:
     """The command, with the failed log read and its input still open."""

@@ -128,7 +128,8 @@ def open_lines(survey: Survey, judgement: Judgement, doubt: Doubt) -> tuple[Aske
     """The lines that the rules leave open, to vote on."""
     asked: list[tuple[Line, Reason | None, float]] = []
     if judgement.root is not None and doubt.root is not None:
-        asked.append((judgement.root.line, judgement.root.reason, doubt.root))
+        guessed = Support.SUSPECT in judgement.root.finding.supports
+        asked.append((judgement.root.line, Reason.OTHERS if guessed else judgement.root.reason, doubt.root))
     if doubt.exceptions is not None:
         asked += [(line, Reason.OTHERS, doubt.exceptions) for line in _unknown_exceptions(judgement)]
     if doubt.elsewhere is not None:

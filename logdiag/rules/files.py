@@ -114,8 +114,9 @@ class _RuleFile(_Strict):
     ends: bool = False
     """The process dies with this line; the next line is its message."""
     closes: bool = False
-    failure_kind: Literal["", "hang", "not-finite", "loss-spike", "straggler"] = ""
     """A launcher's last words: what the same output shows afterwards is another program's."""
+    failure_kind: Literal["", "hang", "not-finite", "loss-spike", "straggler"] = ""
+    """What it is where no reason says so."""
     trial: bool = False
     """No person has accepted the rule yet."""
     explains: list[Reason] = []
