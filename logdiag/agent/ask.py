@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdiag.agent.connection import Connection
-from logdiag.agent.models import TIMED_OUT, failure_of, load_model
+from logdiag.agent.models import LOADING, TIMED_OUT, failure_of, load_model
 from logdiag.agent.outbound import Channel
 from logdiag.agent.redaction import Redactor
 from logdiag.errors import AgentError
@@ -68,7 +68,6 @@ class Asker:
         self._names = [model] if isinstance(model, str) else []
         self._seconds = seconds
         self._connection = Connection(self.ends)
-        self._lock = threading.Lock()
 
     def __enter__(self) -> Asker:
         return self
@@ -102,7 +101,7 @@ class Asker:
 
     def _said(self, system: str, user: str) -> str:
         """One answer in words."""
-        with self._lock:
+        with LOADING:
             model = self._model
             if isinstance(model, str):
                 model = self._model = load_model(model, self._seconds, self._connection)

@@ -22,7 +22,7 @@ from logdiag.agent.ask import outcomes
 from logdiag.agent.connection import Connection
 from logdiag.agent.evidence import evidence_of
 from logdiag.agent.failure_agent import ROUNDS, Conversation, ask
-from logdiag.agent.models import TIMED_OUT, failure_of, is_bounded, load_model
+from logdiag.agent.models import LOADING, TIMED_OUT, failure_of, is_bounded, load_model
 from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Step, Trace, leaves_open
 from logdiag.agent.outbound import Channel, learn_names
 from logdiag.agent.prompts import Prompt, prompt_of
@@ -138,10 +138,11 @@ def _ready(
 ) -> tuple[BaseChatModel, LogView, LineSearch]:
     """What all conversations of a case share."""
     view = _prepare(case)
-    if model is None:
-        model = load_model(case.settings.model, case.settings.timeout, connection)
-    # Conversations that load it at the same time can find it half loaded.
-    importlib.import_module("langchain.agents.middleware")
+    with LOADING:
+        if model is None:
+            model = load_model(case.settings.model, case.settings.timeout, connection)
+        # Conversations that load it at the same time can find it half loaded.
+        importlib.import_module("langchain.agents.middleware")
     return model, view, LineSearch(case.diagnosis.digest.lines)
 
 

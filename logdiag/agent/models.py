@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,9 +15,15 @@ from logdiag.errors import AgentError
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["TIMED_OUT", "failure_of", "is_bounded", "load_model"]
+__all__ = ["LOADING", "TIMED_OUT", "failure_of", "is_bounded", "load_model"]
 
 TIMED_OUT = "did not answer in time"
+
+LOADING = threading.Lock()
+"""Held while packages are loaded: an interpreter that ends amid it aborts, so its end waits for it."""
+# Seconds.
+_LONGEST_WAIT = 2.0
+atexit.register(LOADING.acquire, timeout=_LONGEST_WAIT)
 
 # What a provider calls the variable with its key, where that is not PROVIDER_API_KEY.
 _KEYS = {"azure_openai": "AZURE_OPENAI_API_KEY", "google_genai": "GOOGLE_API_KEY", "mistralai": "MISTRAL_API_KEY"}

@@ -18,6 +18,7 @@ from logdiag.scan.survey import Survey
 
 __all__ = ["one_job", "one_run"]
 
+_OTHER_RUNS = "other runs"
 _MOST_NAMED = 3
 
 Suspects = Callable[[], Ranking]
@@ -82,8 +83,11 @@ def _died_alike(runs: Mapping[int, tuple[Survey, Judgement]], chosen: int) -> st
 
 
 def _part(digest: Digest, survey: Survey) -> Digest:
+    """The digest of one run; its receipt counts what was kept of the others as left out."""
     kept = {(line.stream, line.position) for line in survey.lines}
-    return replace(digest, lines=tuple(line for line in digest.lines if (line.stream, line.position) in kept))
+    lines = tuple(line for line in digest.lines if (line.stream, line.position) in kept)
+    left_out = {**digest.dropped_by, _OTHER_RUNS: len(digest.lines) - len(lines)}
+    return replace(digest, lines=lines, dropped_by=left_out)
 
 
 def _latest(jobs: Mapping[str, Survey]) -> str:
