@@ -10,7 +10,7 @@ from logdiag import Diagnosis, Reason, diagnose
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, log_of, steps, traceback_of, watchdog
 
-ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+ECC = "RuntimeError: CUDA driver error: uncorrectable ECC error encountered"
 API = "torch/distributed/elastic/multiprocessing/api.py"
 LAUNCHER = [
     f"W0311 18:14:40.104000 4711 {API}:900] Sending process 4790 closing signal SIGTERM",

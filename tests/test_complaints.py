@@ -96,7 +96,7 @@ def test_of_many_complaints_two_count(book: RuleBook) -> None:
 
 def test_beside_a_line_that_names_its_cause_complaints_mean_nothing(book: RuleBook) -> None:
     """A narrow rule knows the very words; one that knows only the class may have missed the cause."""
-    named = traceback_of("torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered")
+    named = traceback_of("RuntimeError: CUDA driver error: uncorrectable ECC error encountered")
     assert Support.UNEXPLAINED not in _supports(diagnosed(book, *steps(1, 5), _SAID, *named))
     assert Support.UNEXPLAINED in _supports(diagnosed(book, *steps(1, 5), _SAID, *_CRASH))
 

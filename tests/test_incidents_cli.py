@@ -46,7 +46,7 @@ def complaint(*arguments: str | Path) -> str:
 def test_a_failure_is_remembered_by_its_log(memory: Path) -> None:
     """The root line that logdiag finds, masked, with its window, node, reason and action; unconfirmed."""
     added = answer("add", DEMO, "--outcome", "worked", "--remedy", "Left the node out.", "--job", "name=demo")
-    assert added["signature"] == "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+    assert added["signature"] == "RuntimeError: CUDA driver error: uncorrectable ECC error encountered"
     assert (added["reason"], added["action"]) == ("ECCError", "restart_excluding_node")
     assert (added["node"], added["outcome"], added["remedy"]) == ("node-004", "worked", "Left the node out.")
     assert (added["job"], added["confirmed_by"]) == ({"name": "demo"}, "")

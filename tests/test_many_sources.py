@@ -15,7 +15,7 @@ from tests.helpers import log_of
 BOOK = RuleBook.load()
 BUSES = ("1b", "3b", "4c", "5d")
 GPU_3 = "Error: Detected 4 volatile double-bit ECC error(s) in GPU 3. Drain the GPU and reset it or reboot the node."
-LOST = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+LOST = "RuntimeError: CUDA driver error: uncorrectable ECC error encountered"
 BEGAN = datetime(2026, 11, 22, 2, 50)
 FAILED = datetime(2026, 11, 22, 3, 2, 41)
 SACCT = log_of(

@@ -30,7 +30,7 @@ PIECES = [
     *(f"[rank{rank}]: ".encode() for rank in range(3)),
     *(watchdog(rank).encode() for rank in range(2)),
     *(line.encode() for line in steps(1, 4)),
-    b"torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered",
+    b"RuntimeError: CUDA driver error: uncorrectable ECC error encountered",
     b"The above exception was the direct cause of the following exception:",
     b"Training finished.",
     b"2026-11-01 10:00:00,123 ERROR [trainer.py:33] ",
@@ -219,7 +219,7 @@ def test_a_root_line_anywhere_among_blocks_is_found(seed: int) -> None:
     place = random.Random(seed)
     lines = [f"worker {number % 13} opened shard {number} {'x' * place.randrange(200)}" for number in range(30_000)]
     at = place.randrange(len(lines))
-    lines[at:at] = ["torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"]
+    lines[at:at] = ["RuntimeError: CUDA driver error: uncorrectable ECC error encountered"]
     answer = diagnose(Chunks(log_of(*lines), [place.randrange(1, 400_000) for _ in range(7)]), rules=BOOK)
     assert answer.reason.value == "ECCError"
     assert answer.root_cause is not None

@@ -57,7 +57,7 @@ def test_rules_joined_are_those_that_are_read_together(own: Path) -> None:
 
 def test_only_ones_own_are_proved_and_what_they_take(own: Path) -> None:
     """A rule that wins a shipped rule's example is named, with the example's owner; shipped rules are not proved."""
-    taken = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+    taken = "RuntimeError: CUDA driver error: uncorrectable ECC error encountered"
     write_rule(own, "ours/taker", rule_text(match=[taken], fires=[taken]))
     (own / "nvidia" / "ecc-uncorrectable.yaml").unlink()
     book = RuleBook.load([own], proof=True)

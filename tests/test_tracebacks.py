@@ -482,7 +482,7 @@ def test_tracebacks_of_several_streams_do_not_mix() -> None:
         "AssertionError",
         "torch.OutOfMemoryError: CUDA out of memory.",
         "torch.distributed.DistBackendError: NCCL error",
-        "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+        "json.decoder.JSONDecodeError: Expecting value: line 1 column 4 (char 3)",
         "socket.timeout: timed out",
         "subprocess.CalledProcessError: Command '['make']' returned non-zero exit status 2.",
         "ray.exceptions.RayTaskError(KeyError): ray::train()",
