@@ -66,10 +66,10 @@ def diagnose(
     RuleBook to reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, its id the
     answer's `incident`. `llm` is a language model (`provider:model`), or how to ask one, for where rules and memory
     are not sure; `first` is given the answer without it, `callbacks` are LangChain's. `exit_code` is the job's, `job`
-    its metadata (name, user, framework, image). `baseline` is the log of a good run of
-    the same job, or several: what it printed too weighs little. Of several runs in one log `run` is the one to answer
-    for, from 1, None for the last. Reading ends after `max_seconds`, or `max_bytes` of
-    uncompressed log, with a note; what was read is diagnosed. `advance` is told what was read.
+    its metadata (name, user, framework, image). `baseline` is the log of a good run of the same job, or several: what
+    it printed too weighs little. Of several runs in one log `run` is the one to answer for, from 1, None for the last.
+    Reading ends after `max_seconds`, or `max_bytes` of uncompressed log, with a note; what was read is diagnosed.
+    `advance` is told what was read.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """
@@ -86,10 +86,7 @@ def diagnose(
     case = case_of(surveys(streams, book, Shapes(book, filters_for(book.filters, job or {})), advance), book)
     clock.ended("read")
     notes = [*(note for stream in streams for note in stream.notes), *case.notes]
-    quietly = partial(_suspects, notes=[])
-    found, kept, other_runs = one_run(case.survey, case.digest, book, run, quietly)
-    found, kept, other_jobs = one_job(found, kept, book, quietly)
-    notes += [told for told in (other_runs, other_jobs) if told]
+    found, kept = _answered_for(case, book, run, notes)
     suspects = _suspects(found, kept, notes)
     changes: tuple[Change, ...] = ()
     if baseline is not None:
@@ -122,14 +119,28 @@ def diagnose(
         answer = consulted(
             answer, sources, found, book, llm, decided, job=job, callbacks=callbacks, exit_code=exit_code, first=first
         )
-    if remember and memory == _NOBODYS:
-        unkept = "this failure was not kept, for no memory is named; give memory= or set LOGDIAG_MEMORY"
-        answer = replace(answer, notes=(*answer.notes, unkept))
-    elif remember and memory is not False:
-        from logdiag.memory.remember import remembered
+    return _kept_in(memory, answer, job) if remember else answer
 
-        answer = remembered(answer, memory, job)
-    return answer
+
+def _answered_for(case: Case, book: RuleBook, run: int | None, notes: list[str]) -> tuple[Survey, Digest]:
+    """What was found and kept of the one run and the one job that are answered for; the others are a note each."""
+    quietly = partial(_suspects, notes=[])
+    found, kept, other_runs = one_run(case.survey, case.digest, book, run, quietly)
+    found, kept, other_jobs = one_job(found, kept, book, quietly)
+    notes += [told for told in (other_runs, other_jobs) if told]
+    return found, kept
+
+
+def _kept_in(memory: Memory, answer: Diagnosis, job: Mapping[str, str] | None) -> Diagnosis:
+    """The answer with the id under which its failure is remembered, or a note why it is not."""
+    if memory is False:
+        return answer
+    if memory == _NOBODYS:
+        unkept = "this failure was not kept, for no memory is named; give memory= or set LOGDIAG_MEMORY"
+        return replace(answer, notes=(*answer.notes, unkept))
+    from logdiag.memory.remember import remembered
+
+    return remembered(answer, memory, job)
 
 
 def _suspects(found: Survey, kept: Digest, notes: list[str]) -> Callable[[], Ranking]:
