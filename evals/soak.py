@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from logdiag import diagnose
 from logdiag.rules import RuleBook
@@ -97,7 +98,8 @@ def main() -> None:
     if arguments.count == _COUNT:
         RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     grown = float(str(result["megabytes_added_by_the_second_half"]))
-    sys.exit(grown > _BAR or any(count > 0 for count in dict(result["left_behind"]).values()))  # type: ignore[call-overload]
+    left_behind: Any = result["left_behind"]
+    sys.exit(grown > _BAR or any(count > 0 for count in left_behind.values()))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from logdiag.errors import SourceError, WeightsError
 from logdiag.judge.baselined import in_order_of_suspicion, weighed, without_weather
@@ -161,8 +161,9 @@ def _suspects(found: Survey, kept: Digest, notes: list[str]) -> Callable[[], Ran
 
 def _good_run(baseline: Source | Sequence[Source], book: RuleBook, notes: list[str]) -> GoodRun:
     """What the logs of good runs tell; what could not be read of them is a note."""
-    one = isinstance(baseline, (str, bytes, bytearray, os.PathLike)) or not isinstance(baseline, Sequence)
-    streams = open_sources((baseline,) if one else tuple(baseline), limits_of(None, None), book.forms)  # type: ignore[arg-type]
+    several = isinstance(baseline, Sequence) and not isinstance(baseline, (str, bytes, bytearray))
+    logs: tuple[object, ...] = tuple(cast(Sequence[Source], baseline)) if several else (baseline,)
+    streams = open_sources(logs, limits_of(None, None), book.forms)
     parts = surveys(streams, book, Shapes(book, ()))
     notes += [f"baseline: {note}" for stream in streams for note in stream.notes]
     shapes = {id(part.shapes): part.shapes for part in parts if part.shapes is not None}

@@ -1,5 +1,9 @@
 """Reads a pickle that holds plain values only. Nothing in it can run: what would load or call anything is refused by
-name, and there is no code here that could do it."""
+name, and there is no code here that could do it.
+
+`pickle.Unpickler` is not used, though it can be told to load no class: seven bytes make its memo, which is an array,
+take gigabytes.
+"""
 
 from __future__ import annotations
 

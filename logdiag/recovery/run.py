@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 from logdiag.errors import LogdiagError
 from logdiag.judge.verdict import SURE
@@ -284,7 +285,7 @@ class _Signals:
     def __init__(self) -> None:
         self.child: Child | None = None
         self.ended_by = ""
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> _Signals:
         for number in (signal.Signals[name] for name in (*_ENDING, *_TELLING)):
@@ -295,7 +296,7 @@ class _Signals:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, handler)
 
     def sleep(self, seconds: float) -> None:
         """Waits so long, or until a signal ends the job."""
