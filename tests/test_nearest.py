@@ -70,6 +70,11 @@ def test_a_large_store_misses_few(large: Store, tmp_path: Path) -> None:
     assert sum(shares) / (5 * len(shares)) >= 0.95
 
 
+def test_as_many_are_found_as_were_asked_for(large: Store) -> None:
+    """Also when the cells nearest to the query hold fewer."""
+    assert len(found(large, text_of(5), MANY)) == MANY
+
+
 def test_who_has_little_time_makes_no_index(tmp_path: Path) -> None:
     """A diagnosis searches what is there, and leaves making a file to `logdiag incidents search`."""
     store = letters_store(tmp_path)

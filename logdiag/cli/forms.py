@@ -6,19 +6,12 @@ import sys
 
 import click
 
+from logdiag.cli.options import own_rules
 from logdiag.report.words import clean
 
 __all__ = ["forms"]
 
 _LONGEST = 10_000
-_folders = click.option(
-    "--rules",
-    "folders",
-    multiple=True,
-    type=click.Path(readable=False),
-    metavar="DIR",
-    help="A folder of your own rules, with log forms in DIR/forms/; may be repeated.",
-)
 
 
 @click.group(
@@ -49,7 +42,7 @@ def test_command(folders: tuple[str, ...]) -> None:
 
 @forms.command("why")
 @click.argument("line")
-@_folders
+@own_rules
 def why_command(line: str, folders: tuple[str, ...]) -> None:
     """Say which forms the head of LINE has, one behind the other, and what they tell."""
     from logdiag.read.form_check import plain_line, read_alone

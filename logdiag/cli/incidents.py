@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from logdiag.cli.in_force import store_in_force
+from logdiag.cli.options import own_rules
 from logdiag.errors import LogdiagError, MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import Store, default_place, open_store
@@ -38,9 +39,6 @@ _memory = click.option(
 )
 _format = click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print it."
-)
-_folders = click.option(
-    "--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated."
 )
 _by = click.option("--by", metavar="NAME", help="Who says so; you if left out.")
 
@@ -77,7 +75,7 @@ def incidents() -> None:
 @click.option("--node", metavar="NAME", help="The node that failed first.")
 @click.option("--job", "job", multiple=True, metavar="KEY=VALUE", help="The job's name, user or whatever tells it.")
 @click.option("--seen-at", metavar="TIME", help="When it happened, ISO 8601; now if left out.")
-@_folders
+@own_rules
 @_by
 @_memory
 @_format
@@ -121,7 +119,7 @@ def add_command(
 @incidents.command("confirm")
 @click.argument("identity", metavar="ID")
 @click.option("--outcome", type=_OUTCOMES, help="Whether the remedy helped.")
-@_folders
+@own_rules
 @_by
 @_memory
 def confirm_command(
@@ -142,7 +140,7 @@ def confirm_command(
 @click.argument("identity", metavar="ID")
 @_said
 @click.option("--keep", multiple=True, type=click.Choice(_KEPT), help="What also holds for the new reason.")
-@_folders
+@own_rules
 @_by
 @_memory
 @_format

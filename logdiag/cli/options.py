@@ -11,100 +11,98 @@ from logdiag.cli.in_force import memory_in_force, settings_in_force
 from logdiag.cli.job import metadata_of
 from logdiag.settings import WHEN
 
-__all__ = ["given", "shared"]
+__all__ = ["given", "own_rules", "shared"]
+
+
+own_rules = click.option(
+    "--rules",
+    "folders",
+    multiple=True,
+    type=click.Path(readable=False),
+    metavar="DIR",
+    help="A folder of your own rules, and of log forms in its forms/; may be repeated.",
+)
+"""The option of every command that goes by rules."""
+
+_SHARED = (
+    click.option(
+        "-o",
+        "--output",
+        "outputs",
+        multiple=True,
+        type=click.Path(readable=False),
+        metavar="FILE",
+        help="Write the answer to FILE too: .txt, .json, .jsonl, .md, .html or .sarif; may be repeated.",
+    ),
+    click.option(
+        "--digest", is_flag=True, help="Print what is worth reading of the log, with a receipt, and no verdict."
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Fold nothing; show on standard error what a model was asked."),
+    click.option(
+        "--exit-code",
+        "by_category",
+        is_flag=True,
+        help="Exit 0 healthy, 10 infrastructure, 11 framework, 12 script, 13 the log does not tell.",
+    ),
+    click.option(
+        "--max-seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Stop reading then, and diagnose what was read.",
+    ),
+    click.option(
+        "--max-bytes",
+        type=click.IntRange(min=1),
+        metavar="BYTES",
+        help="The same after so much log, uncompressed.",
+    ),
+    own_rules,
+    click.option(
+        "--job",
+        "job",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="The job's name, user, framework or image, for filters.",
+    ),
+    click.option(
+        "--memory",
+        "place",
+        type=click.Path(readable=False),
+        metavar="PLACE",
+        help="Past failures: a folder, or postgresql://...; else LOGDIAG_MEMORY or the user's data folder.",
+    ),
+    click.option(
+        "--baseline",
+        "baselines",
+        multiple=True,
+        type=click.Path(readable=False),
+        metavar="LOG",
+        help="The log of a good run of this job: what is new since counts most; may be repeated.",
+    ),
+    click.option("--no-memory", is_flag=True, help="Let the rules alone decide."),
+    click.option("--remember", is_flag=True, help="Keep this failure as an incident, for a person to confirm."),
+    click.option(
+        "--llm",
+        multiple=True,
+        metavar="MODEL",
+        help="A language model as provider:model, and when to ask it: always, unsure (default) or never.",
+    ),
+    click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take altogether."),
+    click.option("--votes", type=int, metavar="N", help="How many answers of the model are held against each other."),
+    click.option(
+        "--config",
+        "config_file",
+        type=click.Path(readable=False),
+        metavar="FILE",
+        help="Settings to go by, instead of the logdiag.toml files that are looked for (see logdiag config).",
+    ),
+    click.option("--offline", is_flag=True, default=None, help="No model, and no connection at all."),
+)
 
 
 def shared(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options to a command."""
-    for option in reversed(
-        (
-            click.option(
-                "-o",
-                "--output",
-                "outputs",
-                multiple=True,
-                type=click.Path(readable=False),
-                metavar="FILE",
-                help="Write the answer to FILE too: .txt, .json, .jsonl, .md, .html or .sarif; may be repeated.",
-            ),
-            click.option(
-                "--digest", is_flag=True, help="Print what is worth reading of the log, with a receipt, and no verdict."
-            ),
-            click.option(
-                "-v", "--verbose", is_flag=True, help="Fold nothing; show on standard error what a model was asked."
-            ),
-            click.option(
-                "--exit-code",
-                "by_category",
-                is_flag=True,
-                help="Exit 0 healthy, 10 infrastructure, 11 framework, 12 script, 13 the log does not tell.",
-            ),
-            click.option(
-                "--max-seconds",
-                type=click.FloatRange(min=0, min_open=True),
-                metavar="SECONDS",
-                help="Stop reading then, and diagnose what was read.",
-            ),
-            click.option(
-                "--max-bytes",
-                type=click.IntRange(min=1),
-                metavar="BYTES",
-                help="The same after so much log, uncompressed.",
-            ),
-            click.option(
-                "--rules",
-                "rule_folders",
-                multiple=True,
-                type=click.Path(readable=False),
-                metavar="DIR",
-                help="A folder of your own rules; may be repeated.",
-            ),
-            click.option(
-                "--job",
-                "job",
-                multiple=True,
-                metavar="KEY=VALUE",
-                help="The job's name, user, framework or image, for filters.",
-            ),
-            click.option(
-                "--memory",
-                "place",
-                type=click.Path(readable=False),
-                metavar="PLACE",
-                help="Past failures: a folder, or postgresql://...; else LOGDIAG_MEMORY or the user's data folder.",
-            ),
-            click.option(
-                "--baseline",
-                "baselines",
-                multiple=True,
-                type=click.Path(readable=False),
-                metavar="LOG",
-                help="The log of a good run of this job: what is new since counts most; may be repeated.",
-            ),
-            click.option("--no-memory", is_flag=True, help="Let the rules alone decide."),
-            click.option("--remember", is_flag=True, help="Keep this failure as an incident, for a person to confirm."),
-            click.option(
-                "--llm",
-                multiple=True,
-                metavar="MODEL",
-                help="A language model as provider:model, and when to ask it: always, unsure (default) or never.",
-            ),
-            click.option(
-                "--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take altogether."
-            ),
-            click.option(
-                "--votes", type=int, metavar="N", help="How many answers of the model are held against each other."
-            ),
-            click.option(
-                "--config",
-                "config_file",
-                type=click.Path(readable=False),
-                metavar="FILE",
-                help="Settings to go by, instead of the logdiag.toml files that are looked for (see logdiag config).",
-            ),
-            click.option("--offline", is_flag=True, default=None, help="No model, and no connection at all."),
-        )
-    ):
+    for option in reversed(_SHARED):
         command = option(command)
     return command
 
@@ -116,7 +114,7 @@ def given(said: Mapping[str, Any]) -> dict[str, Any]:
     settings = settings_in_force(
         {
             "config": said["config_file"],
-            "rules": said["rule_folders"],
+            "rules": said["folders"],
             "memory": said["place"],
             "llm": model[-1] if model else None,
             "llm_when": when[-1] if when else None,

@@ -13,6 +13,7 @@ import click
 
 from logdiag.cli.in_force import settings_in_force
 from logdiag.cli.job import metadata_of
+from logdiag.cli.options import own_rules
 from logdiag.errors import LogdiagError, RuleError
 from logdiag.model import Reason
 from logdiag.report.words import clean
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["rules"]
 
-_folders = click.option(
-    "--rules",
-    "folders",
-    multiple=True,
-    type=click.Path(readable=False),
-    metavar="DIR",
-    help="A folder of your own rules; may be repeated.",
-)
 
 _healthy = click.option(
     "--healthy", multiple=True, metavar="PATH", help="Logs of healthy jobs, on which nothing may fire."
@@ -63,7 +56,7 @@ def _reasons(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 @rules.command("list")
 @click.option("--reason", help="Only the rules of one reason.", shell_complete=_reasons)
-@_folders
+@own_rules
 def list_command(reason: str | None, folders: tuple[str, ...]) -> None:
     """Print every rule: id, role, reason, title."""
     book = RuleBook.load(folders)
@@ -84,7 +77,7 @@ def _rule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @rules.command("show")
 @click.argument("identity", shell_complete=_rule_ids)
-@_folders
+@own_rules
 def show_command(identity: str, folders: tuple[str, ...]) -> None:
     """Print one rule's file."""
     book = RuleBook.load(folders, proof=True)
@@ -129,7 +122,7 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
 @rules.command("new")
 @click.argument("line")
 @click.option("--reason", metavar="REASON", help="Its reason, see logdiag reasons; guessed from the line if left out.")
-@_folders
+@own_rules
 def new_command(line: str, reason: str | None, folders: tuple[str, ...]) -> None:
     """Write the first draft of a rule for LINE into the folder of --rules, or print it.
 
@@ -148,7 +141,7 @@ def new_command(line: str, reason: str | None, folders: tuple[str, ...]) -> None
 
 @rules.command("why")
 @click.argument("line")
-@_folders
+@own_rules
 def why_command(line: str, folders: tuple[str, ...]) -> None:
     """Say which rules match LINE, which one wins, and what it takes from it."""
     book = RuleBook.load(folders)
@@ -173,7 +166,7 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
 @click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
 @_healthy
 @_memory
-@_folders
+@own_rules
 def suggest_command(
     reason: str | None, accepted: bool, healthy: tuple[str, ...], place: str | None, folders: tuple[str, ...]
 ) -> None:
@@ -213,7 +206,7 @@ def _model(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
 @_memory
-@_folders
+@own_rules
 @_model
 def learn_command(
     logs: tuple[str, ...],
@@ -266,7 +259,7 @@ def learn_command(
 @click.option("--auto-accept", "on_trial", is_flag=True, help="As --accept, on trial: nobody has read the rule.")
 @_healthy
 @_memory
-@_folders
+@own_rules
 @_model
 def draft_command(
     incidents: tuple[str, ...],

@@ -76,7 +76,14 @@ class Nearest:
         asked = np.array([query], np.float32)
         found: list[tuple[float, int]] = []
         if self._index is not None:
+            import faiss
+
             scores, ids = self._index.search(asked, k)
+            if (ids < 0).any():
+                # The cells that were looked into hold fewer than so many: the others are looked into as well.
+                every: Any = faiss.SearchParametersIVF()
+                every.nprobe = self._index.nlist
+                scores, ids = self._index.search(asked, k, params=every)
             found += zip(scores[0].tolist(), ids[0].tolist(), strict=True)
         if many := min(k, len(self._ids)):
             products = (asked @ self._vectors.T)[0]
