@@ -44,6 +44,7 @@ _ELSEWHERE = {
     "explain": "logdiag.cli.explain:explain_command",
     "batch": "logdiag.cli.batch:batch",
     "run": "logdiag.cli.run:run_command",
+    "nodecheck": "logdiag.cli.nodecheck:nodecheck_command",
     "rules": "logdiag.cli.rules:rules",
     "forms": "logdiag.cli.forms:forms",
     "incidents": "logdiag.cli.incidents:incidents",

@@ -13,7 +13,7 @@ from logdiag.errors import LogdiagError
 from logdiag.recovery.child import MARK
 from logdiag.recovery.ledger import Course
 
-__all__ = ["Launcher", "launcher_of"]
+__all__ = ["Launcher", "is_name", "launcher_of", "nodes_in", "with_addresses"]
 
 # {checkpoint}   {attempt}   {exclude}   {nodes}   {nodes:4}   {count}
 _PLACEHOLDER = re.compile(r"\{(checkpoint|attempt|exclude|nodes|count)(?::(\d+))?\}")
@@ -33,7 +33,7 @@ class Launcher:
         not know it, or too few would be left."""
         if not self.nodes:
             # It comes from a log, and may go through a shell.
-            known = any("{exclude}" in word for word in self.command) and _NAME.fullmatch(node)
+            known = any("{exclude}" in word for word in self.command) and is_name(node)
             return node if known and node not in excluded else ""
         left = [name for name in self.nodes if name not in excluded]
         found = next((name for name in left if _short(name) == _short(node)), "")
@@ -85,21 +85,32 @@ def launcher_of(command: Sequence[str], nodes_file: str | None, checkpoint_dir: 
         )
     if "checkpoint" in named and not checkpoint_dir:
         raise LogdiagError("COMMAND: {checkpoint} stands for a checkpoint of a folder; give --checkpoint-dir DIR")
-    return Launcher(tuple(command), _nodes_of(nodes_file) if nodes_file else ())
+    nodes = tuple(dict.fromkeys(nodes_in(nodes_file, "--nodes"))) if nodes_file else ()
+    return Launcher(tuple(command), with_addresses(nodes, f"--nodes {nodes_file}"))
 
 
-def _nodes_of(path: str) -> tuple[str, ...]:
-    """The first word of each line, comments left out, as hostfiles are written."""
+def is_name(node: str) -> bool:
+    """Whether it can be a host's name or address, and no more than that to a shell."""
+    return _NAME.fullmatch(node) is not None
+
+
+def nodes_in(path: str, option: str) -> list[str]:
+    """The first word of each line, comments left out, as hostfiles are written. Raises LogdiagError, with the option
+    that named the file."""
     try:
         with open(path, encoding="utf-8") as file:
             rows = [row.split("#")[0].split() for row in file]
     except (OSError, UnicodeDecodeError) as error:
-        raise LogdiagError(f"--nodes {path}: cannot be read; give a file with a node's name on each line") from error
-    nodes = tuple(dict.fromkeys(row[0] for row in rows if row))
-    if not nodes:
-        raise LogdiagError(f"--nodes {path}: names no node; write one on each line")
+        raise LogdiagError(f"{option} {path}: cannot be read; give a file with a node's name on each line") from error
+    if not any(rows):
+        raise LogdiagError(f"{option} {path}: names no node; write one on each line")
+    return [row[0] for row in rows if row]
+
+
+def with_addresses(nodes: tuple[str, ...], said: str) -> tuple[str, ...]:
+    """The nodes again. Raises LogdiagError where one has no address; `said` is where they were named."""
     if unknown := [node for node in nodes if not _has_address(node)]:
-        raise LogdiagError(f"--nodes {path}: {', '.join(unknown[:5])}: no such host; correct the name or take it out")
+        raise LogdiagError(f"{said}: {', '.join(unknown[:5])}: no such host; correct the name or take it out")
     return nodes
 
 

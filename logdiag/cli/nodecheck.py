@@ -1,0 +1,127 @@
+"""`logdiag nodecheck`: finds the bad nodes by two rounds of small worlds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from logdiag.errors import LogdiagError
+from logdiag.recovery.launch import is_name, nodes_in, with_addresses
+from logdiag.recovery.nodecheck import Check, check, complaint, first_round
+from logdiag.recovery.worlds import DEFAULT_LAUNCHER, Launch, commands_of, launch_of, run_worlds
+from logdiag.report.words import clean
+
+__all__ = ["nodecheck_command"]
+
+_EXAMPLES = """\b
+Examples:
+  logdiag nodecheck --hosts-file hosts
+  logdiag nodecheck --hosts node-1,node-2,node-3 --plan
+  logdiag nodecheck --hosts-file hosts --launcher 'srun -N1 -w {host} python3 - {member}'"""
+_LAST_PORT = 65_000
+_BAD, _NOT_DONE = 1, 2
+
+
+@click.command("nodecheck", epilog=_EXAMPLES, short_help="Find the bad nodes: two rounds of small worlds.")
+@click.option("--hosts", metavar="A,B,C", help="The nodes, with commas.")
+@click.option("--hosts-file", metavar="FILE", help="The nodes, one a line.")
+@click.option("--plan", is_flag=True, help="Print what round one would run; nothing is started.")
+@click.option(
+    "--launcher",
+    "template",
+    default=DEFAULT_LAUNCHER,
+    metavar="TEMPLATE",
+    show_default=True,
+    help="How a command runs on a node; the program for it comes on standard input.",
+)
+@click.option(
+    "--port", type=click.IntRange(1024, _LAST_PORT), default=29400, show_default=True, help="The first of 400 ports."
+)
+@click.option(
+    "--megabytes", type=click.IntRange(1, 4096), default=64, show_default=True, help="The data of one collective."
+)
+@click.option(
+    "--seconds", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="The most that a world may take."
+)
+@click.option("-f", "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+def nodecheck_command(
+    hosts: str | None, hosts_file: str | None, template: str, plan: bool, form: str, **said: Any
+) -> None:
+    """Pair all nodes, run a collective in each pair, and pair who was in a failed or slow one with a node that passed:
+    who fails or is slow again is bad. Exit status: 0 all are good, 1 bad ones were found, 2 it could not be done."""
+    if os.name != "posix":
+        raise LogdiagError("logdiag nodecheck needs Linux or another Unix")
+    nodes = _nodes(hosts, hosts_file)
+    launch = launch_of(template, said["port"], said["megabytes"], said["seconds"])
+    if plan:
+        _print_plan(nodes, launch, form)
+        return
+    started = time.monotonic()
+    found = check(nodes, lambda worlds: run_worlds(launch, worlds))
+    seconds = time.monotonic() - started
+    print(_json(found, seconds) if form == "json" else _text(found, seconds))
+    sys.stdout.flush()
+    sys.exit(_NOT_DONE if found.answer.unknown else _BAD if found.answer.bad else 0)
+
+
+def _nodes(hosts: str | None, hosts_file: str | None) -> tuple[str, ...]:
+    """The nodes to test. Raises LogdiagError for what cannot be tested."""
+    if (hosts is None) == (hosts_file is None):
+        raise LogdiagError("nodecheck: no nodes were given, or twice; give --hosts A,B,C or --hosts-file FILE")
+    option = f"--hosts-file {hosts_file}" if hosts_file is not None else "--hosts"
+    named = nodes_in(hosts_file, "--hosts-file") if hosts_file is not None else (hosts or "").split(",")
+    nodes = tuple(name for word in named if (name := word.strip()))
+    if len(nodes) < 2:
+        raise LogdiagError(f"{option}: names {len(nodes)} nodes; give two at least, as a node is tested with another")
+    if twice := sorted({node for node in nodes if nodes.count(node) > 1}):
+        raise LogdiagError(f"{option}: {', '.join(twice[:5])}: named twice; name each node once")
+    if strange := [node for node in nodes if not is_name(node)]:
+        raise LogdiagError(f"{option}: {strange[0]!r} is no name of a host; give names or addresses")
+    return with_addresses(nodes, option)
+
+
+def _print_plan(nodes: tuple[str, ...], launch: Launch, form: str) -> None:
+    worlds = [(world, commands_of(launch, world, index)) for index, world in enumerate(first_round(nodes))]
+    if form == "json":
+        rows = [{"nodes": world, "commands": commands} for world, commands in worlds]
+        print(json.dumps({"schema": "logdiag.nodecheck-plan/1", "first_round": rows}, indent=2))
+        return
+    print(f"Round one: {len(worlds)} worlds at the same time, each at most {launch.seconds:g} s")
+    for world, commands in worlds:
+        print(f"  {', '.join(world)}")
+        for command in commands:
+            print(f"    {shlex.join(command)}")
+    print("Round two: each node of a world that fails or is slow, with a node that passed; who fails again is bad.")
+
+
+def _json(found: Check, seconds: float) -> str:
+    waves = [
+        [{"nodes": each.world, "wrong": complaint(each, found.usual), "figures": each.figures and asdict(each.figures)}
+         for each in wave]
+        for wave in found.waves
+    ]  # fmt: skip
+    answer = asdict(found.answer)
+    answer["bad"] = [{"node": node, "why": why} for node, why in found.answer.bad.items()]
+    usual = found.usual and asdict(found.usual)
+    document = {"schema": "logdiag.nodecheck/1", **answer, "usual": usual, "waves": waves, "seconds": round(seconds, 2)}
+    return json.dumps(document, indent=2)
+
+
+def _text(found: Check, seconds: float) -> str:
+    answer, usual = found.answer, found.usual
+    worlds = sum(len(wave) for wave in found.waves)
+    rows = [f"BAD   {node}  {clean(why)}" for node, why in answer.bad.items()]
+    rows += [f"not known: {', '.join(answer.unknown)}"] if answer.unknown else []
+    rows += [f"good: {len(answer.good)} of {len(answer.good) + len(answer.bad)} nodes"] if answer.good else []
+    if usual:
+        over = next(each.figures.over for wave in found.waves for each in wave if each.figures)
+        rows.append(f"usual: {usual.bandwidth / 1e6:.3g} MB/s, {usual.latency * 1e3:.3g} ms, over {over}")
+    rows += [f"Note: {clean(note)}" for note in answer.notes]
+    return "\n".join([*rows, f"{worlds} worlds in {1 + (len(found.waves) > 1)} rounds, {seconds:.1f} s"])

@@ -1,0 +1,145 @@
+"""Which nodes are bad, told by two rounds of small worlds that run a collective. What starts them stands elsewhere.
+
+Round one pairs all nodes. Who was in a world that failed or was slow is a suspect, as one of its nodes is to blame.
+Round two pairs each suspect with a node that passed: where that world fails or is slow again, the suspect is bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median_high, median_low
+
+__all__ = ["Answer", "Check", "Figures", "Outcome", "Usual", "World", "answer_of", "check", "complaint", "first_round",
+           "second_round", "usual_of"]  # fmt: skip
+
+# Slow is less than half the usual bandwidth; late is four times the usual latency and half a millisecond more, which a
+# busy machine costs; lossy is more than one segment in a hundred sent again, and four times the usual share.
+_SLOW, _LATE, _PAUSE, _LOSSY, _TIMES_LOSSY = 0.5, 4.0, 0.0005, 0.01, 4.0
+
+World = tuple[str, ...]
+"""The nodes that run one collective together: two, or three."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a world measured: over what, bytes a second, seconds, and the share of segments that were sent again (None
+    where it is not known)."""
+
+    over: str
+    bandwidth: float
+    latency: float
+    resent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a world ended: its figures, or why there are none."""
+
+    world: World
+    figures: Figures | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """The medians of a round, with which each world is compared."""
+
+    bandwidth: float
+    latency: float
+    resent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The nodes that passed, the bad ones with what is wrong with each, and those of which nothing can be told."""
+
+    good: tuple[str, ...]
+    bad: Mapping[str, str]
+    unknown: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """All that was found out. `waves` are the outcomes in the order in which worlds ran: the first wave is round one,
+    all others are round two."""
+
+    answer: Answer
+    usual: Usual | None
+    waves: tuple[tuple[Outcome, ...], ...]
+
+
+def check(nodes: Sequence[str], run: Callable[[Sequence[World]], Sequence[Outcome]]) -> Check:
+    """The whole test; `run` runs worlds at the same time and gives their outcomes in the same order."""
+    first = tuple(run(first_round(nodes)))
+    usual = usual_of(first)
+    good = passed(first, usual)
+    suspects = [node for node in nodes if node not in good]
+    waves = tuple(tuple(run(wave)) for wave in second_round(suspects, good))
+    second = [outcome for wave in waves for outcome in wave]
+    return Check(answer_of(nodes, first, second), usual, (first, *waves))
+
+
+def first_round(nodes: Sequence[str]) -> list[World]:
+    """All nodes in worlds of two, the last of three where their number is odd. Neighbours in the list stay together."""
+    starts = range(0, len(nodes) - 1, 2)
+    return [tuple(nodes[at : len(nodes) if at == starts[-1] else at + 2]) for at in starts]
+
+
+def usual_of(outcomes: Sequence[Outcome]) -> Usual | None:
+    """The medians of what was measured, the better of two in the middle; None where nothing was."""
+    measured = [outcome.figures for outcome in outcomes if outcome.figures]
+    if not measured:
+        return None
+    return Usual(
+        median_high(figures.bandwidth for figures in measured),
+        median_low(figures.latency for figures in measured),
+        median_low(figures.resent or 0.0 for figures in measured),
+    )
+
+
+def complaint(outcome: Outcome, usual: Usual | None) -> str:
+    """What is wrong with a world, in words; empty where it passed."""
+    figures = outcome.figures
+    if figures is None or usual is None:
+        return outcome.why or "it gave no figures"
+    found = []
+    if figures.bandwidth < _SLOW * usual.bandwidth:
+        found.append(f"slow: {figures.bandwidth / 1e6:.3g} MB/s, usual are {usual.bandwidth / 1e6:.3g}")
+    if figures.latency > _LATE * usual.latency + _PAUSE:
+        found.append(f"late: {figures.latency * 1e3:.3g} ms, usual are {usual.latency * 1e3:.3g}")
+    if figures.resent is not None and figures.resent > max(_LOSSY, _TIMES_LOSSY * usual.resent):
+        found.append(f"lossy: {figures.resent:.1%} of its segments were sent again, usual are {usual.resent:.1%}")
+    return "; ".join(found)
+
+
+def passed(outcomes: Sequence[Outcome], usual: Usual | None) -> tuple[str, ...]:
+    """The nodes of the worlds that passed."""
+    return tuple(node for outcome in outcomes if not complaint(outcome, usual) for node in outcome.world)
+
+
+def second_round(suspects: Sequence[str], good: Sequence[str]) -> list[list[World]]:
+    """Each suspect with a node that passed, in as many waves as it takes, since a node is in one world at a time; none
+    where no node passed."""
+    if not good:
+        return []
+    return [
+        list(zip(good, suspects[at : at + len(good)], strict=False))  # the good node comes first: it leads the world
+        for at in range(0, len(suspects), len(good))
+    ]
+
+
+def answer_of(nodes: Sequence[str], first: Sequence[Outcome], second: Sequence[Outcome]) -> Answer:
+    """What the two rounds say. Where nothing passed in round one, nothing can be told of any node."""
+    usual = usual_of(first)
+    good = passed(first, usual)
+    if not good:
+        why = next((outcome.why for outcome in first), "")
+        note = f"no world passed, so it cannot be told who is to blame; check the launcher and the ports first ({why})"
+        return Answer((), {}, tuple(nodes), (note,))
+    bad = {outcome.world[-1]: said for outcome in second if (said := complaint(outcome, usual))}
+    cleared = tuple(outcome.world[-1] for outcome in second if outcome.world[-1] not in bad)
+    measured = sum(1 for outcome in first if outcome.figures)
+    notes = ("one world gave figures: there was nothing to hold its speed against",) if measured == 1 else ()
+    return Answer(tuple(node for node in nodes if node in {*good, *cleared}), bad, (), notes)

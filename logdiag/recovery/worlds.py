@@ -1,0 +1,187 @@
+"""Starts small worlds of nodes through a launcher's template, and collects what they measured (world.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+from logdiag.errors import LogdiagError
+from logdiag.recovery import world as member
+from logdiag.recovery.nodecheck import Figures, Outcome, World
+
+__all__ = ["DEFAULT_LAUNCHER", "Launch", "commands_of", "launch_of", "run_worlds"]
+
+DEFAULT_LAUNCHER = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host} python3 - {member}"
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_KNOWN = ("host", "member", "hosts", "rank", "size", "master", "port")
+# Worlds at a time, ports of each, and so many before they begin anew; a launcher's own time to connect; the time in
+# which the others of a world that failed may still say what they saw.
+_AT_A_TIME, _PORTS, _SETS = 64, 4, 100
+_CONNECTING, _LAST_WORDS, _TICK = 15.0, 1.0, 0.02
+_LONGEST = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How members are started: a template's words, the first port, the data of one collective and the seconds of one
+    world."""
+
+    words: tuple[str, ...]
+    port: int
+    megabytes: int
+    seconds: float
+
+
+def launch_of(template: str, port: int, megabytes: int, seconds: float) -> Launch:
+    """Raises LogdiagError for a template that lacks {host} or {member}, has others that nobody knows, or names no
+    command that is there."""
+    said = f"--launcher {template!r}"
+    try:
+        words = tuple(shlex.split(template))
+    except ValueError as error:
+        raise LogdiagError(f"{said}: cannot be split into words ({error}); close its quotes") from error
+    named = set(_PLACEHOLDER.findall(template))
+    if missing := [name for name in ("host", "member") if name not in named]:
+        wanted = " and ".join(f"{{{name}}}" for name in missing)
+        raise LogdiagError(f"{said}: has no {wanted}; write {{host}} for the node and {{member}} for what it is told")
+    if unknown := sorted(named.difference(_KNOWN)):
+        known = ", ".join(f"{{{name}}}" for name in _KNOWN)
+        raise LogdiagError(f"{said}: {{{unknown[0]}}} stands for nothing; known are {known}")
+    if shutil.which(words[0]) is None:
+        raise LogdiagError(f"{said}: {words[0]}: no such command; install it, or give another launcher")
+    return Launch(words, port, megabytes, seconds)
+
+
+def commands_of(launch: Launch, world: World, index: int) -> list[list[str]]:
+    """The command of each member of a world. Worlds that run at the same time have different indexes, and so ports."""
+    port = launch.port + _PORTS * (index % _SETS)
+    found = []
+    for rank, node in enumerate(world):
+        said = ["--hosts", ",".join(world), "--rank", str(rank), "--port", str(port)]
+        said += ["--megabytes", str(launch.megabytes), "--seconds", f"{launch.seconds:g}"]
+        values = {"host": node, "member": shlex.join(said), "hosts": ",".join(world), "rank": str(rank),
+                  "size": str(len(world)), "master": world[0], "port": str(port)}  # fmt: skip
+        words: list[str] = []
+        for word in launch.words:
+            filled = _PLACEHOLDER.sub(lambda match, values=values: values[match[1]], word)  # type: ignore[misc]
+            words += said if word == "{member}" else [filled]
+        found.append(words)
+    return found
+
+
+def run_worlds(launch: Launch, worlds: Sequence[World]) -> list[Outcome]:
+    """Runs the worlds, so many at a time, and gives their outcomes in the same order. Whatever happens, no launcher is
+    left running."""
+    waiting = list(enumerate(worlds))
+    running: dict[int, _Running] = {}
+    outcomes: dict[int, Outcome] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < _AT_A_TIME:
+                index, world = waiting.pop(0)
+                running[index] = _Running(launch, world, index)
+            for index, each in list(running.items()):
+                if each.over(time.monotonic()):
+                    outcomes[index] = running.pop(index).outcome()
+            time.sleep(_TICK)
+    finally:
+        for each in running.values():
+            each.end()
+    return [outcomes[index] for index in range(len(worlds))]
+
+
+@dataclass(slots=True)
+class _Member:
+    node: str
+    process: subprocess.Popen[bytes]
+    printed: IO[bytes]
+
+
+@dataclass(slots=True)
+class _Running:
+    """A world whose members run."""
+
+    launch: Launch
+    world: World
+    index: int
+    members: list[_Member] = field(default_factory=list)
+    until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.until = time.monotonic() + self.launch.seconds + _CONNECTING
+        for node, command in zip(self.world, commands_of(self.launch, self.world, self.index), strict=True):
+            printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `outcome`)
+            with open(member.__file__, "rb") as source:
+                process = subprocess.Popen(
+                    command, stdin=source, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True
+                )
+            self.members.append(_Member(node, process, printed))
+
+    def over(self, now: float) -> bool:
+        """Whether all members have ended. Once one has failed the others have a moment, then they are ended."""
+        statuses = [each.process.poll() for each in self.members]
+        if any(statuses):
+            self.until = min(self.until, now + _LAST_WORDS)
+        if now > self.until:
+            self.end()
+        return None not in statuses
+
+    def end(self) -> None:
+        """Ends what still runs of the launchers; the members on other nodes end by themselves when their time is up."""
+        for each in self.members:
+            if each.process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(each.process.pid, signal.SIGKILL)
+                each.process.wait()
+
+    def outcome(self) -> Outcome:
+        """What the members printed, put together: the least bandwidth and the worst of the rest."""
+        said = [row for each in self.members for row in _figures(_text(each.printed))]
+        # A launcher that was ended from here has nothing to say.
+        failed = sorted((each for each in self.members if each.process.returncode), key=_was_ended)
+        why = next(filter(None, map(_last_words, failed)), "not done in time" if failed else "no figures were printed")
+        for each in self.members:
+            each.printed.close()
+        if failed or not said:
+            return Outcome(self.world, None, why)
+        lost = [row.resent for row in said if row.resent is not None]
+        bandwidth, latency = min(row.bandwidth for row in said), max(row.latency for row in said)
+        return Outcome(self.world, Figures(said[0].over, bandwidth, latency, max(lost) if lost else None))
+
+
+def _was_ended(each: _Member) -> bool:
+    return each.process.returncode < 0
+
+
+def _last_words(each: _Member) -> str:
+    """What a member that failed said last; empty where it was ended from here and said nothing."""
+    words = _text(each.printed).split("\n")[-1][:_LONGEST]
+    if not words and not _was_ended(each):
+        words = f"its command ended with status {each.process.returncode}"
+    return f"{each.node}: {words}" if words else ""
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace").strip()
+
+
+def _figures(printed: str) -> Iterator[Figures]:
+    for line in printed.splitlines():
+        if line.startswith(member.MARK):
+            # What a node prints may be anything.
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                row = json.loads(line[len(member.MARK) :])
+                resent = None if row["resent"] is None else float(row["resent"])
+                yield Figures(str(row["over"]), float(row["bandwidth"]), float(row["latency"]), resent)
