@@ -27,6 +27,10 @@ HERE = f"{sys.executable} - {{member}}"
 ON_LOOPBACK = f"sh -c ': {{host}}; exec {HERE}'"
 
 
+# Braces are a template's placeholders, so that this has none of a template's names.
+JSON = json.dumps({"over": "tcp", "bandwidth": float("inf"), "latency": 0, "resent": None})
+
+
 def names(count: int) -> list[str]:
     return [f"n{number}" for number in range(count)]
 
@@ -131,7 +135,7 @@ def test_good_nodes_pass(tmp_path: Path) -> None:
         ("exit 7", "127.0.0.2: its command ended with status 7"),
         ("echo no route >&2; exit 255", "127.0.0.2: no route"),
         ("sleep 300", "connecting to 127.0.0.2"),
-        (f"echo '{world.MARK}[[['; echo '{world.MARK}[]'", "connecting to 127.0.0.2"),
+        (f"echo '{world.MARK}[[['; echo '{world.MARK}{JSON}'", "connecting to 127.0.0.2"),
     ],
 )
 def test_a_node_whose_member_fails_is_named(fault: str, said: str) -> None:

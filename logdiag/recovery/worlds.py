@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shlex
@@ -153,7 +154,7 @@ class _Running:
         why = next(filter(None, map(_last_words, failed)), "not done in time" if failed else "no figures were printed")
         for each in self.members:
             each.printed.close()
-        if failed or not said:
+        if failed or len(said) < len(self.members):
             return Outcome(self.world, None, why)
         lost = [row.resent for row in said if row.resent is not None]
         bandwidth, latency = min(row.bandwidth for row in said), max(row.latency for row in said)
@@ -184,4 +185,6 @@ def _figures(printed: str) -> Iterator[Figures]:
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 row = json.loads(line[len(member.MARK) :])
                 resent = None if row["resent"] is None else float(row["resent"])
-                yield Figures(str(row["over"]), float(row["bandwidth"]), float(row["latency"]), resent)
+                figures = Figures(str(row["over"]), float(row["bandwidth"]), float(row["latency"]), resent)
+                if math.isfinite(figures.bandwidth) and math.isfinite(figures.latency):
+                    yield figures
