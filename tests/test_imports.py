@@ -17,7 +17,7 @@ HEAVY = {
     "pydantic", "pydantic_core", "yaml", "rich", "numpy", "pandas", "torch", "transformers",
     "sentence_transformers", "faiss", "langchain", "langchain_core", "openai", "sqlite3", "asyncio",
     "multiprocessing", "unittest", "http", "urllib.request", "ssl", "socket", "zstandard", "backports.zstd",
-    "compression.zstd", "drain3", "importlib.metadata", "email", "sqlalchemy",
+    "compression.zstd", "drain3", "importlib.metadata", "email", "sqlalchemy", "jinja2",
 }  # fmt: skip
 
 
@@ -81,6 +81,7 @@ IMPORTERS = {
         "rules/files.py",
     },
     "hyperscan": {"rules/matcher.py"},
+    "jinja2": {"report/pages.py"},
     "platformdirs": {"places.py"},
     "sqlalchemy": {"memory/nearest.py", "memory/postgres.py", "memory/rows.py", "memory/sqlite.py"},
     "sentence_transformers": {"memory/embedding.py"},
