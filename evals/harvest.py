@@ -31,6 +31,7 @@ from logdiag.rules import RuleBook
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "catalogues.yaml"
 RESULTS = HERE / "results" / "catalogues.json"
+PAGE = HERE.parent / "docs" / "catalogues.md"
 _MOST_CHARACTERS = 1500
 _FEWEST_LETTERS = 6
 
@@ -39,19 +40,20 @@ _QUOTED = r'"(?:[^"\\\n]|\\.)*"'
 STRINGS = {
     "c": re.compile(rf"R\"\((.*?)\)\"|{_QUOTED}", re.DOTALL),
     "go": re.compile(rf"{_QUOTED}|`[^`]*`"),
+    "rust": re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL),
 }
 # "rank %d of " PRIu64 " bytes" and LOG << "rank " << rank << " left" are one message each.
 _JOINS = {
     "c": re.compile(r"[\s\\]*(?:PRI\w+|<<[^;\"]{0,200}?<<|<<|\+[^;\",]{0,80}\+)?[\s\\]*"),
     "go": re.compile(r"\s*\+\s*"),
+    "rust": re.compile(r"(?!)"),
 }
 _FILLED_IN = re.compile(
     r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t)?(?P<kind>[diuoxXcfgeEpsvqwTt])(?P<kernel>[A-Za-z]{0,2})"
-    r"|\{\{?(?P<braces>[\w.:!\[\]()'\" ]*)\}\}?|\x00"
+    r"|\{\{?(?P<braces>[\w.:!?#\[\]()'\" ]*)\}\}?|\x00"
 )
 _A_NUMBER = re.compile(r"(?i)rank|num_|size|len\(|count|step|timeout|port\b|code\b|degree|\bpid\b|epoch")
-# The first line of each text of Open MPI's help files, which stands under its topic in brackets.
-_HELP_TEXT = re.compile(r"^\[[^\]\n]+\]\n(?:#.*\n|\s*\n|-+\n)*(.*\S.*)", re.MULTILINE)
+_TABLE_OF_PAGE = re.compile(r"^\| component \|.*\n(?:\|.*\n)+", re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -69,8 +71,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """How a component's source is read. `calls` end before the arguments, `streams` before the first `<<`; `lines` are
-    printed lines of single files, by a pattern of their names."""
+    """How a component's source is read. `calls` end before the arguments, `streams` before the first `<<`; in a `table`
+    the one group of `calls` is the message. `lines` are printed lines of single files, by a pattern of their names."""
 
     source: str
     version: str
@@ -100,8 +102,8 @@ def messages(component: Component, checkout: Path) -> list[Message]:
             source = path.read_text(encoding="utf-8", errors="replace")
             if component.language == "python":
                 printed = python_messages(component, name, source)
-            elif component.language == "help":
-                printed = (Message(name, _filled(line)) for line in _HELP_TEXT.findall(source))
+            elif component.language == "table":
+                printed = (Message(name, _filled(entry)) for entry in re.findall(component.calls, source, re.MULTILINE))
             else:
                 printed = (Message(name, text) for text in _printed(component, source))
             for message in printed:
@@ -194,7 +196,7 @@ def _first_text(arguments: str, language: str) -> str:
                 parts.append("\x00")
         parts.append(match[0][1:-1])
         at = match.end()
-    text = re.sub(r"\\[nrt]", " ", "".join(parts)).replace('\\"', '"').replace("\\\\", "\\")
+    text = re.sub(r"\\(?:[nrt]|\n\s*)", " ", "".join(parts)).replace('\\"', '"').replace("\\\\", "\\")
     return _filled(text)
 
 
@@ -250,11 +252,28 @@ def report(name: str, component: Component, verdicts: Sequence[str]) -> dict[str
 
 
 def write(row: dict[str, Any]) -> None:
-    """Puts a component's row into the results, in the place of its last one."""
-    rows = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
-    rows = [*(item for item in rows if item["component"] != row["component"]), row]
-    rows.sort(key=lambda item: str(item["component"]))
-    RESULTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    """Puts a component's row into the results, in the place of its last one, and into the page's table."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    rows = [*(item for item in results["coverage"] if item["component"] != row["component"]), row]
+    results["coverage"] = sorted(rows, key=lambda item: str(item["component"]))
+    RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(_TABLE_OF_PAGE.sub(lambda _: coverage(results["coverage"]), page, count=1), encoding="utf-8")
+
+
+def coverage(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The page's table of all components."""
+    lines = ["| component | version | messages | known | by speaker | left out | open | share, % |"]
+    lines.append("| --- " * 8 + "|")
+    sums = [0] * 5
+    for row in rows:
+        left = sum(row["left_out"].values())
+        counts = [row["messages"], row["classified"], row["only_by_speaker"], left, row["open"]]
+        sums = [total + count for total, count in zip(sums, counts, strict=True)]
+        cells = [row["component"], row["version"], *(f"{count:,}" for count in counts), str(row["share"])]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append(f"| all | | {' | '.join(f'{total:,}' for total in sums)} | |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from evals.harvest import Component, components, judged, messages, report
+from evals.harvest import PAGE, RESULTS, Component, components, coverage, judged, messages, report
 from logdiag import Reason, RuleError, diagnose
 from logdiag.model import Role
 from logdiag.read.prefixes import parse_line
@@ -164,14 +165,23 @@ def test_a_raised_message_is_judged_without_a_loggers_prefix(tmp_path: Path, boo
     assert judged(book, component, message) == "cause"
 
 
-def test_the_harvest_reads_help_texts(tmp_path: Path) -> None:
-    """The first line under each topic, whatever comments and rules stand in between."""
+def test_the_harvest_reads_tables(tmp_path: Path) -> None:
+    """What stands in the one group of the pattern: here the first line under each topic of a help file."""
     (tmp_path / "help-x.txt").write_text(
         "# -*- text -*-\n[lost]\n#\n-----\nThe node %s was lost.\nMore.\n[full]\nNo room for %d ranks.\n",
         encoding="utf-8",
     )
-    component = widget(language="help", files="help-", line="MESSAGE")
+    component = widget(language="table", calls=components()["open-mpi"].calls, files="help-", line="MESSAGE")
     assert [item.text for item in messages(component, tmp_path)] == ["The node word was lost.", "No room for 7 ranks."]
+
+
+def test_the_harvest_reads_rust(tmp_path: Path) -> None:
+    """A string may stand on two lines; its gaps are in braces."""
+    (tmp_path / "main.rs").write_text(
+        'tracing::error!("Shard {rank} \\\n    crashed with {err:?}"); info!("up");', encoding="utf-8"
+    )
+    component = widget(language="rust", files="rs$", calls=r"\berror!\s*\(", streams="")
+    assert [item.text for item in messages(component, tmp_path)] == ["Shard word crashed with word"]
 
 
 def test_the_report_counts_what_is_known_left_out_and_open(tmp_path: Path, book: RuleBook) -> None:
@@ -227,3 +237,10 @@ def test_a_long_pattern_is_scanned_for_by_a_common_literal() -> None:
     assert len(speaker) >= 200
     assert scan_form(speaker, "nccl warn all is well") == (r"NCCL\ WARN\ ",)
     assert scan_form(r"NCCL WARN \w{1,9}", "nccl warn all is well") != (r"NCCL\ WARN\ ",)
+
+
+def test_the_page_has_the_counts_of_the_results() -> None:
+    """Its table is the one that the harvest makes of the last counts."""
+    rows = json.loads(RESULTS.read_text(encoding="utf-8"))["coverage"]
+    assert {row["component"] for row in rows} == set(components())
+    assert coverage(rows) in PAGE.read_text(encoding="utf-8")
