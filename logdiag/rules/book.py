@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import re
 from bisect import bisect_right
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from logdiag.errors import RuleError
 from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title
 from logdiag.read.forms import Forms
-from logdiag.rules.matcher import Matcher
+from logdiag.rules.matcher import EVERY_PYTHONS, Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 
 if TYPE_CHECKING:
+    from logdiag.rules.digitless import Fireable
     from logdiag.rules.folders import Folder
 
 Match = Any
@@ -50,8 +52,8 @@ Hit = tuple[int, int, tuple[int, ...]]
 class RuleBook:
     """The rules in force. Build one with `RuleBook.load`; it may be used from several threads at once.
 
-    `matchers` and `narrower` are made from the rules where they are not given; `healthy` is text as healthy jobs print
-    it, beside what the rules' own examples show.
+    `matchers`, `narrower` and `words` are made from the rules where they are not given; `healthy` is text as healthy
+    jobs print it, beside what the rules' own examples show.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class RuleBook:
         matchers: Sequence[Matcher] | None = None,
         forms: Forms | None = None,
         healthy: str = "",
+        words: bytes = b"",
     ) -> None:
         self.forms = forms
         self.rules = tuple(rules)
@@ -90,6 +93,7 @@ class RuleBook:
         )
         self._never_fire = self._structural | self._calls
         self.narrower = narrower if narrower is not None else _narrower(self)
+        self._words = words
 
     @classmethod
     def load(cls, folders: Folder | Iterable[Folder] = (), *, proof: bool = False) -> RuleBook:
@@ -123,6 +127,23 @@ class RuleBook:
         if patterns:
             hits.append((start, end, tuple(sorted(patterns))))
         return hits
+
+    def patterns_on_shape(self, shape: bytes) -> tuple[int, ...]:
+        """The patterns that may match on a line that reads so without its digits, whatever these are."""
+        return self._fireable.on(shape)
+
+    @cached_property
+    def _fireable(self) -> Fireable:
+        from logdiag.rules.digitless import Fireable
+
+        return Fireable([pattern for _, pattern in self._patterns], marshal.loads(self._words or self.words))
+
+    @property
+    def words(self) -> bytes:
+        """Of each pattern that is scanned for the words of which the shapes of its lines hold one, for `marshal`."""
+        from logdiag.rules.digitless import words_for
+
+        return marshal.dumps([words_for(pattern) for _, pattern in self._patterns], EVERY_PYTHONS)
 
     def structural(self, patterns: tuple[int, ...]) -> bool:
         """Whether one of these patterns marks a frame of a traceback."""

@@ -20,7 +20,7 @@ else:
     import sre_constants as constants
     import sre_parse as parser
 
-__all__ = ["scan_form", "unanchored"]
+__all__ = ["best_literals", "scan_form", "unanchored", "without_names"]
 
 _ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
 _NAME = re.compile(r"\(\?P<\w+>")
@@ -47,12 +47,22 @@ def unanchored(pattern: str) -> str:
     return _ANCHOR.sub(r"\1", pattern)
 
 
+def without_names(pattern: str) -> str:
+    """The pattern without its anchor, without groups' names, and with anything for what repeats a group."""
+    return _NAME_AGAIN.sub(".*", _NAME.sub("(?:", unanchored(pattern)))
+
+
+def best_literals(sequence: Any) -> Literals | None:
+    """Words of which every match of a parsed sequence holds at least one, the most telling ones; None for none."""
+    return _best(sequence, "")
+
+
 def scan_form(pattern: str, healthy: str) -> tuple[str, ...]:
     """Expressions of which Hyperscan finds at least one wherever `pattern` matches on a line, and perhaps elsewhere.
 
     `healthy` is lower-case text as healthy jobs print it; literals it holds are avoided.
     """
-    plain = _NAME_AGAIN.sub(".*", _NAME.sub("(?:", unanchored(pattern)))
+    plain = without_names(pattern)
     caseless = "(?i)" if _CASELESS.search(plain) else ""
     try:
         literals = _best(parser.parse(plain), healthy)

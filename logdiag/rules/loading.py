@@ -100,6 +100,7 @@ def _from_plain(
         matchers,
         forms,
         healthy,
+        plain["words"],
     )
 
 
@@ -110,6 +111,7 @@ def _plain(book: RuleBook) -> dict[str, Any]:
         "reasons": {reason.value: to_plain(entry) for reason, entry in book.reasons.items()},
         "confidence": {support.value: weight for support, weight in book.confidence.items()},
         "narrower": {str(index): sorted(others) for index, others in book.narrower.items()},
+        "words": book.words,
     }
 
 

@@ -16,11 +16,11 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-__all__ = ["Matcher"]
+__all__ = ["EVERY_PYTHONS", "Matcher"]
 
-_FORM = "logdiag-rules/6"
-# A form of marshal that every Python reads: what a wheel holds was written by another.
-_EVERY_PYTHONS = 2
+_FORM = "logdiag-rules/7"
+EVERY_PYTHONS = 2
+"""A form of marshal that every Python reads: what a wheel holds was written by another."""
 
 # What Hyperscan cannot express: look-arounds, back references, atomic and possessive groups, conditionals.
 _BEYOND = re.compile(r"\(\?(?:=|!|<=|<!|>|\()|\\[1-9]|[*+?}]\+")
@@ -56,7 +56,7 @@ class Matcher:
         """What `restore` makes it again from; empty where the engine cannot do that."""
         if not all(part.dumped for part in self.parts):
             return b""
-        return marshal.dumps([(part.owners, part.dumped) for part in self.parts], _EVERY_PYTHONS)
+        return marshal.dumps([(part.owners, part.dumped) for part in self.parts], EVERY_PYTHONS)
 
     def renumbered(self, numbers: Sequence[int | None]) -> tuple[Part, ...]:
         """Its parts, each pattern under the number that `numbers` gives it; those without one are left out."""

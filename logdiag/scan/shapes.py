@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -34,6 +34,8 @@ _VARYING = re.compile(
 _JSON_MESSAGE = re.compile(rb'"(?:message|msg)": ?"')
 _LOGFMT_TEXT = re.compile(rb'\b(?:msg|message|event|err|error|cause|reason|detail|text)="((?:[^"\\]|\\.){0,2000})"')
 _MOST_SHAPES = 20_000
+# A shape that comes so often in one block is worth asking whether rules can fire on it, in a log that is so long.
+_FREQUENT, _WORTH_ASKING = 50, 2000
 _LONGEST_SHAPE = 4096
 _LONGEST_SAMPLE = 512
 _FIRST_OF_SHAPE = 3
@@ -52,7 +54,7 @@ class BlockLines:
         self.count = 0
         self._data = data
         self._lines: list[bytes] | None = None
-        self._lengths: list[int] = []
+        self._starts: list[int] = []
 
     def __getitem__(self, index: int) -> bytes:
         if self._lines is None:
@@ -78,11 +80,15 @@ class BlockLines:
 
     def index_at(self, offset: int) -> int:
         """The line that begins at an offset of the block."""
-        if not self._lengths:
-            self._lines = self._lines or self._data.split(b"\n")
-            self._lengths = list(accumulate(map(len, self._lines), initial=0))
-        # Before line i stand i newlines beside the text of the lines.
-        return bisect_right(range(len(self._lengths)), offset, key=lambda i: self._lengths[i] + i) - 1
+        if not self._starts:
+            # With its newline, a line is as long as it is from its start to the next one's.
+            self._starts = list(accumulate(map(len, self._data.splitlines(keepends=True)), initial=0))
+        return bisect_right(self._starts, offset) - 1
+
+    def joined(self, indices: Iterable[int]) -> bytes:
+        """Some of the lines as a block of their own."""
+        self._lines = every = self._lines or self._data.split(b"\n")
+        return b"\n".join([every[index] for index in indices])
 
 
 @dataclass(slots=True)
@@ -117,7 +123,8 @@ class _Shape:
 @dataclass
 class Shapes:
     """Counts line shapes over all streams. `add` says which lines of a block are worth keeping; `latest` are the shapes
-    of the latest block."""
+    of the latest block. Of frequent shapes `settled` are those of which no rule can say anything, whatever numbers
+    their lines hold, and `quiet` those that are only marks of a traceback's frame or of a collective's call."""
 
     book: RuleBook
     filters: tuple[Filter, ...]
@@ -126,6 +133,10 @@ class Shapes:
     shapes: list[_Shape] = field(default_factory=list)
     progress_keys: set[bytes] = field(default_factory=set)
     checkpoint_keys: set[bytes] = field(default_factory=set)
+    settled: set[bytes] = field(default_factory=set)
+    quiet: set[bytes] = field(default_factory=set)
+    asked: set[bytes] = field(default_factory=set)
+    total: int = 0
     unshaped: int = 0
     latest: Counter[bytes] = field(default_factory=Counter)
     bound: frozenset[str] = field(init=False)
@@ -149,12 +160,37 @@ class Shapes:
         for key, count in counts.items():
             shape = self.known.get(key)
             if shape is None:
-                wanted.add(key)
+                if len(self.known) < _MOST_SHAPES:
+                    wanted.add(key)
+                else:
+                    self.unshaped += count
                 continue
             shape.count += count
             if shape.open:
                 wanted.add(key)
+        self.total += len(lines)
+        if self.total > _WORTH_ASKING:
+            self._settle(counts)
         return lines, self._look_at(wanted, counts, lines, originals, block, position) if wanted else []
+
+    def _settle(self, counts: Counter[bytes]) -> None:
+        """Asks of each frequent shape once whether a rule can fire on it."""
+        for key in [key for key, count in counts.items() if count >= _FREQUENT]:
+            if key not in self.asked and len(self.asked) < _MOST_SHAPES:
+                self.asked.add(key)
+                patterns = self.book.patterns_on_shape(key)
+                if not patterns:
+                    self.settled.add(key)
+                elif not self.book.may_fire(patterns):
+                    self.quiet.add(key)
+
+    def unsettled(self, keys: list[bytes]) -> Sequence[int]:
+        """The indices of the latest block's lines, of these shapes, on which a rule may fire."""
+        if self.settled.isdisjoint(self.latest):
+            return range(len(keys))
+        if self.settled.issuperset(self.latest):
+            return ()
+        return [index for index, key in enumerate(keys) if key not in self.settled]
 
     def _look_at(
         self,

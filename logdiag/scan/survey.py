@@ -18,11 +18,9 @@ from logdiag.model import Block, CommonPrefix, Finding, Line, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
-from logdiag.rules.book import Hit
 from logdiag.scan.calls import Call, Calls
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.runs import Heads
-from logdiag.scan.scanner import Scanner
 from logdiag.scan.shapes import BlockLines, KeptLines, Shapes
 
 __all__ = ["Survey", "joined", "survey", "surveys"]
@@ -54,6 +52,9 @@ _LONGEST_STEP = 400
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
 _LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
 _SHORT_NUMBER = re.compile(rb"(?<![\w:.,-])\d{1,3}(?![\w:.,-]*\d)")
+
+
+Patterns = tuple[int, ...]
 
 
 @dataclass
@@ -95,44 +96,39 @@ class _Floods:
     """
 
     def __init__(self) -> None:
-        self._hits: Counter[tuple[int, ...]] = Counter()
-        self._rules: dict[tuple[tuple[int, ...], bytes], str] = {}
-        self._latest: OrderedDict[tuple[tuple[int, ...], bytes], tuple[Hit, Block, int]] = OrderedDict()
+        self._hits: Counter[Patterns] = Counter()
+        self._rules: dict[tuple[Patterns, bytes], str] = {}
+        self._latest: OrderedDict[tuple[Patterns, bytes], tuple[tuple[int, int], bytes]] = OrderedDict()
 
-    def known(self, hit: Hit, block: Block, position: int) -> str | None:
-        """The rule that such a line belongs to, empty for none; None when it is to be looked at.
-
-        `position` is that of the block's first line.
-        """
-        self._hits[hit[2]] += 1
-        if self._hits[hit[2]] <= _MANY_HITS:
+    def known(self, patterns: Patterns, text: bytes, place: tuple[int, int]) -> str | None:
+        """The rule that such a line belongs to, empty for none; None when it is to be looked at. `place` is its
+        position and its number in the file."""
+        self._hits[patterns] += 1
+        if self._hits[patterns] <= _MANY_HITS:
             return None
-        key = self._kind(hit, block)
+        key = self._kind(patterns, text)
         rule = self._rules.get(key)
         if rule:
             self._latest.pop(key, None)
-            self._latest[key] = (hit, block, position)
+            self._latest[key] = (place, text)
             if len(self._latest) > _MOST_LATEST:
                 self._latest.popitem(last=False)
         return rule
 
-    def learn(self, hit: Hit, block: Block, finding: Finding | None) -> None:
+    def learn(self, patterns: Patterns, text: bytes, finding: Finding | None) -> None:
         """Remembers which rule a frequent kind of line belongs to, or that none fires on it."""
-        if self._hits[hit[2]] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
-            self._rules[self._kind(hit, block)] = finding.rule if finding else ""
+        if self._hits[patterns] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
+            self._rules[self._kind(patterns, text)] = finding.rule if finding else ""
 
-    def _kind(self, hit: Hit, block: Block) -> tuple[tuple[int, ...], bytes]:
-        start, end, patterns = hit
-        text = block.data[start : min(end, start + _LONGEST_TEXT)]
+    def _kind(self, patterns: Patterns, text: bytes) -> tuple[Patterns, bytes]:
         if self._hits[patterns] > _VERY_MANY_HITS:
             return patterns, b" ".join(_SHORT_NUMBER.findall(text))
         return patterns, _LONG_NUMBER.sub(b"", text)
 
-    def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, tuple[int, ...]]]:
+    def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, Patterns]]:
         """The last line of each kind that was only counted: what failed in the end may be the last of many."""
-        for (start, end, patterns), block, position in self._latest.values():
-            index = block.data.count(b"\n", 0, start)
-            yield line_of(position + index, block.number_of(index), block.data[start:end]), patterns
+        for (patterns, _), (place, text) in self._latest.items():
+            yield line_of(*place, text), patterns
 
 
 class _Tail:
@@ -193,53 +189,67 @@ class _Reader:
                 # What a machine repeats is no measure of what a job does.
                 self.shapes = Shapes(self.book, self.shapes.filters)
         self.survey.shapes = self.shapes
-        with Scanner(self.book) as scanner:
-            scanner.begin(block)
-            while block is not None:
-                lines = BlockLines(block.data)
-                shapes, firsts = self.shapes.add(block, lines, self.position)
-                following = _following(blocks, len(shapes))
-                hits = scanner.finish()
-                scanner.begin(following)
-                self._keep(block, lines, shapes, firsts, hits)
-                self.position += len(shapes)
-                advance(self.stream.bytes_read)
-                block = following
+        while block is not None:
+            lines = BlockLines(block.data)
+            shapes, firsts = self.shapes.add(block, lines, self.position)
+            self._keep(block, lines, shapes, firsts, self._hits(block, lines, shapes))
+            self.position += len(shapes)
+            advance(self.stream.bytes_read)
+            block = _following(blocks, len(shapes))
         for position, number, text in self.tail.lines(_LAST_LINES):
             self.kept.keep(position, number, text)
         for line, patterns in self.floods.latest_lines(self._line):
             self._confirm(line, patterns)
         self.survey.findings.extend(self.latest_of.values())
 
-    def _keep(self, block: Block, lines: BlockLines, shapes: list[bytes], firsts: list[int], hits: list[Hit]) -> None:
+    def _hits(self, block: Block, lines: BlockLines, shapes: list[bytes]) -> list[tuple[int, Patterns]]:
+        """The index of each line on which a rule may fire, and the patterns that were found there."""
+        asked = self.shapes.unsettled(shapes)
+        if not asked:
+            return []
+        if len(asked) == len(shapes):
+            return [(lines.index_at(start), patterns) for start, _, patterns in self.book.scan(block.data)]
+        data = lines.joined(asked)
+        place = BlockLines(data)
+        return [(asked[place.index_at(start)], patterns) for start, _, patterns in self.book.scan(data)]
+
+    def _keep(
+        self,
+        block: Block,
+        lines: BlockLines,
+        shapes: list[bytes],
+        firsts: list[int],
+        hits: list[tuple[int, Patterns]],
+    ) -> None:
         wanted = set(firsts)
         wanted.update(range(min(self.after, len(shapes))))
         self.after = max(0, self.after - len(shapes))
         marks: list[int] = []
-        for hit in hits:
-            start, end, patterns = hit
-            frame = self.book.structural(patterns)
+        for index, patterns in hits:
+            text = lines[index][:_LONGEST_TEXT]
+            place = self.position + index, block.number_of(index)
             if self.book.tells_of_calls(patterns):
-                self._call(hit, block, lines)
-                if not frame and not self.book.may_fire(patterns):
-                    continue
-            if not frame and (rule := self.floods.known(hit, block, self.position)) is not None:
+                self._call(place, text, patterns)
+            frame = self.book.structural(patterns)
+            may_fire = self.book.may_fire(patterns) and shapes[index] not in self.shapes.quiet
+            if not frame and not may_fire:
+                continue
+            if not frame and (rule := self.floods.known(patterns, text, place)) is not None:
                 self.survey.uncounted_in[self.stream.index][rule] += bool(rule)
                 continue
-            index = lines.index_at(start)
             finding, (before, after) = None, _AROUND_FRAME
-            if self.book.may_fire(patterns):
-                line = self._line(self.position + index, block.number_of(index), block.data[start:end])
-                finding, (before, after) = self._confirm(line, patterns)
+            if may_fire:
+                finding, (before, after) = self._confirm(self._line(*place, text), patterns)
             if not frame:
-                self.floods.learn(hit, block, finding)
+                self.floods.learn(patterns, text, finding)
             if finding is not None and finding.role is not Role.HINT:
                 marks.append(index)
             if after:
                 wanted.update(range(max(0, index - before), min(index + after + 1, len(shapes))))
                 self.after = max(self.after, index + after + 1 - len(shapes))
-                for position, number, text in self.tail.lines(before - index):
-                    self.kept.keep(position, number, text)
+                if before > index:
+                    for position, number, line in self.tail.lines(before - index):
+                        self.kept.keep(position, number, line)
         again = self._mark_heads(block, lines, shapes)
         self._mark_progress(
             block, lines, shapes, sorted([*marks, *again, *self._mark_checkpoints(block, lines, shapes)])
@@ -248,15 +258,12 @@ class _Reader:
             self.kept.keep(self.position + at, block.number_of(at), lines[at][:_LONGEST_TEXT])
         self.tail.add(block, self.position, lines)
 
-    def _call(self, hit: Hit, block: Block, lines: BlockLines) -> None:
+    def _call(self, place: tuple[int, int], text: bytes, patterns: Patterns) -> None:
         """Remembers what a line tells of a rank's collectives."""
-        start, end, patterns = hit
-        text = block.data[start : min(end, start + _LONGEST_TEXT)]
         if found := self.book.calls_on(patterns, Line(self.stream.name, 0, text.decode(errors="replace"))):
-            index = lines.index_at(start)
-            self.calls.add(self.position + index, block.number_of(index), text, found)
+            self.calls.add(*place, text, found)
 
-    def _confirm(self, line: Line, patterns: tuple[int, ...]) -> tuple[Finding | None, tuple[int, int]]:
+    def _confirm(self, line: Line, patterns: Patterns) -> tuple[Finding | None, tuple[int, int]]:
         """The finding on a line, if any, and how many lines before and after it are worth keeping."""
         around = _AROUND_FRAME if self.book.structural(patterns) else (0, 0)
         finding = self.book.confirm(line, patterns)
