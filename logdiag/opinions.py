@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from logdiag.agent.opinion import leaves_open, names_no_cause
-from logdiag.agent.votes import UNITED
+from logdiag.agent.opinion import UNITED, leaves_open, names_no_cause
 from logdiag.errors import MemoryStoreError
 from logdiag.judge.confidence import supports_of
 from logdiag.judge.faults import Fault

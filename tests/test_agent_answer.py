@@ -10,10 +10,9 @@ import pytest
 
 from logdiag.agent.answer import ANSWER_SCHEMA, Answer, read_answer, read_text
 from logdiag.agent.grounding import Refusal, ground
-from logdiag.agent.opinion import Opinion
+from logdiag.agent.opinion import Opinion, vote
 from logdiag.agent.outbound import Channel
 from logdiag.agent.redaction import Redactor
-from logdiag.agent.votes import vote
 from logdiag.model import Reason
 from tests.agent_helpers import LOG_LINES, answer
 from tests.helpers import parsed

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from logdiag import __version__
+from logdiag.agent.ask import probe
 from logdiag.agent.models import failure_of, load_model
-from logdiag.agent.probe import probe
 from logdiag.cli.config import rows
 from logdiag.errors import AgentError
 from logdiag.settings import load_settings

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from logdiag import diagnose
 from logdiag.agent.consult import consult
+from logdiag.agent.forms import Form, read_forms
 from logdiag.agent.redaction import Redactor
 from logdiag.rules import RuleBook
 from tests.agent_helpers import SETTINGS, chat
@@ -184,6 +185,20 @@ def test_names_and_addresses_leave_as_pseudonyms_and_come_back(line: str, hidden
     redactor = Redactor()
     assert redactor.hide(line) == hidden
     assert redactor.restore(hidden) == line
+
+
+FORMS = [
+    (form, line) for forms in read_forms("identities.yaml").forms.values() for form in forms for line in form.lines
+]
+
+
+@pytest.mark.parametrize(("form", "line"), FORMS)
+def test_each_form_hides_a_name_in_each_of_its_lines(form: Form, line: str) -> None:
+    """The pattern itself finds it there, and it does not leave."""
+    groups = [found for match in form.pattern.finditer(line) for found in match.groupdict().items()]
+    names = [value for group, value in groups if value and group.removesuffix("2") == form.hides]
+    assert names
+    assert not [name for name in names if name in Redactor().hide(line)]
 
 
 def test_a_host_is_hidden_everywhere_once_it_is_known() -> None:

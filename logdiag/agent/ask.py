@@ -25,7 +25,7 @@ from logdiag.errors import AgentError
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["Asker", "objects_in", "outcomes"]
+__all__ = ["Asker", "objects_in", "outcomes", "probe"]
 
 _LONGEST_ANSWER = 40_000
 _MOST_OBJECTS = 200
@@ -110,6 +110,17 @@ class Asker:
 
         with tracing_context(enabled=False):
             return str(model.invoke([SystemMessage(system), HumanMessage(user)]).text)
+
+
+def probe(model: str, timeout: float) -> float:
+    """The seconds that `provider:model` took to answer, loading its client included.
+
+    Raises AgentError that says why there was no answer within `timeout` seconds.
+    """
+    began = time.monotonic()
+    with Asker(model, timeout) as asker:
+        asker.texts("You are asked whether you can be reached.", "Answer with the one word: yes")
+    return time.monotonic() - began
 
 
 def objects_in(text: str, key: str) -> list[dict[str, Any]]:

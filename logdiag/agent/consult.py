@@ -23,14 +23,13 @@ from logdiag.agent.connection import Connection
 from logdiag.agent.evidence import evidence_of
 from logdiag.agent.failure_agent import ROUNDS, Conversation, ask
 from logdiag.agent.models import LOADING, TIMED_OUT, failure_of, is_bounded, load_model
-from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Step, Trace, leaves_open
+from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Step, Trace, leaves_open, vote
 from logdiag.agent.outbound import Channel, learn_names
 from logdiag.agent.prompts import Prompt, prompt_of
 from logdiag.agent.redaction import Redactor
 from logdiag.agent.search import LineSearch
 from logdiag.agent.tools import tools_for
 from logdiag.agent.view import LogView
-from logdiag.agent.votes import vote
 from logdiag.model import Diagnosis
 from logdiag.rules import RuleBook
 

@@ -10,184 +10,21 @@ import ipaddress
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import resources
+
+from logdiag.agent.forms import read_forms
 
 __all__ = ["KINDS", "hide_identities", "hide_names", "is_common", "learnable", "members_of", "names_in"]
 
 KINDS = ("host", "user", "ip", "mac", "email", "name", "pod", "bucket", "device")
 """What is hidden under a pseudonym that is mapped back, beside secrets."""
 
-_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?){0,8}"
-_HOSTS = rf"{_HOST}(?:[\w.-]{{0,20}}\[[\d,-]{{1,200}}\][\w.-]{{0,60}}|(?:,{_HOST}){{1,2000}})?"
-_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
-_HOST_FORMS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        # node-004:118301:118301 [0] NCCL INFO
-        rf"(?<![\w.:/-])(?P<host>{_HOST}):\d{{1,8}}:\d{{1,8}} \[-?\d{{1,3}}\] ",
-        # May 15 09:14:36 node-7 kernel:   2026-05-15T09:14:36.1+02:00 node-7 slurmd[3121]:
-        rf"\b{_MONTH} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d (?P<host>{_HOST}) [\w./()@-]{{1,60}}(?:\[\d+\])?:",
-        rf"\b\d{{4}}-\d\d-\d\dT[\d:.,]{{8,18}}(?:Z|[+-]\d\d:?\d\d)? (?P<host>{_HOST}) [\w./()@-]{{1,60}}(?:\[\d+\])?: ",
-        # srun: error: node-17: task 3   ON node-004 CANCELLED   slurmstepd-node17:   Node node-3 is down
-        rf"\b(?:srun|sbatch|slurmstepd|slurmd|mpirun|pdsh|prted|orted): (?:error: )?(?P<host>{_HOST}): ",
-        rf" ON (?P<host>{_HOSTS}) (?:CANCELLED|FAILED|KILLED)",
-        # hostname=x   "host": "x"   MASTER_ADDR=x   --master_addr x   host='x', port   nodelist=node-[003-010]
-        r"(?i)(?<![A-Za-z])(?:(?:node|host)(?:[_-]?(?:name|list))?s?|nodeaddr|master[_-]?addr(?:ess)?|(?:main|head)[_-]?"
-        r"(?:node|process[_-]?ip)|batchhost|rdzv[_-]?endpoint|(?:rdzv|dist|init)[_-]?(?:host|method))"
-        rf"(?:\\*[\"'])?[ \t]*(?:[=:]|(?<=addr) |(?<=address) |(?<=endpoint) |(?<=list) )[ \t]*(?:\\*[\"'])?(?:tcp://)?"
-        rf"(?P<host>{_HOSTS})(?![\w(])",
-        # [node-17]:29500   connect to [node-17, 29500]   (node-17, 29500)
-        rf"\[(?P<host>{_HOST})\]:\d{{2,5}}\b",
-        r"(?:[Cc]onnect\w*|[Ll]isten\w*|[Bb]ind|[Ss]ocket|[Ss]tore|[Ss]erver|[Aa]ddress)[^\n\[(]{0,80}"
-        rf"[\[(](?:\\*[\"'])?(?P<host>{_HOST})(?:\\*[\"'])?, ?\d{{2,5}}[\])]",
-        # https://x/   tcp://x:29500   not the bucket of s3://x
-        rf"\b(?:https?|tcp|grpcs?|wss?|ssh|git|rediss?|postgres(?:ql)?(?:\+\w+)?|mysql(?:\+\w+)?|mongodb(?:\+srv)?|amqps?|"
-        rf"ldaps?|ftp|nfs|rpc|ucx|gloo|ray|etcd|mlflow|kafka|smb|hdfs)://(?:[^\s/@\"']{{1,80}}@)?(?P<host>{_HOST})"
-        r"(?=[:/?#\s\"')\],;>]|$)",
-        # node-17:29500
-        r"(?<![\w./-])(?P<host>[a-z][a-z0-9]{0,20}-[a-z0-9-]{0,30}\d[a-z0-9-]{0,20}(?:\.[a-z0-9-]{1,40}){0,6})"
-        r":\d{4,5}(?![\w:.])",
-        # on host x   connect to host x   Could not resolve host: x   from node x
-        rf"\b(?:on|to|from|at|of|resolve|by|with|lost|remote|unknown|compute|peer)(?: the)? "
-        rf"(?:host|node|server|machine)s?:? (?:\\*[\"'])?(?P<host>(?=[\w-]*[a-z])(?=[\w.-]*[\d.-]){_HOSTS})(?![\w(])",
-        # rank 3, node q7n3b8000   host cn4a
-        rf"\b(?:[Nn]ode|[Hh]ost|[Mm]achine):? (?P<host>(?=[\w-]*[a-z])(?=[\w.-]*\d)(?!v?\d+\b){_HOST})(?![\w(=])",
-        # tesla<38752>   (a host and the port that NCCL listens at)
-        rf"(?<![\w.:<])(?P<host>(?=[\w.-]*[a-z]){_HOST})<\d{{4,5}}>",
-        # What clusters call their machines: node-17, dgx-h100-03, nid001234, ip-10-0-1-2
-        r"(?i)(?<![\w.-])(?<!numa )(?<!numa_)(?P<host>(?:[a-z]+-)?(?:gpu-?)?"
-        r"(?:node|host|dgx|hgx|nid|compute|cnode|rack)-?(?:[a-z]{1,8}\d{0,4}-)?[a-z]{0,3}\d[a-z0-9-]*(?:\.[a-z0-9-]+)*|ip(?:-\d{1,3}){4}(?:\.[a-z0-9-]+)*)(?![\w(=])",
-    )
-)
-# node-17: at the start of lines, as pdsh writes it. A setting looks the same, but what follows it is one value.
-_SPEAKER = re.compile(r"(?m)^(?P<head>(?:s\d+:\d+ ?\| )?)(?P<host>[a-z][a-z0-9.-]{0,61}\d[a-z0-9-]*): (?=[A-Za-z\[/])")
+_DATA = read_forms("identities.yaml")
+_ONE = _DATA.patterns
+_LOCAL, _MODULE_LIKE = (frozenset(_DATA.words[name]) for name in ("local", "module_like"))
+# So many different lines begin with a name that speaks.
 _FEWEST_SPOKEN = 3
-_NO_SPEAKER = re.compile(
-    r"python|cuda|rank|gpu\d{0,2}$|layer|epoch|step|iter|stage|worker|default|lib|.*\.(?:py|sh|so)\b"
-)
-_NAMED = re.compile(
-    r"(?<![\w.@/-])(?P<host>(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?\.){1,8}"
-    r"(?:com|org|net|edu|gov|mil|info|biz|io|ai|dev|cloud|app|tech|xyz|local|localdomain|internal|lan|corp|intra|intranet|"
-    r"home|cluster|private|hpc|svc|test|example|invalid|eu|de|uk|us|fr|ch|at|nl|be|se|no|fi|dk|pl|cz|it|es|jp|cn|kr|tw|"
-    r"sg|au|nz|ca|br|ru|il|sa|ae))(?![\w-]|\.\w|\()"
-)
-# Names of modules and methods end like that too: threading.local, skimage.io, google.cloud.
-_MODULE_LIKE = frozenset(
-    {
-        "local",
-        "io",
-        "ai",
-        "dev",
-        "cloud",
-        "app",
-        "test",
-        "home",
-        "private",
-        "net",
-        "com",
-        "at",
-        "be",
-        "it",
-        "no",
-        "se",
-        "us",
-        "fi",
-    }
-)
-_PUBLIC = re.compile(
-    r"(?i)(?P<inner>.*?)(?P<public>(?:(?:^|(?<=\.))(?:s3|s3-[a-z0-9-]+|sts|ec2|ecr|dkr|blob|dfs|queue|table|file|core|storage|"
-    r"api|[a-z]{2}(?:-[a-z]+){1,2}-\d|dualstack|oss-[a-z0-9-]+|cdn-lfs[\w-]*|cas-bridge|www|pypi|files|raw|download|"
-    r"registry-1|auth|docs|developer|transfer|cos)\.)*(?:^|(?<=\.))(?:"
-    r"amazonaws\.com(?:\.cn)?|googleapis\.com|google\.com|windows\.net|azure\.com|azurecr\.io|microsoft\.com|aliyuncs\.com|"
-    r"myqcloud\.com|cloudflarestorage\.com|huggingface\.co|hf\.co|github\.com|githubusercontent\.com|gitlab\.com|"
-    r"pytorch\.org|pypi\.org|pythonhosted\.org|python\.org|nvidia\.com|tensorflow\.org|wandb\.ai|comet\.com|neptune\.ai|"
-    r"openai\.com|anthropic\.com|docker\.com|docker\.io|ghcr\.io|quay\.io|nvcr\.io|gcr\.io|conda\.io|anaconda\.com|"
-    r"anaconda\.org|ubuntu\.com|debian\.org|kernel\.org|wikipedia\.org|stackoverflow\.com|readthedocs\.io|ray\.io|"
-    r"modelscope\.cn|k8s\.io|kubernetes\.io|apache\.org|slurm\.schedmd\.com|pydantic\.dev|langchain\.com|gnu\.org|"
-    r"numpy\.org|scipy\.org|scikit-learn\.org|lightning\.ai|deepspeed\.ai|json\.org|w3\.org|ietf\.org|googlesource\.com))"
-)
-_LOCAL = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "cluster.local", "svc.cluster.local"})
-
-_EMAIL = re.compile(
-    r"(?<![\w.+/-])(?P<email>[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,6}[A-Za-z]{2,18})(?![\w-])"
-)
-_AT_HOST = re.compile(rf"(?<![\w.+-])(?P<user>[a-z_][\w.-]{{0,31}})@(?P<host>{_HOST})(?![\w@])")
-
-_IN_PATH = re.compile(
-    r"(?P<folder>/(?:home|Users|users|usr/people|u|scratch|fsx|nethome|homes|homedirs?|user|nfs_home|work/users)/"
-    r"|[A-Za-z]:\\{1,2}Users\\{1,2})"
-    r"(?P<user>[A-Za-z][A-Za-z0-9_.-]{1,31}(?<![.-]))"
-)
-# /fsx/erin/ckpt   /scratch/proj42/frank/run   /mnt/lustre/teams/vision/x: people and projects come first there
-_SHARED_PATH = re.compile(
-    r"(?<![\w.])(?P<root>(?:/(?:mnt|data|nfs|gpfs|lustre|vast|weka|beegfs|efs|fsx|scratch|work|project|projects|runs|"
-    r"storage|shared|archive|groups?|teams?|customers?|clients?|tenants?|accounts?|workspaces?|store|proj|p)\d{0,3})+/)"
-    r"(?P<folders>(?:[^/\s\"'<>|:,;()\[\]{}=]{1,64}/){1,3})"
-)
-_USER_FORMS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"(?<![\w/~])~(?P<user>[a-z][\w-]{1,31})(?=/)",
-        r"(?i)(?<![A-Za-z])(?:user(?:_?name)?|login|logname|job_?owner|submitted[_ ]by|run_as|sudo_user)"
-        r"(?:\\*[\"'])?[ \t]*[=:][ \t]*(?:\\*[\"'])?(?P<user>[A-Za-z][\w.-]{1,31}(?<![.-]))(?![\w(./:-])",
-        r"(?i)(?<![A-Za-z])user(?:id)?=(?P<user>[A-Za-z][\w.-]{1,31})\(\d+\)|\b[ug]id=\d+\((?P<user2>[A-Za-z][\w.-]{1,31})\)",
-        r"\b(?:opened|closed) for user (?P<user>[a-z][\w.-]{1,31})"
-        r"|\b(?:password|publickey) for (?:invalid user )?(?P<user2>[a-z][\w.-]{1,31})",
-        r"(?i)\blog(?:ged |ging )?[io]n as:? (?P<user>[a-z][\w.-]{1,31}(?<![.-]))|\b(?:by|for|to|of|as|from) user "
-        r"[\"']?(?P<user2>[a-z][\w.-]{1,31}(?<![.-]))",
-        r"(?i)authentication failed for user [\"']?(?P<user>[a-z][\w.-]{1,31})"
-        r"|(?:sbatch|srun|squeue|su)\b[^\n]{0,60} (?:-u|--user(?:name)?|-l)[ =](?P<user2>[a-z][\w.-]{1,31})",
-        r"(?m)[d-][rwxsStT-]{9}[.+@]? +\d+ (?P<user>[a-z][\w.-]{1,31}) +(?P<user2>[a-z][\w.-]{1,31}) +\d",
-    )
-)
-
-_OTHER_FORMS = tuple(
-    (kind, re.compile(pattern))
-    for kind, pattern in (
-        # s3://acme-secret-bucket/x   bucket='acme-runs'   BucketName: acme-runs
-        ("bucket", r"\b(?:s3[an]?|gs|gcs|oss|cosn?|obs|tos|r2|b2|swift|az|abfss?|wasbs?)://(?P<bucket>[\w.-]{2,63}\w)"),
-        (
-            "bucket",
-            r"(?i)\bbucket(?:[_-]?name)?(?:\\*[\"'])?(?:[ \t]*[:=][ \t]*(?:\\*[\"'])?|[ \t]+[\"'`])"
-            r"(?P<bucket>[a-z0-9][\w.-]{1,61}\w)",
-        ),
-        # https://wandb.ai/acme-team/llama/runs/x1
-        (
-            "name",
-            r"(?i)(?<![\w.-])(?:www\.)?(?:wandb\.ai|comet\.com|app\.neptune\.ai|app\.clear\.ml|swanlab\.cn)/(?:o/)?@?"
-            r"(?P<name>[\w.-]{2,80})(?:/(?P<name2>[\w.-]{2,80}))?",
-        ),
-        # AccountName=acme   --account=proj42   "project": "merger"   SLURM_JOB_ACCOUNT=x   customer: y
-        (
-            "name",
-            r"(?i)(?<![a-z])(?:account|project|customer|tenant|organi[sz]ation|entity|team|namespace|billing[_-]?code)"
-            r"(?:[_-]?(?:name|id))?(?:\\*[\"'])?[ \t]*[=:][ \t]*(?:\\*[\"'])?(?P<name>[a-z][\w.-]{1,80}(?<![.-]))"
-            r"(?![\w(.:])",
-        ),
-        # pod llm-train-heidi-worker-3   pod="team-a/llm-train-heidi-worker-3"   pods "llm-train-heidi-worker-3"
-        (
-            "pod",
-            r"(?i)\bpods?(?:[_-]?name)?(?:\\*[\"'])?(?:[ \t]*[:=/][ \t]*|[ \t]+)(?:\\*[\"'])?"
-            r"(?:(?P<pod2>[a-z0-9][a-z0-9.-]{1,62})/)?(?P<pod>(?=[a-z0-9.]*-)[a-z0-9][a-z0-9.-]{1,80}[a-z0-9])",
-        ),
-        # GPU-6f1c2b8e-90a4-5d37-b0e2-3c41d7a95f18   Serial Number : 1654123012345
-        ("device", r"\b(?P<device>(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"),
-        (
-            "device",
-            r"(?i)\bserial(?:[ _-]?(?:number|num|no))?\.?(?:\\*[\"'])?[ \t]*[:=#]?[ \t]*(?:\\*[\"'])?"
-            r"(?P<device>(?=[a-z-]*\d)[a-z0-9][a-z0-9-]{5,40})",
-        ),
-    )
-)
-
-_IPV4 = re.compile(r"(?<![\w.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\w+]|\.\d|-\w)")
-_IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{3,39}(?:(?<=:)\d{1,3}(?:\.\d{1,3}){3})?(?![\w:])")
-_MAC = re.compile(r"(?i)(?<![\w:-])[0-9a-f]{2}(?:(?::[0-9a-f]{2}){5,19}|(?:-[0-9a-f]{2}){5})(?![\w:-])")
-_VERSION_BEFORE = re.compile(
-    r"(?i)(?:version|driver|release|nccl|cuda|cudnn|cublas|toolkit|build|firmware|runtime|torch|python|pip|package|lib\w*|"
-    r"ver|v|rev|[=<>~!]=|@)[\s:=v'\"(,-]*$"
-)
-_KEPT_ADDRESSES = re.compile(r"127\.|0\.0\.0\.0$|255\.|::1?$")
 
 # Names that are words: what hides them hides the log. Generic accounts are nobody's name. One list a file, for people.
 _WORDS = frozenset(sys.stdlib_module_names).union(
@@ -202,22 +39,18 @@ def hide_identities(text: str, hide: Hide) -> str:
 
     `kind` is one of KINDS, or `path` (the folder of a user with the name).
     """
-    text = _EMAIL.sub(lambda match: match[0] if match[0].startswith("git@") else hide("email", match[0]), text)
-    text = _MAC.sub(lambda match: hide("mac", match[0]), text)
-    text = _IPV6.sub(lambda match: _ipv6(match[0], hide), text)
-    text = _IPV4.sub(lambda match: _ipv4(match, hide), text)
-    text = _AT_HOST.sub(lambda match: _at_host(match, hide), text)
-    text = _IN_PATH.sub(lambda match: _in_path(match, hide), text)
-    text = _SHARED_PATH.sub(lambda match: _in_shared_path(match, hide), text)
-    for pattern in _USER_FORMS:
-        text = pattern.sub(lambda match: _groups(match, "user", hide), text)
+    text = _ONE["email"].sub(lambda match: match[0] if match[0].startswith("git@") else hide("email", match[0]), text)
+    text = _ONE["mac"].sub(lambda match: hide("mac", match[0]), text)
+    text = _ONE["ipv6"].sub(lambda match: _ipv6(match[0], hide), text)
+    text = _ONE["ipv4"].sub(lambda match: _ipv4(match, hide), text)
+    text = _ONE["at_host"].sub(lambda match: _at_host(match, hide), text)
+    text = _ONE["in_path"].sub(lambda match: _in_path(match, hide), text)
+    text = _ONE["shared_path"].sub(lambda match: _in_shared_path(match, hide), text)
+    text = _without_forms("users", text, hide)
     text = _without_speakers(text, hide)
-    for pattern in _HOST_FORMS:
-        text = pattern.sub(lambda match: _groups(match, "host", hide), text)
-    text = _NAMED.sub(lambda match: _named(match[0], hide), text)
-    for kind, pattern in _OTHER_FORMS:
-        text = pattern.sub(lambda match, kind=kind: _groups(match, kind, hide), text)  # type: ignore[misc]
-    return text
+    text = _without_forms("hosts", text, hide)
+    text = _ONE["named"].sub(lambda match: _named(match[0], hide), text)
+    return _without_forms("others", text, hide)
 
 
 _WORD = re.compile(r"[^\W_]+(?:[._-]+[^\W_]+)*")
@@ -291,15 +124,23 @@ def _word(word: str, names: Mapping[str, str], first: set[str], hide: Hide) -> s
 def _without_speakers(text: str, hide: Hide) -> str:
     """The text without the names that several different lines begin with."""
     said: dict[str, set[str]] = {}
-    for match in _SPEAKER.finditer(text):
+    for match in _ONE["speaker"].finditer(text):
         said.setdefault(match["host"], set()).add(text[match.end() : match.end() + 40])
-    hosts = {name for name, rests in said.items() if len(rests) >= _FEWEST_SPOKEN and not _NO_SPEAKER.match(name)}
+    hosts = {
+        name for name, rests in said.items() if len(rests) >= _FEWEST_SPOKEN and not _ONE["no_speaker"].match(name)
+    }
 
     def shown(match: re.Match[str]) -> str:
         name = match["host"]
         return f"{match['head']}{_named(name, hide)}: " if name in hosts and _is_name("host", name) else match[0]
 
-    return _SPEAKER.sub(shown, text) if hosts else text
+    return _ONE["speaker"].sub(shown, text) if hosts else text
+
+
+def _without_forms(forms: str, text: str, hide: Hide) -> str:
+    for form in _DATA.forms[forms]:
+        text = form.pattern.sub(partial(_groups, kind=form.hides, hide=hide), text)
+    return text
 
 
 def _groups(match: re.Match[str], kind: str, hide: Hide) -> str:
@@ -337,7 +178,7 @@ def _named(value: str, hide: Hide) -> str:
     low = value.lower()
     if low in _LOCAL or low in _WORDS:
         return value
-    public = _PUBLIC.fullmatch(value)
+    public = _ONE["public"].fullmatch(value)
     if public is not None:
         inner = public["inner"].rstrip(".")
         return f"{hide('host', inner)}.{public['public']}" if inner and inner.lower() not in _WORDS else value
@@ -371,13 +212,13 @@ def _in_shared_path(match: re.Match[str], hide: Hide) -> str:
 
 def _ipv4(match: re.Match[str], hide: Hide) -> str:
     before = match.string[max(0, match.start() - 24) : match.start()]
-    if _KEPT_ADDRESSES.match(match[0]) or _VERSION_BEFORE.search(before):
+    if _ONE["kept_address"].match(match[0]) or _ONE["version_before"].search(before):
         return match[0]
     return hide("ip", match[0])
 
 
 def _ipv6(value: str, hide: Hide) -> str:
-    if value.count(":") < 2 or _KEPT_ADDRESSES.match(value):
+    if value.count(":") < 2 or _ONE["kept_address"].match(value):
         return value
     try:
         ipaddress.IPv6Address(value)

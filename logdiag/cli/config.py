@@ -104,7 +104,7 @@ def _test(settings: Settings) -> None:
         raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
     if settings.offline:
         raise LogdiagError(f"offline is set ({settings.origins['offline']}); nothing may be asked")
-    from logdiag.agent.probe import probe
+    from logdiag.agent.ask import probe
 
     seconds = probe(settings.llm, settings.llm_timeout)
     click.echo(f"the model {settings.llm} answered in {seconds:.2f} s")

@@ -1,0 +1,64 @@
+"""What the agent knows by wording is data beside this file: the forms of names (`identities.yaml`) and of secrets
+(`secrets.yaml`), and what codes mean (`codes.yaml`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+__all__ = ["Form", "Forms", "data_of", "read_forms"]
+
+_PIECE = re.compile(r"%(\w+)%")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A pattern whose groups `hides` and `hides` with a 2 are what to hide, and `lines` in which there is some."""
+
+    hides: str
+    pattern: re.Pattern[str]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """What a file says: single patterns by name, lists of forms by name, each in its order, and lists of words."""
+
+    patterns: Mapping[str, re.Pattern[str]]
+    forms: Mapping[str, tuple[Form, ...]]
+    words: Mapping[str, tuple[str, ...]]
+
+
+@cache
+def data_of(file: str) -> dict[str, Any]:
+    """What a file of this package says."""
+    text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
+    data: dict[str, Any] = yaml.safe_load(text)
+    return data
+
+
+def read_forms(file: str) -> Forms:
+    """The forms of a file of this package. In a pattern %name% is a piece, or a list of words to choose from."""
+    data = data_of(file)
+    words = {name: tuple(items) for name, items in data["words"].items()}
+    pieces = data["pieces"] | {name: "|".join(items) for name, items in words.items()}
+
+    def compiled(pattern: str) -> re.Pattern[str]:
+        while _PIECE.search(pattern):
+            pattern = _PIECE.sub(lambda match: pieces[match[1]].strip(), pattern)
+        return re.compile(pattern.strip(), re.VERBOSE)
+
+    return Forms(
+        {name: compiled(pattern) for name, pattern in data["patterns"].items()},
+        {
+            name: tuple(Form(item["hides"], compiled(item["pattern"]), tuple(item["lines"])) for item in items)
+            for name, items in data.get("forms", {}).items()
+        },
+        words,
+    )
