@@ -22,8 +22,8 @@ from logdiag.evaluation.metrics import (
     reliability,
     wilson,
 )
-from logdiag.evaluation.paper_weights import COUNT, GPU_TIME
 from logdiag.evaluation.scoring import Row, failed_row, judge
+from logdiag.evaluation.tables import COUNT, GPU_TIME
 from logdiag.model import Action, Reason
 from tests.evaluation_helpers import answer, case_of, row_of
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from logdiag.cli.output import check_writable, write_file
 from logdiag.errors import CaseError
 from logdiag.evaluation.baselines import available
 from logdiag.evaluation.cases import load_cases
-from logdiag.evaluation.compare import compare, read_document
+from logdiag.evaluation.compare import Comparison, compare, read_document
 from logdiag.evaluation.document import document_of
-from logdiag.evaluation.run import Diagnose, answer_case, answer_with, evaluate
+from logdiag.evaluation.run import Diagnose, Result, answer_case, answer_with, evaluate
+from logdiag.evaluation.scoring import Row
 from logdiag.settings import WHEN, load_settings
 
 if TYPE_CHECKING:
@@ -50,12 +52,7 @@ def evaluate_command(
     json_file: str | None,
     html_file: str | None,
     old_file: str | None,
-    baselines: bool,
-    split: str | None,
-    folders: tuple[str, ...],
-    memory: str | None,
-    jobs: int | None,
-    **model: Any,
+    **asked: Any,
 ) -> None:
     """Measure how right logdiag is on labelled cases.
 
@@ -68,14 +65,53 @@ def evaluate_command(
     listed, and nothing is scored.
     """
     old = read_document(old_file) if old_file else None
-    for file in (json_file, html_file):
-        _check_writable(file)
+    for option, file in (("--json", json_file), ("--html", html_file)):
+        if file:
+            check_writable(option, file)
+    document, results = _measured(paths, **asked)
+    rows = [result.row for result in results]
+    comparison = compare(old["cases"], rows) if old else None
+    if comparison:
+        document["comparison"] = comparison.to_dict()
+    if json_file:
+        write_file("--json", json_file, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    if html_file:
+        from logdiag.evaluation.page import page
+
+        write_file("--html", html_file, page(document, results))
+    _print(document, rows, comparison, form)
+    if comparison and comparison.regressions:
+        sys.exit(1)
+
+
+def _print(document: dict[str, Any], rows: Sequence[Row], comparison: Comparison | None, form: str) -> None:
+    if form == "json":
+        # In ASCII, so that nothing of a log can steer a terminal.
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+        return
+    from logdiag.evaluation.table import print_comparison, print_document
+
+    print_document(document, rows)
+    if comparison:
+        print_comparison(comparison)
+
+
+def _measured(
+    paths: Sequence[str],
+    baselines: bool,
+    split: str | None,
+    folders: tuple[str, ...],
+    memory: str | None,
+    jobs: int | None,
+    **model: Any,
+) -> tuple[dict[str, Any], list[Result]]:
+    """The evaluation of the cases, and what came of each."""
     case_set = load_cases(paths, split)
     llm = _model(model)
     if memory is not None:
         memory = load_settings({"memory": memory}).store_or_refusal()
     names, notes = available() if baselines else ((), ())
-    with _ProgressBar(len(case_set.cases)) as advance:
+    with _progress(len(case_set.cases)) as advance:
         results = evaluate(
             case_set.cases,
             folders=folders,
@@ -85,27 +121,7 @@ def evaluate_command(
             diagnose_case=partial(answer_with, memory=memory or False, llm=llm),
             advance=advance,
         )
-    rows = [result.row for result in results]
-    document = document_of(case_set, results, folders=folders, notes=notes)
-    comparison = compare(old["cases"], rows) if old else None
-    if comparison:
-        document["comparison"] = comparison.to_dict()
-    _write(json_file, lambda: _as_json(document))
-    if html_file:
-        from logdiag.evaluation.page import page
-
-        _write(html_file, lambda: page(document, results))
-    if form == "json":
-        # In ASCII, so that nothing of a log can steer a terminal.
-        sys.stdout.write(json.dumps(document, indent=1) + "\n")
-    else:
-        from logdiag.evaluation.table import print_comparison, print_document
-
-        print_document(document, rows)
-        if comparison:
-            print_comparison(comparison)
-    if comparison and comparison.regressions:
-        sys.exit(1)
+    return document_of(case_set, results, folders=folders, notes=notes), results
 
 
 def _model(said: Mapping[str, Any]) -> AgentSettings | None:
@@ -130,55 +146,13 @@ def _beside(memory: str | None, llm: AgentSettings | None) -> dict[str, Diagnose
     return beside
 
 
-def _as_json(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-
-
-def _check_writable(path: str | None) -> None:
-    """Whether a result can be written there, before the work is done."""
-    if path is None:
-        return
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise CaseError(f"{path}: the folder {folder} does not exist; make it first")
-    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise CaseError(f"{path}: cannot be written; give the name of a file in a folder of yours")
-
-
-def _write(path: str | None, content: Callable[[], str]) -> None:
-    if path is None:
-        return
-    try:
-        with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            file.write(content())
-    except OSError as error:
-        raise CaseError(f"{path}: cannot be written ({error.strerror}); free the place or name another") from error
-
-
-class _ProgressBar:
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
     """How many cases are done, on standard error, only on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    def __init__(self, total: int) -> None:
-        self.bar: Any = None
-        if sys.stderr is not None and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns: Sequence[Any] = (
-                TextColumn("diagnosing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-            )  # fmt: skip
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self.task = self.bar.add_task("diagnosing", total=total)
-
-    def __enter__(self) -> Callable[[], None] | None:
-        if self.bar is None:
-            return None
-        self.bar.start()
-        return self._advance
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def _advance(self) -> None:
-        self.bar.advance(self.task)
+    console = Console(stderr=True)
+    columns = ("diagnosing", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield partial(bar.advance, bar.add_task("diagnosing", total=total))

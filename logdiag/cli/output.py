@@ -15,7 +15,10 @@ from logdiag.read.sources import Stream
 from logdiag.report import render
 from logdiag.report.words import clean, one_line
 
-__all__ = ["ProgressBar", "check_outputs", "print_answer", "print_trace", "standard", "status_of", "write_outputs"]
+__all__ = [
+    "ProgressBar", "check_outputs", "check_writable", "print_answer", "print_trace", "standard", "status_of",
+    "write_file", "write_outputs",
+]  # fmt: skip
 
 _STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
 _NOT_KNOWN = 13
@@ -74,22 +77,32 @@ def check_outputs(paths: Iterable[str], *, many: bool = False) -> None:
         known = [name for name in _FORM_OF if not (many and name in _OF_ONE)]
         if suffix not in known:
             raise LogdiagError(f"--output {path}: the end of its name tells no format; end it in {', '.join(known)}")
-        folder = os.path.dirname(path) or "."
-        if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
-            raise LogdiagError(f"--output {path}: cannot be written; give the name of a file in a folder of yours")
+        check_writable("--output", path)
 
 
 def write_outputs(answer: Diagnosis, paths: Iterable[str], *, append: bool = False) -> None:
     """The answer in each file, in the format that the end of its name tells."""
     for path in paths:
         form = _FORM_OF[os.path.splitext(path)[1].lower()]
-        try:
-            with open(path, "a" if append else "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-                file.write(render(answer, form) + "\n")
-        except OSError as error:
-            raise LogdiagError(
-                f"--output {path}: cannot be written ({error.strerror}); free the place or name another"
-            ) from error
+        write_file("--output", path, render(answer, form) + "\n", append=append)
+
+
+def check_writable(option: str, path: str) -> None:
+    """Raises LogdiagError for a place that cannot be written, before the work is done."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise LogdiagError(f"{option} {path}: cannot be written; give the name of a file in a folder of yours")
+
+
+def write_file(option: str, path: str, content: str, *, append: bool = False) -> None:
+    """Writes what an option asked for. Raises LogdiagError."""
+    try:
+        with open(path, "a" if append else "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            file.write(content)
+    except OSError as error:
+        raise LogdiagError(
+            f"{option} {path}: cannot be written ({error.strerror}); free the place or name another"
+        ) from error
 
 
 def print_trace(answer: Diagnosis) -> None:

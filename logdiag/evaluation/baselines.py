@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from logdiag.evaluation.cases import Case
 from logdiag.evaluation.logs import RawLine, last_lines, lines_with
 from logdiag.evaluation.scoring import Answer
+from logdiag.evaluation.tables import TABLES
 from logdiag.model import Action, Reason
 from logdiag.rules import RuleBook
 
@@ -22,43 +23,10 @@ __all__ = ["BASELINES", "available", "guess", "reason_of_class"]
 
 _TAXONOMY = {reason.value: reason for reason in Reason if reason is not Reason.NONE}
 
-# Exception classes whose name is not a reason's own. A class that is nowhere is Others.
-_CLASSES = {
-    Reason.ARGUMENT_ERROR: "ArgumentTypeError UsageError BadParameter NoSuchOption ConfigAttributeError ConfigKeyError"
-    " ConfigCompositionException MissingMandatoryValue OverrideParseException",
-    Reason.CONNECTION_ERROR: "BrokenPipeError ConnectionAbortedError ConnectionRefusedError ConnectionResetError"
-    " ConnectTimeout ReadTimeout ReadTimeoutError TimeoutError MaxRetryError NewConnectionError HTTPError"
-    " HfHubHTTPError LocalEntryNotFoundError OfflineModeIsEnabled URLError RemoteDisconnected ProtocolError SSLError"
-    " DistNetworkError DistStoreError RendezvousConnectionError RendezvousTimeoutError CommError",
-    Reason.CUDA_ERROR: "AcceleratorError CUDARuntimeError CudaError CudaAPIError",
-    Reason.DATASET_LOADING_ERROR: "DatasetGenerationError DatasetNotFoundError DataFilesNotFoundError ArrowInvalid"
-    " UnidentifiedImageError BadZipFile ParserError",
-    Reason.IMPORT_ERROR: "ModuleNotFoundError",
-    Reason.MODEL_LOADING_ERROR: "SafetensorError HeaderTooLarge UnpicklingError HFValidationError"
-    " RepositoryNotFoundError GatedRepoError EntryNotFoundError RevisionNotFoundError CheckpointException",
-    Reason.NAME_ERROR: "UnboundLocalError",
-    Reason.NCCL_REMOTE_ERROR: "DistBackendError NCCLError",
-    Reason.NETWORK_ERROR: "gaierror NameResolutionError",
-    Reason.OS_ERROR: "IOError IsADirectoryError NotADirectoryError FileExistsError BlockingIOError InterruptedError",
-    Reason.OUT_OF_MEMORY_ERROR: "MemoryError CudaOutOfMemoryError ResourceExhaustedError",
-    Reason.S3_STORAGE_ERROR: "ClientError NoCredentialsError NoSuchKey NoSuchBucket EndpointConnectionError"
-    " PartialCredentialsError TokenRetrievalError S3UploadFailedError",
-    Reason.SYNTAX_ERROR: "IndentationError TabError JSONDecodeError ScannerError YAMLError TOMLDecodeError",
-}
-_REASON_OF_CLASS = {name: reason for reason, names in _CLASSES.items() for name in names.split()} | _TAXONOMY
-
-# What a shell reports of a job: 128 + signal, or the status itself; Slurm and Python give a signal as a negative.
-_EXIT_CODES = {
-    0: Reason.NONE,
-    2: Reason.ARGUMENT_ERROR,  # what argparse and most commands end with
-    126: Reason.PERMISSION_ERROR,
-    127: Reason.FILE_NOT_FOUND_ERROR,
-    134: Reason.RUNTIME_ERROR,  # SIGABRT: a native crash
-    135: Reason.DATALOADER_KILLED,  # SIGBUS: shared memory ran out
-    136: Reason.RUNTIME_ERROR,  # SIGFPE
-    137: Reason.OUT_OF_MEMORY_ERROR,  # SIGKILL: the usual killer is the kernel's
-    139: Reason.RUNTIME_ERROR,  # SIGSEGV
-}
+_REASON_OF_CLASS = {name: Reason(reason) for reason, names in TABLES["classes"].items() for name in names} | _TAXONOMY
+_EXIT_CODES = {code: Reason(reason) for code, reason in TABLES["exit_codes"].items()}
+_KEYWORDS = [(re.compile(pattern, re.IGNORECASE), Reason(reason)) for pattern, reason in TABLES["keywords"]]
+_GPUALERT = {label: Reason(reason) for label, reason in TABLES["gpualert"].items()}
 
 # [rank3]: torch.OutOfMemoryError: CUDA out of memory   ValueError   (worker pid=7) requests.exceptions.HTTPError: 503
 _EXCEPTION = re.compile(
@@ -76,52 +44,6 @@ _GREP_WORDS = (
     *(b"error", b"exception", b"traceback", b"fail", b"fatal", b"killed", b"abort", b"panic", b"time", b"oom"),
     *(b"segmentation fault", b"core dumped", b"denied", b"refused", b"cannot", b"xid"),
 )
-# First match wins, on the line that grep found.
-_KEYWORDS = tuple(
-    (re.compile(pattern, re.IGNORECASE), reason)
-    for pattern, reason in (
-        (r"dataloader worker", Reason.DATALOADER_KILLED),
-        (r"out of memory|\boom\b|oom.kill|cannot allocate memory|bad_alloc", Reason.OUT_OF_MEMORY_ERROR),
-        (r"\becc\b|xid.*\b(?:48|64|94|95)\b", Reason.ECC_ERROR),
-        (r"nvlink|nvswitch|fabric.?manager|sxid|xid.*\b(?:74|14[4-9]|150)\b", Reason.NVLINK_ERROR),
-        (r"(?:nccl|watchdog|collective).*time.?(?:d )?out|time.?(?:d )?out.*nccl", Reason.NCCL_TIMEOUT_ERROR),
-        (r"ibv_|net/ib|infiniband|mlx5|link (?:is )?down|no route to host|name or service|name resolution",
-         Reason.NETWORK_ERROR),
-        (r"nccl", Reason.NCCL_REMOTE_ERROR),
-        (r"\bs3\b|botocore|boto3|bucket|\bgcs\b|accessdenied|nosuchkey", Reason.S3_STORAGE_ERROR),
-        (r"node.?fail|preempt|evict|node .*(?:down|not responding)|kernel panic|heartbeat", Reason.NODE_FAILURE),
-        (r"cuda|cublas|cudnn|\bxid\b|\bgpu\b", Reason.CUDA_ERROR),
-        (r"no space left|input/output error|too many open files|read-only file|stale|address already in use",
-         Reason.OS_ERROR),
-        (r"no such file", Reason.FILE_NOT_FOUND_ERROR),
-        (r"permission denied", Reason.PERMISSION_ERROR),
-        (r"no module named|cannot import|undefined symbol", Reason.IMPORT_ERROR),
-        (r"connection|timed? ?out|refused|reset by peer|unreachable|rendezvous|tcpstore", Reason.CONNECTION_ERROR),
-        (r"state_dict|checkpoint|tokenizer|safetensors", Reason.MODEL_LOADING_ERROR),
-        (r"dataset", Reason.DATASET_LOADING_ERROR),
-        (r"unrecognized arguments|invalid choice|usage:", Reason.ARGUMENT_ERROR),
-        (r"non-zero exit status", Reason.CALLED_PROCESS_ERROR),
-    )
-)  # fmt: skip
-
-# The labels of gpualert's classifier, read as generously as their words allow. A bare traceback names no cause.
-_GPUALERT = {
-    "GPU out-of-memory (CUDA OOM)": Reason.OUT_OF_MEMORY_ERROR,
-    "NCCL communication error": Reason.NCCL_REMOTE_ERROR,
-    "CUDA runtime error": Reason.CUDA_ERROR,
-    "System out-of-memory (RAM)": Reason.OUT_OF_MEMORY_ERROR,
-    "Segmentation fault": Reason.RUNTIME_ERROR,
-    "File not found": Reason.FILE_NOT_FOUND_ERROR,
-    "Permission denied": Reason.PERMISSION_ERROR,
-    "Missing Python module": Reason.IMPORT_ERROR,
-    "Division by zero": Reason.ZERO_DIVISION_ERROR,
-    "Tensor device mismatch": Reason.RUNTIME_ERROR,
-    "NaN detected in loss": Reason.OTHERS,
-    "Process killed by OS (OOM)": Reason.OUT_OF_MEMORY_ERROR,
-    "Assertion failed": Reason.ASSERTION_ERROR,
-    "Python RuntimeError": Reason.RUNTIME_ERROR,
-    "Python exception (traceback)": Reason.OTHERS,
-}
 # gpualert classifies the last 50 lines of standard output and of standard error; a case holds both as one.
 _GPUALERT_LINES = 100
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -68,19 +68,7 @@ class Comparison:
         return {
             "common": self.common,
             "regressions": len(self.regressions),
-            "changes": [
-                {
-                    "id": change.id,
-                    "what": change.what,
-                    "was": change.was,
-                    "now": change.now,
-                    "was_right": change.was_right,
-                    "now_right": change.now_right,
-                    "regression": change.regression,
-                    "relabelled": change.relabelled,
-                }
-                for change in self.changes
-            ],
+            "changes": [{**asdict(change), "regression": change.regression} for change in self.changes],
             "only_old": list(self.only_old),
             "only_new": list(self.only_new),
             "metrics": {name: list(pair) for name, pair in self.metrics.items()},

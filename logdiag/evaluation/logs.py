@@ -6,12 +6,11 @@ line either way, so both are looked at.
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from logdiag.errors import CaseError
+from logdiag.read.decompression import broken_stream_errors, decompressed
 from logdiag.read.sources import open_sources
 
 __all__ = [
@@ -29,8 +28,6 @@ __all__ = [
     "text_pieces",
     "unpacked",
 ]
-
-_CHUNK = 1 << 18
 
 RawLine = tuple[str, int, str]
 """The source as a diagnosis names it, the line's number, its text."""
@@ -142,46 +139,8 @@ def unpacked(path: str) -> Iterator[bytes]:
     """A file's bytes, decompressed by what its first bytes say. Raises CaseError when it is torn or mislabelled."""
     try:
         with open(path, "rb") as raw:
-            head = raw.read(6)
-            raw.seek(0)
-            reader = _reader(head, raw)
-            while chunk := reader.read(_CHUNK):
-                yield chunk
+            yield from decompressed(raw)
     except Exception as error:
-        if not isinstance(error, _unreadable()):
+        if not isinstance(error, broken_stream_errors()):
             raise
         raise CaseError(f"{path}: cannot be read ({error}); check that it is whole and readable") from error
-
-
-def _reader(head: bytes, raw: Any) -> Any:
-    if head.startswith(b"\x1f\x8b"):
-        import gzip
-
-        return gzip.GzipFile(fileobj=raw)
-    if head.startswith(b"BZh"):
-        import bz2
-
-        return bz2.BZ2File(raw)
-    if head.startswith(b"\xfd7zXZ\x00"):
-        import lzma
-
-        return lzma.LZMAFile(raw)
-    if head.startswith(b"\x28\xb5\x2f\xfd"):
-        if sys.version_info >= (3, 14):
-            from compression import zstd
-        else:
-            from backports import zstd
-        return zstd.ZstdFile(raw)
-    return raw
-
-
-def _unreadable() -> tuple[type[BaseException], ...]:
-    """What opening, reading and decompressing raise for a bad file."""
-    import lzma
-    import zlib
-
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-    return (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from logdiag.evaluation.paper_weights import COUNT, GPU_TIME
 from logdiag.evaluation.scoring import Row
+from logdiag.evaluation.tables import COUNT, GPU_TIME
 from logdiag.judge.verdict import SURE
 from logdiag.model import Reason
 
