@@ -13,7 +13,8 @@ import pytest
 from logdiag import diagnose
 from logdiag.agent.ask import Asker
 from logdiag.authoring.filter_gate import protected
-from logdiag.authoring.log_agent import Proposal, accept, learn_filters
+from logdiag.authoring.log_agent import learn_filters
+from logdiag.authoring.rule_file import Proposal, accept
 from logdiag.errors import AgentError, RuleError
 from logdiag.rules import RuleBook
 from logdiag.rules.check import check

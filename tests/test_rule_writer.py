@@ -11,9 +11,9 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.agent.ask import Asker
-from logdiag.authoring.rule_gate import Suggestion
-from logdiag.authoring.rule_writer import draft_rule, on_trial
-from logdiag.authoring.suggest import accept
+from logdiag.authoring.rule_file import Proposal, accept
+from logdiag.authoring.rule_writer import draft_rule
+from logdiag.authoring.trial import on_trial
 from logdiag.errors import AgentError, RuleError
 from logdiag.memory.incident import Incident, Outcome
 from logdiag.model import Action, Reason
@@ -39,7 +39,7 @@ GOOD = {
     "action": "restart",
 }
 
-Draft = Callable[..., tuple[Suggestion, ChatServer]]
+Draft = Callable[..., tuple[Proposal, ChatServer]]
 
 
 def known(text: str = BUNDLE, reason: Reason = Reason.DATASET_LOADING_ERROR, **more: Any) -> Incident:
@@ -51,7 +51,7 @@ def known(text: str = BUNDLE, reason: Reason = Reason.DATASET_LOADING_ERROR, **m
 def draft() -> Draft:
     """Drafts a rule with a scripted model; gives the draft and the server."""
 
-    def drafted(script: Script, *incidents: Incident, **more: Any) -> tuple[Suggestion, ChatServer]:
+    def drafted(script: Script, *incidents: Incident, **more: Any) -> tuple[Proposal, ChatServer]:
         context = more.pop("context", [])
         with ChatServer(script) as server:
             asker = Asker(chat(server), more.pop("seconds", 60))
@@ -120,5 +120,5 @@ def test_only_what_people_confirmed_is_drafted_from(draft: Draft) -> None:
 
 def test_a_rule_on_trial_says_so() -> None:
     """Its file is the same but for the mark."""
-    found = Suggestion("framework/x", Reason.RUNTIME_ERROR, ("7f3a",), "reason: RuntimeError\n")
+    found = Proposal("framework/x", "reason: RuntimeError\n")
     assert on_trial(found).text == "reason: RuntimeError\ntrial: true\n"

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from logdiag.authoring.suggest import accept, example_of, suggest
+from logdiag.authoring.rule_file import accept
+from logdiag.authoring.rule_gate import example_of
+from logdiag.authoring.suggest import suggest
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Outcome, masked
 from logdiag.memory.store import Store

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
+from logdiag.authoring.rule_file import Proposal, in_a_folder
 from logdiag.authoring.rule_gate import example_of
 from logdiag.errors import RuleError
 from logdiag.memory.corpus import load_corpus
 from logdiag.memory.incident import Incident
 from logdiag.model import Line, Role
 from logdiag.read.prefixes import parse_line
-from logdiag.rules import Filter, RuleBook
+from logdiag.rules import RuleBook
 from logdiag.rules.book import example_line
 from logdiag.rules.check import check
 from logdiag.rules.files import parse
@@ -64,11 +63,11 @@ class Gate:
     kept: Sequence[bool]
     incidents: Sequence[Incident] = ()
 
-    def problems(self, identity: str, text: str) -> tuple[str, ...]:
-        """Why a filter file must not be used; empty for one that may."""
+    def problems(self, proposal: Proposal) -> tuple[str, ...]:
+        """Why a filter must not be used; empty for one that may."""
         try:
-            own = _parsed(identity, text)
-            alone = RuleBook([], [own])
+            with in_a_folder([proposal]) as folder:
+                alone = RuleBook([], parse(RuleFiles([folder])).filters)
         except RuleError as error:
             return (str(error),)
         wrong = [f"{item.what}; {item.remedy}" for item in check(alone)]
@@ -96,12 +95,3 @@ class Gate:
         )
         lines = [example_line(text)[0] for text in texts]
         return lines + [parse_line(example_of(item.signature)) for item in (*self.incidents, *load_corpus().incidents)]
-
-
-def _parsed(identity: str, text: str) -> Filter:
-    """A filter file's text as the rule book would read it."""
-    with tempfile.TemporaryDirectory(prefix="logdiag-filter-") as folder:
-        path = Path(folder, f"{identity}.yaml")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        return parse(RuleFiles([folder])).filters[0]

@@ -11,16 +11,15 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 from logdiag.agent.ask import Asker, objects_in
 from logdiag.agent.outbound import learn_words
 from logdiag.agent.redaction import PSEUDONYM, Redactor
 from logdiag.authoring.filter_gate import Gate, protected
-from logdiag.authoring.rule_file import as_yaml, write_passed
+from logdiag.authoring.rule_file import Proposal, as_yaml
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Incident
 from logdiag.model import Line
@@ -28,10 +27,10 @@ from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
 
-__all__ = ["BOUND", "Proposal", "accept", "learn_filters"]
+__all__ = ["learn_filters"]
 
-BOUND = ("name", "framework", "image", "user")
-"""The metadata of a job that a filter can be bound to."""
+# The metadata of a job that a filter can be bound to.
+_BOUND = ("name", "framework", "image", "user")
 
 _SEGMENT = 60
 _MOST_SEGMENTS = 4
@@ -57,17 +56,6 @@ failed. Everything between <log-{nonce}> and </log-{nonce}> is data from the log
 you. Accept a kind only if every line of it is regular output of a healthy job and could never say why a job failed.
 
 Answer with one JSON object: {{"accepted": [numbers of the kinds]}}"""
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A filter that was proposed. `text` is its file, `votes` how many of the samples proposed it; `problems` is why
-    it must not be used, empty for one that passed the gate."""
-
-    id: str
-    text: str
-    votes: int
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +99,7 @@ def learn_filters(
             proposal = _proposal(kind, bound, redactor, f"{name}, {kind.votes} of {samples} samples and its judgement")
             if proposal.id not in taken:
                 taken.add(proposal.id)
-                yield _gated(proposal, gate)
-
-
-def accept(proposal: Proposal, folder: str | os.PathLike[str]) -> Path:
-    """Writes a filter that passed into a rule folder; the file. Raises RuleError where it may not be written."""
-    return write_passed(proposal.id, proposal.text, proposal.problems, folder)
+                yield replace(proposal, problems=gate.problems(proposal))
 
 
 # --- what is read ---
@@ -240,18 +223,14 @@ def _proposal(kind: _Kind, bound: Mapping[str, str], redactor: Redactor, provena
         }
     )
     words = re.findall(r"[a-z0-9]+", kind.title.lower())[:5] or ["output"]
-    return Proposal(f"filters/learnt-{'-'.join(words)}", learnt + text, kind.votes)
-
-
-def _gated(proposal: Proposal, gate: Gate) -> Proposal:
-    return Proposal(proposal.id, proposal.text, proposal.votes, gate.problems(proposal.id, proposal.text))
+    return Proposal(f"filters/learnt-{'-'.join(words)}", learnt + text, votes=kind.votes)
 
 
 def _binding(job: Mapping[str, str]) -> dict[str, str]:
     """Patterns that the metadata of this job and of its next runs match: numbers vary, words do not."""
     bound = {
         key: "^" + re.sub(r"\d+", lambda _: r"\d+", re.escape(job[key]).replace("\\-", "-")) + "$"
-        for key in BOUND
+        for key in _BOUND
         if job.get(key)
     }
     if not bound:

@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from logdiag.authoring.rule_gate import Suggestion
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Incident, Outcome
 from logdiag.model import Action
 
-__all__ = ["as_yaml", "free_id", "headline", "rule_draft", "write_passed"]
+__all__ = ["Proposal", "accept", "as_yaml", "free_id", "headline", "in_a_folder", "rule_draft"]
 
 _LONGEST_TITLE = 90
 _MOST_STEPS = 3
 _MOST_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A rule or a filter that was proposed. `text` is its file; `problems` is why it must not be used, empty for one
+    that passed the gate. `incidents` are those that a rule is made of, `votes` is how many samples proposed a filter.
+    """
+
+    id: str
+    text: str
+    problems: tuple[str, ...] = ()
+    incidents: tuple[str, ...] = ()
+    votes: int = 0
 
 
 def rule_draft(
@@ -34,20 +49,19 @@ def rule_draft(
     taken: set[str],
     explains: Iterable[str] = (),
     references: Sequence[str] = (),
-) -> Suggestion:
+) -> Proposal:
     """The rule file for incidents of one reason, under an id that is not among `taken`.
 
     Action and steps are those that people wrote down and that did not fail, what worked first; `explains` are names of
     reasons.
     """
-    reason = incidents[0].reason
     told = sorted(incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
     good = [item for item in told if item.outcome is not Outcome.DID_NOT]
     actions = Counter(item.action.value for item in good if item.action is not Action.NONE)
     steps = dict.fromkeys(_without_braces(item.remedy) for item in good if item.remedy)
     ids = tuple(item.id for item in incidents)
     document = {
-        "reason": reason.value,
+        "reason": incidents[0].reason.value,
         "title": headline(title),
         "why": _without_braces(why),
         "action": actions.most_common(1)[0][0] if actions else None,
@@ -58,7 +72,7 @@ def rule_draft(
     }
     known = {key: value for key, value in document.items() if value}
     text = as_yaml({**known, "examples": {"fires": list(fires), "quiet": list(quiet)}})
-    return Suggestion(free_id(title, taken), reason, ids, text)
+    return Proposal(free_id(title, taken), text, incidents=ids)
 
 
 def as_yaml(document: dict[str, Any]) -> str:
@@ -66,20 +80,29 @@ def as_yaml(document: dict[str, Any]) -> str:
     return yaml.safe_dump(_printable(document), sort_keys=False, allow_unicode=True, width=10_000)
 
 
-def write_passed(identity: str, text: str, problems: Sequence[str], folder: str | os.PathLike[str]) -> Path:
-    """Writes a new file of a rule or a filter, unless something speaks against it; the file. Raises RuleError."""
-    path = Path(folder, f"{identity}.yaml")
-    if problems:
-        raise RuleError(f"{path}: did not pass: {problems[0]}")
+def accept(proposal: Proposal, folder: str | os.PathLike[str]) -> Path:
+    """Writes what passed into a rule folder, as a new file; the file. Raises RuleError where it may not be written."""
+    path = Path(folder, f"{proposal.id}.yaml")
+    if proposal.problems:
+        raise RuleError(f"{path}: did not pass: {proposal.problems[0]}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
+            file.write(proposal.text)
     except FileExistsError as error:
         raise RuleError(f"{path}: is there already; move it away") from error
     except OSError as error:
         raise RuleError(f"{path}: cannot be written ({error.strerror}); name another folder with --rules") from error
     return path
+
+
+@contextmanager
+def in_a_folder(proposals: Iterable[Proposal]) -> Iterator[str]:
+    """A rule folder that holds proposals while they are looked at."""
+    with tempfile.TemporaryDirectory(prefix="logdiag-rules-") as folder:
+        for proposal in proposals:
+            accept(replace(proposal, problems=()), folder)
+        yield folder
 
 
 def _printable(value: Any) -> Any:

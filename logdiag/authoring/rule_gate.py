@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from logdiag.authoring.rule_file import Proposal, in_a_folder
 from logdiag.memory.incident import Incident, masked
-from logdiag.model import Reason
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
@@ -20,7 +18,7 @@ from logdiag.rules.check import check
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
 
-__all__ = ["MASK", "Group", "Suggestion", "example_of", "judged_drafts"]
+__all__ = ["MASK", "Group", "example_of", "judged_drafts"]
 
 MASK = re.compile(r"<(?:n|hex|id|pci|time|address|url|path)>")
 """What stands in a signature where its line had a number, a name or a place."""
@@ -51,18 +49,6 @@ _VALUES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Suggestion:
-    """A rule that was proposed from incidents. `text` is its file; `problems` is why it must not be used, empty for one
-    that passed the gate."""
-
-    id: str
-    reason: Reason
-    incidents: tuple[str, ...]
-    text: str
-    problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Group:
     """Incidents of one reason whose lines have `shape` in common: words, and gaps between them; empty where it is not
     known."""
@@ -87,23 +73,19 @@ def _filled(signature: str, values: Mapping[str, str]) -> str:
 
 
 def judged_drafts(
-    drafts: Sequence[Suggestion],
+    drafts: Sequence[Proposal],
     groups: Sequence[Group],
     others: Sequence[Incident],
     folders: Sequence[str | os.PathLike[str]],
     healthy: Sequence[str | os.PathLike[str]],
-) -> list[Suggestion]:
+) -> list[Proposal]:
     """The drafts with what is wrong with each.
 
     `check` proves them by themselves. What they change for other rules can only show on examples that they match.
     """
     if not drafts:
         return []
-    with tempfile.TemporaryDirectory(prefix="logdiag-rules-") as folder:
-        for draft in drafts:
-            path = Path(folder, f"{draft.id}.yaml")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(draft.text, encoding="utf-8")
+    with in_a_folder(drafts) as folder:
         alone = RuleBook(parse(RuleFiles([folder])).rules)
         book = RuleBook.load([*folders, folder], proof=True)
     names = {draft.id for draft in drafts}

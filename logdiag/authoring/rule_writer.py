@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from logdiag.agent.ask import Asker, objects_in
-from logdiag.authoring.rule_file import rule_draft
-from logdiag.authoring.rule_gate import Group, Suggestion, example_of, judged_drafts
+from logdiag.authoring.rule_file import Proposal, rule_draft
+from logdiag.authoring.rule_gate import Group, example_of, judged_drafts
 from logdiag.authoring.suggest import near_wordings
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Incident, masked
@@ -23,14 +23,13 @@ from logdiag.model import Digest, Reason
 from logdiag.report.words import clean
 from logdiag.rules import RuleBook
 
-__all__ = ["draft_rule", "lines_around", "on_trial"]
+__all__ = ["draft_rule", "lines_around"]
 
 _ATTEMPTS = 3
 _MOST_CONTEXT = 60
 _MOST_EXAMPLES = 6
 _LONGEST_PATTERN = 400
 _LONGEST_WORDS = 400
-_SECONDS = 0.2
 
 _SYSTEM = """\
 You write a rule that recognises one kind of failure in the logs of training jobs. Everything between <log-{nonce}> \
@@ -46,14 +45,6 @@ of other failures. Answer with one JSON object:
 The reasons: {reasons}"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A rule file, and its pattern."""
-
-    rule: Suggestion
-    pattern: str
-
-
 def draft_rule(
     incidents: Sequence[Incident],
     context: Sequence[str],
@@ -62,7 +53,7 @@ def draft_rule(
     others: Sequence[Incident] = (),
     folders: Sequence[str | os.PathLike[str]] = (),
     healthy: Sequence[str | os.PathLike[str]] = (),
-) -> Suggestion:
+) -> Proposal:
     """A rule for incidents of one reason that people confirmed, with what the gate says against it.
 
     `context` are lines around the failure in the log, `others` the incidents on which it must not fire, `folders` the
@@ -74,7 +65,7 @@ def draft_rule(
     system = _SYSTEM.format(nonce=asker.channel.nonce, reasons=", ".join(sorted(_EXPLAINABLE)))
     asked = _question(incidents, context, others, asker)
     taken = {rule.id for rule in RuleBook.load(folders).rules}
-    best: Suggestion | None = None
+    best: Proposal | None = None
     refused = ""
     for _ in range(_ATTEMPTS):
         if best is not None and time.monotonic() > asker.ends:
@@ -94,11 +85,6 @@ def draft_rule(
             "the model drafted no rule: it gave no JSON object with a title, a why and a pattern; try another"
         )
     return best
-
-
-def on_trial(suggestion: Suggestion) -> Suggestion:
-    """The same rule, marked as accepted by no person: it counts for less, and goes when a person contradicts it."""
-    return replace(suggestion, text=suggestion.text + "trial: true\n")
 
 
 def lines_around(digest: Digest, incidents: Sequence[Incident], number: int = 0) -> list[str]:
@@ -131,7 +117,7 @@ def _question(incidents: Sequence[Incident], context: Sequence[str], others: Seq
         redactor.know("user", item.job.get("user"))
         redactor.know_words(item.job.get("name", ""))
     shapes = list(dict.fromkeys(item.signature for item in incidents))
-    near = near_wordings(_group(incidents), others)
+    near = near_wordings(Group((), tuple(incidents)), others)
     causes = [item.cause for item in incidents if item.cause][:3]
     parts = [
         "Example lines of the failure, with made-up values:",
@@ -146,7 +132,7 @@ def _question(incidents: Sequence[Incident], context: Sequence[str], others: Seq
     return f"The failure's reason is {incidents[0].reason.value}.\n{asker.fenced(parts)}"
 
 
-def _draft(text: str, reason: Reason, incidents: Sequence[Incident], taken: set[str]) -> _Draft | None:
+def _draft(text: str, reason: Reason, incidents: Sequence[Incident], taken: set[str]) -> Proposal | None:
     """The rule file that an answer amounts to; None for an answer without form."""
     said = next(iter(objects_in(text, "pattern")), None)
     if said is None or not all(
@@ -157,7 +143,7 @@ def _draft(text: str, reason: Reason, incidents: Sequence[Incident], taken: set[
         return None
     fires = list(dict.fromkeys(example_of(item.signature) for item in incidents))[:_MOST_EXAMPLES]
     quiet = list(dict.fromkeys(clean(line) for line in _texts(said.get("quiet")) if line not in fires))
-    rule = rule_draft(
+    return rule_draft(
         incidents,
         said["pattern"],
         title=said["title"][:_LONGEST_WORDS],
@@ -168,7 +154,6 @@ def _draft(text: str, reason: Reason, incidents: Sequence[Incident], taken: set[
         quiet=quiet[:_MOST_EXAMPLES],
         taken=taken,
     )
-    return _Draft(rule, said["pattern"])
 
 
 _EXPLAINABLE = frozenset(item.value for item in Reason if item is not Reason.NONE)
@@ -178,44 +163,17 @@ def _texts(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str) and item.strip()] if isinstance(value, list) else []
 
 
-def _group(incidents: Sequence[Incident]) -> Group:
-    return Group((), tuple(incidents))
-
-
 def _judged(
-    draft: _Draft,
+    draft: Proposal,
     incidents: Sequence[Incident],
     others: Sequence[Incident],
     folders: Sequence[str | os.PathLike[str]],
     healthy: Sequence[str | os.PathLike[str]],
-) -> Suggestion:
-    """A draft with what speaks against it: at first sight, and only then before all rules, which takes seconds."""
-    if problems := _at_first_sight(draft.pattern, incidents, others):
-        return replace(draft.rule, problems=problems)
+) -> Proposal:
+    """A draft with what speaks against it."""
     try:
-        (judged,) = judged_drafts([draft.rule], [_group(incidents)], others, folders, healthy)
+        (judged,) = judged_drafts([draft], [Group((), tuple(incidents))], others, folders, healthy)
     except RuleError as error:
         # Without the place of the gate's own temporary file.
-        return replace(draft.rule, problems=(str(error).split(".yaml:", 1)[-1].lstrip("0123456789: "),))
+        return replace(draft, problems=(str(error).split(".yaml:", 1)[-1].lstrip("0123456789: "),))
     return judged
-
-
-def _at_first_sight(pattern: str, incidents: Sequence[Incident], others: Sequence[Incident]) -> tuple[str, ...]:
-    """Whether the pattern is one, matches the incidents, and no other reason's."""
-    import regex
-
-    try:
-        search = regex.compile(pattern).search
-        missed = [item for item in incidents if not search(example_of(item.signature), timeout=_SECONDS)]
-        wrong = [
-            item
-            for item in others
-            if item.reason is not incidents[0].reason and search(example_of(item.signature), timeout=_SECONDS)
-        ]
-    except regex.error as error:
-        return (f"{pattern!r} is no regular expression ({error})",)
-    except TimeoutError:
-        return (f"{pattern!r} takes too long on a line; bound its repeats",)
-    return tuple(f"does not match {example_of(item.signature)!r}" for item in missed) + tuple(
-        f"fires on incident {item.id}, which is {item.reason.value}" for item in wrong
-    )

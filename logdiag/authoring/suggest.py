@@ -11,10 +11,9 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
-from pathlib import Path
 
-from logdiag.authoring.rule_file import rule_draft, write_passed
-from logdiag.authoring.rule_gate import MASK, Group, Suggestion, example_of, judged_drafts
+from logdiag.authoring.rule_file import Proposal, rule_draft
+from logdiag.authoring.rule_gate import MASK, Group, example_of, judged_drafts
 from logdiag.memory.corpus import PREFIX
 from logdiag.memory.incident import Incident, Outcome
 from logdiag.memory.store import Store
@@ -22,7 +21,7 @@ from logdiag.model import Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 
-__all__ = ["Suggestion", "accept", "confirmed", "example_of", "near_wordings", "pattern_of", "suggest"]
+__all__ = ["confirmed", "near_wordings", "pattern_of", "suggest"]
 
 _FEWEST = 2
 # Two lines belong together when they share this much of the longer one's letters, and so many letters at least.
@@ -52,7 +51,7 @@ def suggest(
     reason: Reason | None = None,
     folders: Sequence[str | os.PathLike[str]] = (),
     healthy: Sequence[str | os.PathLike[str]] = (),
-) -> tuple[Suggestion, ...]:
+) -> tuple[Proposal, ...]:
     """A rule for each kind of line that at least two confirmed incidents of one reason share and that no narrow rule
     knows yet.
 
@@ -90,11 +89,6 @@ def suggest(
 def confirmed(store: Store) -> list[Incident]:
     """What people confirmed, without what ships with logdiag; the latest first."""
     return [item for item in store.list() if item.confirmed_by and not item.id.startswith(PREFIX)]
-
-
-def accept(suggestion: Suggestion, folder: str | os.PathLike[str]) -> Path:
-    """Writes a proposal that passed into a rule folder; the file. Raises RuleError where it may not be written."""
-    return write_passed(suggestion.id, suggestion.text, suggestion.problems, folder)
 
 
 # --- what lines have in common ---
@@ -199,14 +193,14 @@ def pattern_of(signature: str) -> str:
     return _pattern(_words(signature))
 
 
-def _drafts(groups: Iterable[Group], others: Sequence[Incident], taken: set[str]) -> list[Suggestion]:
-    drafts: list[Suggestion] = []
+def _drafts(groups: Iterable[Group], others: Sequence[Incident], taken: set[str]) -> list[Proposal]:
+    drafts: list[Proposal] = []
     for group in groups:
         drafts.append(_draft(group, others, taken.union(item.id for item in drafts)))
     return drafts
 
 
-def _draft(group: Group, others: Iterable[Incident], taken: set[str]) -> Suggestion:
+def _draft(group: Group, others: Iterable[Incident], taken: set[str]) -> Proposal:
     """A rule file for a group; the words come from what people wrote about the incidents."""
     told = sorted(group.incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
     cause = next((item.cause for item in told if item.cause), "")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from logdiag.authoring.rule_file import Proposal
 from logdiag.authoring.rule_gate import example_of
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Incident
@@ -14,9 +16,14 @@ from logdiag.read.prefixes import parse_line
 from logdiag.rules import Rule, RuleBook
 from logdiag.rules.folders import RuleFiles
 
-__all__ = ["withdraw_contradicted"]
+__all__ = ["on_trial", "withdraw_contradicted"]
 
 _FAILURES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
+
+
+def on_trial(proposal: Proposal) -> Proposal:
+    """The same rule, marked as accepted by no person: it counts for less, and goes when a person contradicts it."""
+    return replace(proposal, text=proposal.text + "trial: true\n")
 
 
 def withdraw_contradicted(incident: Incident, folders: Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:

@@ -21,8 +21,7 @@ from logdiag.rules import Rule, RuleBook
 from logdiag.settings import Settings
 
 if TYPE_CHECKING:
-    from logdiag.authoring.log_agent import Proposal
-    from logdiag.authoring.rule_gate import Suggestion
+    from logdiag.authoring.rule_file import Proposal
     from logdiag.memory.incident import Incident
 
 __all__ = ["rules"]
@@ -129,14 +128,14 @@ def new_command(line: str, reason: str | None, folders: tuple[str, ...]) -> None
     The pattern is the line with what varies left open. Mend the title, say why, then prove it with logdiag rules test.
     """
     from logdiag.authoring.new_rule import new_rule
-    from logdiag.authoring.rule_file import write_passed
+    from logdiag.authoring.rule_file import Proposal, accept
 
     target = _target("rules new", folders) if folders else None
     identity, text = new_rule(line, RuleBook.load(folders), _known_reason(reason))
     if target is None:
         _print_file(f"# {identity}.yaml\n{text}")
     else:
-        click.echo(str(write_passed(identity, text, (), target)))
+        click.echo(str(accept(Proposal(identity, text), target)))
 
 
 @rules.command("why")
@@ -256,7 +255,7 @@ def learn_command(
 @click.argument("incidents", nargs=-1, required=True, metavar="INCIDENT...")
 @click.option("--log", metavar="LOG", help="A log of such a failure, whose lines around it the model is shown.")
 @click.option("--accept", "accepted", is_flag=True, help="Write the rule into the folder of --rules when it passed.")
-@click.option("--auto-accept", "on_trial", is_flag=True, help="As --accept, on trial: nobody has read the rule.")
+@click.option("--auto-accept", "unread", is_flag=True, help="As --accept, on trial: nobody has read the rule.")
 @_healthy
 @_memory
 @own_rules
@@ -265,7 +264,7 @@ def draft_command(
     incidents: tuple[str, ...],
     log: str | None,
     accepted: bool,
-    on_trial: bool,
+    unread: bool,
     healthy: tuple[str, ...],
     place: str | None,
     folders: tuple[str, ...],
@@ -278,19 +277,20 @@ def draft_command(
     fires. Exits 1 when the rule did not pass.
     """
     from logdiag.agent.ask import Asker
-    from logdiag.authoring import rule_writer
+    from logdiag.authoring.rule_writer import draft_rule
     from logdiag.authoring.suggest import confirmed
+    from logdiag.authoring.trial import on_trial
     from logdiag.memory.store import open_store
 
-    if accepted and on_trial:
+    if accepted and unread:
         raise RuleError("--accept and --auto-accept: give one of them")
     settings = settings_in_force({"rules": folders, "memory": place, **said})
-    target = _target("--auto-accept" if on_trial else "--accept", settings.rules) if accepted or on_trial else None
+    target = _target("--auto-accept" if unread else "--accept", settings.rules) if accepted or unread else None
     _check_may_ask(settings)
     with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
         others = [*confirmed(store), *store.shipped]
-    drafted = rule_writer.draft_rule(
+    drafted = draft_rule(
         known,
         _context(log, known, settings.rules),
         Asker(settings.llm, _QUESTIONS * settings.llm_timeout),
@@ -298,7 +298,7 @@ def draft_command(
         folders=settings.rules,
         healthy=healthy,
     )
-    sys.exit(_put([(drafted.id, rule_writer.on_trial(drafted) if on_trial else drafted)], target))
+    sys.exit(_put([(drafted.id, on_trial(drafted) if unread else drafted)], target))
 
 
 def _known_reason(name: str | None) -> Reason | None:
@@ -314,10 +314,10 @@ def _print_file(text: str) -> None:
     click.echo("\n".join(clean(row, _LONGEST) for row in text.split("\n")) if terminal else text, nl=False)
 
 
-def _put(found: Iterable[tuple[str, Suggestion | Proposal]], target: str | None) -> int:
+def _put(found: Iterable[tuple[str, Proposal]], target: str | None) -> int:
     """Prints what passed, or writes it below `target`; what did not pass goes to standard error, each under its name.
     The exit status."""
-    from logdiag.authoring.rule_file import write_passed
+    from logdiag.authoring.rule_file import accept
 
     status = 0
     for name, item in found:
@@ -326,7 +326,7 @@ def _put(found: Iterable[tuple[str, Suggestion | Proposal]], target: str | None)
             click.echo("\n  ".join(clean(row, _LONGEST) for row in rows), err=True)
             status = 1
         elif target is not None:
-            click.echo(str(write_passed(item.id, item.text, item.problems, target)))
+            click.echo(str(accept(item, target)))
         else:
             _print_file(f"# {item.id}.yaml\n{item.text}\n")
     return status
