@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,10 +127,10 @@ def test_a_named_pipe_is_read_to_its_end_within_the_limit(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "wrong", [{"max_bytes": 0}, {"max_seconds": -1}, {"max_bytes": "many"}, {"max_seconds": float("nan")}]
 )
-def test_a_limit_that_is_none_is_an_error(wrong: dict[str, object]) -> None:
+def test_a_limit_that_is_none_is_an_error(wrong: dict[str, Any]) -> None:
     """One sentence with its name."""
     with pytest.raises(SourceError, match=next(iter(wrong))):
-        diagnose(LINES, rules=BOOK, memory=False, **wrong)  # type: ignore[arg-type]
+        diagnose(LINES, rules=BOOK, memory=False, **wrong)
 
 
 def test_the_command_has_both_limits(tmp_path: Path) -> None:

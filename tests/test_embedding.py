@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ class Counting(dict[str, int]):
 
     asked = 0
 
-    def get(self, *arguments: object) -> None:  # type: ignore[override]
+    def get(self, key: str, default: Any = None, /) -> Any:
         self.asked += 1
 
 

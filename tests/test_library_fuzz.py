@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_hostile_options_raise_nothing_foreign(tmp_path: Path, monkeypatch: pyte
     """Each is an answer, perhaps with a note, or an error of ours."""
     monkeypatch.setenv("LOGDIAG_MEMORY", str(tmp_path / "memory"))  # one of its own: something is remembered
     options = hostile_options(tmp_path)
-    answers = [read_through(of_ours(lambda given=given: diagnose(DEMO, **given))) for given in options]  # type: ignore[misc]
+    answers = [read_through(of_ours(partial(diagnose, DEMO, **given))) for given in options]
     assert sum(isinstance(answer, Diagnosis) for answer in answers) > 10
     assert all(answer.reason is Reason.ECC_ERROR for answer in answers if isinstance(answer, Diagnosis))
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from logdiag.memory.nearest import Nearest
+from logdiag.memory.sqlite import SqliteRows
 from logdiag.memory.store import Store
 from tests.memory_helpers import incident, letters, letters_store, text_of
 
@@ -20,7 +21,14 @@ MANY = 900
 
 def nearest_of(store: Store) -> Nearest:
     """The search over a store, which holds at most so many vectors beside the file."""
-    return Nearest(store._rows, letters(), most_beside=BESIDE)  # type: ignore[arg-type]
+    return Nearest(rows_of(store), letters(), most_beside=BESIDE)
+
+
+def rows_of(store: Store) -> SqliteRows:
+    """The database of a store in a folder."""
+    rows = store._rows
+    assert isinstance(rows, SqliteRows)
+    return rows
 
 
 def found(store: Store, text: str, k: int = 1) -> list[tuple[float, str]]:
@@ -57,7 +65,7 @@ def test_a_small_store_has_no_index(tmp_path: Path) -> None:
 
 def test_a_large_store_misses_few(large: Store, tmp_path: Path) -> None:
     """Of the five nearest the file finds at least 95 of 100 that an exact search finds."""
-    exact = Nearest(large._rows, letters(), most_beside=10 * MANY)  # type: ignore[arg-type]
+    exact = Nearest(rows_of(large), letters(), most_beside=10 * MANY)
     exact._index, exact._last = None, 0
     exact.catch_up(math.inf)
     by_file = nearest_of(large)

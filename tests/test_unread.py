@@ -13,6 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -48,10 +49,14 @@ def text_of(stream: Stream) -> bytes:
 # --- archives ---
 
 
-def tar_of(logs: dict[str, bytes], mode: str = "w:gz", **options: object) -> bytes:
+def tar_of(
+    logs: dict[str, bytes],
+    mode: Literal["w:", "w:gz", "w:xz"] = "w:gz",
+    format: int = tarfile.DEFAULT_FORMAT,
+) -> bytes:
     """A tar of these files."""
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode=mode, **options) as archive:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=out, mode=mode, format=format) as archive:
         for name, data in logs.items():
             info = tarfile.TarInfo(name)
             info.size = len(data)

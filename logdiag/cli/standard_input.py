@@ -11,6 +11,7 @@ import os
 import select
 import signal
 from types import FrameType
+from typing import Any
 
 __all__ = ["StandardInput"]
 
@@ -33,7 +34,7 @@ class StandardInput:
         self._interrupted_by = ""
         self._last_read = False
         self._ended = False
-        self._handlers: dict[signal.Signals, object] = {}
+        self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> StandardInput:
         self._woken, self._wake = os.pipe()
@@ -87,7 +88,7 @@ class StandardInput:
         signal.set_wakeup_fd(self._wake_before)
         if not self._interrupted_by:
             for number, handler in self._handlers.items():
-                signal.signal(number, handler)  # type: ignore[arg-type]
+                signal.signal(number, handler)
         os.close(self._wake)
         os.close(self._woken)
 

@@ -176,9 +176,9 @@ def _wrong_texts(values: object) -> bool:
     return not isinstance(values, (list, tuple)) or len(values) > 2 * _MOST_ITEMS or any(map(_wrong_text, values))
 
 
-def _texts_of(entry: Mapping[str, Any], kind: type) -> list[Any]:
+def _texts_of(entry: Mapping[str, Any], kind: type[Frame | Said]) -> list[Any]:
     """The fields of a `Frame` or a `Said`; what is left out is empty."""
-    return [entry.get(name, "") for name in kind.__dataclass_fields__]  # type: ignore[attr-defined]
+    return [entry.get(name, "") for name in kind.__dataclass_fields__]
 
 
 def one_line(text: str, longest: int = _LONGEST_TEXT) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from logdiag.model import Diagnosis
 from logdiag.report.words import (
@@ -29,51 +30,59 @@ _LINK = re.compile(r"(?i)(?:\b[a-z][a-z0-9+.-]{0,30}://|\bwww\.|\b(?:mailto|xmpp
 
 def to_markdown(diagnosis: Diagnosis) -> str:
     """The report as one Markdown document."""
-    parts = [f"## {_safe(headline(diagnosis))}", "", _safe(diagnosis.summary), ""]
+    blocks = [f"## {_safe(headline(diagnosis))}", _safe(diagnosis.summary)]
+    blocks += [*_verdict(diagnosis), *_lines_of_the_log(diagnosis), *_what_else(diagnosis)]
+    notes = "\n".join(f"> {_safe(note)}" for note in diagnosis.notes)
+    return "\n\n".join([*blocks, *([notes] if notes else []), _safe(amount(diagnosis))])
+
+
+def _verdict(diagnosis: Diagnosis) -> Iterator[str]:
+    """What to do, when it happened, and what is lost."""
     if diagnosis.failed:
-        parts += [f"**What to do** {_safe(action_words(diagnosis.recovery))}", ""]
+        yield f"**What to do** {_safe(action_words(diagnosis.recovery))}"
     elif said := advice(diagnosis):
-        parts += [_safe(said), ""]
+        yield _safe(said)
     if when := times_words(diagnosis):
-        parts += [f"**When** {_safe(when)}", ""]
+        yield f"**When** {_safe(when)}"
     if lost := lost_words(diagnosis):
-        parts += [f"**Lost** {_safe(lost)}", ""]
-    if diagnosis.root_cause:
-        parts += [f"**Root cause** {_code(where(diagnosis.root_cause))} ({_code(diagnosis.root_cause.rule)})", ""]
-        parts += [
-            *_fenced(
-                [
-                    f"{'>' if e.role == 'root' else ' '} {clean(e.source)}:{e.line} | {clean(e.text)}"
-                    for e in diagnosis.evidence
-                ]
-            ),
-            "",
-        ]
-    new = [f"{where(item)} [{change_words(item)}] | {clean(item.text)}" for item in diagnosis.changes]
-    parts += ["New since the good run:", "", *_fenced(new), ""] if new else []
-    suspects = [f"{where(item)} | {clean(item.text)}" for item in suspects_of(diagnosis)]
-    parts += ["Most suspicious lines:", "", *_fenced(suspects), ""] if suspects else []
+        yield f"**Lost** {_safe(lost)}"
+
+
+def _lines_of_the_log(diagnosis: Diagnosis) -> Iterator[str]:
+    if root := diagnosis.root_cause:
+        yield f"**Root cause** {_code(where(root))} ({_code(root.rule)})"
+        yield _fenced(
+            f"{'>' if item.role == 'root' else ' '} {clean(item.source)}:{item.line} | {clean(item.text)}"
+            for item in diagnosis.evidence
+        )
+    if diagnosis.changes:
+        yield "New since the good run:"
+        yield _fenced(f"{where(item)} [{change_words(item)}] | {clean(item.text)}" for item in diagnosis.changes)
+    if suspects := suspects_of(diagnosis):
+        yield "Most suspicious lines:"
+        yield _fenced(f"{where(item)} | {clean(item.text)}" for item in suspects)
+
+
+def _what_else(diagnosis: Diagnosis) -> Iterator[str]:
+    """Consequences, steps, past failures and other readings."""
     if diagnosis.consequences:
-        parts += ["| count | consequence | ranks |", "| ---: | --- | --- |"]
-        parts += [
+        rows = [
             f"| {item.count} | {_safe(item.reason)}: {_safe(item.title)} | {rank_ranges(item.ranks)} |"
             for item in diagnosis.consequences
         ]
-        parts.append("")
+        yield "\n".join(["| count | consequence | ranks |", "| ---: | --- | --- |", *rows])
     if diagnosis.recovery.steps:
-        parts += ["**Steps**", ""]
-        parts += [f"{number}. {_safe(step)}" for number, step in enumerate(diagnosis.recovery.steps, 1)]
-        parts.append("")
+        yield "**Steps**"
+        yield "\n".join(f"{number}. {_safe(step)}" for number, step in enumerate(diagnosis.recovery.steps, 1))
     if diagnosis.failed:
-        parts += [_safe(diagnosis.recovery.why), ""]
+        yield _safe(diagnosis.recovery.why)
     if diagnosis.similar:
-        parts += ["Similar failures:", ""]
-        parts += [f"- {past.similarity:.0%} {past.reason.value}: {_safe(past.words)}" for past in diagnosis.similar]
-        parts.append("")
+        yield "Similar failures:"
+        yield "\n".join(
+            f"- {past.similarity:.0%} {past.reason.value}: {_safe(past.words)}" for past in diagnosis.similar
+        )
     if others := likely(diagnosis):
-        parts += ["Also possible: " + ", ".join(item.reason.value for item in others), ""]
-    parts += [f"> {_safe(note)}" for note in diagnosis.notes]
-    return "\n".join([*parts, "", _safe(amount(diagnosis))])
+        yield "Also possible: " + ", ".join(item.reason.value for item in others)
 
 
 def _safe(text: str) -> str:
@@ -90,9 +99,10 @@ def _code(text: str) -> str:
     return f"{fence} {clean(text)} {fence}"
 
 
-def _fenced(lines: list[str]) -> list[str]:
-    fence = "`" * max(3, max((_longest_run(line) for line in lines), default=0) + 1)
-    return [f"{fence}text", *lines, fence]
+def _fenced(lines: Iterable[str]) -> str:
+    text = "\n".join(lines)
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}text\n{text}\n{fence}"
 
 
 def _longest_run(text: str) -> int:

@@ -73,8 +73,7 @@ def print_rows(rows: Iterable[Row], out: TextIO, *, colour: bool = True, repeat:
     from rich.console import Console
     from rich.text import Text
 
-    options = {} if colour else {"color_system": None}
-    console = Console(file=out, highlight=False, soft_wrap=True, **options)  # type: ignore[arg-type]
+    console = Console(file=out, highlight=False, soft_wrap=True, color_system="auto" if colour else None)
     printed = 0
     for row in rows:
         for line in _fitted(row, console.width, wrap=wrap):
