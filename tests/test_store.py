@@ -1,16 +1,10 @@
-"""The incident store: what is put in comes back, whoever else uses it and whatever breaks."""
+"""The incident store: what is put in comes back, with what ships below it, and what is alike is found."""
 
 from __future__ import annotations
 
 import io
-import json
-import os
-import random
-import signal
 import sqlite3
-import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +14,10 @@ import pytest
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import load_corpus
 from logdiag.memory.incident import Incident, Outcome, masked
-from logdiag.memory.store import Merged, Store, default_place, open_store
+from logdiag.memory.store import Store, default_place, open_store
 from logdiag.model import Action, Reason
-from tests.helpers import DATA, environment
-from tests.memory_helpers import incident, letters, letters_store, python, text_of, without_root_powers
+from tests.helpers import DATA
+from tests.memory_helpers import incident, letters, letters_store, python, text_of
 from tests.test_imports import loaded_by
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="uses what only Linux has")
@@ -33,9 +27,6 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="uses what only Linux
 def store(tmp_path: Path) -> Store:
     """An empty store without the shipped incidents."""
     return letters_store(tmp_path / "memory")
-
-
-# --- what is put in comes back ---
 
 
 def test_an_incident_comes_back_as_it_was_added(store: Store) -> None:
@@ -320,9 +311,6 @@ def test_threads_may_take_turns(store: Store) -> None:
     assert store.count() == 2
 
 
-# --- the shipped incidents ---
-
-
 def test_shipped_incidents_lie_under_every_store(tmp_path: Path) -> None:
     """In the list after one's own, by fingerprint, in the search; never changed."""
     store = letters_store(tmp_path, shipped=True)
@@ -395,9 +383,6 @@ def test_the_cache_follows_the_shipped_files(tmp_path: Path, own_cache: Path) ->
     assert "yaml" not in loaded_by(code, str(folder.parent))
 
 
-# --- similarity search ---
-
-
 def test_the_most_similar_come_first(store: Store) -> None:
     """With their cosine; the same wording has 1."""
     store.add_all([incident(text_of(number)) for number in range(200)])
@@ -430,392 +415,3 @@ def test_each_incident_is_embedded_once(store: Store) -> None:
     assert len(other) == 51
     open_store(store.place, embedder=letters(embedded=again), shipped=False).nearest(text_of(3))
     assert again == [text_of(3)] * 2
-
-
-# --- sharing ---
-
-
-def test_export_and_import_carry_everything(store: Store, tmp_path: Path) -> None:
-    """What one exported oneself; a second import changes nothing."""
-    store.add(incident("a", window=("x",), job={"name": "j"}, node="n", cause="c", remedy="r"))
-    store.confirm(store.add(incident("b")).id, "mira", Outcome.WORKED)
-    text = io.StringIO()
-    assert store.export(text) == 2
-    other = letters_store(tmp_path / "other")
-    assert other.import_(text.getvalue().splitlines(), own=True) == Merged(added=2)
-    assert other.list() == store.list()
-    assert other.import_(text.getvalue().splitlines(), own=True) == Merged(kept=2)
-    assert json.loads(text.getvalue().splitlines()[0])["schema"] == "logdiag.incident/1"
-
-
-def line_of(**fields: object) -> str:
-    """A line of an import."""
-    return json.dumps({"id": "i-22222222", "signature": "widget", "reason": "KeyError", "action": "restart", **fields})
-
-
-EARLY, LATE = "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "wins"),
-    [
-        ({"changed_at": EARLY}, {"changed_at": LATE}, "theirs"),
-        ({"changed_at": LATE}, {"changed_at": EARLY}, "ours"),
-        ({"changed_at": EARLY, "confirmed_by": "m"}, {"changed_at": LATE}, "ours"),
-        ({"changed_at": LATE}, {"changed_at": EARLY, "confirmed_by": "m"}, "theirs"),
-        ({"changed_at": EARLY, "confirmed_by": "m"}, {"changed_at": LATE, "confirmed_by": "n"}, "theirs"),
-        ({"changed_at": EARLY}, {"changed_at": EARLY}, "ours"),
-    ],
-)
-def test_an_import_keeps_what_is_confirmed_and_then_what_is_newer(
-    store: Store, ours: dict[str, str], theirs: dict[str, str], wins: str
-) -> None:
-    """In whatever order they come."""
-    store.import_([line_of(**ours, remedy="ours")], own=True)
-    merged = store.import_([line_of(**theirs, remedy="theirs")], own=True)
-    assert store.get("i-22222222").remedy == wins
-    assert merged == (Merged(replaced=1) if wins == "theirs" else Merged(kept=1))
-
-
-def test_what_others_confirmed_is_not_confirmed_here(store: Store) -> None:
-    """It says where it came from and who had confirmed it there, is never taken before one's own word, and is
-    knowledge when it is confirmed here."""
-    ours = store.confirm(store.add(incident("widget", Reason.OS_ERROR)).id, "mira")
-    line = line_of(confirmed_by="eve", changed_at=LATE)
-    store.import_([line, line_of(id=ours.id, confirmed_by="eve", changed_at=LATE)], "theirs.jsonl")
-    foreign = store.get("i-22222222")
-    assert (foreign.confirmed_by, foreign.imported) == ("", "theirs.jsonl, confirmed there by eve")
-    assert store.get(ours.id) == ours
-    assert store.known([foreign.fingerprint]) == {foreign.fingerprint: (ours,)}
-    store.confirm(foreign.id, "mira")
-    assert foreign.id in {item.id for item in store.known([foreign.fingerprint])[foreign.fingerprint]}
-    assert "imported from theirs.jsonl" in store.get(foreign.id).history[0].what
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[" * 100_000,
-        '{"a":' * 100_000,
-        '{"signature": "\\ud800", "reason": "KeyError", "action": "restart"}',
-        json.dumps({name: [1] for name in ("id", "signature", "reason", "action", "outcome", "window", "job", "node")}),
-        line_of(cause="x" * 300_000),
-        line_of(cause="x" * 5_000),
-        line_of(id="../../../..x/evil"),
-        line_of(id="i-x'); DROP TABLE incidents; --"),
-        line_of(id="i-\x1b[31mabcd"),
-        line_of(seen_at="9999-12-31T23:59:59-23:00"),
-        line_of(seen_at="2999-01-01"),
-        line_of(seen_at=["2026"]),
-        line_of(history=[{"at": 1}]),
-        line_of(history="x"),
-        line_of(frames=[["a", "b"]]),
-        line_of(times_seen=10**400),
-    ],
-    ids=lambda line: line[:50],
-)
-def test_hostile_lines_are_refused_with_a_sentence(store: Store, line: str) -> None:
-    """Too deep, too long, of the wrong kind, half characters, ids that are none: nothing is taken in."""
-    with pytest.raises(MemoryStoreError, match=r"theirs\.jsonl:2: ") as caught:
-        store.import_(io.StringIO(f"{line_of()}\n{line}\n"), "theirs.jsonl")
-    assert len(str(caught.value)) < 5000
-    assert store.count() == 0
-
-
-BAD_ROWS = {
-    "deep": "[" * 100_000,
-    "not JSON": "{torn",
-    "no incident": "7",
-    "blob": b"\xff\x00\x80",
-    "nothing": "",
-    "no reason": '{"signature": "x", "action": "restart"}',
-    "of a newer version": '{"signature": "x", "action": "restart", "reason": "FluxError"}',
-    "half a character": '{"signature": "\\ud800", "reason": "KeyError", "action": "restart"}',
-    "wrong kinds": '{"signature": 7, "reason": "KeyError", "action": "restart", "seen_at": 9}',
-    "too long": '{"signature": "x", "reason": "KeyError", "action": "restart", "cause": "' + "x" * 300_000 + '"}',
-}
-
-
-@pytest.mark.parametrize("document", BAD_ROWS.values(), ids=BAD_ROWS)
-def test_a_bad_row_spoils_nothing_but_itself(store: Store, document: object) -> None:
-    """Lists, searches, statistics and exports go on without it, and say which it is; it can be forgotten."""
-    bad, good = store.add(incident(text_of(1), node="n1")), store.add(incident(text_of(2), node="n1"))
-    store.confirm(bad.id, "mira")
-    store.nearest(text_of(1))
-    with sqlite3.connect(Path(store.place, "incidents.db")) as connection:
-        connection.execute("UPDATE incidents SET document = ?, reason = 'Bad' WHERE id = ?", (document, bad.id))
-        connection.execute("UPDATE vectors SET vector = x'00' WHERE row = 1")
-    connection.close()
-    with letters_store(store.place) as opened:
-        assert opened.list() == (good,)
-        assert opened.unreadable == (bad.id,)
-        assert opened.known([bad.fingerprint]) == {}
-        assert [item.id for _, item in opened.nearest(text_of(1))] == [good.id]
-        assert opened.stats().incidents == 1
-        assert opened.export(io.StringIO()) == 1
-        with pytest.raises(MemoryStoreError, match="cannot be read"):
-            opened.get(bad.id)
-        opened.import_([line_of(id=bad.id)])
-        assert opened.get(bad.id).signature == "widget"
-        opened.forget(bad.id)
-        assert opened.list() == (good,)
-
-
-@LINUX
-def test_nobody_else_may_read_a_store(store: Store) -> None:
-    """The folder and its files, whatever the process leaves to others."""
-    before = os.umask(0)
-    try:
-        store.add(incident("widget"))
-        store.nearest("widget")
-        kept = [Path(store.place), *Path(store.place).iterdir()]
-        assert {path.name: oct(path.stat().st_mode & 0o777) for path in kept} == {
-            path.name: "0o700" if path.is_dir() else "0o600" for path in kept
-        }
-    finally:
-        os.umask(before)
-
-
-def test_an_import_with_another_wording_is_found_by_it(store: Store) -> None:
-    """The old wording's vector does not stay."""
-    store.import_([line_of(changed_at=EARLY)])
-    store.nearest("widget")
-    store.import_([line_of(changed_at=LATE, signature="gear broke")])
-    assert store.nearest("gear broke", 1)[0][0] == pytest.approx(1, abs=0.002)
-    assert store.count() == 1
-
-
-def test_a_broken_import_changes_nothing(store: Store) -> None:
-    """All problems of all lines are told, with their line and what is allowed."""
-    lines = [
-        line_of(),
-        "{torn",
-        line_of(reason="Bad", action="", window="x", job={"a": 1}, seen_at="noon", node=5),
-        line_of(id="corpus/x"),
-        "[]",
-    ]
-    with pytest.raises(MemoryStoreError) as caught:
-        store.import_(lines, "shared.jsonl")
-    text = str(caught.value)
-    for part in (
-        "shared.jsonl:2: not JSON",
-        "shared.jsonl:3: reason: 'Bad' is unknown; one of NVLinkError",
-        "shared.jsonl:3: action: missing",
-        "shared.jsonl:3: window: not a list",
-        "shared.jsonl:3: job: not a mapping",
-        "shared.jsonl:3: seen_at: 'noon' is no time",
-        "shared.jsonl:3: node: not a text",
-        "shared.jsonl:4: id: corpus/x ships with logdiag",
-        "shared.jsonl:5: is no JSON object",
-    ):
-        assert part in text
-    assert store.count() == 0
-
-
-# --- many at once, and the worst ---
-
-ADDER = """
-import math, sys
-from logdiag.memory.nearest import Nearest
-from tests.memory_helpers import incident, letters, letters_store, text_of
-store = letters_store(sys.argv[1])
-nearest = Nearest(store._rows, letters(), most_beside=50)
-base, count = int(sys.argv[2]), int(sys.argv[3])
-for number in range(base, base + count):
-    added = store.add(incident(text_of(number), node=f"n{base}"))
-    store.confirm(added.id, "tester")
-    print(added.id, flush=True)
-    if number % 4 == 0:
-        assert nearest.catch_up(math.inf)
-        assert nearest.search(letters().embed([text_of(number)])[0], 3)[0][0] > 0.99
-"""
-
-
-def test_ten_processes_at_once_lose_nothing(tmp_path: Path) -> None:
-    """They start on a store that does not exist yet, and make indexes while others add."""
-    processes = [python(ADDER, tmp_path / "memory", str(base * 1000), "20") for base in range(10)]
-    printed = []
-    for process in processes:
-        out, err = process.communicate(timeout=300)
-        assert process.returncode == 0, err
-        printed += out.split()
-    assert len(set(printed)) == 200
-    store = letters_store(tmp_path / "memory")
-    found = store.list()
-    assert {item.id for item in found} == set(printed)
-    assert all(item.confirmed_by == "tester" for item in found)
-    assert len(store.nearest(text_of(1), 300)) == 200
-    assert len(list(Path(store.place).glob("index-*.faiss"))) >= 1
-
-
-KILLED = """
-import math, sys
-from logdiag.memory.nearest import Nearest
-from tests.memory_helpers import incident, letters, letters_store, text_of
-store = letters_store(sys.argv[1])
-nearest = Nearest(store._rows, letters(), most_beside=50)
-base = int(sys.argv[2])
-for number in range(base, base + 200):
-    added = store.add(incident(text_of(number)))
-    store.confirm(added.id, "tester")
-    print(added.id, flush=True)
-    nearest.catch_up(math.inf)
-"""
-
-
-@pytest.mark.slow
-def test_killing_at_random_loses_no_confirmed_incident(tmp_path: Path) -> None:
-    """200 adds, each followed by a search that folds into the index now and then, killed at random points: everything
-    that was confirmed is there, and is found."""
-    place, confirmed, random_ = tmp_path / "memory", set[str](), random.Random(7)
-    for _ in range(12):
-        if len(confirmed) >= 200:
-            break
-        process = python(KILLED, place, str(len(confirmed)))
-        assert process.stdout is not None
-        for _ in range(random_.randint(1, 40)):
-            confirmed.add(process.stdout.readline().strip())
-        time.sleep(random_.random() * 0.05)
-        process.send_signal(signal.SIGKILL)
-        rest, err = process.communicate(timeout=60)
-        assert not err, err
-        # The last line may be torn.
-        confirmed.update(line.strip() for line in rest.splitlines(keepends=True) if line.endswith("\n"))
-        store = letters_store(place)
-        found = {item.id: item for item in store.list()}
-        assert confirmed <= set(found)
-        assert all(found[identity].confirmed_by == "tester" for identity in confirmed)
-        for item in random_.sample(sorted(found), 3):
-            score, nearest = store.nearest(found[item].signature, 1)[0]
-            assert (nearest.signature, round(score, 2)) == (found[item].signature, 1.0)
-        store.close()
-    assert len(confirmed) >= 100
-
-
-# --- what cannot be used says so ---
-
-
-def test_a_store_of_a_newer_version_is_refused(store: Store) -> None:
-    """With the file and the remedy."""
-    store.add(incident("widget"))
-    store.close()
-    with sqlite3.connect(Path(store.place, "incidents.db")) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    with pytest.raises(MemoryStoreError, match=r"incidents\.db: written by a newer logdiag \(version 99.*upgrade"):
-        store.list()
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"this is no database, " * 100, "no incident store, or it is damaged: move it away"),
-        ("cut", "damaged: move it away"),
-        ("other", "a database of another program; name another place"),
-    ],
-)
-def test_a_database_that_is_none_of_ours_is_refused(store: Store, content: bytes | str, said: str) -> None:
-    """Damaged, or another program's: nothing in it is changed."""
-    file = Path(store.place, "incidents.db")
-    store.add_all([incident(text_of(number)) for number in range(300)])
-    store.close()
-    if content == "cut":
-        file.write_bytes(file.read_bytes()[:20000])
-    elif content == "other":
-        file.unlink()
-        other = sqlite3.connect(file)
-        other.execute("CREATE TABLE recipes (name)")
-        other.close()
-    else:
-        assert isinstance(content, bytes)
-        file.write_bytes(content)
-    before = file.read_bytes()
-    with pytest.raises(MemoryStoreError, match=said) as caught:
-        store.list()
-    assert str(file) in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
-    with pytest.raises(MemoryStoreError):
-        store.add(incident("widget"))
-    assert file.read_bytes() == before
-
-
-def test_a_place_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    """With what to give instead."""
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(MemoryStoreError, match="not a folder; give the folder of an incident store"):
-        letters_store(tmp_path / "file").add(incident("widget"))
-
-
-READ_ONLY = """
-import sys
-from logdiag.errors import MemoryStoreError
-from tests.memory_helpers import incident, letters_store, text_of
-store = letters_store(sys.argv[1])
-print(store.count(), store.nearest(text_of(5), 1)[0][1].signature == text_of(5))
-try:
-    store.add(incident("widget"))
-except MemoryStoreError as error:
-    print(error)
-"""
-
-
-@LINUX
-def test_a_store_that_may_not_be_written_is_searched(store: Store) -> None:
-    """What has no vector yet included; adding is refused with one sentence."""
-    store.add_all([incident(text_of(number)) for number in range(100)])
-    store.nearest(text_of(5), 1)
-    store.add(incident("widget"))
-    store.close()
-    folder = Path(store.place)
-    for path in (*folder.iterdir(), folder):
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", READ_ONLY, str(folder)],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            preexec_fn=without_root_powers,
-            check=True,
-            timeout=60,
-        )
-    finally:
-        folder.chmod(0o755)
-    count, found, said = done.stdout.split(None, 2)
-    assert (int(count), found) == (101, "True")
-    assert "incidents.db: it may not be written: change its permissions" in said
-    assert len(said.splitlines()) == 1
-
-
-FULL = """
-import sys
-from logdiag.errors import MemoryStoreError
-from tests.memory_helpers import incident, letters_store, text_of
-store = letters_store(sys.argv[1])
-done = 0
-try:
-    for done in range(100000):
-        store.add(incident(text_of(done), cause="x" * 5000))
-except MemoryStoreError as error:
-    print(error)
-print(done, store.count(), store.nearest(text_of(3), 1)[0][1].signature == text_of(3))
-"""
-
-
-@LINUX
-def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
-    """Everything that was added before is there, and can be searched."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(tmp_path)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("no file system of a fixed size can be made here")
-    try:
-        out, err = python(FULL, tmp_path / "memory").communicate(timeout=120)
-    finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
-    said, numbers = out.splitlines()
-    assert "incidents.db: the disk is full: free space there" in said, err
-    added, count, found = numbers.split()
-    assert int(added) > 50
-    assert (int(count), found) == (int(added), "True")

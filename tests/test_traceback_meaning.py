@@ -1,0 +1,349 @@
+"""What an exception tells: which of several counts, and which was survived, quoted or only announced."""
+
+from __future__ import annotations
+
+import pytest
+
+from logdiag.rules import RuleBook
+from tests.helpers import diagnosed, steps, traceback_of
+from tests.test_causes import root_line
+from tests.traceback_helpers import CAUSE, CONTEXT, FIRST, SECOND, found, names, only
+
+
+def test_an_exception_that_was_ignored_is_marked(book: RuleBook) -> None:
+    """What the interpreter itself reports as ignored kills nobody."""
+    lines = [
+        "Exception ignored in: <function Pool.__del__ at 0x7f3b2c>",
+        *traceback_of("OSError: [Errno 9] Bad file descriptor"),
+    ]
+    assert only(lines).ignored
+    answer = diagnosed(book, *steps(1, 20), *traceback_of("ValueError: the widget is jammed"), *lines)
+    assert answer.reason.value == "ValueError"
+
+
+def test_what_a_thread_and_a_finalizer_print_at_once_is_nobodys_death(book: RuleBook) -> None:
+    """Mixed, the two break each other off; what was announced still follows."""
+    mixed = [
+        "Exception ignored in: <function Loom.__del__ at 0x7f4bc81fa3e0>",
+        "Traceback (most recent call last):",
+        '  File "/srv/job/loom.py", line 42, in __del__',
+        "Exception in thread heartbeat:",
+        "Traceback (most recent call last):",
+        "    self.close()    sock = connect(",
+        "^^^^ ^^^^^",
+        "  The above exception was the direct cause of the following exception:",
+        "ready to leave",
+    ]
+    following = traceback_of("ValueError: no loom is listening")
+    at_once = found([*mixed, *following])
+    assert [traceback.in_thread for traceback in at_once if traceback.exceptions] == [True]
+    assert not diagnosed(book, *steps(1, 30), "training finished", *mixed, *following).failed
+    later = found([*mixed, *["the spool is wound"] * 20, *following])
+    assert [traceback.in_thread for traceback in later if traceback.exceptions] == [False]
+
+
+def test_a_line_below_that_says_what_is_done_instead_marks_a_survivor() -> None:
+    """Programs print the traceback first, and then what they do without; an indented line is the exception's own."""
+    told = ["could not use the fast loom, trying the next one", "statistics left out this time"]
+    for line in told:
+        assert only([*FIRST, line]).logged
+        assert not only([*FIRST, f"  {line}"]).logged
+        assert not only([*FIRST, "", line]).logged
+
+
+def test_what_a_logger_could_not_print_is_marked() -> None:
+    """logging's own handler reports that it failed and goes on."""
+    lines = ["--- Logging error ---", *traceback_of("ValueError: I/O operation on closed file."), "Call stack:"]
+    assert only(lines).ignored
+
+
+def test_a_plain_traceback_is_neither_ignored_nor_logged() -> None:
+    """It ended its process, as far as can be seen."""
+    traceback = only(FIRST)
+    assert not traceback.ignored
+    assert not traceback.logged
+
+
+def test_a_traceback_that_a_logger_printed_is_marked() -> None:
+    """The process may have gone on after `logger.exception`."""
+    assert only(["2026-11-01 10:00:00,123 ERROR trainer: sample skipped", *FIRST]).logged
+
+
+def test_a_traceback_logged_line_by_line_is_read() -> None:
+    """A logger that puts its prefix before each line changes nothing."""
+    prefix = "2026-11-01 10:00:00,123 ERROR [trainer.py:33] "
+    traceback = only([prefix + line for line in [*FIRST, *CAUSE, *SECOND]])
+    assert names(traceback) == ["KeyError", "loader.DataError"]
+
+
+def test_a_look_up_that_is_raised_anew_under_its_own_class_is_told_there(book: RuleBook) -> None:
+    """The words for the reader name the cause better than the bare key; another class leaves the look-up the root."""
+    anew = ["Traceback (most recent call last):", '  File "/srv/job/plan.py", line 8, in find', "    raise KeyError("]
+    same = [*FIRST, *CAUSE, *anew, "KeyError: 'the plan has no column caption, only text and id'"]
+    answer = diagnosed(book, *same)
+    assert answer.root_cause is not None
+    assert answer.root_cause.line == len(same)
+    other = diagnosed(book, *FIRST, *CAUSE, *SECOND)
+    assert other.root_cause is not None
+    assert other.root_cause.line == len(FIRST)
+
+
+def test_a_record_of_another_rank_is_not_above_a_traceback() -> None:
+    """A launcher puts its prefix before tracebacks too: what has none was not printed by that rank's logger."""
+    record = "2026-03-11 18:14:39 ERROR a row was left out"
+    assert only([record, *FIRST]).logged
+    assert only([f"[default1]:{record}", *(f"[default1]:{line}" for line in FIRST)]).logged
+    assert not only([f"[default1]:{record}", *FIRST]).logged
+
+
+def test_an_exception_that_quotes_another_traceback_is_not_its_cause(book: RuleBook) -> None:
+    """Its text ends with a colon, and what it quotes follows: the quoted one is named."""
+    outer = traceback_of(
+        "RuntimeError: The actor of the loom could not be imported. This may be because of the environment:"
+    )
+    inner = traceback_of("ImportError: cannot import name 'shuttle' from 'loom'")
+    answer = diagnosed(book, *steps(1, 5), *outer, "", *inner, "", "An internal error occurred in the worker.")
+    assert answer.reason.value == "ImportError"
+    plain = [*outer[:-1], outer[-1].rstrip(":") + "."]
+    assert diagnosed(book, *steps(1, 5), *plain, "", *inner).reason.value == "RuntimeError"
+
+
+def test_what_a_socket_raised_is_told_better_by_the_library_above(book: RuleBook) -> None:
+    """The first exception of the chain that says towards whom."""
+    chained = "The above exception was the direct cause of the following exception:"
+    lines = [
+        *traceback_of("TimeoutError: timed out"),
+        *("", chained, ""),
+        *traceback_of("urllib3.exceptions.ConnectTimeoutError: (<Connection>, 'Connection to 10.0.0.7 timed out.')"),
+        *("", chained, ""),
+        *traceback_of(
+            "urllib3.exceptions.MaxRetryError: HTTPConnectionPool(host='10.0.0.7', port=80): Max retries exceeded"
+        ),
+    ]
+    answer = diagnosed(book, *steps(1, 5), *lines)
+    assert answer.root_cause is not None
+    assert "MaxRetryError" in answer.root_cause.text
+
+
+def test_the_exception_that_a_failing_hook_was_called_for_is_the_one_that_counts(book: RuleBook) -> None:
+    """What failed in the hook was only ignored."""
+    lines = [
+        *("Error in sys.excepthook:", *traceback_of("tracker.errors.UploadRefused: text is too long")),
+        *("", "Original exception was:", *traceback_of("ValueError: Input 0 of the loom has 5 dimensions")),
+    ]
+    answer = diagnosed(book, *steps(1, 5), *lines)
+    assert (answer.reason.value, answer.failed) == ("ValueError", True)
+
+
+def test_what_a_later_record_follows_is_not_quoted(book: RuleBook) -> None:
+    """Between an exception's text and what it quotes nothing else is logged."""
+    first = traceback_of("ValueError: these rows have no weft:")
+    record = "2026-03-11 18:14:40,104 INFO loom: closing"
+    second = traceback_of("KeyError: 'shuttle'")
+    assert diagnosed(book, *steps(1, 5), *first, record, *second).reason.value == "ValueError"
+
+
+@pytest.mark.parametrize(
+    "following",
+    [
+        "/site-packages/library/core.py:33: UserWarning: the optional kernels are not there",
+        "Warning: importing 'old.name' is deprecated. Import 'name' instead.",
+        "NOTE: Redirects are currently not supported on this system.",
+    ],
+)
+def test_what_the_next_program_says_first_is_no_exception(book: RuleBook, following: str) -> None:
+    """A traceback broke off before its last line; the next run of the same job tells what is wrong."""
+    failure = traceback_of("KeyError: 'caption'")
+    answer = diagnosed(book, *failure[:-1], following, *failure)
+    assert answer.reason.value == "KeyError"
+    assert answer.root_cause is not None
+    assert answer.root_cause.line == 2 * len(failure)
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "/site-packages/search.py:548: FitFailedWarning: The fit failed. Details:",
+        "exception calling callback for <Future at 0x7f4b6817e6d0 state=finished raised ValueError>",
+    ],
+)
+def test_a_traceback_that_a_warning_quotes_was_survived(book: RuleBook, above: str) -> None:
+    """The program only tells of it; what it dies of afterwards is the root."""
+    told = [above, *traceback_of("ValueError: the solver does not know this penalty")]
+    assert found(told)[0].logged
+    died = traceback_of("KeyError: 'caption'")
+    assert diagnosed(book, *steps(1, 5), *told, *died).reason.value == "KeyError"
+
+
+def test_hydras_own_failure_to_print_is_not_what_the_job_died_of(book: RuleBook) -> None:
+    """It stands first in the chain of exceptions, and says nothing of the job."""
+    own = [
+        "An error occurred during Hydra's exception formatting:",
+        "AssertionError()",
+        "Traceback (most recent call last):",
+        '  File "/site-packages/hydra/_internal/utils.py", line 254, in run_and_report',
+        "    assert mdl is not None",
+        "AssertionError",
+    ]
+    answer = diagnosed(book, *own, *CONTEXT, *traceback_of("AttributeError: 'Agent' object has no attribute 'logger'"))
+    assert answer.reason.value == "AttributeError"
+
+
+def test_an_exception_that_was_never_raised_belongs_to_the_one_it_caused(book: RuleBook) -> None:
+    """It is printed without a traceback, first in the chain; the record above tells of the whole chain."""
+    alone = "hub.errors.OfflineModeIsEnabled: Cannot reach the hub: offline mode is enabled."
+    raised = traceback_of("hub.errors.LocalEntryNotFoundError: the file is not in the cache")
+    chain = found(["2026-03-11 18:14:15 ERROR cannot load task 'qa', leaving it out", alone, *CAUSE, *raised])
+    assert [exception.name.rpartition(".")[2] for exception in chain[0].exceptions] == [
+        "OfflineModeIsEnabled",
+        "LocalEntryNotFoundError",
+    ]
+    assert (len(chain), chain[0].logged) == (1, True)
+    unknown = ["pool.errors.TooMuch: 503 again", *CAUSE, *traceback_of("KeyError: 'caption'")]
+    assert diagnosed(book, *unknown).reason.value == "KeyError"
+
+
+def test_a_record_that_says_what_it_ends_announces_no_survivor() -> None:
+    """torch.multiprocessing warns that it ends the other processes, and then raises."""
+    ending = "W0311 18:14:15.758000 17 torch/multiprocessing/spawn.py:165] Terminating process 104 via signal SIGTERM"
+    warned = "2026-03-11 18:14:15 WARNING clip 7 is silent"
+    died = traceback_of("KeyError: 'caption'")
+    assert [found([above, *died])[0].logged for above in (ending, warned)] == [False, True]
+
+
+def test_a_warning_of_python_below_an_exception_is_no_exception(book: RuleBook) -> None:
+    """What interpreters that end still warn of says nothing of why they end."""
+    warned = (
+        "/usr/lib/python3.10/tempfile.py:869: ResourceWarning: Implicitly cleaning up <TemporaryDirectory '/tmp/a'>"
+    )
+    answer = diagnosed(book, *traceback_of("FileNotFoundError: No packed shards match '/data/a_*'"), warned)
+    assert answer.reason.value == "FileNotFoundError"
+    assert names(only([*FIRST, warned])) == ["KeyError"]
+
+
+def test_what_logging_could_not_print_ends_nothing(book: RuleBook) -> None:
+    """Its own report has a call stack and the message below the exception, with or without its headline."""
+    own = [
+        "Traceback (most recent call last):",
+        '  File "/usr/lib/python3.9/logging/__init__.py", line 1083, in emit',
+        "    msg = self.format(record)",
+        "TypeError: cannot pickle 'traceback' object",
+        "Call stack:",
+        '  File "/usr/lib/python3.9/threading.py", line 937, in _bootstrap',
+        "    self._bootstrap_inner()",
+        "Message: 'request 7 was refused'",
+        "Arguments: ()",
+    ]
+    assert not diagnosed(book, *FIRST[:-1], "api.NotFound: 404", *CONTEXT, *own, "request 8 is answered").failed
+    assert diagnosed(book, *FIRST[:-1], "api.NotFound: 404", *CONTEXT, *own[:1], *own[3:4]).failed
+
+
+def test_what_a_step_follows_is_no_part_of_an_exception(book: RuleBook) -> None:
+    """Else a caught exception would swallow the cause that comes some steps later."""
+    ignored = [
+        "Exception ignored in: <function Loader.__del__ at 0x7f0b>",
+        *traceback_of("AssertionError: not a child"),
+    ]
+    answer = diagnosed(book, *steps(1, 5), *ignored, *steps(6, 5), "memory allocation of 5 bytes failed")
+    assert (answer.reason.value, root_line(answer)) == ("OutOfMemoryError", 5 + len(ignored) + 5 + 1)
+
+
+def test_a_record_of_native_code_announces_no_traceback(book: RuleBook) -> None:
+    """It stands above by chance; a logger of Python's prints the traceback that it announces."""
+    native = "[W1122 14:21:53.068801861 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved."
+    assert not found([native, *FIRST])[0].logged
+    assert found(["2026-03-11 18:14:15 WARNING loader: a row is broken", *FIRST])[0].warned
+
+
+def test_a_missed_look_up_in_a_cache_is_not_why_its_handler_failed(book: RuleBook) -> None:
+    """Compilers of kernels look them up by a tuple first, and compile them when they are not there."""
+    missed = traceback_of("KeyError: ('2-.-0-.-0-4f74039', 16)")
+    failed = traceback_of("TypeError: max() missing 1 required positional argument: 'axis'")
+    assert diagnosed(book, *missed, *CONTEXT, *failed).reason.value == "TypeError"
+    assert diagnosed(book, *FIRST, *CONTEXT, *failed).reason.value == "KeyError"
+
+
+@pytest.mark.parametrize(
+    "said", ["make: *** [serve] Error 1", "run.sh: line 12: exiting", "srun: error: node-3: task 0: gone"]
+)
+def test_what_ran_the_program_speaks_for_itself_below_its_exception(book: RuleBook, said: str) -> None:
+    """It is no part of the exception's text, and no better cause."""
+    assert only([*FIRST, said]).exceptions[0].message == ()
+    answer = diagnosed(book, *traceback_of("ModuleNotFoundError: No module named 'titan'"), said)
+    assert answer.reason.value == "ImportError"
+
+
+def test_a_look_up_that_is_raised_anew_with_what_it_looked_for_is_told_there(book: RuleBook) -> None:
+    """The second exception quotes the key of the first, whatever its class."""
+    anew = ["Traceback (most recent call last):", '  File "/srv/job/plan.py", line 8, in find', "    raise ValueError("]
+    quoting = diagnosed(book, *FIRST, *CAUSE, *anew, "ValueError: no stage is called 'caption'")
+    assert quoting.reason.value == "ValueError"
+    other = diagnosed(book, *FIRST, *CAUSE, *anew, "ValueError: the plan has no such stage")
+    assert other.reason.value == "KeyError"
+
+
+def test_a_conversion_that_was_only_tried_is_no_cause(book: RuleBook) -> None:
+    """A program that takes a number or a word says what is wrong with the word; a mistake in the handler does not."""
+    tried = traceback_of("ValueError: invalid literal for int() with base 10: 'loom'")
+    during = ["", "During handling of the above exception, another exception occurred:", ""]
+    head = ["Traceback (most recent call last):", '  File "/srv/job/train.py", line 9, in devices']
+    raised = [*head, '    raise RuntimeError("no loom is attached")', "RuntimeError: no loom is attached"]
+    assert diagnosed(book, *tried, *during, *raised).reason.value == "RuntimeError"
+    mistaken = [*head, "    weave(thread)", "RuntimeError: no loom is attached"]
+    assert diagnosed(book, *tried, *during, *mistaken).reason.value == "ValueError"
+
+
+def test_root_errors_that_are_only_counted_are_named_below(book: RuleBook) -> None:
+    """TensorFlow's exception says how many there are, and each stands on a line of its own."""
+    head = "tensorflow.python.framework.errors_impl.{}: 2 root error(s) found."
+    missing = diagnosed(
+        book,
+        *steps(1, 3),
+        *traceback_of(head.format("NotFoundError")),
+        "  (0) Not found:  rows/7.jpg; No such file or directory",
+        "\t [[{{node ReadFile}}]]",
+    )
+    assert missing.reason.value == "FileNotFoundError"
+    assert missing.root_cause is not None
+    assert "rows/7.jpg" in missing.root_cause.text
+
+
+def test_a_traceback_within_a_warning_of_failed_fits_fails_nothing(book: RuleBook) -> None:
+    """scikit-learn reports what single fits of a search died of, and goes on; without that head it is the end."""
+    crash = traceback_of("ValueError: the loom takes only 'l2' threads")
+    rest = ["", "  warnings.warn(some_fits_failed_message, FitFailedWarning)", "best score 0.81", "wrote table.csv"]
+    report = "/opt/lib/python3.11/site-packages/sklearn/model_selection/_validation.py:493: FitFailedWarning: "
+    told = [report, "6 fits failed out of a total of 36.", "6 fits failed with the following error:"]
+    assert not diagnosed(book, *told, *crash, *rest).failed
+    assert diagnosed(book, *crash, *rest).failed
+
+
+def test_a_traceback_that_begins_in_a_librarys_module_was_caught(book: RuleBook) -> None:
+    """An import that a library tried: what is run begins in the program's own file, or in runpy."""
+    frame = '  File "{}/native.py", line 85, in <module>'
+    rest = ["    lib = load()", "AttributeError: 'NoneType' object has no attribute 'split'"]
+    for folder, failed in (("/opt/lib/python3.11/site-packages/loom", False), ("/srv/job", True)):
+        lines = ["Traceback (most recent call last):", frame.format(folder), *rest, *steps(1, 9)]
+        assert diagnosed(book, *lines).failed is failed
+
+
+def test_where_weights_are_read_an_exception_is_theirs(book: RuleBook) -> None:
+    """The same class and words elsewhere are what the class says; a full memory is that in any place."""
+    frame = '  File "/opt/serve/models/loom.py", line 51, in {}'
+    for function, said, reason in (
+        ("load_weights", "KeyError: 'layers.1.w2'", "ModelLoadingError"),
+        ("forward", "KeyError: 'layers.1.w2'", "KeyError"),
+        ("load_weights", "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB", "OutOfMemoryError"),
+    ):
+        lines = ["Traceback (most recent call last):", frame.format(function), "    param = params[name]", said]
+        assert diagnosed(book, *lines).reason.value == reason
+
+
+def test_a_line_without_the_loggers_head_is_not_of_its_traceback(book: RuleBook) -> None:
+    """Where each line of a traceback has the head of a record, the text of the exception ends with the record."""
+    head = "[2026-03-11 18:14:39,310] weave.convert: [WARNING] "
+    told = [f"{head}{line}" for line in traceback_of("FileNotFoundError: [Errno 2] No such file: 'ldweave'")]
+    ended = "TERM_RUNLIMIT: job killed after reaching LSF run time limit."
+    answer = diagnosed(book, *told, "", "Job <7> was submitted from host <loom>", ended)
+    assert answer.root_cause is not None
+    assert answer.root_cause.text == ended
