@@ -1,10 +1,11 @@
 """Measures how fast logdiag is and how much memory it takes, each as a ratio within one run on one machine.
 
-    make bench                       300 MB and 3 GB, about ten minutes
-    make bench ARGS=--small          30 MB and 90 MB, about two minutes
+    make bench                       24 kinds of log of 50 MB, then 300 MB and 3 GB of one, about twenty minutes
+    make bench ARGS=--small          10 MB a kind, then 30 MB and 90 MB, about four minutes
+    make bench ARGS='--kinds 50'     the kinds alone, of so many MB
 
-Prints a table of bars and measured values, writes evals/results/bench.json, and exits with 1 when a bar is missed. The
-large logs are made in a temporary folder and removed.
+Prints a table of kinds and one of bars, writes evals/results/bench.json, and exits with 1 when a bar is missed or a
+kind became 20 % slower than what is committed there. The large logs are made in a temporary folder and removed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -30,6 +30,7 @@ import regex
 from rich.console import Console
 from rich.table import Table
 
+from evals.bench_kinds import GREP, measure_kinds, print_kinds, slice_lines, throughput, timed
 from evals.fuzz import FuzzReport, fuzz
 from evals.generate import FAILED_RANK, Written, write_log
 
@@ -41,11 +42,6 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "tests" / "data" / "logs"
 RESULTS = ROOT / "evals" / "results" / "bench.json"
-
-GREP = (
-    r"Traceback \(most recent call last\)|CUDA error|uncorrectable ECC|Watchdog caught|ChildFailedError|"
-    r"out of memory|Segmentation fault|No space left"
-)
 
 # Runs in a process of its own. VmHWM is asked first: ru_maxrss of a fresh process starts at its parent's size.
 DIAGNOSE = """
@@ -87,20 +83,6 @@ class Run:
     answer: dict[str, Any]
 
 
-def timed(command: list[str], env: dict[str, str] | None = None) -> tuple[float, str]:
-    """Run a command and give its wall-clock time and output; a failure ends the benchmark with what it said.
-
-    Python may keep its bytecode, as an installed package has it.
-    """
-    kept = {name: value for name, value in (env or os.environ).items() if name != "PYTHONDONTWRITEBYTECODE"}
-    begun = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, env=kept, check=False, cwd=tempfile.gettempdir())
-    seconds = time.perf_counter() - begun
-    if done.returncode:
-        raise SystemExit(f"{command[0]} ended with {done.returncode} on {command[-1]}:\n{done.stderr[-2000:]}")
-    return seconds, done.stdout
-
-
 def grep_seconds(path: Path, times: int) -> float:
     """The median time of grep with eight alternatives over a file that is in the page cache."""
     command = ["grep", "-cE", GREP, str(path)]
@@ -123,33 +105,6 @@ def diagnose_file(path: Path, times: int) -> Run:
         peaks.append(int(result["peak"]))
         answer = result["answer"]
     return Run(statistics.median(seconds), max(peaks), answer)
-
-
-def slice_lines(path: Path, size: int) -> list[str]:
-    """Whole lines from the middle of a file, `size` bytes of them."""
-    with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size // 2 - size // 2))
-        stream.readline()
-        return stream.read(size).decode("utf-8", "replace").splitlines()
-
-
-def throughput(lines: list[str], work: Callable[[str], object], limit: float) -> float:
-    """Bytes a second of a function called line by line; stops after `limit` seconds."""
-    begun = time.perf_counter()
-    size = 0
-    for line in lines:
-        work(line)
-        size += len(line) + 1
-        if time.perf_counter() - begun > limit:
-            break
-    return size / (time.perf_counter() - begun)
-
-
-def drain_throughput(lines: list[str]) -> float:
-    """Drain3 with its default settings."""
-    from drain3 import TemplateMiner
-
-    return throughput(lines, TemplateMiner().add_log_message, limit=120.0)
 
 
 def regex_throughput(path: Path) -> tuple[float, int]:
@@ -228,25 +183,10 @@ def size_bars(size: str, path: Path, written: Written, times: int) -> tuple[list
     return bars, run
 
 
-def throughput_bars(size: str, path: Path, speed: float) -> list[Bar]:
-    """diagnose() against Drain3 and against a plain loop."""
-    lines = slice_lines(path, 10_000_000)
-    # Drain3 is forty times slower on the monitors' lines of keys and values than on the rest. The bar is judged
-    # without them: with them it would only measure how many there are.
-    plain = drain_throughput([line for line in lines if "msg=resources" not in line])
-    all_lines = drain_throughput(lines)
+def loop_bar(size: str, path: Path, speed: float) -> Bar:
+    """diagnose() against a plain loop."""
     loop, count = regex_throughput(path)
-    return [
-        at_least(f"{size}: throughput to Drain3 ({plain / 1e6:.2f} MB/s)", 300, speed / plain),
-        Bar(
-            f"{size}: the same with lines of keys and values ({all_lines / 1e6:.2f} MB/s)",
-            "-",
-            f"{speed / all_lines:.0f} times",
-            speed / all_lines,
-            True,
-        ),
-        at_least(f"{size}: throughput to a loop over {count} patterns ({loop / 1e6:.3f} MB/s)", 100, speed / loop),
-    ]
+    return at_least(f"{size}: throughput to a loop over {count} patterns ({loop / 1e6:.3f} MB/s)", 100, speed / loop)
 
 
 def fuzz_bar(seconds: float) -> tuple[Bar, FuzzReport]:
@@ -271,8 +211,8 @@ def measure(sizes: tuple[int, int], fuzz_seconds: float, times: int, say: Callab
             yield from bars
             per_byte.append(run.seconds / written.bytes)
             if len(per_byte) == 1:
-                say(f"{size}: Drain3 and the loop")
-                yield from throughput_bars(size, path, written.bytes / run.seconds)
+                say(f"{size}: the loop")
+                yield loop_bar(size, path, written.bytes / run.seconds)
             path.unlink()
         yield at_most(f"time a byte, {sizes[1]} MB to {sizes[0]} MB", 1.15, per_byte[1] / per_byte[0])
     say("start of the command")
@@ -335,34 +275,38 @@ def print_table(bars: list[Bar], console: Console) -> None:
 def main() -> None:
     """Read the arguments, measure, print, write."""
     parser = argparse.ArgumentParser(description="Measure logdiag's speed and memory.")
-    parser.add_argument("--small", action="store_true", help="30 MB and 90 MB instead of 300 MB and 3 GB")
-    parser.add_argument("--fuzz-seconds", type=float, help="how long to fuzz (default: 60, with --small 10)")
+    parser.add_argument("--small", action="store_true", help="10, 30 and 90 MB instead of 50, 300 MB and 3 GB")
+    parser.add_argument("--kinds", type=int, metavar="MB", help="the kinds of log alone, of so many MB each")
     parser.add_argument(
-        "--out", type=Path, help=f"result file (default: {RESULTS.relative_to(ROOT)}; none with --small)"
+        "--keep", action="store_true", help="keep what was measured of the kinds, to compare with later"
     )
+    parser.add_argument("--fuzz-seconds", type=float, help="how long to fuzz (default: 60, with --small 10)")
     arguments = parser.parse_args()
     if not shutil.which("grep"):
         raise SystemExit("grep is not installed; the bars are ratios to its time")
-    seconds = arguments.fuzz_seconds or (10.0 if arguments.small else 60.0)
-    sizes = (30, 90) if arguments.small else (300, 3000)
     console, notes = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True)
-    begun = time.time()
-    bars = list(measure(sizes, seconds, 5, lambda text: notes.print(f"[dim]{text}[/]")))
-    print_table(bars, console)
-    out: Path | None = arguments.out or (None if arguments.small else RESULTS)
-    if out:
-        result = {
-            "schema": "logdiag.bench/1",
-            "revision": revision(),
-            "machine": machine(),
-            "versions": versions(),
-            "seconds": round(time.time() - begun, 1),
-            "bars": [asdict(bar) for bar in bars],
-        }
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        console.print(f"written to {out}")
-    raise SystemExit(0 if all(bar.passed for bar in bars) else 1)
+
+    def say(text: str) -> None:
+        notes.print(f"[dim]{text}[/]")
+
+    size = arguments.kinds or (10 if arguments.small else 50)
+    kept = json.loads(RESULTS.read_text(encoding="utf-8"))
+    speeds = measure_kinds(size, kept["kinds"].get(str(size), {}), say)
+    print_kinds(speeds, size, console)
+    slower = [speed.name for speed in speeds if speed.slower]
+    bars: list[Bar] = []
+    if not arguments.kinds:
+        sizes, seconds = ((30, 90), 10.0) if arguments.small else ((300, 3000), 60.0)
+        bars = list(measure(sizes, arguments.fuzz_seconds or seconds, 5, say))
+        print_table(bars, console)
+    if arguments.keep or not (arguments.small or arguments.kinds):
+        kept["kinds"][str(size)] = {speed.name: speed.kept() for speed in speeds}
+        if bars and not arguments.small:
+            kept["bars"] = [asdict(bar) for bar in bars]
+        kept |= {"revision": revision(), "machine": machine(), "versions": versions()}
+        RESULTS.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        console.print(f"written to {RESULTS.relative_to(ROOT)}")
+    raise SystemExit(1 if slower or not all(bar.passed for bar in bars) else 0)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ The taxonomy is that of "Characterization of Large Language Model Development in
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -238,7 +238,9 @@ class Block:
 
     `line_numbers` is None where line i of the block is line `first_line + i` of the file; an envelope that joins
     lines gives each line's own number instead. `prefix` is what a recorder puts before every line of the stream. Of an
-    envelope's first block `wrapped` are the file's first lines as they stand there.
+    envelope's first block `wrapped` are the file's first lines as they stand there. Some lines of an envelope may lack
+    their digits in `data`, where no one is likely to look at them: `sealed` has what they stand in, which `opened`
+    makes the whole line of.
     """
 
     stream: int
@@ -248,6 +250,8 @@ class Block:
     line_numbers: tuple[int, ...] | None = None
     prefix: CommonPrefix | None = None
     wrapped: tuple[bytes, ...] = ()
+    sealed: Mapping[int, bytes] = field(default_factory=dict)
+    opened: Callable[[bytes], bytes] = bytes
 
     def number_of(self, index: int) -> int:
         """The file's own number of this block's line `index`, both counted from the block's first."""

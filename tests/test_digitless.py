@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
+from collections import Counter
 
 import pytest
 
@@ -89,6 +91,53 @@ def test_a_telling_number_among_many_lines_is_found(book: RuleBook) -> None:
     assert [(one.rule, one.line) for one in found.findings] == [(one.rule, one.line) for one in expected.findings]
     assert found.uncounted == expected.uncounted
     assert found.lines == expected.lines
+
+
+def enveloped(form: str, lines: list[str]) -> bytes:
+    """Lines as what recorded them wrote them; every hundredth record is told louder, by a number alone."""
+    records = []
+    for at, line in enumerate(lines):
+        loud, micros = at % 100 == 99, str(1772438400000000 + at * 1000)
+        message = {"msg": line, "level": 50 if loud else 30, "time": 1772438400000 + at, "note": f"part{at % 3} of all"}
+        entry = {"__CURSOR": f"s={at:x}", "__REALTIME_TIMESTAMP": micros, "_HOSTNAME": "node-03"}
+        entry |= {"PRIORITY": "3" if loud else "6", "MESSAGE": line}
+        records.append(
+            {
+                "logger": json.dumps(message),
+                "labelled": f"[rank{at % 4}]: " + json.dumps(message),
+                "journal": json.dumps(entry),
+                "export": "".join(f"{name}={value}\n" for name, value in entry.items()),
+                "container": f"2026-03-02T08:00:00.{at:09d}Z stdout {'P' if at % 50 == 7 else 'F'} {line}",
+            }[form]
+        )
+    return log_of(*records)
+
+
+@pytest.mark.parametrize("form", ["logger", "labelled", "journal", "export", "container"])
+def test_a_record_that_is_passed_over_is_found_as_if_it_were_not(book: RuleBook, form: str) -> None:
+    """Levels that are numbers, messages in parts and telling lines among records that come a thousand times."""
+    lines = [line.replace("3,", f"{number},") for number in range(800) for line in FREQUENT]
+    for at, line in enumerate(TELLING * 3):
+        lines.insert(4500 + 20 * at, line)
+    data = enveloped(form, lines * 3)
+    settling, looking = Shapes(book, ()), Unsettled(book, ())
+    found, expected = surveyed(data, book, settling), surveyed(data, book, looking)
+    assert any(block.sealed for block in open_sources((data,))[0].blocks(settling.settled))
+    # The latest lines of up to eight floods are counted, and then looked at once more.
+    counts, all_counts = times(found), times(expected)
+    assert counts.keys() == all_counts.keys()
+    assert all(abs(counts[rule] - all_counts[rule]) <= 8 for rule in counts)
+    assert {one.rule: one.line for one in reversed(found.findings)} == {
+        one.rule: one.line for one in reversed(expected.findings)
+    }
+    assert (found.checkpoints, found.total_lines) == (expected.checkpoints, expected.total_lines)
+    counted = [(line.text, count, first) for line, count, first in settling.counted()]
+    assert counted == [(line.text, count, first) for line, count, first in looking.counted()]
+
+
+def times(found: Survey) -> Counter[str]:
+    """How often each rule fired, whether one by one or as a flood."""
+    return Counter(one.rule for one in found.findings) + found.uncounted
 
 
 def surveyed(data: bytes, book: RuleBook, shapes: Shapes) -> Survey:

@@ -6,12 +6,13 @@ Every line still knows its own number in the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Container, Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 from logdiag.model import Block, CommonPrefix
-from logdiag.read.envelopes import recognise
+from logdiag.read.envelopes import Unwrap, opened, recognise
 from logdiag.read.forms import Forms
 from logdiag.read.recorder_prefix import common_prefix
 
@@ -28,9 +29,11 @@ _COLOUR = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _PRINTED_COLOUR = re.compile(rb"(?:\x1b|\^\[|\\u001b|\\x1b|\\033)?\[[0-9;]{1,12}m")
 
 
-def blocks_of(stream: int, chunks: Iterator[bytes], forms: Forms | None = None) -> Generator[Block, int | None, None]:
+def blocks_of(
+    stream: int, chunks: Iterator[bytes], forms: Forms | None = None, settled: Container[bytes] = ()
+) -> Generator[Block, int | None, None]:
     """The blocks of a stream. Who has counted a block's lines may send the count: it is not done again. `forms` are the
-    user's own beside the shipped ones."""
+    user's own beside the shipped ones. Lines that are `settled` without their digits may be given so; see `Block`."""
     pieces = _whole_lines(chunks)
     first = next(pieces, None)
     if first is None:
@@ -39,7 +42,7 @@ def blocks_of(stream: int, chunks: Iterator[bytes], forms: Forms | None = None) 
     head = first[0][: 1 << 16].splitlines()
     unwrap = recognise(head, forms)
     if unwrap is not None:
-        for block in _unwrapped_blocks(stream, unwrap(_numbered(pieces)), forms):
+        for block in _unwrapped_blocks(stream, _numbered(pieces), unwrap, forms, settled):
             yield replace(block, wrapped=tuple(head)) if block.offset == 0 else block
         return
     number, offset = 1, 0
@@ -76,24 +79,31 @@ def _numbered(pieces: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[int, bytes
             number += whole
 
 
-def _unwrapped_blocks(stream: int, lines: Iterator[tuple[int, bytes]], forms: Forms | None) -> Iterator[Block]:
+def _unwrapped_blocks(
+    stream: int, lines: Iterator[tuple[int, bytes]], unwrap: Unwrap, forms: Forms | None, settled: Container[bytes]
+) -> Iterator[Block]:
     """Gathers unwrapped lines into blocks."""
     form: _Form | None = None
     offset = 0
-    for gathered in _gathered(lines):
-        numbers = tuple(at for at, _ in gathered)
-        data = b"\n".join(line for _, line in gathered)
+    opening = partial(opened, unwrap=unwrap)
+    for gathered in _gathered(unwrap(lines, settled)):
+        numbers = tuple([at for at, _, _ in gathered])
+        data = b"\n".join([line for _, line, _ in gathered])
+        sealed = {index: raw for index, (_, _, raw) in enumerate(gathered) if raw}
+        if b"\r" in data:  # lines will be split
+            data, sealed = b"\n".join([opening(raw) if raw else line for _, line, raw in gathered]), {}
         form = form or _form_of(data, forms)
-        yield _clean_block(stream, numbers[0], offset, data, numbers, form)
+        block = _clean_block(stream, numbers[0], offset, data, numbers, form)
+        yield replace(block, sealed=sealed, opened=opening) if sealed else block
         offset += len(data) + 1
 
 
-def _gathered(lines: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    gathered: list[tuple[int, bytes]] = []
+def _gathered(lines: Iterator[tuple[int, bytes, bytes]]) -> Iterator[list[tuple[int, bytes, bytes]]]:
+    gathered: list[tuple[int, bytes, bytes]] = []
     size = 0
-    for at, line in lines:
-        gathered.append((at, line))
-        size += len(line) + 1
+    for line in lines:
+        gathered.append(line)
+        size += len(line[1]) + 1
         if size >= _BLOCK_BYTES:
             yield gathered
             gathered, size = [], 0

@@ -53,7 +53,7 @@ def plain_line(text: str, forms: Forms) -> str:
     """A record in JSON, or another envelope, as the plain line that it becomes; any other line as it is."""
     data = text.encode(errors="replace")
     unwrap = recognise([data], forms)
-    found = next(unwrap([(1, data)]), None) if unwrap else None
+    found = next(unwrap([(1, data)], ()), None) if unwrap else None
     return found[1].decode(errors="replace") if found else text
 
 

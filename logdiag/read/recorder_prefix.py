@@ -105,23 +105,22 @@ def _label_of(lines: Sequence[str]) -> re.Pattern[str] | None:
 
 def _agreed(lines: Sequence[str]) -> list[str]:
     """The patterns of the pieces that nearly all lines begin with."""
-    rows = [_TOKEN.finditer(line[:_LONGEST_PREFIX]) for line in lines]
+    rows = [_TOKEN.findall(line[:_LONGEST_PREFIX]) for line in lines]
     parts: list[str] = []
-    tokens: list[str] = []
     ended = 0
-    for _ in range(_MOST_TOKENS):
-        read = [(row, match[0], _kind(match[0])) for row in rows if (match := next(row, None))]
+    for at in range(_MOST_TOKENS):
+        read = [row for row in rows if len(row) > at]
         # A line that ends within the prefix is one whose message is empty.
         ended += len(rows) - len(read)
-        kind, count = Counter([kind for _, _, kind in read]).most_common(1)[0] if read else ("", 0)
+        kinds = [_kind(row[at]) for row in read]
+        kind, count = Counter(kinds).most_common(1)[0] if read else ("", 0)
         if count + ended < _AGREEING * len(lines) or count < len(lines) / 2 or _SIDE.match(kind):
             break
         parts.append(kind)
-        rows = [row for row, _, own in read if own == kind]
-        tokens = [token for _, token, own in read if own == kind]
+        rows = [row for row, own in zip(read, kinds, strict=True) if own == kind]
     if parts and parts[-1] == _PADDING:
         # What is more than the least of it belongs to the messages: they are indented.
-        parts[-1] = min(tokens)
+        parts[-1] = min(row[len(parts) - 1] for row in rows)
     return parts
 
 

@@ -13,7 +13,7 @@ import os
 import select
 import stat
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -97,8 +97,9 @@ class Stream:
     alone: bool = False
     forms: Forms | None = None
 
-    def blocks(self) -> Generator[Block, int | None, None]:
+    def blocks(self, settled: Container[bytes] = ()) -> Generator[Block, int | None, None]:
         """The log in blocks of whole lines. Who has counted a block's lines may send the count: it is not done again.
+        Lines of an envelope that are `settled` without their digits may be given so; see `Block`.
 
         A stream that breaks midway ends there and is no longer `complete`. Raises SourceError when nothing could be
         read of a stream that is alone.
@@ -108,7 +109,7 @@ class Stream:
             if not self.limits.told:
                 self._reach(f"{self.name}: was not read, nor any log after it: the {reached} was reached")
             return
-        yield from blocks_of(self.index, self._chunks(), self.forms)
+        yield from blocks_of(self.index, self._chunks(), self.forms, settled)
 
     def _chunks(self) -> Iterator[bytes]:
         try:

@@ -94,6 +94,7 @@ class RuleBook:
         self._never_fire = self._structural | self._calls
         self.narrower = narrower if narrower is not None else _narrower(self)
         self._words = words
+        self._shared: list[Fireable] = []  # made when it is first asked, and for all diagnoses
 
     @classmethod
     def load(cls, folders: Folder | Iterable[Folder] = (), *, proof: bool = False) -> RuleBook:
@@ -132,11 +133,14 @@ class RuleBook:
         """The patterns that may match on a line that reads so without its digits, whatever these are."""
         return self._fireable.on(shape)
 
-    @cached_property
+    @property
     def _fireable(self) -> Fireable:
         from logdiag.rules.digitless import Fireable
 
-        return Fireable([pattern for _, pattern in self._patterns], marshal.loads(self._words or self.words))
+        if not self._shared:
+            words = marshal.loads(self._words or self.words)
+            self._shared.append(Fireable([pattern for _, pattern in self._patterns], words))
+        return self._shared[0]
 
     @property
     def words(self) -> bytes:

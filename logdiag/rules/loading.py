@@ -5,11 +5,13 @@ A wheel holds the shipped rules compiled. Rules of one's own are parsed and comp
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from logdiag import cache
+from logdiag import cache as stored
 from logdiag.model import Reason, Support
 from logdiag.read.forms import Forms, compile_forms, own_forms
 from logdiag.rules.book import RuleBook, asymmetric
@@ -27,19 +29,36 @@ _COMPILED, _PROOF_FILE = "rules", "proof"
 
 
 def load(folders: Sequence[Folder], *, proof: bool) -> RuleBook:
-    """What `RuleBook.load` gives."""
-    shipped, own = RuleFiles([shipped_folder()]), own_files(folders)
-    if not own.contents:
-        return _shipped_book(shipped, proof=proof)
-    forms = own_forms(folders)
-    origin = Matcher.made_by() + shipped.everything() + b"\0own\0" + own.everything(paths=True)
-    if not proof and (book := _restored(cache.read(_COMPILED, origin), forms)):
-        return book
+    """What `RuleBook.load` gives. The shipped rules are read once in a process, one's own whenever they change."""
+    own = own_files(folders)
+    if not proof:
+        named = tuple(os.fspath(folder) for folder in folders)
+        return (_kept_with(own.everything(paths=True), named) if own.contents else _kept_shipped()).fresh()
+    shipped = RuleFiles([shipped_folder()])
+    return _with_own(shipped, own, folders) if own.contents else _shipped_book(shipped, proof=True)
+
+
+@cache
+def _kept_shipped() -> RuleBook:
+    return _shipped_book(RuleFiles([shipped_folder()]), proof=False)
+
+
+@lru_cache(maxsize=2)
+def _kept_with(content: bytes, folders: tuple[str, ...]) -> RuleBook:
+    """The shipped rules and one's own, whose bytes these are."""
+    shipped, own, forms = RuleFiles([shipped_folder()]), own_files(folders), own_forms(folders)
+    origin = Matcher.made_by() + shipped.everything() + b"\0own\0" + content
+    book = _restored(stored.read(_COMPILED, origin), forms)
+    if book is None:
+        book = _with_own(shipped, own, folders)
+        _keep(book, origin)
+    return book
+
+
+def _with_own(shipped: RuleFiles, own: RuleFiles, folders: Sequence[Folder]) -> RuleBook:
     from logdiag.rules.files import parse
 
-    book = _joined(_shipped_book(shipped, proof=True), parse(own), own, forms)
-    _keep(book, origin)
-    return book
+    return _joined(_shipped_book(shipped, proof=True), parse(own), own, own_forms(folders))
 
 
 def compile_shipped(folder: Folder) -> None:
@@ -59,7 +78,7 @@ def _shipped_book(shipped: RuleFiles, *, proof: bool) -> RuleBook:
     origin = Matcher.made_by() + content
     compiled = compiled_part(_COMPILED, content)
     book = _restored(compiled[:2]) if compiled and compiled[2] == Matcher.made_by() else None
-    book = book or _restored(cache.read(_COMPILED, origin))
+    book = book or _restored(stored.read(_COMPILED, origin))
     if book is None:
         # Another machine's wheel saves the reading of the files all the same.
         book = _from_plain(compiled[0], None, compiled[3]) if compiled else _parsed(shipped)
@@ -76,14 +95,14 @@ def _parsed(files: RuleFiles) -> RuleBook:
 def _keep(book: RuleBook, origin: bytes) -> None:
     databases = [matcher.serialized for matcher in book.matchers]
     if all(databases):
-        cache.write(_COMPILED, origin, (_plain(book), databases))
+        stored.write(_COMPILED, origin, (_plain(book), databases))
 
 
-def _restored(stored: Any | None, forms: Forms | None = None) -> RuleBook | None:
+def _restored(found: Any | None, forms: Forms | None = None) -> RuleBook | None:
     """A book from what was kept of one; None where its matchers are not for this machine."""
-    if stored is None:
+    if found is None:
         return None
-    plain, databases = stored
+    plain, databases = found
     matchers = [matcher for database in databases if (matcher := Matcher.restore(database))]
     return _from_plain(plain, matchers, forms=forms) if len(matchers) == _MATCHERS else None
 
@@ -123,10 +142,10 @@ def _proof(book: RuleBook) -> dict[str, dict[str, Any]]:
 def _with_proof(book: RuleBook, shipped: RuleFiles) -> RuleBook:
     """The shipped rules with the examples that a diagnosis does not need."""
     content = shipped.everything()
-    shown = (compiled_part(_PROOF_FILE, content) or [cache.read(_PROOF_FILE, content)])[0]
+    shown = (compiled_part(_PROOF_FILE, content) or [stored.read(_PROOF_FILE, content)])[0]
     if shown is None:
         shown = _proof(_parsed(shipped)) if not any(rule.fires for rule in book.rules) else _proof(book)
-        cache.write(_PROOF_FILE, content, shown)
+        stored.write(_PROOF_FILE, content, shown)
     paths = {identity: path for identity, (path, _) in shipped.contents.items()}
     rules = [replace(rule, **shown[rule.id], file=paths[shipped.file_of(rule.id)]) for rule in book.rules]
     filters = [replace(item, **shown[item.id], file=paths[item.id]) for item in book.filters]

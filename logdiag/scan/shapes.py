@@ -50,13 +50,17 @@ class BlockLines:
     `count` is the number of lines, where it is known.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, block: Block | bytes) -> None:
         self.count = 0
-        self._data = data
+        self._data = block.data if isinstance(block, Block) else block
+        self._sealed = block.sealed if isinstance(block, Block) else {}
+        self._opened = block.opened if isinstance(block, Block) else bytes
         self._lines: list[bytes] | None = None
         self._starts: list[int] = []
 
     def __getitem__(self, index: int) -> bytes:
+        if index in self._sealed:
+            return self._opened(self._sealed[index])
         if self._lines is None:
             if index < _NEAR:
                 return self._from_start(index)
@@ -144,6 +148,10 @@ class Shapes:
     def __post_init__(self) -> None:
         # The first lines of what every job may print tell what the job was; those of one job's own chatter do not.
         self.bound = frozenset(item.id for item in self.filters if item.job)
+
+    def apart(self) -> Shapes:
+        """Others that count for themselves; what rules can say of a line is the same for all."""
+        return Shapes(self.book, self.filters, settled=self.settled, quiet=self.quiet, asked=self.asked)
 
     def add(self, block: Block, originals: BlockLines, position: int) -> tuple[list[bytes], list[int]]:
         """The shapes of a block's lines, and the indices of those that are the first of theirs and not left out by a

@@ -143,7 +143,7 @@ class _Tail:
             # A block of a few endless lines holds megabytes of which nothing more will be looked at.
             cut = b"\n".join(lines[at][:_LONGEST_TEXT] for at in range(lines.count))
             numbers = tuple(block.number_of(at) for at in range(lines.count))
-            block, count = replace(block, data=cut, line_numbers=numbers), lines.count
+            block, count = replace(block, data=cut, line_numbers=numbers, sealed={}), lines.count
             lines = BlockLines(cut)
             lines.count = count
         self._blocks.append((block, position, lines))
@@ -178,7 +178,7 @@ class _Reader:
         self.latest_of: dict[str, Finding] = {}
 
     def read(self, advance: Callable[[int], None]) -> None:
-        blocks = self.stream.blocks()
+        blocks = self.stream.blocks(self.shapes.settled)
         block = _following(blocks, None)
         self.prefix = block.prefix if block else None
         if block is not None:
@@ -187,10 +187,10 @@ class _Reader:
                 self.survey.heads[self.stream.index] = Heads()
             else:
                 # What a machine repeats is no measure of what a job does.
-                self.shapes = Shapes(self.book, self.shapes.filters)
+                self.shapes = self.shapes.apart()
         self.survey.shapes = self.shapes
         while block is not None:
-            lines = BlockLines(block.data)
+            lines = BlockLines(block)
             shapes, firsts = self.shapes.add(block, lines, self.position)
             self._keep(block, lines, shapes, firsts, self._hits(block, lines, shapes))
             self.position += len(shapes)
