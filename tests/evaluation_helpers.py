@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from logdiag.evaluation.cases import Case
+from logdiag.evaluation.metrics import METRICS
 from logdiag.evaluation.run import answer_case
 from logdiag.evaluation.scoring import Answer, Row, judge
 from logdiag.model import Action, Reason
@@ -105,3 +106,19 @@ def accident(case: Case, book: RuleBook) -> Answer:
         if tag == "is killed":
             os.kill(os.getpid(), signal.SIGKILL)
     return answer_case(case, book)
+
+
+def below_interval(old: Mapping[str, Any], metrics: Mapping[str, float | None]) -> list[str]:
+    """A sentence for each metric that is worse than the 95 % interval of an older document allows."""
+    worse = []
+    for name, (low, high) in old["intervals"].items():
+        metric, value = METRICS.get(name), metrics.get(name)
+        if metric is None:
+            continue
+        if value is None:
+            worse.append(f"{name}: was measured in the baseline and is not any more")
+        elif metric.less_is_better and value > high:
+            worse.append(f"{name}: {value:.4f} is above {high:.4f}, the upper end of the baseline's 95 % interval")
+        elif not metric.less_is_better and value < low:
+            worse.append(f"{name}: {value:.4f} is below {low:.4f}, the lower end of the baseline's 95 % interval")
+    return worse

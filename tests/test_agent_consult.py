@@ -14,12 +14,13 @@ from langchain_ollama import ChatOllama
 from logdiag import Diagnosis, diagnose
 from logdiag.agent.consult import consult, prompt_for
 from logdiag.agent.opinion import AgentSettings, Step
-from logdiag.agent.tools import TOOL_NAMES
 from logdiag.model import Reason
 from logdiag.rules import RuleBook
 from tests.agent_helpers import NAME, SETTINGS, Asks, answer, asker, chat, job_log, tool_results, unexplained
 from tests.chat_server import MODEL, ChatServer, Reply, calls, says
 from tests.helpers import LOGS, log_of, steps
+
+TOOL_NAMES = ("read_lines", "grep_log", "search_log", "ranks", "similar_incidents", "explain_code")
 
 
 @pytest.fixture

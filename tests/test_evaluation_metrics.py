@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logdiag.evaluation.compare import below_interval
 from logdiag.evaluation.metrics import (
     METRICS,
     by_category,
@@ -25,7 +24,7 @@ from logdiag.evaluation.metrics import (
 from logdiag.evaluation.scoring import Row, failed_row, judge
 from logdiag.evaluation.tables import COUNT, GPU_TIME
 from logdiag.model import Action, Reason
-from tests.evaluation_helpers import answer, case_of, row_of
+from tests.evaluation_helpers import answer, below_interval, case_of, row_of
 
 NAMES = [reason.value for reason in Reason]
 

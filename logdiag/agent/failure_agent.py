@@ -129,7 +129,7 @@ def ask(
 def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
     """LangChain's hooks around each turn and each tool call of a conversation."""
     from langchain.agents.middleware import AgentMiddleware, hook_config
-    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+    from langchain_core.messages import HumanMessage
 
     class _Bounds(AgentMiddleware[Any, Any, Any]):
         @hook_config(can_jump_to=["end"])
@@ -137,17 +137,7 @@ def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
             return {"jump_to": "end"} if talk.over else None
 
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            began = time.monotonic()
-            try:
-                response = handler(request)
-            except Exception:
-                talk.step("model failed", began)
-                raise
-            said = [message for message in response.result if isinstance(message, AIMessage)]
-            talk.heard(began, [*request.messages, request.system_message], said)
-            for message in said:
-                message.tool_calls = message.tool_calls[:_MOST_CALLS]
-            return response
+            return _turn(talk, request, handler)
 
         @hook_config(can_jump_to=["model", "end"])
         def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -159,17 +149,41 @@ def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
             return {"jump_to": "end"} if talk.over or not message.tool_calls else None
 
         def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-            began, call = time.monotonic(), request.tool_call
-            talk.calls += 1
-            if call["name"] != "answer" and (talk.calls > _MOST_CALLS or began > talk.ends):
-                return ToolMessage("No more tool calls: answer now.", tool_call_id=call["id"], name=call["name"])
-            result = handler(request)
-            # What a tool returns went through the channel; what LangChain says of a call that failed goes here.
-            result.content = talk.channel.leaving(str(result.content))
-            talk.step(call["name"][:40], began)
-            return result
+            return _tool_call(talk, request, handler)
 
     return _Bounds()
+
+
+def _turn(talk: Conversation, request: Any, handler: Any) -> Any:
+    """One turn of the model, counted, with so many tool calls at most."""
+    from langchain_core.messages import AIMessage
+
+    began = time.monotonic()
+    try:
+        response = handler(request)
+    except Exception:
+        talk.step("model failed", began)
+        raise
+    said = [message for message in response.result if isinstance(message, AIMessage)]
+    talk.heard(began, [*request.messages, request.system_message], said)
+    for message in said:
+        message.tool_calls = message.tool_calls[:_MOST_CALLS]
+    return response
+
+
+def _tool_call(talk: Conversation, request: Any, handler: Any) -> Any:
+    """One call of a tool, unless there were too many; what it gives goes through the channel."""
+    from langchain_core.messages import ToolMessage
+
+    began, call = time.monotonic(), request.tool_call
+    talk.calls += 1
+    if call["name"] != "answer" and (talk.calls > _MOST_CALLS or began > talk.ends):
+        return ToolMessage("No more tool calls: answer now.", tool_call_id=call["id"], name=call["name"])
+    result = handler(request)
+    # What a tool returns went through the channel; what LangChain says of a call that failed goes here.
+    result.content = talk.channel.leaving(str(result.content))
+    talk.step(call["name"][:40], began)
+    return result
 
 
 def _answer_in(message: Any) -> Answer | str:

@@ -16,9 +16,7 @@ from logdiag.rules import RuleBook
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
-__all__ = ["TOOL_NAMES", "tools_for"]
-
-TOOL_NAMES = ("read_lines", "grep_log", "search_log", "ranks", "similar_incidents", "explain_code")
+__all__ = ["tools_for"]
 
 _MOST_LINES = 60
 _MOST_MATCHES = 40

@@ -12,8 +12,9 @@ from typing import Any
 import click
 
 from logdiag.cli.in_force import store_in_force
+from logdiag.cli.job import metadata_of
 from logdiag.cli.options import own_rules
-from logdiag.errors import LogdiagError, MemoryStoreError
+from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import Store, default_place, open_store
 from logdiag.model import Action, Reason
@@ -103,7 +104,7 @@ def add_command(
         found,
         **given,
         node=node or found.node,
-        job={**found.job, **_pairs(job)},
+        job={**found.job, **metadata_of(job, any_key=True)},
         seen_at=seen_at or "",
         confirmed_by=(by or _person()) if by or given.get("reason") else "",
     )
@@ -384,16 +385,6 @@ def _withdraw(incident: Incident, folders: tuple[str, ...]) -> None:
 def _given(said: dict[str, str | None]) -> dict[str, Any]:
     kinds: dict[str, Callable[[str], Any]] = {"reason": Reason, "action": Action, "outcome": Outcome}
     return {name: kinds.get(name, str)(value) for name, value in said.items() if value is not None}
-
-
-def _pairs(pairs: Iterable[str]) -> dict[str, str]:
-    read = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not key or not equals:
-            raise LogdiagError(f"--job {pair}: not KEY=VALUE; give for instance name=pretrain")
-        read[key] = value
-    return read
 
 
 def _person() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from logdiag.evaluation.document import SCHEMA
 from logdiag.evaluation.metrics import METRICS, measure
 from logdiag.evaluation.scoring import Row
 
-__all__ = ["Change", "Comparison", "below_interval", "compare", "read_document"]
+__all__ = ["Change", "Comparison", "compare", "read_document"]
 
 # What is judged of a case: how it is called, its judgement, and the field that answers it.
 _JUDGED = (
@@ -112,22 +112,6 @@ def compare(old: Sequence[Row], new: Sequence[Row]) -> Comparison:
             name: (was[name], now[name]) for name in METRICS if name not in _NOT_QUALITY and was[name] != now[name]
         },
     )
-
-
-def below_interval(old: Mapping[str, Any], metrics: Mapping[str, float | None]) -> list[str]:
-    """A sentence for each metric that is worse than the 95 % interval of an older document allows."""
-    worse = []
-    for name, (low, high) in old["intervals"].items():
-        metric, value = METRICS.get(name), metrics.get(name)
-        if metric is None:
-            continue
-        if value is None:
-            worse.append(f"{name}: was measured in the baseline and is not any more")
-        elif metric.less_is_better and value > high:
-            worse.append(f"{name}: {value:.4f} is above {high:.4f}, the upper end of the baseline's 95 % interval")
-        elif not metric.less_is_better and value < low:
-            worse.append(f"{name}: {value:.4f} is below {low:.4f}, the lower end of the baseline's 95 % interval")
-    return worse
 
 
 def _changes(old: Row, new: Row) -> list[Change]:

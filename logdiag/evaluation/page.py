@@ -12,7 +12,15 @@ from logdiag.evaluation.excerpts import Excerpt
 from logdiag.evaluation.metrics import METRICS
 from logdiag.evaluation.run import Result
 from logdiag.evaluation.scoring import Row
-from logdiag.evaluation.words import interval_words, kinds_of_miss, value_words
+from logdiag.evaluation.words import (
+    Columns,
+    beside,
+    columns_of,
+    interval_words,
+    kinds_of_miss,
+    measured,
+    value_words,
+)
 from logdiag.model import Reason
 from logdiag.report.pages import page_by
 
@@ -23,13 +31,12 @@ _TILES = (
     "reason_accuracy", "root_line_hit", "first_rank_hit", "action_accuracy",
     "false_alarm_rate", "confident_error_rate", "ece", "root_line_survival",
 )  # fmt: skip
-_Columns = Mapping[str, Mapping[str, float | None]]
 
 
 def page(document: Mapping[str, Any], results: Sequence[Result]) -> str:
     """The page of a document and the results that it was made of. Every miss of the results is on it."""
-    tables: list[tuple[str, str, _Columns]] = [
-        ("Beside the baselines", "The same cases, judged in the same way.", _beside(document)),
+    tables: list[tuple[str, str, Columns]] = [
+        ("Beside the baselines", "The same cases, judged in the same way.", beside(document)),
         ("By split", "", document["by_split"]),
     ]
     order = {reason.value: at for at, reason in enumerate(Reason)}
@@ -47,8 +54,8 @@ def page(document: Mapping[str, Any], results: Sequence[Result]) -> str:
         tiles=_TILES,
         value_words=value_words,
         interval_words=interval_words,
-        measured=_measured(document),
-        tables=[(title, words, ("", *columns), _columns(columns)) for title, words, columns in tables],
+        measured=measured(document),
+        tables=[(title, words, ("", *columns), columns_of(columns)) for title, words, columns in tables],
         bins=_bins(document["reliability"]),
         truths=truths,
         answers=sorted({*truths, *answered}, key=lambda name: order.get(name, len(order))),
@@ -57,32 +64,6 @@ def page(document: Mapping[str, Any], results: Sequence[Result]) -> str:
             (result.row, kinds_of_miss(result.row), _judged(result.row), _log(result.excerpt)) for result in missed
         ],
     )
-
-
-def _measured(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    values, intervals = document["metrics"], document["intervals"]
-    return [
-        (metric.title, value_words(name, values[name]), interval_words(name, intervals.get(name)))
-        for name, metric in METRICS.items()
-        if values[name] is not None
-    ]
-
-
-def _beside(document: Mapping[str, Any]) -> _Columns:
-    others = document.get("baselines")
-    return {"logdiag": document["metrics"], **others} if others else {}
-
-
-def _columns(columns: _Columns) -> list[tuple[str, ...]]:
-    """The rows of a table with a column of metrics for each name; none without names."""
-    rows = [
-        (metric.title, *(value_words(name, values.get(name)) for values in columns.values()))
-        for name, metric in METRICS.items()
-        if any(values.get(name) is not None for values in columns.values())
-    ]
-    if any("n" in values for values in columns.values()):
-        rows.insert(0, ("Cases", *(str(values.get("n", "")) for values in columns.values())))
-    return rows
 
 
 def _bins(bins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -8,11 +8,11 @@ import signal
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from logdiag.evaluation.baselines import guess
 from logdiag.evaluation.cases import Case
@@ -30,6 +30,7 @@ __all__ = ["Diagnose", "Result", "answer_case", "answer_with", "evaluate"]
 _LOOK_AFTER_SECONDS = 1.0
 
 Diagnose = Callable[[Case, RuleBook], Answer]
+_Setup = tuple[tuple[str, ...], Mapping[str, Diagnose], Diagnose]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,38 +71,46 @@ def evaluate(
     """
     RuleBook.load(folders)
     others = {name: partial(guess, name) for name in baselines} | dict(beside or {})
-    setup = (tuple(folders), others, diagnose_case)
-    results: dict[int, Result] = {}
-    waiting = deque(range(len(cases)))
+    setup: _Setup = (tuple(folders), others, diagnose_case)
     workers = [_Worker(setup) for _ in range(min(jobs or os.cpu_count() or 1, len(cases)))]
+    results: dict[int, Result] = {}
     try:
-        while len(results) < len(cases):
-            for worker in workers:
-                if worker.index is None and waiting:
-                    worker.begin(waiting.popleft(), cases)
-            busy = [worker for worker in workers if worker.index is not None]
-            ready = set(wait([worker.pipe for worker in busy], _LOOK_AFTER_SECONDS))
-            for worker in busy:
-                if worker.pipe not in ready and worker.process.is_alive():
-                    continue
-                index = worker.index or 0
-                result = worker.finish()
-                if result is None:
-                    result = _died(cases[index], worker, others)
-                    workers[workers.index(worker)] = _Worker(setup)
-                results[index] = result
-                if advance:
-                    advance()
+        for index, result in _answered(cases, workers, setup):
+            results[index] = result
+            if advance:
+                advance()
     finally:
         for worker in workers:
             worker.close()
     return [results[index] for index in range(len(cases))]
 
 
+def _answered(cases: Sequence[Case], workers: list[_Worker], setup: _Setup) -> Iterator[tuple[int, Result]]:
+    """The result of each case by its place, as it comes; a worker that died is replaced."""
+    waiting = deque(range(len(cases)))
+    while True:
+        for worker in workers:
+            if worker.index is None and waiting:
+                worker.begin(waiting.popleft(), cases)
+        busy = [worker for worker in workers if worker.index is not None]
+        if not busy:
+            return
+        ready = set(wait([worker.pipe for worker in busy], _LOOK_AFTER_SECONDS))
+        for worker in busy:
+            if worker.pipe not in ready and worker.process.is_alive():
+                continue
+            index = worker.index or 0
+            result = worker.finish()
+            if result is None:
+                result = _died(cases[index], worker, setup[1])
+                workers[workers.index(worker)] = _Worker(setup)
+            yield index, result
+
+
 class _Worker:
     """A process that diagnoses one case at a time; so when it dies, it is known of what."""
 
-    def __init__(self, setup: tuple[Any, ...]) -> None:
+    def __init__(self, setup: _Setup) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, *setup), daemon=True)

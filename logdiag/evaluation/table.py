@@ -14,7 +14,7 @@ from rich.text import Text
 from logdiag.evaluation.compare import Change, Comparison
 from logdiag.evaluation.metrics import METRICS
 from logdiag.evaluation.scoring import Row
-from logdiag.evaluation.words import interval_words, miss_words, value_words
+from logdiag.evaluation.words import Columns, beside, columns_of, measured, miss_words, value_words
 from logdiag.report.words import clean
 
 __all__ = ["print_comparison", "print_document"]
@@ -35,10 +35,9 @@ def print_document(document: dict[str, Any], rows: Sequence[Row], out: TextIO | 
         sep="\n",
     )
     console.print(_metrics_table(document))
-    if document.get("baselines"):
-        console.print(_columns_table("Beside the baselines", {"logdiag": document["metrics"], **document["baselines"]}))
-    if document["by_split"]:
-        console.print(_columns_table("By split", document["by_split"]))
+    for title, columns in (("Beside the baselines", beside(document)), ("By split", document["by_split"])):
+        if columns:
+            console.print(_columns_table(title, columns))
     console.print(_reasons_table(document["by_reason"]))
     console.print(_misses(rows))
     for note in document["notes"]:
@@ -87,10 +86,8 @@ def _table(title: str, *columns: str) -> Table:
 
 def _metrics_table(document: dict[str, Any]) -> Table:
     table = _table("Metrics", "", "value", "95 % interval")
-    for name, metric in METRICS.items():
-        value = document["metrics"][name]
-        if value is not None:
-            table.add_row(metric.title, value_words(name, value), interval_words(name, document["intervals"].get(name)))
+    for row in measured(document):
+        table.add_row(*row)
     unmeasured = [METRICS[name].title.lower() for name, value in document["metrics"].items() if value is None]
     if unmeasured:
         table.caption = f"no case to measure by: {', '.join(unmeasured)}"
@@ -98,14 +95,11 @@ def _metrics_table(document: dict[str, Any]) -> Table:
     return table
 
 
-def _columns_table(title: str, columns: dict[str, dict[str, float | None]]) -> Table:
+def _columns_table(title: str, columns: Columns) -> Table:
     """The metrics of several systems or splits, one a column."""
     table = _table(title, "", *(clean(name) for name in columns))
-    if any("n" in values for values in columns.values()):
-        table.add_row("Cases", *(str(values.get("n", "")) for values in columns.values()))
-    for name, metric in METRICS.items():
-        if any(values.get(name) is not None for values in columns.values()):
-            table.add_row(metric.title, *(value_words(name, values.get(name)) for values in columns.values()))
+    for row in columns_of(columns):
+        table.add_row(*row)
     return table
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from logdiag.evaluation.metrics import METRICS
 from logdiag.evaluation.scoring import Row
 
-__all__ = ["interval_words", "kinds_of_miss", "miss_words", "value_words"]
+__all__ = ["beside", "columns_of", "interval_words", "kinds_of_miss", "measured", "miss_words", "value_words"]
+
+Columns = Mapping[str, Mapping[str, float | None]]
+"""Metrics of several systems or splits, by their names."""
 
 _NOTHING = "\u2013"
 
@@ -27,6 +31,34 @@ def value_words(name: str, value: float | None) -> str:
 def interval_words(name: str, interval: Sequence[float] | None) -> str:
     """From where to where, in the metric's unit."""
     return "" if interval is None else " to ".join(value_words(name, end) for end in interval)
+
+
+def measured(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Each metric that was measured: its title, its value and its interval."""
+    values, intervals = document["metrics"], document["intervals"]
+    return [
+        (metric.title, value_words(name, values[name]), interval_words(name, intervals.get(name)))
+        for name, metric in METRICS.items()
+        if values[name] is not None
+    ]
+
+
+def beside(document: Mapping[str, Any]) -> Columns:
+    """The metrics of logdiag and of all that was measured beside it; empty where nothing was."""
+    others = document.get("baselines")
+    return {"logdiag": document["metrics"], **others} if others else {}
+
+
+def columns_of(columns: Columns) -> list[tuple[str, ...]]:
+    """The rows of a table with a column of metrics for each name, the numbers of cases first."""
+    rows = [
+        (metric.title, *(value_words(name, values.get(name)) for values in columns.values()))
+        for name, metric in METRICS.items()
+        if any(values.get(name) is not None for values in columns.values())
+    ]
+    if any("n" in values for values in columns.values()):
+        rows.insert(0, ("Cases", *(str(values.get("n", "")) for values in columns.values())))
+    return rows
 
 
 def kinds_of_miss(row: Row) -> list[str]:
