@@ -62,7 +62,7 @@ soak: $(VENV)/.dev  ## Measure that 10,000 diagnoses in one process leave memory
 faultlab: $(VENV)/.lab  ## Make the labelled cases from real jobs: make faultlab ARGS='--only dev/'
 	$(BIN)/python -m evals.faultlab $(ARGS)
 
-packages:  ## Install the Debian packages that the fault lab uses (as root)
+packages:  ## Install the Debian packages that the fault lab and some tests use (as root)
 	xargs apt-get install -y --no-install-recommends <evals/faultlab/packages.txt
 
 calibrate: $(VENV)/.dev  ## Fit the confidence again: make calibrate ARGS='--collect NAME CASES...'

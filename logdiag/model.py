@@ -52,7 +52,7 @@ __all__ = [
 SCHEMA = "logdiag.diagnosis/1"
 _NOT_OF_THE_SCHEMA = ("digest", "decisions", "marks")
 # Left out of the answer where there is nothing.
-_ONLY_WHERE_TOLD = ("changes", "collectives", "kind")
+_ONLY_WHERE_TOLD = ("changes", "collectives", "job", "kind")
 
 
 class _Word(str, Enum):
@@ -622,6 +622,8 @@ class Diagnosis:
     similar       past failures like this one, the most alike first
     recovery      what to do next; its action is `none` unless it failed
     logs          what was read, and what each log was taken for, in the order of the sources
+    job           what the cluster says of the job: `id`, `name`, `user`, `state`, `exit_code`, `nodes`, ...; empty (and
+                  no key of the schema) where no cluster was asked
     kind          what it is where no reason says so: `missing-rank`, `slow-rank`, `desync`, `wrong-size`, `dead-link`,
                   `hang`, `not-finite`, `loss-spike` or `straggler`; empty (and no key of the schema) for all else
     collectives   where each rank stood in the collective that hung; None (and no key of the schema) without one
@@ -654,6 +656,7 @@ class Diagnosis:
     similar: tuple[Similar, ...]
     recovery: Recovery
     logs: tuple[Log, ...] = ()
+    job: Mapping[str, str] = field(default_factory=dict)
     kind: str = ""
     collectives: Collectives | None = None
     notes: tuple[str, ...]

@@ -175,7 +175,7 @@ def test_the_published_schema_knows_every_key_and_refuses_what_is_none(book: Rul
     schema = json.loads(run_logdiag("schema").stdout)
     jsonschema.Draft202012Validator.check_schema(schema)
     document = diagnose(DEMO, rules=book).to_dict()
-    assert set(schema["properties"]) - set(document) == {"changes", "kind"}
+    assert set(schema["properties"]) - set(document) == {"changes", "job", "kind"}
     assert set(document) < set(schema["properties"])
     assert not {"changes", "collectives", "kind"} & set(schema["required"])
     for name in ("root_cause", "recovery", "times"):

@@ -15,7 +15,7 @@ import pytest
 
 from logdiag import SourceError
 from logdiag.model import Block
-from logdiag.read.sources import Stream, open_sources
+from logdiag.read.sources import Known, Stream, open_sources
 from tests.helpers import log_of, zstd
 
 LINES = [f"line {number} of the log" for number in range(1, 2001)]
@@ -333,3 +333,17 @@ def test_what_stands_above_a_given_folder_names_no_node(tmp_path: Path) -> None:
     (run / "gpu-node-7" / "stderr.log").write_text("step 1\n")
     assert [stream.node for stream in open_sources((str(run),))] == [None, "gpu-node-7"]
     assert [stream.node for stream in open_sources((str(run / "gpu-node-7" / "stderr.log"),))] == ["gpu-node-7"]
+
+
+def test_what_is_known_of_a_source_wins_over_its_name(tmp_path: Path) -> None:
+    """A cluster knows a log's name, node and rank better than its path; what it does not say the path still tells."""
+    path = tmp_path / "node-4_rank7.log"
+    path.write_bytes(b"a\n")
+    sources = (Known(str(path), node="cn2"), Known(b"b\n", "events of job/train"), Known(str(path.parent), rank=3))
+    streams = open_sources(sources[:2])
+    assert [(stream.name, stream.node, stream.rank) for stream in streams] == [
+        (str(path), "cn2", 7),
+        ("events of job/train", None, None),
+    ]
+    assert [block.data for block in streams[1].blocks()] == [b"b\n"]
+    assert [(stream.node, stream.rank) for stream in open_sources(sources[2:])] == [("node-4", 3)]

@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from logdiag.errors import SourceError
 from logdiag.model import Block, Diagnosis, Line
 from logdiag.read.prefixes import parse_line
-from logdiag.read.sources import Stream, open_sources
+from logdiag.read.sources import Known, Stream, open_sources
 
 __all__ = ["Excerpt", "LogView", "RankSummary"]
 
@@ -233,7 +233,9 @@ def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:
     streams: list[Stream | None] = []
     try:
         for source in sources:
-            again = isinstance(source, (bytes, bytearray, os.PathLike)) or (isinstance(source, str) and source != "-")
+            again = isinstance(source, (bytes, bytearray, os.PathLike, Known)) or (
+                isinstance(source, str) and source != "-"
+            )
             streams.extend(stream if again else None for stream in open_sources((source,)))
     except SourceError:
         return []

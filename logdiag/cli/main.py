@@ -6,7 +6,7 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import click
 
 from logdiag._version import __version__
-from logdiag.cli.options import given, shared
+from logdiag.cli.options import brief_report, form_of_report, given, shared
 from logdiag.cli.output import (
     ProgressBar,
-    check_outputs,
+    check_report,
     print_answer,
     print_trace,
     standard,
@@ -30,11 +30,10 @@ from logdiag.errors import LogdiagError, SourceError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
 from logdiag.read.sources import Source
-from logdiag.report import FORMATS
 from logdiag.report.words import clean
 from logdiag.rules import RuleBook
 
-__all__ = ["COMPLETE", "commands", "main", "run"]
+__all__ = ["COMPLETE", "commands", "main", "report_on", "run"]
 
 COMPLETE = "_LOGDIAG_COMPLETE"
 """The variable by which a shell asks for completions."""
@@ -45,6 +44,7 @@ _ELSEWHERE = {
     "batch": "logdiag.cli.batch:batch",
     "run": "logdiag.cli.run:run_command",
     "nodecheck": "logdiag.cli.nodecheck:nodecheck_command",
+    "slurm": "logdiag.cli.clusters:slurm_command",
     "rules": "logdiag.cli.rules:rules",
     "forms": "logdiag.cli.forms:forms",
     "incidents": "logdiag.cli.incidents:incidents",
@@ -138,15 +138,7 @@ def commands() -> None:
 @click.argument(
     "paths", nargs=-1, type=click.Path(readable=False, allow_dash=True), metavar="[PATH]...", shell_complete=_complete
 )
-@click.option(
-    "-f",
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="How to print the answer.",
-)
+@form_of_report
 @click.option(
     "--tee", is_flag=True, help="Pass standard input through as it comes; the report follows on standard error."
 )
@@ -163,7 +155,7 @@ def commands() -> None:
     metavar="N",
     help="Of several runs in one log the one to answer for; else the last.",
 )
-@click.option("--brief", is_flag=True, help="The verdict in six lines at most.")
+@brief_report
 @click.option("--show-prompt", is_flag=True, help="Print what a model would be sent, and stop.")
 @shared
 def diagnose_command(
@@ -183,9 +175,7 @@ def diagnose_command(
     """Diagnose ONE job from its files and folders; several paths are its ranks and nodes. Without PATH, or for -,
     read a pipe."""
     _check_paths(paths)
-    if brief and form != "text":
-        raise click.UsageError(f"--brief shortens the text report; it cannot be used with --format {form}")
-    check_outputs(outputs)
+    check_report(form, outputs, brief=brief)
     asked = given(said)
     if not tee:
         standard()
@@ -194,7 +184,33 @@ def diagnose_command(
     if show_prompt:
         _show_prompt(paths or ("-",), asked, job_status)
         return
-    show = partial(print_answer, form=form, digest=digest, err=tee, brief=brief, verbose=verbose)
+    with StandardInput(copy=tee) if "-" in (paths or "-") else nullcontext() as stdin:
+        sources: list[Source] = [stdin if stdin and path == "-" else path for path in paths or ("-",)]
+
+        def ask(first: Callable[[Diagnosis], None]) -> Diagnosis:
+            with ProgressBar(paths) as advance:
+                answer = diagnose(*sources, **asked, exit_code=job_status, run=run, advance=advance, first=first)
+            return replace(answer, notes=(*answer.notes, *stdin.notes)) if stdin else answer
+
+        answer = report_on(ask, asked, form=form, digest=digest, err=tee, brief=brief, verbose=verbose, outputs=outputs)
+    if by_category:
+        sys.exit(status_of(answer))
+
+
+def report_on(
+    ask: Callable[[Callable[[Diagnosis], None]], Diagnosis],
+    asked: Mapping[str, Any],
+    *,
+    form: str,
+    digest: bool,
+    brief: bool,
+    verbose: bool,
+    outputs: Sequence[str],
+    err: bool = False,
+) -> Diagnosis:
+    """Asks for a diagnosis, prints it and writes the files. `ask` is given what to do with the answer before a model
+    is asked; `asked` is what `given` made of the options."""
+    show = partial(print_answer, form=form, digest=digest, err=err, brief=brief, verbose=verbose)
     shown: list[Diagnosis] = []
 
     def first(answer: Diagnosis) -> None:
@@ -203,20 +219,14 @@ def diagnose_command(
             show(answer)
             click.echo(f"\nasking {asked['llm'].model} ...", err=True)
 
-    with StandardInput(copy=tee) if "-" in (paths or "-") else nullcontext() as stdin:
-        sources: list[Source] = [stdin if stdin and path == "-" else path for path in paths or ("-",)]
-        with ProgressBar(paths) as advance:
-            answer = diagnose(*sources, **asked, exit_code=job_status, run=run, advance=advance, first=first)
-        if stdin:
-            answer = replace(answer, notes=(*answer.notes, *stdin.notes))
-        if shown and answer.decided_by != "agent":
-            for note in answer.notes[len(shown[0].notes) :]:
-                print(f"Note: {clean(note)}", file=standard(err=tee))
-        else:
-            show(answer)
-        _say_more(answer, verbose=verbose, outputs=outputs, remember=said["remember"])
-    if by_category:
-        sys.exit(status_of(answer))
+    answer = ask(first)
+    if shown and answer.decided_by != "agent":
+        for note in answer.notes[len(shown[0].notes) :]:
+            print(f"Note: {clean(note)}", file=standard(err=err))
+    else:
+        show(answer)
+    _say_more(answer, verbose=verbose, outputs=outputs, remember=asked["remember"])
+    return answer
 
 
 def _say_more(answer: Diagnosis, *, verbose: bool, outputs: Sequence[str], remember: bool) -> None:

@@ -9,10 +9,23 @@ import click
 
 from logdiag.cli.in_force import memory_in_force, settings_in_force
 from logdiag.cli.job import metadata_of
+from logdiag.report import FORMATS
 from logdiag.settings import WHEN
 
-__all__ = ["given", "own_rules", "shared"]
+__all__ = ["brief_report", "form_of_report", "given", "own_rules", "shared"]
 
+
+form_of_report = click.option(
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How to print the answer.",
+)
+brief_report = click.option("--brief", is_flag=True, help="The verdict in six lines at most.")
+"""The options of every command that prints one answer."""
 
 own_rules = click.option(
     "--rules",

@@ -16,8 +16,8 @@ from logdiag.report import render
 from logdiag.report.words import clean, one_line
 
 __all__ = [
-    "ProgressBar", "check_outputs", "check_writable", "print_answer", "print_trace", "standard", "status_of",
-    "write_file", "write_outputs",
+    "ProgressBar", "check_outputs", "check_report", "check_writable", "print_answer", "print_trace", "standard",
+    "status_of", "write_file", "write_outputs",
 ]  # fmt: skip
 
 _STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
@@ -64,6 +64,13 @@ def print_answer(
         return
     for row in rows:
         out.write(f"{row}\n")
+
+
+def check_report(form: str, outputs: Iterable[str], *, brief: bool) -> None:
+    """Whether an answer can be printed and written as it is asked for. Raises click.UsageError and LogdiagError."""
+    if brief and form != "text":
+        raise click.UsageError(f"--brief shortens the text report; it cannot be used with --format {form}")
+    check_outputs(outputs)
 
 
 def check_outputs(paths: Iterable[str], *, many: bool = False) -> None:

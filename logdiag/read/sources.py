@@ -15,7 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, BinaryIO, Protocol, TextIO, TypeAlias, cast
 
@@ -28,7 +28,7 @@ from logdiag.read.flight_recorder import LARGEST_DUMP, holds_dump, is_dump, line
 from logdiag.read.forms import Forms
 from logdiag.read.names import in_order, is_log, node_in, rank_in
 
-__all__ = ["Limits", "Source", "Stream", "limits_of", "open_sources"]
+__all__ = ["Known", "Limits", "Source", "Stream", "limits_of", "open_sources"]
 
 
 class Readable(Protocol):
@@ -38,8 +38,20 @@ class Readable(Protocol):
         """At most so many bytes; none at the end."""
 
 
-Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | Readable | TextIO"
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | Readable | TextIO | Known"
 """A path (a file, an archive or a job's folder), `-` for standard input, an open binary file, or the log as bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A path or a log as bytes of which more is known than can be read off it: its `name`, empty for its own, and its
+    node and rank."""
+
+    source: str | bytes
+    name: str = ""
+    node: str | None = None
+    rank: int | None = None
+
 
 _HEAD_BYTES = 1 << 12
 # So many things that cannot be read are named; more are counted.
@@ -174,12 +186,14 @@ class Stream:
 
 @dataclass
 class _Found:
-    """A log that a source holds; `own` is the part of its path that may tell rank and node."""
+    """A log that a source holds; `own` is the part of its path that may tell rank and node where nobody has."""
 
     name: str
     open: Callable[[], AbstractContextManager[Any]]
     own: str = ""
     size: int | None = None
+    rank: int | None = None
+    node: str | None = None
 
 
 def open_sources(sources: tuple[object, ...], limits: Limits | None = None, forms: Forms | None = None) -> list[Stream]:
@@ -196,8 +210,8 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None, form
             index,
             log.name,
             log.open,
-            rank_in(log.name, log.own) if log.own else None,
-            node_in(log.own),
+            log.rank if log.rank is not None or not log.own else rank_in(log.name, log.own),
+            log.node or node_in(log.own),
             log.size,
             limits,
             forms=forms,
@@ -227,7 +241,10 @@ def _logs_of(source: object, limits: Limits, problems: list[str]) -> Iterator[_F
     """The logs that a source holds; `problems` is told what of it cannot be read."""
     import io
 
-    if isinstance(source, (bytes, bytearray)):
+    if isinstance(source, Known):
+        for log in _logs_of(source.source, limits, problems):
+            yield replace(log, name=source.name or log.name, node=source.node, rank=source.rank)
+    elif isinstance(source, (bytes, bytearray)):
         content = bytes(source)
         yield from _logs_in_file(_Found("<bytes>", lambda: io.BytesIO(content)), limits, problems)
     elif isinstance(source, str) and source == "-":

@@ -226,6 +226,9 @@ def _other_rows(diagnosis: Diagnosis, *, verbose: bool) -> Iterator[Row]:
         yield _BLANK
     if read:
         yield Row((("Read: ", "dim"),), ((read, "dim"),))
+    if diagnosis.job:
+        told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in diagnosis.job.items())
+        yield Row((("Job:  ", "dim"),), ((clean(told), "dim"),))
     for note in diagnosis.notes:
         yield Row((("Note: ", "dim"),), ((clean(note), "dim"),))
     if diagnosis.incident:
