@@ -93,6 +93,7 @@ IMPORTERS = {
         "cli/in_force.py", "cli/incidents.py", "cli/main.py", "cli/nodecheck.py", "cli/options.py", "cli/output.py",
         "cli/reference.py", "cli/rules.py", "cli/run.py",
     },
+    "torch": {"recovery/world.py", "saving.py"},
     "rich": {"cli/evaluate.py", "cli/output.py", "evaluation/table.py", "report/as_text.py"},
 }  # fmt: skip
 
