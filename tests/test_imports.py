@@ -84,6 +84,7 @@ IMPORTERS = {
     },
     "hyperscan": {"rules/matcher.py"},
     "jinja2": {"report/pages.py"},
+    "kubernetes": {"clusters/k8s.py"},
     "platformdirs": {"places.py"},
     "sqlalchemy": {"memory/nearest.py", "memory/postgres.py", "memory/rows.py", "memory/sqlite.py"},
     "sentence_transformers": {"memory/embedding.py"},

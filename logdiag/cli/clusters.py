@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
+from logdiag.cli.in_force import settings_in_force
 from logdiag.cli.main import report_on
 from logdiag.cli.options import brief_report, form_of_report, given, shared
 from logdiag.cli.output import check_report, standard, status_of
 from logdiag.clusters.gathered import Gathered
+from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
 
-__all__ = ["slurm_command"]
+__all__ = ["k8s_command", "slurm_command"]
 
 # What filters, the memory and a model may know of a job.
 _FOR_ALL = ("id", "name", "user")
@@ -26,6 +29,11 @@ Examples:
   logdiag slurm 4711_3 --format json          a task of an array, for a program
   logdiag slurm 4711 logs/rank*.out           the job's logs are elsewhere
   logdiag slurm 4711 --kernel-logs '/var/log/nodes/%N/kern.log'"""
+
+_EXAMPLES_OF_K8S = """\b
+Examples:
+  logdiag k8s job/pretrain -n research
+  logdiag k8s pod/trainer-0 --format markdown"""
 
 
 @click.command("slurm", epilog=_EXAMPLES_OF_SLURM, short_help="Diagnose a job of Slurm by its id.")
@@ -41,6 +49,24 @@ def slurm_command(job_id: str, logs: tuple[str, ...], kernel_logs: str | None, *
     from logdiag.clusters.slurm import gather
 
     _report(lambda: gather(job_id, logs=logs, kernel_logs=kernel_logs), said)
+
+
+@click.command("k8s", epilog=_EXAMPLES_OF_K8S, short_help="Diagnose a job or a pod of Kubernetes by its name.")
+@click.argument("target", metavar="job/NAME|pod/NAME")
+@click.option("-n", "--namespace", metavar="NAME", help="Where it is; else as the kubeconfig says.")
+@form_of_report
+@brief_report
+@shared
+def k8s_command(target: str, namespace: str | None, **said: Any) -> None:
+    """Diagnose a job or a pod of Kubernetes: the logs of its containers, also before a restart, what became of them,
+    events and its nodes' conditions, as one case."""
+    settings = settings_in_force({"config": said["config_file"], "offline": said["offline"]})
+    if settings.offline:
+        raise LogdiagError(f"{target}: offline is set ({settings.origins['offline']}); the cluster cannot be asked")
+    from logdiag.clusters.k8s import gather
+
+    with TemporaryDirectory(prefix="logdiag-") as folder:
+        _report(lambda: gather(target, namespace, folder), said)
 
 
 def _report(gather: Callable[[], Gathered], said: dict[str, Any]) -> None:

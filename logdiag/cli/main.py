@@ -45,6 +45,7 @@ _ELSEWHERE = {
     "run": "logdiag.cli.run:run_command",
     "nodecheck": "logdiag.cli.nodecheck:nodecheck_command",
     "slurm": "logdiag.cli.clusters:slurm_command",
+    "k8s": "logdiag.cli.clusters:k8s_command",
     "rules": "logdiag.cli.rules:rules",
     "forms": "logdiag.cli.forms:forms",
     "incidents": "logdiag.cli.incidents:incidents",
