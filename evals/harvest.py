@@ -25,6 +25,7 @@ from typing import Any
 
 import yaml
 
+from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 
@@ -214,11 +215,15 @@ def _filling(gap: re.Match[str]) -> str:
     return "word" + ((gap["kernel"] or "") if kind != "p" else "")
 
 
+def printed_line(component: Component, message: Message) -> Line:
+    """A message as it stands in a log."""
+    line = next((line for file, line in component.lines.items() if re.search(file, message.file)), component.line)
+    return parse_line(message.text if message.raised else line.replace("MESSAGE", message.text))
+
+
 def judged(book: RuleBook, component: Component, message: Message) -> str:
     """What a message is taken for: a rule's role, `general`, a reason why it is left out, or `open`."""
-    line = next((line for file, line in component.lines.items() if re.search(file, message.file)), component.line)
-    line = "MESSAGE" if message.raised else line
-    printed = parse_line(line.replace("MESSAGE", message.text))
+    printed = printed_line(component, message)
     finding = book.confirm_all(printed)
     if finding is not None and finding.rule not in component.general:
         return finding.role.value
@@ -251,14 +256,24 @@ def report(name: str, component: Component, verdicts: Sequence[str]) -> dict[str
     }
 
 
+def kept() -> dict[str, Any]:
+    """What was measured of the catalogues until now: coverage, gain, the second reading."""
+    results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return results
+
+
+def keep(name: str, value: object) -> None:
+    """Puts one measurement into the results."""
+    RESULTS.write_text(json.dumps(kept() | {name: value}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def write(row: dict[str, Any]) -> None:
     """Puts a component's row into the results, in the place of its last one, and into the page's table."""
-    results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    rows = [*(item for item in results["coverage"] if item["component"] != row["component"]), row]
-    results["coverage"] = sorted(rows, key=lambda item: str(item["component"]))
-    RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    rows = [*(item for item in kept()["coverage"] if item["component"] != row["component"]), row]
+    rows.sort(key=lambda item: str(item["component"]))
+    keep("coverage", rows)
     page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(_TABLE_OF_PAGE.sub(lambda _: coverage(results["coverage"]), page, count=1), encoding="utf-8")
+    PAGE.write_text(_TABLE_OF_PAGE.sub(lambda _: coverage(rows), page, count=1), encoding="utf-8")
 
 
 def coverage(rows: Sequence[Mapping[str, Any]]) -> str:

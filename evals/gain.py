@@ -1,0 +1,119 @@
+"""What each catalogue is worth: labelled logs are answered with all rules, then without one catalogue after another.
+
+    python -m evals.gain [CASES...]        # writes "gain" of results/catalogues.json, and prints it
+
+A row counts the answers that the catalogue changes, the reasons and root lines that it puts right and wrong, and the
+false alarms that it raises and prevents. Logs of folders outside the repository are counted, never named.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from evals.ablation import FOLDERS
+from evals.harvest import keep
+from logdiag import diagnose
+from logdiag.evaluation.cases import Case, load_cases
+from logdiag.evaluation.run import evaluate
+from logdiag.evaluation.scoring import Answer, Row, answer_of
+from logdiag.rules import RuleBook
+
+_CATALOGUES = "catalogues/"
+
+
+def catalogues(book: RuleBook) -> list[str]:
+    """The names of the catalogues of a rule book."""
+    return sorted({_catalogue_of(rule.id) for rule in book.rules} - {""})
+
+
+def without(book: RuleBook, catalogue: str) -> RuleBook:
+    """A rule book, loaded with its proof, without one catalogue."""
+    kept = [rule for rule in book.rules if not rule.id.startswith(f"{_CATALOGUES}{catalogue}/")]
+    return RuleBook(kept, book.filters, book.reasons, book.confidence, forms=book.forms, healthy=book.healthy_text)
+
+
+@cache
+def _book_without(catalogue: str) -> RuleBook:
+    return without(RuleBook.load(proof=True), catalogue)
+
+
+@lru_cache(maxsize=1)
+def touched(case: Case, book: RuleBook) -> frozenset[str]:
+    """The catalogues whose rows may match in a log, or alone make a rule that may match there a general one.
+
+    Without any other catalogue the answer to the log stays the same.
+    """
+    data = b"".join(piece for _, _, piece in case.pieces())
+    matching = set[str]()
+    for matcher, keys in zip(book.matchers[:2], book.pattern_keys[:2], strict=True):
+        matching.update(keys[number][0] for _, numbers in matcher.find(data) for number in numbers)
+    narrower = (_narrower(book)[rule] for rule in matching if rule in _narrower(book))
+    alone = (names for names in narrower if len(names) == 1)
+    return frozenset(_catalogue_of(rule) for rule in matching).union(*alone)
+
+
+@lru_cache(maxsize=1)
+def _narrower(book: RuleBook) -> dict[str, frozenset[str]]:
+    """For each rule the catalogues, or none, in which its narrower ones stand."""
+    return {
+        book.rules[index].id: frozenset(_catalogue_of(book.rules[other].id) for other in others)
+        for index, others in book.narrower.items()
+    }
+
+
+def _catalogue_of(rule: str) -> str:
+    return rule.split("/")[1] if rule.startswith(_CATALOGUES) else ""
+
+
+@lru_cache(maxsize=2)
+def _answer(case: Case, book: RuleBook) -> Answer:
+    return answer_of(diagnose(case.source, rules=book, memory=False))
+
+
+def _answer_without(catalogue: str, case: Case, book: RuleBook) -> Answer:
+    return _answer(case, book) if catalogue not in touched(case, book) else _answer(case, _book_without(catalogue))
+
+
+def difference(pairs: Sequence[tuple[Row, Row]]) -> dict[str, int]:
+    """What a catalogue changes, from the answers with it and without it."""
+    counts = Counter[str]()
+    for with_it, without_it in pairs:
+        for name in ("reason", "root"):
+            right, was = getattr(with_it, f"{name}_right"), getattr(without_it, f"{name}_right")
+            counts[f"{name}s_gained"] += bool(right and not was)
+            counts[f"{name}s_lost"] += bool(was and not right)
+        if with_it.true_reason == "none":
+            counts["false_alarms_raised"] += with_it.reason != "none" and without_it.reason == "none"
+            counts["false_alarms_prevented"] += with_it.reason == "none" and without_it.reason != "none"
+        counts["answers_changed"] += (with_it.reason, with_it.root_text, with_it.action) != (
+            without_it.reason,
+            without_it.root_text,
+            without_it.action,
+        )
+    return dict(counts)
+
+
+def gain(folders: Sequence[str], names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """For each catalogue what it changes on the labelled logs of some folders."""
+    cases = [case for folder in folders for case in load_cases([folder]).cases]
+    beside = {name: partial(_answer_without, name) for name in names}
+    results = list(evaluate(cases, beside=beside, diagnose_case=_answer))
+    return {name: difference([(result.row, result.baselines[name]) for result in results]) for name in names}
+
+
+def main() -> None:
+    """Measures all catalogues and keeps the table."""
+    folders = sys.argv[1:] or [folder for folder in FOLDERS if Path(folder).exists()]
+    table = gain(folders, catalogues(RuleBook.load()))
+    keep("gain", table)
+    for name, counts in table.items():
+        print(f"{name:24}", " ".join(f"{key}={count}" for key, count in counts.items() if count))
+
+
+if __name__ == "__main__":
+    main()
