@@ -32,14 +32,21 @@ def catalogues(book: RuleBook) -> list[str]:
 
 
 def without(book: RuleBook, catalogue: str) -> RuleBook:
-    """A rule book, loaded with its proof, without one catalogue."""
-    kept = [rule for rule in book.rules if not rule.id.startswith(f"{_CATALOGUES}{catalogue}/")]
-    return RuleBook(kept, book.filters, book.reasons, book.confidence, forms=book.forms, healthy=book.healthy_text)
+    """A rule book without one catalogue."""
+    kept = [index for index, rule in enumerate(book.rules) if _catalogue_of(rule.id) != catalogue]
+    place = {index: number for number, index in enumerate(kept)}
+    narrower = {
+        place[index]: frozenset(place[other] for other in others if other in place)
+        for index, others in book.narrower.items()
+        if index in place
+    }
+    rules = [book.rules[index] for index in kept]
+    return RuleBook(rules, book.filters, book.reasons, book.confidence, narrower, forms=book.forms)
 
 
 @cache
 def _book_without(catalogue: str) -> RuleBook:
-    return without(RuleBook.load(proof=True), catalogue)
+    return without(RuleBook.load(), catalogue)
 
 
 @lru_cache(maxsize=1)

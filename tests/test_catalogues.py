@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from evals import gain, second_reading
 from evals.harvest import PAGE, RESULTS, Component, components, coverage, judged, messages, report
 from logdiag import Reason, RuleError, diagnose
+from logdiag.evaluation.cases import load_cases
+from logdiag.evaluation.run import answer_case
+from logdiag.evaluation.scoring import judge
 from logdiag.model import Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
@@ -245,3 +249,38 @@ def test_the_page_has_the_counts_of_the_results() -> None:
     rows = json.loads(RESULTS.read_text(encoding="utf-8"))["coverage"]
     assert {row["component"] for row in rows} == set(components())
     assert coverage(rows) in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_gain_of_a_catalogue_is_what_is_right_with_it_alone(tmp_path: Path, book: RuleBook) -> None:
+    """A log whose cause only the catalogue of MPICH knows is right with it and wrong without it."""
+    line = "internal_Send(105)............: Invalid rank has value 9 but must be nonnegative and less than 8"
+    case = {
+        "id": "mpich/0", "source": "test", "category": "framework", "reason": "RuntimeError", "also_ok": [],
+        "root_line": line, "action": "fix_and_resubmit", "log": f"step 100 loss 2.1\nstep 200 loss 2.0\n{line}\n",
+    }  # fmt: skip
+    (tmp_path / "one.jsonl").write_text(json.dumps(case) + "\n", encoding="utf-8")
+    [found] = load_cases([str(tmp_path)]).cases
+    assert gain.touched(found, book) >= {"mpich"}
+    rows = [judge(found, answer_case(found, rules), 0.0) for rules in (book, gain.without(book, "mpich"))]
+    counts = gain.difference([(rows[0], rows[1])])
+    assert (counts["reasons_gained"], counts["roots_gained"], counts["roots_lost"]) == (1, 1, 0)
+
+
+def test_a_second_reading_counts_reasons_and_roles_that_agree(tmp_path: Path, book: RuleBook) -> None:
+    """A reader's own word and the accepted ones are right; silence about a harmless message is right too."""
+    (tmp_path / "a.py").write_text(
+        'raise KeyError("the widget is bent")\nraise ValueError("widget is blue")\nlog.error("all widgets sing")\n',
+        encoding="utf-8",
+    )
+    component = widget(language="python", files=r"\.py$", calls=r"\.error$", line="I tool: MESSAGE")
+    found = messages(component, tmp_path)
+    labels = dict(
+        zip(
+            map(second_reading.name_of, found),
+            ("KeyError cause", "TypeError|ValueError symptom", "none harmless"),
+            strict=True,
+        )
+    )
+    row = second_reading.compared(book, component, found, labels)
+    assert (row["messages"], row["known"], row["reason"], row["own_reason"], row["role"]) == (3, 2, 3, 2, 2)
+    assert row["apart"] == [f"{second_reading.name_of(found[1])} ValueError cause"]

@@ -54,17 +54,23 @@ def _reasons(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 
 @rules.command("list")
+@click.argument("words", nargs=-1)
 @click.option("--reason", help="Only the rules of one reason.", shell_complete=_reasons)
 @own_rules
-def list_command(reason: str | None, folders: tuple[str, ...]) -> None:
-    """Print every rule: id, role, reason, title."""
+def list_command(words: tuple[str, ...], reason: str | None, folders: tuple[str, ...]) -> None:
+    """Print every rule, or those that hold all WORDS: id, role, reason, title. Looked through are patterns, too."""
     book = RuleBook.load(folders)
-    shown = [rule for rule in book.rules if reason is None or rule.reason == reason]
+    shown = [rule for rule in book.rules if reason in (None, rule.reason) and _holds(rule, words)]
     if not shown:
-        raise RuleError(f"--reason {reason}: no rule has this reason; see logdiag rules list")
+        raise RuleError(f"rules: no rule has {' and '.join([*words, *([reason] if reason else [])])}; see logdiag rules list")
     width = max(len(rule.id) for rule in shown)
     for rule in shown:
         click.echo(clean(f"{rule.id:<{width}}  {rule.role:<9}  {rule.reason:<19}  {rule.title}", _LONGEST))
+
+
+def _holds(rule: Rule, words: Iterable[str]) -> bool:
+    text = " ".join((rule.id, rule.title, rule.why, *rule.match)).lower()
+    return all(word.lower() in text for word in words)
 
 
 def _rule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
