@@ -241,13 +241,16 @@ def test_batch_prints_digests_and_tells_the_worst_status() -> None:
 
 
 def test_rules_list_names_every_rule() -> None:
-    """Id, role, reason and title; one reason when asked."""
+    """Id, role, reason and title; those of one reason, or those that hold some words, when asked."""
     rows = run_logdiag("rules", "list").stdout.decode().splitlines()
     assert len(rows) > 100
     assert any(row.startswith("nvidia/xid ") for row in rows)
     ecc = run_logdiag("rules", "list", "--reason", "ECCError").stdout.decode().splitlines()
     assert ecc
     assert all("ECCError" in row for row in ecc)
+    nvme = run_logdiag("rules", "list", "nvme", "stopped").stdout.decode().splitlines()
+    assert [row.split()[0] for row in nvme] == ["catalogues/kernel/nvme-lost"]
+    assert b"no rule has frobnicate" in run_logdiag("rules", "list", "frobnicate").stderr
 
 
 def test_rules_show_prints_the_file() -> None:

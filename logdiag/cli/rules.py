@@ -62,7 +62,9 @@ def list_command(words: tuple[str, ...], reason: str | None, folders: tuple[str,
     book = RuleBook.load(folders)
     shown = [rule for rule in book.rules if reason in (None, rule.reason) and _holds(rule, words)]
     if not shown:
-        raise RuleError(f"rules: no rule has {' and '.join([*words, *([reason] if reason else [])])}; see logdiag rules list")
+        raise RuleError(
+            f"rules: no rule has {' and '.join([*words, *([reason] if reason else [])])}; see logdiag rules list"
+        )
     width = max(len(rule.id) for rule in shown)
     for rule in shown:
         click.echo(clean(f"{rule.id:<{width}}  {rule.role:<9}  {rule.reason:<19}  {rule.title}", _LONGEST))
