@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from evals.namespaces import LAUNCHER, hosts, why_not
 from logdiag.recovery import world
 from logdiag.recovery.nodecheck import Figures, Outcome, World, check, complaint, first_round, second_round, usual_of
-from tests.helpers import run_logdiag
+from tests.helpers import environment, run_logdiag
 
 GOOD = Figures("tcp", 10e9, 50e-6, 0.0)
 LOOPBACK = [f"127.0.0.{number}" for number in range(1, 6)]
@@ -192,6 +193,23 @@ def test_bad_input_is_one_sentence_and_nothing_is_started(
     assert (done.returncode, done.stdout, text.count("\n")) == (2, b"", 1)
     assert said in text
     assert not (tmp_path / "started").exists()
+
+
+def test_who_ends_the_check_ends_its_launchers(tmp_path: Path) -> None:
+    """Nothing that was started is left running."""
+    launcher = "sh -c 'echo $$ >{host}; exec sleep 300' {member}"
+    command = [sys.executable, "-m", "logdiag", "nodecheck", "--hosts", "127.0.0.1,127.0.0.2", "--launcher", launcher]
+    job = subprocess.Popen(command, cwd=tmp_path, env=environment())
+    places = [tmp_path / "127.0.0.1", tmp_path / "127.0.0.2"]
+    until = time.monotonic() + 60
+    while not all(place.exists() and place.read_text() for place in places):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    job.terminate()
+    assert job.wait(timeout=30) == 128 + signal.SIGTERM
+    for place in places:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(place.read_text()), 0)
 
 
 def test_a_plan_starts_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import sys
 import time
 from dataclasses import asdict
@@ -63,6 +64,8 @@ def nodecheck_command(
     if plan:
         _print_plan(nodes, launch, form)
         return
+    # So that what was started is ended too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.monotonic()
     found = check(nodes, lambda worlds: run_worlds(launch, worlds))
     seconds = time.monotonic() - started
