@@ -92,11 +92,11 @@ def test_nothing_is_told_where_nothing_passed() -> None:
 
 
 def test_one_measured_world_has_nothing_to_be_held_against() -> None:
-    """Slow nodes cannot be found then, and that is said."""
+    """Only dead nodes can be found then, and that is said."""
     slow = Figures("tcp", 1.0, 9.0, 0.9)
-    found = check(names(3), lambda worlds: simulated({"n1": slow}, worlds)).answer
-    assert found.good == ("n0", "n1", "n2")
-    assert "nothing to hold its speed against" in found.notes[0]
+    found = check(names(4), lambda worlds: simulated({"n0": None, "n2": slow}, worlds)).answer
+    assert (found.good, found.bad) == (("n1", "n2", "n3"), {"n0": "no answer"})
+    assert "nothing to hold speeds against" in found.notes[0]
 
 
 def test_a_complaint_says_how_far_from_the_usual() -> None:
@@ -111,19 +111,17 @@ def test_a_complaint_says_how_far_from_the_usual() -> None:
 
 
 def checked(*arguments: str) -> tuple[int, dict[str, Any]]:
-    """Exit status and answer of a check with real processes, of so many megabytes that no pause of theirs counts."""
-    megabytes = "2" if LAUNCHER in arguments else "32"
-    done = run_logdiag("nodecheck", *arguments, "--format", "json", "--megabytes", megabytes)
+    """Exit status and answer of a check with real processes."""
+    done = run_logdiag("nodecheck", *arguments, "--format", "json", "--megabytes", "2")
     assert done.stdout, done.stderr.decode()
     return done.returncode, json.loads(done.stdout)
 
 
 def test_good_nodes_pass(tmp_path: Path) -> None:
-    """Five of them, in a file with comments, in one round; figures are measured."""
-    (tmp_path / "hosts").write_text("# rack 1\n" + "".join(f"{node} slots=8\n" for node in LOOPBACK))
+    """Three of them, in a file with comments, in one round; figures are measured."""
+    (tmp_path / "hosts").write_text("# rack 1\n" + "".join(f"{node} slots=8\n" for node in LOOPBACK[:3]))
     status, answer = checked("--hosts-file", str(tmp_path / "hosts"), "--port", "21400", "--launcher", ON_LOOPBACK)
-    assert (status, answer["good"], answer["bad"], len(answer["waves"])) == (0, LOOPBACK, [], 1)
-    assert [row["nodes"] for row in answer["waves"][0]] == [LOOPBACK[:2], LOOPBACK[2:]]
+    assert (status, answer["good"], answer["bad"], len(answer["waves"])) == (0, LOOPBACK[:3], [], 1)
     figures = answer["waves"][0][0]["figures"]
     assert figures["over"] == "tcp"
     assert figures["bandwidth"] > 1e6

@@ -88,9 +88,9 @@ def first_round(nodes: Sequence[str]) -> list[World]:
 
 
 def usual_of(outcomes: Sequence[Outcome]) -> Usual | None:
-    """The medians of what was measured, the better of two in the middle; None where nothing was."""
+    """The medians of what was measured, the better of two in the middle; None where fewer than two worlds were."""
     measured = [outcome.figures for outcome in outcomes if outcome.figures]
-    if not measured:
+    if len(measured) < 2:
         return None
     return Usual(
         median_high(figures.bandwidth for figures in measured),
@@ -102,8 +102,10 @@ def usual_of(outcomes: Sequence[Outcome]) -> Usual | None:
 def complaint(outcome: Outcome, usual: Usual | None) -> str:
     """What is wrong with a world, in words; empty where it passed."""
     figures = outcome.figures
-    if figures is None or usual is None:
+    if figures is None:
         return outcome.why or "it gave no figures"
+    if usual is None:
+        return ""
     found = []
     if figures.bandwidth < _SLOW * usual.bandwidth:
         found.append(f"slow: {figures.bandwidth / 1e6:.3g} MB/s, usual are {usual.bandwidth / 1e6:.3g}")
@@ -140,6 +142,5 @@ def answer_of(nodes: Sequence[str], first: Sequence[Outcome], second: Sequence[O
         return Answer((), {}, tuple(nodes), (note,))
     bad = {outcome.world[-1]: said for outcome in second if (said := complaint(outcome, usual))}
     cleared = tuple(outcome.world[-1] for outcome in second if outcome.world[-1] not in bad)
-    measured = sum(1 for outcome in first if outcome.figures)
-    notes = ("one world gave figures: there was nothing to hold its speed against",) if measured == 1 else ()
+    notes = () if usual else ("one world alone gave figures: there was nothing to hold speeds against",)
     return Answer(tuple(node for node in nodes if node in {*good, *cleared}), bad, (), notes)
