@@ -37,6 +37,13 @@ def test_one_rule_book_serves_many_threads_at_once(book: RuleBook, expected: tup
     assert answers == [expected] * 64
 
 
+def test_many_threads_at_once_need_no_rule_book_of_their_own(expected: tuple[str, int, str]) -> None:
+    """32 threads: the rules are kept between calls, whoever calls."""
+    with ThreadPoolExecutor(32) as pool:
+        answers = list(pool.map(lambda _: told(diagnose(DEMO, memory=False)), range(64)))
+    assert answers == [expected] * 64
+
+
 def test_one_rule_book_serves_an_event_loop(book: RuleBook, expected: tuple[str, int, str]) -> None:
     """Through asyncio's threads."""
 

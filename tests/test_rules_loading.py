@@ -55,6 +55,24 @@ def test_rules_joined_are_those_that_are_read_together(own: Path) -> None:
             assert joined.is_progress(line) == together.is_progress(line)
 
 
+def test_what_is_kept_between_calls_is_what_the_files_say(own: Path) -> None:
+    """The shipped rules are read once in a process; an edited rule of one's own counts at the next call."""
+    assert RuleBook.load().rules is RuleBook.load().rules
+    first = RuleBook.load([own])
+    assert RuleBook.load(own).rules is first.rules
+    write_rule(own, "ours/narrow", OWN["ours/narrow"].replace("widget", "gadget"))
+    patterns = {pattern for rule in RuleBook.load(own).rules for pattern in rule.match}
+    assert "^KeyError: 'gadget" in patterns
+    assert "^KeyError: 'widget" not in patterns
+
+
+def test_what_was_too_slow_is_forgotten_with_its_diagnosis() -> None:
+    """Of two books that are kept as one, none knows what the other passed over."""
+    first, second = RuleBook.load(), RuleBook.load()
+    first._slow["a pattern"] += 1
+    assert not second._slow
+
+
 def test_only_ones_own_are_proved_and_what_they_take(own: Path) -> None:
     """A rule that wins a shipped rule's example is named, with the example's owner; shipped rules are not proved."""
     taken = "RuntimeError: CUDA driver error: uncorrectable ECC error encountered"

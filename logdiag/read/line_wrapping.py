@@ -18,6 +18,7 @@ _NARROWEST, _WIDEST = 60, 400
 # One line may be as long as the longest and end in a word by chance, and many ranks may say the same.
 _FEWEST_TORN = 2
 _NUMBERS = re.compile(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*")
+_NO_DIGITS = {ord(digit): None for digit in "0123456789"}
 # Lines that begin alike are lines of their own.
 _HEAD = 8
 # +-----+   =======   | 3  N/A |    37%|####      | 12/32 [00:01<00:02]
@@ -37,7 +38,10 @@ def width_of(head: Sequence[bytes]) -> int | None:
     if not _NARROWEST <= width <= _WIDEST:
         return None
     pairs = [(line, following) for line, following in pairwise(lines) if len(line) == width]
-    torn = [line for line, following in pairs if _in_a_word(line[-1], following[:1]) and _goes_on(line, following)]
+    may_be = (pair for pair in pairs if _in_a_word(pair[0][-1], pair[1][:1]))
+    # Lines that differ in digits alone are torn alike.
+    kinds = {"\n".join(pair).translate(_NO_DIGITS): pair for pair in may_be}
+    torn = [line for line, following in kinds.values() if _goes_on(line, following)]
     return width if len({_NUMBERS.sub("0", line) for line in torn}) >= _FEWEST_TORN else None
 
 

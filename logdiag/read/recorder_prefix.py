@@ -44,6 +44,8 @@ _COUNTERS_AND_THINGS = (
     "block level test case task run job trial fold seed port id pid n i"
 )
 _NOTHING = re.compile(r"(?!)")
+_DIGITS = re.compile(r"[0-9]+")
+_ENDED = "\n"
 _MOST_LABELLED, _FEWEST_LABELLED, _LABELLED_SHARE = 400, 6, 0.1
 # w03 I0312 ...   worker-3 | ...   [r5] ...   <seat2> ...   (at the very start)
 _LABEL = re.compile(
@@ -63,7 +65,7 @@ _NO_PROCESSES = frozenset(f"{word}{join}" for word in _COUNTERS_AND_THINGS.split
 def common_prefix(lines: Sequence[str], forms: Forms | None = None) -> CommonPrefix | None:
     """The form of what stands before nearly every line, blank ones left out, and how lines name their rank; None where
     they share nothing. `forms` of the user's own are added to it."""
-    told = [line for line in lines if line.strip()]
+    told = list(filter(str.strip, lines))
     if len(told) < _FEWEST_LINES:
         return CommonPrefix(_NOTHING, forms=forms) if forms else None
     label = _label_of(told[:_MOST_LABELLED])
@@ -80,8 +82,12 @@ def _shared_prefix(told: Sequence[str]) -> CommonPrefix | None:
     found = [match for match in map(pattern.match, told) if match]
     if sum(match.end() == len(match.string) for match in found) > len(found) / 2:
         return None  # a line that a job prints again and again
-    levels = {_level_in(match[0]) for match in found}
-    return CommonPrefix(pattern, relays=levels.pop() if len(levels) == 1 and any(map(_nested, found)) else None)
+    levels = {_level_in(prefix) for prefix in {_DIGITS.sub("0", match[0]) for match in found}}
+    # Lines that differ in numbers alone are nested alike.
+    rests = {_DIGITS.sub("0", rest): rest for rest in (match.string[match.end() :] for match in found)}
+    return CommonPrefix(
+        pattern, relays=levels.pop() if len(levels) == 1 and any(map(_nested, rests.values())) else None
+    )
 
 
 def _label_of(lines: Sequence[str]) -> re.Pattern[str] | None:
@@ -105,22 +111,24 @@ def _label_of(lines: Sequence[str]) -> re.Pattern[str] | None:
 
 def _agreed(lines: Sequence[str]) -> list[str]:
     """The patterns of the pieces that nearly all lines begin with."""
-    rows = [_TOKEN.findall(line[:_LONGEST_PREFIX]) for line in lines]
+    # Lines that differ in numbers alone have the same pieces.
+    alike = Counter(_DIGITS.sub("0", line[:_LONGEST_PREFIX]) for line in lines)
+    rows = [(_TOKEN.findall(line), times) for line, times in alike.items()]
     parts: list[str] = []
-    ended = 0
     for at in range(_MOST_TOKENS):
-        read = [row for row in rows if len(row) > at]
-        # A line that ends within the prefix is one whose message is empty.
-        ended += len(rows) - len(read)
-        kinds = [_kind(row[at]) for row in read]
-        kind, count = Counter(kinds).most_common(1)[0] if read else ("", 0)
+        kinds: Counter[str] = Counter()
+        for row, times in rows:
+            # A line that ends within the prefix is one whose message is empty.
+            kinds[_kind(row[at]) if len(row) > at else _ENDED] += times
+        ended = kinds.pop(_ENDED, 0)
+        kind, count = kinds.most_common(1)[0] if kinds else ("", 0)
         if count + ended < _AGREEING * len(lines) or count < len(lines) / 2 or _SIDE.match(kind):
             break
         parts.append(kind)
-        rows = [row for row, own in zip(read, kinds, strict=True) if own == kind]
+        rows = [(row, times) for row, times in rows if len(row) <= at or _kind(row[at]) == kind]
     if parts and parts[-1] == _PADDING:
         # What is more than the least of it belongs to the messages: they are indented.
-        parts[-1] = min(row[len(parts) - 1] for row in rows)
+        parts[-1] = min(row[len(parts) - 1] for row, _ in rows if len(row) >= len(parts))
     return parts
 
 
@@ -139,8 +147,7 @@ def _level_in(prefix: str) -> str | None:
     return next((levels[token.upper()] for token in _TOKEN.findall(prefix) if token.upper() in levels), None)
 
 
-def _nested(match: re.Match[str]) -> bool:
+def _nested(rest: str) -> bool:
     """Whether what stands behind a prefix is another program's line: it has a head of its own, or a program's form."""
-    rest = match.string[match.end() :]
     line = parse_line(rest)
     return _PRINTED.match(rest) is not None or line.level is not None or line.clock is not None

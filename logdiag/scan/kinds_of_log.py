@@ -48,7 +48,7 @@ _JOURNAL = "system-journal"
 
 def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
     """The kind of the log whose first block this is, by lines taken evenly from it."""
-    texts = [text for text in (block.wrapped or block.data.split(b"\n")) if text.strip()]
+    texts = list(filter(bytes.strip, block.wrapped or block.data.split(b"\n")))
     step = -(-len(texts) // _MOST_LINES) or 1
     lines = [Line("", at, text[:_LONGEST_LINE].decode(errors="replace")) for at, text in enumerate(texts[::step])]
     known = {rule.id.rpartition("/")[2]: rule for rule in book.rules if rule.id.startswith(_FOLDER)}

@@ -58,14 +58,18 @@ class Heads:
             if len(self.words) == _HEAD:
                 return
 
-    def met(self, line: Line) -> bool:
-        """Whether a line is one of the head that comes again; if so it is remembered."""
-        self.alike += 1
+    def expect(self, count: int) -> bool:
+        """Whether so many more lines that look like the head are worth a look."""
+        self.alike += count
         if self.alike > _MOST_ALIKE:
             self.shapes.clear()
             self.again.clear()
+        return bool(self.shapes)
+
+    def met(self, line: Line) -> bool:
+        """Whether a line is one of the head that comes again; if so it is remembered."""
         which = self.words.get(_words(line))
-        if line.position <= self.first[-1].position or not self.shapes:
+        if line.position <= self.first[-1].position:
             return False
         if which is None:
             self.others.append(line.position)

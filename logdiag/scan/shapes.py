@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 
 from logdiag.model import Block, CommonPrefix, Digest, Line
@@ -42,6 +43,8 @@ _FIRST_OF_SHAPE = 3
 _LINES_OF_ONE_RANK = 20
 # So many lines from either end of a block are found faster one by one.
 _NEAR = 256
+# Of a block of so few bytes all lines are split at once.
+_SMALL = 1 << 17
 
 
 class BlockLines:
@@ -61,12 +64,12 @@ class BlockLines:
     def __getitem__(self, index: int) -> bytes:
         if index in self._sealed:
             return self._opened(self._sealed[index])
-        if self._lines is None:
+        if self._lines is None and len(self._data) > _SMALL:
             if index < _NEAR:
                 return self._from_start(index)
             if 0 < self.count - index < _NEAR:
                 return self._from_end(self.count - index)
-            self._lines = self._data.split(b"\n")
+        self._lines = self._lines or self._data.split(b"\n")
         return self._lines[index]
 
     def _from_start(self, index: int) -> bytes:
@@ -308,7 +311,12 @@ def _finer(text: bytes) -> bytes:
 
 
 def _parsed(text: bytes, most: int, prefix: CommonPrefix | None) -> Line:
-    return parse_line(text[:most].decode(errors="replace"), prefix=prefix)
+    return _parsed_now(text[:most], prefix)
+
+
+@lru_cache(maxsize=8)  # the first line of a shape is asked for twice
+def _parsed_now(text: bytes, prefix: CommonPrefix | None) -> Line:
+    return parse_line(text.decode(errors="replace"), prefix=prefix)
 
 
 def filters_for(filters: Iterable[Filter], job: Mapping[str, str]) -> tuple[Filter, ...]:

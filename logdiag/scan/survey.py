@@ -333,6 +333,8 @@ class _Reader:
         if heads.shapes.isdisjoint(self.shapes.latest):
             return []
         places = {at for at, shape in enumerate(shapes) if shape in heads.shapes}
+        if not heads.expect(len(places)):
+            return []
         return [line.position - self.position for line in self._lines_at(places, block, lines) if heads.met(line)]
 
     def _lines_at(self, places: set[int], block: Block, lines: BlockLines) -> Iterator[Line]:
