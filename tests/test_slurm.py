@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from logdiag.clusters.batch_logs import logs_of_batch_job
-from tests.helpers import ROOT, run_logdiag
+from tests.helpers import ROOT, log_of, run_logdiag, steps
 from tests.slurm_cluster import Slurm, running_slurm, wait_until
 
 pytestmark = pytest.mark.xdist_group("slurm")
@@ -178,6 +178,54 @@ def test_a_controller_that_is_not_there_is_one_sentence(slurm: Slurm, tmp_path: 
     assert b"sacct: " in done.stderr
 
 
+RECORD = """\
+JobId=4711 JobName=train JobState=COMPLETED
+   UserId={user}({uid}) GroupId=lab(100) MCS_label=N/A
+   JobState={state} Reason={reason} Dependency=(null)
+   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode={code}
+   StartTime=2026-11-20T10:00:00 EndTime=2026-11-20T10:31:00 Deadline=N/A
+   NodeList=cn7
+   BatchHost=cn7
+   Command=/home/ann/JobState=COMPLETED
+   WorkDir={folder}
+   StdErr={folder}/train-%N.out
+   StdIn=/dev/null
+   StdOut={folder}/train-%N.out
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "cause", "code", "failed", "reason", "words"),
+    [
+        ("TIMEOUT", "TimeLimit", "0:15", True, "Others", "The time limit of the job ran out"),
+        ("OUT_OF_MEMORY", "OutOfMemory", "0:125", True, "OutOfMemoryError", "memory"),
+        ("NODE_FAIL", "NodeDown", "0:0", True, "NodeFailure", "one of its nodes failed"),
+        ("PREEMPTED", "None", "0:15", True, "NodeFailure", "a job of higher priority"),
+        ("FAILED", "RaisedSignal:9(Killed)", "0:9", True, "Others", "signal 9"),
+        ("FAILED", "JobLaunchFailure", "0:11", True, "Others", "signal 11"),
+        ("FAILED", "JobLaunchFailure", "0:53", True, "FileNotFoundError", "could not open the job's output file"),
+        ("COMPLETED", "None", "0:0", False, "none", "no failure"),
+        ("RUNNING", "None", "0:0", False, "none", "no failure"),
+    ],
+)
+def test_each_state_of_slurm_is_understood(
+    state: str, cause: str, code: str, failed: bool, reason: str, words: str, tmp_path: Path
+) -> None:
+    """By the controller's record in the form of Slurm 22.05, where the job's own output only stops. Its name and its
+    command say something else, which does not count."""
+    record = RECORD.format(state=state, reason=cause, code=code, folder=tmp_path, user="ann", uid=os.getuid())
+    (tmp_path / "record").write_text(record, encoding="utf-8")
+    (tmp_path / "train-cn7.out").write_bytes(log_of(*steps(1, 40)))
+    (tmp_path / "scontrol").write_text(f'#!/bin/sh\n[ "$2" = job ] && exec /bin/cat {tmp_path}/record\nexit 1\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    done = run_logdiag("slurm", "4711", "--format", "json", "--kernel-logs", "none/%N", env={"PATH": str(tmp_path)})
+    said = json.loads(done.stdout)
+    assert (said["failed"], said["reason"]) == (failed, reason)
+    assert words in said["summary"]
+    told = [said["job"][name] for name in ("id", "name", "user", "state", "exit_code", "nodes")]
+    assert told == ["4711", "train", "ann", state, code, "cn7"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -200,7 +248,8 @@ def test_what_cannot_be_asked_is_one_sentence(words: tuple[str, ...], said: str,
     [
         ("sbatch --parsable run.sh", "#!/bin/bash\n", "slurm-4711.out"),
         ("sbatch -o a/%x.%A.log run.sh", "#!/bin/bash\n#SBATCH -o b.log\n", "a/train.4711.log"),
-        ("sbatch run.sh --output=theirs.log", "#SBATCH --output=run-%4j.log\n", "theirs.log"),
+        ("sbatch run.sh --output=other.log", "#SBATCH --output=run-%6j.log\n", "run-004711.log"),
+        ("sbatch -o other.log -e other.log run.sh", "", "other.log"),
         ("sbatch run.sh", '#SBATCH --output "run %u-%%.log"\n', "run ann-%.log"),
         ("sbatch run.sh it's", "#SBATCH -orun-%6j-%N.log\n", "run-004711-node-3.log"),
     ],
@@ -218,6 +267,20 @@ def test_a_submission_says_where_the_output_went(tmp_path: Path, line: str, scri
     notes: list[str] = []
     assert logs_of_batch_job(fields, notes) == [str(tmp_path / file)]
     assert not notes
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_an_output_of_somebody_else_is_not_read(tmp_path: Path) -> None:
+    """Who submits a job names its output: an epilog, which may read more, does not read others' files for them."""
+    for name, owner in (("theirs.log", 1234), ("secret", 0)):
+        (tmp_path / name).touch()
+        os.chown(tmp_path / name, owner, owner)
+    (tmp_path / "link.log").symlink_to(tmp_path / "secret")
+    notes: list[str] = []
+    for name in ("theirs.log", "secret", "link.log"):
+        found = logs_of_batch_job({"StdOut": str(tmp_path / name), "UserId": "ann(1234)"}, notes)
+        assert found == ([str(tmp_path / name)] if name == "theirs.log" else [])
+    assert [note.split(": ")[1].split(";")[0] for note in notes] == ["was not read (not a file of the job's owner)"] * 2
 
 
 def test_an_output_that_is_not_there_is_a_note(tmp_path: Path) -> None:

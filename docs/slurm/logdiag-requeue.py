@@ -56,7 +56,7 @@ def main(job: str) -> None:
         without = ",".join(filter(None, [now(job, "ExcNodeList"), *nodes]))
         asked("scontrol", "update", f"JobId={job}", f"ExcNodeList={without}")
     done = f"requeued without {','.join(nodes)}" if nodes else "requeued" if again else "held"
-    said = f"logdiag: {done}: {why}".replace('"', "'")[:900]
+    said = " ".join(f"logdiag: {done}: {why}".split()).replace('"', "'")[:900]
     asked("scontrol", "update", f"JobId={job}", f"AdminComment={said}")
     if again:
         asked("scontrol", "release", job)

@@ -19,23 +19,35 @@ _MOST_OF_A_SCRIPT = 1 << 16
 
 def logs_of_batch_job(fields: Mapping[str, str], notes: list[str]) -> list[str]:
     """The files of a job's standard output and error that are there. `fields` are Slurm's; `notes` is told which files
-    are not, or cannot be read."""
+    are not, or cannot be read.
+
+    A job's owner names them, and who asks may be allowed to read more (in an epilog): only the owner's own are read.
+    """
     named = {name: fields[name] for name in ("StdOut", "StdErr") if fields.get(name)}
     if not named and fields.get("SubmitLine") and fields.get("BatchFlag") != "0":
         named = _said_at_submission(fields)
     patterns = dict.fromkeys(os.path.join(fields.get("WorkDir", "."), name) for name in named.values())
     found: list[str] = []
+    owner = _user_id(fields)
     for pattern in patterns:
         # What Slurm leaves as it is (%N, %t) stands for whatever a node or a task is called.
         files = sorted(glob.glob(_PLACEHOLDER.sub("*", glob.escape(pattern))))
-        readable = [path for path in files if os.path.isfile(path) and os.access(path, os.R_OK)]
+        own = [path for path in files if owner in (os.geteuid(), os.stat(path).st_uid)]
+        readable = [path for path in own if os.path.isfile(path) and os.access(path, os.R_OK)]
         found += readable
         if len(readable) < max(1, len(files)):
-            why = "permission denied" if files else "no such file on this machine"
+            no_owner = "not a file of the job's owner" if len(own) < len(files) else "permission denied"
+            why = no_owner if files else "no such file on this machine"
             notes.append(
                 f"{pattern}: was not read ({why}); run it where it can be read, or give the log behind the job id"
             )
     return list(dict.fromkeys(found))
+
+
+def _user_id(fields: Mapping[str, str]) -> int:
+    """Whose job it is; ourselves where that is not known."""
+    number = fields.get("UID") or fields.get("UserId", "").rpartition("(")[2].rstrip(")")
+    return int(number) if number.isdigit() else os.geteuid()
 
 
 def _said_at_submission(fields: Mapping[str, str]) -> dict[str, str]:
@@ -44,8 +56,13 @@ def _said_at_submission(fields: Mapping[str, str]) -> dict[str, str]:
     if os.path.basename(words[0]) != "sbatch":
         return {}
     folder = fields.get("WorkDir", ".")
-    script = next((path for word in words[1:] if os.path.isfile(path := os.path.join(folder, word))), "")
-    said = {**dict(_options_of(list(_words_of_script(script)))), **dict(_options_of(words))}
+    # What follows the script is the script's own; what follows an option may be a file too.
+    at = next(
+        (at for at, word in enumerate(words) if at and words[at - 1] not in _OPTIONS and _is_file(folder, word)),
+        len(words),
+    )
+    script = os.path.join(folder, words[at]) if at < len(words) else ""
+    said = {**dict(_options_of(list(_words_of_script(script)))), **dict(_options_of(words[:at]))}
     array, _, task = fields["JobID"].partition("_")
     said.setdefault("StdOut", f"slurm-{array}_{task}.out" if task else f"slurm-{array}.out")
     values = {
@@ -58,6 +75,10 @@ def _said_at_submission(fields: Mapping[str, str]) -> dict[str, str]:
         return match[0] if known is None else known.zfill(int(match[1] or 0))
 
     return {name: _PLACEHOLDER.sub(value, text) for name, text in said.items()}
+
+
+def _is_file(folder: str, name: str) -> bool:
+    return os.path.isfile(os.path.join(folder, name))
 
 
 def _words_of_script(path: str) -> Iterator[str]:

@@ -32,8 +32,8 @@ _PAIR = re.compile(r"([A-Za-z][\w/:]*)=(.*?)(?=\s+[A-Za-z][\w/:]*=|\s*$)")
 # Not responding [slurm@2026-02-02T10:11:12]
 _SINCE = re.compile(r"(.*) \[[^\]@]*@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]$")
 _FIELDS = (
-    "JobID", "JobName", "User", "State", "ExitCode", "NodeList", "Start", "End", "Reason", "JobIDRaw", "WorkDir",
-    "SubmitLine",
+    "JobID", "JobName", "User", "State", "ExitCode", "NodeList", "Start", "End", "Reason", "JobIDRaw", "UID",
+    "WorkDir", "SubmitLine",
 )  # fmt: skip
 _NAMES_OF_THE_CONTROLLER = {"State": "JobState", "Start": "StartTime", "End": "EndTime"}
 # So many of them are shown as the record; the others only say where the logs are.
@@ -45,7 +45,8 @@ _WHOLE_ROWS = ("StdOut", "StdErr", "WorkDir", "Comment", "AdminComment", "Reason
 _GOES_ON = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "RESIZING", "STAGE_OUT", "SIGNALING")
 # What Slurm ends processes with; of other ends that are no program's own no status is known.
 _SIGNAL_OF_STATE = {"TIMEOUT": -15, "CANCELLED": -15, "PREEMPTED": -15, "DEADLINE": -15, "OUT_OF_MEMORY": -9}
-_LAST_SIGNAL = 64
+# What Slurm itself uses above them, such as 53 and 125, are no signals.
+_LAST_SIGNAL = 31
 # A command that finds no controller tries for a minute.
 _SECONDS = 30
 _DELIMITER = "\x1f"
