@@ -1,5 +1,5 @@
 """What the agent knows by wording is data beside this file: the forms of names (`identities.yaml`) and of secrets
-(`secrets.yaml`), and what codes mean (`codes.yaml`)."""
+(`secrets.yaml`), what codes mean (`codes.yaml`), and what a model is told (`instructions.txt`)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-__all__ = ["Form", "Forms", "data_of", "read_forms"]
+__all__ = ["Form", "Forms", "data_of", "instructions", "read_forms"]
 
 _PIECE = re.compile(r"%(\w+)%")
 
@@ -41,6 +42,11 @@ def data_of(file: str) -> dict[str, Any]:
     text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
     data: dict[str, Any] = yaml.safe_load(text)
     return data
+
+
+def instructions(file: Path) -> str:
+    """What a model is told, from a text with a blank line between paragraphs; each paragraph becomes one line."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", file.read_text(encoding="utf-8").strip())
 
 
 def read_forms(file: str) -> Forms:

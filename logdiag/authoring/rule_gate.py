@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from logdiag.authoring.rule_file import Proposal, in_a_folder
@@ -18,34 +18,25 @@ from logdiag.rules.check import check
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
 
-__all__ = ["MASK", "Group", "example_of", "judged_drafts"]
+__all__ = ["MASK", "MASKS", "Group", "example_of", "judged_drafts"]
 
-MASK = re.compile(r"<(?:n|hex|id|pci|time|address|url|path)>")
+MASKS = {
+    "<n>": (r"\d{1,20}(?:\.\d{1,20})?", "7", "1204481"),
+    "<hex>": (r"(?:0x)?[0-9a-fA-F]{1,64}", "0x7f3a12c0", "0x55d01e80f2"),
+    "<id>": (r"[0-9a-fA-F-]{36}", "3f2b8c1e-5a7d-4e90-b1c2-9d8e7f6a5b4c", "c81d4e2e-bcf2-11e6-869b-7df92533d2db"),
+    "<pci>": (r"(?:PCI:)?[0-9a-fA-F:.]{7,20}", "0000:3b:00", "0000:c1:00"),
+    "<time>": (r"[0-9TZ:., -]{8,40}", "2026-01-05 09:10:11", "2026-10-25 23:59:01"),
+    "<address>": (r"\d{1,3}(?:\.\d{1,3}){3}", "192.0.2.17", "198.51.100.203"),
+    "<url>": (
+        r"[A-Za-z0-9]{2,6}://[^\s'\"<>)\]]{1,400}", "https://example.org/a/b", "https://example.net/other/place"
+    ),
+    "<path>": (r"[~.]{0,2}/[\w.@+%=:/-]{1,400}", "/data/run/part", "/srv/jobs/other/place"),
+}  # fmt: skip
+"""For each mask what it can stand for, and what stands there in examples: after some words a short number would be
+taken for a telling one."""
+_VARIANTS = (1, 2)
+MASK = re.compile("|".join(MASKS))
 """What stands in a signature where its line had a number, a name or a place."""
-
-# What stands in an example where a mask was. After some words a short number would be taken for a telling one.
-_VALUES = (
-    {
-        "<n>": "7",
-        "<hex>": "0x7f3a12c0",
-        "<id>": "3f2b8c1e-5a7d-4e90-b1c2-9d8e7f6a5b4c",
-        "<pci>": "0000:3b:00",
-        "<time>": "2026-01-05 09:10:11",
-        "<address>": "192.0.2.17",
-        "<url>": "https://example.org/a/b",
-        "<path>": "/data/run/part",
-    },
-    {
-        "<n>": "1204481",
-        "<hex>": "0x55d01e80f2",
-        "<id>": "c81d4e2e-bcf2-11e6-869b-7df92533d2db",
-        "<pci>": "0000:c1:00",
-        "<time>": "2026-10-25 23:59:01",
-        "<address>": "198.51.100.203",
-        "<url>": "https://example.net/other/place",
-        "<path>": "/srv/jobs/other/place",
-    },
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +55,12 @@ class Group:
 
 def example_of(signature: str, variant: int = 0) -> str:
     """A line whose masked form is the signature, with made-up values."""
-    filled = [_filled(signature, values) for values in (*_VALUES[variant:], *_VALUES[:variant])]
+    filled = [_filled(signature, at) for at in (*_VARIANTS[variant:], *_VARIANTS[:variant])]
     return next((text for text in filled if masked(text) == signature), filled[0])
 
 
-def _filled(signature: str, values: Mapping[str, str]) -> str:
-    return MASK.sub(lambda match: values[match[0]], signature)
+def _filled(signature: str, variant: int) -> str:
+    return MASK.sub(lambda match: MASKS[match[0]][variant], signature)
 
 
 def judged_drafts(
@@ -120,7 +111,7 @@ def _against_incidents(book: RuleBook, name: str, group: Group, others: Iterable
     index = next(at for at, rule in enumerate(book.rules) if rule.id == name)
 
     def fires(signature: str) -> list[bool]:
-        return [book.claims(index, parse_line(example_of(signature, variant)), "") for variant in range(len(_VALUES))]
+        return [book.claims(index, parse_line(example_of(signature, variant)), "") for variant in range(len(_VARIANTS))]
 
     missed = [item for item in group.incidents if not all(fires(item.signature))]
     wrong = [item for item in others if item.reason is not group.incidents[0].reason and any(fires(item.signature))]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
 from logdiag.authoring.rule_file import Proposal, rule_draft
-from logdiag.authoring.rule_gate import MASK, Group, example_of, judged_drafts
+from logdiag.authoring.rule_gate import MASK, MASKS, Group, example_of, judged_drafts
 from logdiag.memory.corpus import PREFIX
 from logdiag.memory.incident import Incident, Outcome
 from logdiag.memory.store import Store
@@ -33,16 +33,6 @@ _LONGEST_SIGNATURE = 400
 
 _GAP = ""
 _CLASS = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Interrupt|Exit):?")
-_CLASSES = {
-    "<n>": r"\d{1,20}(?:\.\d{1,20})?",
-    "<hex>": r"(?:0x)?[0-9a-fA-F]{1,64}",
-    "<id>": r"[0-9a-fA-F-]{36}",
-    "<pci>": r"(?:PCI:)?[0-9a-fA-F:.]{7,20}",
-    "<time>": r"[0-9TZ:., -]{8,40}",
-    "<address>": r"\d{1,3}(?:\.\d{1,3}){3}",
-    "<url>": r"[A-Za-z0-9]{2,6}://[^\s'\"<>)\]]{1,400}",
-    "<path>": r"[~.]{0,2}/[\w.@+%=:/-]{1,400}",
-}
 
 
 def suggest(
@@ -170,7 +160,7 @@ def _pattern(shape: Sequence[str]) -> str:
         before = word
     pattern = "".join(parts)
     # A mask at either end says nothing.
-    for mask in _CLASSES.values():
+    for mask, *_ in MASKS.values():
         pattern = pattern.removeprefix(mask + r"\s+").removesuffix(r"\s+" + mask)
     return pattern
 
@@ -179,7 +169,7 @@ def _escaped(word: str) -> str:
     pieces = []
     place = 0
     for match in MASK.finditer(word):
-        pieces += [_plain(word[place : match.start()]), _CLASSES[match[0]]]
+        pieces += [_plain(word[place : match.start()]), MASKS[match[0]][0]]
         place = match.end()
     return "".join([*pieces, _plain(word[place:])])
 
