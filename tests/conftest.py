@@ -8,11 +8,16 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from logdiag import Diagnosis
 from logdiag.rules import RuleBook
+
+if TYPE_CHECKING:
+    from tests.agent_helpers import Asks
 
 settings.register_profile("logdiag", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("logdiag")
@@ -64,3 +69,30 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+# --- a model that is asked about one log; LangChain is loaded where one is asked ---
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """The shared log."""
+    from tests.agent_helpers import job_log
+
+    return job_log(tmp_path)
+
+
+@pytest.fixture
+def diagnosis(book: RuleBook, log: Path) -> Diagnosis:
+    """What the rules say of it."""
+    from tests.agent_helpers import unexplained
+
+    return unexplained(book, log)
+
+
+@pytest.fixture
+def asks(book: RuleBook, log: Path, diagnosis: Diagnosis) -> Asks:
+    """Asks a scripted model about the shared log."""
+    from tests.agent_helpers import asker
+
+    return asker(book, log, diagnosis)

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_ollama import ChatOllama
 
@@ -16,29 +15,11 @@ from logdiag.agent.consult import consult, prompt_for
 from logdiag.agent.opinion import AgentSettings, Step
 from logdiag.model import Reason
 from logdiag.rules import RuleBook
-from tests.agent_helpers import NAME, SETTINGS, Asks, answer, asker, chat, job_log, tool_results, unexplained
+from tests.agent_helpers import NAME, SETTINGS, Asks, answer, chat, tool_results
 from tests.chat_server import MODEL, ChatServer, Reply, calls, says
 from tests.helpers import LOGS, log_of, steps
 
 TOOL_NAMES = ("read_lines", "grep_log", "search_log", "ranks", "similar_incidents", "explain_code")
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    """The shared log."""
-    return job_log(tmp_path)
-
-
-@pytest.fixture
-def diagnosis(book: RuleBook, log: Path) -> Diagnosis:
-    """What the rules say of it."""
-    return unexplained(book, log)
-
-
-@pytest.fixture
-def asks(book: RuleBook, log: Path, diagnosis: Diagnosis) -> Asks:
-    """Asks a scripted model about the shared log."""
-    return asker(book, log, diagnosis)
 
 
 def test_a_model_that_answers_by_a_tool_call_is_heard(asks: Asks) -> None:

@@ -15,28 +15,9 @@ from logdiag.agent.consult import consult
 from logdiag.agent.failure_agent import ROUNDS
 from logdiag.agent.opinion import AgentSettings
 from logdiag.rules import RuleBook
-from tests.agent_helpers import NAME, SETTINGS, Asks, answer, asker, chat, job_log, tool_results, unexplained
+from tests.agent_helpers import NAME, SETTINGS, Asks, answer, chat, tool_results
 from tests.chat_server import ChatServer, Reply, calls, says
 from tests.helpers import environment
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    """The shared log."""
-    return job_log(tmp_path)
-
-
-@pytest.fixture
-def diagnosis(book: RuleBook, log: Path) -> Diagnosis:
-    """What the rules say of it."""
-    return unexplained(book, log)
-
-
-@pytest.fixture
-def asks(book: RuleBook, log: Path, diagnosis: Diagnosis) -> Asks:
-    """Asks a scripted model about the shared log."""
-    return asker(book, log, diagnosis)
-
 
 HELD_BACK = "gave no answer that holds, 3 times"
 FAILURES = {

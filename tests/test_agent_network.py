@@ -20,7 +20,7 @@ from logdiag.agent.connection import MOST_BYTES
 from logdiag.agent.consult import consult
 from logdiag.agent.opinion import AgentSettings, Consultation
 from logdiag.rules import RuleBook
-from tests.agent_helpers import answer, job_log, unexplained
+from tests.agent_helpers import answer
 from tests.chat_server import MODEL, ChatServer, calls
 from tests.helpers import environment
 
@@ -54,18 +54,6 @@ def raw_server(answers: Answers) -> Iterator[tuple[str, list[bytes]]]:
     finally:
         server.shutdown()
         server.server_close()
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    """The shared log."""
-    return job_log(tmp_path)
-
-
-@pytest.fixture
-def diagnosis(book: RuleBook, log: Path) -> Diagnosis:
-    """What the rules say of it."""
-    return unexplained(book, log)
 
 
 Asked = Callable[..., Consultation]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gzip
 import json
 import os
@@ -15,6 +14,7 @@ import pytest
 
 from logdiag import __version__
 from tests.helpers import LOGS, environment, log_of, rule_text, run_logdiag, steps, traceback_of, write_rule
+from tests.memory_helpers import without_root_powers
 
 DEMO = LOGS / "demo.log"
 HEALTHY = LOGS / "healthy-scary.log"
@@ -323,15 +323,6 @@ def test_a_folder_without_logs_is_one_sentence(tmp_path: Path) -> None:
     said = complaint(run_logdiag(tmp_path))
     assert str(tmp_path) in said
     assert "*.log" in said
-
-
-def without_root_powers() -> None:
-    """Takes from a process of root what lets it read everything; others cannot do that anyway."""
-    if os.geteuid() == 0:
-        libc = ctypes.CDLL(None, use_errno=True)
-        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-            if libc.prctl(24, capability, 0, 0, 0):  # PR_CAPBSET_DROP
-                raise OSError(ctypes.get_errno(), "prctl")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="takes root's powers away by a call of Linux")

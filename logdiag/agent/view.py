@@ -64,12 +64,12 @@ class LogView:
 
     def lines(self, source: int, first: int, last: int, most: int = 60) -> Excerpt:
         """The lines `first` to `last` of a source, at most `most` of them."""
-        wanted = _Wanted(first, min(last, first + most - 1))
+        wanted = range(first, min(last, first + most - 1) + 1)
         if not 1 <= source <= len(self.names):
             return Excerpt((), f"there is no source {source}; there are {len(self.names)}")
         stream = self._stream(source)
         if stream is None:
-            kept = tuple(line for line in self._kept.get(source - 1, ()) if wanted.first <= line.number <= wanted.last)
+            kept = tuple(line for line in self._kept.get(source - 1, ()) if line.number in wanted)
             return Excerpt(kept[:most], "this log cannot be read again: only lines worth keeping are left")
         try:
             found = tuple(self._read(stream, source, wanted))[:most]
@@ -147,14 +147,14 @@ class LogView:
             kept.setdefault((line.source, line.number), []).append(line)
         return kept
 
-    def _read(self, stream: Stream, source: int, wanted: _Wanted) -> Iterator[Line]:
+    def _read(self, stream: Stream, source: int, wanted: range) -> Iterator[Line]:
         for block, position in self._blocks(stream):
-            if block.number_of(0) > wanted.last:
+            if block.number_of(0) >= wanted.stop:
                 return
-            if block.number_of(_count(block) - 1) >= wanted.first:
+            if block.number_of(_count(block) - 1) >= wanted.start:
                 texts = block.data.split(b"\n")
                 for at in range(_count(block)):
-                    if wanted.first <= block.number_of(at) <= wanted.last:
+                    if block.number_of(at) in wanted:
                         yield _line(stream, block, source - 1, at, position, texts[at])
 
     def _blocks(self, stream: Stream) -> Iterator[tuple[Block, int]]:
@@ -219,12 +219,6 @@ class _Hits:
     def lines(self) -> tuple[Line, ...]:
         """Those that are kept, in their order."""
         return (*self._first, *self._last)
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    first: int
-    last: int
 
 
 def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:
