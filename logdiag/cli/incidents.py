@@ -222,7 +222,7 @@ def search_command(text: str, limit: int, place: str | None, form: str) -> None:
     with open_store(place) as store:
         found = store.nearest(wanted, limit)
     if form == "json":
-        click.echo(json.dumps([{"similarity": round(score, 4), **_plain(item)} for score, item in found], indent=2))
+        _echo_json([{"similarity": round(score, 4), **asdict(item)} for score, item in found])
         return
     for score, item in found:
         _echo(f"{score:.2f}  {_row(item)}")
@@ -290,7 +290,7 @@ def stats_command(place: str | None, form: str) -> None:
     with open_store(place) as store:
         stats = store.stats()
     if form == "json":
-        click.echo(json.dumps(asdict(stats), indent=2))
+        _echo_json(asdict(stats))
         return
     known = f"{stats.incidents} incidents, {stats.confirmed} confirmed; {stats.shipped} ship with it"
     click.echo(f"{clean(stats.place)}: {known}")
@@ -316,7 +316,7 @@ def nodes_command(days: float, size: int | None, place: str | None, form: str) -
     with open_store(place, shipped=False) as store:
         records = node_records(store, days, nodes=size)
     if form == "json":
-        click.echo(json.dumps([{**asdict(item), "suspicious": item.suspicious} for item in records], indent=2))
+        _echo_json([{**asdict(item), "suspicious": item.suspicious} for item in records])
         return
     width = max((len(item.node) for item in records), default=0)
     for item in records:
@@ -397,14 +397,13 @@ def _person() -> str:
         return "unknown"
 
 
-def _plain(incident: Incident) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(json.dumps(asdict(incident)))
-    return document
+def _echo_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2))
 
 
 def _print(found: Iterable[Incident], form: str) -> None:
     if form == "json":
-        click.echo(json.dumps([_plain(item) for item in found], indent=2))
+        _echo_json([asdict(item) for item in found])
         return
     shown = [_row(item) for item in found]
     for row in shown or ["no incidents yet; logdiag --remember LOG keeps one"]:
@@ -420,7 +419,7 @@ def _row(incident: Incident) -> str:
 
 def _show(incident: Incident, form: str) -> None:
     if form == "json":
-        click.echo(json.dumps(_plain(incident), indent=2))
+        _echo_json(asdict(incident))
         return
     _echo(f"{incident.id}  {incident.reason.value}  {_action(incident)}  {incident.outcome.value}")
     nobody = "nobody" if not incident.seen_at else f"nobody: logdiag incidents confirm {incident.id}"

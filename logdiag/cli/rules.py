@@ -21,6 +21,7 @@ from logdiag.rules import Rule, RuleBook
 from logdiag.settings import Settings
 
 if TYPE_CHECKING:
+    from logdiag.agent.ask import Asker
     from logdiag.authoring.rule_file import Proposal
     from logdiag.memory.incident import Incident
 
@@ -230,19 +231,16 @@ def learn_command(
     speaks of trouble in these logs, in the rules' examples and in past incidents. It holds for this job alone, and
     needs no model any more. Exits 1 when something was proposed that did not pass.
     """
-    from logdiag.agent.ask import Asker
     from logdiag.authoring.log_agent import learn_filters
     from logdiag.memory.store import open_store
 
-    settings = settings_in_force({"rules": folders, "memory": place, **said})
     metadata = metadata_of(job)
-    target = _target("--accept", settings.rules) if accepted else None
-    _check_may_ask(settings)
+    settings, asker, target = _asking("--accept" if accepted else "", {"rules": folders, "memory": place, **said})
     with open_store(settings.store_or_refusal(), shipped=False) as store:
         incidents = store.list()
     proposals = learn_filters(
         logs,
-        Asker(settings.llm, _QUESTIONS * settings.llm_timeout),
+        asker,
         settings.llm,
         book=RuleBook.load(settings.rules, proof=True),
         job=metadata,
@@ -284,7 +282,6 @@ def draft_command(
     asks. A rule on trial counts for less, and is withdrawn when a person confirms another reason for a line on which it
     fires. Exits 1 when the rule did not pass.
     """
-    from logdiag.agent.ask import Asker
     from logdiag.authoring.rule_writer import draft_rule
     from logdiag.authoring.suggest import confirmed
     from logdiag.authoring.trial import on_trial
@@ -292,16 +289,15 @@ def draft_command(
 
     if accepted and unread:
         raise RuleError("--accept and --auto-accept: give one of them")
-    settings = settings_in_force({"rules": folders, "memory": place, **said})
-    target = _target("--auto-accept" if unread else "--accept", settings.rules) if accepted or unread else None
-    _check_may_ask(settings)
+    option = "--accept" if accepted else "--auto-accept" if unread else ""
+    settings, asker, target = _asking(option, {"rules": folders, "memory": place, **said})
     with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
         others = [*confirmed(store), *store.shipped]
     drafted = draft_rule(
         known,
         _context(log, known, settings.rules),
-        Asker(settings.llm, _QUESTIONS * settings.llm_timeout),
+        asker,
         others=others,
         folders=settings.rules,
         healthy=healthy,
@@ -351,14 +347,22 @@ def _target(option: str, folders: tuple[str, ...]) -> str:
     return folders[0]
 
 
-def _check_may_ask(settings: Settings) -> None:
-    """Raises LogdiagError where no model is set up, or where it may not be asked."""
+def _asking(option: str, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
+    """The settings in force, who asks the model, and the folder to write to where an option says so.
+
+    Raises LogdiagError where no model is set up, or where it may not be asked.
+    """
+    from logdiag.agent.ask import Asker
+
+    settings = settings_in_force(flags)
+    target = _target(option, settings.rules) if option else None
     if not settings.llm:
         raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
     if settings.offline:
         raise LogdiagError(f"offline is set ({settings.origins['offline']}); no model may be asked")
     if settings.llm_when == "never":
         raise LogdiagError(f"llm is never ({settings.origins['llm_when']}); no model may be asked")
+    return settings, Asker(settings.llm, _QUESTIONS * settings.llm_timeout), target
 
 
 def _context(log: str | None, known: Sequence[Incident], folders: Sequence[str]) -> list[str]:
