@@ -99,12 +99,16 @@ class Asker:
             raise failure
         return texts
 
+    def model(self) -> BaseChatModel:
+        """The model, loaded when it is first asked for. Raises AgentError."""
+        with LOADING:
+            if isinstance(self._model, str):
+                self._model = load_model(self._model, self._seconds, self._connection)
+            return self._model
+
     def _said(self, system: str, user: str) -> str:
         """One answer in words."""
-        with LOADING:
-            model = self._model
-            if isinstance(model, str):
-                model = self._model = load_model(model, self._seconds, self._connection)
+        model = self.model()
         from langchain_core.messages import HumanMessage, SystemMessage
         from langsmith import tracing_context
 

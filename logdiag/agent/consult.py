@@ -18,15 +18,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdiag.agent.ask import outcomes
-from logdiag.agent.connection import Connection
+from logdiag.agent.ask import Asker, outcomes
 from logdiag.agent.evidence import evidence_of
 from logdiag.agent.failure_agent import ROUNDS, Conversation, ask
-from logdiag.agent.models import LOADING, TIMED_OUT, failure_of, is_bounded, load_model
+from logdiag.agent.models import LOADING, TIMED_OUT, failure_of, is_bounded
 from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Step, Trace, leaves_open, vote
-from logdiag.agent.outbound import Channel, learn_names
+from logdiag.agent.outbound import learn_names
 from logdiag.agent.prompts import Prompt, prompt_of
-from logdiag.agent.redaction import Redactor
 from logdiag.agent.search import LineSearch
 from logdiag.agent.tools import tools_for
 from logdiag.agent.view import LogView
@@ -52,10 +50,9 @@ class _Case:
     settings: AgentSettings
     job: Mapping[str, str]
     book: RuleBook
-    ends: float
+    asker: Asker
     on_step: Callable[[Step], None] | None = None
     prompt: Prompt | None = None
-    opening: Channel | None = None
     asked: bool = False
     talks: list[Conversation] = field(default_factory=list)
 
@@ -78,12 +75,9 @@ def consult(
     Whatever the model, its client or the network does ends in a note and no opinion; nothing is raised.
     """
     began = time.monotonic()
-    case = _Case(diagnosis, tuple(sources), settings, job or {}, book, began + settings.timeout, on_step)
-    connection = Connection(case.ends)
-    try:
-        errors = _asked(case, connection, model, tuple(callbacks))
-    finally:
-        connection.close()
+    with Asker(settings.model if model is None else model, settings.timeout) as asker:
+        case = _Case(diagnosis, tuple(sources), settings, job or {}, book, asker, on_step)
+        errors = _asked(case, tuple(callbacks))
     opinion = vote([talk.opinion for talk in tuple(case.talks) if talk.opinion], settings.votes)
     error = "" if opinion else errors[0] if errors else "gave answers that contradict each other"
     return Consultation(
@@ -94,14 +88,14 @@ def consult(
     )
 
 
-def _asked(case: _Case, connection: Connection, model: BaseChatModel | None, callbacks: tuple[Any, ...]) -> list[str]:
+def _asked(case: _Case, callbacks: tuple[Any, ...]) -> list[str]:
     """Prepares a case and holds its conversations, until the deadline; why some gave no opinion."""
     late = f"did not answer within {case.settings.timeout:g} s"
-    ready = next(outcomes([partial(_ready, case, connection, model)], case.ends), None)
+    ready = next(outcomes([partial(_ready, case)], case.asker.ends), None)
     if not isinstance(ready, tuple):
         return [late if ready is None else failure_of(ready)]
     talks = [partial(_talk, case, *ready, callbacks)] * case.settings.votes
-    ended = list(outcomes(talks, case.ends))
+    ended = list(outcomes(talks, case.asker.ends))
     errors = [item if isinstance(item, str) else failure_of(item) for item in ended]
     errors += [late] * (len(ended) < len(talks))
     return [late if error == TIMED_OUT else error for error in errors if error]
@@ -116,7 +110,7 @@ def prompt_for(
     job: Mapping[str, str] | None = None,
 ) -> str:
     """Exactly what `consult` would send first. Nothing is sent, and LangChain is not loaded."""
-    case = _Case(diagnosis, tuple(sources), settings, job or {}, book, time.monotonic() + settings.timeout)
+    case = _Case(diagnosis, tuple(sources), settings, job or {}, book, Asker(settings.model, settings.timeout))
     _prepare(case)
     return str(case.prompt)
 
@@ -125,21 +119,17 @@ def _prepare(case: _Case) -> LogView:
     """The prompt of a case, and the view that its tools will read."""
     view = LogView(case.diagnosis, case.sources, min(_MOST_READ_SECONDS, case.settings.timeout / 4))
     bundle = evidence_of(case.diagnosis, view, case.settings.budget, case.job)
-    redactor = Redactor()
-    learn_names(redactor, case.diagnosis, view.names, case.job)
-    case.opening = Channel(redactor)
-    case.prompt = prompt_of(bundle, case.opening, ROUNDS, case.book.reasons)
+    channel = case.asker.channel
+    learn_names(channel.redactor, case.diagnosis, view.names, case.job)
+    case.prompt = prompt_of(bundle, channel, ROUNDS, case.book.reasons)
     return view
 
 
-def _ready(
-    case: _Case, connection: Connection, model: BaseChatModel | None
-) -> tuple[BaseChatModel, LogView, LineSearch]:
+def _ready(case: _Case) -> tuple[BaseChatModel, LogView, LineSearch]:
     """What all conversations of a case share."""
     view = _prepare(case)
+    model = case.asker.model()
     with LOADING:
-        if model is None:
-            model = load_model(case.settings.model, case.settings.timeout, connection)
         # Conversations that load it at the same time can find it half loaded.
         importlib.import_module("langchain.agents.middleware")
     return model, view, LineSearch(case.diagnosis.digest.lines)
@@ -147,11 +137,10 @@ def _ready(
 
 def _talk(case: _Case, model: BaseChatModel, view: LogView, search: LineSearch, callbacks: tuple[Any, ...]) -> str:
     """One conversation; why it came to no opinion, empty where it did."""
-    assert case.opening is not None
     assert case.prompt is not None
-    channel = case.opening.fork()
+    channel = case.asker.channel.fork()
     none_allowed = case.diagnosis.root_cause is None or leaves_open(case.diagnosis)
-    talk = Conversation(channel, case.ends, none_allowed, case.on_step, is_unique=view.is_unique)
+    talk = Conversation(channel, case.asker.ends, none_allowed, case.on_step, is_unique=view.is_unique)
     case.talks.append(talk)
     try:
         case.asked = True
@@ -194,10 +183,10 @@ def _notes(case: _Case, opinion: Opinion | None, error: str, *, own_model: bool)
         notes.append(f"the model {name} {error}; rules and memory decided")
     elif opinion.agreed < opinion.votes:
         notes.append(f"{opinion.agreed} of {opinion.votes} answers of the model {name} agree")
-    if case.asked and case.opening is not None:
+    if case.asked:
         prompt = len(str(case.prompt).encode(errors="replace"))
         sent = prompt * len(case.talks) + sum(talk.channel.sent for talk in case.talks)
-        hidden = case.opening.redactor.manifest()
+        hidden = case.asker.channel.redactor.manifest()
         kinds = [f"{count} {_plural(kind, count)}" for kind, count in hidden.items() if count or kind == "secrets"]
         notes.append(f"sent {sent / 1000:.1f} kB to {name}; hidden in it: {', '.join(kinds)}")
         traced = next((variable for variable in _TRACING if os.environ.get(variable, "").lower() in ("1", "true")), "")
