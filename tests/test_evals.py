@@ -1,9 +1,11 @@
 """The log generator, the fuzz run and the ablation can be trusted."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 from evals.ablation import Change, in_forms, measure, table
+from evals.bench_kinds import Speed, kinds, write_kind
 from evals.fuzz import MUTATIONS, SAMPLES, mutate, root_problem
 from evals.generate import ROOT_TEXT, write_log
 from logdiag.model import Reason
@@ -31,6 +33,27 @@ def test_another_seed_gives_other_numbers(tmp_path: Path) -> None:
     write_log(tmp_path / "first.log", 1, seed=1)
     write_log(tmp_path / "second.log", 1, seed=2)
     assert (tmp_path / "first.log").read_bytes() != (tmp_path / "second.log").read_bytes()
+
+
+def test_each_kind_of_log_is_the_same_each_time_and_ends_with_its_failure(tmp_path: Path) -> None:
+    """The templates are whole, and what is measured of them is right."""
+    for kind in kinds().values():
+        write_kind(tmp_path / "first.log", kind, 1)
+        write_kind(tmp_path / "second.log", kind, 1)
+        data = (tmp_path / "first.log").read_bytes()
+        assert data == (tmp_path / "second.log").read_bytes()
+        assert 1_000_000 < len(data) < 1_010_000
+        assert b"KeyError: 'shard-00417'" in data[-200:]
+    assert len(kinds()) >= 16
+
+
+def test_a_kind_that_became_slower_or_wrong_fails() -> None:
+    """A fifth more CPU time than is committed, as a multiple of grep's, or another answer."""
+    speed = Speed("tqdm", 50.0, 1.0, 0.5, 0.05, 0.01, 60, 50.0, 4.0, right=True, before=9.0)
+    assert not speed.slower
+    assert replace(speed, cpu=0.55).slower
+    assert not replace(speed, cpu=0.55, before=None).slower
+    assert replace(speed, right=False).slower
 
 
 def test_each_mutation_takes_any_bytes() -> None:
