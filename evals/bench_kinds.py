@@ -92,21 +92,20 @@ def kinds() -> dict[str, Kind]:
 def write_kind(path: Path, kind: Kind, megabytes: int) -> None:
     """Writes a log of one kind: its templates in turn, and a failure at the end."""
     size = 0
-    with path.open("w", encoding="utf-8", newline="") as out:
+    with path.open("wb") as out:
         for part in _parts(kind):
-            out.write(part)
-            size += len(part)
+            size += out.write(part.encode())
             if size >= megabytes * 1_000_000:
                 break
         clocks = _clocks(10_000_000)
-        out.writelines(kind.wrap.format(line=line, **clocks) + "\n" for line in FAILURE)
+        out.writelines(f"{kind.wrap.format(line=line, **clocks)}\n".encode() for line in FAILURE)
 
 
 def _parts(kind: Kind) -> Iterator[str]:
     """Rounds of all templates, some at once."""
     source = random.Random(7)
     templates = [template if template.endswith("\r") else template + "\n" for template in kind.lines]
-    # One number of lines a line-feed: a carriage return alone would make one endless line.
+    # A line-feed now and then: carriage returns alone would make one endless line.
     for n, template in enumerate(cycle(templates)):
         if n % 100 == 0:
             clocks = _clocks(n)
