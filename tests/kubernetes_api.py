@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["JOB", "NODE", "POD", "Answers", "event", "job", "node", "pod", "served"]
+__all__ = ["CUT", "JOB", "NODE", "POD", "Answers", "event", "job", "node", "pod", "served"]
 
 Answers = dict[str, Any]
 """By path, and for logs `path?container=NAME` (with `&previous`): a document, the bytes of a log, or a status."""
@@ -20,6 +20,9 @@ NAMESPACE = "research"
 JOB = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/pretrain"
 POD = f"/api/v1/namespaces/{NAMESPACE}/pods"
 NODE = "/api/v1/nodes"
+CUT = b"and then the connection breaks"
+"""A log that ends so is broken off."""
+
 _BEGAN, _LATER = "2026-11-20T10:00:00Z", "2026-11-20T10:31:00Z"
 _SELECTOR = {"batch.kubernetes.io/controller-uid": "4e1c"}
 
@@ -74,6 +77,7 @@ def event(about: str, reason: str, message: str, kind: str = "Warning") -> Answe
 
 class _Handler(BaseHTTPRequestHandler):
     answers: Answers
+    protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
@@ -90,12 +94,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(found, _status(found)) if isinstance(found, int) else self._answer(200, found)
 
     def _answer(self, status: int, document: Any) -> None:
-        content = document if isinstance(document, bytes) else json.dumps(document).encode()
+        """A document at once, a log in pieces as it is streamed by an API server."""
+        is_log = isinstance(document, bytes)
+        content = document if is_log else json.dumps(document).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "text/plain" if isinstance(document, bytes) else "application/json")
-        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Type", "text/plain" if is_log else "application/json")
+        self.send_header(*(("Transfer-Encoding", "chunked") if is_log else ("Content-Length", str(len(content)))))
         self.end_headers()
-        self.wfile.write(content)
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(content), content) if is_log else content)
+        if is_log and not content.endswith(CUT):
+            self.wfile.write(b"0\r\n\r\n")
+        self.close_connection = True
 
     def log_message(self, *_: Any) -> None:
         """Nothing on standard error."""

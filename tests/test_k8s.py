@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from tests.helpers import ROOT, log_of, run_logdiag, steps, traceback_of
-from tests.kubernetes_api import JOB, NODE, POD, Answers, ended, event, job, kubeconfig, node, pod, served
+from tests.kubernetes_api import CUT, JOB, NODE, POD, Answers, ended, event, job, kubeconfig, node, pod, served
 
 ECC = "RuntimeError: CUDA driver error: uncorrectable ECC error encountered"
 READY = ("True", "KubeletReady", "kubelet is posting ready status", "2026-11-01T00:00:00Z")
@@ -78,6 +78,17 @@ def test_a_container_out_of_memory_is_told_by_its_state_alone(tmp_path: Path) ->
     assert (said["failed"], said["reason"]) == (True, "OutOfMemoryError")
     assert said["root_cause"]["source"] == "pod/pretrain-0, as the cluster describes it"
     assert said["job"]["exit_code"] == "137"
+
+
+def test_a_log_that_breaks_off_is_diagnosed_as_far_as_it_came(tmp_path: Path) -> None:
+    """The connection ends in the middle of a log: a note says so, and what came counts."""
+    answers = two_pods(state=ended(1))
+    answers[f"{POD}/pretrain-0/log?container=trainer"] = log_of(*steps(1, 40), ECC) + CUT
+    said = answer(answers, tmp_path)
+    assert (said["reason"], said["root_cause"]["source"]) == ("ECCError", "pod/pretrain-0/trainer")
+    assert any(
+        note.startswith("the log of pod/pretrain-0/trainer: the cluster does not answer") for note in said["notes"]
+    )
 
 
 def test_an_event_tells_of_an_eviction(tmp_path: Path) -> None:

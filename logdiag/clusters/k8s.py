@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from logdiag.clusters.gathered import Gathered
@@ -132,20 +133,23 @@ def _logs(cluster: _Cluster, pod: Any, folder: str) -> Iterator[Known]:
                 continue
             name = f"pod/{pod.metadata.name}/{status.name}{', before its restart' if previous else ''}"
             path = os.path.join(folder, f"{len(os.listdir(folder))}.log")
+            save = partial(_save, path, cluster.core.read_namespaced_pod_log, pod.metadata.name, cluster.namespace)
             try:
-                answer = _asked(
-                    f"the log of {name}", cluster, cluster.core.read_namespaced_pod_log, pod.metadata.name,
-                    cluster.namespace, container=status.name, previous=previous, limit_bytes=_MOST_OF_A_LOG,
-                    _preload_content=False,
-                )  # fmt: skip
-                with open(path, "wb") as file:
-                    file.writelines(answer.stream(_PIECE))
+                _asked(f"the log of {name}", cluster, save, container=status.name, previous=previous)
             except SourceError as error:
                 cluster.notes.append(str(error))
-                continue
+                if not os.path.exists(path):
+                    continue
             if os.path.getsize(path) >= _MOST_OF_A_LOG:
                 cluster.notes.append(f"the log of {name}: only its first {_MOST_OF_A_LOG:,} bytes were read")
             yield Known(path, name, pod.spec.node_name)
+
+
+def _save(path: str, call: Callable[..., Any], *arguments: str, **more: Any) -> None:
+    """Writes a log into a file as it comes."""
+    answer = call(*arguments, limit_bytes=_MOST_OF_A_LOG, _preload_content=False, **more)
+    with open(path, "wb") as file:
+        file.writelines(answer.stream(_PIECE))
 
 
 def _statuses(pod: Any) -> list[Any]:
