@@ -54,13 +54,12 @@ class _Guess:
     line: RawLine | None = None
 
 
-def available(names: tuple[str, ...] = ()) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def available() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The baselines that can run here, and a note for each that cannot."""
-    wanted = names or tuple(BASELINES)
-    if "gpualert" in wanted and find_spec("gpualert") is None:
-        note = "the baseline gpualert is left out: the package is not installed; pip install gpualert adds it"
-        return tuple(name for name in wanted if name != "gpualert"), (note,)
-    return wanted, ()
+    if find_spec("gpualert") is not None:
+        return tuple(BASELINES), ()
+    note = "the baseline gpualert is left out: the package is not installed; pip install gpualert adds it"
+    return tuple(name for name in BASELINES if name != "gpualert"), (note,)
 
 
 def guess(name: str, case: Case, book: RuleBook) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -24,9 +24,9 @@ _CHANGES_SHOWN = 200
 _WIDTH_OF_A_PIPE = 120
 
 
-def print_document(document: dict[str, Any], rows: Sequence[Row], out: TextIO | None = None) -> None:
+def print_document(document: dict[str, Any], rows: Sequence[Row]) -> None:
     """Writes the tables. Log text and labels are never read as markup."""
-    console = _console(out)
+    console = _console()
     made_by = document["made_by"]
     failed = sum(not row.healthy for row in rows)
     console.print(
@@ -44,9 +44,9 @@ def print_document(document: dict[str, Any], rows: Sequence[Row], out: TextIO | 
         console.print(Text(f"Note: {clean(note)}", style="dim"))
 
 
-def print_comparison(comparison: Comparison, out: TextIO | None = None) -> None:
+def print_comparison(comparison: Comparison) -> None:
     """Writes what changed against an older evaluation, regressions first."""
-    console = _console(out)
+    console = _console()
     count = len(comparison.regressions)
     console.print(
         Text(
@@ -72,9 +72,8 @@ def print_comparison(comparison: Comparison, out: TextIO | None = None) -> None:
             console.print(Text(f"{len(names)} cases {title}: {shown}{more}", style="dim"))
 
 
-def _console(out: TextIO | None) -> Console:
-    out = out or sys.stdout
-    return Console(file=out, highlight=False, width=None if out.isatty() else _WIDTH_OF_A_PIPE)
+def _console() -> Console:
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE)
 
 
 def _table(title: str, *columns: str) -> Table:
