@@ -105,12 +105,20 @@ def difference(pairs: Sequence[tuple[Row, Row]]) -> dict[str, int]:
     return dict(counts)
 
 
-def gain(folders: Sequence[str], names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """For each catalogue what it changes on the labelled logs of some folders."""
-    cases = [case for folder in folders for case in load_cases([folder]).cases]
+def gain(folders: Sequence[str], names: Sequence[str]) -> dict[str, Mapping[str, int]]:
+    """For each catalogue the labelled logs that it may touch, and what it changes on them."""
+    book = RuleBook.load()
+    all_cases = [case for folder in folders for case in load_cases([folder]).cases]
+    where = [(case, names_of) for case in all_cases if (names_of := touched(case, book).intersection(names))]
     beside = {name: partial(_answer_without, name) for name in names}
-    results = list(evaluate(cases, beside=beside, diagnose_case=_answer))
-    return {name: difference([(result.row, result.baselines[name]) for result in results]) for name in names}
+    results = list(evaluate([case for case, _ in where], beside=beside, diagnose_case=_answer))
+    return {
+        name: {
+            "logs": sum(name in names_of for _, names_of in where),
+            **difference([(result.row, result.baselines[name]) for result in results]),
+        }
+        for name in names
+    }
 
 
 def main() -> None:

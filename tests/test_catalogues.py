@@ -284,3 +284,9 @@ def test_a_second_reading_counts_reasons_and_roles_that_agree(tmp_path: Path, bo
     row = second_reading.compared(book, component, found, labels)
     assert (row["messages"], row["known"], row["reason"], row["own_reason"], row["role"]) == (3, 2, 3, 2, 2)
     assert row["apart"] == [f"{second_reading.name_of(found[1])} ValueError cause"]
+
+
+def test_a_row_leaves_a_plain_word_of_the_gpu_its_weight(book: RuleBook) -> None:
+    """No row of a catalogue makes the illegal access of a kernel a general rule, which would count for less."""
+    [access] = [index for index, rule in enumerate(book.rules) if rule.id == "cuda/cuda-illegal-memory-access"]
+    assert not book.narrower.get(access)
