@@ -8,15 +8,15 @@ false alarms that it raises and prevents. Logs of folders outside the repository
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 from evals.ablation import FOLDERS
-from evals.harvest import keep
+from evals.harvest import PAGE, keep
 from logdiag import diagnose
 from logdiag.evaluation.cases import Case, load_cases
 from logdiag.evaluation.run import evaluate
@@ -24,6 +24,7 @@ from logdiag.evaluation.scoring import Answer, Row, answer_of
 from logdiag.rules import RuleBook
 
 _CATALOGUES = "catalogues/"
+_TABLE_OF_PAGE = re.compile(r"^\| catalogue \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
 def catalogues(book: RuleBook) -> list[str]:
@@ -121,11 +122,27 @@ def gain(folders: Sequence[str], names: Sequence[str]) -> dict[str, Mapping[str,
     }
 
 
+def page(table: Mapping[str, Mapping[str, int]]) -> str:
+    """The table of docs/catalogues.md."""
+    lines = ["| catalogue | rows | logs | answers changed | reasons +/- | root lines +/- | false alarms +/- |"]
+    lines.append("| --- " * 7 + "|")
+    rows = Counter(_catalogue_of(rule.id) for rule in RuleBook.load().rules)
+    for name, counts in sorted(table.items()):
+        pairs = (("reasons_gained", "reasons_lost"), ("roots_gained", "roots_lost"))
+        alarms = ("false_alarms_raised", "false_alarms_prevented")
+        cells = [f"{counts.get(more, 0)}/{counts.get(less, 0)}" for more, less in (*pairs, alarms)]
+        changed = counts.get("answers_changed", 0)
+        lines.append(f"| {name} | {rows[name]} | {counts['logs']:,} | {changed} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
-    """Measures all catalogues and keeps the table."""
+    """Measures all catalogues and keeps the table, in the results and in the page."""
     folders = sys.argv[1:] or [folder for folder in FOLDERS if Path(folder).exists()]
     table = gain(folders, catalogues(RuleBook.load()))
     keep("gain", table)
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(_TABLE_OF_PAGE.sub(lambda _: page(table), text, count=1), encoding="utf-8")
     for name, counts in table.items():
         print(f"{name:24}", " ".join(f"{key}={count}" for key, count in counts.items() if count))
 
