@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evals import gain, second_reading
-from evals.harvest import PAGE, RESULTS, Component, components, coverage, judged, messages, report
+from evals.harvest import PAGE, Component, components, coverage, judged, kept, messages, report
 from logdiag import Reason, RuleError, diagnose
 from logdiag.evaluation.cases import load_cases
 from logdiag.evaluation.run import answer_case
@@ -245,10 +245,11 @@ def test_a_long_pattern_is_scanned_for_by_a_common_literal() -> None:
 
 
 def test_the_page_has_the_counts_of_the_results() -> None:
-    """Its table is the one that the harvest makes of the last counts."""
-    rows = json.loads(RESULTS.read_text(encoding="utf-8"))["coverage"]
+    """Its tables are those that are made of what was measured last."""
+    rows, text = kept()["coverage"], PAGE.read_text(encoding="utf-8")
     assert {row["component"] for row in rows} == set(components())
-    assert coverage(rows) in PAGE.read_text(encoding="utf-8")
+    assert coverage(rows) in text
+    assert gain.page(kept()["gain"]) in text
 
 
 def test_the_gain_of_a_catalogue_is_what_is_right_with_it_alone(tmp_path: Path, book: RuleBook) -> None:
