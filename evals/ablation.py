@@ -34,7 +34,7 @@ from logdiag.judge.ranked import Ranking
 from logdiag.judge.ranks import RANK
 from logdiag.judge.recovered import RECOVERED
 from logdiag.judge.root import ROOT, earlier_word_of_the_same_cause
-from logdiag.judge.suspected import most_suspicious_line, named_by_its_meaning
+from logdiag.judge.suspected import most_suspicious_line, named_by_its_words
 from logdiag.judge.suspects import ranking
 from logdiag.model import Reason
 from logdiag.read.sources import open_sources
@@ -47,7 +47,7 @@ SCENES = Path("tests/data/scenes.yaml")
 FOLDERS = ("evals/cases", "evals/inhouse", "../shared/reallogs", "../shared/inhouse")
 DECISIONS: Mapping[str, tuple[Callable[..., object], ...]] = {
     "recovered": RECOVERED,
-    "root": (*ROOT, earlier_word_of_the_same_cause, exit_reason, most_suspicious_line, named_by_its_meaning),
+    "root": (*ROOT, earlier_word_of_the_same_cause, exit_reason, most_suspicious_line, named_by_its_words),
     "rank": RANK,
     "outcome": OUTCOME,
 }

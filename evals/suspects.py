@@ -26,14 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evals.endings import SYLLABLES, scenes
+from evals.reasons import train_reasons, wordings
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
-from logdiag.judge.line_features import FEATURES, body_of, candidates_of, features_of, view_of
-from logdiag.judge.meaning import CARD as REASONS
-from logdiag.judge.meaning import NEAR, input_of, reasons_by_meaning
+from logdiag.judge.line_features import FEATURES, candidates_of, features_of, view_of
 from logdiag.judge.suspects import CARD, TABLE, WEIGHTS, failure_inputs, odds_of, ranking, token_numbers
+from logdiag.judge.wording import reasons_by_wording
 from logdiag.memory.tokenizer import STATIC
-from logdiag.model import Digest, Line, Reason
+from logdiag.model import Digest, Line
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
@@ -43,8 +43,6 @@ from logdiag.scan.survey import Survey, survey
 # What is learnt from, how many copies in other dress of each case, and how often each counts: structure shows best
 # where no word is known.
 CASES = ((Path("evals/cases/dev.jsonl.zst"), 2, 1), (Path("evals/inhouse/dev.jsonl.zst"), 2, 2))
-# Messages by reason, written for this by authors who saw no log of the in-house cases.
-WORDINGS = Path("evals/wordings.txt")
 # So many invented logs teach what goes without saying.
 _SCENES = 600
 # Longer logs are left out: few, slow, and alike but for their regular output.
@@ -230,7 +228,8 @@ class Sample:
     """What of one log is learnt from: the features and the meaning of each candidate, and how good a root it is.
 
     `features` is (candidates, features), `meaning` (candidates, 256), `wanted` (candidates,): 1 for the labelled root,
-    less for another accepted one, 0 else. `end` is what `failure_inputs` says of the log's end.
+    less for another accepted one, 0 else. `end` is what `failure_inputs` says of the log's end. `bodies` are what the
+    candidates say.
     """
 
     case: str
@@ -240,6 +239,7 @@ class Sample:
     meaning: Floats
     wanted: Floats
     end: tuple[float, ...]
+    bodies: tuple[str, ...]
 
 
 def samples(cases: Sequence[Case], copies: int, jobs: int | None = None) -> list[Sample]:
@@ -289,6 +289,7 @@ def _sample(text: Text) -> Sample | None:
         np.array([_mean(view.bodies[at]) for at in places], np.float32),
         np.array(wanted, np.float32),
         failure_inputs(view),
+        tuple(view.bodies[at] for at in places),
     )
 
 
@@ -511,57 +512,8 @@ def _loss(told: Sequence[tuple[Sample, Floats]], temperature: float) -> float:
     return -float(np.mean(np.log(np.maximum(shares, 1e-6))))
 
 
-def wordings() -> Iterator[tuple[Reason, str]]:
-    """What software that nobody else has may say of each reason: WORDINGS."""
-    reason = Reason.OTHERS
-    for line in WORDINGS.read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
-            reason = Reason(line[3:])
-        elif line:
-            yield reason, line
-
-
-def with_heads() -> Iterator[tuple[Reason, str]]:
-    """The wordings, each as it stands and with a head."""
-    rng = random.Random(0)
-    for reason, line in wordings():
-        yield reason, line
-        style, level, who = rng.choice(_STYLES), rng.choice(_LEVELS), rng.choice(_NAMES)
-        yield reason, style(parse_line(line), rng.uniform(0, 80000), level, who, rng) + line
-
-
-def fit_reasons(cases: Sequence[Case]) -> dict[str, Any]:
-    """The card of the reasons' weights: from the root lines of cases, the lines on which the shipped rules fire, and
-    the wordings of in-house software."""
-    from sklearn.linear_model import LogisticRegression
-
-    told = [_root_input(case) for case in cases if not case.healthy]
-    told += [(input_of(_body(line), ()), reason.value) for reason, line in with_heads()]
-    for rule in RuleBook.load((), proof=True).rules:
-        if rule.role in ("cause", "symptom"):
-            told += [
-                (input_of(_body(line), ()), rule.reason) for fires in rule.fires for line in fires.split("\n")[-1:]
-            ]
-    model = LogisticRegression(C=5.0, class_weight="balanced", max_iter=400)
-    model.fit(np.array([vector for vector, _ in told]), [reason for _, reason in told])
-    step = float(np.abs(model.coef_).max()) / 999
-    return {
-        "reasons": list(model.classes_),
-        "step": step,
-        "rows": np.rint(model.coef_ / step).astype(int).tolist(),
-        "biases": _rounded(model.intercept_),
-    }
-
-
-def _root_input(case: Case) -> tuple[list[float], str]:
-    lines = _text(case).split("\n")
-    at = next(number for number, line in enumerate(lines) if case.roots[0] in line)
-    near = [_body(line) for line in lines[max(at - NEAR, 0) : at] + lines[at + 1 : at + 1 + NEAR]]
-    return input_of(_body(lines[at]), near), case.reasons[0].value
-
-
-def _body(line: str) -> str:
-    return body_of(parse_line(line))
+def _root_line(case: Case) -> str:
+    return next(line for line in _text(case).split("\n") if case.roots[0] in line)
 
 
 def _rounded(value: Any) -> Any:
@@ -572,7 +524,7 @@ def _rounded(value: Any) -> Any:
 
 def measure(cases: Sequence[Case]) -> dict[str, Any]:
     """How often the weights in force put a labelled root first and among three (no rule in force), what healthy logs
-    come to, and how often the meaning of the labelled root line names an accepted reason."""
+    come to, and how often the words of the labelled root line name an accepted reason."""
     firsts, thirds, reasons, failed, healthy = 0, 0, 0, [], []
     for case in cases:
         found, kept = read(_text(case))
@@ -599,7 +551,7 @@ def measure(cases: Sequence[Case]) -> dict[str, Any]:
 
 def _reason_right(case: Case, lines: Sequence[Line]) -> bool:
     root = next((line for line in lines if case.roots[0] in line.text), None)
-    return root is not None and next(iter(reasons_by_meaning(root, lines)), (None, 0.0))[0] in case.reasons
+    return root is not None and next(iter(reasons_by_wording(root)), (None, 0.0))[0] in case.reasons
 
 
 def main() -> int:
@@ -619,14 +571,14 @@ def main() -> int:
         sets = [(load_cases([path], "dev").cases, copies, times) for path, copies, times in CASES]
         taught = [sample for cases, copies, times in sets for sample in samples(cases, copies) * times]
         card, table = fit(taught + samples_of(invented_logs()))
-        reasons = fit_reasons([case for cases, _, _ in sets for case in cases])
     except LogdiagError as error:
         print(error, file=sys.stderr)
         return 2
     WEIGHTS.mkdir(exist_ok=True)
     (WEIGHTS / CARD).write_text(json.dumps(card, separators=(",", ":")) + "\n", encoding="utf-8")
     (WEIGHTS / TABLE).write_bytes(table)
-    REASONS.write_text(json.dumps(reasons, separators=(",", ":")) + "\n", encoding="utf-8")
+    failed = [case for cases, _, _ in sets for case in cases if not case.healthy]
+    train_reasons(((case, _root_line(case)) for case in failed), WEIGHTS)
     print(f"{sum(len(cases) for cases, _, _ in sets)} cases; the weights in {WEIGHTS} are written")
     return 0
 

@@ -167,7 +167,7 @@ def test_a_log_is_ranked_alike_in_every_process() -> None:
 
 def test_the_module_loads_neither_numpy_nor_the_vectors() -> None:
     code = (
-        "import sys, logdiag.judge.suspects, logdiag.judge.meaning\n"
+        "import sys, logdiag.judge.suspects, logdiag.judge.wording\n"
         "print('numpy' in sys.modules, 'logdiag.memory' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment(), check=True, text=True)

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from logdiag.authoring.rule_file import as_yaml, free_id, headline
 from logdiag.authoring.suggest import pattern_of
 from logdiag.errors import RuleError
-from logdiag.judge.meaning import reasons_by_meaning
+from logdiag.judge.wording import reasons_by_wording
 from logdiag.memory.incident import masked
 from logdiag.model import Line, Reason, Role
 from logdiag.read.prefixes import parse_line
@@ -24,7 +24,7 @@ _FEWEST_LETTERS = 4
 def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[str, str]:
     """The id and the file of a rule that fires on a line.
 
-    Without a reason it is guessed: that of the rule that fires on the line today, else what the line's meaning says.
+    Without a reason it is guessed: that of the rule that fires on the line today, else what the line's words say.
     Raises RuleError for a line without words.
     """
     line = parse_line(text.strip())
@@ -50,4 +50,4 @@ def _guessed(line: Line, book: RuleBook) -> Reason:
     finding = book.confirm_all(line)
     if finding is not None and finding.role in _FAILURES and finding.reason is not Reason.OTHERS:
         return finding.reason
-    return next((found for found, _ in reasons_by_meaning(line, ())), Reason.OTHERS)
+    return next((found for found, _ in reasons_by_wording(line)), Reason.OTHERS)

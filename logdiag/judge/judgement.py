@@ -19,7 +19,7 @@ from logdiag.judge.suspected import (
     is_unknown_software,
     knows_only_its_class,
     most_suspicious_line,
-    named_by_its_meaning,
+    named_by_its_words,
     names_no_cause,
     unknown_lines,
 )
@@ -95,8 +95,8 @@ def judge(
     if outcome is Outcome.FAILED and _MOST_SUSPICIOUS not in without:
         root, suspected = _or_suspected(root, sides, survey, book, suspects)
         found = (*found, *suspected)
-    if root is not None and (meant := named_by_its_meaning(root, survey.lines, without)):
-        root, found = meant, (*found, decision(named_by_its_meaning, root.line, meant.reason.value))
+    if root is not None and (meant := named_by_its_words(root, without)):
+        root, found = meant, (*found, decision(named_by_its_words, root.line, meant.reason.value))
     done = frozenset(rank for ranks in timeline.ranks_at_end.values() for rank in ranks if rank is not None)
     collectives = collectives_in(survey, done)
     judgement = _around(in_words_of_the_table(root, collectives, book), sides, survey, found, without, collectives)

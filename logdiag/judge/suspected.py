@@ -1,4 +1,4 @@
-"""Where no rule names the cause: the most suspicious line stands for it, and its meaning for the reason.
+"""Where no rule names the cause: the most suspicious line stands for it, and its words for the reason.
 
 An answer from here is never sure, and never leads to an action that a scheduler may carry out.
 """
@@ -22,7 +22,7 @@ __all__ = [
     "is_unknown_software",
     "knows_only_its_class",
     "most_suspicious_line",
-    "named_by_its_meaning",
+    "named_by_its_words",
     "names_no_cause",
     "unknown_lines",
 ]
@@ -36,8 +36,8 @@ _LEAST_SCORE, _TIMES = 0.33, 3.0
 _CLEAR_SCORE, _CLEAR_TIMES = 0.5, 5.0
 # Exit codes of processes that another one ended, as launchers print them.
 _KILLED = ("-9", "-15")
-# Of a line that a rule found, the meaning names the reason only if it is so likely.
-_LEAST_MEANT = 0.45
+# Of a line that a rule found, the words name the reason only if it is so likely.
+_LEAST_CHANCE = 0.7
 _MOST_LINES = 400
 ENOUGH_LINES = 40
 """In so many lines a rule knows some line of public software."""
@@ -87,7 +87,7 @@ def most_suspicious_line(
     best = next(standing, None)
     if best is None or not _is_better(best, root, ranking, kinds):
         return None
-    reason = _meant(best.line, lines)
+    reason = _told(best.line)
     finding = Finding(
         rule=RULE,
         line=best.line,
@@ -103,25 +103,25 @@ def most_suspicious_line(
     return Fault(finding, (finding,), died=False, quiet=False, explains=finding.explains)
 
 
-def named_by_its_meaning(root: Fault, lines: Sequence[Line], without: Collection[str]) -> Fault | None:
-    """No rule knows more of the line than that it was raised or printed last: what it means names the reason."""
+def named_by_its_words(root: Fault, without: Collection[str]) -> Fault | None:
+    """No rule knows more of the line than that it was raised or printed last: its words name the reason."""
     unnamed = root.finding.rule in (CATCH_ALL, TOLD) and root.reason is Reason.OTHERS
     # A traceback that breaks off names nothing.
-    if not unnamed or root.finding.role is not Role.CAUSE or named_by_its_meaning.__name__ in without:
+    if not unnamed or root.finding.role is not Role.CAUSE or named_by_its_words.__name__ in without:
         return None
-    reason = _meant(root.line, lines, least=_LEAST_MEANT)
+    reason = _told(root.line, _LEAST_CHANCE)
     if reason is Reason.OTHERS:
         return None
     finding = replace(root.finding, reason=reason, action=Action.FIX_AND_RESUBMIT, supports=(Support.SUSPECT,))
     return replace(root, finding=finding)
 
 
-def _meant(line: Line, lines: Sequence[Line], least: float = 0.0) -> Reason:
-    """The reason that a line means, if so likely at least; Others where it is not, or the weights cannot be read."""
-    from logdiag.judge.meaning import reasons_by_meaning
+def _told(line: Line, least: float = 0.0) -> Reason:
+    """The reason that a line's words tell, if so likely at least; Others where none is, or the weights are broken."""
+    from logdiag.judge.wording import reasons_by_wording
 
     try:
-        return next((reason for reason, chance in reasons_by_meaning(line, lines) if chance >= least), Reason.OTHERS)
+        return next((reason for reason, chance in reasons_by_wording(line) if chance >= least), Reason.OTHERS)
     except WeightsError:
         return Reason.OTHERS
 
