@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evals.endings import SYLLABLES, scenes
-from evals.reasons import train_reasons, wordings
+from evals.wording import causes_fitted, reasons_fitted, wordings, write
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
-from logdiag.judge.line_features import FEATURES, candidates_of, features_of, view_of
+from logdiag.judge.line_features import CAUSE_WORDS, FEATURES, body_of, candidates_of, features_of, view_of
 from logdiag.judge.suspects import CARD, TABLE, WEIGHTS, failure_inputs, odds_of, ranking, token_numbers
 from logdiag.judge.wording import reasons_by_wording
 from logdiag.memory.tokenizer import STATIC
@@ -49,6 +50,8 @@ _SCENES = 600
 _MOST_LINES = 6000
 Floats = NDArray[np.floating[Any]]
 
+# The words are judged by models each of which leaves out one of so many parts, and learn so many other lines of a log.
+_PARTS, _OTHERS_OF_A_LOG = 4, 25
 # What a root that the label accepts beside the first is worth.
 _ALSO = 0.4
 _RATE, _PULL, _BATCH = 0.002, 0.001, 24
@@ -512,8 +515,33 @@ def _loss(told: Sequence[tuple[Sample, Floats]], temperature: float) -> float:
     return -float(np.mean(np.log(np.maximum(shares, 1e-6))))
 
 
-def _root_line(case: Case) -> str:
-    return next(line for line in _text(case).split("\n") if case.roots[0] in line)
+def _root(case: Case) -> tuple[str, str]:
+    """What the root line says, and the reason."""
+    line = next(line for line in _text(case).split("\n") if case.roots[0] in line)
+    return body_of(parse_line(line)), case.reasons[0].value
+
+
+def with_cause_words(given: Sequence[Sample]) -> list[Sample]:
+    """The samples, the words of each judged by a model that was taught without its group. That of all is written."""
+    firsts = [next(copies) for _, copies in groupby(given, key=lambda sample: sample.case)]
+    part = {sample.group: zlib.crc32(sample.group.encode()) % _PARTS for sample in given}
+    models = [causes_fitted(*_told(item for item in firsts if part[item.group] != left)) for left in range(_PARTS)]
+    write(causes_fitted(*_told(firsts)), WEIGHTS)
+    column = [feature.name for feature in FEATURES].index(CAUSE_WORDS)
+    for sample in given:
+        sample.features[:, column] = models[part[sample.group]].values(sample.bodies)
+    return list(given)
+
+
+def _told(given: Iterable[Sample]) -> tuple[list[str], list[str]]:
+    """What the root lines of samples say, and some of their other lines."""
+    rng = random.Random(3)
+    roots, others = [], []
+    for sample in given:
+        roots += [body for body, wanted in zip(sample.bodies, sample.wanted, strict=True) if wanted == 1]
+        rest = [body for body, wanted in zip(sample.bodies, sample.wanted, strict=True) if wanted == 0]
+        others += rng.sample(rest, min(len(rest), _OTHERS_OF_A_LOG))
+    return roots, others
 
 
 def _rounded(value: Any) -> Any:
@@ -551,7 +579,7 @@ def measure(cases: Sequence[Case]) -> dict[str, Any]:
 
 def _reason_right(case: Case, lines: Sequence[Line]) -> bool:
     root = next((line for line in lines if case.roots[0] in line.text), None)
-    return root is not None and next(iter(reasons_by_wording(root)), (None, 0.0))[0] in case.reasons
+    return root is not None and next(iter(reasons_by_wording(body_of(root))), (None, 0.0))[0] in case.reasons
 
 
 def main() -> int:
@@ -569,16 +597,17 @@ def main() -> int:
             )
             return 0
         sets = [(load_cases([path], "dev").cases, copies, times) for path, copies, times in CASES]
-        taught = [sample for cases, copies, times in sets for sample in samples(cases, copies) * times]
-        card, table = fit(taught + samples_of(invented_logs()))
+        sampled = [(sample, times) for cases, copies, times in sets for sample in samples(cases, copies)]
+        sampled += [(sample, 1) for sample in samples_of(invented_logs())]
+        taught = with_cause_words([sample for sample, _ in sampled])
+        card, table = fit([sample for sample, (_, times) in zip(taught, sampled, strict=True) for _ in range(times)])
     except LogdiagError as error:
         print(error, file=sys.stderr)
         return 2
     WEIGHTS.mkdir(exist_ok=True)
     (WEIGHTS / CARD).write_text(json.dumps(card, separators=(",", ":")) + "\n", encoding="utf-8")
     (WEIGHTS / TABLE).write_bytes(table)
-    failed = [case for cases, _, _ in sets for case in cases if not case.healthy]
-    train_reasons(((case, _root_line(case)) for case in failed), WEIGHTS)
+    write(reasons_fitted([_root(case) for cases, _, _ in sets for case in cases if not case.healthy]), WEIGHTS)
     print(f"{sum(len(cases) for cases, _, _ in sets)} cases; the weights in {WEIGHTS} are written")
     return 0
 

@@ -9,13 +9,10 @@ from pathlib import Path
 import pytest
 
 from logdiag.errors import WeightsError
-from logdiag.judge.wording import CARD, TABLE, WEIGHTS, reasons_by_wording, terms_of
-from logdiag.model import Line, Reason
-from logdiag.read.prefixes import parse_line
+from logdiag.judge.wording import WEIGHTS, cause_by_wording, reasons_by_wording, terms_of
+from logdiag.model import Reason
 
-
-def line(text: str, position: int = 0) -> Line:
-    return parse_line(text, "job.log", position + 1, position=position)
+CARD, TABLE = "reasons.json", "reasons.words"
 
 
 @pytest.mark.parametrize(
@@ -29,22 +26,22 @@ def line(text: str, position: int = 0) -> Line:
     ],
 )
 def test_a_wording_of_no_rule_tells_its_reason(text: str, reason: Reason) -> None:
-    assert reason in [found for found, _ in reasons_by_wording(line(text))[:3]]
+    assert reason in [found for found, _ in reasons_by_wording(text)[:3]]
 
 
 def test_chances_share_one_whole() -> None:
     """A line in well-known words is as good as sure; one whose words say little is not."""
-    found = reasons_by_wording(line("torch.cuda.OutOfMemoryError: CUDA out of memory"))
+    found = reasons_by_wording("torch.cuda.OutOfMemoryError: CUDA out of memory")
     assert found[0][0] is Reason.OUT_OF_MEMORY_ERROR
     assert found[0][1] > 0.7
     assert sum(chance for _, chance in found) == pytest.approx(1)
     assert [chance for _, chance in found] == sorted((chance for _, chance in found), reverse=True)
-    assert reasons_by_wording(line("step could not be closed"))[0][1] < 0.5
+    assert reasons_by_wording("step could not be closed")[0][1] < 0.5
 
 
 def test_a_healthy_job_is_no_reason_and_a_line_without_words_has_none() -> None:
-    assert Reason.NONE not in [reason for reason, _ in reasons_by_wording(line("the store is full"))]
-    assert reasons_by_wording(line("\u16a0\u16a1")) == ()
+    assert Reason.NONE not in [reason for reason, _ in reasons_by_wording("the store is full")]
+    assert reasons_by_wording("\u16a0\u16a1") == ()
 
 
 def test_words_are_found_in_names_and_count_in_pairs() -> None:
@@ -52,6 +49,13 @@ def test_words_are_found_in_names_and_count_in_pairs() -> None:
     assert {"out", "of", "memory", "out of", "of memory"} <= terms_of("outOfMemory")
     assert "no such" in terms_of("no such file")
     assert "no such" not in terms_of("such a file, no")
+
+
+def test_words_of_a_cause_are_told_from_those_of_work() -> None:
+    cause = cause_by_wording("the arena of chip 2 is out of memory: wants 3.50 GiB, holds 76.9 of 78.0 GiB")
+    work = cause_by_wording("round 120 done, loss 2.31, 14.2 shards a second")
+    assert cause > 0 > work
+    assert cause_by_wording("\u16a0\u16a1") == 0
 
 
 @pytest.fixture
@@ -62,23 +66,23 @@ def copied(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", '{"reasons": ["Others"], "step": 1, "sharpness": 1, "biases": [0, 0]}'])
+@pytest.mark.parametrize("damage", ["{", "[]", '{"answers": ["Others"], "step": 1, "sharpness": 1, "biases": [0, 0]}'])
 def test_a_broken_card_is_told(copied: Path, damage: str) -> None:
     (copied / CARD).write_text(damage)
     with pytest.raises(WeightsError, match=r"reasons\.json"):
-        reasons_by_wording(line("the store is full"), folder=copied)
+        reasons_by_wording(("the store is full"), folder=copied)
 
 
 def test_weights_that_name_an_unknown_reason_are_told(copied: Path) -> None:
     document = json.loads((copied / CARD).read_text())
-    document["reasons"][0] = "Gremlins"
+    document["answers"][0] = "Gremlins"
     (copied / CARD).write_text(json.dumps(document))
     with pytest.raises(WeightsError, match=r"reasons\.json"):
-        reasons_by_wording(line("the store is full"), folder=copied)
+        reasons_by_wording(("the store is full"), folder=copied)
 
 
 def test_a_table_that_breaks_off_is_told(copied: Path) -> None:
     table = copied / TABLE
     table.write_bytes(table.read_bytes()[:-3])
     with pytest.raises(WeightsError, match="do not fit"):
-        reasons_by_wording(line("the store is full"), folder=copied)
+        reasons_by_wording(("the store is full"), folder=copied)

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from logdiag.authoring.rule_file import as_yaml, free_id, headline
 from logdiag.authoring.suggest import pattern_of
 from logdiag.errors import RuleError
+from logdiag.judge.line_features import body_of
 from logdiag.judge.wording import reasons_by_wording
 from logdiag.memory.incident import masked
 from logdiag.model import Line, Reason, Role
@@ -50,4 +51,4 @@ def _guessed(line: Line, book: RuleBook) -> Reason:
     finding = book.confirm_all(line)
     if finding is not None and finding.role in _FAILURES and finding.reason is not Reason.OTHERS:
         return finding.reason
-    return next((found for found, _ in reasons_by_wording(line)), Reason.OTHERS)
+    return next((found for found, _ in reasons_by_wording(body_of(line))), Reason.OTHERS)

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from logdiag.judge.wording import cause_by_wording
 from logdiag.model import Digest, Line
 from logdiag.scan.survey import Survey
 
-__all__ = ["FEATURES", "Feature", "View", "body_of", "candidates_of", "features_of", "view_of"]
+__all__ = ["CAUSE_WORDS", "FEATURES", "Feature", "View", "body_of", "candidates_of", "features_of", "view_of"]
 
 # So many lines are looked at, and so many of them may be suspects.
 _MOST_LINES = 1500
@@ -506,6 +507,7 @@ class Feature:
     of: Callable[[View, int], float]
 
 
+CAUSE_WORDS = "cause's words"
 FEATURES = tuple(
     Feature(*item)
     for item in (
@@ -643,6 +645,7 @@ FEATURES = tuple(
         ("names peer", "Does it name another (rank 44, seat 3)?", lambda v, i: _hits(_NAMES_PEER, v, i)),
         ("ends regular", "Does the log end in regular output?", lambda v, i: sum(v.regular[-5:])),
         ("ends loud", "How loud are the log's last lines?", lambda v, i: max(v.levels[-6:])),
+        (CAUSE_WORDS, "How much are its words those of a cause?", lambda v, i: cause_by_wording(v.bodies[i])),
     )
 )
 

@@ -41,13 +41,13 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    (
-        """What the decisions look at. `complete` says whether all of the log was read, `of_machines` that no log is a
-    job's, `complaints` are lines of trouble at the end that no rule knows, `recovered` the places of faults that the
-    job recovered from, `suspects` their ranking, with the chance that the log shows a failure; `unknown_lines` how
-    many lines were looked at, if no rule knows any."""
-        ""
-    )
+    """What the decisions look at.
+
+    `complete` says whether all of the log was read, `of_machines` that no log is a job's, `complaints` are lines of
+    trouble at the end that no rule knows, `recovered` the places of faults that the job recovered from, `suspects`
+    their ranking, with the chance that the log shows a failure; `unknown_lines` how many lines were looked at, if no
+    rule knows any.
+    """
 
     root: Fault | None
     timeline: Timeline

@@ -118,10 +118,11 @@ def named_by_its_words(root: Fault, without: Collection[str]) -> Fault | None:
 
 def _told(line: Line, least: float = 0.0) -> Reason:
     """The reason that a line's words tell, if so likely at least; Others where none is, or the weights are broken."""
+    from logdiag.judge.line_features import body_of
     from logdiag.judge.wording import reasons_by_wording
 
     try:
-        return next((reason for reason, chance in reasons_by_wording(line) if chance >= least), Reason.OTHERS)
+        return next((reason for reason, chance in reasons_by_wording(body_of(line)) if chance >= least), Reason.OTHERS)
     except WeightsError:
         return Reason.OTHERS
 

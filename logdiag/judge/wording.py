@@ -1,8 +1,9 @@
-"""The reason by a line's words, where no rule knows the line: honest chances, and never an action from them.
+"""What a line's words say where no rule knows the line: which reason, and whether they are a cause's at all.
 
-A linear model over the words of the line and the pairs of words beside each other, each weighted by how rare it is. It
-is trained with the suspects (`python -m evals.suspects`): on the development cases' root lines, on the examples that
-prove the rules, and on messages written for each reason (`evals/wordings.txt`). The lines around add nothing.
+Two linear models over the words of the line and the pairs of words beside each other, each weighted by how rare it is.
+They are trained with the suspects (`python -m evals.suspects`): on the development cases' root lines, on the examples
+that prove the rules, on messages written for each reason (`evals/wordings.txt`), and the second one also on lines that
+are no cause. The lines around add nothing.
 """
 
 from __future__ import annotations
@@ -21,15 +22,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from logdiag.errors import WeightsError
-from logdiag.judge.line_features import body_of
-from logdiag.model import Line, Reason
+from logdiag.model import Reason
 
-__all__ = ["CARD", "TABLE", "WEIGHTS", "Wording", "reasons_by_wording", "term_key", "terms_of"]
+__all__ = ["CAUSES", "REASONS", "WEIGHTS", "cause_by_wording", "reasons_by_wording", "term_key", "terms_of"]
 
 WEIGHTS = Path(__file__).parent / "weights"
-CARD = "reasons.json"
-TABLE = "reasons.words"
-# A word's key, and how rare the word is.
+# The models' names: each has a card, NAME.json, and a table, NAME.words.
+REASONS, CAUSES = "reasons", "causes"
 _KEY, _RARITY = 4, 1
 # outOfMemory, HTTPError
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -37,45 +36,59 @@ _TERM = re.compile(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
-    """The trained model. `keys` are the known terms' keys in order; `rows` has for each its rarity (an unsigned byte)
-    and, for each of `reasons`, how much it speaks for it (a signed byte, in units of `step`). `biases` are the reasons'
-    own; `sharpness` makes chances of the sums."""
+class _Model:
+    """A trained model.
 
-    reasons: tuple[Reason, ...]
+    `keys` are the known terms' keys in order; `rows` has for each its rarity (an unsigned byte) and how much it speaks
+    for each of `answers` (a signed byte, in units of `step`). `biases` are the answers' own; `sharpness` makes chances
+    of the sums.
+    """
+
+    answers: tuple[str, ...]
     biases: tuple[float, ...]
     step: float
     sharpness: float
     keys: array[int]
     rows: bytes
 
-    def row(self, key: int) -> tuple[int, ...] | None:
-        """A term's rarity and what it speaks for; None for one that is not known."""
+    def sums(self, body: str) -> list[float]:
+        """How much a line's words speak for each answer; empty for a line without a known word."""
+        form = struct.Struct(f"<B{len(self.answers)}b")
+        found = [form.unpack_from(self.rows, at * form.size) for term in terms_of(body) if (at := self._at(term)) >= 0]
+        if not found:
+            return []
+        length = math.sqrt(sum(rarity * rarity for rarity, *_ in found))
+        sums = [0.0] * len(self.answers)
+        for rarity, *weights in found:
+            sums = [one + rarity * weight for one, weight in zip(sums, weights, strict=True)]
+        return [self.step * one / length + bias for one, bias in zip(sums, self.biases, strict=True)]
+
+    def _at(self, term: str) -> int:
+        key = term_key(term)
         at = bisect_left(self.keys, key)
-        if at == len(self.keys) or self.keys[at] != key:
-            return None
-        form = f"<B{len(self.reasons)}b"
-        return struct.unpack_from(form, self.rows, at * struct.calcsize(form))
+        return at if at < len(self.keys) and self.keys[at] == key else -1
 
 
-def reasons_by_wording(line: Line, *, folder: Path = WEIGHTS) -> tuple[tuple[Reason, float], ...]:
+def reasons_by_wording(body: str, *, folder: Path = WEIGHTS) -> tuple[tuple[Reason, float], ...]:
     """The reasons that a line may tell, most likely first, with their chances, 0 to 1.
 
-    Empty for a line without a known word. Raises WeightsError when the weights are missing or broken.
+    `body` is what the line says after its head. Empty where no word is known. Raises WeightsError when the weights are
+    missing or broken.
     """
-    wording = _load(folder)
-    rows = [row for term in terms_of(body_of(line)) if (row := wording.row(term_key(term)))]
-    if not rows:
-        return ()
-    length = math.sqrt(sum(rarity * rarity for rarity, *_ in rows))
-    sums = [0.0] * len(wording.reasons)
-    for rarity, *weights in rows:
-        sums = [one + rarity * weight for one, weight in zip(sums, weights, strict=True)]
-    values = [wording.step * one / length + bias for one, bias in zip(sums, wording.biases, strict=True)]
-    most = max(values)
-    powers = [math.exp((value - most) * wording.sharpness) for value in values]
-    found = zip(wording.reasons, (power / sum(powers) for power in powers), strict=True)
+    model = _load(folder, REASONS)
+    sums = model.sums(body)
+    most = max(sums, default=0.0)
+    powers = [math.exp((value - most) * model.sharpness) for value in sums]
+    found = ((Reason(answer), power / sum(powers)) for answer, power in zip(model.answers, powers, strict=False))
     return tuple(sorted(found, key=lambda item: -item[1]))
+
+
+def cause_by_wording(body: str, *, folder: Path = WEIGHTS) -> float:
+    """How much a line's words are those of a cause: about 1 where they are, about -1 for a line of ordinary work.
+
+    `body` and errors as in `reasons_by_wording`.
+    """
+    return next(iter(_load(folder, CAUSES).sums(body)), 0.0)
 
 
 def terms_of(body: str) -> set[str]:
@@ -85,27 +98,32 @@ def terms_of(body: str) -> set[str]:
 
 
 def term_key(term: str) -> int:
-    """The number that stands for a term in the table (its CRC-32)."""
+    """The number that stands for a term in a table (its CRC-32)."""
     return zlib.crc32(term.encode(errors="replace"))
 
 
-@lru_cache(maxsize=2)
-def _load(folder: Path) -> Wording:
-    """The model in a folder."""
+@lru_cache(maxsize=4)
+def _load(folder: Path, name: str) -> _Model:
+    card = folder / f"{name}.json"
     try:
-        document = json.loads((folder / CARD).read_text(encoding="utf-8"))
-        table = (folder / TABLE).read_bytes()
-        reasons = tuple(Reason(name) for name in document["reasons"])
+        document = json.loads(card.read_text(encoding="utf-8"))
+        answers = tuple(document["answers"])
+        table = (folder / f"{name}.words").read_bytes()
+        many, over = divmod(len(table), _KEY + _RARITY + len(answers))
+        step, sharpness = float(document["step"]), float(document["sharpness"])
         biases = tuple(float(value) for value in document["biases"])
-        many, over = divmod(len(table), _KEY + _RARITY + len(reasons))
-        keys = array("I", table[: many * _KEY])
-        if sys.byteorder == "big":
-            keys.byteswap()
-        wording = Wording(
-            reasons, biases, float(document["step"]), float(document["sharpness"]), keys, table[many * _KEY :]
-        )
+        model = _Model(answers, biases, step, sharpness, _keys(table[: many * _KEY]), table[many * _KEY :])
+        known = {reason.value for reason in Reason}
+        fits = many and not over and len(answers) == len(biases) and (name != REASONS or known.issuperset(answers))
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise WeightsError(f"{folder / CARD}: the reasons' weights cannot be read: install logdiag again") from problem
-    if over or not many or len(reasons) != len(biases):
-        raise WeightsError(f"{folder / CARD}: the reasons' weights do not fit each other: install logdiag again")
-    return wording
+        raise WeightsError(f"{card}: the words' weights cannot be read: install logdiag again") from problem
+    if not fits:
+        raise WeightsError(f"{card}: the words' weights do not fit each other: install logdiag again")
+    return model
+
+
+def _keys(packed: bytes) -> array[int]:
+    keys = array("I", packed)
+    if sys.byteorder == "big":
+        keys.byteswap()
+    return keys
