@@ -52,8 +52,13 @@ Floats = NDArray[np.floating[Any]]
 
 # The words are judged by models each of which leaves out one of so many parts, and learn so many other lines of a log.
 _PARTS, _OTHERS_OF_A_LOG = 4, 25
+# What the words add to a trained value: half of the copies taught the network not to rely on words.
+_DIRECT = 1.0
+_WORDS = [feature.name for feature in FEATURES].index(CAUSE_WORDS)
 # What a root that the label accepts beside the first is worth.
 _ALSO = 0.4
+# Scaled features are kept within this.
+_CLIPPED = 4.0
 _RATE, _PULL, _BATCH = 0.002, 0.001, 24
 _TEMPERATURES = (0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 _WORD = re.compile(r"[A-Za-z]{4,}")
@@ -341,7 +346,7 @@ class Part:
         """The value of each candidate of a scaled sample."""
         inputs = np.hstack([sample.features, sample.meaning @ self.project])
         values: Floats = np.maximum(inputs @ self.hidden + self.biases, 0) @ self.out
-        return values
+        return values + _DIRECT * sample.features[:, _WORDS]
 
 
 def train(given: Sequence[Sample], plan: Plan, seed: int) -> Part:
@@ -425,7 +430,7 @@ class Scales:
 
     def of(self, sample: Sample) -> Sample:
         """A sample in these scales."""
-        features = np.clip((sample.features - self.centres) / self.spreads, -4, 4).astype(np.float32)
+        features = np.clip((sample.features - self.centres) / self.spreads, -_CLIPPED, _CLIPPED).astype(np.float32)
         meaning = ((sample.meaning - self.meaning_centre) / self.meaning_spread).astype(np.float32)
         return replace(sample, features=features, meaning=meaning)
 
@@ -441,7 +446,7 @@ def fit(given: Sequence[Sample]) -> tuple[dict[str, Any], bytes]:
         "centres": scales.centres,
         "spreads": scales.spreads,
         **_joined(parts),
-        "bias": 0.0,
+        "bias": -_CLIPPED * _DIRECT,
         "meaning_scales": meaning_scales,
         "meaning_centres": meaning_centres,
         "temperature": spread,
@@ -451,7 +456,7 @@ def fit(given: Sequence[Sample]) -> tuple[dict[str, Any], bytes]:
 
 
 def _joined(parts: Sequence[Part]) -> dict[str, Floats]:
-    """The parts as one network, whose value is the mean of theirs."""
+    """The parts as one network, whose value is the mean of theirs, and a unit that passes the words on."""
     width = len(FEATURES)
     meanings = [part.project.shape[1] for part in parts]
     hidden = []
@@ -461,10 +466,12 @@ def _joined(parts: Sequence[Part]) -> dict[str, Floats]:
         hidden.append(
             np.vstack([part.hidden[:width], np.zeros((left, units)), part.hidden[width:], np.zeros((right, units))])
         )
+    direct = np.zeros((len(hidden[0]), 1))
+    direct[_WORDS] = 1.0
     return {
-        "hidden": np.hstack(hidden).T,
-        "biases": np.concatenate([part.biases for part in parts]),
-        "out": np.concatenate([part.out for part in parts]) / len(parts),
+        "hidden": np.hstack([*hidden, direct]).T,
+        "biases": np.concatenate([*(part.biases for part in parts), [_CLIPPED]]),
+        "out": np.concatenate([*(part.out / len(parts) for part in parts), [_DIRECT]]),
     }
 
 
@@ -527,9 +534,8 @@ def with_cause_words(given: Sequence[Sample]) -> list[Sample]:
     part = {sample.group: zlib.crc32(sample.group.encode()) % _PARTS for sample in given}
     models = [causes_fitted(*_told(item for item in firsts if part[item.group] != left)) for left in range(_PARTS)]
     write(causes_fitted(*_told(firsts)), WEIGHTS)
-    column = [feature.name for feature in FEATURES].index(CAUSE_WORDS)
     for sample in given:
-        sample.features[:, column] = models[part[sample.group]].values(sample.bodies)
+        sample.features[:, _WORDS] = models[part[sample.group]].values(sample.bodies)
     return list(given)
 
 

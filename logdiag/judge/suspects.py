@@ -1,4 +1,4 @@
-"""Suspects: which line of a log broke it, ranked by structure and meaning, without a rule or a known word.
+"""Suspects: which line of a log broke it, ranked by structure, meaning and words, without a rule.
 
 A small network scores each candidate from what `line_features` asks of it and from the meaning of its words (a
 table of numbers for each token of the shipped static model). The scores of a log share one whole with the chance that
