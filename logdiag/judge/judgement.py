@@ -23,7 +23,7 @@ from logdiag.judge.suspected import (
     names_no_cause,
     unknown_lines,
 )
-from logdiag.judge.timeline import Timeline, timeline_of
+from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
 from logdiag.model import Collectives, Decision, Line, Reason, Role
 from logdiag.rules import RuleBook
@@ -203,7 +203,7 @@ def _or_suspected(
     root: Fault | None, sides: _Sides, survey: Survey, book: RuleBook, suspects: Callable[[], Ranking]
 ) -> tuple[Fault | None, tuple[Decision, ...]]:
     """The root, or the most suspicious line where that names no cause, or only a class in software that no rule knows.
-    A line that a rule calls a symptom, or that was recovered from, is none."""
+    A line that a rule calls a symptom, that was recovered from, or that its process worked on after, is none."""
     named = root is not None and not names_no_cause(root, sides.timeline.kinds)
     if named and root and not (knows_only_its_class(root) and is_unknown_software(survey.lines, book)):
         return root, ()
@@ -212,7 +212,12 @@ def _or_suspected(
         return root, ()
     symptoms = (finding.line for finding in survey.findings if finding.role is Role.SYMPTOM)
     known = {in_order(fault) for fault in sides.recovered} | {(line.stream, line.position) for line in symptoms}
-    suspected = most_suspicious_line(root, suspects(), survey.lines, sides.timeline.kinds, known)
+
+    def is_no_cause(line: Line) -> bool:
+        worked_on = len(sides.timeline.steps_after(line)) >= STEPS_OF_RECOVERY
+        return worked_on or (line.stream, line.position) in known
+
+    suspected = most_suspicious_line(root, suspects(), sides.timeline.kinds, is_no_cause)
     return (suspected, (decision(most_suspicious_line, suspected.line, "root"),)) if suspected else (root, ())
 
 

@@ -126,13 +126,13 @@ def ends_in_trouble(facts: _Facts) -> Outcome | None:
 
 def looks_like_a_failure(facts: _Facts) -> Outcome | None:
     """A line that is not logged as calm stands out as one that ended the job, whatever its words."""
-    ranking = facts.suspects()
-    best = next((item.line for item in ranking.lines if not _is_recovered(item.line, facts.recovered)), None)
-    if best is None or best.level in CALM or ranking.failure < _IN_UNKNOWN:
+    standing = [item for item in facts.suspects().lines if not _is_recovered(item.line, facts.recovered)]
+    chance = sum(item.score for item in standing)
+    if chance < _IN_UNKNOWN or standing[0].line.level in CALM:
         return None
     unknown = facts.unknown_lines()
     least = _IN_UNKNOWN if unknown >= ENOUGH_LINES else _IN_SHORT if unknown else _IN_KNOWN
-    return Outcome.FAILED if ranking.failure >= least else None
+    return Outcome.FAILED if chance >= least else None
 
 
 def complains_after_its_work(facts: _Facts) -> Outcome | None:

@@ -5,7 +5,7 @@ An answer from here is never sure, and never leads to an action that a scheduler
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from logdiag.errors import WeightsError
@@ -73,18 +73,10 @@ def is_unknown_software(lines: Sequence[Line], book: RuleBook) -> bool:
 
 
 def most_suspicious_line(
-    root: Fault | None,
-    ranking: Ranking,
-    lines: Sequence[Line],
-    kinds: Kinds,
-    known: Collection[tuple[int, int]],
+    root: Fault | None, ranking: Ranking, kinds: Kinds, is_no_cause: Callable[[Line], bool]
 ) -> Fault | None:
-    """No rule names a cause: the line that stands out most, by its structure and its meaning.
-
-    `known` are the places of lines that are no cause: recovered faults, and what a failure makes others print.
-    """
-    standing = (ranked for ranked in ranking.lines if (ranked.line.stream, ranked.line.position) not in known)
-    best = next(standing, None)
+    """No rule names a cause: the line that stands out most, by its structure, its meaning and its words."""
+    best = next((ranked for ranked in ranking.lines if not is_no_cause(ranked.line)), None)
     if best is None or not _is_better(best, root, ranking, kinds):
         return None
     reason = _told(best.line)
