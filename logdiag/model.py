@@ -218,6 +218,7 @@ class Support(_Word):
     UNEXPLAINED = "unexplained"
     SURVIVED = "survived"
     TRIAL = "trial"
+    CLEAR_WORDS = "clear_words"
 
 
 @dataclass(frozen=True, slots=True)

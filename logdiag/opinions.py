@@ -21,6 +21,7 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
 from logdiag.judge.ranked import Ranking
+from logdiag.judge.suspected import RULE as SUSPECTED
 from logdiag.memory.nodes import suspicious_nodes
 from logdiag.memory.recall import Doubt, alike, known, open_lines, similar_to
 from logdiag.memory.store import Store, open_store
@@ -245,7 +246,7 @@ def _judged(
     named = _finding(opinion, opinion.root, settings)
     known = None if exit_code is None else exit_code != 0
     judgement = judge(_replaced(survey, [named]), book, failed=before.failed or known or None)
-    ruled = before.root_cause is not None and before.decided_by != "suspects"
+    ruled = before.root_cause is not None and before.root_cause.rule != SUSPECTED
     if any(fault.finding is named for fault in judgement.recovered) and judgement.root and ruled:
         return None  # the job worked on after it, and something else broke later
     root = Fault(named, (named,), died=False, quiet=False, explains=named.explains)

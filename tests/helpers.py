@@ -11,7 +11,7 @@ from pathlib import Path
 from logdiag import Diagnosis, diagnose
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
-from logdiag.rules import RuleBook
+from logdiag.rules import RuleBook, loading
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
 
@@ -128,3 +128,10 @@ def watchdog(rank: int, *, clock: str = "18:04:11") -> str:
         f"operation timeout: WorkNCCL(SeqNum=4412, OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, "
         f"Timeout(ms)=600000) ran for 600021 milliseconds before timing out."
     )
+
+
+def loaded_anew(*folders: Path) -> RuleBook:
+    """The rules as a process that has loaded none yet gets them."""
+    loading._kept_shipped.cache_clear()
+    loading._kept_with.cache_clear()
+    return RuleBook.load(folders)

@@ -266,11 +266,19 @@ def test_suspects_are_shown_with_what_stands_around_them(book: RuleBook) -> None
 
 def test_a_catch_all_is_told_as_no_cause(book: RuleBook) -> None:
     """Not as a reason with a number that a reader would trust."""
-    log = log_of(*steps(1, 9), *traceback_of("quartz.lattice.ShardFault: the lattice shard could not be decoded"))
+    log = log_of(*steps(1, 9), *traceback_of("quartz.lattice.Fault: the third lattice sings"))
     diagnosis = diagnose(log, rules=book, memory=False)
     facts = evidence_of(diagnosis, view_of(diagnosis, log), 2000).facts
     assert facts[0].startswith("rules: no cause known; s1:")
     assert "only shows that the job failed" in facts[0]
+
+
+def test_a_reason_by_words_is_told_as_a_guess(book: RuleBook) -> None:
+    log = log_of(*steps(1, 9), *traceback_of("quartz.lattice.ShardFault: the lattice shard could not be decoded"))
+    diagnosis = diagnose(log, rules=book, memory=False)
+    facts = evidence_of(diagnosis, view_of(diagnosis, log), 2000).facts
+    assert facts[0].startswith("rules: no rule knows s1:")
+    assert facts[0].endswith("its words suggest DatasetLoadingError, which is a guess")
 
 
 def test_what_people_wrote_of_past_failures_stays_here(book: RuleBook, tmp_path: Path) -> None:

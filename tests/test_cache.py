@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from logdiag import cache
-from logdiag.rules import RuleBook
-from tests.helpers import LOGS, environment
+from tests.helpers import LOGS, environment, loaded_anew
 
 ASKED = """
 import sys
@@ -52,7 +51,7 @@ def forgery(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
     folder = tmp_path_factory.mktemp("forgery") / "cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGDIAG_CACHE", str(folder))
-        RuleBook.load()
+        loaded_anew()
     (file,) = folder.glob("rules-*")
     return file.name, forged(file.read_bytes())
 

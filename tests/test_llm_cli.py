@@ -14,7 +14,7 @@ from tests.agent_helpers import NAME, answer
 from tests.chat_server import ChatServer, Reply, calls
 from tests.helpers import log_of, run_logdiag, steps, traceback_of
 
-UNKNOWN = "quartz.lattice.ShardFault: the lattice shard 4 could not be decoded"
+UNKNOWN = "quartz.lattice.Fault: the third lattice sings"
 NUMBER = 9 + len(traceback_of(UNKNOWN))
 
 

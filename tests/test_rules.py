@@ -26,6 +26,7 @@ from tests.helpers import (
     SAMPLES,
     book_of,
     environment,
+    loaded_anew,
     log_of,
     quoted,
     rule_text,
@@ -533,20 +534,23 @@ def test_a_users_rule_works_beside_the_shipped_ones(tmp_path: Path) -> None:
 # --- the cache ---
 
 
-def test_the_cache_is_never_stale_after_an_edit(tmp_path: Path, own_cache: Path) -> None:
-    """Same path, same size, same time stamp: the new text counts at once."""
+@pytest.mark.parametrize("load", [lambda folder: RuleBook.load([folder]), loaded_anew], ids=["same", "another"])
+def test_the_cache_is_never_stale_after_an_edit(
+    load: Callable[[Path], RuleBook], tmp_path: Path, own_cache: Path
+) -> None:
+    """Same path, same size, same time stamp: the new text counts at once, in the same process and in another."""
     folder = tmp_path / "rules"
     path = write_rule(folder, "framework/zz-widget", rule_text(match=["widget jammed"], fires=["widget jammed"]))
     stamp = path.stat()
-    assert fires(RuleBook.load([folder]), "widget jammed") is not None
+    assert fires(load(folder), "widget jammed") is not None
     path.write_text(path.read_text(encoding="utf-8").replace("widget", "gadget"), encoding="utf-8")
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     assert path.stat().st_size == stamp.st_size
-    changed = RuleBook.load([folder])
+    changed = load(folder)
     assert fires(changed, "widget jammed") is None
     assert fires(changed, "gadget jammed") is not None
     path.unlink()
-    assert fires(RuleBook.load([folder]), "gadget jammed") is None
+    assert fires(load(folder), "gadget jammed") is None
 
 
 def cached_answer(book: RuleBook) -> tuple[str, int]:
@@ -576,40 +580,40 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 def test_a_damaged_or_foreign_cache_costs_speed_not_correctness(own_cache: Path) -> None:
     """Torn, flipped, or another's with a right check sum: the answer is the same, and the cache is mended."""
-    expected = cached_answer(RuleBook.load())
+    expected = cached_answer(loaded_anew())
     (file,) = own_cache.glob("rules-*")
     whole = file.read_bytes()
     for name, damage in DAMAGE.items():
         file.write_bytes(damage(whole))
-        assert cached_answer(RuleBook.load()) == expected, name
+        assert cached_answer(loaded_anew()) == expected, name
         assert [path.name for path in own_cache.glob("rules-*")] == [file.name]
         file.write_bytes(whole)
-    assert cached_answer(RuleBook.load()) == expected
+    assert cached_answer(loaded_anew()) == expected
 
 
 def test_the_cache_of_other_rules_is_never_served(tmp_path: Path, own_cache: Path) -> None:
     """A whole and valid cache under the wrong name, as a collision of names would leave it, is compiled again."""
     write_rule(tmp_path / "own", "framework/widget", rule_text())
-    RuleBook.load()
+    loaded_anew()
     (plain,) = own_cache.glob("rules-*")
-    RuleBook.load([tmp_path / "own"])
+    loaded_anew(tmp_path / "own")
     (with_own,) = set(own_cache.glob("rules-*")) - {plain}
     with_own.write_bytes(plain.read_bytes())
-    assert "framework/widget" in {rule.id for rule in RuleBook.load([tmp_path / "own"]).rules}
+    assert "framework/widget" in {rule.id for rule in loaded_anew(tmp_path / "own").rules}
 
 
 def test_a_cache_entry_that_is_a_folder_costs_speed_not_correctness(own_cache: Path) -> None:
     """Nothing that lies where the cache should be is an error."""
-    expected = cached_answer(RuleBook.load())
+    expected = cached_answer(loaded_anew())
     (file,) = own_cache.glob("rules-*")
     file.unlink()
     (file / "inside").mkdir(parents=True)
-    assert cached_answer(RuleBook.load()) == expected
+    assert cached_answer(loaded_anew()) == expected
 
 
 def test_the_cached_rules_are_those_of_the_files(book: RuleBook, proof_book: RuleBook) -> None:
     """A book from the cache says of every example what one from the files says."""
-    cached = RuleBook.load()
+    cached = loaded_anew()
     for rule in proof_book.rules:
         for example in rule.fires[:1]:
             line = parse_line(example.splitlines()[-1])

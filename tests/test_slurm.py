@@ -145,7 +145,9 @@ def test_an_array_asks_for_its_task_and_the_report_answers_for_each(slurm: Slurm
 def test_the_accounting_alone_finds_the_logs(slurm: Slurm) -> None:
     """A job that the controller has forgotten: the script says where its output went."""
     # Of a job that ends at once the accounting may never hear how it was submitted.
-    job = slurm.submit(f'#SBATCH --output="kept-%x-%j.log" -J old\nsleep 2\n{BUG}')
+    job = slurm.submit(f'#SBATCH --output="kept-%x-%j.log" -J old\nwhile [ ! -e heard ]; do sleep 0.1; done\n{BUG}')
+    wait_until(lambda: bool(slurm("sacct", "-j", job, "-X", "-n", "-o", "SubmitLine").strip()))
+    (slurm.folder / "heard").touch()
     ended(slurm, job)
     only = slurm.folder / "only-sacct"
     only.mkdir()

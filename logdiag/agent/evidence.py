@@ -16,7 +16,7 @@ from itertools import chain, zip_longest
 from logdiag.agent.opinion import names_no_cause
 from logdiag.agent.view import LogView
 from logdiag.memory.recall import RULE as MEMORY
-from logdiag.model import Diagnosis, Line
+from logdiag.model import Diagnosis, Line, Support
 from logdiag.report.words import rank_ranges
 
 __all__ = ["Bundle", "evidence_of", "similar_words", "tokens_of"]
@@ -228,6 +228,9 @@ def _verdict(diagnosis: Diagnosis, view: LogView) -> Iterator[str]:
     elif names_no_cause(diagnosis):
         place = _place(view.find(root.source, root.line, root.text))
         yield f"rules: no cause known; {place} only shows that the job failed ({diagnosis.summary} rule {root.rule})"
+    elif Support.SUSPECT in diagnosis.supports:
+        place = _place(view.find(root.source, root.line, root.text))
+        yield f"rules: no rule knows {place}; its words suggest {diagnosis.reason.value}, which is a guess"
     else:
         place = _place(view.find(root.source, root.line, root.text))
         said = "" if of_people else f" {diagnosis.summary}"

@@ -16,6 +16,8 @@ _MOST_RIVALS = 3
 _MOST_WHERE_NOT_KNOWN = 0.5
 # One person's word about a line is not more than that, however often it was right when it was measured.
 _MOST_FROM_MEMORY = 0.97
+# Words that no rule knows are never sure.
+_MOST_FROM_WORDS = 0.59
 _FROM_MEMORY = frozenset({Support.SAME, Support.NEARLY_SAME, Support.ALIKE, Support.FAINTLY_ALIKE})
 
 
@@ -56,9 +58,11 @@ def confidence_in(judgement: Judgement, supports: Iterable[Support], weights: Ma
 
 def confidence_of(supports: Iterable[Support], weights: Mapping[Support, float]) -> float:
     """The share of answers with such support that are right: the logistic function of the summed weights; what people
-    said of a past failure is never surer than 0.97."""
+    said of a past failure is never surer than 0.97, and what words say that no rule knows than 0.59."""
     given = tuple(supports)
     share = 1 / (1 + math.exp(-sum(weights.get(support, 0.0) for support in given)))
+    if Support.SUSPECT in given:
+        return min(share, _MOST_FROM_WORDS)
     return share if _FROM_MEMORY.isdisjoint(given) else min(share, _MOST_FROM_MEMORY)
 
 

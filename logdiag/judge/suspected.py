@@ -36,8 +36,8 @@ _LEAST_SCORE, _TIMES = 0.33, 3.0
 _CLEAR_SCORE, _CLEAR_TIMES = 0.5, 5.0
 # Exit codes of processes that another one ended, as launchers print them.
 _KILLED = ("-9", "-15")
-# Of a line that a rule found, the words name the reason only if it is so likely.
-_LEAST_CHANCE = 0.7
+# Words are clear if the reason is so likely by them: nine of ten such are right.
+_CLEAR_CHANCE = 0.75
 _MOST_LINES = 400
 ENOUGH_LINES = 40
 """In so many lines a rule knows some line of public software."""
@@ -79,7 +79,7 @@ def most_suspicious_line(
     best = next((ranked for ranked in ranking.lines if not is_no_cause(ranked.line)), None)
     if best is None or not _is_better(best, root, ranking, kinds):
         return None
-    reason = _told(best.line)
+    reason, supports = _told(best.line)
     finding = Finding(
         rule=RULE,
         line=best.line,
@@ -90,7 +90,7 @@ def most_suspicious_line(
         action=Action.FIX_AND_RESUBMIT,
         steps=("Read the most suspicious lines, and confirm or correct what broke (logdiag incidents correct).",),
         explains=frozenset(Reason),
-        supports=(Support.SUSPECT,),
+        supports=supports,
     )
     return Fault(finding, (finding,), died=False, quiet=False, explains=finding.explains)
 
@@ -101,22 +101,25 @@ def named_by_its_words(root: Fault, without: Collection[str]) -> Fault | None:
     # A traceback that breaks off names nothing.
     if not unnamed or root.finding.role is not Role.CAUSE or named_by_its_words.__name__ in without:
         return None
-    reason = _told(root.line, _LEAST_CHANCE)
-    if reason is Reason.OTHERS:
+    reason, supports = _told(root.line)
+    if reason is Reason.OTHERS or Support.CLEAR_WORDS not in supports:
         return None
-    finding = replace(root.finding, reason=reason, action=Action.FIX_AND_RESUBMIT, supports=(Support.SUSPECT,))
-    return replace(root, finding=finding)
+    return replace(
+        root, finding=replace(root.finding, reason=reason, action=Action.FIX_AND_RESUBMIT, supports=supports)
+    )
 
 
-def _told(line: Line, least: float = 0.0) -> Reason:
-    """The reason that a line's words tell, if so likely at least; Others where none is, or the weights are broken."""
+def _told(line: Line) -> tuple[Reason, tuple[Support, ...]]:
+    """The reason that a line's words tell, and what that rests on; Others where no word is known, or the weights are
+    broken."""
     from logdiag.judge.line_features import body_of
     from logdiag.judge.wording import reasons_by_wording
 
     try:
-        return next((reason for reason, chance in reasons_by_wording(body_of(line)) if chance >= least), Reason.OTHERS)
+        reason, chance = next(iter(reasons_by_wording(body_of(line))), (Reason.OTHERS, 0.0))
     except WeightsError:
-        return Reason.OTHERS
+        reason, chance = Reason.OTHERS, 0.0
+    return reason, (Support.SUSPECT, *[Support.CLEAR_WORDS] * (chance >= _CLEAR_CHANCE))
 
 
 def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking, kinds: Kinds) -> bool:
