@@ -87,7 +87,7 @@ def most_suspicious_line(
         reason=reason,
         title="A failure in words that no rule knows",
         why="This line is the most suspicious by how it stands in the log; no rule knows its words.",
-        action=Action.FIX_AND_RESUBMIT,
+        action=_advice(supports),
         steps=("Read the most suspicious lines, and confirm or correct what broke (logdiag incidents correct).",),
         explains=frozenset(Reason),
         supports=supports,
@@ -104,9 +104,7 @@ def named_by_its_words(root: Fault, without: Collection[str]) -> Fault | None:
     reason, supports = _told(root.line)
     if reason is Reason.OTHERS or Support.CLEAR_WORDS not in supports:
         return None
-    return replace(
-        root, finding=replace(root.finding, reason=reason, action=Action.FIX_AND_RESUBMIT, supports=supports)
-    )
+    return replace(root, finding=replace(root.finding, reason=reason, action=_advice(supports), supports=supports))
 
 
 def _told(line: Line) -> tuple[Reason, tuple[Support, ...]]:
@@ -120,6 +118,11 @@ def _told(line: Line) -> tuple[Reason, tuple[Support, ...]]:
     except WeightsError:
         reason, chance = Reason.OTHERS, 0.0
     return reason, (Support.SUSPECT, *[Support.CLEAR_WORDS] * (chance >= _CLEAR_CHANCE))
+
+
+def _advice(supports: Collection[Support]) -> Action | None:
+    """What to advise a person: what the reason's table says, where the words are clear; else to look."""
+    return None if Support.CLEAR_WORDS in supports else Action.FIX_AND_RESUBMIT
 
 
 def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking, kinds: Kinds) -> bool:
