@@ -11,6 +11,7 @@ import os
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +67,19 @@ class Corpus:
 
 
 def load_corpus(folder: str | os.PathLike[str] | None = None) -> Corpus:
-    """The incidents of a folder of `<category>/<reason>.yaml`; those that ship with logdiag when none is given.
+    """The incidents of a folder of `<category>/<reason>.yaml`; with none given those that ship, read once a process.
 
     Raises MemoryStoreError with all problems of all files.
     """
-    base = os.fspath(folder or shipped_folder())
+    return _shipped() if folder is None else _of_folder(os.fspath(folder))
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> Corpus:
+    return _of_folder(shipped_folder())
+
+
+def _of_folder(base: str) -> Corpus:
     contents = {}
     for parent, folders, names in os.walk(base):
         folders.sort()
