@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logdiag.judge.confidence import confidence_in, supports_of
@@ -53,6 +54,7 @@ _MOST_EVIDENCE = 12
 _MOST_SUSPECTS = 3
 _CONTEXT_LINES = 3
 _LONGEST_QUOTE = 200
+_FAILED = {Outcome.FAILED: True, Outcome.HEALTHY: False, Outcome.NOT_KNOWN: None}
 
 
 def decide(
@@ -72,56 +74,66 @@ def decide(
 ) -> Diagnosis:
     """The diagnosis for what was found. `exit_code` is the job's, where the caller knows it; `recalled` is
     what the memory said, if it was asked."""
-    root = judgement.root
-    failed = {Outcome.FAILED: True, Outcome.HEALTHY: False, Outcome.NOT_KNOWN: None}[judgement.outcome]
-    supports = supports_of(judgement)
-    confidence = confidence_in(judgement, supports, book.confidence)
+    root, failed = judgement.root, _FAILED[judgement.outcome]
+    sure = _sureness(judgement, book)
     reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
-    unexplained = root is None or Support.BARE_SYMPTOM in supports
-    unsure = failed is not False and (unexplained or confidence < SURE)
-    # Without a root the steps say what to collect.
-    collect = [_to_collect(reason, book, unexplained=unexplained)] if unsure and root else []
     suspicious = tuple(recalled.suspicious) if recalled else ()
-    recovery = recover(judgement, book, failed=failed, sure=confidence >= SURE, suspicious=suspicious)
+    recovery = recover(judgement, book, failed=failed, sure=sure.confidence >= SURE, suspicious=suspicious)
     times = times_of(survey, root.line if root else None)
     seen = survey.complete and not survey.of_machines  # a machine's log shows no end of a job
     ended = how_it_ended(judgement.outcome, judgement.timeline, judgement.complaints, complete=seen)
-    slow = slow_job(root, survey) if survey.complete and not survey.of_machines else None
+    slow = slow_job(root, survey) if seen else None
+    # Without a root the steps say what to collect.
+    collect = [_to_collect(reason, book, unexplained=sure.unexplained)] if sure.unsure and root else []
+    told = [*_of_memory(recalled, recovery), *collect, *([slow.words] if slow else [])]
     return Diagnosis(
         source=source,
         failed=failed,
         ended=ended,
         category=reason.category,
         reason=reason,
-        confidence=round(confidence, 3),
+        confidence=round(sure.confidence, 3),
         decided_by=_decided_by(root, failed),
-        supports=supports,
+        supports=sure.supports,
         summary=_summary(judgement, exit_code, ended, survey),
         times=times,
         progress=progress_of(survey, book, times, root.line if root else None),
         root_cause=_root_cause(root.finding, judgement, survey) if root else None,
         evidence=_evidence(judgement, survey),
         consequences=_consequences(judgement, survey),
-        candidates=_candidates(judgement, confidence),
+        candidates=_candidates(judgement, sure.confidence),
         changes=changes,
-        suspects=_suspects(suspects()) if failed is None or unsure else (),
+        suspects=_suspects(suspects()) if failed is None or sure.unsure else (),
         similar=recalled.similar if recalled else (),
         recovery=recovery,
         logs=logs,
         kind=kind_of(judgement) or (slow.kind if slow else ""),
         collectives=judgement.collectives,
-        notes=(
-            *notes,
-            *_of_memory(recalled, recovery),
-            *collect,
-            *([slow.words] if slow else []),
-            *_remarks(judgement, survey, confidence),
-        ),
-        stats={**stats, "supports": [support.value for support in supports]},
+        notes=(*notes, *told, *_remarks(judgement, survey, sure.confidence)),
+        stats={**stats, "supports": [support.value for support in sure.supports]},
         decisions=judgement.decisions,
         digest=digest,
         marks=marks_of(judgement, survey),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sureness:
+    """How sure an answer is: what it rests on, whether no line explains the failure, and whether it is to be said that
+    it is not sure."""
+
+    supports: tuple[Support, ...]
+    confidence: float
+    unexplained: bool
+    unsure: bool
+
+
+def _sureness(judgement: Judgement, book: RuleBook) -> _Sureness:
+    supports = supports_of(judgement)
+    confidence = confidence_in(judgement, supports, book.confidence)
+    unexplained = judgement.root is None or Support.BARE_SYMPTOM in supports
+    unsure = judgement.outcome is not Outcome.HEALTHY and (unexplained or confidence < SURE)
+    return _Sureness(supports, confidence, unexplained, unsure)
 
 
 def kind_of(judgement: Judgement) -> str:
