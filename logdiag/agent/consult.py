@@ -13,7 +13,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -55,6 +55,16 @@ class _Case:
     prompt: Prompt | None = None
     asked: bool = False
     talks: list[Conversation] = field(default_factory=list)
+
+
+# What LangChain loads only amid a conversation.
+_LOADED_AMID = (
+    "langchain.agents.middleware",
+    "langchain_core.messages.block_translators.langchain_v0",
+    "langchain_core.tracers.context",
+    "langchain_core.tracers.run_collector",
+    "langchain_core.tracers.stdout",
+)
 
 
 def consult(
@@ -130,8 +140,10 @@ def _ready(case: _Case) -> tuple[BaseChatModel, LogView, LineSearch]:
     view = _prepare(case)
     model = case.asker.model()
     with LOADING:
-        # Conversations that load it at the same time can find it half loaded.
-        importlib.import_module("langchain.agents.middleware")
+        # Conversations that load them at the same time can find them half loaded.
+        for name in _LOADED_AMID:
+            with suppress(ImportError):
+                importlib.import_module(name)
     return model, view, LineSearch(case.diagnosis.digest.lines)
 
 
