@@ -79,6 +79,8 @@ recovery: $(VENV)/.dev  ## Run a real job of four processes through 25 faults un
 
 baseline: $(VENV)/.dev  ## Measure the committed cases anew, as what later changes are held against
 	$(BIN)/logdiag eval evals/cases --baselines --json evals/results/cases.json
+	@# What is committed quotes no log: the line's number says which it is.
+	@sed -i 's/^   "root_text": ".*",$$/   "root_text": null,/' evals/results/cases.json
 
 clean:  ## Remove everything that can be made again
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -24,7 +24,7 @@ SXIDS = SHARED / "data" / "sxid.csv"
 NVLINK5 = SHARED / "data" / "nvlink5.csv"
 REAL = SHARED / "reallogs" / "dev.jsonl"
 OURS = ("logdiag", "rules", "corpus", "tests", "evals")
-_TEXTS = (".py", ".yaml", ".md", ".txt", ".log")
+_TEXTS = (".py", ".json", ".yaml", ".md", ".txt", ".log")
 # Characters: shorter root lines are the fixed words of Python and CUDA.
 _A_SENTENCE = 60
 

@@ -20,7 +20,7 @@ __all__ = ["Change", "Comparison", "compare", "read_document"]
 # What is judged of a case: how it is called, its judgement, and the field that answers it.
 _JUDGED = (
     ("reason", "reason_right", "reason"),
-    ("root line", "root_right", "root_text"),
+    ("root line", "root_right", "root_line"),
     ("rank", "rank_right", "rank"),
     ("node", "node_right", "node"),
     ("action", "action_right", "action"),
