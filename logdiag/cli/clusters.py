@@ -81,7 +81,9 @@ def _report(gather: Callable[[], Gathered], said: dict[str, Any]) -> None:
         return replace(answer, job=dict(gathered.job), notes=(*answer.notes, *gathered.notes))
 
     def ask(first: Callable[[Diagnosis], None]) -> Diagnosis:
-        first_told: Callable[[Diagnosis], None] = lambda answer: first(told(answer))  # noqa: E731
+        def first_told(answer: Diagnosis) -> None:
+            first(told(answer))
+
         return told(diagnose(*gathered.sources, **asked, exit_code=gathered.exit_code, first=first_told))
 
     names = ("form", "digest", "brief", "verbose", "outputs")

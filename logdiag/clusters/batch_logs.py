@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 __all__ = ["logs_of_batch_job"]
 
@@ -99,7 +100,7 @@ def _words_of(command: str) -> list[str]:
 
 def _options_of(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The names of output and error among the words of a command."""
-    for word, following in zip(words, [*words[1:], ""]):  # noqa: B905 (one more of the second)
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
         option, equals, value = word.partition("=")
         if option in _OPTIONS:
             yield _OPTIONS[option], value if equals else following

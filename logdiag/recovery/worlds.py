@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -75,10 +75,14 @@ def commands_of(launch: Launch, world: World, index: int) -> list[list[str]]:
                   "size": str(len(world)), "master": world[0], "port": str(port)}  # fmt: skip
         words: list[str] = []
         for word in launch.words:
-            filled = _PLACEHOLDER.sub(lambda match, values=values: values[match[1]], word)  # type: ignore[misc]
-            words += said if word == "{member}" else [filled]
+            words += said if word == "{member}" else [_filled(word, values)]
         found.append(words)
     return found
+
+
+def _filled(word: str, values: Mapping[str, str]) -> str:
+    """A word of the launcher with its placeholders replaced."""
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], word)
 
 
 def run_worlds(launch: Launch, worlds: Sequence[World]) -> list[Outcome]:
