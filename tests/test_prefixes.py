@@ -322,3 +322,11 @@ def test_pairs_give_rank_time_and_further_texts_in_any_order() -> None:
     assert any(text[start:].startswith("OSError: no space") for start in line.starts)
     for rank in ("1000000000", "-1", "x"):
         assert parse_line(f"level=info msg=up worker={rank}").rank is None
+
+
+def test_a_kernels_line_that_began_amid_anothers_names_its_machine_and_no_rank() -> None:
+    """Processes that write into one pipe without whole lines run into each other."""
+    line = parse_line("[rank3]: step 63/120 loss 0.1239Nov 23 19:51:13 gpu-node12 kernel: NVRM: boom")
+    assert (line.node, line.rank, line.speaker) == ("gpu-node12", None, "kernel")
+    assert line.text[line.starts[-1] :] == "NVRM: boom"
+    assert parse_line("[rank3]: the monitor saw 'node-7 kernel: boom'").rank == 3

@@ -100,6 +100,8 @@ class _Said:
     def take(self, text: str, form: Form | None, match: Match, relays: str | None, levels: Mapping[str, str]) -> None:
         """Adds what a form found, or without one what the stream's own label or recorder wrote; a level that its
         recorder `relays` tells nothing."""
+        if form and form.amid and text[self.starts[-1] : match.start()].strip():
+            self.rank = None  # that of the process which spoke before
         self.starts.append(match.end())
         said = match.groupdict() if match.re.groupindex else {}
         # [rank17]:[E ProcessGroupNCCL.cpp:523] [Rank 2]   the first counts over the job, the second within a group
@@ -175,7 +177,7 @@ def heads_of(
     text: str, forms: Forms, recorded: re.Match[str] | None = None, label: re.Pattern[str] | None = None
 ) -> Iterator[tuple[Form | None, Match]]:
     """The forms at the head of a line, one behind the other; without one, where none is known, what the stream's
-    recorder wrote, and anywhere its label of a rank, once."""
+    recorder wrote, and anywhere its label of a rank, once. Last, the head of what another process began amid it."""
     place = 0
     for _ in range(_MOST_PREFIXES):
         blank = _BLANK.match(text, place) if place else None
@@ -189,9 +191,11 @@ def heads_of(
         elif not text.startswith('{"', place):  # a record in JSON is read as one
             match, recorded = recorded, None
         if match is None or match.end() <= place:
-            return
+            break
         place = match.end()
         yield form, match
+    if not text.startswith("{", place) and (found := forms.amid(text, place)):
+        yield found
 
 
 def _seconds(said: Mapping[str, str | None]) -> float | None:
