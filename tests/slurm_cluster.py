@@ -223,6 +223,7 @@ def _configure(slurm: Slurm) -> None:
         "SLURM_CONF": folder / "slurm.conf",
         "LOGDIAG_PATH": commands,
         "LOGDIAG_REQUEUE_LOG": folder / "requeue.log",
+        "LOGDIAG_REQUEUE_STATE": folder / "jobs",
     }
     given |= {name: Path(os.environ[name]) for name in ("LOGDIAG_CACHE", "LOGDIAG_MEMORY")}
     exports = " ".join(f"{name}={value}" for name, value in given.items())

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from logdiag import Action, LogdiagError, Reason
 from logdiag.recovery.policy import Failure, Policy, decide, load_policy
-from tests.helpers import ROOT
+from logdiag.recovery.scheduled import choice_for
+from logdiag.rules import RuleBook
+from tests.helpers import ROOT, diagnosed
+from tests.helpers import steps as step_lines
 
 POLICY = load_policy()
 TRANSIENT = Failure("log", Reason.NCCL_TIMEOUT_ERROR, Action.RESTART, True, "nccl/time-out", step=10, progressed=True)
@@ -210,3 +213,26 @@ def test_the_table_in_the_documentation_is_the_default_policy() -> None:
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in page.splitlines() if row.startswith("| ")]
     shown = {cells[0]: cells[-1] for cells in rows if cells[-1].endswith("stop")}
     assert shown == {row["name"]: ", ".join(row["do"]) for row in default["rows"]}
+
+
+WATCHDOG = (
+    "[rank3]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=90, OpType=ALLREDUCE) ran for 600000 ms"
+)
+
+
+def test_a_schedulers_job_goes_by_the_same_table(book: RuleBook, tmp_path: Path) -> None:
+    """A passing fault on one node, by its name with or without the domain: restarted, then without it, then for a
+    person, after whom it begins anew. Asked again about a run it says the same; a run that is fine is left alone."""
+    answer = diagnosed(book, *step_lines(1, 40, "cn7.cluster: "), f"cn7.cluster: {WATCHDOG}", exit_code=1)
+
+    def decided(run: int, **further: str) -> tuple[str, str]:
+        job = {"id": "4711", "nodes": "cn6,cn7", "state": "FAILED", "started": f"10:0{run}", **further}
+        told = choice_for(replace(answer, job=job), POLICY, str(tmp_path))
+        return told.get("choice", ""), told.get("choice_node", "")
+
+    assert [decided(run) for run in (1, 1, 2, 2, 3, 4)] == [
+        ("restart", ""), ("restart", ""), ("exclude", "cn7"), ("exclude", "cn7"), ("stop", ""), ("restart", "")
+    ]  # fmt: skip
+    assert [decided(5, state=state) for state in ("RUNNING", "COMPLETED", "CANCELLED")] == [("", "")] * 3
+    assert decided(1, id="4712", nodes="cn8") == ("restart", "")
+    assert decided(2, id="4712", nodes="cn8") == ("restart", "")

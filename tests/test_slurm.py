@@ -102,6 +102,18 @@ def test_a_scripts_bug_is_held_with_a_comment(slurm: Slurm) -> None:
     slurm("scancel", job)
 
 
+def test_a_service_that_does_not_answer_is_waited_for(slurm: Slurm) -> None:
+    """The policy says for how long; the job is pending, not held, and begins then."""
+    job = slurm.submit(
+        'echo "step: 1 loss: 3.1"; echo "urllib.error.HTTPError: HTTP Error 503: Service Unavailable"; exit 1',
+        "--requeue",
+    )
+    wait_until(lambda: "AdminComment=logdiag: requeued in 60 s" in slurm.shown(job))
+    wait_until(lambda: "Reason=BeginTime" in slurm.shown(job))
+    assert "JobState=PENDING" in slurm.shown(job)
+    slurm("scancel", job)
+
+
 def test_a_node_that_goes_down_is_told_by_the_record_alone(slurm: Slurm) -> None:
     """The job's output says nothing; its state and its node's reason do."""
     job = slurm.submit('echo "step: 1 loss: 3.1"; sleep 600', "--nodelist=cn3")
@@ -228,9 +240,24 @@ def test_each_state_of_slurm_is_understood(
     assert told == ["4711", "train", "ann", state, code, "cn7"]
 
 
+def test_the_answer_says_what_the_policy_does(tmp_path: Path) -> None:
+    """As facts of the job, for a script; what was decided is kept."""
+    record = RECORD.format(state="FAILED", reason="None", code="1:0", folder=tmp_path, user="ann", uid=os.getuid())
+    (tmp_path / "record").write_text(record, encoding="utf-8")
+    (tmp_path / "train-cn7.out").write_bytes(log_of(*steps(1, 40), ECC))
+    (tmp_path / "scontrol").write_text(f'#!/bin/sh\n[ "$2" = job ] && exec /bin/cat {tmp_path}/record\nexit 1\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    words = ("slurm", "4711", "--format", "json", "--kernel-logs", "none/%N", "--decide", tmp_path / "jobs")
+    job = json.loads(run_logdiag(*words, env={"PATH": str(tmp_path)}).stdout)["job"]
+    assert (job["choice"], job["choice_node"], job["choice_seconds"]) == ("exclude", "cn7", "0.0")
+    assert job["choice_why"] == "a broken machine, the first time: restarted without cn7"
+    assert (tmp_path / "jobs" / "4711" / "ledger.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("4711", "--policy", "p.yaml"), "--policy p.yaml: is for what is decided; give --decide DIR"),
         (("4711",), "there is no scontrol and no sacct here"),
         (("train.log",), "train.log: no job id of Slurm; give a number, for instance 4711"),
         (("-1",), "no such option"),

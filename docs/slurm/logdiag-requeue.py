@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""logdiag-requeue.py JOBID: diagnoses a job of Slurm that has ended. It is requeued, without the node that broke it,
-where no person is needed for that; else it is requeued held, with what is wrong as its comment (`scontrol release` goes
-on)."""
+"""logdiag-requeue.py JOBID: diagnoses a job of Slurm that has ended, and does what the policy says (docs/recovery.md):
+requeues it, without a node or later where that is said, or holds it with what is wrong as its comment (`scontrol
+release` goes on)."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 
-MOST_RESTARTS = 3
-# Whoever ended it so had a reason, or Slurm itself starts it again.
-LEFT_ALONE = ("COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "SUSPENDED")
-RESTARTS = ("restart", "restart_excluding_node")
+# What was decided about each job, and a policy other than the default.
+STATE = os.environ.get("LOGDIAG_REQUEUE_STATE", "/var/log/slurm/logdiag-jobs")
+POLICY = os.environ.get("LOGDIAG_REQUEUE_POLICY", "")
 
 
 def asked(*command: str) -> str:
@@ -24,38 +24,37 @@ def now(job: str, name: str) -> str:
     return next((value for key, _, value in pairs if key == name and value != "(null)"), "")
 
 
-def choice(answer: dict) -> tuple[bool, list[str], str]:
-    """Whether to start it again, without which nodes, and why."""
-    job, recovery = answer["job"], answer["recovery"]
-    # A log is the user's word: it can put only nodes of this very job aside.
-    nodes = [node for node in recovery["exclude_nodes"] if node in job["nodes"].split(",")]
-    why = f"{answer['reason']}, confidence {answer['confidence']:.0%}: {answer['summary']}"
-    if not recovery["automatic"] or recovery["action"] not in RESTARTS:
-        return False, [], f"{why} {recovery['action']}"
-    if recovery["action"] == "restart_excluding_node" and not nodes:
-        return False, [], f"{why} No node of this job is named that could be left out."
-    if int(job.get("restarts", "0")) >= MOST_RESTARTS:
-        return False, [], f"{why} It was restarted {MOST_RESTARTS} times before."
-    return True, nodes, why
+def carry_out(job: str, choice: dict[str, str]) -> tuple[str, bool]:
+    """Sets the job, which is held, up for what was chosen: what is done in words, and whether it goes on."""
+    node, seconds = choice["choice_node"], round(float(choice["choice_seconds"]))
+    if choice["choice"] == "exclude":
+        without = ",".join(filter(None, [now(job, "ExcNodeList"), node]))
+        asked("scontrol", "update", f"JobId={job}", f"ExcNodeList={without}")
+        return f"requeued without {node}", True
+    if choice["choice"] == "wait":
+        asked("scontrol", "update", f"JobId={job}", f"StartTime=now+{seconds}")
+        return f"requeued in {seconds} s", True
+    # Slurm cannot tell a script which checkpoint to load: what is to be rolled back is for a person, too.
+    again = choice["choice"] == "restart"
+    return "requeued" if again else "held", again
 
 
 def main(job: str) -> None:
     until = time.monotonic() + 60
     while now(job, "JobState") == "COMPLETING" and time.monotonic() < until:
         time.sleep(0.5)
-    answer = json.loads(asked("logdiag", "slurm", job, "--offline", "--format", "json"))
-    if answer["job"]["state"] in LEFT_ALONE or not answer["failed"]:
+    policy = ["--policy", POLICY] if POLICY else []
+    answer = json.loads(asked("logdiag", "slurm", job, "--offline", "--format", "json", "--decide", STATE, *policy))
+    choice = answer["job"]
+    if "choice" not in choice:
         return
-    again, nodes, why = choice(answer)
+    why = f"{answer['reason']}, confidence {answer['confidence']:.0%}: {answer['summary']} {choice['choice_why']}"
     if now(job, "Requeue") == "0":
         print(f"{time.strftime('%FT%T')} job {job}: left as it ended, for it may not be requeued: {why}", flush=True)
         return
     # After a node's failure Slurm may have requeued it already; held, it cannot start before it is changed.
     asked("scontrol", "hold" if now(job, "JobState") == "PENDING" else "requeuehold", job)
-    if nodes:
-        without = ",".join(filter(None, [now(job, "ExcNodeList"), *nodes]))
-        asked("scontrol", "update", f"JobId={job}", f"ExcNodeList={without}")
-    done = f"requeued without {','.join(nodes)}" if nodes else "requeued" if again else "held"
+    done, again = carry_out(job, choice)
     said = " ".join(f"logdiag: {done}: {why}".split()).replace('"', "'")[:900]
     asked("scontrol", "update", f"JobId={job}", f"AdminComment={said}")
     if again:

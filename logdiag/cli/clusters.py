@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -40,15 +41,34 @@ Examples:
 @click.argument("job_id", metavar="JOBID")
 @click.argument("logs", nargs=-1, type=click.Path(readable=False), metavar="[LOG]...")
 @click.option("--kernel-logs", metavar="PATTERN", help="Where the nodes' kernel logs are kept; %N is a node's name.")
+@click.option(
+    "--decide",
+    "folder",
+    metavar="DIR",
+    help="Say what the policy does next; DIR keeps what was decided about each job.",
+)
+@click.option("--policy", "policy_file", metavar="FILE", help="What to do about which failure (docs/recovery.md).")
 @form_of_report
 @brief_report
 @shared
-def slurm_command(job_id: str, logs: tuple[str, ...], kernel_logs: str | None, **said: Any) -> None:
+def slurm_command(
+    job_id: str,
+    logs: tuple[str, ...],
+    kernel_logs: str | None,
+    folder: str | None,
+    policy_file: str | None,
+    **said: Any,
+) -> None:
     """Diagnose a job of Slurm: its output (or the LOGs that you name), what Slurm says of its end and its nodes, and
     their kernel logs, as one case."""
     from logdiag.clusters.slurm import gather
+    from logdiag.recovery.policy import load_policy
+    from logdiag.recovery.scheduled import choice_for
 
-    _report(lambda: gather(job_id, logs=logs, kernel_logs=kernel_logs), said)
+    if policy_file and not folder:
+        raise LogdiagError(f"--policy {policy_file}: is for what is decided; give --decide DIR")
+    further = partial(choice_for, policy=load_policy(policy_file), folder=folder) if folder else None
+    _report(lambda: gather(job_id, logs=logs, kernel_logs=kernel_logs), said, further)
 
 
 @click.command("k8s", epilog=_EXAMPLES_OF_K8S, short_help="Diagnose a job or a pod of Kubernetes by its name.")
@@ -69,8 +89,12 @@ def k8s_command(target: str, namespace: str | None, **said: Any) -> None:
         _report(lambda: gather(target, namespace, folder), said)
 
 
-def _report(gather: Callable[[], Gathered], said: dict[str, Any]) -> None:
-    """Gathers a job and prints its diagnosis."""
+def _report(
+    gather: Callable[[], Gathered],
+    said: dict[str, Any],
+    further: Callable[[Diagnosis], Mapping[str, str]] | None = None,
+) -> None:
+    """Gathers a job and prints its diagnosis, with further facts of the job."""
     check_report(said["form"], said["outputs"], brief=said["brief"])
     asked = given(said)
     standard()
@@ -84,7 +108,8 @@ def _report(gather: Callable[[], Gathered], said: dict[str, Any]) -> None:
         def first_told(answer: Diagnosis) -> None:
             first(told(answer))
 
-        return told(diagnose(*gathered.sources, **asked, exit_code=gathered.exit_code, first=first_told))
+        answer = told(diagnose(*gathered.sources, **asked, exit_code=gathered.exit_code, first=first_told))
+        return replace(answer, job={**answer.job, **(further(answer) if further else {})})
 
     names = ("form", "digest", "brief", "verbose", "outputs")
     answer = report_on(ask, asked, **{name: said[name] for name in names})

@@ -260,6 +260,7 @@ def _metadata(job_id: str, attempt: _Attempt) -> dict[str, str]:
         "exit_code": fields.get("ExitCode", ""),
         "nodes": ",".join(attempt.nodes),
         "restarts": fields.get("Restarts", ""),
+        "started": fields.get("StartTime", ""),
     }
     return {name: value for name, value in told.items() if value}
 

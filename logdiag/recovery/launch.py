@@ -13,7 +13,7 @@ from logdiag.errors import LogdiagError
 from logdiag.recovery.child import MARK
 from logdiag.recovery.ledger import Course
 
-__all__ = ["Launcher", "is_name", "launcher_of", "nodes_in", "with_addresses"]
+__all__ = ["Launcher", "is_name", "launcher_of", "nodes_in", "same_node", "with_addresses"]
 
 # {checkpoint}   {attempt}   {exclude}   {nodes}   {nodes:4}   {count}
 _PLACEHOLDER = re.compile(r"\{(checkpoint|attempt|exclude|nodes|count)(?::(\d+))?\}")
@@ -36,7 +36,7 @@ class Launcher:
             known = any("{exclude}" in word for word in self.command) and is_name(node)
             return node if known and node not in excluded else ""
         left = [name for name in self.nodes if name not in excluded]
-        found = next((name for name in left if _short(name) == _short(node)), "")
+        found = same_node(node, left)
         needed = max((int(most or 1) for word in self.command for _, most in _PLACEHOLDER.findall(word)), default=1)
         return found if found and len(left) > needed else ""
 
@@ -119,6 +119,11 @@ def _has_address(node: str) -> bool:
         return bool(socket.getaddrinfo(node, None))
     except (OSError, UnicodeError):
         return False
+
+
+def same_node(node: str, nodes: Sequence[str]) -> str:
+    """The name that a node has among others; empty where it is none of them."""
+    return next((name for name in nodes if _short(name) == _short(node)), "") if node else ""
 
 
 def _short(name: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from logdiag.errors import LogdiagError
 from logdiag.model import Action, Reason
 from logdiag.plain import plain
-from logdiag.recovery.policy import Failure
+from logdiag.recovery.policy import Choice, Failure
 
 __all__ = ["Course", "Ledger", "course_of"]
 
@@ -28,7 +28,8 @@ class Course:
     """Where the job stands: its attempts (the last one's number), the furthest step, that of the furthest checkpoint,
     failures after which it was started again, nodes that are left out, batches to skip, and checkpoints that are not to
     be used, with the time up to which. `running` is the mark of an attempt of which no end is known, `log` its log.
-    `detected` is the event that says how it failed, until it is decided what to do about that."""
+    `detected` is the event that says how it failed, until it is decided what to do about that; `decided` what the last
+    such decision was about."""
 
     command: list[str] = field(default_factory=list)
     attempt: int = 0
@@ -41,6 +42,7 @@ class Course:
     running: str = ""
     log: str = ""
     detected: Mapping[str, Any] | None = None
+    decided: Mapping[str, Any] | None = None
     over: bool = True
 
     def fold(self, event: Mapping[str, Any]) -> None:
@@ -61,7 +63,7 @@ class Course:
             self.over, self.detected = True, None
 
     def _choose(self, event: Mapping[str, Any]) -> None:
-        self.detected = None
+        self.detected, self.decided = None, event
         self.furthest, self.saved = event["furthest"], event["saved"]
         if event["step"] != "stop":
             said = {**event["failure"]}
@@ -114,6 +116,22 @@ class Ledger:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, size)
         self.course.fold(row)
+
+    def choose(
+        self,
+        choice: Choice,
+        failure: Failure,
+        *,
+        attempt: int | str,
+        saved: int = -1,
+        skip: Sequence[tuple[int, int]] = (),
+        distrusted: Mapping[str, float] | None = None,
+    ) -> None:
+        """Writes down what is done about the failure of an attempt."""
+        furthest = max(self.course.furthest, -1 if failure.step is None else failure.step)
+        self.add("choice", attempt=attempt, step=choice.step, why=choice.why, row=choice.row, times=choice.times,
+                 node=choice.node, seconds=choice.seconds, failure=failure, skip=skip, furthest=furthest,
+                 distrusted=dict(distrusted or {}), saved=max(self.course.saved, saved))  # fmt: skip
 
     def begin(self, command: Sequence[str]) -> bool:
         """Takes a command on; True where it goes on with what another logdiag had begun. Raises LogdiagError where

@@ -17,10 +17,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from logdiag.errors import LogdiagError
-from logdiag.model import Action, Reason
+from logdiag.judge.verdict import SURE
+from logdiag.model import Action, Diagnosis, Reason
 from logdiag.rules.files import load_yaml, validated
 
-__all__ = ["Choice", "Failure", "Policy", "Row", "decide", "load_policy"]
+__all__ = ["Choice", "Failure", "Policy", "Row", "decide", "failure_of", "load_policy"]
 
 Step = Literal["restart", "exclude", "rollback", "wait", "stop"]
 Seen = Literal["log", "hang", "spike"]
@@ -49,6 +50,21 @@ class Failure:
     def fingerprint(self) -> tuple[str, ...]:
         """What makes two failures the same. What nobody knows is one failure, whatever its words are."""
         return (self.seen, self.reason.value, self.rule, self.node) if self.known else ("not known",)
+
+
+def failure_of(answer: Diagnosis, step: int | None, *, progressed: bool) -> Failure:
+    """The failure that a diagnosis tells of."""
+    root = answer.root_cause
+    return Failure(
+        "log",
+        answer.reason,
+        answer.recovery.action,
+        answer.failed is True and answer.confidence >= SURE and root is not None,
+        rule=root.rule if root else "",
+        node=(root.node if root else None) or next(iter(answer.recovery.exclude_nodes), ""),
+        step=step,
+        progressed=progressed,
+    )
 
 
 @dataclass(frozen=True, slots=True)

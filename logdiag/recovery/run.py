@@ -11,19 +11,18 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
 from logdiag.errors import LogdiagError
-from logdiag.judge.verdict import SURE
 from logdiag.model import Action, Diagnosis, Reason
 from logdiag.recovery.checkpoints import Checkpoint, checkpoints_in, newest
 from logdiag.recovery.child import Child, end_all
 from logdiag.recovery.launch import Launcher
 from logdiag.recovery.ledger import Ledger
 from logdiag.recovery.notices import Notice, Notifier
-from logdiag.recovery.policy import Choice, Failure, Policy, decide
+from logdiag.recovery.policy import Choice, Failure, Policy, decide, failure_of
 from logdiag.recovery.watch import Alarm, Watch
 from logdiag.rules import RuleBook
 
@@ -191,13 +190,12 @@ def _decide(setup: Setup, ended: _Ended) -> Choice:
     failure = _failure(setup, ended, checkpoints)
     may_exclude = failure.node and len(course.excluded) < setup.policy.budget.nodes
     node = setup.launcher.can_exclude(failure.node, course.excluded) if may_exclude else ""
+    # By the launcher's name for it.
+    failure = replace(failure, node=node or failure.node)
     choice = decide(setup.policy, failure, course.failures, can_exclude=bool(node))
     skip, distrusted = _rollback(setup.policy, ended, choice, checkpoints)
-    furthest = max(course.furthest, -1 if failure.step is None else failure.step)
     saved = max((item.step for item in checkpoints if item.step is not None and not item.torn), default=-1)
-    ledger.add("choice", attempt=course.attempt, step=choice.step, why=choice.why, row=choice.row, times=choice.times,
-               node=node if choice.step == "exclude" else "", failure=failure, skip=skip, distrusted=distrusted,
-               furthest=furthest, saved=max(course.saved, saved))  # fmt: skip
+    ledger.choose(choice, failure, attempt=course.attempt, saved=saved, skip=skip, distrusted=distrusted)
     where = f" at step {failure.step}" if failure.step is not None else ""
     what = f"attempt {course.attempt} failed{where}: {_named(failure, ended)}. {choice.why}"
     notice = Notice("restarted", what, course.attempt, failure.reason.value, failure.node, failure.step)
@@ -214,8 +212,6 @@ def _decide(setup: Setup, ended: _Ended) -> Choice:
 def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[Checkpoint]) -> Failure:
     """What the diagnosis and the watch say, as the policy asks it. What the watch measured is known."""
     answer, course = ended.answer, setup.ledger.course
-    root = answer.root_cause if answer else None
-    sure = answer is not None and answer.failed is True and answer.confidence >= SURE and root is not None
     step = ended.watch.step
     if step is None and answer and answer.times:
         step = answer.times.last_step
@@ -223,24 +219,15 @@ def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[Checkpoint]) -> 
     if saved := newest(checkpoints, course.distrusted):
         # Steps may be counted anew in each epoch, or not be printed at all.
         progressed = progressed or (saved != ended.start if saved.step is None else saved.step > course.saved)
+    told = Failure("log", Reason.OTHERS, Action.NONE, False, step=step, progressed=progressed)
+    if answer is not None:
+        told = failure_of(answer, step, progressed=progressed)
     kind = ended.alarm.kind if ended.alarm else ""
-    if kind == "spike" or (kind == "hang" and not sure):
-        advice = Action.ROLLBACK_AND_SKIP if kind == "spike" else Action.RESTART
-        return Failure(
-            "spike" if kind == "spike" else "hang", Reason.OTHERS, advice, True, step=step, progressed=progressed
-        )
-    if answer is None:
-        return Failure("log", Reason.OTHERS, Action.NONE, False, step=step, progressed=progressed)
-    return Failure(
-        "log",
-        answer.reason,
-        answer.recovery.action,
-        sure,
-        rule=root.rule if root else "",
-        node=(root.node if root else None) or next(iter(answer.recovery.exclude_nodes), ""),
-        step=step,
-        progressed=progressed,
-    )
+    if kind == "spike":
+        return Failure("spike", Reason.OTHERS, Action.ROLLBACK_AND_SKIP, True, step=step, progressed=progressed)
+    if kind == "hang" and not told.known:
+        return Failure("hang", Reason.OTHERS, Action.RESTART, True, step=step, progressed=progressed)
+    return told
 
 
 def _rollback(

@@ -1,0 +1,52 @@
+"""What the policy says about a job that a scheduler starts again, from what the scheduler knows of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from logdiag.model import Diagnosis
+from logdiag.recovery.launch import same_node
+from logdiag.recovery.ledger import Ledger
+from logdiag.recovery.policy import Policy, decide, failure_of
+
+__all__ = ["choice_for"]
+
+# Whoever ended it so had a reason, or the scheduler itself starts it again.
+_LEFT_ALONE = ("COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "SUSPENDED")
+
+
+def choice_for(answer: Diagnosis, policy: Policy, folder: str) -> dict[str, str]:
+    """What to do about the run of a job that an answer tells of, as further facts of the job: `choice`, `choice_why`,
+    `choice_node`, `choice_seconds`. Empty for a run that did not fail, or that is not to be touched.
+
+    `folder` keeps what was decided about each job; asked again about the same run it says the same. Raises LogdiagError
+    where it cannot be used.
+    """
+    job = answer.job
+    if not answer.failed or job.get("state") in _LEFT_ALONE:
+        return {}
+    ledger = Ledger(os.path.join(folder, job["id"]))
+    course, run = ledger.course, job.get("started", "")
+    try:
+        if not course.decided or course.decided["attempt"] != run:
+            _decide(answer, policy, ledger, run)
+    finally:
+        ledger.close()
+    said = course.decided or {}
+    return {"choice": said["step"], **{f"choice_{name}": str(said[name]) for name in ("why", "node", "seconds")}}
+
+
+def _decide(answer: Diagnosis, policy: Policy, ledger: Ledger, run: str) -> None:
+    job, course = answer.job, ledger.course
+    ledger.begin([job["id"]])
+    step = answer.times.last_step if answer.times else None
+    failure = failure_of(answer, step, progressed=step is not None and step > course.furthest)
+    # A log is the user's word: it can put only nodes of this very job aside, and not too many.
+    node = same_node(failure.node, job.get("nodes", "").split(","))
+    can_exclude = bool(node) and node not in course.excluded and len(course.excluded) < policy.budget.nodes
+    failure = replace(failure, node=node or failure.node)
+    choice = decide(policy, failure, course.failures, can_exclude=can_exclude)
+    ledger.choose(choice, failure, attempt=run)
+    if choice.step == "stop":
+        ledger.add("over", how="stopped", why=choice.why)
