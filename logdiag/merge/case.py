@@ -9,6 +9,7 @@ from functools import partial
 
 from logdiag.merge.clocks import window_of
 from logdiag.merge.machines import Sifted, faults_that_end_jobs, name_among, sifted
+from logdiag.merge.offsets import offsets_of, set_right
 from logdiag.model import Digest, Line, Log, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.kinds_of_log import JOB_OUTPUT, KindOfLog
@@ -46,7 +47,9 @@ def case_of(parts: Sequence[Survey], book: RuleBook) -> Case:
         whole.of_machines = True
         ahead: dict[int, float] = {}
     else:
-        whole, ahead = _with_machines(joined(jobs), others, book, notes)
+        jobs, others, wrong = _by_one_clock(jobs, others, notes)
+        whole, zones = _with_machines(joined(jobs), others, book, notes)
+        ahead = {stream: wrong.get(stream, 0.0) + zones.get(stream, 0.0) for stream in wrong | zones}
     whole.complete = all(part.complete for part in parts)
     logs = tuple(_log(part, kind, ahead) for part, kind in zip(parts, kinds, strict=True))
     shapes = _shapes_of(jobs or list(parts))
@@ -84,6 +87,20 @@ def _of_syslog(kinds: frozenset[str]) -> bool:
 def _of_a_machine_alone(part: Survey, book: RuleBook) -> Survey:
     """A machine's log without a job's beside it: of its findings only faults that end jobs."""
     return replace(part, findings=list(faults_that_end_jobs(part, book)), progress=[])
+
+
+def _by_one_clock(
+    jobs: list[Survey], others: list[tuple[Survey, KindOfLog]], notes: list[str]
+) -> tuple[list[Survey], list[tuple[Survey, KindOfLog]], dict[int, float]]:
+    """A job's logs and its machines' by the clock that most nodes have, and by how many seconds the clock of each log
+    was ahead, by stream."""
+    offsets = offsets_of(jobs)
+    if not offsets.ahead:
+        return jobs, others, {}
+    of_machines = offsets.of_machines([part for part, _ in others])
+    notes.append(offsets.note())
+    machines = [(set_right(part, of_machines), kind) for part, kind in others]
+    return [set_right(part, offsets) for part in jobs], machines, offsets.of_logs() | of_machines.of_logs()
 
 
 def _with_machines(
