@@ -9,14 +9,14 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from logdiag.errors import SourceError, WeightsError
+from logdiag.errors import MemoryStoreError, SourceError, WeightsError
 from logdiag.judge.baselined import in_order_of_suspicion, weighed, without_weather
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.verdict import decide
 from logdiag.judge.which_job import one_job, one_run
 from logdiag.merge.case import Case, case_of
-from logdiag.model import Change, Diagnosis, Digest
+from logdiag.model import Change, Diagnosis, Digest, Ended
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
 from logdiag.rules import RuleBook
 from logdiag.scan.good_run import GoodRun, changes_since, good_run
@@ -67,7 +67,8 @@ def diagnose(
     answer's `incident`. `llm` is a language model (`provider:model`), or how to ask one, for where rules and memory
     are not sure; `first` is given the answer without it, `callbacks` are LangChain's. `exit_code` is the job's, `job`
     its metadata (name, user, framework, image). `baseline` is the log of a good run of the same job, or several: what
-    it printed too weighs little. Of several runs in one log `run` is the one to answer for, from 1, None for the last.
+    it printed too weighs little; without it the latest good run counts that `remember` kept of the job's name. Of
+    several runs in one log `run` is the one to answer for, from 1, None for the last.
     Reading ends after `max_seconds`, or `max_bytes` of uncompressed log, with a note; what was read is diagnosed.
     `advance` is told what was read.
 
@@ -89,8 +90,8 @@ def diagnose(
     found, kept = _answered_for(case, book, run, notes)
     suspects = _suspects(found, kept, notes)
     changes: tuple[Change, ...] = ()
-    if baseline is not None:
-        good = _good_run(baseline, book, notes)
+    good = _good_run(baseline, book, notes) if baseline is not None else _kept_good_run(memory, job, exit_code, notes)
+    if good is not None:
         suspects, changes = _since(good, found, kept, case.shapes, suspects, failed=bool(exit_code))
         found = without_weather(found, good, changes)
     judgement = judge(found, book, failed=None if exit_code is None else exit_code != 0, suspects=suspects)
@@ -119,7 +120,7 @@ def diagnose(
         answer = consulted(
             answer, sources, found, book, llm, decided, job=job, callbacks=callbacks, exit_code=exit_code, first=first
         )
-    return _kept_in(memory, answer, job) if remember else answer
+    return _kept_in(memory, answer, job, case) if remember else answer
 
 
 def _answered_for(case: Case, book: RuleBook, run: int | None, notes: list[str]) -> tuple[Survey, Digest]:
@@ -131,13 +132,23 @@ def _answered_for(case: Case, book: RuleBook, run: int | None, notes: list[str])
     return found, kept
 
 
-def _kept_in(memory: Memory, answer: Diagnosis, job: Mapping[str, str] | None) -> Diagnosis:
-    """The answer with the id under which its failure is remembered, or a note why it is not."""
+def _kept_in(memory: Memory, answer: Diagnosis, job: Mapping[str, str] | None, case: Case) -> Diagnosis:
+    """The answer with the id under which its failure is remembered, or a note why it is not. Of a named job's run that
+    came to its end it is kept what its lines look like."""
     if memory is False:
         return answer
     if memory == _NOBODYS:
         unkept = "this failure was not kept, for no memory is named; give memory= or set LOGDIAG_MEMORY"
         return replace(answer, notes=(*answer.notes, unkept))
+    name = (job or {}).get("name")
+    if name and memory is not None and answer.failed is False and answer.ended is Ended.CLEAN:
+        from logdiag.memory.good_runs import keep_good_run
+
+        try:
+            keep_good_run(memory, name, good_run([case.shapes], case.survey.total_lines))
+        except MemoryStoreError as error:
+            return replace(answer, notes=(*answer.notes, f"not kept as a good run: {error}"))
+        return replace(answer, notes=(*answer.notes, f"kept as the latest good run of {name}"))
     from logdiag.memory.remember import remembered
 
     return remembered(answer, memory, job)
@@ -168,6 +179,22 @@ def _good_run(baseline: Source | Sequence[Source], book: RuleBook, notes: list[s
     notes += [f"baseline: {note}" for stream in streams for note in stream.notes]
     shapes = {id(part.shapes): part.shapes for part in parts if part.shapes is not None}
     return good_run(shapes.values(), sum(part.total_lines for part in parts))
+
+
+def _kept_good_run(
+    memory: Memory, job: Mapping[str, str] | None, exit_code: int | None, notes: list[str]
+) -> GoodRun | None:
+    """What the memory keeps of the latest good run of a job of this name; nothing where the job came to a good end."""
+    name = (job or {}).get("name")
+    if not name or not memory or memory == _NOBODYS or exit_code == 0:
+        return None
+    from logdiag.memory.good_runs import kept_good_run
+
+    kept = kept_good_run(memory, name)
+    if kept is None:
+        return None
+    notes.append(f"held against the good run of {name} that was kept on {kept[1]}")
+    return kept[0]
 
 
 def _since(

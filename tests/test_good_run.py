@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -99,3 +100,68 @@ def test_the_command_takes_good_logs(count: int, tmp_path: Path) -> None:
     missing = run_logdiag(tmp_path / "job.log", "--baseline", tmp_path / "none.log")
     assert missing.returncode == 2
     assert b"none.log" in missing.stderr
+
+
+DONE = "[keeper] exiting with status 0"
+NAMED = {"name": "tides"}
+
+
+def test_a_jobs_own_good_run_is_the_baseline_where_it_was_kept(tmp_path: Path, book: RuleBook) -> None:
+    """Kept with `remember` when it came to its end, by the job's name: the same lines are new as with `baseline`."""
+    good, failed = log_of(*job(1, DONE)), log_of(*job(2, ROOT, AFTER))
+    kept = diagnose(good, rules=book, memory=tmp_path, remember=True, job=NAMED, exit_code=0)
+    assert "kept as the latest good run of tides" in kept.notes
+    answer = diagnose(failed, rules=book, memory=tmp_path, job=NAMED, exit_code=1)
+    given = diagnose(failed, rules=book, memory=False, baseline=good, exit_code=1)
+    assert answer.changes == given.changes != ()
+    assert any(note.startswith("held against the good run of tides that was kept on ") for note in answer.notes)
+    assert ROOT in str(answer.root_cause or answer.suspects[0])
+
+
+@pytest.mark.parametrize(
+    ("memory", "named", "exit_code"),
+    [(True, {"name": "waves"}, 1), (True, None, 1), (False, NAMED, 1), (True, NAMED, 0)],
+    ids=["another job", "no name", "no memory", "a good end"],
+)
+def test_no_other_run_is_held_against_it(
+    memory: bool, named: dict[str, str] | None, exit_code: int, tmp_path: Path, book: RuleBook
+) -> None:
+    diagnose(log_of(*job(1, DONE)), rules=book, memory=tmp_path, remember=True, job=NAMED, exit_code=0)
+    place = tmp_path if memory else False
+    answer = diagnose(log_of(*job(2, ROOT)), rules=book, memory=place, job=named, exit_code=exit_code)
+    assert answer.changes == ()
+
+
+def test_only_clean_ends_are_kept_and_only_as_hashes(tmp_path: Path, book: RuleBook) -> None:
+    """A failure leaves the good run as it is; of a good run no word is kept, and at most 16 kB."""
+    for log, status in ((log_of(*job(1, DONE)), 0), (log_of(*job(2, ROOT)), 1)):
+        diagnose(log, rules=book, memory=tmp_path, remember=True, job=NAMED, exit_code=status)
+    (kept,) = (tmp_path / "good-runs").iterdir()
+    data = kept.read_bytes()
+    assert 0 < len(data) <= 16_384
+    assert b"keeper" not in data
+    assert "tides" not in kept.name
+    many = [f"{''.join(chr(97 + at // 26**power % 26) for power in range(4))} is set" for at in range(2000)]
+    answer = diagnose(log_of(*many, DONE), rules=book, memory=tmp_path, remember=True, job=NAMED, exit_code=0)
+    assert any("kinds of lines and at most 1,638 are kept" in note for note in answer.notes)
+    assert kept.read_bytes() == data
+
+
+@pytest.mark.parametrize("damage", [b"", b"torn", b"x" * 20_000])
+def test_a_damaged_good_run_is_none(damage: bytes, tmp_path: Path, book: RuleBook) -> None:
+    diagnose(log_of(*job(1, DONE)), rules=book, memory=tmp_path, remember=True, job=NAMED, exit_code=0)
+    (kept,) = (tmp_path / "good-runs").iterdir()
+    kept.write_bytes(damage)
+    assert diagnose(log_of(*job(2, ROOT)), rules=book, memory=tmp_path, job=NAMED, exit_code=1).changes == ()
+
+
+def test_a_clean_run_of_logdiag_run_is_kept(tmp_path: Path) -> None:
+    """With --remember and a name; the failure after it is held against it, without a flag."""
+    program = tmp_path / "job.py"
+    place = ("--memory", str(tmp_path / "memory"), "--job", "name=tides", "--state", str(tmp_path / "state"))
+    program.write_text("print('lamp lit')\nprint('exiting with status 0')\n")
+    assert run_logdiag("run", *place, "--remember", "--", sys.executable, str(program)).returncode == 0
+    log = tmp_path / "failed.log"
+    log.write_text("lamp lit\nthe wick of the lamp is gone\n")
+    answer = run_logdiag("--format", "json", *place[:4], "--exit-code-of-job", "1", str(log))
+    assert [change["text"] for change in json.loads(answer.stdout)["changes"]] == ["the wick of the lamp is gone"]

@@ -235,7 +235,7 @@ def _say_more(answer: Diagnosis, *, verbose: bool, outputs: Sequence[str], remem
     if verbose:
         print_trace(answer)
     write_outputs(answer, outputs)
-    if remember and answer.failed is False:
+    if remember and answer.failed is False and not any(" good run" in note for note in answer.notes):
         said = (
             "nothing was remembered: the log shows no failure; logdiag incidents add LOG --line N --reason REASON does"
         )

@@ -93,7 +93,7 @@ _SHARED = (
         help="The log of a good run of this job: what is new since counts most; may be repeated.",
     ),
     click.option("--no-memory", is_flag=True, help="Let the rules alone decide."),
-    click.option("--remember", is_flag=True, help="Keep this failure as an incident, for a person to confirm."),
+    click.option("--remember", is_flag=True, help="Keep this failure as an incident, or a named job's good run."),
     click.option(
         "--llm",
         multiple=True,

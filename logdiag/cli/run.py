@@ -53,7 +53,7 @@ _LONGEST, _MOST_SECONDS = 400, 120.0
     "--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."
 )
 @click.option("--memory", "place", metavar="PLACE", help="Past failures to ask, and to keep these in with --remember.")
-@click.option("--remember", is_flag=True, help="Keep each failure as an incident, for a person to confirm.")
+@click.option("--remember", is_flag=True, help="Keep each failure as an incident, and a named job's good run.")
 @click.option("--offline", is_flag=True, default=None, help="No connection at all.")
 def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str | None, **said: Any) -> None:
     """Run COMMAND, pass its output and exit status through, and diagnose it when it fails. By policy it is started
@@ -89,6 +89,8 @@ def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str |
     )  # fmt: skip
     try:
         status = run_job(setup)
+        if status == 0 and said["remember"] and "name" in job:
+            diagnosed(setup.ledger.course.log, 0)  # what a later failure is held against
     finally:
         notifier.close()
         for note in notifier.notes:

@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from logdiag.model import Change, Line
 from logdiag.scan.shapes import Shapes, words_of
 
-__all__ = ["GoodRun", "changes_since", "good_run"]
+__all__ = ["HASH_BYTES", "GoodRun", "changes_since", "good_run"]
 
 # A line that comes so often, and so many times as often as in the good run, has changed.
 _FEWEST, _TIMES = 5, 4.0
+HASH_BYTES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class GoodRun:
-    """How often each line occurred in good runs, by its words without numbers, and how many lines there were."""
+    """How often each line occurred in good runs, by a hash of its words, and how many lines there were."""
 
     counts: Mapping[bytes, int]
     total: int
 
     def knows(self, line: Line) -> bool:
         """Whether such a line occurred in it."""
-        return words_of(line.message) in self.counts
+        return _hash(words_of(line.message)) in self.counts
 
 
 def good_run(shapes: Iterable[Shapes], total: int) -> GoodRun:
@@ -32,7 +34,7 @@ def good_run(shapes: Iterable[Shapes], total: int) -> GoodRun:
     counts: Counter[bytes] = Counter()
     for part in shapes:
         for line, count, _ in part.counted():
-            counts[words_of(line.message)] += count
+            counts[_hash(words_of(line.message))] += count
     return GoodRun(counts, total)
 
 
@@ -47,12 +49,17 @@ def changes_since(good: GoodRun, shapes: Shapes, lines: Iterable[Line], total: i
         words = words_of(line.message)
         if not words or words in found:
             continue
-        count, before = max(counts[words], 1), good.counts.get(words, 0)
+        count, before = max(counts[words], 1), good.counts.get(_hash(words), 0)
         if not before:
             found[words] = Change(line.source, line.number, line.text, count)
         elif (more := _times_more(count, total, before, good.total)) is not None:
             found[words] = Change(line.source, line.number, line.text, count, more)
     return list(found.values())
+
+
+def _hash(words: bytes) -> bytes:
+    """What stands for words that need not be kept."""
+    return blake2b(words, digest_size=HASH_BYTES).digest()
 
 
 def _times_more(count: int, total: int, before: int, total_before: int) -> float | None:
