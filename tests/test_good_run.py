@@ -127,8 +127,8 @@ def test_no_other_run_is_held_against_it(
     memory: bool, named: dict[str, str] | None, exit_code: int, tmp_path: Path, book: RuleBook
 ) -> None:
     diagnose(log_of(*job(1, DONE)), rules=book, memory=tmp_path, remember=True, job=NAMED, exit_code=0)
-    place = tmp_path if memory else False
-    answer = diagnose(log_of(*job(2, ROOT)), rules=book, memory=place, job=named, exit_code=exit_code)
+    failed = log_of(*job(2, ROOT))
+    answer = diagnose(failed, rules=book, memory=tmp_path if memory else False, job=named, exit_code=exit_code)
     assert answer.changes == ()
 
 
