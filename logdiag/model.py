@@ -47,6 +47,7 @@ __all__ = [
     "fill",
     "fill_title",
     "number_in",
+    "with_nines",
 ]
 
 SCHEMA = "logdiag.diagnosis/1"
@@ -69,6 +70,14 @@ _LONGEST_NUMBER = 18
 def number_in(text: str | bytes) -> int | None:
     """The whole number that a text of a log is; None for another text, and for more digits than anything counts."""
     return int(text) if len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit() else None
+
+
+_ALL_NINES = bytes.maketrans(b"012345678", b"999999999")
+
+
+def with_nines(text: str) -> bytes:
+    """A text with every digit a 9, as UTF-8: the same for texts that differ in digits only."""
+    return text.encode("utf-8", "surrogatepass").translate(_ALL_NINES)
 
 
 class Category(_Word):

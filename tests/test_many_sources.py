@@ -144,3 +144,20 @@ def test_a_guessed_rank_is_called_a_guess() -> None:
     assert sure.root_cause is not None
     assert (sure.root_cause.rank, sure.root_cause.rank_guessed) == (5, False)
     assert not any("is a guess" in note for note in sure.notes)
+
+
+def test_of_many_files_each_keeps_fewer_last_lines_and_the_answer_is_that_of_few(tmp_path: Path) -> None:
+    """400 ranks, of which one fails: what is judged does not grow with their number, root and rank are those of 8."""
+    answers = []
+    for ranks in (8, 400):
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        for rank in range(ranks):
+            end = LOST if rank == 5 else "tick"
+            (folder / f"rank{rank}.log").write_bytes(log_of(*rank_log(rank, ranks, dies=True), *["tick"] * 40, end))
+        answers.append(diagnose(folder, rules=BOOK, memory=False))
+    few, many = answers
+    assert many.root_cause is not None
+    assert few.root_cause is not None
+    assert (many.reason, many.root_cause.rank, many.root_cause.text) == (few.reason, 5, LOST)
+    assert few.stats["kept_lines"] / 8 > 2 * many.stats["kept_lines"] / 400

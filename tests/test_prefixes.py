@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import random
+import re
+import string
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logdiag.read import prefixes
+from logdiag.read.forms import load_forms, shipped_forms
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
+from logdiag.rules.book import asks_for_a_digit
 from tests.helpers import diagnosed
 
 # (line, rank): made up in the form of each launcher.
@@ -330,3 +337,31 @@ def test_a_kernels_line_that_began_amid_anothers_names_its_machine_and_no_rank()
     assert (line.node, line.rank, line.speaker) == ("gpu-node12", None, "kernel")
     assert line.text[line.starts[-1] :] == "NVRM: boom"
     assert parse_line("[rank3]: the monitor saw 'node-7 kernel: boom'").rank == 3
+
+
+def with_other_digits(line: str, source: random.Random) -> str:
+    """The line with every digit another one."""
+    return re.sub("[0-9]", lambda _: source.choice("0123456789"), line)
+
+
+def test_lines_that_differ_in_digits_only_are_read_as_if_each_were_the_first() -> None:
+    """Of every sample of a form, with its digits changed at random, each time against reading it afresh."""
+    forms, source, compared = shipped_forms(), random.Random(23), 0
+    samples = [sample.line for form in load_forms(proof=True).forms for sample in form.samples]
+    for line in [*samples, *(line for line, _ in RANKS.values())]:
+        for text in (line, *(with_other_digits(line, source) for _ in range(20))):
+            assert prefixes._said(text, None, forms) == prefixes._places(text, None, forms).read(text), text
+            compared += 1
+    assert compared > 2000
+
+
+def test_no_shipped_form_asks_for_a_certain_digit() -> None:
+    """Where a line's prefixes stand is remembered by the line without its digits."""
+    for form in shipped_forms().forms:
+        assert not asks_for_a_digit(form.pattern), form.id
+        assert set(form.begins).isdisjoint(string.digits) or set(form.begins).issuperset(string.digits), form.id
+        assert not re.search("[0-9]", form.amid), form.id
+    assert not any(re.search("[0-9]", level) for level in shipped_forms().levels)
+    assert asks_for_a_digit("took [4-9] s")
+    assert asks_for_a_digit(r"(\w)\1")
+    assert not asks_for_a_digit(r"\d{1,5} [0-9a-f]{2,}")

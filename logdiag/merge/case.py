@@ -108,6 +108,8 @@ def _with_machines(
 ) -> tuple[Survey, dict[int, float]]:
     """A job's survey with the faults of machines that count for it, and by how many seconds their clocks are ahead, by
     stream."""
+    if not others:
+        return job, {}
     window, ahead = window_of(job), {}
     nodes = {line.node for line in job.lines if line.node} | {stream.node for stream in job.streams if stream.node}
     nodes |= {place.facts["node"] for place in job.places if "node" in place.facts}

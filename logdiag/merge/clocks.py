@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -58,9 +59,12 @@ def window_of(job: Survey) -> Window | None:
         return None
     first, last = min(dated, key=_in_one_year), max(dated, key=_in_one_year)
     told = (finding.line for finding in job.findings if finding.role in (Role.CAUSE, Role.SYMPTOM))
-    trouble = min(
-        (time for line in told if (time := _time_near(line, job)) is not None), key=_in_one_year, default=last
-    )
+    of_stream: dict[int, list[Line]] = defaultdict(list)
+    for line in job.lines:
+        if line.time is not None:
+            of_stream[line.stream].append(line)
+    near = (line.time if line.time is not None else _nearest(line, of_stream[line.stream]) for line in told)
+    trouble = min((time for time in near if time is not None), key=_in_one_year, default=last)
     steps = {(step.stream, step.position) for step in job.progress}
     stepped = [line.time for line in job.lines if line.time is not None and (line.stream, line.position) in steps]
     before = [time for time in stepped if apart(time, trouble) >= 0]
@@ -80,13 +84,7 @@ def _in_one_year(time: float) -> float:
     return datetime.fromtimestamp(time, timezone.utc).replace(year=1976).timestamp()
 
 
-def _time_near(line: Line, job: Survey) -> float | None:
-    """A line's own time, or else that of the nearest earlier line of its stream."""
-    if line.time is not None:
-        return line.time
-    return _nearest(line, (other for other in job.lines if other.stream == line.stream and other.time is not None))
-
-
-def _nearest(line: Line, dated: Iterable[Line]) -> float | None:
+def _nearest(line: Line, dated: Sequence[Line]) -> float | None:
+    """The time of the nearest earlier line."""
     before = [other for other in dated if other.position <= line.position]
     return max(before, key=lambda other: other.position).time if before else None

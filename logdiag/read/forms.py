@@ -125,6 +125,7 @@ class Forms:
         self.forms = tuple(forms)
         self.levels = levels
         self.keys = keys
+        self.all_shipped = all(form.shipped for form in self.forms)
         self._amid = tuple(form for form in self.forms if form.amid)
         self._compiled: dict[str, _Matcher] = {}
         self._beginning: dict[str, tuple[tuple[Form, _Matcher], ...]] = {}
@@ -160,7 +161,7 @@ class Forms:
 
     def fresh(self) -> Forms:
         """The same for one diagnosis, with nothing passed over yet."""
-        return self if all(form.shipped for form in self.forms) else Forms(self.forms, self.levels, self.keys)
+        return self if self.all_shipped else Forms(self.forms, self.levels, self.keys)
 
     @property
     def notes(self) -> tuple[str, ...]:

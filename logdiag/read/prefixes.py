@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from logdiag.model import CommonPrefix, Line, number_in
+from logdiag.model import CommonPrefix, Line, number_in, with_nines
 from logdiag.read.forms import Form, Forms, Match, shipped_forms
 
 __all__ = ["heads_of", "parse_line"]
@@ -38,6 +38,12 @@ _LONGEST_RANK = 6  # digits
 _FIELD = re.compile(r"; [A-Za-z_][\w.@-]{0,30}: ")
 _MOST_FIELDS = 4
 _BLANK = re.compile(r"[ \t]+")
+_DAYS = frozenset({"date", "us_date", "month", "month_day"})
+# A clock begins with the first of these that there is.
+_PARTS_OF_TIME = ("date", "us_date", "month", "month_day", "clock", "year", "day", "fraction")
+# Of so many lines, of at most this length, it is remembered where they say what.
+_MOST_KNOWN, _LONGEST_KNOWN = 4096, 500
+_known: dict[tuple[bytes, tuple[str | None, ...] | None], _Places] = {}
 _MOST_PREFIXES = 10
 
 
@@ -54,15 +60,11 @@ def parse_line(
     """Reads the prefixes of a line, colours already removed, into a `Line`. `prefix` is what stands before every line
     of the stream, where something does; `forms` are its own if left out, and those that ship where it has none."""
     forms = forms or (prefix and prefix.forms) or shipped_forms()
-    said = _Said()
-    recorded = prefix.pattern.match(text) if prefix else None
-    for form, match in heads_of(text, forms, recorded, prefix.label if prefix else None):
-        of_recorder = recorded is not None and match.end() <= recorded.end()
-        said.take(text, form, match, prefix.relays if prefix and of_recorder else None, forms.levels)
+    said = _said(text, prefix, forms)
     place = said.starts[-1]
     if text.startswith("{", place):
         _take_record(said, text, place, forms)
-    pairs = _pairs_of(text, said.starts) if forms.keys.pair_level.search(text) else {}
+    pairs = _pairs_of(text, said.starts) if "=" in text and forms.keys.pair_level.search(text) else {}
     if pairs:
         _take_pairs(said, pairs, forms)
     elif "; " in text:
@@ -86,16 +88,35 @@ def parse_line(
 
 @dataclass(slots=True)
 class _Said:
-    """What the prefixes read so far say."""
+    """What the prefixes of a line say."""
+
+    starts: list[int]
+    rank: int | None
+    node: str | None
+    level: str | None
+    clock: str | None
+    time: float | None
+    speakers: list[str]
+
+
+_Span = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Places:
+    """Where in a line its prefixes say what; `of_time` has the parts of a time, `timed` tells whether they are one. Of
+    a line that `varies`, other digits in the same places may say something else."""
 
     starts: list[int] = field(default_factory=lambda: [0])
-    rank: int | None = None
+    rank: _Span | None = None
     of_job: bool = False
-    node: str | None = None
+    node: _Span | None = None
     level: str | None = None
-    clock: str | None = None
-    time: float | None = None
-    speakers: list[str] = field(default_factory=list)
+    clock: _Span | None = None
+    of_time: dict[str, _Span] = field(default_factory=dict)
+    timed: bool = False
+    speakers: list[_Span] = field(default_factory=list)
+    varies: bool = False
 
     def take(self, text: str, form: Form | None, match: Match, relays: str | None, levels: Mapping[str, str]) -> None:
         """Adds what a form found, or without one what the stream's own label or recorder wrote; a level that its
@@ -107,21 +128,65 @@ class _Said:
         # [rank17]:[E ProcessGroupNCCL.cpp:523] [Rank 2]   the first counts over the job, the second within a group
         # [RANK 8] [worker 2]   the second may be one of the first one's own
         rank_of = form.rank_of if form else "job"
-        if not (self.of_job and rank_of == "group") and not (self.rank is not None and rank_of == "worker"):
-            rank = number_in(said.get("rank") or "")  # a form of the user's own may catch anything
-            if rank is not None:
-                self.rank, self.of_job = rank, rank_of == "job"
-        self.node = said.get("node") or self.node
+        of_another = (self.of_job and rank_of == "group") or (self.rank is not None and rank_of == "worker")
+        # A form of the user's own may catch anything.
+        if not of_another and number_in(said.get("rank") or "") is not None:
+            self.rank, self.of_job = match.span("rank"), rank_of == "job"
+        self.node = match.span("node") if said.get("node") else self.node
         level = levels.get((said.get("level") or "").upper(), self.level)
         self.level = None if (form and form.relays) or (relays and relays == level) else level
         if said.get("speaker"):
-            self.speakers.append(said["speaker"])
-            if self.rank is None and (numbered := _PARALLEL_RANK.search(said["speaker"])):
-                self.rank = int(numbered[1])
-        if said.get("clock") and self.time is None:
-            first = next(name for name in ("date", "us_date", "month", "month_day", "clock") if said.get(name))
-            self.clock = text[match.start(first) : match.end("clock")]
-            self.time = _seconds(said)
+            self._hear(said["speaker"], match.span("speaker"))
+        if said.get("clock") and not self.timed:
+            self.of_time = {name: match.span(name) for name in _PARTS_OF_TIME if said.get(name)}
+            self.clock = next(iter(self.of_time.values()))[0], match.end("clock")
+            self.timed = _seconds(said) is not None
+            self.varies |= not self.timed and not _DAYS.isdisjoint(self.of_time)
+
+    def _hear(self, speaker: str, span: _Span) -> None:
+        self.speakers.append(span)
+        if self.rank is None and (numbered := _PARALLEL_RANK.search(speaker)):
+            self.rank = span[0] + numbered.start(1), span[0] + numbered.end(1)
+            self.varies = True  # another number may be that of a group
+
+    def read(self, text: str) -> _Said:
+        """What stands in these places of a line."""
+        rank = number_in(text[slice(*self.rank)]) if self.rank else None
+        node = text[slice(*self.node)] if self.node else None
+        clock = text[slice(*self.clock)] if self.clock else None
+        time = _seconds({name: text[start:end] for name, (start, end) in self.of_time.items()}) if self.timed else None
+        return _Said(
+            [*self.starts], rank, node, self.level, clock, time, [text[start:end] for start, end in self.speakers]
+        )
+
+
+def _said(text: str, prefix: CommonPrefix | None, forms: Forms) -> _Said:
+    """What the prefixes of a line say. Of lines that differ in digits only, the first shows where they say it: no
+    shipped form asks for a certain digit."""
+    if not forms.all_shipped or len(text) > _LONGEST_KNOWN:
+        return _places(text, prefix, forms).read(text)
+    label = prefix.label.pattern if prefix and prefix.label else None
+    key = with_nines(text), (prefix.pattern.pattern, prefix.relays, label) if prefix else None
+    known = _known.get(key)
+    if known is not None:
+        said = known.read(text)
+        if (said.time is not None) == known.timed:
+            return said
+    places = _places(text, prefix, forms)
+    if not places.varies:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = places
+    return places.read(text)
+
+
+def _places(text: str, prefix: CommonPrefix | None, forms: Forms) -> _Places:
+    places = _Places()
+    recorded = prefix.pattern.match(text) if prefix else None
+    for form, match in heads_of(text, forms, recorded, prefix.label if prefix else None):
+        of_recorder = recorded is not None and match.end() <= recorded.end()
+        places.take(text, form, match, prefix.relays if prefix and of_recorder else None, forms.levels)
+    return places
 
 
 def _take_record(said: _Said, text: str, place: int, forms: Forms) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
-from logdiag.model import CommonPrefix
+from logdiag.model import CommonPrefix, with_nines
 from logdiag.read.forms import Forms, shipped_forms
 from logdiag.read.prefixes import parse_line
 
@@ -44,7 +44,6 @@ _COUNTERS_AND_THINGS = (
     "block level test case task run job trial fold seed port id pid n i"
 )
 _NOTHING = re.compile(r"(?!)")
-_DIGITS = re.compile(r"[0-9]+")
 _ENDED = "\n"
 _MOST_LABELLED, _FEWEST_LABELLED, _LABELLED_SHARE = 400, 6, 0.1
 # w03 I0312 ...   worker-3 | ...   [r5] ...   <seat2> ...   (at the very start)
@@ -82,9 +81,9 @@ def _shared_prefix(told: Sequence[str]) -> CommonPrefix | None:
     found = [match for match in map(pattern.match, told) if match]
     if sum(match.end() == len(match.string) for match in found) > len(found) / 2:
         return None  # a line that a job prints again and again
-    levels = {_level_in(prefix) for prefix in {_DIGITS.sub("0", match[0]) for match in found}}
+    levels = {_level_in(prefix.decode(errors="replace")) for prefix in {with_nines(match[0]) for match in found}}
     # Lines that differ in numbers alone are nested alike.
-    rests = {_DIGITS.sub("0", rest): rest for rest in (match.string[match.end() :] for match in found)}
+    rests = {with_nines(rest): rest for rest in (match.string[match.end() :] for match in found)}
     return CommonPrefix(
         pattern, relays=levels.pop() if len(levels) == 1 and any(map(_nested, rests.values())) else None
     )
@@ -95,7 +94,7 @@ def _label_of(lines: Sequence[str]) -> re.Pattern[str] | None:
     numbers: dict[tuple[str, ...], list[str]] = {}
     for line in lines:
         match = _LABEL.match(line)
-        if match is None and _PROCESS_LABEL.search(line, 0, _LONGEST_PREFIX):
+        if match is None and _may_name_a_process(with_nines(line[:_LONGEST_PREFIX])):
             match = _PROCESS_LABEL.match(parse_line(line[:_LONGEST_PREFIX]).message)
         if match and match["word"].lower() not in _NO_PROCESSES:
             numbers.setdefault((match["open"], match["word"], match["close"] or ""), []).append(match["number"])
@@ -109,26 +108,39 @@ def _label_of(lines: Sequence[str]) -> re.Pattern[str] | None:
     return None
 
 
+@lru_cache(maxsize=1 << 12)  # neighbouring files begin alike
+def _may_name_a_process(head: bytes) -> bool:
+    """Whether a process's label stands somewhere in the head of a line, whatever its numbers."""
+    return _PROCESS_LABEL.search(head.decode(errors="replace")) is not None
+
+
+@lru_cache(maxsize=1 << 12)
+def _pieces(head: bytes) -> tuple[list[str], list[str]]:
+    """The pieces of a line's head, and each as a pattern."""
+    tokens = _TOKEN.findall(head.decode(errors="replace"))[:_MOST_TOKENS]
+    return tokens, [_kind(token) for token in tokens]
+
+
 def _agreed(lines: Sequence[str]) -> list[str]:
     """The patterns of the pieces that nearly all lines begin with."""
     # Lines that differ in numbers alone have the same pieces.
-    alike = Counter(_DIGITS.sub("0", line[:_LONGEST_PREFIX]) for line in lines)
-    rows = [(_TOKEN.findall(line), times) for line, times in alike.items()]
+    alike = Counter(with_nines(line[:_LONGEST_PREFIX]) for line in lines)
+    rows = [(*_pieces(head), times) for head, times in alike.items()]
     parts: list[str] = []
     for at in range(_MOST_TOKENS):
         kinds: Counter[str] = Counter()
-        for row, times in rows:
+        for _, row, times in rows:
             # A line that ends within the prefix is one whose message is empty.
-            kinds[_kind(row[at]) if len(row) > at else _ENDED] += times
+            kinds[row[at] if len(row) > at else _ENDED] += times
         ended = kinds.pop(_ENDED, 0)
         kind, count = kinds.most_common(1)[0] if kinds else ("", 0)
         if count + ended < _AGREEING * len(lines) or count < len(lines) / 2 or _SIDE.match(kind):
             break
         parts.append(kind)
-        rows = [(row, times) for row, times in rows if len(row) <= at or _kind(row[at]) == kind]
+        rows = [each for each in rows if len(each[1]) <= at or each[1][at] == kind]
     if parts and parts[-1] == _PADDING:
         # What is more than the least of it belongs to the messages: they are indented.
-        parts[-1] = min(row[len(parts) - 1] for row, _ in rows if len(row) >= len(parts))
+        parts[-1] = min(tokens[len(parts) - 1] for tokens, _, _ in rows if len(tokens) >= len(parts))
     return parts
 
 

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import RuleError
-from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title
+from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title, with_nines
 from logdiag.read.forms import Forms
 from logdiag.rules.matcher import EVERY_PYTHONS, Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 Match = Any
 """What a search found: a match of `re` or of `regex`."""
 
-__all__ = ["Hit", "RuleBook", "asymmetric", "example_line"]
+__all__ = ["Hit", "RuleBook", "asks_for_a_digit", "asymmetric", "example_line"]
 
 # A leading ^ means the start of the message, which only a line's prefixes can tell.
 _ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
+# What takes every digit alike, or counts; and what does not: a digit, or a group that comes again.
+_ANY_DIGITS, _CERTAIN_DIGIT = re.compile(r"\{\d*,?\d*\}|0-9"), re.compile(r"\d|\(\?P=")
+_MOST_TOLD = 8192
 # Confirming one pattern on one line may take this long; a pattern that needs more did not match.
 _CONFIRM_SECONDS = 0.2
 # A pattern that was too slow on so many lines of one log is not asked again there.
@@ -82,6 +85,8 @@ class RuleBook:
         self._drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
         self._filters_from = len(self._progress)
         self._slow: Counter[str] = Counter()
+        # Of lines that differ in digits only, by the patterns that were asked.
+        self._kinds_told: dict[tuple[bytes, tuple[int, ...]], dict[int, str]] = {}
         self._compiled: dict[str, tuple[Callable[..., Match | None], Callable[..., Match | None]]] = {}
         self.matchers = tuple(matchers or self._compile_matchers(healthy))
         self.matcher, self.softening_matcher, self.regular_matcher = self.matchers
@@ -219,11 +224,20 @@ class RuleBook:
             at = bisect_right(starts, max(end - 1, 0)) - 1
             asked.update((at, number) for number in found if self.roles[self._softening[number][0]] in _TOLD_OF_A_LINE)
         kinds: list[frozenset[str]] = [frozenset()] * len(lines)
+        if len(self._kinds_told) > _MOST_TOLD:
+            self._kinds_told.clear()
+        told = [self._kinds_told.setdefault((with_nines(line.text), line.starts), {}) for line in lines]
         for at, number in asked:
-            index, pattern = self._softening[number]
-            rule, line = self.rules[index], lines[at]
-            if self._search(pattern, line) and self._stands(rule, line, ""):
-                kinds[at] |= {rule.id.rpartition("/")[2]}
+            kind = told[at].get(number)
+            if kind is None:
+                index, pattern = self._softening[number]
+                rule, line = self.rules[index], lines[at]
+                holds = self._search(pattern, line) is not None and self._stands(rule, line, "")
+                kind = rule.id.rpartition("/")[2] if holds else ""
+                if rule.shipped and not any(map(asks_for_a_digit, (pattern, *rule.unless))):
+                    told[at][number] = kind
+            if kind:
+                kinds[at] |= {kind}
         return kinds
 
     def confirm_all(self, line: Line, frames: str = "") -> Finding | None:
@@ -297,6 +311,7 @@ class RuleBook:
         _ = self._framed, self._shipped  # made once, not for each
         book = copy(self)
         book._slow = Counter()
+        book._kinds_told = {}
         book.forms = self.forms and self.forms.fresh()
         return book
 
@@ -439,14 +454,19 @@ class RuleBook:
         )
 
 
+@cache
+def asks_for_a_digit(pattern: str) -> bool:
+    """Whether a pattern may match on a line and not on one that differs from it in digits only."""
+    return _CERTAIN_DIGIT.search(_ANY_DIGITS.sub("", pattern)) is not None
+
+
 def _message_starts(line: Line) -> list[int]:
     """Where an anchored pattern may begin: after each prefix, with and without the blanks that follow it."""
     starts = []
     for start in line.starts:
         starts.append(start)
-        inner = start + len(line.text[start:]) - len(line.text[start:].lstrip())
-        if inner != start:
-            starts.append(inner)
+        if line.text[start : start + 1].isspace():
+            starts.append(len(line.text) - len(line.text[start:].lstrip()))
     return starts
 
 

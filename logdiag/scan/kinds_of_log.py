@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from logdiag.model import Block, Line
+from logdiag.model import Block, Line, with_nines
 from logdiag.rules import RuleBook
 
 __all__ = ["JOB_OUTPUT", "KindOfLog", "kind_of_block"]
@@ -52,7 +52,7 @@ def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
     step = -(-len(texts) // _MOST_LINES) or 1
     lines = [Line("", at, text[:_LONGEST_LINE].decode(errors="replace")) for at, text in enumerate(texts[::step])]
     known = {rule.id.rpartition("/")[2]: rule for rule in book.rules if rule.id.startswith(_FOLDER)}
-    every = book.kinds_of(lines)
+    every = _kinds_of(lines, book)
     kinds = [kinds & known.keys() for kinds in every]
     # What is indented goes on with the record above it.
     heads = sum(bool(found) or not line.text.startswith((" ", "\t")) for found, line in zip(kinds, lines, strict=True))
@@ -67,6 +67,14 @@ def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
     if _JOURNAL in known and in_form >= _MOSTLY_A_MACHINES * heads and _is_of_many_programs(lines, kinds, book):
         return KindOfLog(_JOURNAL, known[_JOURNAL].title, "machine", bool(block.wrapped))
     return JOB_OUTPUT
+
+
+def _kinds_of(lines: Sequence[Line], book: RuleBook) -> list[frozenset[str]]:
+    """The kinds of lines; of those that differ in their numbers only, one is asked."""
+    shapes = [with_nines(line.text) for line in lines]
+    asked = dict(zip(shapes, lines, strict=True))
+    found = dict(zip(asked, book.kinds_of(list(asked.values())), strict=True))
+    return [found[shape] for shape in shapes]
 
 
 def _whose(rule: str) -> str:

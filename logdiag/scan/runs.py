@@ -123,7 +123,7 @@ def only_run(survey: Survey, run: Run) -> Survey:
 
 def _starts(heads: Heads, survey: Survey) -> list[int]:
     """The positions at which a stream's second and later runs start."""
-    if len(heads.first) < _FEWEST:
+    if len(heads.first) < _FEWEST or not heads.again:
         return []
     stream = heads.first[0].stream
     steps = [line for line in survey.progress if line.stream == stream]

@@ -31,7 +31,8 @@ _AROUND_FRAME = (1, 3)
 _AROUND_HINT = (0, 1)
 # A rule that fires often needs its surroundings less: up to how many firings get which window.
 _WINDOWS = ((40, _AROUND_FINDING), (400, (2, 4)), (_MOST_FINDINGS_A_RULE := 4000, (0, 1)))
-_LAST_LINES = 60
+# Of many logs fewer each, so that all together are not more than can be judged in time.
+_LAST_LINES, _FEWEST_LAST_LINES, _MOST_LAST_LINES = 60, 16, 6000
 # What is judged costs up to 60 microseconds a line: so many lines of all logs together, and no fewer of each.
 _MOST_LINES = 24_000
 _FEWEST_LINES = 200
@@ -134,11 +135,12 @@ class _Floods:
 class _Tail:
     """The last lines that were read, cut out only when a window or the end of the log needs them."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self._blocks: list[tuple[Block, int, BlockLines]] = []
 
     def add(self, block: Block, position: int, lines: BlockLines) -> None:
-        """Remembers a block, and as many before it as are needed for `_LAST_LINES`."""
+        """Remembers a block, and as many before it as are needed for the last lines."""
         if len(block.data) > _LONGEST_TEXT * lines.count:
             # A block of a few endless lines holds megabytes of which nothing more will be looked at.
             cut = b"\n".join(lines[at][:_LONGEST_TEXT] for at in range(lines.count))
@@ -147,7 +149,7 @@ class _Tail:
             lines = BlockLines(cut)
             lines.count = count
         self._blocks.append((block, position, lines))
-        while sum(lines.count for _, _, lines in self._blocks[1:]) >= _LAST_LINES:
+        while sum(lines.count for _, _, lines in self._blocks[1:]) >= self.most:
             del self._blocks[0]
 
     def lines(self, most: int) -> list[tuple[int, int, bytes]]:
@@ -164,11 +166,13 @@ class _Tail:
 class _Reader:
     """Reads one stream into a survey."""
 
-    def __init__(self, survey: Survey, book: RuleBook, shapes: Shapes, stream: Stream, most_findings: int) -> None:
+    def __init__(
+        self, survey: Survey, book: RuleBook, shapes: Shapes, stream: Stream, most_findings: int, last_lines: int
+    ) -> None:
         self.most_findings = most_findings
         self.survey, self.book, self.shapes, self.stream = survey, book, shapes, stream
         self.kept = KeptLines()
-        self.tail = _Tail()
+        self.tail = _Tail(last_lines)
         self.position = 0
         self.prefix: CommonPrefix | None = None
         self.after = 0
@@ -196,7 +200,7 @@ class _Reader:
             self.position += len(shapes)
             advance(self.stream.bytes_read)
             block = _following(blocks, len(shapes))
-        for position, number, text in self.tail.lines(_LAST_LINES):
+        for position, number, text in self.tail.lines(self.tail.most):
             self.kept.keep(position, number, text)
         for line, patterns in self.floods.latest_lines(self._line):
             self._confirm(line, patterns)
@@ -366,8 +370,9 @@ def surveys(
     found: list[Survey] = []
     all_kept = True
     most_findings = max(_MOST_FINDINGS_A_RULE // max(len(streams), 1), _FEWEST_FINDINGS)
+    last_lines = max(min(_LAST_LINES, _MOST_LAST_LINES // max(len(streams), 1)), _FEWEST_LAST_LINES)
     for stream in streams:
-        reader = _Reader(Survey([stream]), book, shapes, stream, most_findings)
+        reader = _Reader(Survey([stream]), book, shapes, stream, most_findings, last_lines)
         reader.read(partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
         reader.survey.complete = stream.complete
