@@ -8,11 +8,12 @@ import typing
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
 from logdiag.errors import LogdiagError
 
-__all__ = ["from_plain", "plain", "rank_ranges"]
+__all__ = ["from_plain", "plain", "rank_ranges", "read_plain"]
 
 T = TypeVar("T")
 
@@ -31,21 +32,27 @@ def plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[T], document: object, *, schema: str, left_out: Container[str] = ()) -> T:
-    """A dataclass out of what `plain` gave. A field with a default may be missing, further keys and those `left_out`
-    are not read.
+    """A dataclass out of what `plain` gave, as `read_plain` reads it, without the keys that are `left_out`.
 
     Raises LogdiagError with all problems at once, each with the path of its field.
     """
-    problems: list[str] = []
+    remedy = "give what to_dict() or --format json wrote"
     named = document.get("schema") if isinstance(document, Mapping) else None
     if named != schema:
-        problems.append(f"schema: {named!r} is not {schema!r}; give what to_dict() or --format json wrote")
-    else:
-        document = {key: value for key, value in typing.cast(Any, document).items() if key not in left_out}
-    read = _read(kind, document, "", problems) if not problems else None
-    if problems:
-        raise LogdiagError("\n".join(f"{schema}: {problem}" for problem in problems))
-    return typing.cast(T, read)
+        raise LogdiagError(f"{schema}: schema: {named!r} is not {schema!r}; {remedy}")
+    told = {key: value for key, value in typing.cast(Any, document).items() if key not in left_out}
+    read, problems = read_plain(kind, told)
+    if read is None:
+        raise LogdiagError("\n".join(f"{schema}: {problem}; {remedy}" for problem in problems))
+    return read
+
+
+def read_plain(kind: type[T], document: object) -> tuple[T | None, list[str]]:
+    """A dataclass out of what `plain` gave, or None and what is wrong, each with the path of its field. A field with a
+    default may be missing, further keys are not read."""
+    problems: list[str] = []
+    read = _read(kind, document, "", problems)
+    return (None if problems else read), problems
 
 
 def _read(kind: Any, value: Any, at: str, problems: list[str]) -> Any:
@@ -59,14 +66,16 @@ def _read(kind: Any, value: Any, at: str, problems: list[str]) -> Any:
         return tuple(_read(arguments[0], item, f"{at}[{index}]", problems) for index, item in enumerate(value))
     if is_dataclass(kind) and isinstance(value, Mapping):
         return _read_fields(kind, value, at, problems)
+    if origin in (dict, Mapping) and isinstance(value, Mapping) and arguments[1] is not Any:
+        return {key: _read(arguments[1], item, f"{at}.{key}", problems) for key, item in value.items()}
     if isinstance(kind, type) and issubclass(kind, Enum):
         try:
             return kind(value)
         except ValueError:
-            problems.append(f"{at}: {value!r} is none of {', '.join(str(item.value) for item in kind)}")
+            problems.append(f"{at}: {str(value)[:40]!r} is none of {', '.join(str(item.value) for item in kind)}")
             return None
     if not _is(origin or kind, value):
-        problems.append(f"{at or 'the answer'}: {type(value).__name__} is not {_name(kind)}; give what to_dict() wrote")
+        problems.append(f"{at or 'all of it'}: {type(value).__name__} is not {_name(kind)}")
     return value
 
 
@@ -80,7 +89,7 @@ def _is(kind: type, value: object) -> bool:
 
 
 def _read_fields(kind: Any, value: Mapping[str, Any], at: str, problems: list[str]) -> Any:
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     given: dict[str, Any] = {}
     before = len(problems)
     for item in fields(kind):
@@ -88,8 +97,13 @@ def _read_fields(kind: Any, value: Mapping[str, Any], at: str, problems: list[st
         if item.name in value:
             given[item.name] = _read(hints[item.name], value[item.name], path, problems)
         elif item.default is MISSING and item.default_factory is MISSING:
-            problems.append(f"{path}: is missing; give what to_dict() wrote")
+            problems.append(f"{path}: is missing")
     return kind(**given) if len(problems) == before else None
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _name(kind: Any) -> str:

@@ -361,8 +361,8 @@ def test_broken_shipped_files_are_reported_together(tmp_path: Path, own_cache: P
     with pytest.raises(MemoryStoreError) as caught:
         load_corpus(tmp_path)
     text = str(caught.value)
-    assert "KeyError.yaml: a: action: 'dance' is unknown; one of" in text
-    assert "KeyError.yaml: b: signature: missing" in text
+    assert "KeyError.yaml: a: action: 'dance' is none of" in text
+    assert "KeyError.yaml: b: signature: is missing" in text
     assert "ECCError.yaml: not <category>/<reason>.yaml" in text
     assert "OSError.yaml: not valid YAML" in text
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdiag import cache
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.documents import from_document, problems_of
+from logdiag.memory.documents import from_document, read_incident
 from logdiag.memory.incident import Incident, fingerprint, masked
 from logdiag.model import Reason
 
@@ -122,7 +122,7 @@ def _parsed(contents: dict[str, bytes], base: str) -> list[dict[str, Any]]:
         for given in documents:
             document = {**given, "reason": stem} if isinstance(given, dict) else {}
             name = document.get("id")
-            wrong = problems_of(document) if name else ["id: missing; see corpus/README.md for the form"]
+            wrong = read_incident(document)[1] if name else ["id: missing; see corpus/README.md for the form"]
             problems += [f"{path}: {name or given}: {said}" for said in wrong]
             found += [] if wrong else [_as_kept(document)]
     names = [document["id"] for document in found]

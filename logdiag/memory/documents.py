@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from itertools import islice
 from typing import Any
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Frame, Incident, Outcome, Said
 from logdiag.model import Action, Reason
+from logdiag.plain import plain, read_plain
 
 __all__ = [
     "LONGEST_DOCUMENT",
@@ -25,7 +26,7 @@ __all__ = [
     "from_text",
     "now",
     "one_line",
-    "problems_of",
+    "read_incident",
     "to_text",
     "utc",
 ]
@@ -34,8 +35,6 @@ SCHEMA = "logdiag.incident/1"
 LONGEST_DOCUMENT = 256 << 10
 """An incident of more characters of JSON is not read."""
 
-_TEXTS = ("id", "signature", "cause", "remedy", "node", "seen_at", "provenance", "confirmed_by", "changed_at",
-          "content", "imported")  # fmt: skip
 _LONGEST_TEXT = 4000
 _MOST_ITEMS = 100
 _MOST_HISTORY = 50
@@ -67,13 +66,13 @@ def from_text(text: object, where: str) -> Incident:
     """The incident that `to_text` wrote; keys that this version does not know are left out. Raises MemoryStoreError
     for whatever else stands there."""
     document, problem = document_of(text)
-    problems = [problem] if problem else problems_of(document)
-    if problems:
+    incident, problems = (None, [problem]) if problem else read_incident(document)
+    if incident is None:
         raise MemoryStoreError(
             f"{where}: an incident in it cannot be read ({problems[0].partition(';')[0]}); if a newer logdiag wrote it,"
             " upgrade logdiag, else remove it with logdiag incidents forget"
         )
-    return from_document(document)
+    return incident
 
 
 def document_of(text: object) -> tuple[Any, str]:
@@ -90,95 +89,66 @@ def document_of(text: object) -> tuple[Any, str]:
 
 
 def from_document(document: Mapping[str, Any]) -> Incident:
-    """The incident of a document without problems."""
+    """The incident of a document that `plain` gave."""
     known = {name: document[name] for name in Incident.__dataclass_fields__ if name in document}
     known["reason"] = Reason(known["reason"])
     known["action"] = Action(known["action"])
     known["outcome"] = Outcome(known.get("outcome", "unknown"))
     known["window"] = tuple(known.get("window", ()))
-    known["frames"] = tuple(Frame(*_texts_of(item, Frame)) for item in known.get("frames", ()))
-    known["history"] = tuple(Said(*_texts_of(item, Said)) for item in known.get("history", ()))
+    known["frames"] = tuple(Frame(**item) for item in known.get("frames", ()))
+    known["history"] = tuple(Said(**item) for item in known.get("history", ()))
     return Incident(**{"id": "", **known})
 
 
 def bounded(incident: Incident) -> Incident:
     """As it is kept: every text one line of bounded length without controls, and the last of a long history."""
-    texts: dict[str, Any] = {name: one_line(getattr(incident, name)) for name in _TEXTS if name != "changed_at"}
-    return replace(
-        incident,
-        **texts,
-        window=tuple(map(one_line, incident.window[:_MOST_ITEMS])),
-        job={one_line(key): one_line(value) for key, value in list(incident.job.items())[:_MOST_ITEMS]},
-        frames=tuple(Frame(*_bounded(item)) for item in incident.frames[:_MOST_ITEMS]),
-        history=tuple(Said(*_bounded(item)) for item in incident.history[-_MOST_HISTORY:]),
-    )
+    return from_document(_bounded(plain(replace(incident, history=incident.history[-_MOST_HISTORY:]))))
 
 
-def _bounded(part: Frame | Said) -> list[str]:
-    return [one_line(text) for text in asdict(part).values()]
+def _bounded(value: Any) -> Any:
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, list):
+        return [_bounded(item) for item in value[:_MOST_ITEMS]]
+    if isinstance(value, dict):
+        return {one_line(key): _bounded(item) for key, item in islice(value.items(), _MOST_ITEMS)}
+    return value
 
 
-def problems_of(document: Any) -> list[str]:
-    """What is wrong with an incident that came from outside, field by field."""
+def read_incident(document: Any) -> tuple[Incident | None, list[str]]:
+    """The incident of a document from outside, or None and what is wrong with it, field by field."""
     if not isinstance(document, dict):
-        return ["is no JSON object; give one incident a line, as logdiag incidents export writes it"]
-    problems = [f"{name}: {wrong}" for name in _TEXTS if (wrong := _wrong_text(document.get(name, "")))]
-    for name in ("signature", "reason", "action"):
-        if not document.get(name):
-            problems.append(f"{name}: missing; an incident needs a signature, a reason and an action")
-    for name, allowed in (("reason", Reason), ("action", Action), ("outcome", Outcome)):
-        value = document.get(name)
-        if value and not (isinstance(value, str) and value in {item.value for item in allowed}):
-            named = ", ".join(item.value for item in allowed)
-            problems.append(f"{name}: {str(value)[:40]!r} is unknown; one of {named}")
-    return [*problems, *_wrong_parts(document), *_wrong_numbers(document)]
-
-
-def _wrong_parts(document: Mapping[str, Any]) -> list[str]:
-    problems = []
-    if _wrong_texts(document.get("window", [])):
-        problems.append("window: not a list of texts; give the lines around the signature, or leave it out")
-    job = document.get("job", {})
-    if not isinstance(job, dict) or _wrong_texts([*job, *job.values()]):
-        problems.append("job: not a mapping of texts; give name, user, framework, or leave it out")
-    for name, kind in (("frames", Frame), ("history", Said)):
-        entries = document.get(name, [])
-        if not isinstance(entries, list) or any(
-            not isinstance(entry, dict) or _wrong_texts(_texts_of(entry, kind)) for entry in entries
-        ):
-            problems.append(f"{name}: not a list as logdiag writes it; leave it out")
-    return problems
-
-
-def _wrong_numbers(document: Mapping[str, Any]) -> list[str]:
-    problems = []
-    times = document.get("times_seen", 1)
-    if type(times) is not int or not 0 < times < 1 << 31:
-        problems.append("times_seen: not a number from 1; leave it out")
+        return None, ["is no JSON object; give one incident a line, as logdiag incidents export writes it"]
+    if not _is_text(document):
+        return None, ["holds half a character; write it in UTF-8"]
+    incident, problems = read_plain(Incident, {"id": "", **document})
+    problems = [f"{problem}; correct it" for problem in problems]
+    if incident is not None:
+        problems += _out_of_bounds(incident)
     for name in ("seen_at", "changed_at"):
         try:
-            utc(document.get(name) or "")
+            utc(document.get(name, ""))
         except (ValueError, TypeError, AttributeError):
             problems.append(f"{name}: {str(document[name])[:40]!r} is no time; write it like 2026-11-03T14:05:00Z")
-    return problems
+    return None if problems else incident, problems
 
 
-def _wrong_text(value: object) -> str:
-    """What is wrong with a text; empty where nothing is."""
-    if not isinstance(value, str):
-        return "not a text; put it in quotes"
-    if len(value) > _LONGEST_TEXT:
-        return f"longer than {_LONGEST_TEXT:,} characters; shorten it"
-    return "holds half a character; write it in UTF-8" if re.search("[\ud800-\udfff]", value) else ""
+def _is_text(document: Mapping[str, Any]) -> bool:
+    try:
+        json.dumps(document, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-def _wrong_texts(values: object) -> bool:
-    return not isinstance(values, (list, tuple)) or len(values) > 2 * _MOST_ITEMS or any(map(_wrong_text, values))
-
-
-def _texts_of(entry: Mapping[str, Any], kind: type[Frame | Said]) -> list[Any]:
-    """The fields of a `Frame` or a `Said`; what is left out is empty."""
-    return [entry.get(name, "") for name in kind.__dataclass_fields__]
+def _out_of_bounds(incident: Incident) -> Iterator[str]:
+    if not incident.signature:
+        yield "signature: is empty; give the line that named the failure"
+    if not 0 < incident.times_seen < 1 << 31:
+        yield "times_seen: is no number from 1; leave it out"
+    for name, value in plain(incident).items():
+        if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+            yield f"{name}: longer than {_LONGEST_TEXT:,} characters; shorten it"
 
 
 def one_line(text: str, longest: int = _LONGEST_TEXT) -> str:

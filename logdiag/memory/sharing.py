@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import PREFIX
-from logdiag.memory.documents import LONGEST_DOCUMENT, Entry, bounded, document_of, from_document, now, problems_of, utc
+from logdiag.memory.documents import LONGEST_DOCUMENT, Entry, bounded, document_of, now, read_incident, utc
 from logdiag.memory.incident import Incident, Said
 
 __all__ = ["better", "imported"]
@@ -37,11 +37,11 @@ def imported(
         if not line.strip() or len(problems) > _MOST_PROBLEMS:
             continue
         document, problem = document_of(line)
-        wrong = [problem] if problem else problems_of(document) or _not_ours(document)
-        if wrong:
-            problems += [f"{called}:{number}: {problem}" for problem in wrong]
-        else:
-            incident = checked(from_document({"action": "none", **document}))
+        read, wrong = (None, [problem]) if problem else read_incident(document)
+        wrong = wrong or _not_ours(document)
+        problems += [f"{called}:{number}: {each}" for each in wrong]
+        if read is not None and not wrong:
+            incident = checked(read)
             changed_at = utc(document.get("changed_at") or "") or incident.seen_at
             entries.append(Entry(incident if own else _foreign(incident, os.path.basename(str(called))), changed_at))
     if problems:
@@ -70,7 +70,7 @@ def _foreign(incident: Incident, file: str) -> Incident:
     return bounded(replace(incident, imported=incident.imported or there, confirmed_by="", history=history))
 
 
-def _not_ours(document: dict[str, Any]) -> Sequence[str]:
+def _not_ours(document: dict[str, Any]) -> list[str]:
     """What an import may not say."""
     identity, seen = document.get("id", ""), utc(document.get("seen_at") or "")
     if identity.startswith(PREFIX):

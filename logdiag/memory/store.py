@@ -128,19 +128,11 @@ class Store:
 
     def add_all(self, incidents: Iterable[Incident]) -> tuple[Incident, ...]:
         """As `add`, all at once."""
-        added = {}
-        waiting = {at: self._checked(incident) for at, incident in enumerate(incidents)}
-        for _ in range(_ID_TRIES):
-            named = {at: item if item.id else replace(item, id=_new_id()) for at, item in waiting.items()}
-            taken_here = {item.id for item in waiting.values() if item.id}
-            done = self._rows.insert([Entry(item, now()) for item in named.values()])
-            added.update({at: item for at, item in named.items() if item.id in done})
-            waiting = {at: item for at, item in waiting.items() if at not in added}
-            if taken := sorted(taken_here - done):
-                raise MemoryStoreError(f"{self.place}: {taken[0]}: is there already; correct it, or leave the id out")
-            if not waiting:
-                return tuple(added[at] for at in sorted(added))
-        raise MemoryStoreError(f"{self.place}: no free id was found; run it again")
+        named = [item if item.id else replace(item, id=_new_id()) for item in map(self._checked, incidents)]
+        added = self._rows.insert([Entry(item, now()) for item in named])
+        if taken := sorted({item.id for item in named} - added):
+            raise MemoryStoreError(f"{self.place}: {taken[0]}: is there already; correct it, or leave the id out")
+        return tuple(named)
 
     def remember(self, incident: Incident) -> tuple[Incident, bool]:
         """Adds an incident unless it is there already, and gives it as it is stored, and whether it was there.
@@ -353,9 +345,8 @@ class Store:
 
         def again(item: Incident) -> Incident:
             times = item.times_seen + 1
-            before = (
-                item.history[:-1] if item.history and item.history[-1].what.startswith(_SEEN_AGAIN) else item.history
-            )
+            told_before = item.history and item.history[-1].what.startswith(_SEEN_AGAIN)
+            before = item.history[:-1] if told_before else item.history
             same_run = item.content == new.content or bool(item.job.get("id"))
             seen_at = item.seen_at if same_run else max(item.seen_at, new.seen_at)
             said = Said(now(), "", f"{_SEEN_AGAIN}, {times} times in all")
