@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from logdiag.cli.options import given, shared
-from logdiag.cli.output import check_outputs, print_answer, print_trace, standard, status_of, write_outputs
+from logdiag.cli.output import check_outputs, note, print_answer, print_trace, standard, status_of, write_outputs
 from logdiag.errors import SourceError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
@@ -27,7 +27,6 @@ Examples:
   logdiag batch runs/*                        one line a run, then what they have in common
   logdiag batch runs/* -f jsonl -o all.md     for a program, and for people in a file"""
 _MOST_GROUPS = 10
-_LONGEST_COMPLAINT = 2000
 _NO_FAILURE = ("no failure", "the log does not tell")
 
 
@@ -58,7 +57,7 @@ def batch(
         try:
             answer = diagnose(path, **asked)
         except SourceError as error:
-            click.echo(clean(f"logdiag: {error}", _LONGEST_COMPLAINT), err=True)
+            note(str(error))
             worst = 2
             continue
         if form == "text" and not digest:

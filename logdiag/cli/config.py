@@ -11,16 +11,16 @@ import click
 
 from logdiag._version import __version__
 from logdiag.cli.in_force import settings_in_force
+from logdiag.cli.output import say
 from logdiag.errors import LogdiagError, MemoryStoreError
 from logdiag.memory.store import default_place
 from logdiag.places import cache_folders
-from logdiag.report.words import clean
 from logdiag.settings import Settings
 
 __all__ = ["config", "rows"]
 
 _SHOWN = ("rules", "memory", "llm", "llm_when", "llm_timeout", "votes", "budget", "offline")
-_WIDEST, _LONGEST = 60, 2000
+_WIDEST = 60
 # What each extra brings, by the modules that show that it is there.
 _EXTRAS = {
     "memory": (("numpy", "faiss"), "similar incidents of your own"),
@@ -42,7 +42,7 @@ def config(llm: str | None, llm_timeout: float | None, tested: bool, config_file
     shown = [*rows(settings, os.environ), *((("file", file.path, file.state)) for file in settings.files), *installed()]
     names, values = (max(len(row[column]) for row in shown) for column in (0, 1))
     for name, value, origin in shown:
-        click.echo(clean(f"{name:<{names}}  {value:<{min(values, _WIDEST)}}  {origin}".rstrip(), _LONGEST))
+        say(f"{name:<{names}}  {value:<{min(values, _WIDEST)}}  {origin}".rstrip())
     if tested:
         _test(settings)
 
@@ -107,4 +107,4 @@ def _test(settings: Settings) -> None:
     from logdiag.agent.ask import probe
 
     seconds = probe(settings.llm, settings.llm_timeout)
-    click.echo(f"the model {settings.llm} answered in {seconds:.2f} s")
+    say(f"the model {settings.llm} answered in {seconds:.2f} s")

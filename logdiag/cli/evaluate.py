@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from logdiag.cli.options import own_rules, text_or_json
 from logdiag.cli.output import check_writable, write_file
 from logdiag.errors import CaseError
 from logdiag.evaluation.baselines import available
@@ -29,7 +30,7 @@ __all__ = ["evaluate_command"]
 
 @click.command("eval")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False), metavar="CASES...")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@text_or_json
 @click.option("--json", "json_file", metavar="FILE", help="Write the whole evaluation to FILE too.")
 @click.option("--html", "html_file", metavar="FILE", help="Write a page with charts and every miss to FILE too.")
 @click.option(
@@ -37,7 +38,7 @@ __all__ = ["evaluate_command"]
 )
 @click.option("--baselines", is_flag=True, help="Measure the baselines beside logdiag, on the same cases.")
 @click.option("--split", metavar="NAME", help="Only the cases of this split.")
-@click.option("--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated.")
+@own_rules
 @click.option("--memory", metavar="PLACE", help="Past failures to ask too; without it the rules decide alone.")
 @click.option("--llm", metavar="MODEL", help="A language model to ask too (provider:model); both ways are measured.")
 @click.option("--llm-when", type=click.Choice(WHEN[:2]), help="When to ask it: always, or where unsure (default).")

@@ -7,11 +7,9 @@ import sys
 import click
 
 from logdiag.cli.options import own_rules
-from logdiag.report.words import clean
+from logdiag.cli.output import say
 
 __all__ = ["forms"]
-
-_LONGEST = 10_000
 
 
 @click.group(
@@ -34,9 +32,9 @@ def test_command(folders: tuple[str, ...]) -> None:
     loaded = load_forms(folders, proof=True)
     problems = check(loaded)
     for problem in problems:
-        click.echo(clean(str(problem), _LONGEST))
+        say(str(problem))
     samples = len(loaded.keys.samples) + sum(len(form.samples) for form in loaded.forms)
-    click.echo(f"{len(loaded.forms)} forms, {samples} samples, {len(problems)} problems")
+    say(f"{len(loaded.forms)} forms, {samples} samples, {len(problems)} problems")
     sys.exit(1 if problems else 0)
 
 
@@ -52,12 +50,12 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
     loaded = load_forms(folders)
     plain = plain_line(line, loaded)
     if plain != line:
-        click.echo(clean(f"a record; it is read as: {plain}", _LONGEST))
+        say(f"a record; it is read as: {plain}")
     for form, match in heads_of(plain, loaded):
         if form:
-            click.echo(clean(f"{form.id}  {match[0]!r}  {form.title}", _LONGEST))
+            say(f"{form.id}  {match[0]!r}  {form.title}")
     read = read_alone(line, loaded)
     for name in ("rank", "node", "clock", "level", "speaker", "message"):
         value = getattr(read, name)
         if value not in (None, ""):
-            click.echo(clean(f"  {'time' if name == 'clock' else name} = {value}", _LONGEST))
+            say(f"  {'time' if name == 'clock' else name} = {value}")

@@ -7,8 +7,8 @@ from typing import Literal
 
 import click
 
+from logdiag.cli.output import note
 from logdiag.errors import MemoryStoreError
-from logdiag.report.words import clean
 from logdiag.settings import Settings, load_settings
 
 __all__ = ["memory_in_force", "settings_in_force", "store_in_force"]
@@ -17,8 +17,8 @@ __all__ = ["memory_in_force", "settings_in_force", "store_in_force"]
 def settings_in_force(flags: Mapping[str, object]) -> Settings:
     """As `load_settings`, and tells its notes."""
     settings = load_settings(flags)
-    for note in settings.notes:
-        click.echo(f"logdiag: {clean(note)}", err=True)
+    for each in settings.notes:
+        note(each)
     return settings
 
 
@@ -32,7 +32,7 @@ def memory_in_force(settings: Settings) -> str | Literal[False]:
     try:
         return default_place()
     except MemoryStoreError as error:
-        click.echo(f"logdiag: {clean(str(error))}", err=True)
+        note(str(error))
         return False
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +12,8 @@ import click
 
 from logdiag.cli.in_force import store_in_force
 from logdiag.cli.job import metadata_of
-from logdiag.cli.options import own_rules
+from logdiag.cli.options import own_rules, text_or_json
+from logdiag.cli.output import print_json, say
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import Store, default_place, open_store
@@ -29,7 +29,6 @@ _ACTIONS = click.Choice([item.value for item in Action if item is not Action.NON
 _OUTCOMES = click.Choice([item.value for item in Outcome])
 _KEPT = ["action", "cause", "remedy", "outcome"]
 _WIDEST = 100
-_LONGEST = 2000
 
 _memory = click.option(
     "--memory",
@@ -37,9 +36,6 @@ _memory = click.option(
     metavar="PLACE",
     callback=store_in_force,
     help="The store: a folder, or postgresql://...; LOGDIAG_MEMORY or the user's data folder if left out.",
-)
-_format = click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print it."
 )
 _by = click.option("--by", metavar="NAME", help="Who says so; you if left out.")
 
@@ -79,7 +75,7 @@ def incidents() -> None:
 @own_rules
 @_by
 @_memory
-@_format
+@text_or_json
 def add_command(
     log: str | None,
     number: int | None,
@@ -133,7 +129,7 @@ def confirm_command(
         changed = store.confirm(identity, by or _person(), Outcome(outcome) if outcome else None)
     remedy = f", remedy {changed.remedy}" if changed.remedy else ""
     said = f"{changed.reason.value}, {_action(changed)}{remedy}, {changed.outcome.value}"
-    _echo(f"{changed.id}: {said}, confirmed by {changed.confirmed_by}")
+    say(f"{changed.id}: {said}, confirmed by {changed.confirmed_by}")
     _withdraw(changed, folders)
 
 
@@ -144,7 +140,7 @@ def confirm_command(
 @own_rules
 @_by
 @_memory
-@_format
+@text_or_json
 def correct_command(
     identity: str,
     keep: tuple[str, ...],
@@ -173,7 +169,7 @@ def correct_command(
         changed = store.correct(identity, by=by or _person(), keep=keep, **given)
     _show(changed, form)
     for line in _kept_and_dropped(old, changed, said):
-        click.echo(line, err=True)
+        say(line, err=True)
     _withdraw(changed, folders)
 
 
@@ -184,7 +180,7 @@ def correct_command(
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many, the latest first.")
 @click.option("--shipped", is_flag=True, help="Those that ship with logdiag too.")
 @_memory
-@_format
+@text_or_json
 def list_command(
     reason: str | None,
     node: str | None,
@@ -204,7 +200,7 @@ def list_command(
 @incidents.command("show")
 @click.argument("identity", metavar="ID")
 @_memory
-@_format
+@text_or_json
 def show_command(identity: str, place: str | None, form: str) -> None:
     """Print all that is known of one incident."""
     with open_store(place) as store:
@@ -215,17 +211,17 @@ def show_command(identity: str, place: str | None, form: str) -> None:
 @click.argument("text", metavar="TEXT|LOG")
 @click.option("--limit", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="How many.")
 @_memory
-@_format
+@text_or_json
 def search_command(text: str, limit: int, place: str | None, form: str) -> None:
     """Print the incidents most like a line, or like the line that names the cause in a log."""
     wanted = _failure(text, None, None, None, ()).signature if os.path.exists(text) else masked(parse_line(text))
     with open_store(place) as store:
         found = store.nearest(wanted, limit)
     if form == "json":
-        _echo_json([{"similarity": round(score, 4), **asdict(item)} for score, item in found])
+        print_json([{"similarity": round(score, 4), **asdict(item)} for score, item in found])
         return
     for score, item in found:
-        _echo(f"{score:.2f}  {_row(item)}")
+        say(f"{score:.2f}  {_row(item)}")
 
 
 @incidents.command("forget")
@@ -236,7 +232,7 @@ def forget_command(identities: tuple[str, ...], place: str | None) -> None:
     with open_store(place) as store:
         for identity in identities:
             store.forget(identity)
-            _echo(f"{identity}: forgotten")
+            say(f"{identity}: forgotten")
 
 
 @incidents.command("export")
@@ -284,13 +280,13 @@ def import_command(file: str, own: bool, place: str | None) -> None:
 
 @incidents.command("stats")
 @_memory
-@_format
+@text_or_json
 def stats_command(place: str | None, form: str) -> None:
     """Print how much is known, and of what."""
     with open_store(place) as store:
         stats = store.stats()
     if form == "json":
-        _echo_json(asdict(stats))
+        print_json(asdict(stats))
         return
     known = f"{stats.incidents} incidents, {stats.confirmed} confirmed; {stats.shipped} ship with it"
     click.echo(f"{clean(stats.place)}: {known}")
@@ -304,7 +300,7 @@ def stats_command(place: str | None, form: str) -> None:
 @click.option("--days", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True, metavar="N")
 @click.option("--of", "size", type=click.IntRange(min=1), metavar="N", help="How many nodes the cluster has.")
 @_memory
-@_format
+@text_or_json
 def nodes_command(days: float, size: int | None, place: str | None, form: str) -> None:
     """Print which nodes failed first in which jobs in the last days, and whether that is more than chance.
 
@@ -316,14 +312,14 @@ def nodes_command(days: float, size: int | None, place: str | None, form: str) -
     with open_store(place, shipped=False) as store:
         records = node_records(store, days, nodes=size)
     if form == "json":
-        _echo_json([{**asdict(item), "suspicious": item.suspicious} for item in records])
+        print_json([{**asdict(item), "suspicious": item.suspicious} for item in records])
         return
     width = max((len(item.node) for item in records), default=0)
     for item in records:
         reasons = ", ".join(f"{count} {name}" for name, count in item.reasons.items())
         jobs = f"  jobs {', '.join(item.jobs)}" if item.jobs else ""
         mark = "*" if item.suspicious else " "
-        _echo(f"{mark} {item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}")
+        say(f"{mark} {item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}")
 
 
 def _failure(
@@ -397,13 +393,9 @@ def _person() -> str:
         return "unknown"
 
 
-def _echo_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2))
-
-
 def _print(found: Iterable[Incident], form: str) -> None:
     if form == "json":
-        _echo_json([asdict(item) for item in found])
+        print_json([asdict(item) for item in found])
         return
     shown = [_row(item) for item in found]
     for row in shown or ["no incidents yet; logdiag --remember LOG keeps one"]:
@@ -419,9 +411,9 @@ def _row(incident: Incident) -> str:
 
 def _show(incident: Incident, form: str) -> None:
     if form == "json":
-        _echo_json(asdict(incident))
+        print_json(asdict(incident))
         return
-    _echo(f"{incident.id}  {incident.reason.value}  {_action(incident)}  {incident.outcome.value}")
+    say(f"{incident.id}  {incident.reason.value}  {_action(incident)}  {incident.outcome.value}")
     nobody = "nobody" if not incident.seen_at else f"nobody: logdiag incidents confirm {incident.id}"
     before = {
         "line": incident.signature,
@@ -437,17 +429,12 @@ def _show(incident: Incident, form: str) -> None:
     }
     for name, value in before.items():
         if value:
-            _echo(f"  {name + ':':<15}{value}")
+            say(f"  {name + ':':<15}{value}")
     for line in incident.window:
-        _echo(f"  {'beside it:':<15}{line}")
+        say(f"  {'beside it:':<15}{line}")
     for entry in incident.history:
-        _echo(f"  {entry.at[:19] + 'Z':<22}{entry.by or 'logdiag'}: {entry.what}")
+        say(f"  {entry.at[:19] + 'Z':<22}{entry.by or 'logdiag'}: {entry.what}")
 
 
 def _action(incident: Incident) -> str:
     return "the action of its reason" if incident.action is Action.NONE else incident.action.value
-
-
-def _echo(text: str) -> None:
-    """Prints a line of which parts came from outside: nothing in it steers a terminal or makes another line."""
-    click.echo(clean(text, _LONGEST))

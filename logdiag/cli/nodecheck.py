@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from logdiag.cli.options import text_or_json
 from logdiag.errors import LogdiagError
 from logdiag.recovery.launch import is_name, nodes_in, with_addresses
 from logdiag.recovery.nodecheck import Check, check, complaint, first_round
@@ -51,7 +52,7 @@ _BAD, _NOT_DONE = 1, 2
 @click.option(
     "--seconds", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="The most that a world may take."
 )
-@click.option("-f", "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@text_or_json
 def nodecheck_command(
     hosts: str | None, hosts_file: str | None, template: str, plan: bool, form: str, **said: Any
 ) -> None:

@@ -1,4 +1,4 @@
-"""The options that `logdiag` and `logdiag batch` share, and what they mean to `diagnose`."""
+"""The options that several commands share, and what they mean to `diagnose`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from logdiag.cli.job import metadata_of
 from logdiag.report import FORMATS
 from logdiag.settings import WHEN
 
-__all__ = ["brief_report", "form_of_report", "given", "own_rules", "shared"]
+__all__ = ["brief_report", "form_of_report", "given", "job_option", "own_rules", "shared", "text_or_json"]
 
 
 form_of_report = click.option(
@@ -36,6 +36,17 @@ own_rules = click.option(
     help="A folder of your own rules, and of log forms in its forms/; may be repeated.",
 )
 """The option of every command that goes by rules."""
+
+job_option = click.option(
+    "--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."
+)
+"""The option of every command that reads the log of a job."""
+
+text_or_json = click.option(
+    "-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="How to print it.",
+)  # fmt: skip
+"""The option of every command that prints a list, for people or for programs."""
 
 _SHARED = (
     click.option(
@@ -64,19 +75,10 @@ _SHARED = (
         help="Stop reading then, and diagnose what was read.",
     ),
     click.option(
-        "--max-bytes",
-        type=click.IntRange(min=1),
-        metavar="BYTES",
-        help="The same after so much log, uncompressed.",
+        "--max-bytes", type=click.IntRange(min=1), metavar="BYTES", help="The same after so much log, uncompressed."
     ),
     own_rules,
-    click.option(
-        "--job",
-        "job",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="The job's name, user, framework or image, for filters.",
-    ),
+    job_option,
     click.option(
         "--memory",
         "place",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -16,18 +17,34 @@ from logdiag.report import render
 from logdiag.report.words import clean, one_line
 
 __all__ = [
-    "ProgressBar", "check_outputs", "check_report", "check_writable", "print_answer", "print_trace", "standard",
-    "status_of", "write_file", "write_outputs",
+    "ProgressBar", "check_outputs", "check_report", "check_writable", "note", "print_answer", "print_json",
+    "print_trace", "say", "standard", "status_of", "write_file", "write_outputs",
 ]  # fmt: skip
 
 _STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
 _NOT_KNOWN = 13
+_LONGEST_ROW = 10_000
 _WORTH_A_PROGRESS_BAR = 100_000_000
 _FORM_OF = {
     ".txt": "text", ".json": "json", ".jsonl": "jsonl", ".md": "markdown", ".html": "html", ".sarif": "sarif"
 }  # fmt: skip
 # Many documents of these would be none.
 _OF_ONE = (".json", ".html", ".sarif")
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Prints a row of which parts came from outside: nothing in it steers a terminal or makes another row."""
+    click.echo(clean(text, _LONGEST_ROW), err=err)
+
+
+def note(text: str) -> None:
+    """A word of logdiag's own to the user, on standard error."""
+    say(f"logdiag: {text}", err=True)
+
+
+def print_json(value: object) -> None:
+    """A document for programs."""
+    click.echo(json.dumps(value, indent=2))
 
 
 def status_of(answer: Diagnosis) -> int:
@@ -116,16 +133,16 @@ def print_trace(answer: Diagnosis) -> None:
     """What a model was asked, step by step."""
     trace = answer.stats.get("agent")
     if trace is None:
-        click.echo("no model was asked", err=True)
+        say("no model was asked", err=True)
         return
     for step in trace["steps"]:
         tokens = f"{step['tokens_in']} tokens in, {step['tokens_out']} out" if step["tokens_in"] else ""
-        click.echo(f"  {clean(step['kind'], 40):<18} {step['seconds']:6.2f} s  {tokens}".rstrip(), err=True)
+        say(f"  {clean(step['kind'], 40):<18} {step['seconds']:6.2f} s  {tokens}".rstrip(), err=True)
     for why in trace["refusals"]:
-        click.echo(f"  refused: {clean(why)}", err=True)
+        say(f"  refused: {clean(why)}", err=True)
     cost = "" if trace["cost"] is None else f", cost {trace['cost']:g}"
     total = f"{trace['tokens_in']} tokens in, {trace['tokens_out']} out{cost}, {trace['seconds']:.2f} s"
-    click.echo(f"  altogether {total}", err=True)
+    say(f"  altogether {total}", err=True)
 
 
 class ProgressBar:

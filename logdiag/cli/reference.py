@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
+from logdiag.cli.options import text_or_json
+from logdiag.cli.output import print_json
 from logdiag.model import Reason
 from logdiag.rules import RuleBook
 
@@ -13,7 +13,7 @@ __all__ = ["completion", "reasons", "schema"]
 
 
 @click.command("reasons", short_help="Print what each reason means, and what is done about it.")
-@click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@text_or_json
 def reasons(form: str) -> None:
     """Print every reason that an answer can name: its category, what is done by default, and what it means."""
     table = RuleBook.load(()).reasons
@@ -23,7 +23,7 @@ def reasons(form: str) -> None:
         if (entry := table.get(reason))
     ]
     if form == "json":
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     for row in rows:
         click.echo(f"{row['reason']:<19}  {row['category']:<14}  {row['action']:<22}  {row['meaning']}")
@@ -40,7 +40,7 @@ def schema(form: str) -> None:
         return
     from logdiag.rules.files import schema_of
 
-    click.echo(json.dumps(schema_of(form), indent=2))
+    print_json(schema_of(form))
 
 
 @click.command("completion", short_help="Print what lets a shell complete words.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +12,8 @@ import click
 
 from logdiag.cli.in_force import settings_in_force
 from logdiag.cli.job import metadata_of
-from logdiag.cli.options import own_rules
+from logdiag.cli.options import job_option, own_rules, text_or_json
+from logdiag.cli.output import print_json, say
 from logdiag.errors import LogdiagError, RuleError
 from logdiag.model import Reason
 from logdiag.report.words import clean
@@ -68,7 +68,7 @@ def list_command(words: tuple[str, ...], reason: str | None, folders: tuple[str,
         )
     width = max(len(rule.id) for rule in shown)
     for rule in shown:
-        click.echo(clean(f"{rule.id:<{width}}  {rule.role:<9}  {rule.reason:<19}  {rule.title}", _LONGEST))
+        say(f"{rule.id:<{width}}  {rule.role:<9}  {rule.reason:<19}  {rule.title}")
 
 
 def _holds(rule: Rule, words: Iterable[str]) -> bool:
@@ -98,9 +98,7 @@ def show_command(identity: str, folders: tuple[str, ...]) -> None:
 
 @rules.command("test")
 @click.argument("folders", nargs=-1, type=click.Path(readable=False), metavar="[DIR]...")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the problems."
-)
+@text_or_json
 def test_command(folders: tuple[str, ...], form: str) -> None:
     """Prove the rules of DIR, by their examples and against all shipped ones; without DIR, prove the shipped rules.
 
@@ -116,10 +114,10 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
     own = {identity for identity in known if files.file_of(identity) in files.contents} if folders else None
     problems = check(book, own) or prove(book, own)
     if form == "json":
-        click.echo(json.dumps([problem.to_dict() for problem in problems], indent=2))
+        print_json([problem.to_dict() for problem in problems])
     else:
         for problem in problems:
-            click.echo(clean(str(problem), _LONGEST))
+            say(str(problem))
         proved = [rule for rule in book.rules if own is None or rule.id in own]
         filters = [item for item in book.filters if own is None or item.id in own]
         examples = sum(len(rule.fires) + len(rule.quiet) for rule in proved)
@@ -162,11 +160,11 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
         click.echo("no rule matches this line")
     for rule in matching:
         mark = "*" if finding and finding.rule == rule.id else " "
-        click.echo(clean(f"{mark} {rule.id}  {rule.role}  {rule.reason}  {rule.title}", _LONGEST))
+        say(f"{mark} {rule.id}  {rule.role}  {rule.reason}  {rule.title}")
     if finding:
-        click.echo(clean(f"{finding.title}: {finding.why}" if finding.why else finding.title, _LONGEST))
+        say(f"{finding.title}: {finding.why}" if finding.why else finding.title)
         for name, value in finding.facts.items():
-            click.echo(clean(f"  {name} = {value}", _LONGEST))
+            say(f"  {name} = {value}")
 
 
 @rules.command("suggest")
@@ -208,7 +206,7 @@ def _model(command: Callable[..., None]) -> Callable[..., None]:
 
 @rules.command("learn-filters")
 @click.argument("logs", nargs=-1, required=True, type=click.Path(readable=False), metavar="LOG...")
-@click.option("--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image.")
+@job_option
 @click.option(
     "--samples", type=click.IntRange(1, 15), default=3, show_default=True, metavar="N", help="How many votes."
 )
@@ -326,8 +324,9 @@ def _put(found: Iterable[tuple[str, Proposal]], target: str | None) -> int:
     status = 0
     for name, item in found:
         if item.problems:
-            rows = [f"{name} did not pass:", *item.problems]
-            click.echo("\n  ".join(clean(row, _LONGEST) for row in rows), err=True)
+            rows = [f"{name} did not pass:", *(f"  {problem}" for problem in item.problems)]
+            for row in rows:
+                say(row, err=True)
             status = 1
         elif target is not None:
             click.echo(str(accept(item, target)))

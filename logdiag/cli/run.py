@@ -11,7 +11,8 @@ import click
 
 from logdiag.cli.in_force import memory_in_force, settings_in_force
 from logdiag.cli.job import metadata_of
-from logdiag.cli.output import print_answer
+from logdiag.cli.options import job_option, own_rules
+from logdiag.cli.output import note, print_answer
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
@@ -21,7 +22,6 @@ from logdiag.recovery.ledger import Ledger
 from logdiag.recovery.notices import Notifier
 from logdiag.recovery.policy import load_policy
 from logdiag.recovery.run import Setup, run_job
-from logdiag.report.words import clean
 from logdiag.rules import RuleBook
 
 __all__ = ["run_command"]
@@ -31,7 +31,7 @@ Examples:
   logdiag run --checkpoint-dir ckpt -- torchrun train.py --resume={checkpoint}
   logdiag run --nodes hosts -- mpirun --host {nodes:4} train.sh
   logdiag run --restart 0 -- python train.py        only watch it, and diagnose it when it fails"""
-_LONGEST, _MOST_SECONDS = 400, 120.0
+_MOST_SECONDS = 120.0
 
 
 @click.command("run", epilog=_EXAMPLES, short_help="Run a job, diagnose it when it fails, recover by policy.")
@@ -48,10 +48,8 @@ _LONGEST, _MOST_SECONDS = 400, 120.0
     "--state", default="logdiag-run", show_default=True, metavar="DIR", help="Where the logs and the ledger go."
 )
 @click.option("--notify", multiple=True, metavar="URL", help="A webhook, or slack:URL; may be repeated.")
-@click.option("--rules", "folders", multiple=True, metavar="DIR", help="A folder of your own rules; may be repeated.")
-@click.option(
-    "--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."
-)
+@own_rules
+@job_option
 @click.option("--memory", "place", metavar="PLACE", help="Past failures to ask, and to keep these in with --remember.")
 @click.option("--remember", is_flag=True, help="Keep each failure as an incident, and a named job's good run.")
 @click.option("--offline", is_flag=True, default=None, help="No connection at all.")
@@ -84,7 +82,7 @@ def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str |
         )
 
     setup = Setup(
-        launcher, policy, book, Ledger(said["state"]), notifier, said["checkpoint_dir"], diagnosed, _say,
+        launcher, policy, book, Ledger(said["state"]), notifier, said["checkpoint_dir"], diagnosed, note,
         partial(print_answer, form="text", err=True),
     )  # fmt: skip
     try:
@@ -93,10 +91,6 @@ def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str |
             diagnosed(setup.ledger.course.log, 0)  # what a later failure is held against
     finally:
         notifier.close()
-        for note in notifier.notes:
-            _say(note)
+        for said_by_it in notifier.notes:
+            note(said_by_it)
     sys.exit(status)
-
-
-def _say(text: str) -> None:
-    click.echo(f"logdiag: {clean(text, _LONGEST)}", err=True)
