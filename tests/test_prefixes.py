@@ -360,8 +360,36 @@ def test_no_shipped_form_asks_for_a_certain_digit() -> None:
     for form in shipped_forms().forms:
         assert not asks_for_a_digit(form.pattern), form.id
         assert set(form.begins).isdisjoint(string.digits) or set(form.begins).issuperset(string.digits), form.id
-        assert not re.search("[0-9]", form.amid), form.id
     assert not any(re.search("[0-9]", level) for level in shipped_forms().levels)
+    assert not asks_for_a_digit(prefixes._RUN_INTO.pattern)
     assert asks_for_a_digit("took [4-9] s")
     assert asks_for_a_digit(r"(\w)\1")
     assert not asks_for_a_digit(r"\d{1,5} [0-9a-f]{2,}")
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "rank", "level"),
+    [
+        ("step 63/120 loss 0.12[rank1]: KeyError: 'a'", "KeyError: 'a'", 1, None),
+        ("2026-11-01 10:00:00 INFO step 63/120 loss 0.12KeyError: 'a'", "KeyError: 'a'", None, None),
+        (
+            "[rank3]: loss: 8.1E+00 | lr: 1e-4pandas.errors.ParserError: boom",
+            "pandas.errors.ParserError: boom",
+            None,
+            None,
+        ),
+        ("{'loss': 2.1, 'epoch': 0.3}[default2]:[rank2]: boom", "boom", 2, None),
+        ("45/100 [00:10<00:12, 9.1it/s]2026-11-01 10:00:00 ERROR [rank 3] boom", "boom", 3, "ERROR"),
+        ("step 63/120 loss 0.12[1,2]<stderr>: boom", "boom", 2, None),
+        ("step 63/120 loss 0.12  exitcode  : -6 (pid: 812)", "  exitcode  : -6 (pid: 812)", None, None),
+        ("[rank3]: tools.S3UploadFailedError: boom", "tools.S3UploadFailedError: boom", 3, None),
+        ("[rank3]: saw KeyError: 'a' in (KeyError: 'a')", "saw KeyError: 'a' in (KeyError: 'a')", 3, None),
+        ("INFO wrote run_2026-11-01 10:00:00.log", "wrote run_2026-11-01 10:00:00.log", None, "INFO"),
+    ],
+)
+def test_what_another_process_ran_into_is_a_message_of_its_own(
+    line: str, message: str, rank: int | None, level: str | None
+) -> None:
+    """With its own rank and level, not those of who spoke before; a name with a digit is one name."""
+    read = parse_line(line)
+    assert (read.message, read.rank, read.level) == (message, rank, level)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
-from logdiag import diagnose
+from logdiag import Diagnosis, diagnose
 from logdiag.rules import RuleBook
 from tests.helpers import LOGS
 
@@ -50,3 +52,38 @@ def test_a_sample_gets_the_answer_of_its_table(name: str, book: RuleBook) -> Non
         found.line,
         wanted,
     )
+
+
+STEPS = (
+    "step 63/120 loss 0.12",
+    "{'loss': 2.103, 'epoch': 0.3}",
+    "iter 40/900 | lm loss: 8.1E+00 | lr: 1e-4",
+    " 45%|#5 | 45/100 [00:10<00:12, 2.1it/s]",
+)
+
+
+def told(answer: Diagnosis) -> tuple[object, ...]:
+    """What must not change: failed, reason, the root's line and rank, and what to do."""
+    root = answer.root_cause
+    return answer.failed, answer.reason, root and (root.line, root.rank), answer.recovery.action
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row["failed"] == "yes"])
+def test_a_step_that_runs_into_the_root_line_changes_no_answer(
+    name: str, step: str, book: RuleBook, tmp_path: Path
+) -> None:
+    """Another rank printed its step, and not yet the line's end, into the same pipe; also in a container's record."""
+    whole = diagnose(LOGS / name, rules=book)
+    assert whole.root_cause is not None
+    copy = tmp_path / Path(name).name
+    (shutil.copytree if (LOGS / name).is_dir() else shutil.copy)(LOGS / name, copy)
+    file = tmp_path / Path(whole.root_cause.source).relative_to(LOGS)
+    lines = file.read_bytes().split(b"\n")
+    at, text = whole.root_cause.line - 1, whole.root_cause.text.encode()
+    # The time of a container's record stands elsewhere in it.
+    spoken = text if text in lines[at] else text.partition(b" ")[2]
+    assert spoken in lines[at]
+    lines[at] = lines[at].replace(spoken, step.encode() + spoken)
+    file.write_bytes(b"\n".join(lines))
+    assert told(diagnose(copy, rules=book)) == told(whole)

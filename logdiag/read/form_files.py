@@ -52,7 +52,6 @@ class _Form(_Strict):
     begins: str = ""
     rank_of: Literal["job", "group", "worker", ""] = ""
     relays: bool = False
-    amid: str = ""
     samples: list[_Sample] = Field(min_length=1)
 
 
@@ -191,7 +190,6 @@ def _form(identity: str, given: _Form, pieces: dict[str, str], file: _File) -> F
         begins=_beginnings(given.begins, compiled),
         rank_of=given.rank_of,
         relays=given.relays,
-        amid=given.amid,
         shipped=file.shipped,
         samples=tuple(_sample(sample, file.path) for sample in given.samples),
         file=file.path,
@@ -228,8 +226,7 @@ def rivals(forms: Forms, form: Form, sample: Sample) -> tuple[int, tuple[str, ..
         if any(other.id == form.id for other, _ in fitting):
             return place, tuple(other.id for other, _ in fitting)
         reached += [match.end() for _, match in fitting]
-    found = forms.amid(sample.line, 0)
-    return (found[1].start(), (form.id,)) if found and found[0].id == form.id else (0, ())
+    return 0, ()
 
 
 def _in_order(forms: Forms) -> Forms:

@@ -27,8 +27,6 @@ _Matcher = Callable[[str, int], Match | None]
 # A pattern of one's own may take so long on one line; one that was too slow on so many is not asked again.
 _SECONDS = 0.2
 _MOST_SLOW = 10
-# So many characters stand before the words that tell of a form amid a line, at most.
-_LONGEST_HEAD = 100
 _NAME = "forms"
 
 
@@ -53,9 +51,8 @@ class Form:
 
     `pattern` is complete, with what must stand before it; `begins` are the characters that it may begin with. `rank_of`
     is `job` or `group` where a rank is known to be counted over one of them, and `worker` where it counts only if the
-    line names no other. Behind a form that `relays`, the level before it is not the line's own. The words `amid` tell
-    that the form may stand amid a line, behind what another process did not end. Those of `samples` and `file` are
-    proof, which no diagnosis needs.
+    line names no other. Behind a form that `relays`, the level
+    before it is not the line's own. Those of `samples` and `file` are proof, which no diagnosis needs.
     """
 
     id: str
@@ -64,7 +61,6 @@ class Form:
     begins: str
     rank_of: str = ""
     relays: bool = False
-    amid: str = ""
     shipped: bool = False
     samples: tuple[Sample, ...] = ()
     file: str = ""
@@ -126,7 +122,6 @@ class Forms:
         self.levels = levels
         self.keys = keys
         self.all_shipped = all(form.shipped for form in self.forms)
-        self._amid = tuple(form for form in self.forms if form.amid)
         self._compiled: dict[str, _Matcher] = {}
         self._beginning: dict[str, tuple[tuple[Form, _Matcher], ...]] = {}
         self._slow: Counter[str] = Counter()
@@ -145,15 +140,6 @@ class Forms:
         first = text[place : place + 1]
         found = ((form, match_at(text, place)) for form, match_at in self._with(first))
         return [(form, match) for form, match in found if match and match.end() > place]
-
-    def amid(self, text: str, place: int) -> tuple[Form, Match] | None:
-        """The form that another process began behind a place, on a line that the first one did not end."""
-        for form in self._amid:
-            told = text.find(form.amid, place)
-            for begin in range(max(place, told - _LONGEST_HEAD), told):
-                if text[begin] in form.begins and (match := self._matcher(form)(text, begin)) and match.end() > told:
-                    return form, match
-        return None
 
     def tried(self, form: Form, text: str, place: int) -> Match | None:
         """What one form finds at a place."""
@@ -249,7 +235,7 @@ def compile_forms(folder: Folder) -> None:
 def _plain(forms: Forms) -> tuple[Any, ...]:
     """What the cache and a wheel keep of forms: all but their samples."""
     told = [
-        (form.id, form.title, form.pattern, form.begins, form.rank_of, form.relays, form.amid, form.shipped)
+        (form.id, form.title, form.pattern, form.begins, form.rank_of, form.relays, form.shipped)
         for form in forms.forms
     ]
     return told, dict(forms.levels), {**vars(forms.keys), "samples": ()}

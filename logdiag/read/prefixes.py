@@ -9,7 +9,7 @@ fits whatever stands before it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -38,6 +38,17 @@ _LONGEST_RANK = 6  # digits
 _FIELD = re.compile(r"; [A-Za-z_][\w.@-]{0,30}: ")
 _MOST_FIELDS = 4
 _BLANK = re.compile(r"[ \t]+")
+# step 63/120 loss 0.1239Nov 23 19:51:13 node-3 kernel: NVRM: boom
+# {'loss': 2.1, 'epoch': 0.3}[rank1]: KeyError: 'a'      step 63/120 loss 0.12KeyError: 'a'
+_RUN_INTO = re.compile(
+    r"[\w)\]}%.](?=\[(?:rank|default)\d{1,6}\]:|\[(?:\d{1,6},)?\d{1,6}\](?:\[\w{1,20}\])?<std|srun: error: "
+    # The launcher's table:   exitcode  : -6 (pid: 812)
+    r"|  (?:host|rank|exitcode|error_file|traceback) {1,10}: "
+    rf"|(?:{'|'.join(_MONTH_NAMES)}) [ \d]\d \d\d:\d\d:\d\d )"
+    # What may be a part of a word only behind a number or a bracket: S3UploadError is one name.
+    r"|(?:(?<![\w.])\d[\d.]*(?:[eE][-+]?\d+)?|[)\]}%])(?=(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:Error|Exception)\b"
+    r"|(?:[a-z_]\w*\.)+[A-Z]\w*: |[EWF]\d{4} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)"
+)
 _DAYS = frozenset({"date", "us_date", "month", "month_day"})
 # A clock begins with the first of these that there is.
 _PARTS_OF_TIME = ("date", "us_date", "month", "month_day", "clock", "year", "day", "fraction")
@@ -121,8 +132,8 @@ class _Places:
     def take(self, text: str, form: Form | None, match: Match, relays: str | None, levels: Mapping[str, str]) -> None:
         """Adds what a form found, or without one what the stream's own label or recorder wrote; a level that its
         recorder `relays` tells nothing."""
-        if form and form.amid and text[self.starts[-1] : match.start()].strip():
-            self.rank = None  # that of the process which spoke before
+        if match.re is _RUN_INTO:
+            self.rank = self.level = None  # those of the process which spoke before
         self.starts.append(match.end())
         said = match.groupdict() if match.re.groupindex else {}
         # [rank17]:[E ProcessGroupNCCL.cpp:523] [Rank 2]   the first counts over the job, the second within a group
@@ -242,8 +253,18 @@ def heads_of(
     text: str, forms: Forms, recorded: re.Match[str] | None = None, label: re.Pattern[str] | None = None
 ) -> Iterator[tuple[Form | None, Match]]:
     """The forms at the head of a line, one behind the other; without one, where none is known, what the stream's
-    recorder wrote, and anywhere its label of a rank, once. Last, the head of what another process began amid it."""
-    place = 0
+    recorder wrote, and anywhere its label of a rank, once. Where another process began before this one had ended its
+    line, what it ran into and the other's head follow."""
+    place = yield from _heads_at(text, 0, forms, recorded, label)
+    if not text.startswith('{"', place) and (match := _RUN_INTO.search(text, place)):
+        yield None, match
+        yield from _heads_at(text, match.end(), forms)
+
+
+def _heads_at(
+    text: str, place: int, forms: Forms, recorded: re.Match[str] | None = None, label: re.Pattern[str] | None = None
+) -> Generator[tuple[Form | None, Match], None, int]:
+    """The heads from a place on; returns where they end."""
     for _ in range(_MOST_PREFIXES):
         blank = _BLANK.match(text, place) if place else None
         begin = blank.end() if blank else place
@@ -259,8 +280,7 @@ def heads_of(
             break
         place = match.end()
         yield form, match
-    if not text.startswith("{", place) and (found := forms.amid(text, place)):
-        yield found
+    return place
 
 
 def _seconds(said: Mapping[str, str | None]) -> float | None:
