@@ -62,18 +62,21 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 class Message:
     """One message that a source can print: the file it stands in, and its text with numbers and words filled in.
 
-    A raised one stands as Python prints it, behind the name of its class, and takes no other prefix.
+    A raised one stands as Python prints it, behind the name of its class, and takes no other prefix. `kind` is the
+    class or status that the call names, as the source writes it.
     """
 
     file: str
     text: str
     raised: bool = False
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
     """How a component's source is read. `calls` end before the arguments, `streams` before the first `<<`; in a `table`
-    the one group of `calls` is the message. `lines` are printed lines of single files, by a pattern of their names."""
+    the one group of `calls` is the message. `lines` are printed lines of single files, by a pattern of their names. A
+    group `kind` of `calls` or `streams` stands in the line as KIND, and as STATUS in the form of a status code."""
 
     source: str
     version: str
@@ -106,7 +109,7 @@ def messages(component: Component, checkout: Path) -> list[Message]:
             elif component.language == "table":
                 printed = (Message(name, _filled(entry)) for entry in re.findall(component.calls, source, re.MULTILINE))
             else:
-                printed = (Message(name, text) for text in _printed(component, source))
+                printed = (Message(name, text, kind=kind) for kind, text in _printed(component, source))
             for message in printed:
                 found.setdefault(message.text, message)
     return list(found.values())
@@ -157,13 +160,13 @@ def _worded(value: ast.expr) -> str:
     return ""
 
 
-def _printed(component: Component, source: str) -> Iterator[str]:
+def _printed(component: Component, source: str) -> Iterator[tuple[str, str]]:
     for pattern, end in ((component.calls, ")"), (component.streams, ";")):
         for call in re.finditer(pattern, source) if pattern else ():
             arguments = _arguments(source[call.end() : call.end() + _MOST_CHARACTERS], end, component.language)
             text = _first_text(arguments, component.language)
             if len(re.sub(r"[^A-Za-z]", "", text)) >= _FEWEST_LETTERS:
-                yield text
+                yield call.groupdict().get("kind") or "", text
 
 
 def _arguments(source: str, end: str, language: str) -> str:
@@ -218,6 +221,8 @@ def _filling(gap: re.Match[str]) -> str:
 def printed_line(component: Component, message: Message) -> Line:
     """A message as it stands in a log."""
     line = next((line for file, line in component.lines.items() if re.search(file, message.file)), component.line)
+    status = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", message.kind).upper()
+    line = line.replace("STATUS", status).replace("KIND", message.kind)
     return parse_line(message.text if message.raised else line.replace("MESSAGE", message.text))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evals import gain, second_reading
-from evals.harvest import PAGE, Component, components, coverage, judged, kept, messages, report
+from evals.harvest import PAGE, Component, components, coverage, judged, kept, messages, printed_line, report
 from logdiag import Reason, RuleError, diagnose
 from logdiag.evaluation.cases import load_cases
 from logdiag.evaluation.run import answer_case
@@ -189,6 +189,14 @@ def test_the_harvest_reads_rust(tmp_path: Path) -> None:
     assert [item.text for item in messages(component, tmp_path)] == ["Shard word crashed with word"]
 
 
+def test_the_class_or_status_that_a_call_names_stands_in_the_printed_line(tmp_path: Path) -> None:
+    """An error's kind is part of its call, not of its text; a log has it before the text."""
+    (tmp_path / "a.c").write_text('return errors::NotFoundError("widget %d is gone", id);', encoding="utf-8")
+    component = widget(calls=r"\berrors::(?P<kind>\w+?)Error\(", line="Failed: KIND STATUS: MESSAGE")
+    (message,) = messages(component, tmp_path)
+    assert printed_line(component, message).text == "Failed: NotFound NOT_FOUND: widget 7 is gone"
+
+
 def test_the_report_counts_what_is_known_left_out_and_open(tmp_path: Path, book: RuleBook) -> None:
     """A message is known by a rule, by its speaker alone, left out with a reason, or open."""
     (tmp_path / "a.c").write_text(
@@ -228,6 +236,8 @@ def test_a_node_that_lost_its_cards_is_told_by_nccls_own_words(book: RuleBook) -
         ("nrt_execute failed: NRT_EXEC_HW_ERR_HBM_UE", Reason.ECC_ERROR),
         ("nrt_execute failed: NRT_NETWORK_PROXY_FAILURE", Reason.NETWORK_ERROR),
         ("nrt_execute failed: NRT_LOAD_NOT_ENOUGH_NC", Reason.CUDA_ERROR),
+        ("jax.errors.JaxRuntimeError: UNAVAILABLE: the service is gone", Reason.CONNECTION_ERROR),
+        ("OSError: (External) NCCL error(5), invalid usage.", Reason.NCCL_REMOTE_ERROR),
     ],
 )
 def test_a_status_code_selects_the_reason(book: RuleBook, line: str, reason: Reason) -> None:
