@@ -7,7 +7,7 @@ The taxonomy is that of "Characterization of Large Language Model Development in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,7 @@ __all__ = [
     "Times",
     "fill",
     "fill_title",
+    "median",
     "number_in",
     "with_nines",
 ]
@@ -70,6 +71,16 @@ _LONGEST_NUMBER = 18
 def number_in(text: str | bytes) -> int | None:
     """The whole number that a text of a log is; None for another text, and for more digits than anything counts."""
     return int(text) if len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit() else None
+
+
+def median(values: Iterable[float]) -> float:
+    """The middle one of some numbers, or the mean of the two in the middle. `statistics` would load fractions, decimals
+    and random numbers for it.
+
+    Raises IndexError where there are none.
+    """
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 _ALL_NINES = bytes.maketrans(b"012345678", b"999999999")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import mul
 
 import pytest
 import yaml
 
 from logdiag.evaluation.cases import load_cases
+from logdiag.memory.corpus import load_corpus
+from logdiag.memory.embedding import load_embedder
 from logdiag.memory.incident import masked
 from logdiag.model import Action, Reason
 from logdiag.rules import RuleBook
@@ -47,3 +50,14 @@ def test_no_signature_is_a_rules_example_or_a_cases_root_line(proof_book: RuleBo
     roots = {masked(root).lower() for case in load_cases([str(ROOT / "evals" / "cases")]).cases for root in case.roots}
     assert signatures & examples == set()
     assert signatures & roots == set()
+
+
+def test_the_nearest_incident_is_that_of_the_plain_product() -> None:
+    """For lines of every incident's own words, against the sum of the products number by number."""
+    corpus, embedder = load_corpus(), load_embedder()
+    vectors = embedder.embed([item.signature for item in corpus.incidents])
+    for query in (*vectors[::40], *embedder.embed(["CUDA error: out of memory on <n>", "", "zzzz qqqq"])):
+        products = [sum(map(mul, query, vector)) for vector in vectors]
+        found = corpus.nearest(query, 5, embedder)
+        assert [score for score, _ in found] == pytest.approx(sorted(products, reverse=True)[:5], abs=1e-6)
+        assert all(products[corpus.incidents.index(near)] == pytest.approx(score, abs=1e-6) for score, near in found)

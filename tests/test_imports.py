@@ -18,6 +18,7 @@ HEAVY = {
     "sentence_transformers", "faiss", "langchain", "langchain_core", "openai", "sqlite3", "asyncio",
     "multiprocessing", "unittest", "http", "urllib.request", "ssl", "socket", "zstandard", "backports.zstd",
     "compression.zstd", "drain3", "importlib.metadata", "email", "sqlalchemy", "jinja2",
+    "statistics",
 }  # fmt: skip
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 import re
+import statistics
 from functools import cache
 from typing import Any
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from logdiag import Action, Category, Diagnosis, LogdiagError, Reason, diagnose, render
 from logdiag import model as model_module
-from logdiag.model import Block, Finding, Line, Role, fill
+from logdiag.model import Block, Finding, Line, Role, fill, median
 from logdiag.report import FORMATS
 from tests.helpers import LOGS, SHARED
 
@@ -199,3 +201,11 @@ def test_words_print_as_themselves() -> None:
     assert f"{Action.RESTART} {Reason.ECC_ERROR}" == "restart ECCError"
     assert str(Category.SCRIPT) == "script"
     assert f"{Action.RESTART:>9}" == "  restart"
+
+
+def test_the_median_is_that_of_the_standard_library() -> None:
+    """Of few and many numbers, even and odd, some of them equal."""
+    source = random.Random(23)
+    for count in range(1, 40):
+        values = [source.choice((0.5, -2.0, source.random())) for _ in range(count)]
+        assert median(values) == statistics.median(values)

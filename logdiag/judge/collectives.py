@@ -7,11 +7,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from statistics import median
 
 from logdiag.judge.call_table import Group, Seat, groups_of, rank_behind
 from logdiag.merge.clocks import apart
-from logdiag.model import TROUBLE, Collectives, Line, RankInGroup
+from logdiag.model import TROUBLE, Collectives, Line, RankInGroup, median
 from logdiag.plain import rank_ranges
 from logdiag.scan.survey import Survey
 

@@ -9,12 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 
 from logdiag.judge.call_table import moment
 from logdiag.judge.faults import Fault
 from logdiag.merge.clocks import apart
-from logdiag.model import Line, Reason
+from logdiag.model import Line, Reason, median
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 

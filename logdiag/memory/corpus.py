@@ -7,12 +7,12 @@ missing or torn costs speed, never correctness.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from logdiag import cache
@@ -38,7 +38,7 @@ class Corpus:
     incidents: tuple[Incident, ...] = ()
     fingerprints: tuple[str, ...] = ()
     origin: bytes = b""
-    _vectors: dict[str, memoryview[float]] = field(default_factory=dict, repr=False, compare=False)
+    _vectors: dict[str, list[tuple[tuple[float, ...], float]]] = field(default_factory=dict, repr=False, compare=False)
 
     def by_fingerprint(self, wanted: str) -> list[Incident]:
         """Those of one fingerprint."""
@@ -46,23 +46,24 @@ class Corpus:
 
     def nearest(self, query: array[float], k: int, embedder: Embedder) -> list[tuple[float, Incident]]:
         """The `k` most similar to a vector of the embedder, with their cosine, best first."""
-        table, width = self._embedded(embedder), len(query)
-        scores = [
-            float(sum(map(mul, query, table[start : start + width])))
-            for start in range(0, width * len(self.incidents), width)
-        ]
+        # The fastest product of two vectors that Python has without NumPy: |a - b|**2 = |a|**2 + |b|**2 - 2ab.
+        asked = tuple(query)
+        own = math.hypot(*asked) ** 2
+        scores = [(own + square - math.dist(asked, row) ** 2) / 2 for row, square in self._embedded(embedder)]
         best = sorted(range(len(scores)), key=lambda at: -scores[at])[:k]
         return [(scores[at], self.incidents[at]) for at in best]
 
-    def _embedded(self, embedder: Embedder) -> memoryview[float]:
-        """The numbers of all vectors, one after the other."""
+    def _embedded(self, embedder: Embedder) -> list[tuple[tuple[float, ...], float]]:
+        """All vectors, each with the square of its length."""
 
         def made() -> bytes:
             return b"".join(vector.tobytes() for vector in embedder.embed([item.signature for item in self.incidents]))
 
         if embedder.name not in self._vectors:
             origin = hashlib.sha256(self.origin + embedder.name.encode()).digest()
-            self._vectors[embedder.name] = memoryview(_kept("corpus-vectors", origin, made)).cast("f")
+            table, width = memoryview(_kept("corpus-vectors", origin, made)).cast("f"), embedder.dimensions
+            rows = [tuple(table[start : start + width]) for start in range(0, len(table), width)]
+            self._vectors[embedder.name] = [(row, math.hypot(*row) ** 2) for row in rows]
         return self._vectors[embedder.name]
 
 

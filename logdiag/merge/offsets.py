@@ -7,11 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
-from statistics import median, median_low
 from typing import TypeAlias
 
 from logdiag.merge.clocks import apart
-from logdiag.model import Line
+from logdiag.model import Line, median
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
@@ -78,7 +77,7 @@ def offsets_of(jobs: Sequence[Survey]) -> Offsets:
                 ahead[other], shared[other] = ahead[one] + found[0], found[1]
                 known.append(other)
     # Most clocks are right; of two the first one is taken to be.
-    middle = median_low(ahead.values()) if len(ahead) > 2 else 0.0
+    middle = sorted(ahead.values())[(len(ahead) - 1) // 2] if len(ahead) > 2 else 0.0
     base = next(clock for clock in moments if abs(ahead.get(clock, middle + _LEAST) - middle) < _SPREAD)
     shared[first] = shared[first] or max(shared.values())
     wrong = {clock: ahead[clock] - middle for clock in moments if abs(ahead.get(clock, middle) - middle) >= _LEAST}
