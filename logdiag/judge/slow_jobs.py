@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from logdiag.judge.call_table import moment
 from logdiag.judge.faults import Fault
+from logdiag.judge.series import LOSS, changes_of_level
 from logdiag.merge.clocks import apart
 from logdiag.model import Line, Reason, median
 from logdiag.scan.steps import step_number
@@ -28,23 +29,29 @@ _WITHIN = re.compile(r"\b20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d")
 _FEWEST_STEPS, _FEWEST_RANKS, _LATE, _MUCH_LATER, _OF_A_STEP = 3, 3, 0.5, 4.0, 0.1
 # A loss that stays above so many times what it was, for so many steps after so many.
 _JUMP, _BEFORE, _AFTER = 3.0, 8, 3
-# step 198 loss 2.31   'loss': 2.31   lm loss: 2.310000E+00 |   train_loss=2.31
-_LOSS = re.compile(
-    r"(?i)(?:^|[\s{,|'\"])(?:lm |train(?:ing)?[_ /]?)?loss['\"]?\s{0,4}[:=(|]?\s{0,4}"
-    r"([-+]?\d{1,12}(?:\.\d{1,12})?(?:e[-+]?\d{1,3})?)\b"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class SlowJob:
-    """What kind of trouble it was (`hang`, `straggler` or `loss-spike`), and a sentence with the evidence."""
+    """What kind of trouble it was (`hang`, `straggler`, `loss-spike`; empty for none of them), and a sentence with the
+    evidence."""
 
     kind: str
     words: str
 
 
 def slow_job(root: Fault | None, survey: Survey) -> SlowJob | None:
-    """What the clocks and numbers of the steps show; None where they show nothing, or a root says it better."""
+    """What the clocks and numbers of the steps show; None where they show nothing."""
+    found = _kind_of_trouble(root, survey)
+    changes = changes_of_level(survey)
+    if found and found.kind == "loss-spike":
+        changes.pop("loss", None)
+    words = [*([found.words] if found else []), *changes.values()]
+    return SlowJob(found.kind if found else "", "; ".join(words)) if words else None
+
+
+def _kind_of_trouble(root: Fault | None, survey: Survey) -> SlowJob | None:
+    """A hang, a straggler or a loss that jumped; None for another, or where a root says it better."""
     if root is not None:
         return _silence(root, survey) if root.reason is Reason.OTHERS and not root.died else None
     return _straggler(survey) or _spike(survey)
@@ -117,7 +124,7 @@ def _spike(survey: Survey) -> SlowJob | None:
     """The loss jumped and stayed there to the end of the log."""
     by_process: dict[tuple[int, int | None], list[tuple[Line, float]]] = defaultdict(list)
     for line in _steps(survey):
-        found = _LOSS.search(line.text)
+        found = LOSS.search(line.text)
         if found and math.isfinite(value := float(found[1])) and value > 0:
             by_process[line.stream, line.rank].append((line, value))
     for told in by_process.values():

@@ -70,6 +70,7 @@ def _part(survey: Survey, streams: set[int]) -> Survey:
         findings=[finding for finding in survey.findings if finding.line.stream in streams],
         uncounted_in={at: counts for at, counts in survey.uncounted_in.items() if at in streams},
         progress=[step for step in survey.progress if step.stream in streams],
+        series=[step for step in survey.series if step.stream in streams],
         checkpoints=[line for line in survey.checkpoints if line.stream in streams],
         calls=[call for call in survey.calls if call.line.stream in streams],
         lines=lines,

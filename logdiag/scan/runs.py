@@ -115,6 +115,7 @@ def only_run(survey: Survey, run: Run) -> Survey:
         findings=[finding for finding in survey.findings if run.holds(finding.line)],
         uncounted_in={},
         progress=[line for line in survey.progress if run.holds(line)],
+        series=[line for line in survey.series if run.holds(line)],
         checkpoints=[line for line in survey.checkpoints if run.holds(line)],
         lines=lines,
         total_lines=sum(end - start for start, end in run.parts.values()),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -50,6 +50,10 @@ _MOST_MARKS_A_BLOCK = 200
 # tell that it was survived.
 _LAST_STEPS = 4
 _LONGEST_STEP = 400
+# A series of steps is kept of so many logs, of each so many steps.
+_LOGS_WITH_SERIES, _LONGEST_SERIES = 4, 256
+# Steps for it are looked for in so many places of a block, in so many lines each.
+_PLACES, _LINES_OF_A_PLACE = 32, 16
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
 _LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
 _SHORT_NUMBER = re.compile(rb"(?<![\w:.,-])\d{1,3}(?![\w:.,-]*\d)")
@@ -62,6 +66,7 @@ Patterns = tuple[int, ...]
 class Survey:
     """What the read found; not `complete` where something of the logs was not read. `progress` are lines that tell of a
     step of the job's work, `checkpoints` those that tell that one was begun, saved or loaded; not all of them are kept.
+    `series` is an even sample of the steps of the first logs.
     `heads` are the first lines of a job's streams, where several runs may follow each other.
     `uncounted_in` counts by stream, for each rule, the further lines that were not looked at one by one. `of_machines`
     says that no log of a job is among the streams; `places` tell which rank has which GPU, `calls` where ranks are
@@ -71,6 +76,7 @@ class Survey:
     findings: list[Finding] = field(default_factory=list)
     uncounted_in: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     progress: list[Line] = field(default_factory=list)
+    series: list[Line] = field(default_factory=list)
     checkpoints: list[Line] = field(default_factory=list)
     places: list[Finding] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -163,6 +169,27 @@ class _Tail:
         return found[::-1]
 
 
+class _Series:
+    """Every so many steps of a log, by position, number and text; the longer the log, the fewer of them."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int, bytes]] = []
+        self._every, self._seen = 1, 0
+
+    def next_of(self, places: Sequence[int]) -> Sequence[int]:
+        """Those of the next steps' places that are to be added."""
+        chosen = places[-self._seen % self._every :: self._every]
+        self._seen += len(places)
+        return chosen
+
+    def add(self, steps: Iterable[tuple[int, int, bytes]]) -> None:
+        """Adds what `next_of` chose."""
+        self.steps.extend(steps)
+        while len(self.steps) > _LONGEST_SERIES:
+            del self.steps[1::2]
+            self._every *= 2
+
+
 class _Reader:
     """Reads one stream into a survey."""
 
@@ -178,6 +205,7 @@ class _Reader:
         self.after = 0
         self.floods = _Floods()
         self.calls = Calls(self._line)
+        self.series = _Series()
         self.findings_of: Counter[str] = Counter()
         self.latest_of: dict[str, Finding] = {}
 
@@ -315,6 +343,9 @@ class _Reader:
         if marks:
             places.update(_nearest([at for at, shape in enumerate(shapes) if shape in keys], marks))
         self.survey.progress += self._lines_at(places, block, lines)
+        if self.stream.index < _LOGS_WITH_SERIES:
+            chosen = self.series.next_of([at for at in _here_and_there(len(shapes)) if shapes[at] in keys])
+            self.series.add((self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP]) for at in chosen)
 
     def _mark_checkpoints(self, block: Block, lines: BlockLines, shapes: list[bytes]) -> set[int]:
         """Remembers a block's first and last lines that tell of a checkpoint, and says which they are."""
@@ -348,6 +379,7 @@ class _Reader:
     def finish(self) -> None:
         """Hands the kept lines to the survey."""
         self.survey.lines.extend(self._line(position, number, text) for position, number, text in self.kept.lines())
+        self.survey.series.extend(self._line(*step) for step in self.series.steps)
         self.survey.calls.extend(self.calls)
         self.survey.total_lines += self.position
         self.survey.total_bytes += self.stream.bytes_read
@@ -394,6 +426,7 @@ def joined(parts: Sequence[Survey]) -> Survey:
         result.findings += part.findings
         result.uncounted_in.update(part.uncounted_in)
         result.progress += part.progress
+        result.series += part.series
         result.checkpoints += part.checkpoints
         result.places += part.places
         result.calls += part.calls
@@ -438,3 +471,9 @@ def _nearest(places: list[int], marks: list[int]) -> set[int]:
         at = bisect(places, mark)
         near.update(places[max(0, at - 1) : at + 4])
     return near
+
+
+def _here_and_there(count: int) -> Iterator[int]:
+    """Some of a block's `count` lines, evenly; all where there are few."""
+    for start in range(0, count, max(count // _PLACES, _LINES_OF_A_PLACE)):
+        yield from range(start, min(start + _LINES_OF_A_PLACE, count))
