@@ -238,6 +238,7 @@ def test_a_node_that_lost_its_cards_is_told_by_nccls_own_words(book: RuleBook) -
         ("nrt_execute failed: NRT_LOAD_NOT_ENOUGH_NC", Reason.CUDA_ERROR),
         ("jax.errors.JaxRuntimeError: UNAVAILABLE: the service is gone", Reason.CONNECTION_ERROR),
         ("OSError: (External) NCCL error(5), invalid usage.", Reason.NCCL_REMOTE_ERROR),
+        ("Caused by: alluxio.exception.FileDoesNotExistException: no shard", Reason.FILE_NOT_FOUND_ERROR),
     ],
 )
 def test_a_status_code_selects_the_reason(book: RuleBook, line: str, reason: Reason) -> None:
