@@ -43,7 +43,7 @@ def run_logdiag(
         capture_output=True,
         env=environment(env),
         cwd=cwd,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

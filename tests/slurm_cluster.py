@@ -95,7 +95,7 @@ class Slurm:
             env=self.environ,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=True,
             cwd=self.folder,
         )
@@ -118,7 +118,7 @@ class Slurm:
         return self("scontrol", "show", "job", job)
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 180) -> None:
     """Waits for something; fails where it does not come."""
     until = time.monotonic() + seconds
     while not holds():

@@ -142,12 +142,12 @@ def test_a_node_whose_member_fails_is_named(fault: str, said: str) -> None:
     port = str(21800 + 400 * len(fault) % 6000)
     template = f"sh -c {shlex.quote(f'if [ {{host}} = 127.0.0.2 ]; then {fault}; else exec {HERE}; fi')}"
     started = time.monotonic()
-    status, answer = checked("--hosts", ",".join(LOOPBACK[:4]), "--port", port, "--seconds", "3",
+    status, answer = checked("--hosts", ",".join(LOOPBACK[:4]), "--port", port, "--seconds", "6",
                              "--launcher", template)  # fmt: skip
     assert (status, [row["node"] for row in answer["bad"]]) == (1, ["127.0.0.2"])
     assert said in answer["bad"][0]["why"]
     assert answer["good"] == [LOOPBACK[0], *LOOPBACK[2:4]]
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 100  # the member that hangs would take 300
 
 
 def test_what_could_not_be_done_has_a_status_of_its_own() -> None:
@@ -199,12 +199,12 @@ def test_who_ends_the_check_ends_its_launchers(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "logdiag", "nodecheck", "--hosts", "127.0.0.1,127.0.0.2", "--launcher", launcher]
     job = subprocess.Popen(command, cwd=tmp_path, env=environment())
     places = [tmp_path / "127.0.0.1", tmp_path / "127.0.0.2"]
-    until = time.monotonic() + 60
+    until = time.monotonic() + 100
     while not all(place.exists() and place.read_text() for place in places):
         assert time.monotonic() < until
         time.sleep(0.02)
     job.terminate()
-    assert job.wait(timeout=30) == 128 + signal.SIGTERM
+    assert job.wait(timeout=100) == 128 + signal.SIGTERM
     for place in places:
         with pytest.raises(ProcessLookupError):
             os.kill(int(place.read_text()), 0)
@@ -230,10 +230,11 @@ def test_bad_links_of_real_hosts_are_found() -> None:
     with hosts(13) as made:
         cut, slow, late, lossy = (made.names[at] for at in (0, 3, 5, 12))
         made.cut(cut)
-        made.slow(slow, 20)
-        made.disturb(late, late=0.01)
+        # Far from the usual of a busy machine, too.
+        made.slow(slow, 4)
+        made.disturb(late, late=0.05)
         made.disturb(lossy, lost=0.05)
-        status, answer = checked("--hosts", ",".join(made.names), "--launcher", LAUNCHER, "--seconds", "4")
+        status, answer = checked("--hosts", ",".join(made.names), "--launcher", LAUNCHER, "--seconds", "10")
     assert status == 1
     found = {row["node"]: row["why"] for row in answer["bad"]}
     assert found.keys() == {cut, slow, late, lossy}
@@ -254,7 +255,7 @@ def test_worlds_of_torch_run_its_collectives(launcher: str) -> None:
     if launcher != HERE:
         start = f"{interpreter} {launcher} --nnodes {{size}} --node-rank {{rank}} --master-addr {{master}} "
         start += f"--master-port {{port}} --nproc-per-node 2 {world.__file__} {{member}}"
-    status, answer = checked("--hosts", ",".join(LOOPBACK[:2]), "--port", "28800", "--launcher",
+    status, answer = checked("--hosts", ",".join(LOOPBACK[:2]), "--port", "28800", "--seconds", "250", "--launcher",
                              f"sh -c ': {{host}}; exec env GLOO_SOCKET_IFNAME=lo {start}'")  # fmt: skip
     assert status == 0, answer
     assert answer["waves"][0][0]["figures"]["over"] == "gloo"

@@ -55,7 +55,7 @@ def ran(script: str, *arguments: str, resumed: str = "", launcher: tuple[str, ..
     """What a script prints, in a process of its own or under a launcher."""
     env = environment({"LOGDIAG_RUN_CHECKPOINT": resumed, "OMP_NUM_THREADS": "1"})
     command = [PYTHON, *launcher, *(() if launcher else ("-c", script)), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -135,7 +135,7 @@ def test_kill_in_the_middle_leaves_the_previous_one_whole(tmp_path: Path) -> Non
     script = START + "saver = Saver(folder, model)\nfor step in (1, 2): saver.save(step)\nsaver.wait()\n"
     job = subprocess.Popen([PYTHON, "-c", script, str(tmp_path), "8000"], env=environment())
     partial = tmp_path / "step_2.partial"
-    until = time.monotonic() + 120
+    until = time.monotonic() + 600
     while not (partial.is_dir() and os.listdir(partial)):
         assert time.monotonic() < until
         assert job.poll() is None

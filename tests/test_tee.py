@@ -20,6 +20,8 @@ from tests.helpers import environment, log_of, traceback_of
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals and pipes as on Unix")
 
 COMMAND = [sys.executable, "-m", "logdiag", "--tee", "--no-memory"]
+# Seconds in which a busy machine has answered too.
+PATIENCE = 100
 # Far more than a pipe holds, so that a reader that stops is noticed.
 JOB = [
     sys.executable,
@@ -45,8 +47,8 @@ def piped(stdout: IO[bytes] | int) -> Iterator[tuple[subprocess.Popen[bytes], su
 def test_a_full_disk_under_the_copy_does_not_end_the_job() -> None:
     """The job ends by its own fault, the log is read to its end, and one note tells of the copy."""
     with open("/dev/full", "wb") as full, piped(full) as (job, reader):
-        report = reader.communicate(timeout=60)[1].decode()
-        assert job.wait(30) == 1
+        report = reader.communicate(timeout=PATIENCE)[1].decode()
+        assert job.wait(PATIENCE) == 1
     assert report.startswith("FAILED  script / KeyError")
     assert report.count("copy to standard output broke off (No space left on device)") == 1
     assert "breaks off after" not in report
@@ -60,8 +62,8 @@ def test_a_reader_that_goes_does_not_end_the_job() -> None:
         reader.stdout.read(10)
         reader.stdout.close()
         report = reader.stderr.read().decode()
-        assert job.wait(30) == 1
-        assert reader.wait(30) == 0
+        assert job.wait(PATIENCE) == 1
+        assert reader.wait(PATIENCE) == 0
     assert report.startswith("FAILED  script / KeyError")
     assert "copy to standard output broke off (Broken pipe)" in report
 
@@ -78,7 +80,7 @@ def reading() -> Iterator[subprocess.Popen[bytes]]:
         seen = b""
         while len(seen) < len(FAILED):
             seen += process.stdout.read(len(FAILED) - len(seen))
-        late = threading.Timer(60, process.kill)
+        late = threading.Timer(PATIENCE, process.kill)
         late.start()
         yield process
         late.cancel()
@@ -116,7 +118,7 @@ def test_after_a_signal_the_job_may_still_print() -> None:
         process.stdin.write(b"saved step 2\n")
         process.stdin.close()
         assert process.stdout.read() == b"saved step 2\n"
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize(("second", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
@@ -127,14 +129,18 @@ def test_a_second_signal_ends_it(second: signal.Signals, status: int) -> None:
         report_of(process)
         time.sleep(0.2)
         process.send_signal(second)
-        assert process.wait(30) == status
+        assert process.wait(PATIENCE) == status
 
 
 def test_wrong_rules_do_not_end_the_job(tmp_path: Path) -> None:
     """An error of the diagnosis is no reason to close the job's pipe: all is passed on, and the status is 2."""
     data = log_of(*(f"step {number} {'x' * 500}" for number in range(1000)))
     done = subprocess.run(
-        [*COMMAND, "--rules", str(tmp_path / "none")], input=data, capture_output=True, env=environment(), timeout=60
+        [*COMMAND, "--rules", str(tmp_path / "none")],
+        input=data,
+        capture_output=True,
+        env=environment(),
+        timeout=PATIENCE,
     )
     assert done.stdout == data
     assert done.returncode == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from logdiag.authoring.rule_file import Proposal
     from logdiag.memory.incident import Incident
 
-__all__ = ["rules"]
+__all__ = ["asking", "learn", "rules"]
 
 
 _healthy = click.option(
@@ -33,7 +33,7 @@ _healthy = click.option(
 )
 _memory = click.option("--memory", "place", metavar="PLACE", help="The store of incidents; LOGDIAG_MEMORY if left out.")
 # Learning takes several questions, each of which may take the time of --llm-timeout.
-_QUESTIONS = 8
+_QUESTIONS, _SAMPLES = 8, 3
 _LONGEST = 10_000
 
 
@@ -208,7 +208,7 @@ def _model(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("logs", nargs=-1, required=True, type=click.Path(readable=False), metavar="LOG...")
 @job_option
 @click.option(
-    "--samples", type=click.IntRange(1, 15), default=3, show_default=True, metavar="N", help="How many votes."
+    "--samples", type=click.IntRange(1, 15), default=_SAMPLES, show_default=True, metavar="N", help="How many votes."
 )
 @click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
 @_memory
@@ -229,11 +229,21 @@ def learn_command(
     speaks of trouble in these logs, in the rules' examples and in past incidents. It holds for this job alone, and
     needs no model any more. Exits 1 when something was proposed that did not pass.
     """
+    flags = {"rules": folders, "memory": place, **said}
+    sys.exit(learn(logs, metadata_of(job), "--accept" if accepted else "", flags, samples))
+
+
+def learn(
+    logs: Sequence[str], job: Mapping[str, str], option: str, flags: dict[str, object], samples: int = _SAMPLES
+) -> int:
+    """Learns filters from logs by a model and prints them, or writes them where an option says so. The exit status.
+
+    Raises LogdiagError where no model may be asked, where none answers, and for logs and a job that do not serve.
+    """
     from logdiag.authoring.log_agent import learn_filters
     from logdiag.memory.store import open_store
 
-    metadata = metadata_of(job)
-    settings, asker, target = _asking("--accept" if accepted else "", {"rules": folders, "memory": place, **said})
+    settings, asker, target = asking(option, flags)
     with open_store(settings.store_or_refusal(), shipped=False) as store:
         incidents = store.list()
     proposals = learn_filters(
@@ -241,7 +251,7 @@ def learn_command(
         asker,
         settings.llm,
         book=RuleBook.load(settings.rules, proof=True),
-        job=metadata,
+        job=job,
         incidents=incidents,
         samples=samples,
         needed=samples // 2 + 1,
@@ -249,10 +259,10 @@ def learn_command(
     first = next(proposals, None)
     if first is None:
         click.echo("nothing was learnt: too few samples agree on lines that no filter in force knows", err=True)
-        return
+        return 0
     # What was learnt before the model fails is not lost.
     found = ((f"{item.id} ({item.votes} of {samples} samples)", item) for item in chain([first], proposals))
-    sys.exit(_put(found, target))
+    return _put(found, target)
 
 
 @rules.command("draft")
@@ -288,7 +298,7 @@ def draft_command(
     if accepted and unread:
         raise RuleError("--accept and --auto-accept: give one of them")
     option = "--accept" if accepted else "--auto-accept" if unread else ""
-    settings, asker, target = _asking(option, {"rules": folders, "memory": place, **said})
+    settings, asker, target = asking(option, {"rules": folders, "memory": place, **said})
     with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
         others = [*confirmed(store), *store.shipped]
@@ -346,7 +356,7 @@ def _target(option: str, folders: tuple[str, ...]) -> str:
     return folders[0]
 
 
-def _asking(option: str, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
+def asking(option: str, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
     """The settings in force, who asks the model, and the folder to write to where an option says so.
 
     Raises LogdiagError where no model is set up, or where it may not be asked.
