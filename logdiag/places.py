@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 
-__all__ = ["cache_folders", "config_file", "data_folder", "make_private", "why_foreign", "why_foreign_path"]
+__all__ = [
+    "cache_folders", "config_file", "data_folder", "make_private", "why_foreign", "why_foreign_path",
+    "without_password",
+]  # fmt: skip
 
 _NAME = "logdiag"
 _CONFIG = "logdiag.toml"
@@ -47,6 +51,13 @@ def _users_own(kind: str) -> str:
         return str(getattr(platformdirs, kind)(_NAME, appauthor=False))
     except RuntimeError:  # an account that is not in the system's list, with no HOME
         return ""
+
+
+def without_password(place: str) -> str:
+    """An address as it may be shown: `postgresql://mira:...@db.internal/logdiag?...=...`; a folder as it is."""
+    if "://" not in place:
+        return place
+    return re.sub(r"\?.*", "?...=...", re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:...@", place))
 
 
 def make_private(folder: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from logdiag.errors import LogdiagError
+from logdiag.places import without_password
 from logdiag.settings import load_settings
 
 EVERYTHING = 'llm = "openai:x"\nllm_when = "always"\nmemory = "kept"\nvotes = 15\nrules = ["ours"]\noffline = true\n'
@@ -183,3 +184,18 @@ def test_a_file_that_is_no_settings_is_one_sentence(own_file: Path, tmp_path: Pa
     own_file.write_bytes(content)
     with pytest.raises(LogdiagError, match=rf"^{own_file}: [^\n]*correct it[^\n]*$"):
         load_settings(environ={}, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("/srv/jobs@night:1", "/srv/jobs@night:1"),
+        ("postgresql://mira@db/jobs", "postgresql://mira@db/jobs"),
+        ("postgresql://mira:s3cr3t@db/jobs?password=s3cr3t", "postgresql://mira:...@db/jobs?...=..."),
+        ("postgresql://mira:s3@cr/3t@db/jobs", "postgresql://mira:...@db/jobs"),
+        ("postgresql://[::1", "postgresql://[::1"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(place: str, shown: str) -> None:
+    """Also where the password has signs that should have been escaped, or the address is none."""
+    assert without_password(place) == shown

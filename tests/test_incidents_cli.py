@@ -203,6 +203,8 @@ def test_teams_share_by_export_and_import(memory: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.jsonl").write_text("{\n")
     assert f"{tmp_path / 'broken.jsonl'}:1: not JSON" in complaint("import", tmp_path / "broken.jsonl")
     assert "cannot be read" in complaint("import", tmp_path / "gone.jsonl")
+    torn = run_logdiag("incidents", "import", "-", stdin=b"\xff\n")
+    assert (torn.returncode, torn.stdout, torn.stderr.count(b"\n")) == (2, b"", 1), torn.stderr
     assert "cannot be written" in complaint("export", tmp_path / "gone" / "out.jsonl")
 
 

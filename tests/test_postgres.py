@@ -318,7 +318,7 @@ def test_a_server_that_is_not_there_is_one_sentence() -> None:
     with pytest.raises(MemoryStoreError) as caught:
         open_store("postgresql://mira:secret@127.0.0.1:9/incidents", shipped=False).count()
     text = str(caught.value)
-    assert text.startswith("postgresql://mira@127.0.0.1:9/incidents: cannot be reached (")
+    assert text.startswith("postgresql://mira:...@127.0.0.1:9/incidents: cannot be reached (")
     assert "check the address, and that the server runs" in text
     assert "secret" not in text
     assert len(text.splitlines()) == 1

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 import click
 
 from logdiag._version import __version__
-from logdiag.cli.in_force import settings_in_force
+from logdiag.cli.in_force import model_or_refusal, settings_in_force
 from logdiag.cli.output import say
-from logdiag.errors import LogdiagError, MemoryStoreError
+from logdiag.errors import MemoryStoreError
 from logdiag.memory.store import default_place
-from logdiag.places import cache_folders
+from logdiag.places import cache_folders, without_password
 from logdiag.settings import Settings
 
 __all__ = ["config", "rows"]
@@ -71,9 +70,9 @@ def installed() -> list[tuple[str, str, str]]:
 def _memory(settings: Settings) -> str:
     """Where past failures are, also where nothing names it."""
     if settings.memory:
-        return _without_password(settings.memory)
+        return without_password(settings.memory)
     try:
-        return _without_password(default_place())
+        return without_password(default_place())
     except MemoryStoreError:
         return "-"
 
@@ -85,26 +84,11 @@ def _words(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:g}"
-    return _without_password(str(value)) or "-"
-
-
-def _without_password(value: str) -> str:
-    """postgresql://mira:...@db.internal/logdiag"""
-    if "://" not in value:
-        return value
-    parts = urlsplit(value)
-    user, at, host = parts.netloc.rpartition("@")
-    name = user.partition(":")[0]
-    hidden = f"{name}:...{at}" if ":" in user else f"{user}{at}"
-    return parts._replace(netloc=hidden + host, query="...=..." if parts.query else "").geturl()
+    return without_password(str(value)) or "-"
 
 
 def _test(settings: Settings) -> None:
-    if not settings.llm:
-        raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
-    if settings.offline:
-        raise LogdiagError(f"offline is set ({settings.origins['offline']}); nothing may be asked")
     from logdiag.agent.ask import probe
 
-    seconds = probe(settings.llm, settings.llm_timeout)
+    seconds = probe(model_or_refusal(settings), settings.llm_timeout)
     say(f"the model {settings.llm} answered in {seconds:.2f} s")

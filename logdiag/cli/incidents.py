@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Literal, TextIO
 
 import click
 
@@ -80,14 +81,11 @@ def add_command(
     log: str | None,
     number: int | None,
     signature: str | None,
-    node: str | None,
-    job: tuple[str, ...],
-    seen_at: str | None,
     folders: tuple[str, ...],
     by: str | None,
     place: str | None,
     form: str,
-    **said: str | None,
+    **said: Any,
 ) -> None:
     """Remember the failure that LOG shows, by the line that names its cause.
 
@@ -99,9 +97,9 @@ def add_command(
     found = replace(
         found,
         **given,
-        node=node or found.node,
-        job={**found.job, **metadata_of(job, any_key=True)},
-        seen_at=seen_at or "",
+        node=said["node"] or found.node,
+        job={**found.job, **metadata_of(said["job"], any_key=True)},
+        seen_at=said["seen_at"] or "",
         confirmed_by=(by or _person()) if by or given.get("reason") else "",
     )
     with open_store(place, shipped=False) as store:
@@ -181,18 +179,10 @@ def correct_command(
 @click.option("--shipped", is_flag=True, help="Those that ship with logdiag too.")
 @_memory
 @text_or_json
-def list_command(
-    reason: str | None,
-    node: str | None,
-    since: str | None,
-    limit: int | None,
-    shipped: bool,
-    place: str | None,
-    form: str,
-) -> None:
+def list_command(reason: str | None, shipped: bool, place: str | None, form: str, **wanted: Any) -> None:
     """Print incidents, the latest first."""
     with open_store(place, shipped=shipped) as store:
-        found = store.list(reason=Reason(reason) if reason else None, node=node, since=since, limit=limit)
+        found = store.list(reason=Reason(reason) if reason else None, **wanted)
         _say_unreadable(store)
     _print(found, form)
 
@@ -241,17 +231,11 @@ def forget_command(identities: tuple[str, ...], place: str | None) -> None:
 def export_command(file: str, place: str | None) -> None:
     """Write all incidents as JSON lines, to share them; to standard output without FILE."""
     with open_store(place, shipped=False) as store:
-        if file == "-":
-            store.export(sys.stdout)
-            _say_unreadable(store)
-            return
-        try:
-            with open(file, "w", encoding="utf-8") as out:
-                count = store.export(out)
-            _say_unreadable(store)
-        except OSError as error:
-            raise MemoryStoreError(f"{file}: cannot be written ({error.strerror}); name another file") from error
-    click.echo(clean(f"{file}: {count} incidents"), err=True)
+        with _opened(file, "w") as out:
+            count = store.export(out)
+        _say_unreadable(store)
+    if file != "-":
+        say(f"{file}: {count} incidents", err=True)
 
 
 @incidents.command("import")
@@ -264,17 +248,8 @@ def import_command(file: str, own: bool, place: str | None) -> None:
     What others confirmed is shown, and decides nothing before it is confirmed here. Of two forms of one incident a
     confirmed one stays, and else the one that was changed last.
     """
-    with open_store(place, shipped=False) as store:
-        if file == "-":
-            merged = store.import_(sys.stdin, "<stdin>", own=own)
-        else:
-            try:
-                with open(file, encoding="utf-8") as lines:
-                    merged = store.import_(lines, file, own=own)
-            except OSError as error:
-                raise MemoryStoreError(f"{file}: cannot be read ({error.strerror}); check the path") from error
-            except UnicodeDecodeError as error:
-                raise MemoryStoreError(f"{file}: not UTF-8; give what logdiag incidents export wrote") from error
+    with open_store(place, shipped=False) as store, _opened(file, "r") as lines:
+        merged = store.import_(lines, "<stdin>" if file == "-" else file, own=own)
     click.echo(f"{merged.added} added, {merged.replaced} replaced, {merged.kept} kept as they were")
 
 
@@ -320,6 +295,22 @@ def nodes_command(days: float, size: int | None, place: str | None, form: str) -
         jobs = f"  jobs {', '.join(item.jobs)}" if item.jobs else ""
         mark = "*" if item.suspicious else " "
         say(f"{mark} {item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}")
+
+
+@contextmanager
+def _opened(file: str, mode: Literal["r", "w"]) -> Iterator[TextIO]:
+    """A file that a command reads or writes, for - a standard stream. Raises MemoryStoreError."""
+    if file == "-" and mode == "w":
+        yield sys.stdout
+        return
+    done = "written" if mode == "w" else "read"
+    try:
+        with nullcontext(sys.stdin) if file == "-" else open(file, mode, encoding="utf-8") as opened:
+            yield opened
+    except OSError as error:
+        raise MemoryStoreError(f"{file}: cannot be {done} ({error.strerror}); name another file") from error
+    except UnicodeDecodeError as error:
+        raise MemoryStoreError(f"{file}: not UTF-8; give what logdiag incidents export wrote") from error
 
 
 def _failure(
@@ -378,9 +369,12 @@ def _withdraw(incident: Incident, folders: tuple[str, ...]) -> None:
         )
 
 
-def _given(said: dict[str, str | None]) -> dict[str, Any]:
-    kinds: dict[str, Callable[[str], Any]] = {"reason": Reason, "action": Action, "outcome": Outcome}
-    return {name: kinds.get(name, str)(value) for name, value in said.items() if value is not None}
+def _given(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said of an incident itself, by the names of its fields."""
+    kinds: dict[str, Callable[[str], Any]] = {
+        "reason": Reason, "action": Action, "cause": str, "remedy": str, "outcome": Outcome,
+    }  # fmt: skip
+    return {name: kind(said[name]) for name, kind in kinds.items() if said[name] is not None}
 
 
 def _person() -> str:

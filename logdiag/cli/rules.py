@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logdiag.cli.in_force import settings_in_force
+from logdiag.cli.in_force import model_or_refusal, settings_in_force
 from logdiag.cli.job import metadata_of
 from logdiag.cli.options import job_option, own_rules, text_or_json
 from logdiag.cli.output import print_json, say
@@ -365,13 +365,10 @@ def asking(option: str, flags: dict[str, object]) -> tuple[Settings, Asker, str 
 
     settings = settings_in_force(flags)
     target = _target(option, settings.rules) if option else None
-    if not settings.llm:
-        raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
-    if settings.offline:
-        raise LogdiagError(f"offline is set ({settings.origins['offline']}); no model may be asked")
+    model = model_or_refusal(settings)
     if settings.llm_when == "never":
         raise LogdiagError(f"llm is never ({settings.origins['llm_when']}); no model may be asked")
-    return settings, Asker(settings.llm, _QUESTIONS * settings.llm_timeout), target
+    return settings, Asker(model, _QUESTIONS * settings.llm_timeout), target
 
 
 def _context(log: str | None, known: Sequence[Incident], folders: Sequence[str]) -> list[str]:

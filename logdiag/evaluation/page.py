@@ -19,6 +19,7 @@ from logdiag.evaluation.words import (
     interval_words,
     kinds_of_miss,
     measured,
+    shown,
     value_words,
 )
 from logdiag.model import Reason
@@ -79,17 +80,13 @@ def _judged(row: Row) -> list[tuple[str, str, str, bool]]:
     sure = "" if row.confidence is None or row.error else f" (confidence {row.confidence:.2f})"
     root = "none" if row.root_line is None else f"line {row.root_line}: {row.root_text}"
     judged = (
-        ("Reason", " or ".join(row.accepted_reasons), f"{_none(row.reason)}{sure}", row.reason_right),
-        ("Root line", _none(row.true_root), root, row.root_right),
-        ("Rank", _none(row.true_rank), _none(row.rank), row.rank_right),
-        ("Node", _none(row.true_node), _none(row.node), row.node_right),
-        ("Action", " or ".join(row.accepted_actions), _none(row.action), row.action_right),
+        ("Reason", " or ".join(row.accepted_reasons), f"{shown(row.reason)}{sure}", row.reason_right),
+        ("Root line", shown(row.true_root), root, row.root_right),
+        ("Rank", shown(row.true_rank), shown(row.rank), row.rank_right),
+        ("Node", shown(row.true_node), shown(row.node), row.node_right),
+        ("Action", " or ".join(row.accepted_actions), shown(row.action), row.action_right),
     )
     return [(name, truth, answer, right) for name, truth, answer, right in judged if right is not None]
-
-
-def _none(value: object) -> str:
-    return "none" if value is None else str(value)
 
 
 def _log(lines: Sequence[Excerpt]) -> list[tuple[str, list[tuple[str, str, str]]]]:

@@ -8,7 +8,9 @@ from typing import Any
 from logdiag.evaluation.metrics import METRICS
 from logdiag.evaluation.scoring import Row
 
-__all__ = ["beside", "columns_of", "interval_words", "kinds_of_miss", "measured", "miss_words", "value_words"]
+__all__ = [
+    "beside", "columns_of", "interval_words", "kinds_of_miss", "measured", "miss_words", "shown", "value_words",
+]  # fmt: skip
 
 Columns = Mapping[str, Mapping[str, float | None]]
 """Metrics of several systems or splits, by their names."""
@@ -79,8 +81,8 @@ def miss_words(row: Row) -> list[str]:
         "false alarm": f"{row.reason}{sure} on a healthy job",
         "reason": f"{_or(row.accepted_reasons)}, answered {row.reason}{sure}",
         "root line": f"answered line {row.root_line}" if row.root_line is not None else "not found",
-        "rank": f"{_shown(row.true_rank)}, answered {_shown(row.rank)}",
-        "node": f"{_shown(row.true_node)}, answered {_shown(row.node)}",
+        "rank": f"{shown(row.true_rank)}, answered {shown(row.rank)}",
+        "node": f"{shown(row.true_node)}, answered {shown(row.node)}",
         "action": f"{_or(row.accepted_actions)}, answered {row.action}",
     }
     return [f"{kind}: {answers[kind]}" for kind in kinds_of_miss(row)]
@@ -90,5 +92,6 @@ def _or(names: Sequence[str]) -> str:
     return " or ".join(names)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A label or an answer; none where there is none."""
     return "none" if value is None else str(value)

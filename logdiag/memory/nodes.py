@@ -19,6 +19,7 @@ new; and what was imported counts when somebody confirmed it here.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -41,8 +42,7 @@ class NodeRecord:
 
     `failures` are its infrastructure failures in the last `days`, one a job, `jobs` the names of those jobs as far as
     they are known, and `incidents` all that is remembered of it. `probability` is that of so many failures or more by
-    chance, `corrected`
-    the same after Holm's correction for the number of nodes.
+    chance, `corrected` the same after Holm's correction for the number of nodes.
     """
 
     node: str
@@ -104,7 +104,7 @@ def node_records(
             failures=failures[node],
             jobs=tuple(dict.fromkeys(item.job_name for item in found if item.job_name)),
             incidents=tuple(item.id for item in found),
-            reasons=_counted(item.reason.value for item in found),
+            reasons=dict(Counter(item.reason.value for item in found).most_common()),
             last_seen=found[0].seen_at,
             probability=chances[node],
             corrected=corrected[node],
@@ -154,10 +154,3 @@ def _independent(found: Iterable[Incident]) -> set[str]:
         for item in found
         if item.reason.category is Category.INFRASTRUCTURE
     }
-
-
-def _counted(names: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))

@@ -6,7 +6,6 @@ has a column of vectors of its own, with an HNSW index (Malkov and Yashunin 2018
 
 from __future__ import annotations
 
-import re
 import time
 from array import array
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,8 @@ from sqlalchemy.exc import DBAPIError
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident
-from logdiag.memory.rows import Rows, incidents_table, statements
+from logdiag.memory.rows import Rows, check_version, incidents_table, statements
+from logdiag.places import without_password
 
 try:
     import psycopg
@@ -49,15 +49,13 @@ _EMBEDDERS = Table(
 )
 _STORE = Table("logdiag_store", MetaData(), Column("version", Integer, nullable=False))
 _READ_ONLY = (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction)
-_PASSWORD = re.compile(r"(?<=://)([^@/]*?):[^@/]*@|([?&]password=)[^&]*")
 
 
 class PostgresRows(Rows):
     """The incidents of one database, by whatever address PostgreSQL's own programs take."""
 
     def __init__(self, address: str) -> None:
-        hidden = _PASSWORD.sub(lambda match: f"{match[1]}@" if match[2] is None else f"{match[2]}...", address)
-        super().__init__(hidden, _INCIDENTS, insert)
+        super().__init__(without_password(address), _INCIDENTS, insert)
         self._address = address
         self._columns: dict[str, str] = {}
         self._engine = create_engine(
@@ -170,12 +168,7 @@ class PostgresRows(Rows):
                 for statement in statements((_STORE, _INCIDENTS, _EMBEDDERS), self._engine.dialect):
                     connection.execute(statement.encode())
                 connection.execute("INSERT INTO logdiag_store VALUES (%s)", (_VERSION,))
-        version = _one(connection, "SELECT version FROM logdiag_store")
-        if version > _VERSION:
-            raise MemoryStoreError(
-                f"{self.name}: written by a newer logdiag (version {version} of the store, this one knows {_VERSION}):"
-                " upgrade logdiag, or name another place with --memory"
-            )
+        check_version(self.name, _one(connection, "SELECT version FROM logdiag_store"), _VERSION)
 
 
 def _one(connection: psycopg.Connection[tuple[Any, ...]], query: str) -> Any:

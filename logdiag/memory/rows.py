@@ -41,10 +41,9 @@ from logdiag.model import Reason
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
 
-__all__ = ["ROW", "Rows", "incidents_table", "statements"]
+__all__ = ["Rows", "check_version", "incidents_table", "statements"]
 
 _PAGE = 1000
-ROW = BigInteger().with_variant(Integer(), "sqlite")
 
 
 def incidents_table(name: str) -> Table:
@@ -53,7 +52,7 @@ def incidents_table(name: str) -> Table:
     table = Table(
         name,
         MetaData(),
-        Column("row", ROW, Identity(always=True), primary_key=True),
+        Column("row", BigInteger().with_variant(Integer(), "sqlite"), Identity(always=True), primary_key=True),
         *(Column(text, Text, nullable=False, unique=text == "id") for text in texts),
         # Times are compared as text, whatever the server's language.
         Column("seen_at", Text().with_variant(Text(collation="C"), "postgresql"), nullable=False),
@@ -76,6 +75,15 @@ def statements(tables: Sequence[Table], dialect: Dialect) -> list[str]:
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         made += [str(CreateIndex(index, if_not_exists=True).compile(dialect=dialect)) for index in indexes]
     return made
+
+
+def check_version(name: str, version: int, known: int) -> None:
+    """Raises MemoryStoreError for a store that a newer logdiag wrote."""
+    if version > known:
+        raise MemoryStoreError(
+            f"{name}: written by a newer logdiag (version {version} of the store, this one knows {known}):"
+            " upgrade logdiag, or name another place with --memory"
+        )
 
 
 class Rows(ABC):

@@ -24,7 +24,7 @@ from sqlalchemy.pool import StaticPool
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident
-from logdiag.memory.rows import Rows, incidents_table, statements
+from logdiag.memory.rows import Rows, check_version, incidents_table, statements
 
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
@@ -163,11 +163,8 @@ def _opened(file: str) -> tuple[sqlite3.Connection, bool]:
             connection.close()
             connection, frozen = _connection(f"{_uri(file)}?immutable=1"), True
             version, application = _version(connection)
-        if version > _VERSION and application == _APPLICATION:
-            raise MemoryStoreError(
-                f"{file}: written by a newer logdiag (version {version} of the store, this one knows {_VERSION}):"
-                " upgrade logdiag, or name another place with --memory"
-            )
+        if application == _APPLICATION:
+            check_version(file, version, _VERSION)
         if application != _APPLICATION and (version or _holds_tables(connection)):
             raise MemoryStoreError(f"{file}: a database of another program; name another place with --memory")
         connection.execute("PRAGMA synchronous = FULL")

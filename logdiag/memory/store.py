@@ -25,7 +25,7 @@ from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import Incident, Outcome, Said, masked
 from logdiag.memory.sharing import better, imported
 from logdiag.model import Action, Reason
-from logdiag.places import data_folder
+from logdiag.places import data_folder, without_password
 
 if TYPE_CHECKING:
     from logdiag.memory.rows import Rows
@@ -85,7 +85,7 @@ class Store:
     @property
     def place(self) -> str:
         """Where it is, without a password."""
-        return self._rows.name if self._address.startswith(_POSTGRES) else self._address
+        return without_password(self._address)
 
     @property
     def shipped(self) -> tuple[Incident, ...]:
