@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
 
 from logdiag.cli.in_force import memory_in_force, settings_in_force
-from logdiag.cli.job import metadata_of
+from logdiag.errors import LogdiagError
 from logdiag.report import FORMATS
 from logdiag.settings import WHEN
 
-__all__ = ["brief_report", "form_of_report", "given", "job_option", "own_rules", "shared", "text_or_json"]
+__all__ = [
+    "brief_report",
+    "form_of_report",
+    "given",
+    "job_option",
+    "metadata_of",
+    "own_rules",
+    "shared",
+    "text_or_json",
+]
 
 
 form_of_report = click.option(
@@ -37,6 +46,7 @@ own_rules = click.option(
 )
 """The option of every command that goes by rules."""
 
+_JOB_KEYS = ("name", "framework", "image", "user")
 job_option = click.option(
     "--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."
 )
@@ -113,6 +123,19 @@ _SHARED = (
     ),
     click.option("--offline", is_flag=True, default=None, help="No model, and no connection at all."),
 )
+
+
+def metadata_of(pairs: Iterable[str], *, any_key: bool = False) -> dict[str, str]:
+    """The job's metadata by key, the last of equal keys. Raises LogdiagError for what is no KEY=VALUE, or where not
+    `any_key` will do for one of another key."""
+    metadata = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key or not (any_key or key in _JOB_KEYS):
+            example = "; give for instance name=pretrain" if any_key else f" with a KEY of {', '.join(_JOB_KEYS)}"
+            raise LogdiagError(f"--job {pair}: not KEY=VALUE{example}")
+        metadata[key] = value
+    return metadata
 
 
 def shared(command: Callable[..., None]) -> Callable[..., None]:

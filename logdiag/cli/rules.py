@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logdiag.cli.in_force import model_or_refusal, settings_in_force
-from logdiag.cli.job import metadata_of
-from logdiag.cli.options import job_option, own_rules, text_or_json
+from logdiag.cli.options import job_option, metadata_of, own_rules, text_or_json
 from logdiag.cli.output import print_json, say
 from logdiag.errors import LogdiagError, RuleError
 from logdiag.model import Reason

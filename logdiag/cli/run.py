@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 from logdiag.cli.in_force import memory_in_force, settings_in_force
-from logdiag.cli.job import metadata_of
-from logdiag.cli.options import job_option, own_rules
+from logdiag.cli.options import job_option, metadata_of, own_rules
 from logdiag.cli.output import note, print_answer
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis

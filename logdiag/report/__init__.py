@@ -1,4 +1,4 @@
-"""The answer in the forms people and programs read; one small module a form."""
+"""The answer in the forms people and programs read; one small module a form, but for JSON."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ def render(diagnosis: Diagnosis, format: str = "text") -> str:
     if format not in FORMATS:
         raise LogdiagError(f"format {format!r}: not known; give one of {', '.join(FORMATS)}")
     if format in ("json", "jsonl"):
-        from logdiag.report.as_json import to_json
-
-        return to_json(diagnosis, one_line=format == "jsonl")
+        # In ASCII: nothing of a log can reach a terminal as a control character.
+        return diagnosis.to_json(indent=2 if format == "json" else None)
     if format == "markdown":
         from logdiag.report.as_markdown import to_markdown
 
