@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from statistics import fmean, median
 
 from logdiag.merge.clocks import apart
 from logdiag.model import Line
@@ -109,14 +108,14 @@ def _change(series: _Series) -> str:
     ordered, sign = sorted(values), 1 if series.rises else -1
     ranks = [bisect_left(ordered, value) + bisect_right(ordered, value) - len(values) for value in values]
     cut = _cut([sign * rank for rank in ranks])
-    one, other = median(values[:cut]), median(values[cut:])
+    one, other = _median(values[:cut]), _median(values[cut:])
     cut = _cut([abs(value - one) - abs(value - other) for value in values])
     before, after = values[:cut], values[cut:]
-    one, other = median(before), median(after)
+    one, other = _median(before), _median(after)
     low, high = (before, after) if series.rises else (after, before)
     near = _NEAR * abs(other - one)
-    at_once = abs(median(before[-_NEXT:]) - one) <= near and abs(median(after[:_NEXT]) - other) <= near
-    apart_enough = median(high) >= series.factor * median(low) > 0
+    at_once = abs(_median(before[-_NEXT:]) - one) <= near and abs(_median(after[:_NEXT]) - other) <= near
+    apart_enough = _median(high) >= series.factor * _median(low) > 0
     if not (at_once and apart_enough and sorted(high)[len(high) // 4] > sorted(low)[len(low) * 3 // 4]):
         return ""
     line, step = series.told[cut][0], step_number(series.told[cut][0]) or 0
@@ -134,8 +133,15 @@ def _cut(costs: Sequence[float]) -> int:
 
 def _level(values: Sequence[float]) -> float:
     """The mean without pauses and other outliers: of times read to the second it tells more than the median."""
-    most = _OUTLYING * median(values)
-    return fmean(value for value in values if value <= most)
+    most = _OUTLYING * _median(values)
+    usual = [value for value in values if value <= most]
+    return math.fsum(usual) / len(usual)
+
+
+def _median(values: Sequence[float]) -> float:
+    """As that of the module statistics, which takes long to load."""
+    ordered, half = sorted(values), len(values) // 2
+    return (ordered[half] + ordered[~half]) / 2
 
 
 def _short(value: float) -> str:
