@@ -12,7 +12,7 @@ from logdiag.judge.faults import Fault, find_faults
 from logdiag.judge.kinds import kinds_of
 from logdiag.judge.outcome import Outcome, outcome_of
 from logdiag.judge.ranked import Ranking
-from logdiag.judge.ranks import node_of, rank_of
+from logdiag.judge.ranks import rank_and_node
 from logdiag.judge.recovered import sort_by_standing
 from logdiag.judge.root import find_root, in_order, is_consequence
 from logdiag.judge.suspected import (
@@ -114,14 +114,18 @@ def _around(
 ) -> Judgement:
     """What lies around a root: its rank and node, what follows from it, what does not."""
     places, timeline = survey.places, sides.timeline
-    rank, by = rank_of(root, sides.told, survey.lines, timeline, without, places, collectives) if root else (None, ())
+    rank, node, by = None, None, tuple[Decision, ...]()
+    if root is not None:
+        rank, node, by = rank_and_node(
+            root, sides.told, survey.lines, timeline, without, places, collectives, survey.openings
+        )
     others = [fault for fault in sides.told if root is None or in_order(fault) != in_order(root)]
     consequences = tuple(fault for fault in others if root is not None and is_consequence(fault, root))
     followed = (decision(is_consequence, fault.line, "consequence") for fault in consequences)
     return Judgement(
         root=root,
         rank=rank,
-        node=node_of(root, rank, survey.lines, sides.timeline) if root else None,
+        node=node,
         consequences=consequences,
         independent=tuple(fault for fault in others if root is None or not is_consequence(fault, root)),
         afterwards=sides.afterwards,

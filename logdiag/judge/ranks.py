@@ -11,11 +11,13 @@ from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.launchers import Worker, first_observed
 from logdiag.judge.owners import Owners, owners_in
+from logdiag.judge.placement import Placement, placement_in
 from logdiag.judge.speakers import Speakers, node_named_in, nodes_of_speakers, numbered_speakers
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role
+from logdiag.scan.survey import Opening
 
-__all__ = ["GUESSES", "RANK", "node_of", "rank_from", "rank_of"]
+__all__ = ["GUESSES", "RANK", "rank_and_node", "rank_from"]
 
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
 _NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
@@ -30,6 +32,12 @@ _CLASS = re.compile(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
 _PROCESS = re.compile(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
+# 120 s over, 7 of 8 present, rank 5 absent   have 7 of 8 members, absent: 3   no part from 1 for 30s   (mute: d9.t2)
+_WHO = r"(?:(?:rank|worker|member|peer|process)s? )?"
+_ABSENT = re.compile(
+    rf"(?i)\b(?:absent|missing|silent|mute|nothing from|no part from|waits? on|waiting for|without)[:=]? {{0,2}}{_WHO}"
+    r"([a-z]{0,8}[-_.]?\d[\w.-]{0,12})(?=[)\];,\s]*(?:$|\)|;|[a-z\[ ]*(?:for|in|after|since|from)\b))"
+)
 _NUMBERS = re.compile(r"\d{1,9}")
 # Kept lines.
 _LONGEST_TRACEBACK = 200
@@ -46,6 +54,7 @@ class _Facts:
     workers: Sequence[Worker]
     owners: Owners
     speakers: Callable[[], Speakers]
+    placement: Callable[[], Placement]
     collectives: Collectives | None
 
     @property
@@ -81,10 +90,26 @@ def numbered_speaker(facts: _Facts) -> int | None:
     return facts.speakers().numbers.get((facts.root.line.stream, facts.root.line.position))
 
 
+def listed_by_the_launcher(facts: _Facts) -> int | None:
+    """A listing tells which rank the process, the unit or the place is that the root's line names first."""
+    return facts.placement().rank_of(facts.root.line)
+
+
+def first_on_its_node(facts: _Facts) -> int | None:
+    """A listing tells the ranks of the node that the root's line names: it lost all of them, and the first stands for
+    them."""
+    hosts = facts.placement().hosts
+    node = facts.root.finding.node or node_named_in(facts.root.line, hosts.values())
+    return min((rank for rank, host in hosts.items() if host == node), default=None)
+
+
 def waited_for(facts: _Facts) -> int | None:
     """The others waited in vain for the only other process that the root's line names."""
     if facts.root.reason not in (Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR):
         return None
+    if absent := _ABSENT.search(facts.root.line.message):
+        told = facts.placement().ranks.get(absent[1])
+        return int(absent[1]) if absent[1].isdecimal() else told
     others = facts.speakers().named_in(facts.root.line) - {numbered_speaker(facts)}
     return others.pop() if len(others) == 1 else None
 
@@ -189,6 +214,7 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     absent_from_the_collective,
     named_by_its_line,
     waited_for,
+    listed_by_the_launcher,
     numbered_speaker,
     named_by_its_process,
     named_by_its_pod,
@@ -204,6 +230,7 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     repeats_its_words,
     reported_as_ended_first,
     number_of_its_device,
+    first_on_its_node,
 )
 """In this order."""
 
@@ -216,6 +243,7 @@ GUESSES = frozenset(
         number_of_nccl_device,
         repeats_its_words,
         number_of_its_device,
+        first_on_its_node,
     )
 )
 """Those of them that take a number for a rank because nothing speaks against it."""
@@ -227,7 +255,7 @@ def rank_from(decisions: Iterable[Decision]) -> Decision | None:
     return next((made for made in decisions if made.name in names and made.outcome.startswith("rank ")), None)
 
 
-def rank_of(
+def rank_and_node(
     root: Fault,
     faults: Sequence[Fault],
     lines: Sequence[Line],
@@ -235,34 +263,40 @@ def rank_of(
     without: frozenset[str] = frozenset(),
     places: Sequence[Finding] = (),
     collectives: Collectives | None = None,
-) -> tuple[int | None, tuple[Decision, ...]]:
-    """The root's rank, and the decision that found it. `faults` are all that broke, `lines` the kept ones, `places`
-    those that tell which rank has which GPU, `collectives` where each rank stood in what hung."""
-    speakers = cache(lambda: numbered_speakers(lines))
-    facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), speakers, collectives)
+    openings: Sequence[Opening] = (),
+) -> tuple[int | None, str | None, tuple[Decision, ...]]:
+    """The root's rank and node, and the decision that found the rank. `faults` are all that broke, `lines` the kept
+    ones, `places` those that tell which rank has which GPU, `collectives` where each rank stood in what hung, and
+    `openings` the logs' first lines, where a launcher may list its ranks."""
+    speakers, placement = cache(lambda: numbered_speakers(lines)), cache(lambda: placement_in(lines, openings))
+    facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), speakers, placement, collectives)
     made = first_that_applies(RANK, facts, without=without)
     if made is None:
-        return None, ()
-    decide, rank = made
-    told = rank >= 0
-    return rank if told else None, (decision(decide, root.line, f"rank {rank}" if told else "no rank"),)
+        return None, _node(facts, None), ()
+    decide, found = made
+    rank = found if found >= 0 else None
+    said = decision(decide, root.line, "no rank" if rank is None else f"rank {rank}")
+    return rank, _node(facts, rank), (said,)
 
 
-def node_of(root: Fault, rank: int | None, lines: Sequence[Line], timeline: Timeline) -> str | None:
-    """The node of the root: named on its line, by other lines of its rank, by the launcher's summary, in the words of
-    its line or of those of its rank, or the only one."""
+def _node(facts: _Facts, rank: int | None) -> str | None:
+    """The node of the root: named on its line, by other lines of its rank, by the launcher's summary or its listing, in
+    the words of its line or of those of its rank, or the only one."""
+    root = facts.root
     # A watchdog's line is of a rank that waited, and on that one's node.
     absent = set(map(int, _NUMBERS.findall(root.finding.facts.get("absent", "")))) - {root.line.rank}
     if root.finding.node and not absent:
         return root.finding.node
     if ranks := absent or ({rank} if rank is not None else set()):
-        named = {line.node for line in lines if line.rank in ranks and line.node}
-        named |= {worker.host for worker in timeline.workers if worker.rank in ranks}
+        named = {line.node for line in facts.lines if line.rank in ranks and line.node}
+        named |= {worker.host for worker in facts.workers if worker.rank in ranks}
+        named = named or {facts.placement().hosts[rank] for rank in ranks if rank in facts.placement().hosts}
         if len(named) == 1:
             return named.pop()
-    every = {line.node for line in lines if line.node}
-    spoken = nodes_of_speakers(lines, numbered_speakers(lines))
-    if told := node_named_in(root.line, {*every, *spoken.values()}) or spoken.get(-1 if rank is None else rank):
+    every = {line.node for line in facts.lines if line.node}
+    spoken = nodes_of_speakers(facts.lines, facts.speakers())
+    known = {*every, *spoken.values(), *facts.placement().hosts.values()}
+    if told := node_named_in(root.line, known) or spoken.get(-1 if rank is None else rank):
         return told
     return every.pop() if len(every) == 1 else None
 

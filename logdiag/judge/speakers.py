@@ -19,7 +19,7 @@ from itertools import pairwise
 
 from logdiag.model import Line
 
-__all__ = ["node_named_in", "nodes_of_speakers", "numbered_speakers"]
+__all__ = ["NO_NODES", "node_named_in", "nodes_of_speakers", "numbered_speakers"]
 
 # w09   seat-5   lathe 5   hawk.08   diver/4   r=44   hand{id=5   "seat": 2
 # but no part of a time, a version, a path or a size
@@ -53,7 +53,8 @@ _NO_NODES_WORDS = (
     "version v local_rank sample trial expert head slice page core cpu thread queue slot lane fp bf "
     "int uint float"
 )
-_NO_NODES = frozenset(_NO_NODES_WORDS.split())
+NO_NODES = frozenset(_NO_NODES_WORDS.split())
+"""What names that end with a number are called which are no node's."""
 _PROCESSES = frozenset(["rank", "worker", "r", "w"])
 # Behind these words even the only name that all processes say is their node's.
 _HOST_WORDS = frozenset(["host", "node", "hostname", "machine", "nodename", "on", "at"])
@@ -151,7 +152,7 @@ def _names_behind_words(text: str) -> Iterator[tuple[str, str]]:
     words = [match[0] for match in _WORD.finditer(text, 0, _RECORD)]
     for word, name in pairwise(words):
         before = _stem(word)
-        if before not in _NO_NODES and _NAME.fullmatch(name) and _stem(name) not in _NO_NODES | _PROCESSES:
+        if before not in NO_NODES and _NAME.fullmatch(name) and _stem(name) not in NO_NODES | _PROCESSES:
             yield before, name
 
 

@@ -54,12 +54,28 @@ _LONGEST_STEP = 400
 _LOGS_WITH_SERIES, _LONGEST_SERIES = 4, 256
 # Steps for it are looked for in so many places of a block, in so many lines each.
 _PLACES, _LINES_OF_A_PLACE = 32, 16
+# Where a launcher lists its ranks: so many first lines, of so many streams.
+_OPENING, _MOST_OPENINGS = 400, 64
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
 _LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
 _SHORT_NUMBER = re.compile(rb"(?<![\w:.,-])\d{1,3}(?![\w:.,-]*\d)")
 
 
 Patterns = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The first lines of a stream, all of them: (position, number, text)."""
+
+    stream: Stream
+    prefix: CommonPrefix | None
+    texts: tuple[tuple[int, int, bytes], ...]
+
+    def lines(self) -> Iterator[Line]:
+        """The lines, read now."""
+        for position, number, text in self.texts:
+            yield _line_of(self.stream, self.prefix, position, number, text)
 
 
 @dataclass
@@ -70,7 +86,7 @@ class Survey:
     `heads` are the first lines of a job's streams, where several runs may follow each other.
     `uncounted_in` counts by stream, for each rule, the further lines that were not looked at one by one. `of_machines`
     says that no log of a job is among the streams; `places` tell which rank has which GPU, `calls` where ranks are
-    in their collectives; `kind` and `shapes` are those of a single stream."""
+    in their collectives; `openings` are the first streams' first lines; `kind` and `shapes` are those of a single stream."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)
@@ -82,6 +98,7 @@ class Survey:
     calls: list[Call] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     heads: dict[int, Heads] = field(default_factory=dict)
+    openings: list[Opening] = field(default_factory=list)
     total_lines: int = 0
     total_bytes: int = 0
     complete: bool = True
@@ -208,6 +225,7 @@ class _Reader:
         self.series = _Series()
         self.findings_of: Counter[str] = Counter()
         self.latest_of: dict[str, Finding] = {}
+        self.opening: list[tuple[int, int, bytes]] = []
 
     def read(self, advance: Callable[[int], None]) -> None:
         blocks = self.stream.blocks(self.shapes.settled)
@@ -225,6 +243,8 @@ class _Reader:
             lines = BlockLines(block)
             shapes, firsts = self.shapes.add(block, lines, self.position)
             self._keep(block, lines, shapes, firsts, self._hits(block, lines, shapes))
+            for at in range(min(len(shapes), _OPENING - len(self.opening))):
+                self.opening.append((self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP]))
             self.position += len(shapes)
             advance(self.stream.bytes_read)
             block = _following(blocks, len(shapes))
@@ -317,18 +337,7 @@ class _Reader:
         return finding, max(around, next(window for most, window in _WINDOWS if seen <= most))
 
     def _line(self, position: int, number: int, text: bytes) -> Line:
-        line = parse_line(
-            text[:_LONGEST_TEXT].decode(errors="replace"),
-            self.stream.name,
-            number,
-            stream=self.stream.index,
-            position=position,
-            prefix=self.prefix,
-        )
-        if (line.rank is None and self.stream.rank is not None) or (line.node is None and self.stream.node):
-            rank = self.stream.rank if line.rank is None else line.rank
-            line = replace(line, rank=rank, node=line.node or self.stream.node)
-        return line
+        return _line_of(self.stream, self.prefix, position, number, text[:_LONGEST_TEXT])
 
     def _mark_progress(self, block: Block, lines: BlockLines, shapes: list[bytes], marks: list[int]) -> None:
         """Remembers where the job moved on: next to each finding and checkpoint, and at a block's first
@@ -381,6 +390,7 @@ class _Reader:
         self.survey.lines.extend(self._line(position, number, text) for position, number, text in self.kept.lines())
         self.survey.series.extend(self._line(*step) for step in self.series.steps)
         self.survey.calls.extend(self.calls)
+        self.survey.openings.append(Opening(self.stream, self.prefix, tuple(self.opening)))
         self.survey.total_lines += self.position
         self.survey.total_bytes += self.stream.bytes_read
 
@@ -432,10 +442,21 @@ def joined(parts: Sequence[Survey]) -> Survey:
         result.calls += part.calls
         result.lines += part.lines
         result.heads.update(part.heads)
+        result.openings += part.openings[: _MOST_OPENINGS - len(result.openings)]
         result.total_lines += part.total_lines
         result.total_bytes += part.total_bytes
     result.complete = all(part.complete for part in parts)
     return result
+
+
+def _line_of(stream: Stream, prefix: CommonPrefix | None, position: int, number: int, text: bytes) -> Line:
+    """A line of a stream; one whose file's name tells its rank or node has that where it says nothing else."""
+    line = parse_line(
+        text.decode(errors="replace"), stream.name, number, stream=stream.index, position=position, prefix=prefix
+    )
+    if (line.rank is None and stream.rank is not None) or (line.node is None and stream.node):
+        line = replace(line, rank=stream.rank if line.rank is None else line.rank, node=line.node or stream.node)
+    return line
 
 
 def _thin(found: Sequence[Survey]) -> bool:
