@@ -39,7 +39,7 @@ def test_noise_never_becomes_an_opinion(url: str, book: RuleBook, name: str, sha
     began = time.monotonic()
     settings = AgentSettings("openai:noise", timeout=10.0, budget=500)
     done = consult(diagnose(path, rules=book), (path,), settings, book=book, model=model)
-    assert time.monotonic() - began < 11
+    assert time.monotonic() - began < 20
     assert done.opinion is None
     assert done.notes[0].startswith("the model openai:noise ")
     assert done.trace.tokens_out > 0

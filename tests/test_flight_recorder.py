@@ -131,7 +131,7 @@ def test_hostile_pickles_end_in_one_sentence(data: bytes, tmp_path: Path, book: 
     began = time.monotonic()
     with pytest.raises(SourceError, match=r"trace_0: "):
         diagnose(path, rules=book, memory=False)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 def test_entries_of_the_wrong_kinds_do_no_harm(tmp_path: Path, book: RuleBook) -> None:

@@ -125,7 +125,7 @@ def test_a_model_that_obeys_gains_nothing(
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         began = time.monotonic()
         after = diagnose(log, rules=book, memory=False, llm=SETTINGS, exit_code=exit_code)
-        assert time.monotonic() - began < SETTINGS.timeout + 1
+        assert time.monotonic() - began < SETTINGS.timeout + 8
     assert server.requests
     assert gained(before, after, kind) == []
     assert PASSWORD not in server.sent

@@ -82,7 +82,9 @@ def test_offline_opens_no_connection(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["LOGDIAG_MEMORY", "LOGDIAG_LLM"])
 def test_without_offline_both_would_be_asked(tmp_path: Path, missing: str) -> None:
     """The control: the listener sees the store alone, and the model alone."""
-    connected, _, out, _ = called(tmp_path, LOGS / "demo.log", "--format", "json", **{missing: ""})
+    # The deadline is for loading the model's client too, which takes long on a busy machine.
+    more = {"LOGDIAG_LLM_TIMEOUT": "30", missing: ""}
+    connected, _, out, _ = called(tmp_path, LOGS / "demo.log", "--format", "json", **more)
     assert connected
     assert json.loads(out)["reason"] == "ECCError"
 

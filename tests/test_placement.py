@@ -1,0 +1,100 @@
+"""A launcher's listing tells which process, unit or place a rank is, and on which host."""
+
+from __future__ import annotations
+
+import pytest
+
+from logdiag.judge.placement import Placement, placement_in
+from logdiag.model import Line
+from logdiag.read.prefixes import parse_line
+from logdiag.rules import RuleBook
+from tests.helpers import diagnosed
+
+_PIDS = [4311, 5127, 6202, 7419]
+
+
+def _lines(*texts: str) -> list[Line]:
+    return [parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate(texts)]
+
+
+def _placement(listing: list[str], speaking: str) -> Placement:
+    """Of a listing of four processes, two on each of the hosts elm-7 and oak-3, which all speak three times later."""
+    texts = [speaking.format(pid=pid, unit=f"t-{pid:04x}", seat=rank % 2, host=("elm-7", "oak-3")[rank // 2])
+             for _ in range(3) for rank, pid in enumerate(_PIDS)]  # fmt: skip
+    return placement_in(_lines(*listing, *(f"{text}loss 2.{at}" for at, text in enumerate(texts))))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "rank {rank} host {host} pid {pid} chip {seat}",
+        'lvl=info msg="task started" task={rank} node={host} pid={pid} slot={seat}',
+        "2026-11-01 10:00:0{rank} started pid {pid} as rank {rank} at {host}",
+        "launch:  [ {rank}] {host}/{seat} pid {pid}",
+        "{host} trainer[{pid}]: worker {rank} up, group 2",
+        "slot {rank}  {host}  pid {pid}",
+    ],
+)
+def test_a_row_a_rank_tells_its_process_and_its_host(row: str) -> None:
+    """Whatever stands between, and whichever column counts the ranks."""
+    rows = [row.format(rank=rank, pid=pid, seat=rank % 2, host=("elm-7", "oak-3")[rank // 2])
+            for rank, pid in enumerate(_PIDS)]  # fmt: skip
+    found = _placement(rows, "10:05:00 [{pid}] train: ")
+    assert found.rank_of(_lines("10:06:00 [6202] store: bucket is locked")[0]) == 2
+    assert dict(found.hosts) == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
+
+
+def test_a_table_is_read_by_its_header() -> None:
+    """Where several columns count, the header tells which counts ranks."""
+    rows = ["chip  rank  machine", "  0     0   elm-7", "  1     2   oak-3", "  2     3   oak-3", "  3     1   elm-7"]
+    assert placement_in(_lines(*rows)).hosts == {0: "elm-7", 2: "oak-3", 3: "oak-3", 1: "elm-7"}
+
+
+def test_one_line_may_list_all() -> None:
+    """`ranks: 0=t-10d7@elm-7 ...` names the unit and the host of each."""
+    items = " ".join(f"{at}=t-{pid:04x}@{('elm-7', 'oak-3')[at // 2]}" for at, pid in enumerate(_PIDS))
+    found = _placement([f"ranks: {items}"], "[{unit}] [mem] ")
+    assert found.rank_of(_lines("[t-1cfb] [plan] cannot resolve it")[0]) == 3
+    assert found.hosts[3] == "oak-3"
+
+
+def test_a_range_of_ranks_names_their_host() -> None:
+    """`map 0..7=elm-7`: neighbours on one host, and the next host goes on where the last one ended."""
+    assert placement_in(_lines("map 0..1=elm-7", "map 2..3=oak-3")).hosts == {
+        0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3",
+    }  # fmt: skip
+    assert placement_in(_lines("read 0..1 of elm-7", "read 5..9 of oak-3")).hosts == {}
+
+
+def test_a_host_and_the_place_on_it_name_a_rank() -> None:
+    """`oak-3 |1|`: the second of that host."""
+    rows = [f"rank {rank} = {('elm-7', 'oak-3')[rank // 2]}/{rank % 2} ep {rank % 2}" for rank in range(4)]
+    found = placement_in(_lines(*rows))
+    assert found.rank_of(_lines("48452.7|oak-3  |1|WARN |pcie |width x0, all ones")[0]) == 3
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [f"step {at} loss {2.5 - at / 10} ms {310 + at}" for at in range(6)],
+        [f"epoch {at} done in {31 + at}.{at} s, saved at run-{at}/last" for at in range(6)],
+        [f"chunk {at} of 6 read from elm-{at}" for at in range(6)],
+        ["worker 3 ended with status 1", "worker 1 ended with status 143"],
+    ],
+)
+def test_what_counts_no_ranks_lists_none(rows: list[str]) -> None:
+    """Steps, epochs and chunks are numbered too, and a summary tells no process."""
+    found = placement_in(_lines(*rows, *("10:00:00 [4311] train: it goes on" for _ in range(4))))
+    assert (found.ranks, found.seats, found.hosts) == ({}, {}, {})
+
+
+def test_the_listing_is_found_where_its_rows_are_not_kept(book: RuleBook) -> None:
+    """Of rows that are all alike few are worth reading; the rank and the node of the failure are told all the same."""
+    listing = [f"launch: rank {rank} = pid {3000 + 7 * rank} at gpu-{rank // 8:02d}" for rank in range(64)]
+    steps = [
+        f"{clock:6d} [{3000 + 7 * rank}] step {clock // 64} loss 2.1" for clock in range(640) for rank in [clock % 64]
+    ]
+    failure = [f"   641 [{3000 + 7 * 37}] RuntimeError: CUDA error: an illegal memory access was encountered"]
+    answer = diagnosed(book, *listing, *steps, *failure)
+    assert answer.root_cause is not None
+    assert (answer.root_cause.rank, answer.root_cause.node) == (37, "gpu-04")
