@@ -248,7 +248,9 @@ def _hosts_of(listing: _Listing) -> int | None:
         for at in listing.others:
             column = listing.columns[at]
             said = at > 0 and listing.form[at - 1] in _HOSTS
-            if said is not behind_a_word or not listing.one_each(column) or not all(map(_may_be_a_host, column)):
+            if said is not behind_a_word or not listing.one_each(column):
+                continue
+            if not all(_may_be_a_host(word, said=said) for word in column):
                 continue
             hosts = [host for _, host in sorted(zip(listing.ranks, column, strict=True))]
             changes = 1 + sum(one != other for one, other in pairwise(hosts))
@@ -257,6 +259,7 @@ def _hosts_of(listing: _Listing) -> int | None:
     return None
 
 
-def _may_be_a_host(word: str) -> bool:
+def _may_be_a_host(word: str, *, said: bool = False) -> bool:
+    """By its form; what is called like a device, as gpu-04, only where the word before it has said so."""
     found = _HOST.fullmatch(word)
-    return found is not None and found["stem"].lower() not in NO_NODES
+    return found is not None and (found["stem"].lower() not in NO_NODES or (said and "-" in word))

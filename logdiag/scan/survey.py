@@ -86,7 +86,8 @@ class Survey:
     `heads` are the first lines of a job's streams, where several runs may follow each other.
     `uncounted_in` counts by stream, for each rule, the further lines that were not looked at one by one. `of_machines`
     says that no log of a job is among the streams; `places` tell which rank has which GPU, `calls` where ranks are
-    in their collectives; `openings` are the first streams' first lines; `kind` and `shapes` are those of a single stream."""
+    in their collectives; `openings` are the first streams' first lines; `kind` and `shapes` are those of a single
+    stream."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)
