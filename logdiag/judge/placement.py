@@ -23,7 +23,7 @@ __all__ = ["Placement", "placement_in"]
 
 # ltr-b04-021   t-6e69   r-04   46403   hd-a04-02.local
 _WORD = re.compile(r"[^\W_][\w.]*(?:-[\w.]+)*")
-_HOST = re.compile(r"(?=.*[\d-])(?P<stem>[A-Za-z]{2,}|[A-Za-z](?=\d+[A-Za-z]))[\w.]*(?:-[\w.]+)*")
+_HOST = re.compile(r"(?=.*[\d-])(?P<stem>[A-Za-z]{2,}|[A-Za-z](?=\d+[A-Za-z]))[A-Za-z\d.]*(?:-[A-Za-z\d.]+)*")
 _COUNTED = re.compile(r"(?P<stem>[A-Za-z]{0,12})[-_.]?(?P<number>\d{1,5})")
 # ranks: 0=wa@dlm-70 1=wb@dlm-71   hosts: shard0=nbx50 shard1=nbx51
 _ITEM = re.compile(r"(?<!\S)(?=[a-z]{0,12}\d{1,5}[=:][A-Za-z])")
@@ -78,18 +78,19 @@ class _Listing:
 @dataclass(frozen=True, slots=True)
 class Placement:
     """`ranks` by a word that only one rank has, `seats` by a host and a number on it, `hosts` by rank; `counting` is
-    the place of the rank's number by the form of lines that count them."""
+    the place of the rank's number by the form of lines that count them, `listed` are those numbers."""
 
     ranks: Mapping[str, int] = field(default_factory=dict)
     seats: Mapping[tuple[str, str], int] = field(default_factory=dict)
     hosts: Mapping[int, str] = field(default_factory=dict)
     counting: Mapping[Words, int] = field(default_factory=dict)
+    listed: frozenset[int] = frozenset()
 
     def rank_of(self, line: Line) -> int | None:
         """The rank of which a line is, by its place in a listing, else by the first of its words that were listed; None
         where nothing tells."""
         words = _row(line)
-        if (at := self.counting.get(_form(words))) is not None:
+        if (at := self.counting.get(_form(words))) is not None and _number(words[at]) in self.listed:
             return _number(words[at])
         for word, after in pairwise((*words, "")):
             rank = self.seats.get((word, after), self.ranks.get(word))
@@ -111,11 +112,13 @@ def placement_in(lines: Sequence[Line], openings: Iterable[Opening] = ()) -> Pla
     seats: dict[tuple[str, str], int] = {}
     hosts: dict[int, str] = {}
     counting: dict[Words, int] = {}
+    listed: set[int] = set()
     for listing in listings:
         if 2 * listing.size < listings[0].size:
             break
         own = listing.columns[listing.at]
         counting.setdefault(listing.form, listing.at)
+        listed.update(listing.ranks)
         for column in [own, *(listing.columns[at] for at in listing.others)]:
             known = column is not own and not set(column).isdisjoint(own)
             if listing.tells_apart(column) and _is_heard(column, heard) and not known:
@@ -127,7 +130,7 @@ def placement_in(lines: Sequence[Line], openings: Iterable[Opening] = ()) -> Pla
                 if all(seat.isdigit() for _, seat in pairs) and len(set(pairs)) == listing.size:
                     _add(seats, pairs, listing.ranks)
                     break
-    return Placement(ranks, seats, _in_ranges(looked_at) or hosts, counting)
+    return Placement(ranks, seats, _in_ranges(looked_at) or hosts, counting, frozenset(listed))
 
 
 def _add(to: dict[Key, Value], keys: Iterable[Key], values: Iterable[Value]) -> None:

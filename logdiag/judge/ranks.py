@@ -95,12 +95,12 @@ def listed_by_the_launcher(facts: _Facts) -> int | None:
     return facts.placement().rank_of(facts.root.line)
 
 
-def first_on_its_node(facts: _Facts) -> int | None:
-    """A listing tells the ranks of the node that the root's line names: it lost all of them, and the first stands for
-    them."""
+def listed_alone_on_its_node(facts: _Facts) -> int | None:
+    """A listing tells the only rank of the node that the root's line names; of several none is the first to fail."""
     hosts = facts.placement().hosts
     node = facts.root.finding.node or node_named_in(facts.root.line, hosts.values())
-    return min((rank for rank, host in hosts.items() if host == node), default=None)
+    ranks = [rank for rank, host in hosts.items() if host == node]
+    return ranks[0] if len(ranks) == 1 else None
 
 
 def waited_for(facts: _Facts) -> int | None:
@@ -230,7 +230,7 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     repeats_its_words,
     reported_as_ended_first,
     number_of_its_device,
-    first_on_its_node,
+    listed_alone_on_its_node,
 )
 """In this order."""
 
@@ -243,7 +243,6 @@ GUESSES = frozenset(
         number_of_nccl_device,
         repeats_its_words,
         number_of_its_device,
-        first_on_its_node,
     )
 )
 """Those of them that take a number for a rank because nothing speaks against it."""

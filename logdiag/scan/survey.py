@@ -244,7 +244,8 @@ class _Reader:
             lines = BlockLines(block)
             shapes, firsts = self.shapes.add(block, lines, self.position)
             self._keep(block, lines, shapes, firsts, self._hits(block, lines, shapes))
-            for at in range(min(len(shapes), _OPENING - len(self.opening))):
+            wanted = _OPENING if self.stream.index < _MOST_OPENINGS else 0
+            for at in range(min(len(shapes), wanted - len(self.opening))):
                 self.opening.append((self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP]))
             self.position += len(shapes)
             advance(self.stream.bytes_read)
