@@ -6,7 +6,7 @@ import pytest
 
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, steps, traceback_of, watchdog
-from tests.test_causes import API, LAUNCHER, rank_of
+from tests.judge.test_causes import API, LAUNCHER, rank_of
 
 
 def test_the_rank_of_a_line_without_one_is_found_elsewhere(book: RuleBook) -> None:

@@ -13,7 +13,7 @@ from logdiag.read.records import read_record
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, log_of, steps, traceback_of
-from tests.test_causes import rank_of
+from tests.judge.test_causes import rank_of
 
 FAILURE = [*steps(1, 40), *traceback_of("KeyError: 'caption'")]
 

@@ -461,7 +461,7 @@ SUFFIX = {"text": "txt", "json": "json", "jsonl": "jsonl", "markdown": "md"}
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
 @pytest.mark.parametrize("name", ["demo", "keyerror-rank2"])
 def test_reports_are_as_agreed(name: str, form: str, book: RuleBook) -> None:
-    """The golden reports; after a wanted change, write them anew with `python -m tests.test_report`."""
+    """The golden reports; after a wanted change, write them anew with `python -m tests.report.test_report`."""
     golden = GOLDEN / f"{name}.{SUFFIX[form]}"
     assert normalised(render(diagnose(str(LOGS / f"{name}.log"), rules=book), form)) == golden.read_text(
         encoding="utf-8"

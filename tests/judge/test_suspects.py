@@ -130,7 +130,8 @@ def test_thirty_thousand_different_lines_take_bounded_time() -> None:
 def test_numpy_and_plain_python_agree() -> None:
     """The plain path is taken where NumPy is not loaded, here in a process without it."""
     code = (
-        "import json, sys\nfrom tests.test_suspects import STOPPED, read\nfrom logdiag.judge.suspects import ranking\n"
+        "import json, sys\n"
+        "from tests.judge.test_suspects import STOPPED, read\nfrom logdiag.judge.suspects import ranking\n"
         "if sys.argv[1] == 'without':\n"
         "    [sys.modules.pop(name) for name in list(sys.modules) if name.startswith('numpy')]\n"
         "print(json.dumps([[i.line.number, i.score] for i in ranking(*read(*STOPPED)).lines]), 'numpy' in sys.modules)"
@@ -152,7 +153,8 @@ def test_a_log_is_ranked_alike_in_every_process() -> None:
     log = [f"10:00:{at % 60:02} {'wx'[at // 3 % 2]}{at % 3 + 1} I turn {at} of the reel" for at in range(60)]
     log += ["10:01:01 w1 E rank 3 left the reel", "10:01:02 x2 E rank 3 is gone", "10:01:03 w3 E cannot go on"]
     code = (
-        "import json, sys\nfrom tests.test_suspects import read\nfrom logdiag.judge.line_features import view_of\n"
+        "import json, sys\n"
+        "from tests.judge.test_suspects import read\nfrom logdiag.judge.line_features import view_of\n"
         "print(json.dumps(view_of(*read(*json.loads(sys.argv[1]))).blamed))"
     )
     told = {

@@ -7,7 +7,7 @@ import pytest
 from logdiag import Diagnosis
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, steps, traceback_of
-from tests.test_causes import API, LAUNCHER, rank_of, root_line
+from tests.judge.test_causes import API, LAUNCHER, rank_of, root_line
 
 GIVES_UP = "2026-03-11 18:14:39,120 ERROR planner: stage 2 has no device left to run on"
 

@@ -7,7 +7,7 @@ import pytest
 from logdiag.judge.tracebacks import Link
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, steps, traceback_of
-from tests.test_causes import root_line
+from tests.judge.test_causes import root_line
 from tests.traceback_helpers import CAUSE, CONTEXT, FIRST, SECOND, found, interleaved, names, only
 
 

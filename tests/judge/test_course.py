@@ -9,7 +9,7 @@ import pytest
 from logdiag import diagnose
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, log_of, steps, traceback_of
-from tests.test_causes import API, LAUNCHER, rank_of, root_line
+from tests.judge.test_causes import API, LAUNCHER, rank_of, root_line
 
 REFUSED = "mkdir: cannot create directory '/results/run7': Permission denied"
 TOLD_TO_END = [
