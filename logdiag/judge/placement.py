@@ -62,6 +62,11 @@ class _Listing:
         return len(set(self.ranks))
 
     @property
+    def says_rank(self) -> bool:
+        """Whether it calls them so."""
+        return self.at > 0 and self.form[self.at - 1] == "rank"
+
+    @property
     def others(self) -> list[int]:
         """The places of the columns beside that of the ranks."""
         return [at for at in range(len(self.columns)) if at != self.at]
@@ -101,13 +106,13 @@ class Placement:
 
 
 def placement_in(lines: Sequence[Line], openings: Iterable[Opening] = ()) -> Placement:
-    """What the first lines of the logs and the kept ones list; of several listings that of the most ranks counts, and
-    of those the first."""
+    """What the first lines of the logs and the kept ones list; of several listings that which says rank
+    counts, then that of the most, and of those the first."""
     first = [line for opening in openings for line in opening.lines()]
     read = {(line.stream, line.position) for line in first}
     looked_at = [*first, *(line for line in lines if (line.stream, line.position) not in read)][:_MOST_LINES]
     heard = _heard_in(looked_at)
-    listings = sorted(_listings(looked_at), key=lambda listing: -listing.size)
+    listings = sorted(_listings(looked_at), key=lambda listing: (not listing.says_rank, -listing.size))
     ranks: dict[str, int] = {}
     seats: dict[tuple[str, str], int] = {}
     hosts: dict[int, str] = {}
@@ -255,6 +260,8 @@ def _hosts_of(listing: _Listing) -> int | None:
                 continue
             if not all(_may_be_a_host(word, said=said) for word in column):
                 continue
+            if not said and tuple(map(_number, column)) == listing.ranks:
+                continue  # learner-0 rank=0: its own name
             hosts = [host for _, host in sorted(zip(listing.ranks, column, strict=True))]
             changes = 1 + sum(one != other for one, other in pairwise(hosts))
             if changes == len(set(hosts)) and (said or changes > 1):

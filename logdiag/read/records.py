@@ -22,10 +22,14 @@ _STACKS = ("traceback", "stack_trace", "stacktrace", "stack")
 _KINDS = ("type", "name", "kind")
 # 3   "3"   "w3"   "worker-3"   "3/64"
 _RANK = re.compile(r"(?:[A-Za-z_]{1,12}[-_]?)?(\d{1,6})(?:/\d{1,6})?")
+# "rep": "r-04"   "unit": "learner-0"   (who speaks, where no key is known to say it)
+_NUMBERED_NAME = re.compile(r"[A-Za-z][A-Za-z_]{0,15}[-_.]?\d{1,5}")
+_SPEAKERS = ("src", "source", "name", "service", "process")
 _DIGIT = re.compile(r"\d")
 _WORDS = re.compile(r"[^\W\d_]{2,}[^\w]+[^\W\d_]{2,}")
 _DEEPEST = 3
 _MOST_TOLD = 12
+_LONGEST_NAME = 22
 _LONGEST_TOLD = 16_000
 # The levels of journald and syslog count down; what a unit prints is 6 whatever it says.
 _PRIORITIES = {0: "FATAL", 1: "FATAL", 2: "FATAL", 3: "ERROR", 4: "WARNING"}
@@ -70,6 +74,7 @@ class _Plan:
     ranks: tuple[str, ...]
     numbers: tuple[str, ...]
     texts: tuple[tuple[str, bool], ...]
+    speakers: tuple[str, ...]
     telling: bool
 
 
@@ -80,6 +85,9 @@ def _plan_of(names: tuple[str, ...], keys: Keys) -> _Plan:
     envelope = not set(keys.envelopes).isdisjoint(names)
     before = {*keys.ranks, *keys.times, *keys.levels, *keys.nodes}
     messages = tuple(key for key in keys.messages if key in names)
+    texts = [] if envelope else list(_texts_among((key for key in names if key not in messages[:1]), keys))
+    unknown = [key for key, _ in texts if key not in messages and key not in keys.events]
+    speakers = [*unknown, *(key for key in names if key in _SPEAKERS)]
     return _Plan(
         messages=messages,
         times=tuple(key for key in keys.times if key in names),
@@ -89,7 +97,8 @@ def _plan_of(names: tuple[str, ...], keys: Keys) -> _Plan:
         numbers=tuple(
             key for key in names if not envelope and key not in before and (counts or key.lower() in keys.statuses)
         ),
-        texts=() if envelope else tuple(_texts_among((key for key in names if key not in messages[:1]), keys)),
+        texts=tuple(texts),
+        speakers=() if envelope else tuple(speakers),
         telling=not envelope and not {*keys.errors, *keys.attributes}.isdisjoint(names),
     )
 
@@ -151,11 +160,13 @@ def head_of(record: Record, forms: Forms) -> str:
     rank = _rank_in(record[plan.ranks[0]]) if plan.ranks else ""
     # A plain name before a colon could be any word.
     named = f"{host}:" if _DIGIT.search(host) else f"[host={host}]:" if host and host != "localhost" else ""
+    names = (value for key in plan.speakers if isinstance(value := record[key], str))
+    speaker = next((name for name in names if len(name) <= _LONGEST_NAME and _NUMBERED_NAME.fullmatch(name)), "")
     parts = (
         named,
         stamp,
         f"{level}:" if level else "",
-        f"[rank{rank}]:" if rank else "",
+        f"[rank{rank}]:" if rank else f"({speaker})" if speaker else "",
     )
     return " ".join(filter(None, parts))
 

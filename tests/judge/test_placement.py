@@ -50,6 +50,13 @@ def test_a_table_is_read_by_its_header() -> None:
     assert placement_in(_lines(*rows)).hosts == {0: "elm-7", 2: "oak-3", 3: "oak-3", 1: "elm-7"}
 
 
+def test_what_says_rank_counts_before_what_is_longer() -> None:
+    """Two learners are ranks, and nine actors are not."""
+    rows = [f"up: learner-{at} rank={at} vm=trn-{at + 11}.fra gpu=0" for at in range(2)]
+    rows += [f"up: actor-{at:02d} vm=sim-{at + 40} cores=8" for at in range(9)]
+    assert placement_in(_lines(*rows)).hosts[1] == "trn-12.fra"
+
+
 def test_one_line_may_list_all() -> None:
     """`ranks: 0=t-10d7@elm-7 ...` names the unit and the host of each."""
     items = " ".join(f"{at}=t-{pid:04x}@{('elm-7', 'oak-3')[at // 2]}" for at, pid in enumerate(_PIDS))

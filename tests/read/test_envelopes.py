@@ -298,6 +298,22 @@ def test_a_replica_that_a_record_names_is_its_rank(book: RuleBook) -> None:
         assert rank_of(diagnosed(book, *[json.dumps({"event": "up", key: 0})] * 3, json.dumps(record))) == 2
 
 
+def test_a_numbered_name_under_any_key_tells_who_speaks(book: RuleBook) -> None:
+    """In-house records call their processes as they like; a rank that is told comes first, a logger's name is none."""
+    said = {"level": "warning", "msg": "no pulse"}
+    assert shown(*[{"rep": "r-04", **said}] * 2) == ["WARNING: (r-04) no pulse"] * 2
+    assert shown(*[{"rank": 3, "rep": "r-04", **said}] * 2) == ["WARNING: [rank3]: no pulse"] * 2
+    assert shown(*[{"app": "trainer", "thread": "io-2", **said}] * 2) == ["WARNING: no pulse"] * 2
+    up = [json.dumps({"level": "info", "msg": f"assigned r-{at:02d} to elm-{at + 40} slot 2"}) for at in range(8)]
+    work = [
+        json.dumps({"rep": f"r-{at % 8:02d}", "level": "info", "msg": f"step {at // 8} loss 2.1"}) for at in range(32)
+    ]
+    failed = json.dumps({"rep": "r-05", "level": "error", "msg": "KeyError: 'caption'"})
+    answer = diagnosed(book, *up, *work, failed)
+    assert answer.root_cause is not None
+    assert (answer.root_cause.rank, answer.root_cause.node) == (5, "elm-45")
+
+
 def test_counted_times_are_written_alike() -> None:
     """A whole second has its fraction too: what stands before every line can be learnt."""
     records = [{"ts": 1773252251.0 + part / 4, "level": "info", "msg": "ready"} for part in range(3)]
