@@ -67,6 +67,11 @@ class _Listing:
         return self.at > 0 and self.form[self.at - 1] == "rank"
 
     @property
+    def whole(self) -> bool:
+        """Whether it lists all ranks from the first on."""
+        return min(self.ranks) <= 1 and self.size == max(self.ranks) - min(self.ranks) + 1
+
+    @property
     def others(self) -> list[int]:
         """The places of the columns beside that of the ranks."""
         return [at for at in range(len(self.columns)) if at != self.at]
@@ -124,11 +129,14 @@ def placement_in(lines: Sequence[Line], openings: Iterable[Opening] = ()) -> Pla
         own = listing.columns[listing.at]
         counting.setdefault(listing.form, listing.at)
         listed.update(listing.ranks)
-        for column in [own, *(listing.columns[at] for at in listing.others)]:
-            known = column is not own and not set(column).isdisjoint(own)
+        at = _hosts_of(listing)
+        for place in [listing.at, *listing.others]:
+            column = listing.columns[place]
+            # Ranks that are not listed may run on a host too.
+            known = (place == at and not listing.whole) or (place != listing.at and not set(column).isdisjoint(own))
             if listing.tells_apart(column) and _is_heard(column, heard) and not known:
                 _add(ranks, column, listing.ranks)
-        if (at := _hosts_of(listing)) is not None:
+        if at is not None:
             _add(hosts, listing.ranks, listing.columns[at])
             seated = (tuple(zip(listing.columns[at], listing.columns[other], strict=True)) for other in listing.others)
             for pairs in seated:

@@ -96,11 +96,13 @@ def listed_by_the_launcher(facts: _Facts) -> int | None:
 
 
 def listed_alone_on_its_node(facts: _Facts) -> int | None:
-    """A listing tells the only rank of the node that the root's line names; of several none is the first to fail."""
+    """A listing tells the only rank of the node that the root's line names, where it gives each node one, from the
+    first on."""
     hosts = facts.placement().hosts
     node = facts.root.finding.node or node_named_in(facts.root.line, hosts.values())
-    ranks = [rank for rank, host in hosts.items() if host == node]
-    return ranks[0] if len(ranks) == 1 else None
+    rank_on = {host: rank for rank, host in hosts.items()}
+    one_each = len(rank_on) == len(hosts) > 1 and min(hosts) <= 1 and len(hosts) == max(hosts) - min(hosts) + 1
+    return rank_on.get(node or "") if one_each else None
 
 
 def waited_for(facts: _Facts) -> int | None:

@@ -175,7 +175,7 @@ def test_config_tests_the_model_on_request(tmp_path: Path) -> None:
     ("env", "said"),
     [
         ({}, "no model is set up; name one with --llm provider:model"),
-        ({"LOGDIAG_LLM": NAME, "LOGDIAG_OFFLINE": "1"}, "offline is set (environment LOGDIAG_OFFLINE); nothing may"),
+        ({"LOGDIAG_LLM": NAME, "LOGDIAG_OFFLINE": "1"}, "offline is set (environment LOGDIAG_OFFLINE); no model may"),
     ],
 )
 def test_a_test_without_a_model_says_what_is_missing(tmp_path: Path, env: dict[str, str], said: str) -> None:

@@ -101,7 +101,7 @@ def test_the_listing_is_found_where_its_rows_are_not_kept(book: RuleBook) -> Non
     steps = [
         f"{clock:6d} [{3000 + 7 * rank}] step {clock // 64} loss 2.1" for clock in range(640) for rank in [clock % 64]
     ]
-    failure = [f"   641 [{3000 + 7 * 37}] RuntimeError: CUDA error: an illegal memory access was encountered"]
+    failure = [f"   641 [{3000 + 7 * 37}] KeyError: 'weft'"]
     answer = diagnosed(book, *listing, *steps, *failure)
     assert answer.root_cause is not None
     assert (answer.root_cause.rank, answer.root_cause.node) == (37, "gpu-04")

@@ -47,7 +47,7 @@ def told(book: RuleBook, *lines: str) -> list[str]:
     return [note for note in diagnosed(book, *lines).notes if note.startswith(words)]
 
 
-@pytest.mark.parametrize("ends", [[], ["RuntimeError: CUDA error: an illegal memory access was encountered"]])
+@pytest.mark.parametrize("ends", [[], ["RuntimeError: CUDA error: misaligned address"]])
 def test_where_steps_became_slow_is_said(ends: list[str], book: RuleBook) -> None:
     """By the clock and by the tokens a second, in a job that works on and in one that then dies."""
     (note,) = told(book, *run((310, 1.2), (90, 3.9), first=3900), *ends)

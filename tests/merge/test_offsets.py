@@ -13,7 +13,7 @@ from logdiag.rules import RuleBook
 from tests.helpers import log_of
 
 BEGAN = datetime(2026, 11, 22, 3, 0)
-LOST = "RuntimeError: CUDA error: an illegal memory access was encountered"
+LOST = "RuntimeError: CUDA error: misaligned address"
 
 
 def stamp(second: float, ahead: float) -> str:
