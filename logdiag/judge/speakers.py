@@ -37,9 +37,9 @@ _SHARE_OF_MOST, _SHARE_UNORDERED = 0.5, 0.3
 _NEARLY = 0.67
 # Fewer lines than this that a prefix or a record's key gives a rank are misread.
 _SHARE_WITH_RANK = 0.1
-# 0000025504 21 L3001   129.15 n 0009 PORT   |  7 |   (one of the first columns is a bare number)
+# 0000025504 21 L3001   129.15 n 0009 PORT   |  7 |   [03/08]   (one of the first columns is a bare number)
 _COLUMNS = 4
-_BARE = re.compile(r"\W{0,2}(\d{1,4})\W{0,2}")
+_BARE = re.compile(r"\W{0,2}(\d{1,4})(?:/\d{1,5})?\W{0,2}")
 _MOST_LINES = 4000
 _LONGEST_RECORD = 60
 # 09.35.10 . boat   (a clock of its own kind)

@@ -33,6 +33,7 @@ def _interleaved(head: str, processes: int = 4, rounds: int = 6) -> list[str]:
         'INFO hand{{id={} host="fen-c"}}: ',
         '{{"n": 81, "seat": {}, "t": "',
         "09.35.10 . diver/{} ",
+        "{:02d}/04    381.667 ",
     ],
 )
 def test_a_numbered_word_that_comes_again_and_again_names_the_speaker(head: str) -> None:
@@ -45,6 +46,7 @@ def test_steps_epochs_and_single_names_are_no_speakers() -> None:
     """Their numbers only rise, or never come back."""
     assert not numbered_speakers(_lines(*(f"step {step} loss 2.{step}" for step in range(60)))).numbers
     assert not numbered_speakers(_lines(*(f"opened shard {shard}" for shard in range(60)))).numbers
+    assert not numbered_speakers(_lines(*(f"[{step}/60] loss 2.{step}" for step in range(60)))).numbers
 
 
 def test_what_has_no_clock_of_its_own_is_of_the_record_above_it() -> None:
