@@ -93,7 +93,7 @@ def consult(
     return Consultation(
         opinion=opinion,
         trace=_trace(case, error, time.monotonic() - began),
-        notes=tuple(_notes(case, opinion, error, own_model=model is not None)),
+        notes=tuple(_notes(case, opinion, error or next(iter(errors), ""), own_model=model is not None)),
         prompt=str(case.prompt or ""),
     )
 
@@ -195,6 +195,8 @@ def _notes(case: _Case, opinion: Opinion | None, error: str, *, own_model: bool)
         notes.append(f"the model {name} {error}; rules and memory decided")
     elif opinion.agreed < opinion.votes:
         notes.append(f"{opinion.agreed} of {opinion.votes} answers of the model {name} agree")
+        if error:
+            notes.append(f"not each conversation with the model {name} came to an answer: it {error}")
     if case.asked:
         prompt = len(str(case.prompt).encode(errors="replace"))
         sent = prompt * len(case.talks) + sum(talk.channel.sent for talk in case.talks)
