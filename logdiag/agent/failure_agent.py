@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdiag.agent.answer import ANSWER_SCHEMA, Answer, read_answer, read_text
 from logdiag.agent.grounding import Refusal, ground
-from logdiag.agent.models import LOADING, TIMED_OUT
+from logdiag.agent.models import TIMED_OUT
 from logdiag.agent.opinion import Opinion, Step
 from logdiag.agent.outbound import Channel
 from logdiag.agent.prompts import Prompt
@@ -117,9 +117,7 @@ def ask(
     final = StructuredTool(
         name="answer", description="Your answer, once you have it.", args_schema=ANSWER_SCHEMA, func=answer
     )
-    # LangChain and Pydantic make classes here; conversations that do so at one time can find them half made.
-    with LOADING:
-        agent = create_agent(model, [*tools, final], system_prompt=prompt.system, middleware=[_bounds(talk)])
+    agent = create_agent(model, [*tools, final], system_prompt=prompt.system, middleware=[_bounds(talk)])
     agent.invoke(
         {"messages": [HumanMessage(prompt.user)]},
         {"callbacks": list(callbacks), "recursion_limit": 20 * ROUNDS, "run_name": "logdiag failure agent"},
