@@ -13,7 +13,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -55,16 +55,6 @@ class _Case:
     prompt: Prompt | None = None
     asked: bool = False
     talks: list[Conversation] = field(default_factory=list)
-
-
-# What LangChain loads only amid a conversation.
-_LOADED_AMID = (
-    "langchain.agents.middleware",
-    "langchain_core.messages.block_translators.langchain_v0",
-    "langchain_core.tracers.context",
-    "langchain_core.tracers.run_collector",
-    "langchain_core.tracers.stdout",
-)
 
 
 def consult(
@@ -140,10 +130,8 @@ def _ready(case: _Case) -> tuple[BaseChatModel, LogView, LineSearch]:
     view = _prepare(case)
     model = case.asker.model()
     with LOADING:
-        # Conversations that load them at the same time can find them half loaded.
-        for name in _LOADED_AMID:
-            with suppress(ImportError):
-                importlib.import_module(name)
+        # Conversations that load it at the same time can find it half loaded.
+        importlib.import_module("langchain.agents.middleware")
     return model, view, LineSearch(case.diagnosis.digest.lines)
 
 
@@ -196,7 +184,7 @@ def _notes(case: _Case, opinion: Opinion | None, error: str, *, own_model: bool)
     elif opinion.agreed < opinion.votes:
         notes.append(f"{opinion.agreed} of {opinion.votes} answers of the model {name} agree")
         if error:
-            notes.append(f"not each conversation with the model {name} came to an answer: it {error}")
+            notes.append(f"not every conversation with the model {name} came to an answer: it {error}")
     if case.asked:
         prompt = len(str(case.prompt).encode(errors="replace"))
         sent = prompt * len(case.talks) + sum(talk.channel.sent for talk in case.talks)

@@ -132,9 +132,9 @@ def placement_in(lines: Sequence[Line], openings: Iterable[Opening] = ()) -> Pla
         at = _hosts_of(listing)
         for place in [listing.at, *listing.others]:
             column = listing.columns[place]
-            # Ranks that are not listed may run on a host too.
-            known = (place == at and not listing.whole) or (place != listing.at and not set(column).isdisjoint(own))
-            if listing.tells_apart(column) and _is_heard(column, heard) and not known:
+            # Ranks that are not listed may run on a host too; `ring closed, left c01, right c03` names others.
+            shared = (place == at and not listing.whole) or (place != listing.at and not set(column).isdisjoint(own))
+            if listing.tells_apart(column) and _is_heard(column, heard) and not shared:
                 _add(ranks, column, listing.ranks)
         if at is not None:
             _add(hosts, listing.ranks, listing.columns[at])
@@ -161,30 +161,40 @@ def _heard_in(lines: Iterable[Line]) -> Counter[str]:
 
 
 def _listings(lines: Iterable[Line]) -> Iterator[_Listing]:
-    """The listings among all lines that share a form; a line of many items counts as so many rows."""
+    """The listings among all lines that share a form."""
     found: dict[Words, list[Words]] = defaultdict(list)
     headers: dict[Words, Words] = {}
-    above: Words = ()
-    for line in lines:
-        items = _ITEM.split(line.message[:_LONGEST])
-        rows = [_words(item) for item in items[1:]] if len(items) > _FEWEST else [_row(line)]
-        for row in rows:
-            form = _form(row) if len(rows) == 1 else ("",) * len(row)
-            headers.setdefault(form, above)
-            found[form].append(row)
-            # hvq | slot 0  rowan  pid 28329   (a host may have a word for a name)
-            named = [at for at, word in enumerate(form) if word and len(rows) == 1 and at and not form[at - 1]]
-            for at in named:
-                found[form[:at] + ("",) + form[at + 1 :]].append(row)  # noqa: RUF005
-        above = rows[-1]
+    for above, form, row in _rows(lines):
+        headers.setdefault(form, above)
+        found[form].append(row)
     for form, rows in found.items():
         columns = tuple(zip(*rows, strict=True))
-        header = [word.lower() for word in headers.get(form, ())]
+        header = [word.lower() for word in headers[form]]
         place = next((at for at, word in enumerate(header) if word in _PROCESSES), -1)
         is_table = len(header) == len(form) and not any(form) and place >= 0
         counting = place if is_table else _counting(form, columns)
         if counting is not None and len(rows) >= _FEWEST and -1 not in map(_number, columns[counting]):
             yield _Listing(form, columns, counting, tuple(map(_number, columns[counting])))
+
+
+def _rows(lines: Iterable[Line]) -> Iterator[tuple[Words, Words, Words]]:
+    """The row above, the form and the words of each line; a line of many items counts as so many rows, and one has
+    several forms where a host may have a plain word for a name: `slot 0  rowan  pid 28329`."""
+    above: Words = ()
+    for line in lines:
+        items = _ITEM.split(line.message[:_LONGEST])
+        if len(items) > _FEWEST:
+            for row in map(_words, items[1:]):
+                yield above, ("",) * len(row), row
+        else:
+            row = _row(line)
+            form = _form(row)
+            yield above, form, row
+            for at in range(1, len(form)):
+                if form[at] and not form[at - 1]:
+                    named = (*form[:at], "", *form[at + 1 :])
+                    yield above, named, row
+        above = row
 
 
 def _in_ranges(lines: Iterable[Line]) -> dict[int, str]:
@@ -238,7 +248,8 @@ def _counting(form: Words, columns: Sequence[Words]) -> int | None:
             continue
         stem = (_COUNTED.fullmatch(column[0]) or {"stem": ""})["stem"].lower()
         before = stem or (form[at - 1] if at else "")
-        whole = min(numbers) <= (len(stem) <= _SHORT_STEM) and rows == max(numbers) - min(numbers) + 1
+        first = 1 if len(stem) <= _SHORT_STEM else 0  # VEGA01 and VEGA02 are hosts
+        whole = min(numbers) <= first and rows == max(numbers) - min(numbers) + 1
         if before in _PROCESSES:
             found.append((0, at))
         elif whole and before not in _NO_RANKS:

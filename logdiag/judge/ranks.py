@@ -32,12 +32,6 @@ _CLASS = re.compile(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
 _PROCESS = re.compile(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
-# 120 s over, 7 of 8 present, rank 5 absent   have 7 of 8 members, absent: 3   no part from 1 for 30s   (mute: d9.t2)
-_WHO = r"(?:(?:rank|worker|member|peer|process)s? )?"
-_ABSENT = re.compile(
-    rf"(?i)\b(?:absent|missing|silent|mute|nothing from|no part from|waits? on|waiting for|without)[:=]? {{0,2}}{_WHO}"
-    r"([a-z]{0,8}[-_.]?\d[\w.-]{0,12})(?=[)\];,\s]*(?:$|\)|;|[a-z\[ ]*(?:for|in|after|since|from)\b))"
-)
 _NUMBERS = re.compile(r"\d{1,9}")
 # Kept lines.
 _LONGEST_TRACEBACK = 200
@@ -109,9 +103,6 @@ def waited_for(facts: _Facts) -> int | None:
     """The others waited in vain for the only other process that the root's line names."""
     if facts.root.reason not in (Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR):
         return None
-    if absent := _ABSENT.search(facts.root.line.message):
-        told = facts.placement().ranks.get(absent[1])
-        return int(absent[1]) if absent[1].isdecimal() else told
     others = facts.speakers().named_in(facts.root.line) - {numbered_speaker(facts)}
     return others.pop() if len(others) == 1 else None
 

@@ -77,6 +77,7 @@ class Keys:
     nodes: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
     ranks: tuple[str, ...] = ()
+    speakers: tuple[str, ...] = ()
     nested: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()

@@ -24,12 +24,11 @@ _KINDS = ("type", "name", "kind")
 _RANK = re.compile(r"(?:[A-Za-z_]{1,12}[-_]?)?(\d{1,6})(?:/\d{1,6})?")
 # "rep": "r-04"   "unit": "learner-0"   (who speaks, where no key is known to say it)
 _NUMBERED_NAME = re.compile(r"[A-Za-z][A-Za-z_]{0,15}[-_.]?\d{1,5}")
-_SPEAKERS = ("src", "source", "name", "service", "process")
 _DIGIT = re.compile(r"\d")
 _WORDS = re.compile(r"[^\W\d_]{2,}[^\w]+[^\W\d_]{2,}")
 _DEEPEST = 3
 _MOST_TOLD = 12
-_LONGEST_NAME = 22
+_LONGEST_NAME = 23
 _LONGEST_TOLD = 16_000
 # The levels of journald and syslog count down; what a unit prints is 6 whatever it says.
 _PRIORITIES = {0: "FATAL", 1: "FATAL", 2: "FATAL", 3: "ERROR", 4: "WARNING"}
@@ -87,7 +86,7 @@ def _plan_of(names: tuple[str, ...], keys: Keys) -> _Plan:
     messages = tuple(key for key in keys.messages if key in names)
     texts = [] if envelope else list(_texts_among((key for key in names if key not in messages[:1]), keys))
     unknown = [key for key, _ in texts if key not in messages and key not in keys.events]
-    speakers = [*unknown, *(key for key in names if key in _SPEAKERS)]
+    speakers = [*unknown, *(key for key in keys.speakers if key in names)]
     return _Plan(
         messages=messages,
         times=tuple(key for key in keys.times if key in names),
@@ -152,7 +151,8 @@ def _texts(record: Record, names: Iterable[tuple[str, bool]], keys: Keys, depth:
 
 
 def head_of(record: Record, forms: Forms) -> str:
-    """Host, time, level and rank as the head of a plain line has them; empty where the record has none."""
+    """Host, time, level, and rank or else who speaks, as the head of a plain line has them; empty where the record has
+    none."""
     plan = _plan_of(tuple(record), forms.keys)
     stamp = _first_text(record, plan.times) or _counted_time(record, plan.times)
     host = _first_text(record, plan.nodes)
@@ -160,13 +160,13 @@ def head_of(record: Record, forms: Forms) -> str:
     rank = _rank_in(record[plan.ranks[0]]) if plan.ranks else ""
     # A plain name before a colon could be any word.
     named = f"{host}:" if _DIGIT.search(host) else f"[host={host}]:" if host and host != "localhost" else ""
-    names = (value for key in plan.speakers if isinstance(value := record[key], str))
-    speaker = next((name for name in names if len(name) <= _LONGEST_NAME and _NUMBERED_NAME.fullmatch(name)), "")
+    said = ((key, value) for key in plan.speakers if isinstance(value := record[key], str))
+    speaker = next((f"[{key}={name}]:" for key, name in said if _NUMBERED_NAME.fullmatch(name[:_LONGEST_NAME])), "")
     parts = (
         named,
         stamp,
         f"{level}:" if level else "",
-        f"[rank{rank}]:" if rank else f"({speaker})" if speaker else "",
+        f"[rank{rank}]:" if rank else speaker,
     )
     return " ".join(filter(None, parts))
 

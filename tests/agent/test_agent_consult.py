@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,9 @@ from logdiag.agent.consult import consult, prompt_for
 from logdiag.agent.opinion import AgentSettings, Step
 from logdiag.model import Reason
 from logdiag.rules import RuleBook
-from tests.agent_helpers import NAME, SETTINGS, Asks, answer, chat, job_log, tool_results
+from tests.agent_helpers import NAME, SETTINGS, Asks, answer, chat, tool_results
 from tests.chat_server import MODEL, ChatServer, Reply, calls, says
-from tests.helpers import LOGS, environment, log_of, steps
+from tests.helpers import LOGS, log_of, steps
 
 TOOL_NAMES = ("read_lines", "grep_log", "search_log", "ranks", "similar_incidents", "explain_code")
 
@@ -148,41 +146,6 @@ def test_votes_are_asked_at_the_same_time_and_counted(asks: Asks) -> None:
     assert (done.opinion.reason, done.opinion.votes, done.opinion.agreed) == (Reason.DATASET_LOADING_ERROR, 3, 2)
     assert done.opinion.confidence == 0.8
     assert f"2 of 3 answers of the model {NAME} agree" in done.notes
-
-
-LOADS = """
-import sys
-from pathlib import Path
-from logdiag import diagnose
-from logdiag.agent import consult
-from logdiag.agent.ask import Asker
-from logdiag.agent.opinion import AgentSettings
-from logdiag.rules import RuleBook
-book, log = RuleBook.load(), Path(sys.argv[1])
-diagnosis = diagnose(log, rules=book, memory=False)
-settings = AgentSettings(sys.argv[2], timeout=20)
-with Asker(settings.model, 20) as asker:
-    case = consult._Case(diagnosis, (log,), settings, {}, book, asker)
-    ready = consult._ready(case)
-    before = set(sys.modules)
-    consult._talk(case, *ready, ())
-print(*(name for name in sorted(set(sys.modules) - before) if name.startswith(("langchain", "openai"))))
-"""
-
-
-def test_nothing_is_loaded_amid_a_conversation(tmp_path: Path) -> None:
-    """Conversations that load a package at the same time can find it half loaded."""
-    with ChatServer([calls("answer", **answer())]) as server:
-        done = subprocess.run(
-            [sys.executable, "-c", LOADS, str(job_log(tmp_path)), NAME],
-            env=environment(server.environment),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-        assert len(server.requests) == 1
-    assert done.stdout.split() == []
 
 
 def test_votes_that_are_split_decide_nothing(asks: Asks) -> None:

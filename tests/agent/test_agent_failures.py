@@ -152,7 +152,7 @@ def test_the_votes_that_came_in_time_decide(asks: Asks) -> None:
     done, _ = asks(script, AgentSettings(NAME, timeout=15.0, votes=3))
     assert done.opinion is not None
     assert (done.opinion.votes, done.opinion.agreed) == (3, 2), done.notes
-    assert any(note.startswith("not each conversation with the model") for note in done.notes)
+    assert any(note.startswith("not every conversation with the model") for note in done.notes)
 
 
 def test_too_many_tokens_end_the_conversation(asks: Asks) -> None:

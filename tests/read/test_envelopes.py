@@ -301,8 +301,9 @@ def test_a_replica_that_a_record_names_is_its_rank(book: RuleBook) -> None:
 def test_a_numbered_name_under_any_key_tells_who_speaks(book: RuleBook) -> None:
     """In-house records call their processes as they like; a rank that is told comes first, a logger's name is none."""
     said = {"level": "warning", "msg": "no pulse"}
-    assert shown(*[{"rep": "r-04", **said}] * 2) == ["WARNING: (r-04) no pulse"] * 2
+    assert shown(*[{"rep": "r-04", **said}] * 2) == ["WARNING: [rep=r-04]: no pulse"] * 2
     assert shown(*[{"rank": 3, "rep": "r-04", **said}] * 2) == ["WARNING: [rank3]: no pulse"] * 2
+    assert shown(*[{"src": "learner-0", **said}] * 2) == ["WARNING: [src=learner-0]: no pulse"] * 2
     assert shown(*[{"app": "trainer", "thread": "io-2", **said}] * 2) == ["WARNING: no pulse"] * 2
     up = [json.dumps({"level": "info", "msg": f"assigned r-{at:02d} to elm-{at + 40} slot 2"}) for at in range(8)]
     work = [
