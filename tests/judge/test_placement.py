@@ -57,6 +57,22 @@ def test_what_says_rank_counts_before_what_is_longer() -> None:
     assert placement_in(_lines(*rows)).hosts[1] == "trn-12.fra"
 
 
+def test_a_host_is_no_rank_where_others_may_run_on_it() -> None:
+    """Of ranks 0 and 4 alone it is not known who else is there."""
+    rows = [
+        "rank 0 at elm-7",
+        "rank 4 at oak-3",
+        *(f"{host} watch: pulse {at}" for at in range(3) for host in ("elm-7", "oak-3")),
+    ]
+    assert placement_in(_lines(*rows)).rank_of(_lines("oak-3 watch: no pulse")[0]) is None
+
+
+def test_what_all_ranks_say_alike_is_a_host_only_behind_a_word_for_one() -> None:
+    """A setting may look like a name."""
+    assert placement_in(_lines(*(f"worker {at} uses math tf-32" for at in range(4)))).hosts == {}
+    assert placement_in(_lines(*(f"worker {at} up on elm-32" for at in range(4)))).hosts[3] == "elm-32"
+
+
 def test_one_line_may_list_all() -> None:
     """`ranks: 0=t-10d7@elm-7 ...` names the unit and the host of each."""
     items = " ".join(f"{at}=t-{pid:04x}@{('elm-7', 'oak-3')[at // 2]}" for at, pid in enumerate(_PIDS))
