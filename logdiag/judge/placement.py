@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TypeVar
 
 from logdiag.judge.speakers import NO_NODES
@@ -49,17 +49,13 @@ Value = TypeVar("Value")
 @dataclass(frozen=True, slots=True)
 class _Listing:
     """Lines of one form, as columns of words; `form` has the words that all rows share. `ranks` is the column of the
-    numbers that count the ranks, and `at` its place."""
+    numbers that count the ranks, `at` its place, and `size` how many ranks it lists."""
 
     form: Words
     columns: tuple[Words, ...]
     at: int
     ranks: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """How many ranks it lists."""
-        return len(set(self.ranks))
+    size: int
 
     @property
     def says_rank(self) -> bool:
@@ -82,7 +78,7 @@ class _Listing:
 
     def tells_apart(self, column: Words) -> bool:
         """Whether each rank has a word of its own in a column."""
-        return self.one_each(column) and len(set(column)) == self.size
+        return len(set(column)) == self.size and self.one_each(column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +109,7 @@ class Placement:
 def placement_in(lines: Sequence[Line], openings: Iterable[Opening] = ()) -> Placement:
     """What the first lines of the logs and the kept ones list; of several listings that which says rank
     counts, then that of the most, and of those the first."""
-    first = [line for opening in openings for line in opening.lines()]
+    first = list(islice((line for opening in openings for line in opening.lines()), _MOST_LINES))
     read = {(line.stream, line.position) for line in first}
     looked_at = [*first, *(line for line in lines if (line.stream, line.position) not in read)][:_MOST_LINES]
     heard = _heard_in(looked_at)
@@ -173,8 +169,9 @@ def _listings(lines: Iterable[Line]) -> Iterator[_Listing]:
         place = next((at for at, word in enumerate(header) if word in _PROCESSES), -1)
         is_table = len(header) == len(form) and not any(form) and place >= 0
         counting = place if is_table else _counting(form, columns)
-        if counting is not None and len(rows) >= _FEWEST and -1 not in map(_number, columns[counting]):
-            yield _Listing(form, columns, counting, tuple(map(_number, columns[counting])))
+        ranks = tuple(map(_number, columns[counting])) if counting is not None and len(rows) >= _FEWEST else (-1,)
+        if counting is not None and -1 not in ranks:
+            yield _Listing(form, columns, counting, ranks, len(set(ranks)))
 
 
 def _rows(lines: Iterable[Line]) -> Iterator[tuple[Words, Words, Words]]:
@@ -228,7 +225,7 @@ def _form(words: Words) -> Words:
 
 
 def _varies(word: str) -> bool:
-    return "-" in word or any(sign.isdigit() for sign in word)
+    return not word.isalpha() and ("-" in word or any(sign.isdigit() for sign in word))
 
 
 def _number(word: str) -> int:
@@ -243,8 +240,12 @@ def _counting(form: Words, columns: Sequence[Words]) -> int | None:
     hosted = any(form[at] in _HOSTS and not form[at + 1] for at in range(len(form) - 1))
     found: list[tuple[int, int]] = []
     for at, column in enumerate(columns):
-        numbers = set(map(_number, column))
-        if form[at] or -1 in numbers or len(numbers) != rows or rows < _FEWEST:
+        words = set(column) if not form[at] and rows >= _FEWEST else set()
+        # Most columns have too few words, or begin with one that is no number.
+        if len(words) < rows or _number(column[0]) < 0:
+            continue
+        numbers = set(map(_number, words))
+        if -1 in numbers or len(numbers) != rows:
             continue
         stem = (_COUNTED.fullmatch(column[0]) or {"stem": ""})["stem"].lower()
         before = stem or (form[at - 1] if at else "")
@@ -261,8 +262,8 @@ def _counting(form: Words, columns: Sequence[Words]) -> int | None:
 
 def _is_heard(column: Words, heard: Mapping[str, int]) -> bool:
     """Whether most of a column's words begin other lines, and none is a small number."""
-    words = set(column)
-    elsewhere = sum(heard.get(word, 0) - column.count(word) >= _HEARD for word in words)
+    words = Counter(column)
+    elsewhere = sum(heard.get(word, 0) - count >= _HEARD for word, count in words.items())
     return all(len(word) >= _SHORTEST_WORD or not word.isdigit() for word in words) and (
         elsewhere >= _SHARE_HEARD * len(words)
     )

@@ -66,9 +66,10 @@ class _Form:
 
 def _form_of(first: bytes, forms: Forms | None) -> _Form:
     # To look for colours without their escape in every block would take as long as all other cleaning.
-    colours = _PRINTED_COLOUR if b"[0m" in first[:_BLOCK_BYTES] else None
+    # Found from behind, which takes half as long where many brackets stand.
+    colours = _PRINTED_COLOUR if first.rfind(b"[0m", 0, _BLOCK_BYTES) >= 0 else None
     plain = _without_colours(first[:_BLOCK_BYTES], colours)
-    return _Form(colours, common_prefix(plain.decode(errors="replace").split("\n"), forms))
+    return _Form(colours, common_prefix(plain.split(b"\n"), forms))
 
 
 def _numbered(pieces: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[int, bytes]]:

@@ -61,14 +61,15 @@ _PROCESS_WORD = re.compile(r"(?i:rank|worker|replica|seat|r|w)\b|(?i:rank|worker
 _NO_PROCESSES = frozenset(f"{word}{join}" for word in _COUNTERS_AND_THINGS.split() for join in ("", "-", "_", ".", "#"))
 
 
-def common_prefix(lines: Sequence[str], forms: Forms | None = None) -> CommonPrefix | None:
+def common_prefix(lines: Sequence[bytes], forms: Forms | None = None) -> CommonPrefix | None:
     """The form of what stands before nearly every line, blank ones left out, and how lines name their rank; None where
     they share nothing. `forms` of the user's own are added to it."""
-    told = list(filter(str.strip, lines))
+    told = list(filter(bytes.strip, lines))
     if len(told) < _FEWEST_LINES:
         return CommonPrefix(_NOTHING, forms=forms) if forms else None
-    label = _label_of(told[:_MOST_LABELLED])
-    found = _shared_prefix([told[len(told) * at // _MOST_LINES] for at in range(_MOST_LINES)])
+    label = _label_of([line.decode(errors="replace") for line in told[:_MOST_LABELLED]])
+    sample = (told[len(told) * at // _MOST_LINES] for at in range(_MOST_LINES))
+    found = _shared_prefix([line.decode(errors="replace") for line in sample])
     return replace(found or CommonPrefix(_NOTHING), label=label, forms=forms) if label or forms else found
 
 

@@ -306,6 +306,11 @@ class RuleBook:
             self.rules[index].id for index, narrow in self.narrower.items() if not framed.isdisjoint(narrow)
         )
 
+    @cached_property
+    def kinds_of_log(self) -> dict[str, Rule]:
+        """The rules that tell of what kind a log is, by their names."""
+        return {rule.id.rpartition("/")[2]: rule for rule in self.rules if rule.id.startswith("context/logs/")}
+
     def fresh(self) -> RuleBook:
         """The same rules for one diagnosis, with nothing passed over yet."""
         _ = self._framed, self._shipped  # made once, not for each

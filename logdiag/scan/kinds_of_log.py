@@ -15,7 +15,6 @@ from logdiag.rules import RuleBook
 
 __all__ = ["JOB_OUTPUT", "KindOfLog", "kind_of_block"]
 
-_FOLDER = "context/logs/"
 # A line in this form names the program that printed it.
 _SYSLOG_FORM = "context/kinds/syslog-form"
 _MOST_LINES = 100
@@ -51,7 +50,7 @@ def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
     texts = list(filter(bytes.strip, block.wrapped or block.data.split(b"\n")))
     step = -(-len(texts) // _MOST_LINES) or 1
     lines = [Line("", at, text[:_LONGEST_LINE].decode(errors="replace")) for at, text in enumerate(texts[::step])]
-    known = {rule.id.rpartition("/")[2]: rule for rule in book.rules if rule.id.startswith(_FOLDER)}
+    known = book.kinds_of_log
     every = _kinds_of(lines, book)
     kinds = [kinds & known.keys() for kinds in every]
     # What is indented goes on with the record above it.
@@ -64,7 +63,8 @@ def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
             name = max((name for name in counts if _whose(known[name].id) == whose), key=lambda name: counts[name])
             return KindOfLog(name, known[name].title, whose, bool(block.wrapped))
     in_form = sum("syslog-form" in found for found in every)
-    if _JOURNAL in known and in_form >= _MOSTLY_A_MACHINES * heads and _is_of_many_programs(lines, kinds, book):
+    mostly = in_form >= max(1, _MOSTLY_A_MACHINES * heads)
+    if _JOURNAL in known and mostly and _is_of_many_programs(lines, kinds, book):
         return KindOfLog(_JOURNAL, known[_JOURNAL].title, "machine", bool(block.wrapped))
     return JOB_OUTPUT
 
@@ -78,7 +78,8 @@ def _kinds_of(lines: Sequence[Line], book: RuleBook) -> list[frozenset[str]]:
 
 
 def _whose(rule: str) -> str:
-    return rule.removeprefix(_FOLDER).partition("/")[0]
+    """`machine` of `context/logs/machine/kernel`."""
+    return rule.split("/")[2]
 
 
 def _is_of_many_programs(lines: Sequence[Line], kinds: Sequence[frozenset[str]], book: RuleBook) -> bool:

@@ -9,11 +9,16 @@ from itertools import cycle
 import pytest
 
 from logdiag import diagnose
+from logdiag.model import CommonPrefix
 from logdiag.read.forms import shipped_forms
 from logdiag.read.prefixes import parse_line
 from logdiag.read.recorder_prefix import _pieces, common_prefix
 from logdiag.rules import RuleBook
 from tests.helpers import LOGS, diagnosed, log_of, steps, traceback_of
+
+
+def prefix_of(lines: Sequence[str]) -> CommonPrefix | None:
+    return common_prefix([line.encode() for line in lines])
 
 
 def _second(at: int) -> str:
@@ -69,7 +74,7 @@ def test_neither_empty_messages_nor_foreign_lines_hide_the_prefix() -> None:
     """Of an empty message the recorder's last blank is often gone; it begins and ends with words of its own."""
     texts = [f"{chr(97 + at % 26)} was read" if at % 3 else "" for at in range(60)]
     lines = ["attaching", *(f"train-0 app: {text}".rstrip() for text in texts), "stream closed"]
-    prefix = common_prefix(lines)
+    prefix = prefix_of(lines)
     assert prefix is not None
     assert parse_line("train-0 app: boom", prefix=prefix).message == "boom"
 
@@ -77,7 +82,7 @@ def test_neither_empty_messages_nor_foreign_lines_hide_the_prefix() -> None:
 def test_the_messages_keep_their_indentation() -> None:
     """Code below a frame is told by it: only the least padding belongs to the prefix."""
     texts = ['  File "train.py", line 3', "    main()", "step 1", "step 2", "  done"]
-    prefix = common_prefix([f"train-0 app: {text}" for text in texts])
+    prefix = prefix_of([f"train-0 app: {text}" for text in texts])
     assert prefix is not None
     assert [parse_line(f"train-0 app: {text}", prefix=prefix).message for text in texts] == texts
 
@@ -103,7 +108,7 @@ def test_the_messages_keep_their_indentation() -> None:
 )
 def test_what_is_no_prefix_is_not_learnt(lines: list[str]) -> None:
     """Lines that share nothing have none."""
-    assert common_prefix(lines) is None
+    assert prefix_of(lines) is None
 
 
 def test_a_level_that_is_the_same_before_other_programs_lines_tells_nothing() -> None:
@@ -112,10 +117,10 @@ def test_a_level_that_is_the_same_before_other_programs_lines_tells_nothing() ->
         f"05:31:07.123 | INFO | Task run 'a' - {text}" for text in (*steps(1, 4), *traceback_of("KeyError: 'a'"))
     ]
     logged = [f"05:31:07.123 | INFO | trainer - message {number}" for number in range(9)]
-    assert {parse_line(text, prefix=common_prefix(relayed)).level for text in relayed} == {None}
-    assert {parse_line(text, prefix=common_prefix(logged)).level for text in logged} == {"INFO"}
+    assert {parse_line(text, prefix=prefix_of(relayed)).level for text in relayed} == {None}
+    assert {parse_line(text, prefix=prefix_of(logged)).level for text in logged} == {"INFO"}
     mixed = [*relayed, "05:31:07.123 | ERROR | Task run 'a' - KeyError: 'a'"]
-    assert parse_line(mixed[-1], prefix=common_prefix(mixed)).level == "ERROR"
+    assert parse_line(mixed[-1], prefix=prefix_of(mixed)).level == "ERROR"
 
 
 @pytest.mark.parametrize(
@@ -128,8 +133,8 @@ def test_a_form_that_loggers_do_not_have_shows_a_relay(printed: str, level: str)
         f"05:31:07.123 {level}  pump - {text}"
         for text in [*(("read", "wrote")[at % 2] + f" part {at}" for at in range(40)), printed]
     ]
-    learnt = common_prefix(lines)
-    assert parse_line(lines[0], prefix=common_prefix(lines[:-1])).level == shipped_forms().levels[level]
+    learnt = prefix_of(lines)
+    assert parse_line(lines[0], prefix=prefix_of(lines[:-1])).level == shipped_forms().levels[level]
     assert parse_line(lines[0], prefix=learnt).level is None
     assert parse_line(lines[0].replace(level, "ERROR"), prefix=learnt).level == "ERROR"
 
@@ -140,7 +145,7 @@ def test_the_records_of_a_logger_in_json_are_read_as_such() -> None:
     lines = [
         record.format(rank, "ERROR" if rank == 5 else "INFO", "lost" if rank == 5 else "read") for rank in range(9)
     ]
-    line = parse_line(lines[5], prefix=common_prefix(lines))
+    line = parse_line(lines[5], prefix=prefix_of(lines))
     assert (line.rank, line.level, line.clock) == (5, "ERROR", "2026-11-02 10:00:05")
     assert line.message.startswith("batch lost")
 
@@ -176,7 +181,7 @@ def labelled(form: str, ranks: Sequence[int]) -> list[str]:
 def test_a_label_whose_number_goes_to_and_fro_names_the_rank(form: str) -> None:
     """Launchers label the lines of their workers each in a way of its own."""
     lines = ["launch 3.1: 4 workers", *labelled(form, [0, 1, 2, 3, 1, 0, 3, 2] * 3)]
-    prefix = common_prefix(lines)
+    prefix = prefix_of(lines)
     assert [parse_line(line, prefix=prefix).rank for line in lines[:6]] == [None, 0, 1, 2, 3, 1]
     assert parse_line(lines[1], prefix=prefix).message == "shard is read"
 
@@ -194,7 +199,7 @@ def test_a_label_whose_number_goes_to_and_fro_names_the_rank(form: str) -> None:
 )
 def test_a_number_that_counts_or_names_no_process_is_no_rank(form: str, ranks: Sequence[int]) -> None:
     """Steps rise, devices and hosts are counted otherwise, and one worker alone is no set of ranks."""
-    prefix = common_prefix(labelled(form, ranks))
+    prefix = prefix_of(labelled(form, ranks))
     assert prefix is None or prefix.label is None
 
 
@@ -203,6 +208,6 @@ def test_what_many_files_begin_with_is_worked_out_once() -> None:
     lines = [f"2026-11-01 10:00:{at % 60:02d},123 INFO [trainer.py:33] step {at}" for at in range(120)]
     before = _pieces.cache_info()
     for _ in range(20):
-        common_prefix(lines)
+        prefix_of(lines)
     after = _pieces.cache_info()
     assert after.misses - before.misses <= 3 < after.hits - before.hits
