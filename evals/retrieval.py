@@ -41,7 +41,7 @@ from logdiag.evaluation.logs import encoded, lines_with
 from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import Incident, masked
 from logdiag.memory.nearest import Nearest
-from logdiag.memory.sqlite import EMBEDDERS, INCIDENTS, VECTORS, SqliteRows
+from logdiag.memory.sqlite import EMBEDDERS, INCIDENTS, VECTORS, SqliteFile
 from logdiag.memory.store import open_store
 from logdiag.model import Action, Reason
 from logdiag.read.prefixes import parse_line
@@ -174,16 +174,16 @@ def bench(count: int) -> dict[str, Any]:
     base = np.array(embedder.embed(shipped_lines()), np.float32)
     queries = synthetic(base, _QUERIES, 2)
     with tempfile.TemporaryDirectory() as folder:
-        rows = SqliteRows(folder)
+        file = SqliteFile(folder)
         vectors = synthetic(base, count, 1)
         truth = _flat(vectors, queries) + 1
-        _fill(rows, embedder, vectors)
+        _fill(file, embedder, vectors)
         del vectors
         begun = time.perf_counter()
-        Nearest(rows, embedder).catch_up(math.inf)
+        Nearest(file, embedder).catch_up(math.inf)
         built = time.perf_counter() - begun
         begun = time.perf_counter()
-        nearest = Nearest(rows, embedder)
+        nearest = Nearest(file, embedder)
         nearest.catch_up(math.inf)
         opened = time.perf_counter() - begun
         asked = [array("f", query) for query in queries.tolist()]
@@ -191,7 +191,7 @@ def bench(count: int) -> dict[str, Any]:
         recall = statistics.fmean(len(set(a) & set(b)) / _NEAREST for a, b in zip(found, truth.tolist(), strict=True))
         wall, processor = _search_times(nearest, asked)
         size = sum(path.stat().st_size for path in Path(folder).glob("index-*.faiss"))
-        rows.close()
+        file.close()
     return {
         "incidents": count,
         "dimensions": embedder.dimensions,
@@ -205,15 +205,15 @@ def bench(count: int) -> dict[str, Any]:
     }
 
 
-def _fill(rows: SqliteRows, embedder: Embedder, vectors: Vectors) -> None:
+def _fill(file: SqliteFile, embedder: Embedder, vectors: Vectors) -> None:
     """Incidents that are nothing but their vectors, in rows from 1."""
     texts = dict.fromkeys(("reason", "outcome", "node", "seen_at", "changed_at", "document"), "")
-    with rows.transaction(write=True) as connection:
+    with file.transaction(write=True) as connection:
         connection.execute(EMBEDDERS.insert().values(number=1, name=embedder.name))
     for start in range(0, len(vectors), _CHUNK):
         kept = vectors[start : start + _CHUNK].astype("<f2")
         ids = range(start + 1, start + 1 + len(kept))
-        with rows.transaction(write=True) as connection:
+        with file.transaction(write=True) as connection:
             given = [{"row": at, "id": f"{at}", "signature": "x", "fingerprint": f"{at}"} for at in ids]
             connection.execute(INCIDENTS.insert(), [{**texts, **one, "confirmed": True} for one in given])
             blobs = zip(ids, kept, strict=True)

@@ -87,7 +87,7 @@ IMPORTERS = {
     "jinja2": {"report/pages.py"},
     "kubernetes": {"clusters/k8s.py"},
     "platformdirs": {"places.py"},
-    "sqlalchemy": {"memory/nearest.py", "memory/postgres.py", "memory/rows.py", "memory/sqlite.py"},
+    "sqlalchemy": {"memory/database.py", "memory/nearest.py", "memory/postgres.py", "memory/sqlite.py"},
     "sentence_transformers": {"memory/embedding.py"},
     "faiss": {"memory/nearest.py"},
     "click": {

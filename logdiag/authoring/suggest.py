@@ -14,8 +14,7 @@ from difflib import SequenceMatcher
 
 from logdiag.authoring.rule_file import Proposal, rule_draft
 from logdiag.authoring.rule_gate import MASK, MASKS, Group, example_of, judged_drafts
-from logdiag.memory.corpus import PREFIX
-from logdiag.memory.incident import Incident, Outcome
+from logdiag.memory.incident import PREFIX, Incident, Outcome
 from logdiag.memory.store import Store
 from logdiag.model import Reason, Role
 from logdiag.read.prefixes import parse_line

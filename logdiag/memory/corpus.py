@@ -17,18 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from logdiag import cache
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.documents import from_document, read_incident
-from logdiag.memory.incident import Incident, fingerprint, masked
-from logdiag.model import Reason
+from logdiag.memory.documents import read_incident
+from logdiag.memory.incident import PREFIX, Incident, fingerprint, masked
+from logdiag.model import Action, Reason
 
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
 
-__all__ = ["PREFIX", "Corpus", "load_corpus", "shipped_folder"]
+__all__ = ["Corpus", "load_corpus"]
 
-PREFIX = "corpus/"
 _PROVENANCE = "written for this project"
-_FORM = b"logdiag-corpus/4\0"
+_FORM = b"logdiag-corpus/5\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ def load_corpus(folder: str | os.PathLike[str] | None = None) -> Corpus:
 
 @lru_cache(maxsize=1)
 def _shipped() -> Corpus:
-    return _of_folder(shipped_folder())
+    return _of_folder(_shipped_folder())
 
 
 def _of_folder(base: str) -> Corpus:
@@ -91,11 +90,15 @@ def _of_folder(base: str) -> Corpus:
     source = b"\0".join(part for name, content in contents.items() for part in (os.fsencode(name), content))
     origin = hashlib.sha256(source).digest()
     documents = _kept("corpus", origin, lambda: _parsed(contents, base))
-    incidents = tuple(from_document(document) for document in documents)
-    return Corpus(incidents, tuple(document["fingerprint"] for document in documents), origin)
+    return Corpus(tuple(map(_incident, documents)), tuple(item["fingerprint"] for item in documents), origin)
 
 
-def shipped_folder() -> str:
+def _incident(kept: dict[str, Any]) -> Incident:
+    texts = {name: kept[name] for name in ("id", "signature", "cause", "remedy", "provenance", "job")}
+    return Incident(reason=Reason(kept["reason"]), action=Action(kept["action"]), window=kept["window"], **texts)
+
+
+def _shipped_folder() -> str:
     """Where the incidents that come with logdiag lie: inside the package, or beside it in a checkout."""
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     installed = os.path.join(package, "data", "corpus")
@@ -141,7 +144,7 @@ def _as_kept(document: dict[str, Any]) -> dict[str, Any]:
         "signature": signature,
         "reason": document["reason"],
         "action": document["action"],
-        "window": [masked(line) for line in document.get("window", ())],
+        "window": tuple(masked(line) for line in document.get("window", ())),
         "cause": document.get("cause", "").strip(),
         "remedy": document.get("remedy", "").strip(),
         "provenance": document.get("provenance", "").strip() or _PROVENANCE,

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from datetime import datetime, timedelta, timezone
+from enum import Enum
 from itertools import islice
 from typing import Any
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.incident import Frame, Incident, Outcome, Said
-from logdiag.model import Action, Reason
-from logdiag.plain import plain, read_plain
+from logdiag.memory.incident import PREFIX, Incident, Said
+from logdiag.plain import read_plain
 
 __all__ = [
-    "LONGEST_DOCUMENT",
-    "SCHEMA",
-    "Entry",
-    "Merged",
-    "bounded",
-    "document_of",
-    "from_document",
-    "from_text",
-    "now",
-    "one_line",
-    "read_incident",
-    "to_text",
-    "utc",
-]
+    "LONGEST_DOCUMENT", "SCHEMA", "Merged", "better", "bounded", "imported", "now", "one_line", "read_incident",
+    "to_text", "utc",
+]  # fmt: skip
 
 SCHEMA = "logdiag.incident/1"
 LONGEST_DOCUMENT = 256 << 10
@@ -38,14 +28,9 @@ LONGEST_DOCUMENT = 256 << 10
 _LONGEST_TEXT = 4000
 _MOST_ITEMS = 100
 _MOST_HISTORY = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An incident, and when it was last changed (ISO 8601, UTC)."""
-
-    incident: Incident
-    changed_at: str
+_ID = re.compile(r"i-[a-z0-9]{8}")
+_SHOWN_PROBLEMS = 20
+_MOST_PROBLEMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,83 +47,39 @@ def to_text(incident: Incident, **more: str) -> str:
     return json.dumps({**asdict(incident), **more}, ensure_ascii=False)
 
 
-def from_text(text: object, where: str) -> Incident:
-    """The incident that `to_text` wrote; keys that this version does not know are left out. Raises MemoryStoreError
-    for whatever else stands there."""
-    document, problem = document_of(text)
-    incident, problems = (None, [problem]) if problem else read_incident(document)
-    if incident is None:
-        raise MemoryStoreError(
-            f"{where}: an incident in it cannot be read ({problems[0].partition(';')[0]}); if a newer logdiag wrote it,"
-            " upgrade logdiag, else remove it with logdiag incidents forget"
-        )
-    return incident
-
-
-def document_of(text: object) -> tuple[Any, str]:
-    """What a line of JSON says, or what is wrong with it."""
-    if not isinstance(text, str):
-        return None, "is no text; give one incident a line, as logdiag incidents export writes it"
-    if len(text) > LONGEST_DOCUMENT:
-        return None, f"longer than {LONGEST_DOCUMENT:,} characters; leave out what is no incident"
-    try:
-        return json.loads(text), ""
-    except (ValueError, RecursionError) as error:
-        said = "too deep" if isinstance(error, RecursionError) else str(error)
-        return None, f"not JSON ({said}); give one incident a line"
-
-
-def from_document(document: Mapping[str, Any]) -> Incident:
-    """The incident of a document that `plain` gave."""
-    known = {name: document[name] for name in Incident.__dataclass_fields__ if name in document}
-    known["reason"] = Reason(known["reason"])
-    known["action"] = Action(known["action"])
-    known["outcome"] = Outcome(known.get("outcome", "unknown"))
-    known["window"] = tuple(known.get("window", ()))
-    known["frames"] = tuple(Frame(**item) for item in known.get("frames", ()))
-    known["history"] = tuple(Said(**item) for item in known.get("history", ()))
-    return Incident(**{"id": "", **known})
-
-
-def bounded(incident: Incident) -> Incident:
-    """As it is kept: every text one line of bounded length without controls, and the last of a long history."""
-    return from_document(_bounded(plain(replace(incident, history=incident.history[-_MOST_HISTORY:]))))
-
-
-def _bounded(value: Any) -> Any:
-    if isinstance(value, str):
-        return one_line(value)
-    if isinstance(value, list):
-        return [_bounded(item) for item in value[:_MOST_ITEMS]]
-    if isinstance(value, dict):
-        return {one_line(key): _bounded(item) for key, item in islice(value.items(), _MOST_ITEMS)}
-    return value
-
-
-def read_incident(document: Any) -> tuple[Incident | None, list[str]]:
-    """The incident of a document from outside, or None and what is wrong with it, field by field."""
+def read_incident(given: object) -> tuple[Incident | None, list[str]]:
+    """The incident of a line of JSON, or of what it says, or None and what is wrong with it, field by field. Keys that
+    this version does not know are left out, as is the id of a new one."""
+    document, problem = _document_of(given) if isinstance(given, str) else (given, "")
+    if problem:
+        return None, [problem]
     if not isinstance(document, dict):
         return None, ["is no JSON object; give one incident a line, as logdiag incidents export writes it"]
-    if not _is_text(document):
-        return None, ["holds half a character; write it in UTF-8"]
     incident, problems = read_plain(Incident, {"id": "", **document})
     problems = [f"{problem}; correct it" for problem in problems]
     if incident is not None:
         problems += _out_of_bounds(incident)
     for name in ("seen_at", "changed_at"):
         try:
-            utc(document.get(name, ""))
-        except (ValueError, TypeError, AttributeError):
-            problems.append(f"{name}: {str(document[name])[:40]!r} is no time; write it like 2026-11-03T14:05:00Z")
+            utc(str(document.get(name, "")))
+        except MemoryStoreError as error:
+            problems.append(f"{name}: {error}")
     return None if problems else incident, problems
 
 
-def _is_text(document: Mapping[str, Any]) -> bool:
+def _document_of(text: str) -> tuple[Any, str]:
+    """What a line of JSON says, or what is wrong with it."""
+    if len(text) > LONGEST_DOCUMENT:
+        return None, f"longer than {LONGEST_DOCUMENT:,} characters; leave out what is no incident"
     try:
-        json.dumps(document, ensure_ascii=False, default=str).encode()
+        document = json.loads(text)
+        json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        return None, "holds half a character; write it in UTF-8"
+    except (ValueError, RecursionError) as error:
+        said = "too deep" if isinstance(error, RecursionError) else str(error)
+        return None, f"not JSON ({said}); give one incident a line"
+    return document, ""
 
 
 def _out_of_bounds(incident: Incident) -> Iterator[str]:
@@ -146,9 +87,96 @@ def _out_of_bounds(incident: Incident) -> Iterator[str]:
         yield "signature: is empty; give the line that named the failure"
     if not 0 < incident.times_seen < 1 << 31:
         yield "times_seen: is no number from 1; leave it out"
-    for name, value in plain(incident).items():
+    for name, value in asdict(incident).items():
         if isinstance(value, str) and len(value) > _LONGEST_TEXT:
             yield f"{name}: longer than {_LONGEST_TEXT:,} characters; shorten it"
+
+
+def bounded(incident: Incident) -> Incident:
+    """As it is kept: every text one line of bounded length without controls, and the last of a long history."""
+    kept: Incident = _bounded(replace(incident, history=incident.history[-_MOST_HISTORY:]))
+    return kept
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, tuple):
+        return tuple(_bounded(item) for item in value[:_MOST_ITEMS])
+    if isinstance(value, dict):
+        return {one_line(key): _bounded(item) for key, item in islice(value.items(), _MOST_ITEMS)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{item.name: _bounded(getattr(value, item.name)) for item in fields(value)})
+    return value
+
+
+def imported(
+    file: Iterable[str], name: str, checked: Callable[[Incident], Incident], *, own: bool = False
+) -> list[Incident]:
+    """The incidents of an export, as `checked` makes them.
+
+    What others confirmed is theirs: it is marked as imported, and not confirmed here. With `own` it is an export of
+    one's own, whose confirmations count. `name` is what to call the file. Raises MemoryStoreError with the problems of
+    all lines.
+    """
+    found: list[Incident] = []
+    problems: list[str] = []
+    called = name or str(getattr(file, "name", "import"))
+    for number, line in enumerate(_bounded_lines(file), 1):
+        if not line.strip() or len(problems) > _MOST_PROBLEMS:
+            continue
+        read, wrong = read_incident(line)
+        wrong = wrong or (_not_ours(read) if read else [])
+        problems += [f"{called}:{number}: {each}" for each in wrong]
+        if read is not None and not wrong:
+            incident = checked(read)
+            incident = incident if own else _foreign(incident, os.path.basename(called))
+            found.append(replace(incident, changed_at=utc(read.changed_at) or incident.seen_at))
+    if problems:
+        more = len(problems) - _SHOWN_PROBLEMS
+        rest = [f"and {more} problems more"] if more > 0 else []
+        raise MemoryStoreError("\n".join(problems[:_SHOWN_PROBLEMS] + rest))
+    return found
+
+
+def better(old: Incident, new: Incident) -> bool:
+    """Whether an imported form of an incident shall replace the one in the store: a confirmed one stays before one that
+    is not, and else the one that was changed last."""
+    return (bool(new.confirmed_by), new.changed_at) > (bool(old.confirmed_by), old.changed_at)
+
+
+def _foreign(incident: Incident, file: str) -> Incident:
+    """An incident of others, with where it came from and who had confirmed it there."""
+    there = f"{file}, confirmed there by {incident.confirmed_by}" if incident.confirmed_by else file
+    elsewhere = [replace(entry, what=f"elsewhere: {entry.what}") for entry in incident.history]
+    history = (*elsewhere, Said(now(), "", f"imported from {there}"))
+    return bounded(replace(incident, imported=incident.imported or there, confirmed_by="", history=history))
+
+
+def _not_ours(incident: Incident) -> list[str]:
+    """What an import may not say."""
+    if incident.id.startswith(PREFIX):
+        return [f"id: {incident.id} ships with logdiag; leave it out"]
+    if incident.id and not _ID.fullmatch(incident.id):
+        return [f"id: {incident.id[:40]!r} is none; leave it out, or give i- and eight letters or digits"]
+    # Clocks differ: a day from now.
+    tomorrow = _written(datetime.now(timezone.utc) + timedelta(days=1))
+    seen = utc(incident.seen_at)
+    return [f"seen_at: {seen} is still to come; correct it"] if seen > tomorrow else []
+
+
+def _bounded_lines(file: Iterable[str]) -> Iterator[str]:
+    """The lines of a file; one that is too long comes cut, and is the last."""
+    read = getattr(file, "readline", None)
+    if read is None:
+        yield from file
+        return
+    while line := read(LONGEST_DOCUMENT + 2):
+        yield line
+        if len(line) > LONGEST_DOCUMENT:
+            return
 
 
 def one_line(text: str, longest: int = _LONGEST_TEXT) -> str:
@@ -158,17 +186,20 @@ def one_line(text: str, longest: int = _LONGEST_TEXT) -> str:
 
 def now() -> str:
     """This moment, in UTC, to the millisecond."""
-    at = time.time()
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03}Z"
+    return _written(datetime.now(timezone.utc), "milliseconds")
 
 
 def utc(text: str) -> str:
-    """An ISO 8601 time or date as `2026-11-03T14:05:00Z`; without a zone it is taken as UTC. Raises ValueError."""
+    """An ISO 8601 time or date as `2026-11-03T14:05:00Z`; without a zone it is UTC. Raises MemoryStoreError."""
     if not text:
         return ""
-    at = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text)
     try:
+        at = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text)
         at = at.replace(tzinfo=timezone.utc) if at.tzinfo is None else at.astimezone(timezone.utc)
-    except OverflowError as error:  # the last hours of the year 9999, elsewhere
-        raise ValueError(str(error)) from error
-    return at.isoformat(timespec="milliseconds" if at.microsecond else "seconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError) as error:  # the last hours of the year 9999, elsewhere
+        raise MemoryStoreError(f"{text[:40]!r} is no time; write it like 2026-11-03T14:05:00Z or 2026-11-03") from error
+    return _written(at, "milliseconds" if at.microsecond else "seconds")
+
+
+def _written(at: datetime, to: str = "seconds") -> str:
+    return at.isoformat(timespec=to).replace("+00:00", "Z")

@@ -10,7 +10,13 @@ from enum import Enum
 
 from logdiag.model import Action, Line, Reason
 
-__all__ = ["Frame", "Incident", "Outcome", "Said", "fingerprint", "frames_before", "masked", "same_place", "skeleton"]
+__all__ = [
+    "PREFIX", "Frame", "Incident", "Outcome", "Said", "fingerprint", "frames_before", "masked", "same_place",
+    "skeleton",
+]  # fmt: skip
+
+PREFIX = "corpus/"
+"""What the id of an incident begins with that ships with logdiag."""
 
 
 class Outcome(str, Enum):
@@ -50,7 +56,8 @@ class Incident:
     was remembered. `confirmed_by` is who said here that reason and remedy are right, empty while nobody has;
     `provenance` is where it came from (a log's name; for a shipped one the kind of source). `content` is a digest of
     the log around the root line, which tells one failure from another with the same words. `imported` names the file
-    it came in with and who had confirmed it there, empty for one's own. `history` is in the order of time.
+    it came in with and who had confirmed it there, empty for one's own. `history` is in the order of time, and
+    `changed_at` when it was last changed in its store (ISO 8601, UTC).
     """
 
     id: str
@@ -71,6 +78,7 @@ class Incident:
     times_seen: int = 1
     imported: str = ""
     history: tuple[Said, ...] = ()
+    changed_at: str = field(default="", compare=False)
 
     @property
     def fingerprint(self) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import Select, and_, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from logdiag.errors import MemoryStoreError
@@ -32,7 +32,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
-    from logdiag.memory.sqlite import SqliteRows
+    from logdiag.memory.sqlite import SqliteFile
 
 __all__ = ["Nearest"]
 
@@ -61,11 +61,11 @@ class Nearest:
     """The vectors of one store by one embedder. What cannot be written (a read-only folder, a full disk) is searched
     all the same."""
 
-    def __init__(self, rows: SqliteRows, embedder: Embedder, most_beside: int = _MOST_BESIDE) -> None:
+    def __init__(self, file: SqliteFile, embedder: Embedder, most_beside: int = _MOST_BESIDE) -> None:
         self.embedder = embedder
         self._most_beside = most_beside
-        self._rows = rows
-        self._file = ""
+        self._file = file
+        self._path = ""
         self._index, self._last = self._stored_index()
         self._ids = np.empty(0, np.int64)
         self._vectors = np.empty((0, embedder.dimensions), np.float32)
@@ -108,7 +108,7 @@ class Nearest:
         many = 0 if self._index is None else int(self._index.ntotal)
         if patience == math.inf and len(self._ids) > max(self._most_beside, many // _BESIDE_PART):
             with suppress(MemoryStoreError, ImportError, OSError, RuntimeError):
-                self._fold()
+                self._make_index()
         return searched_all
 
     def _chunks(self, after: int) -> Iterator[tuple[_Ids, _Vectors]]:
@@ -121,22 +121,21 @@ class Nearest:
             .order_by(INCIDENTS.c.row)
             .limit(_AT_ONCE)
         )
-        while found := self._rows.read(page.where(INCIDENTS.c.row > after)):
-            stored = [item.vector for item in found]
-            missing = [at for at, vector in enumerate(stored) if vector is None]
-            texts = [str(found[at].signature) for at in missing]
-            made = np.array(self.embedder.embed(texts), _KEPT).reshape(len(missing), self.embedder.dimensions)
-            fresh = {found[at].row: vector.tobytes() for at, vector in zip(missing, made, strict=True)}
-            if fresh:
+        while found := self._read(page.where(INCIDENTS.c.row > after)):
+            vectors = {item.row: item.vector for item in found}
+            missing = {item.row: str(item.signature) for item in found if item.vector is None}
+            if missing:
+                made = np.array(self.embedder.embed(list(missing.values())), _KEPT)
+                fresh = {row: vector.tobytes() for row, vector in zip(missing, made, strict=True)}
                 self._keep(fresh)
-            whole = [fresh.get(item.row, item.vector) for item in found]
-            yield np.array([item.row for item in found], np.int64), _unpacked(whole, self.embedder.dimensions)
+                vectors.update(fresh)
+            yield np.array(list(vectors), np.int64), _unpacked(list(vectors.values()), self.embedder.dimensions)
             after = found[-1].row
 
     def _keep(self, vectors: dict[int, bytes]) -> None:
         """Stores vectors where that is possible; an incident that was forgotten meanwhile gets none."""
         there = select(INCIDENTS.c.row).where(INCIDENTS.c.row.in_(list(vectors)))
-        with suppress(MemoryStoreError), self._rows.transaction(write=True) as connection:
+        with suppress(MemoryStoreError), self._file.transaction(write=True) as connection:
             connection.execute(insert(EMBEDDERS).values(name=self.embedder.name).on_conflict_do_nothing())
             own = connection.scalar(select(EMBEDDERS.c.number).where(EMBEDDERS.c.name == self.embedder.name))
             kept = [{"embedder": own, "row": row, "vector": vectors[row]} for row in connection.scalars(there)]
@@ -147,9 +146,9 @@ class Nearest:
         """The index in force and the last row in it; None and 0 where it is missing, torn or of another model."""
         columns = (EMBEDDERS.c.index_file, EMBEDDERS.c.indexed_to)
         named = select(*columns).where(EMBEDDERS.c.name == self.embedder.name, EMBEDDERS.c.index_file != "")
-        for name, last in self._rows.read(named):
+        for name, last in self._read(named):
             with suppress(ImportError, OSError, RuntimeError):
-                return self._opened(os.path.join(self._rows.name, name)), last
+                return self._opened(os.path.join(self._file.folder, name)), last
         return None, 0
 
     def _opened(self, path: str, *, mapped: bool = True) -> Any:
@@ -160,10 +159,10 @@ class Nearest:
         if index.d != self.embedder.dimensions:
             raise RuntimeError(path)
         index.nprobe = _PROBES
-        self._file = path
+        self._path = path
         return index
 
-    def _fold(self) -> None:
+    def _make_index(self) -> None:
         """Puts all vectors into a new file, and that in force."""
         index = self._index
         total = len(self._ids) + (0 if index is None else index.ntotal)
@@ -173,7 +172,7 @@ class Nearest:
             parts = self._chunks(0)
         else:
             # What is mapped cannot grow. The file in force may be another by now, with rows that are beside this one.
-            index = self._opened(self._file, mapped=False)
+            index = self._opened(self._path, mapped=False)
             parts = iter([(self._ids, self._vectors)])
         for ids, vectors in parts:
             seen = ids <= self._last
@@ -184,8 +183,8 @@ class Nearest:
         """Writes a new file, names it in the database, and searches it from now on."""
         import faiss
 
-        path = os.path.join(self._rows.name, f"index-{os.urandom(8).hex()}.faiss")
-        handle, unfinished = tempfile.mkstemp(prefix=".index-", dir=self._rows.name)
+        path = os.path.join(self._file.folder, f"index-{os.urandom(8).hex()}.faiss")
+        handle, unfinished = tempfile.mkstemp(prefix=".index-", dir=self._file.folder)
         try:
             faiss.write_index(index, unfinished)
             os.fsync(handle)
@@ -195,7 +194,7 @@ class Nearest:
             raise
         finally:
             os.close(handle)
-        with self._rows.transaction(write=True) as connection:
+        with self._file.transaction(write=True) as connection:
             named = update(EMBEDDERS).where(EMBEDDERS.c.name == self.embedder.name)
             connection.execute(named.values(index_file=os.path.basename(path), indexed_to=self._last))
         self._index = self._opened(path)
@@ -204,12 +203,16 @@ class Nearest:
 
     def _sweep(self) -> None:
         """Removes indexes that are not in force and that nobody can be about to open or to put in force."""
-        current = {item.index_file for item in self._rows.read(select(EMBEDDERS.c.index_file))}
-        for name in os.listdir(self._rows.name):
-            path = os.path.join(self._rows.name, name)
+        current = {item.index_file for item in self._read(select(EMBEDDERS.c.index_file))}
+        for name in os.listdir(self._file.folder):
+            path = os.path.join(self._file.folder, name)
             old = name.lstrip(".").startswith("index-") and name not in current
             if old and time.time() - os.path.getmtime(path) > _KEEP_SECONDS:
                 os.unlink(path)
+
+    def _read(self, query: Select[Any]) -> Sequence[Any]:
+        with self._file.transaction() as connection:
+            return connection.execute(query).all()
 
 
 def _trained(sample: _Vectors, total: int) -> Any:

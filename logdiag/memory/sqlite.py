@@ -3,38 +3,34 @@
     PLACE/incidents.db        the incidents and their vectors: all there is to know
     PLACE/index-*.faiss       made from it where it is large, and made anew when missing or torn
 
-The database is in WAL mode: readers never wait, writers queue up, and what was committed is on the disk. Nothing is
-written before the first incident is added.
+What was committed is on the disk. The file keeps a rollback journal, which works on network file systems too. Nothing
+is written before the first incident is added.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, Connection, Engine, Integer, LargeBinary, Table, Text, create_engine, delete
-from sqlalchemy.dialects.sqlite import dialect, insert
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Column, Connection, Integer, LargeBinary, Table, Text, create_engine, inspect
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import StaticPool
 
 from logdiag.errors import MemoryStoreError
+from logdiag.memory.database import Database, incidents_table
 from logdiag.memory.incident import Incident
-from logdiag.memory.rows import Rows, check_version, incidents_table, statements
 
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
     from logdiag.memory.nearest import Nearest
 
-__all__ = ["EMBEDDERS", "FILE", "INCIDENTS", "VECTORS", "SqliteRows"]
+__all__ = ["EMBEDDERS", "FILE", "INCIDENTS", "VECTORS", "SqliteFile"]
 
 FILE = "incidents.db"
 _APPLICATION = 0x6C6F6769
-_VERSION = 1
 _PATIENCE_SECONDS = 30.0
 # Beside those that are asked for, as many may have been forgotten since the index was made.
 _FORGOTTEN = 16
@@ -56,51 +52,33 @@ VECTORS = Table(
     Column("row", Integer, primary_key=True),
     Column("vector", LargeBinary, nullable=False),
 )
-# What SQLite says, and what that means for people.
-_SAYINGS = (
-    ("disk is full", "the disk is full: free space there, or name another place with --memory"),
-    ("readonly", "it may not be written: change its permissions, or name another place with --memory"),
-    ("unable to open", "it cannot be opened: check the permissions of its folder, or name another place with --memory"),
-    ("locked", f"other processes kept it locked for {_PATIENCE_SECONDS:.0f} seconds: try again"),
-    ("not a database", "this is no incident store, or it is damaged: move it away, then import what was exported"),
-    ("malformed", "it is damaged: move it away, then import what was exported"),
-    ("disk I/O", "the disk reports errors: check it, or name another place with --memory"),
-)
 
 
-class SqliteRows(Rows):
+class SqliteFile(Database):
     """The incidents of one folder, which is made where it is not there."""
 
-    def __init__(self, folder: str) -> None:
-        super().__init__(folder, INCIDENTS, insert)
-        self._file = os.path.join(folder, FILE)
-        self._engine: Engine | None = None
-        # What the file looked like when it was opened as if nobody could change it; None otherwise.
-        self._unchanged: object = None
-        self._nearest: Nearest | None = None
+    beside = (VECTORS,)
+    meanings = (
+        ("disk is full", "the disk is full: free space there, or name another place with --memory"),
+        ("readonly", "it may not be written: change its permissions, or name another place with --memory"),
+        ("unable to open", "it cannot be opened: check the permissions of its folder, or name another place"),
+        ("locked", f"other processes kept it locked for {_PATIENCE_SECONDS:.0f} seconds: try again"),
+        ("not a database", "this is no incident store, or it is damaged: move it away, then import what was exported"),
+        ("malformed", "it is damaged: move it away, then import what was exported"),
+        ("disk I/O", "the disk reports errors: check it, or name another place with --memory"),
+    )
 
-    @contextmanager
-    def transaction(self, *, write: bool = False) -> Iterator[Connection]:
-        """As `Rows.transaction`."""
-        if self._unchanged and self._unchanged != _look(self._file):
-            self.close()
-        if self._engine is None:
-            # The one connection keeps what was made ready for it.
-            self._engine = create_engine("sqlite://", creator=self._connected, poolclass=StaticPool)
-        try:
-            with self._engine.begin() as connection:
-                if write:
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
-                yield connection
-        except (DBAPIError, sqlite3.Error) as error:
-            said = str(error.orig if isinstance(error, DBAPIError) else error)
-            meaning = next((meaning for part, meaning in _SAYINGS if part in said), f"{said}; run it again")
-            raise MemoryStoreError(f"{self._file}: {meaning}") from error
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._nearest: Nearest | None = None
+        # The one connection keeps what was made ready for it.
+        engine = create_engine("sqlite://", creator=self._connected, poolclass=StaticPool)
+        super().__init__(os.path.join(folder, FILE), INCIDENTS, engine)
 
     def nearest(
         self, query: array[float], k: int, embedder: Embedder, patience: float
     ) -> tuple[list[tuple[float, Incident]], bool]:
-        """As `Rows.nearest`: exact in a small store."""
+        """As `Database.nearest`: exact in a small store."""
         from logdiag.memory.nearest import Nearest
 
         if self._nearest is None or self._nearest.embedder.name != embedder.name:
@@ -109,132 +87,73 @@ class SqliteRows(Rows):
         asked = k + _FORGOTTEN
         while True:
             scored = self._nearest.search(query, asked)
-            incidents = self.by_rows([row for _, row in scored])
+            with self.rows() as rows:
+                incidents = rows.by_rows([row for _, row in scored])
             found = [(score, incidents[row]) for score, row in scored if row in incidents]
             if len(found) >= k or len(scored) < asked:
                 return found[:k], searched_all
             asked *= 4
 
     def close(self) -> None:
-        """As `Rows.close`."""
-        self._nearest = self._unchanged = None
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
-
-    def _remove(self, connection: Connection, row: int | None) -> None:
-        connection.execute(delete(VECTORS).where(VECTORS.c.row == row))
-        super()._remove(connection, row)
+        """As `Database.close`."""
+        self._nearest = None
+        super().close()
 
     def _connected(self) -> sqlite3.Connection:
-        """A connection to a store of this version, which is made where there is none."""
-        self._make_file()
-        look = _look(self._file)
-        connection, frozen = _opened(self._file)
-        self._unchanged = look if frozen else None
-        return connection
-
-    def _make_file(self) -> None:
+        """A connection to the file, which is made where there is none."""
         try:
-            os.makedirs(self.name, mode=0o700, exist_ok=True)
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
             # Commands and names of jobs are nobody else's: SQLite gives the files beside it the same permissions.
             with suppress(FileExistsError):
-                os.close(os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        except (FileExistsError, NotADirectoryError) as error:
-            raise MemoryStoreError(f"{self.name}: not a folder; give the folder of an incident store") from error
+                os.close(os.open(self.name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
             raise MemoryStoreError(
-                f"{self.name}: cannot be made ({error.strerror}); name another place with --memory"
+                f"{self.folder}: cannot be made ({error.strerror}); name another place with --memory"
             ) from error
-
-
-def _opened(file: str) -> tuple[sqlite3.Connection, bool]:
-    """A connection to a store of this version, and whether it takes the file for one that nobody changes."""
-    frozen = False
-    connection = _connection(f"{_uri(file)}?mode=rw")
-    try:
+        connection = _connection(self.name, "mode=rw")
         try:
-            version, application = _version(connection)
+            connection.execute("PRAGMA user_version")
         except sqlite3.OperationalError:
-            # WAL needs a second file, which a read-only folder does not take; without changes under way, none is due.
-            waiting = f"{file}-wal"
-            if os.access(os.path.dirname(file), os.W_OK) or (os.path.exists(waiting) and os.path.getsize(waiting)):
-                raise
+            # Stores were in WAL mode once. Where nothing may be written, SQLite opens such a file only as one that
+            # does not change.
             connection.close()
-            connection, frozen = _connection(f"{_uri(file)}?immutable=1"), True
-            version, application = _version(connection)
-        if application == _APPLICATION:
-            check_version(file, version, _VERSION)
-        if application != _APPLICATION and (version or _holds_tables(connection)):
-            raise MemoryStoreError(f"{file}: a database of another program; name another place with --memory")
-        connection.execute("PRAGMA synchronous = FULL")
+            if os.access(self.folder, os.W_OK) or os.path.exists(f"{self.name}-wal"):
+                raise
+            connection = _connection(self.name, "immutable=1")
         connection.execute("PRAGMA secure_delete = ON")
-        if version < _VERSION:
-            _make(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection, frozen
+        # A text that is not UTF-8 spoils its own row only.
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        return connection
+
+    def _prepare(self, connection: Connection) -> int:
+        if _number(connection, "application_id") == _APPLICATION:
+            # That waits for nobody: while others have the file open, it stays as it is.
+            with suppress(OperationalError):
+                connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
+            return _number(connection, "user_version")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        # Several processes may make the tables at once: who comes second finds them.
+        if not inspect(connection).get_table_names():
+            INCIDENTS.metadata.create_all(connection)
+            connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION}")
+            connection.exec_driver_sql(f"PRAGMA user_version = {self.version}")
+        if _number(connection, "application_id") != _APPLICATION:
+            raise MemoryStoreError(f"{self.name}: a database of another program; name another place with --memory")
+        return _number(connection, "user_version")
+
+    def _begin(self, connection: Connection, *, write: bool) -> None:
+        if write:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _look(file: str) -> object:
-    """What changes when someone writes to the file."""
-    try:
-        status = os.stat(file)
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size, os.path.exists(f"{file}-wal")
-
-
-def _connection(uri: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        uri, uri=True, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    # A text that is not UTF-8 spoils its own row only.
-    connection.text_factory = lambda text: text.decode(errors="replace")
-    return connection
-
-
-def _uri(file: str) -> str:
+def _connection(file: str, mode: str) -> sqlite3.Connection:
     path = os.path.abspath(file)
     for sign in "%?#":
         path = path.replace(sign, f"%{ord(sign):02x}")
-    return f"file:{path}"
-
-
-def _version(connection: sqlite3.Connection) -> tuple[int, int]:
-    return (
-        connection.execute("PRAGMA user_version").fetchone()[0],
-        connection.execute("PRAGMA application_id").fetchone()[0],
+    return sqlite3.connect(
+        f"file:{path}?{mode}", uri=True, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False
     )
 
 
-def _holds_tables(connection: sqlite3.Connection) -> bool:
-    """Whether there is something in it that `_make` has not put there."""
-    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    return bool(names - {"incidents", "embedders", "vectors", "sqlite_sequence"})
-
-
-def _make(connection: sqlite3.Connection) -> None:
-    """Makes the tables. Several processes may do so at once: changing to WAL needs the file for oneself, and SQLite
-    does not wait for that."""
-    made = [
-        "BEGIN IMMEDIATE",
-        *statements((INCIDENTS, EMBEDDERS, VECTORS), dialect()),
-        f"PRAGMA application_id = {_APPLICATION}",
-        f"PRAGMA user_version = {_VERSION}",
-        "COMMIT",
-    ]
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            for statement in made:
-                connection.execute(statement)
-            return
-        except sqlite3.OperationalError as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+def _number(connection: Connection, name: str) -> int:
+    return int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())

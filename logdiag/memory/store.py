@@ -3,40 +3,37 @@
 with open_store("/srv/logdiag") as store:        # or postgresql://..., or LOGDIAG_MEMORY, or the user's data folder
     incident = store.add(Incident("", masked(line), Reason.ECC_ERROR, Action.RESTART_EXCLUDING_NODE))
     store.confirm(incident.id, by="mira", outcome=Outcome.WORKED)
-    store.by_fingerprint(incident.fingerprint)   # exact; needs nothing beyond the standard library
+    store.by_fingerprint(incident.fingerprint)   # exact; needs nothing more
     store.nearest(masked(other_line), 5)         # similar; needs the extra `memory`
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.corpus import PREFIX, Corpus, load_corpus
-from logdiag.memory.documents import SCHEMA, Entry, Merged, bounded, now, to_text, utc
+from logdiag.memory.corpus import Corpus, load_corpus
+from logdiag.memory.documents import SCHEMA, Merged, better, bounded, imported, now, to_text, utc
 from logdiag.memory.embedding import Embedder, load_embedder
-from logdiag.memory.incident import Incident, Outcome, Said, masked
-from logdiag.memory.sharing import better, imported
+from logdiag.memory.incident import PREFIX, Incident, Outcome, Said, masked
 from logdiag.model import Action, Reason
 from logdiag.places import data_folder, without_password
 
 if TYPE_CHECKING:
-    from logdiag.memory.rows import Rows
+    from logdiag.memory.database import Database
 
 __all__ = ["Merged", "Stats", "Store", "default_place", "open_store"]
 
 _POSTGRES = ("postgresql://", "postgres://")
 # No vowels, and nothing that reads like something else.
 _LETTERS = "23456789bcdfghjkmnpqrstvwxyz"
-_ID_LETTERS = 8
-_ID_TRIES = 20
 # So many fingerprints are asked for at a time.
 _AT_ONCE = 500
 # Occurrences of one failure among which the same one is looked for.
@@ -72,7 +69,7 @@ class Store:
         self._embedder = embedder
         self._patience = patience
         self._shipped = shipped
-        self._opened: Rows | None = None
+        self._opened: Database | None = None
         self.searched_all = True
         """Whether the last `nearest` saw every incident; False when giving them vectors took too long."""
 
@@ -92,47 +89,27 @@ class Store:
         """The incidents that ship with logdiag."""
         return self._corpus.incidents
 
-    @cached_property
-    def _corpus(self) -> Corpus:
-        return load_corpus() if self._shipped else Corpus()
-
-    @cached_property
-    def _vectors_by(self) -> Embedder:
-        return load_embedder(self._embedder) if isinstance(self._embedder, str) else self._embedder
-
     @property
-    def _rows(self) -> Rows:
-        """The database, which is made where there is none. Its library is loaded only here."""
-        if self._opened is None:
-            if self._address.startswith(_POSTGRES):
-                from logdiag.memory.postgres import PostgresRows
-
-                self._opened = PostgresRows(self._address)
-            else:
-                from logdiag.memory.sqlite import SqliteRows
-
-                self._opened = SqliteRows(self._address)
-        return self._opened
-
-    def _is_there(self) -> bool:
-        """Whether anybody added to it: looking makes no store."""
-        if self._opened is not None or self._address.startswith(_POSTGRES):
-            return True
-        if os.path.exists(self._address) and not os.path.isdir(self._address):
-            raise MemoryStoreError(f"{self._address}: not a folder; give the folder of an incident store")
-        return os.path.exists(os.path.join(self._address, "incidents.db"))
+    def unreadable(self) -> tuple[str, ...]:
+        """The ids of incidents that were left out so far because their rows cannot be read."""
+        return tuple(sorted(self._opened.unreadable)) if self._opened else ()
 
     def add(self, incident: Incident) -> Incident:
         """Adds an incident, and gives it as it was stored: masked, with an id and a time where it had none."""
         return self.add_all([incident])[0]
 
     def add_all(self, incidents: Iterable[Incident]) -> tuple[Incident, ...]:
-        """As `add`, all at once."""
-        named = [item if item.id else replace(item, id=_new_id()) for item in map(self._checked, incidents)]
-        added = self._rows.insert([Entry(item, now()) for item in named])
-        if taken := sorted({item.id for item in named} - added):
-            raise MemoryStoreError(f"{self.place}: {taken[0]}: is there already; correct it, or leave the id out")
-        return tuple(named)
+        """As `add`, all at once or none."""
+        given = tuple(incidents)
+        added = tuple(map(self._checked, given))
+        with self._database.rows(write=True) as rows:
+            for item in given:
+                if item.id and rows.find(id=item.id):
+                    raise MemoryStoreError(
+                        f"{self.place}: {item.id}: is there already; correct it, or leave the id out"
+                    )
+            rows.add(added)
+        return added
 
     def remember(self, incident: Incident) -> tuple[Incident, bool]:
         """Adds an incident unless it is there already, and gives it as it is stored, and whether it was there.
@@ -140,30 +117,24 @@ class Store:
         It is the same one when its line is the same and its job is (by id, or by name), or where the jobs are not
         known the log around the line. Then it only counts once more.
         """
-        new = self._checked(incident)
-        for old in self._find(fingerprints=(new.fingerprint,), limit=_MOST_OCCURRENCES):
-            if _same_failure(old, new):
-                return self._seen_again(old, new), True
-        new = replace(new, history=(*new.history, Said(now(), "", "remembered")))
-        for attempt in range(_ID_TRIES):
-            # An id made of what tells it apart: who remembers the same at the same time adds one incident.
-            named = replace(new, id=_id_of(new, attempt))
-            if self._rows.insert([Entry(named, now())]):
-                return named, False
-            taken = self._rows.get(named.id)
-            if taken is not None and taken.fingerprint == new.fingerprint and _same_failure(taken, new):
-                return self._seen_again(taken, new), True
-        raise MemoryStoreError(f"{self.place}: no free id was found; run it again")
+        new = replace(self._checked(incident), id=_new_id())
+        with self._database.rows(write=True) as rows:
+            for old in rows.find(fingerprint=new.fingerprint, limit=_MOST_OCCURRENCES):
+                if _same_failure(old, new):
+                    again = _as_kept(_seen_again(old, new))
+                    rows.put(again)
+                    return again, True
+            new = replace(new, history=(*new.history, Said(now(), "", "remembered")))
+            rows.add([new])
+        return new, False
 
     def get(self, identity: str) -> Incident:
         """One incident by its id."""
-        if identity.startswith(PREFIX):
-            found = next((item for item in self.shipped if item.id == identity), None)
-        else:
-            found = self._rows.get(identity) if self._is_there() else None
-        if found is None:
+        shipped = self.shipped if identity.startswith(PREFIX) else ()
+        found = [item for item in shipped if item.id == identity] or self._find(id=identity)
+        if not found:
             raise self._unknown(identity)
-        return found
+        return found[0]
 
     def list(
         self,
@@ -174,8 +145,10 @@ class Store:
         limit: int | None = None,
     ) -> tuple[Incident, ...]:
         """The latest first, the shipped ones last; `since` is an ISO 8601 time or date."""
-        from_then = self._time(since or "", "since")
-        found = self._find(reason=reason, node=node or "", since=from_then, limit=limit)
+        from_then = utc(since or "")
+        wanted = {"reason": reason.value if reason else "", "node": node or ""}
+        wanted = {name: value for name, value in wanted.items() if value}
+        found = self._find(since=from_then, limit=limit, **wanted)
         if not node and not from_then:
             found += tuple(item for item in self.shipped if reason in (None, item.reason))
         return found[:limit]
@@ -186,9 +159,8 @@ class Store:
         wanted = tuple(dict.fromkeys(fingerprints))
         found: dict[str, tuple[Incident, ...]] = {}
         for start in range(0, len(wanted), _AT_ONCE):
-            for incident in self._find(
-                fingerprints=wanted[start : start + _AT_ONCE], confirmed=True, limit=_MOST_CONFIRMED
-            ):
+            some = wanted[start : start + _AT_ONCE]
+            for incident in self._find(fingerprint=some, confirmed=True, limit=_MOST_CONFIRMED):
                 found[incident.fingerprint] = (*found.get(incident.fingerprint, ()), incident)
         return found
 
@@ -196,14 +168,9 @@ class Store:
         """The latest of what people confirmed here, at most so many."""
         return self._find(confirmed=True, limit=most)
 
-    @property
-    def unreadable(self) -> tuple[str, ...]:
-        """The ids of incidents that were left out so far because their rows cannot be read."""
-        return tuple(sorted(self._opened.unreadable)) if self._opened else ()
-
     def by_fingerprint(self, wanted: str, limit: int = 100) -> tuple[Incident, ...]:
         """Occurrences of exactly this failure, the latest first, the shipped ones last."""
-        return (*self._find(fingerprints=(wanted,), limit=limit), *self._corpus.by_fingerprint(wanted))[:limit]
+        return (*self._find(fingerprint=wanted, limit=limit), *self._corpus.by_fingerprint(wanted))[:limit]
 
     def nearest(self, text: str, k: int = 5, *, own: bool = False) -> tuple[tuple[float, Incident], ...]:
         """The `k` incidents most similar to a masked line, with their cosine, best first; with `own` without those that
@@ -216,7 +183,7 @@ class Store:
         found: list[tuple[float, Incident]] = []
         if self._is_there():
             began = time.monotonic()
-            found, self.searched_all = self._rows.nearest(query, k, self._vectors_by, self._patience)
+            found, self.searched_all = self._database.nearest(query, k, self._vectors_by, self._patience)
             self._patience = max(0.0, self._patience - (time.monotonic() - began))
         if not own:
             found += self._corpus.nearest(query, k, self._vectors_by)
@@ -246,44 +213,47 @@ class Store:
         """
         if not by.strip():
             raise MemoryStoreError(f"{identity}: confirmed by nobody; say who confirms it")
+        _refuse_shipped(identity)
         given = {"reason": reason, "action": action, "remedy": remedy, "cause": cause, "outcome": outcome}
         told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        kept = frozenset(keep)
-
-        def corrected(old: Incident) -> Incident:
-            fresh: dict[str, Any] = {}
-            if told.get("reason", old.reason) is not old.reason:
-                fresh = {"action": Action.NONE, "cause": "", "remedy": "", "outcome": Outcome.UNKNOWN}
-            elif told.get("remedy", old.remedy) != old.remedy:
-                fresh = {"outcome": Outcome.UNKNOWN}
-            new = replace(old, **{name: value for name, value in fresh.items() if name not in kept})
-            new = replace(new, confirmed_by=by.strip(), **told)
-            return replace(new, history=(*old.history, Said(now(), by.strip(), _what_changed(old, new))))
-
-        return self._change(identity, corrected)
+        self.get(identity)
+        with self._database.rows(write=True) as rows:
+            for old in rows.find(id=identity):
+                new = _as_kept(_corrected(old, by.strip(), told, frozenset(keep)))
+                rows.put(new)
+                return new
+        raise self._unknown(identity)
 
     def forget(self, identity: str) -> None:
         """Removes an incident for good."""
-        self._refuse_shipped(identity)
-        if not self._is_there() or not self._rows.delete(identity):
+        _refuse_shipped(identity)
+        if not self._is_there():
             raise self._unknown(identity)
+        with self._database.rows(write=True) as rows:
+            if not rows.delete(identity):
+                raise self._unknown(identity)
 
     def count(self) -> int:
         """How many incidents it holds beside the shipped ones."""
-        return self._rows.count() if self._is_there() else 0
+        if not self._is_there():
+            return 0
+        with self._database.rows() as rows:
+            return rows.count()
 
     def stats(self) -> Stats:
         """What it holds, in numbers."""
-        named = {item.value for item in (*Reason, *Outcome)}
-        tallies = [item for item in self._rows.tallies() if {item[0], item[1]} <= named] if self._is_there() else []
-        reasons: dict[str, int] = {}
-        outcomes: dict[str, int] = {}
+        tallies: list[tuple[str, str, bool, int, str, str]] = []
+        if self._is_there():
+            named = {item.value for item in (*Reason, *Outcome)}
+            with self._database.rows() as rows:
+                tallies = [item for item in rows.tallies() if {item[0], item[1]} <= named]
+        reasons, outcomes = Counter[str](), Counter[str]()
         for reason, outcome, _, count, *_ in tallies:
-            reasons[reason] = reasons.get(reason, 0) + count
-            outcomes[outcome] = outcomes.get(outcome, 0) + count
+            reasons[reason] += count
+            outcomes[outcome] += count
         return Stats(
             place=self.place,
-            incidents=sum(reasons.values()),
+            incidents=reasons.total(),
             confirmed=sum(count for _, _, confirmed, count, *_ in tallies if confirmed),
             shipped=len(self.shipped),
             reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
@@ -294,10 +264,12 @@ class Store:
 
     def export(self, file: TextIO) -> int:
         """Writes every incident but the shipped ones as a line of JSON; how many there were."""
-        count = 0
-        for entry in self._rows.entries() if self._is_there() else ():
-            file.write(to_text(entry.incident, schema=SCHEMA, changed_at=entry.changed_at) + "\n")
-            count += 1
+        count, last = 0, 0 if self._is_there() else None
+        while last is not None:
+            with self._database.rows() as rows:
+                last, found = rows.after(last)
+            file.writelines(to_text(incident, schema=SCHEMA) + "\n" for incident in found)
+            count += len(found)
         return count
 
     def import_(self, file: Iterable[str], name: str = "", *, own: bool = False) -> Merged:
@@ -307,80 +279,81 @@ class Store:
         two forms of one incident the `better` one stays. Raises MemoryStoreError with the problems of all lines; `name`
         is what to call the file there.
         """
-
-        def checked(incident: Incident) -> Incident:
-            return self._checked(incident if incident.id else replace(incident, id=_new_id()))
-
-        entries = imported(file, name, checked, own=own)
-        return self._rows.merge(entries, better) if entries else Merged()
+        given = imported(file, name, self._checked, own=own)
+        done = Counter[str]()
+        if given:
+            with self._database.rows(write=True) as rows:
+                for new in given:
+                    old = rows.find(id=new.id)
+                    what = "added" if not old else "replaced" if better(old[0], new) else "kept"
+                    done[what] += 1
+                    if what != "kept":
+                        rows.put(new)
+        return Merged(**done)
 
     def close(self) -> None:
         """Lets go of its files or of its connection; nothing is lost by not calling it."""
         if self._opened is not None:
             self._opened.close()
 
+    @cached_property
+    def _corpus(self) -> Corpus:
+        return load_corpus() if self._shipped else Corpus()
+
+    @cached_property
+    def _vectors_by(self) -> Embedder:
+        return load_embedder(self._embedder) if isinstance(self._embedder, str) else self._embedder
+
+    @property
+    def _database(self) -> Database:
+        """The database, which is made where there is none. Its library is loaded only here."""
+        if self._opened is None:
+            if self._address.startswith(_POSTGRES):
+                from logdiag.memory.postgres import PostgresDatabase
+
+                self._opened = PostgresDatabase(self._address)
+            else:
+                from logdiag.memory.sqlite import SqliteFile
+
+                self._opened = SqliteFile(self._address)
+        return self._opened
+
+    def _is_there(self) -> bool:
+        """Whether anybody added to it: looking makes no store."""
+        if self._opened is not None or self._address.startswith(_POSTGRES):
+            return True
+        return os.path.exists(os.path.join(self._address, "incidents.db"))
+
     def _find(self, **wanted: Any) -> tuple[Incident, ...]:
         """As `Rows.find`; nothing where there is no store yet."""
-        return tuple(self._rows.find(**wanted)) if self._is_there() else ()
+        if not self._is_there():
+            return ()
+        with self._database.rows() as rows:
+            return tuple(rows.find(**wanted))
 
     def _checked(self, incident: Incident) -> Incident:
-        """As it is stored: masked, so that no path or address is kept, and with a time."""
-        if incident.id.startswith(PREFIX):
-            raise self._fixed(incident.id)
+        """As it is stored: masked, so that no path or address is kept, with an id and a time."""
+        _refuse_shipped(incident.id)
         signature = masked(incident.signature)
         if not signature:
             raise MemoryStoreError(
                 f"{self.place}: an incident without a signature; give the line that named the failure"
             )
-        kept = replace(
-            incident,
-            signature=signature,
-            window=tuple(masked(line) for line in incident.window),
-            seen_at=self._time(incident.seen_at, "seen_at") or now(),
-        )
-        return bounded(kept)
-
-    def _seen_again(self, old: Incident, new: Incident) -> Incident:
-        """Counts an incident once more; its time changes only where it is another run of its job."""
-
-        def again(item: Incident) -> Incident:
-            times = item.times_seen + 1
-            told_before = item.history and item.history[-1].what.startswith(_SEEN_AGAIN)
-            before = item.history[:-1] if told_before else item.history
-            same_run = item.content == new.content or bool(item.job.get("id"))
-            seen_at = item.seen_at if same_run else max(item.seen_at, new.seen_at)
-            said = Said(now(), "", f"{_SEEN_AGAIN}, {times} times in all")
-            return replace(item, times_seen=times, seen_at=seen_at, job={**new.job, **item.job},
-                           node=item.node or new.node, history=(*before, said))  # fmt: skip
-
-        return self._change(old.id, again)
-
-    def _change(self, identity: str, change: Callable[[Incident], Incident]) -> Incident:
-        self._refuse_shipped(identity)
-        changed = self._rows.change(identity, lambda old: bounded(change(old))) if self._is_there() else None
-        if changed is None:
-            raise self._unknown(identity)
-        return changed
-
-    def _refuse_shipped(self, identity: str) -> None:
-        if identity.startswith(PREFIX):
-            raise self._fixed(identity)
-
-    def _fixed(self, identity: str) -> MemoryStoreError:
-        return MemoryStoreError(
-            f"{identity}: ships with logdiag and cannot be changed; add an incident of your own with the same signature"
+        return _as_kept(
+            replace(
+                incident,
+                id=incident.id or _new_id(),
+                signature=signature,
+                window=tuple(masked(line) for line in incident.window),
+                seen_at=utc(incident.seen_at) or now(),
+            )
         )
 
     def _unknown(self, identity: str) -> MemoryStoreError:
+        if identity in self.unreadable:
+            why = "cannot be read; if a newer logdiag wrote it, upgrade, else remove it with logdiag incidents forget"
+            return MemoryStoreError(f"{self.place}: {identity}: {why}")
         return MemoryStoreError(f"{self.place}: {identity}: no such incident; see logdiag incidents list")
-
-    def _time(self, text: str, field: str) -> str:
-        try:
-            return utc(text)
-        except ValueError as error:
-            raise MemoryStoreError(
-                f"{self.place}: {field}: {text!r} is no time; write it like 2026-11-03T14:05:00Z or 2026-11-03"
-            ) from error
 
 
 def open_store(
@@ -398,6 +371,8 @@ def open_store(
     spend in all on incidents that have no vector yet. Raises MemoryStoreError.
     """
     named = os.fspath(place) if place is not None else default_place()
+    if os.path.exists(named) and not os.path.isdir(named):
+        raise MemoryStoreError(f"{named}: not a folder; give the folder of an incident store")
     return Store(named, embedder, patience, shipped=shipped)
 
 
@@ -418,6 +393,17 @@ def _same_failure(old: Incident, new: Incident) -> bool:
     return bool(old.content) and old.content == new.content
 
 
+def _corrected(old: Incident, by: str, told: Mapping[str, Any], keep: Container[str]) -> Incident:
+    fresh: dict[str, Any] = {}
+    if told.get("reason", old.reason) is not old.reason:
+        fresh = {"action": Action.NONE, "cause": "", "remedy": "", "outcome": Outcome.UNKNOWN}
+    elif told.get("remedy", old.remedy) != old.remedy:
+        fresh = {"outcome": Outcome.UNKNOWN}
+    fresh = {name: value for name, value in fresh.items() if name not in keep}
+    new = replace(old, **{**fresh, **told}, confirmed_by=by)
+    return replace(new, history=(*old.history, Said(now(), by, _what_changed(old, new))))
+
+
 def _what_changed(old: Incident, new: Incident) -> str:
     """A correction in words: what became what."""
     changes = []
@@ -430,18 +416,32 @@ def _what_changed(old: Incident, new: Incident) -> str:
     return f"corrected: {'; '.join(changes)}" if changes else said
 
 
-def _id_of(incident: Incident, attempt: int) -> str:
-    """An id that the same failure of the same job gets again; drawn where neither job nor log is known."""
-    told = incident.job_name or incident.content
-    if not told:
-        return _new_id()
-    key = "\0".join((incident.fingerprint, told, incident.node, str(attempt)))
-    return _spelled(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big"))
+def _seen_again(old: Incident, new: Incident) -> Incident:
+    """An incident counted once more; its time changes only where it is another run of its job."""
+    times = old.times_seen + 1
+    told_before = old.history and old.history[-1].what.startswith(_SEEN_AGAIN)
+    before = old.history[:-1] if told_before else old.history
+    same_run = old.content == new.content or bool(old.job.get("id"))
+    return replace(
+        old,
+        times_seen=times,
+        seen_at=old.seen_at if same_run else max(old.seen_at, new.seen_at),
+        job={**new.job, **old.job},
+        node=old.node or new.node,
+        history=(*before, Said(now(), "", f"{_SEEN_AGAIN}, {times} times in all")),
+    )
+
+
+def _as_kept(incident: Incident) -> Incident:
+    return replace(bounded(incident), changed_at=now())
+
+
+def _refuse_shipped(identity: str) -> None:
+    if identity.startswith(PREFIX):
+        raise MemoryStoreError(
+            f"{identity}: ships with logdiag and cannot be changed; add an incident of your own with the same signature"
+        )
 
 
 def _new_id() -> str:
-    return _spelled(int.from_bytes(os.urandom(8), "big"))
-
-
-def _spelled(drawn: int) -> str:
-    return "i-" + "".join(_LETTERS[drawn // len(_LETTERS) ** at % len(_LETTERS)] for at in range(_ID_LETTERS))
+    return "i-" + "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(8))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from logdiag.memory.nearest import Nearest
-from logdiag.memory.sqlite import SqliteRows
+from logdiag.memory.sqlite import SqliteFile
 from logdiag.memory.store import Store
 from tests.memory_helpers import incident, letters, letters_store, text_of
 
@@ -21,14 +21,14 @@ MANY = 900
 
 def nearest_of(store: Store) -> Nearest:
     """The search over a store, which holds at most so many vectors beside the file."""
-    return Nearest(rows_of(store), letters(), most_beside=BESIDE)
+    return Nearest(file_of(store), letters(), most_beside=BESIDE)
 
 
-def rows_of(store: Store) -> SqliteRows:
+def file_of(store: Store) -> SqliteFile:
     """The database of a store in a folder."""
-    rows = store._rows
-    assert isinstance(rows, SqliteRows)
-    return rows
+    file = store._database
+    assert isinstance(file, SqliteFile)
+    return file
 
 
 def found(store: Store, text: str, k: int = 1) -> list[tuple[float, str]]:
@@ -36,7 +36,8 @@ def found(store: Store, text: str, k: int = 1) -> list[tuple[float, str]]:
     nearest = nearest_of(store)
     assert nearest.catch_up(math.inf)
     scored = nearest.search(letters().embed([text])[0], k)
-    incidents = store._rows.by_rows([row for _, row in scored])
+    with store._database.rows() as rows:
+        incidents = rows.by_rows([row for _, row in scored])
     return [(round(score, 2), incidents[row].signature) for score, row in scored if row in incidents]
 
 
@@ -65,7 +66,7 @@ def test_a_small_store_has_no_index(tmp_path: Path) -> None:
 
 def test_a_large_store_misses_few(large: Store, tmp_path: Path) -> None:
     """Of the five nearest the file finds at least 95 of 100 that an exact search finds."""
-    exact = Nearest(rows_of(large), letters(), most_beside=10 * MANY)
+    exact = Nearest(file_of(large), letters(), most_beside=10 * MANY)
     exact._index, exact._last = None, 0
     exact.catch_up(math.inf)
     by_file = nearest_of(large)

@@ -250,6 +250,7 @@ def test_a_store_of_the_first_version_opens(tmp_path: Path) -> None:
     folder.mkdir()
     with sqlite3.connect(folder / "incidents.db") as connection:
         connection.executescript((DATA / "memory" / "store-0.1.sql").read_text())
+        connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
     (folder / "index-228f76115f4f133d.ldix").write_bytes(b"of the first version")
     embedded: list[str] = []
@@ -266,6 +267,9 @@ def test_a_store_of_the_first_version_opens(tmp_path: Path) -> None:
         assert (again.id, seen, again.times_seen) == ("i-qgscks66", True, 2)
         store.forget("i-qgscks66")
         assert store.stats().incidents == 2
+    with sqlite3.connect(folder / "incidents.db") as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    connection.close()
 
 
 def test_the_place_is_told_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ import math, sys
 from logdiag.memory.nearest import Nearest
 from tests.memory_helpers import incident, letters, letters_store, text_of
 store = letters_store(sys.argv[1])
-nearest = Nearest(store._rows, letters(), most_beside=50)
+nearest = Nearest(store._database, letters(), most_beside=50)
 base, count = int(sys.argv[2]), int(sys.argv[3])
 for number in range(base, base + count):
     added = store.add(incident(text_of(number), node=f"n{base}"))
@@ -65,7 +65,7 @@ import math, sys
 from logdiag.memory.nearest import Nearest
 from tests.memory_helpers import incident, letters, letters_store, text_of
 store = letters_store(sys.argv[1])
-nearest = Nearest(store._rows, letters(), most_beside=50)
+nearest = Nearest(store._database, letters(), most_beside=50)
 base = int(sys.argv[2])
 for number in range(base, base + 200):
     added = store.add(incident(text_of(number)))
@@ -169,13 +169,18 @@ except MemoryStoreError as error:
 
 
 @LINUX
-def test_a_store_that_may_not_be_written_is_searched(store: Store) -> None:
-    """What has no vector yet included; adding is refused with one sentence."""
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+def test_a_store_that_may_not_be_written_is_searched(store: Store, journal: str) -> None:
+    """What has no vector yet included, and of the first version too, which kept another journal; adding is refused with
+    one sentence."""
     store.add_all([incident(text_of(number)) for number in range(100)])
     store.nearest(text_of(5), 1)
     store.add(incident("widget"))
     store.close()
     folder = Path(store.place)
+    with sqlite3.connect(folder / "incidents.db") as connection:
+        assert connection.execute(f"PRAGMA journal_mode = {journal}").fetchone() == (journal,)
+    connection.close()
     for path in (*folder.iterdir(), folder):
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:

@@ -1,0 +1,218 @@
+"""The incidents of one database, SQLite or PostgreSQL, by SQLAlchemy; loaded only where there is a store.
+
+How each of the two is opened and finds similar incidents is in `sqlite.py` and `postgres.py`; all else is here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sql
+from sqlalchemy import Column, Connection, Engine, Integer, Select, Table, Text
+from sqlalchemy.exc import DBAPIError
+
+from logdiag.errors import MemoryStoreError
+from logdiag.memory.documents import LONGEST_DOCUMENT, one_line, read_incident, to_text
+from logdiag.memory.incident import Incident
+
+if TYPE_CHECKING:
+    from logdiag.memory.embedding import Embedder
+
+__all__ = ["Database", "Rows", "incidents_table"]
+
+_PAGE = 1000
+
+
+def incidents_table(name: str) -> Table:
+    """The table of incidents: `document` is all there is to know, the other columns are what is searched by."""
+    texts = ("id", "signature", "fingerprint", "reason", "outcome", "node")
+    table = Table(
+        name,
+        sql.MetaData(),
+        Column("row", sql.BigInteger().with_variant(Integer(), "sqlite"), sql.Identity(always=True), primary_key=True),
+        *(Column(text, Text, nullable=False, unique=text == "id") for text in texts),
+        # Times are compared as text, whatever the server's language.
+        Column("seen_at", Text().with_variant(Text(collation="C"), "postgresql"), nullable=False),
+        Column("confirmed", sql.Boolean, nullable=False),
+        Column("changed_at", Text, nullable=False),
+        Column("document", Text, nullable=False),
+        sqlite_autoincrement=True,
+    )
+    for column in ("fingerprint", "reason", "node"):
+        sql.Index(f"{name}_{column}", table.c[column], table.c.seen_at)
+    sql.Index(f"{name}_seen", table.c.seen_at)
+    return table
+
+
+class Database(ABC):
+    """A database of incidents; may be used from several threads in turn, and by many processes at once. What it cannot
+    do raises MemoryStoreError with one sentence."""
+
+    version = 1
+    """Of the tables; a newer one is refused."""
+    beside: Sequence[Table] = ()
+    """The tables whose entries go with the row of their incident."""
+    meanings: Sequence[tuple[str, str]]
+    """What an error's code or words hold, and what that means for people; `{said}` stands for its words."""
+
+    def __init__(self, name: str, table: Table, engine: Engine) -> None:
+        """`name` is where it is, without a password."""
+        self.name = name
+        self.table = table
+        self.unreadable: set[str] = set()
+        """The ids of the incidents that were left out so far because their rows cannot be read."""
+        self._engine = engine
+        self._prepared = False
+
+    @contextmanager
+    def transaction(self, *, write: bool = False) -> Iterator[Connection]:
+        """All of it is in the database afterwards, or nothing of it; one writes at a time."""
+        try:
+            if not self._prepared:
+                with self._engine.begin() as connection:
+                    if (version := self._prepare(connection)) > self.version:
+                        raise MemoryStoreError(
+                            f"{self.name}: written by a newer logdiag (version {version} of the store, this one knows"
+                            f" {self.version}): upgrade logdiag, or name another place with --memory"
+                        )
+                self._prepared = True
+            with self._engine.begin() as connection:
+                self._begin(connection, write=write)
+                yield connection
+        except DBAPIError as error:
+            raise MemoryStoreError(f"{self.name}: {self._meaning(error.orig)}") from error.orig
+        finally:
+            if not self._prepared:
+                self.close()
+
+    @contextmanager
+    def rows(self, *, write: bool = False) -> Iterator[Rows]:
+        """The incidents, for one transaction."""
+        with self.transaction(write=write) as connection:
+            yield Rows(connection, self)
+
+    def close(self) -> None:
+        """Lets go of the database; nothing is lost by not calling it."""
+        self._engine.dispose()
+        self._prepared = False
+
+    @abstractmethod
+    def nearest(
+        self, query: array[float], k: int, embedder: Embedder, patience: float
+    ) -> tuple[list[tuple[float, Incident]], bool]:
+        """The `k` incidents most similar to a vector, with their cosine, best first; and whether all were
+        searched. Incidents without a vector get theirs first, for `patience` seconds at most."""
+
+    @abstractmethod
+    def _prepare(self, connection: Connection) -> int:
+        """Makes the tables where there are none; the version of those that are there."""
+
+    @abstractmethod
+    def _begin(self, connection: Connection, *, write: bool) -> None:
+        """What comes first in a transaction; one that writes waits for those before it."""
+
+    def _meaning(self, error: BaseException | None) -> str:
+        said = " ".join(str(error).split()) or type(error).__name__
+        code = getattr(error, "sqlstate", said) or "no answer"
+        meaning = next((meaning for part, meaning in self.meanings if part in code), "{said}; run it again")
+        return meaning.format(said=said)
+
+
+class Rows:
+    """The incidents as one transaction sees and changes them."""
+
+    def __init__(self, connection: Connection, database: Database) -> None:
+        self._connection = connection
+        self._database = database
+        self._table = database.table
+        columns = self._table.c
+        # A row that is too long is not read at all.
+        document = sql.case((sql.func.length(columns.document) <= LONGEST_DOCUMENT, columns.document)).label("document")
+        self._all = sql.select(columns.row, columns.id, columns.changed_at, document)
+
+    def find(self, *, since: str = "", limit: int | None = None, **wanted: object) -> list[Incident]:
+        """Those whose columns have these values, the latest first; of a tuple of values one is enough. `since` is
+        compared with `seen_at` as text. A row that cannot be read is left out."""
+        columns = self._table.c
+        query = self._all.order_by(columns.seen_at.desc(), columns.row.desc()).limit(limit)
+        if since:
+            query = query.where(columns.seen_at >= since)
+        for name, value in wanted.items():
+            query = query.where(columns[name].in_(value) if isinstance(value, tuple) else columns[name] == value)
+        return list(self._read(query).values())
+
+    def by_rows(self, rows: Sequence[int]) -> dict[int, Incident]:
+        """The incidents of these rows that are still there and can be read."""
+        return self._read(self._all.where(self._table.c.row.in_(rows)))
+
+    def after(self, row: int) -> tuple[int | None, list[Incident]]:
+        """The next incidents in the order in which they were added, and the last row of them; None after the last."""
+        number = self._table.c.row
+        last = self._connection.scalars(sql.select(number).where(number > row).order_by(number).limit(_PAGE)).all()
+        found = self._read(self._all.where(number > row, number <= last[-1]).order_by(number)) if last else {}
+        return last[-1] if last else None, list(found.values())
+
+    def count(self) -> int:
+        """How many there are."""
+        return int(self._connection.scalar(sql.select(sql.func.count()).select_from(self._table)) or 0)
+
+    def tallies(self) -> list[tuple[str, str, bool, int, str, str]]:
+        """How many incidents there are of each reason, outcome, and whether they are confirmed; with the earliest and
+        the latest `seen_at`."""
+        columns = self._table.c
+        of = (columns.reason, columns.outcome, columns.confirmed)
+        span = (sql.func.min(columns.seen_at), sql.func.max(columns.seen_at))
+        found = self._connection.execute(sql.select(*of, sql.func.count(), *span).group_by(*of))
+        return [tuple(item) for item in found]
+
+    def add(self, incidents: Iterable[Incident]) -> None:
+        """Adds incidents whose ids are not taken."""
+        if values := [_values(item) for item in incidents]:
+            self._connection.execute(sql.insert(self._table), values)
+
+    def put(self, incident: Incident) -> None:
+        """Adds an incident, or replaces the one of its id."""
+        columns = self._table.c
+        same = (columns.id == incident.id) & (columns.signature == incident.signature)
+        if not self._connection.execute(sql.update(self._table).where(same), _values(incident)).rowcount:
+            # A vector belongs to its row for good.
+            self.delete(incident.id)
+            self.add([incident])
+
+    def delete(self, identity: str) -> bool:
+        """Whether there was such an incident."""
+        row = self._connection.scalar(sql.select(self._table.c.row).where(self._table.c.id == identity))
+        for table in (*self._database.beside, self._table):
+            self._connection.execute(sql.delete(table).where(table.c.row == row))
+        return row is not None
+
+    def _read(self, query: Select[Any]) -> dict[int, Incident]:
+        """The incidents that a query finds, by their rows, in its order."""
+        found: dict[int, Incident] = {}
+        for item in self._connection.execute(query):
+            incident, _ = read_incident(item.document)
+            if incident is None:
+                self._database.unreadable.add(one_line(str(item.id), 40))
+            else:
+                found[item.row] = replace(incident, changed_at=str(item.changed_at))
+        return found
+
+
+def _values(incident: Incident) -> dict[str, object]:
+    return {
+        "id": incident.id,
+        "signature": incident.signature,
+        "fingerprint": incident.fingerprint,
+        "reason": incident.reason.value,
+        "outcome": incident.outcome.value,
+        "node": incident.node,
+        "seen_at": incident.seen_at,
+        "confirmed": bool(incident.confirmed_by),
+        "changed_at": incident.changed_at,
+        "document": to_text(incident),
+    }
