@@ -38,7 +38,9 @@ from logdiag.errors import MemoryStoreError
 from logdiag.memory.embedding import spelling, token_sum
 from logdiag.memory.incident import masked
 from logdiag.memory.tokenizer import CARD, STATIC
+from logdiag.model import Reason
 from logdiag.read.prefixes import parse_line
+from logdiag.rules import RuleBook
 
 ROOT = Path(__file__).resolve().parent.parent
 DIMENSIONS = 256
@@ -164,11 +166,9 @@ def _array_file(array: Matrix) -> bytes:
 
 
 def _examples() -> Iterator[str]:
-    for path in sorted((ROOT / "rules").glob("*/*.yaml")):
-        rule = yaml.safe_load(path.read_text())
-        if isinstance(rule, dict) and rule.get("reason"):
-            fires = (rule.get("examples") or {}).get("fires") or []
-            yield from (example for example in fires if isinstance(example, str))
+    for rule in RuleBook.load(proof=True).rules:
+        if rule.reason != Reason.NONE and not rule.id.startswith("catalogues/"):
+            yield from rule.fires
 
 
 def _signatures() -> Iterator[str]:

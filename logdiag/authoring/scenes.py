@@ -15,8 +15,8 @@ from typing import NamedTuple
 from logdiag.model import Role
 from logdiag.pipeline import diagnose
 from logdiag.rules.book import RuleBook
-from logdiag.rules.check import FileLines, Problem
 from logdiag.rules.schema import Rule
+from logdiag.rules.tables import Problem, problem_at
 
 __all__ = ["prove"]
 
@@ -66,20 +66,19 @@ class _Answer(NamedTuple):
 
 def prove(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
     """What no scene proves of the rules of a book that was loaded with its proof; with `own`, of those ids alone."""
-    lines = FileLines()
     return [
         problem
         for index, rule in enumerate(book.rules)
         if own is None or rule.id in own
-        for problem in _of_rule(book, index, lines)
+        for problem in _of_rule(book, index)
     ]
 
 
-def _of_rule(book: RuleBook, index: int, lines: FileLines) -> Iterator[Problem]:
+def _of_rule(book: RuleBook, index: int) -> Iterator[Problem]:
     rule = book.rules[index]
 
     def problem(text: str, what: str, remedy: str) -> Problem:
-        return Problem(rule.file, lines.find(rule.file, text), rule.id, what, remedy)
+        return problem_at(rule.file, text, rule.id, what, remedy)
 
     @cache
     def told(lines: _Lines, exit_code: int | None) -> _Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,8 @@ from logdiag.memory.incident import Incident
 from logdiag.model import Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Rule, RuleBook
-from logdiag.rules.folders import RuleFiles
+from logdiag.rules.files import parse
+from logdiag.rules.folders import own_files
 
 __all__ = ["on_trial", "withdraw_contradicted"]
 
@@ -34,13 +36,10 @@ def withdraw_contradicted(incident: Incident, folders: Sequence[str | os.PathLik
     """
     if not (folders and incident.confirmed_by):
         return ()
-    book = RuleBook.load(folders)
-    files = RuleFiles(folders).contents
-    return tuple(
-        _withdrawn(Path(files[rule.id][0]))
-        for rule in book.rules
-        if rule.trial and rule.id in files and _contradicted(rule, incident)
-    )
+    rules = parse(own_files(folders)).rules
+    wrong = [rule for rule in rules if rule.trial and _contradicted(rule, incident)]
+    files = Counter(rule.file for rule in rules)
+    return tuple(_withdrawn(rule.id, Path(rule.file), alone=files[rule.file] == 1) for rule in wrong)
 
 
 def _contradicted(rule: Rule, incident: Incident) -> bool:
@@ -49,8 +48,10 @@ def _contradicted(rule: Rule, incident: Incident) -> bool:
     return finding is not None and finding.role in _FAILURES and finding.reason is not incident.reason
 
 
-def _withdrawn(file: Path) -> Path:
-    """The file under a name that no rule has; an older one of that name gives way."""
+def _withdrawn(identity: str, file: Path, *, alone: bool) -> Path:
+    """The rule's file, in which it is alone, under a name that no rule has; an older one of that name gives way."""
+    if not alone:
+        raise RuleError(f"{file}: a person contradicts the rule on trial {identity}; remove it from among its family")
     aside = file.with_name(f"{file.name}.withdrawn")
     try:
         os.replace(file, aside)

@@ -30,9 +30,9 @@ def reasons(form: str) -> None:
 
 
 @click.command("schema", short_help="Print the JSON Schema of an answer, or of a rule file for editors.")
-@click.argument("form", type=click.Choice(["answer", "rule", "catalogue", "filter"]), default="answer")
+@click.argument("form", type=click.Choice(["answer", "rule", "family", "catalogue", "filter"]), default="answer")
 def schema(form: str) -> None:
-    """Print the JSON Schema of an answer; or of a rule's, a catalogue's or a filter's file, for editors."""
+    """Print the JSON Schema of an answer; or of a rule's, a family's, a catalogue's or a filter's file, for editors."""
     if form == "answer":
         from logdiag.report import schema_text
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +42,7 @@ _LONGEST = 10_000
     epilog="""\b
 Examples:
   logdiag rules why 'CUDA error: out of memory'    which rules match a line, and which wins
-  logdiag rules show nvidia/xid                    one rule's file
+  logdiag rules show nvidia/xid                    one rule as its file has it
   logdiag rules new 'LKV-204: no shard' --rules our-rules/   the first draft of a rule
   logdiag rules test our-rules/                    prove a folder of your own"""
 )
@@ -78,21 +80,25 @@ def _holds(rule: Rule, words: Iterable[str]) -> bool:
 def _rule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The ids that a shell may complete."""
     book = RuleBook.load(ctx.params.get("folders") or ())
-    known = [rule.id for rule in book.rules] + [item.id for item in book.filters]
-    return [identity for identity in known if identity.startswith(incomplete)]
+    return [item.id for item in book.entries if item.id.startswith(incomplete)]
 
 
 @rules.command("show")
 @click.argument("identity", shell_complete=_rule_ids)
 @own_rules
 def show_command(identity: str, folders: tuple[str, ...]) -> None:
-    """Print one rule's file."""
+    """Print one rule as it stands in its file."""
     book = RuleBook.load(folders, proof=True)
-    files = {rule.id: rule.file for rule in book.rules} | {item.id: item.file for item in book.filters}
-    if identity not in files:
+    file = next((item.file for item in book.entries if item.id == identity), None)
+    if file is None:
         raise RuleError(f"{identity}: no such rule; see logdiag rules list")
-    with open(files[identity], encoding="utf-8") as file:
-        _print_file(f"# {files[identity]}\n{file.read()}")
+    from logdiag.rules.tables import below, section_of
+
+    with open(file, "rb") as opened:
+        content = opened.read()
+    first, last = section_of(content, below(identity))
+    rows = content.decode(errors="replace").splitlines(keepends=True)[first - 1 : last]
+    _print_file(f"# {file}:{first}\n{textwrap.dedent(''.join(rows))}")
 
 
 @rules.command("test")
@@ -108,12 +114,11 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
     from logdiag.rules.folders import own_files
 
     book = RuleBook.load(folders, proof=True)
-    files = own_files(folders)
-    known = [*(rule.id for rule in book.rules), *(item.id for item in book.filters)]
-    own = {identity for identity in known if files.file_of(identity) in files.contents} if folders else None
+    paths = {file.path for file in own_files(folders).contents.values()}
+    own = {item.id for item in book.entries if item.file in paths} if folders else None
     problems = check(book, own) or prove(book, own)
     if form == "json":
-        print_json([problem.to_dict() for problem in problems])
+        print_json([asdict(problem) for problem in problems])
     else:
         for problem in problems:
             say(str(problem))

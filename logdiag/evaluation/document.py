@@ -52,6 +52,6 @@ def document_of(
 def _rules_sha256(folders: Sequence[str]) -> str:
     """What identifies the rules in force, wherever they lie."""
     digest = hashlib.sha256()
-    for identity, (_, content) in sorted(read_folders(folders).contents.items()):
-        digest.update(identity.encode() + b"\0" + hashlib.sha256(content).digest())
+    for identity, file in sorted(read_folders(folders).contents.items()):
+        digest.update(identity.encode() + b"\0" + hashlib.sha256(file.content).digest())
     return digest.hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import product
 
 from logdiag.model import Line
@@ -12,35 +12,22 @@ from logdiag.read.envelopes import recognise
 from logdiag.read.form_files import rivals
 from logdiag.read.forms import Form, Forms, Sample
 from logdiag.read.prefixes import heads_of, parse_line
+from logdiag.rules.tables import Problem, problem_at
 
-__all__ = ["FormProblem", "check", "plain_line", "read_alone"]
+__all__ = ["check", "plain_line", "read_alone"]
 
 # A pattern that needs longer on a sample with a part repeated so often can run away on a log.
 _TIME_LIMIT = 0.05
 _LONG = 4000
 
 
-@dataclass(frozen=True, slots=True)
-class FormProblem:
-    """What is wrong with a form: where, what, and the remedy."""
-
-    file: str
-    line: int
-    form: str
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.form}: {self.what}; {self.remedy}"
-
-
-def check(forms: Forms) -> list[FormProblem]:
+def check(forms: Forms) -> list[Problem]:
     """Every problem of forms that were loaded with their proof."""
     taken = {form.id: [rivals(forms, form, sample) for sample in form.samples] for form in forms.forms}
     problems = [problem for form in forms.forms for problem in _check_form(forms, form, taken)]
     for sample in forms.keys.samples:
         if wrong := _differs(read_alone(sample.line, forms), sample):
-            problems.append(_problem(sample.file, sample, "keys", wrong, "mend the keys, or the sample"))
+            problems.append(problem_at(sample.file, sample.line, "keys", wrong, "mend the keys, or the sample"))
     return sorted(problems, key=lambda problem: (problem.file, problem.line))
 
 
@@ -57,21 +44,23 @@ def plain_line(text: str, forms: Forms) -> str:
     return found[1].decode(errors="replace") if found else text
 
 
-def _check_form(forms: Forms, form: Form, taken: dict[str, list[tuple[int, tuple[str, ...]]]]) -> Iterator[FormProblem]:
+def _check_form(forms: Forms, form: Form, taken: dict[str, list[tuple[int, tuple[str, ...]]]]) -> Iterator[Problem]:
     for sample, (place, fitting) in zip(form.samples, taken[form.id], strict=True):
         walked = [found.id for found, _ in heads_of(sample.line, forms) if found]
         first = next((other for other in fitting if other in walked), None)
         if not fitting:
-            yield _problem(form.file, sample, form.id, f"does not fit its sample {sample.line!r}", "mend the pattern")
+            yield problem_at(
+                form.file, sample.line, form.id, f"does not fit its sample {sample.line!r}", "mend the pattern"
+            )
         elif form.id not in walked:
             rival = first or "an earlier form"
             mutual = any(form.id in others for _, others in taken.get(rival, ()))
             remedy = "make one of the two patterns narrower" if mutual else "make that pattern narrower"
-            yield _problem(form.file, sample, form.id, f"{rival} takes its sample {sample.line!r}", remedy)
+            yield problem_at(form.file, sample.line, form.id, f"{rival} takes its sample {sample.line!r}", remedy)
         elif wrong := _differs(read_alone(sample.line, forms), sample):
-            yield _problem(form.file, sample, form.id, wrong, "mend the pattern, or the sample")
+            yield problem_at(form.file, sample.line, form.id, wrong, "mend the pattern, or the sample")
         if fitting and (slow := _slow_on(forms, form, sample, place)):
-            yield _problem(form.file, sample, form.id, f"takes too long on {slow!r}...", "bound its repeats")
+            yield problem_at(form.file, sample.line, form.id, f"takes too long on {slow!r}...", "bound its repeats")
 
 
 def _differs(line: Line, sample: Sample) -> str:
@@ -102,13 +91,3 @@ def _time_of(forms: Forms, form: Form, text: str, place: int) -> float:
     began = time.thread_time()
     forms.tried(form, text, place)
     return time.thread_time() - began
-
-
-def _problem(file: str, sample: Sample, form: str, what: str, remedy: str) -> FormProblem:
-    """A problem, with the line of the file that the sample stands on."""
-    number = 1
-    if file:
-        with open(file, encoding="utf-8", errors="replace") as opened:
-            wanted = sample.line.replace("'", "''")
-            number = next((at for at, line in enumerate(opened, 1) if sample.line in line or wanted in line), 1)
-    return FormProblem(file, number, form, what, remedy)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import Field, RootModel
 
 from logdiag.errors import RuleError
 from logdiag.read.forms import Form, Forms, Keys, Sample
 from logdiag.rules import limits
-from logdiag.rules.files import load_yaml, validated
-from logdiag.rules.folders import RuleFiles
+from logdiag.rules.folders import RuleFile, RuleFiles
+from logdiag.rules.tables import Strict, all_of, line_with, load_yaml, validated
 
 __all__ = ["FIELDS", "parse", "rivals"]
 
@@ -31,11 +32,7 @@ _PROBE_SECONDS = 0.2
 _BLANK = re.compile(r"[ \t]+")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _Sample(_Strict):
+class _Sample(Strict):
     line: str = Field(min_length=1)
     message: str
     rank: int | None = None
@@ -45,25 +42,21 @@ class _Sample(_Strict):
     speaker: str = ""
 
 
-class _Form(_Strict):
+class _Form(Strict):
     title: str
     pattern: str = Field(min_length=1)
-    after: str | list[str] = []
+    after: str | tuple[str, ...] = ()
     begins: str = ""
     rank_of: Literal["job", "group", "worker", ""] = ""
     relays: bool = False
     samples: list[_Sample] = Field(min_length=1)
 
 
-class _Pieces(RootModel[dict[str, str]]):
-    pass
+_Pieces = RootModel[dict[str, str]]
+_Levels = RootModel[dict[_Level, list[str]]]
 
 
-class _Levels(RootModel[dict[_Level, list[str]]]):
-    pass
-
-
-class _Keys(_Strict):
+class _Keys(Strict):
     keys: dict[str, list[str]]
     samples: list[_Sample]
 
@@ -79,20 +72,9 @@ class _Read:
     samples: tuple[Sample, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """One file of forms."""
-
-    name: str
-    path: str
-    content: bytes
-    shipped: bool
-
-    def wrong(self, text: str, what: str) -> RuleError:
-        """What is wrong with a text of this file."""
-        lines = self.content.decode(errors="replace").splitlines()
-        number = next((at for at, line in enumerate(lines, 1) if text in line or text.replace("'", "''") in line), 1)
-        return RuleError(f"{self.path}:{number}: {what}")
+def _wrong(file: RuleFile, text: str, what: str) -> RuleError:
+    """What is wrong with a text of a file."""
+    return RuleError(f"{file.path}:{line_with(file.content, text)}: {what}")
 
 
 def parse(folders: Sequence[RuleFiles]) -> Forms:
@@ -102,46 +84,36 @@ def parse(folders: Sequence[RuleFiles]) -> Forms:
     with a line for each problem of each file: the file, the line, the reason and the remedy.
     """
     read = _Read({}, {}, {}, dict.fromkeys(_KEYS, ()), ())
-    problems: list[str] = []
-    for number, files in enumerate(folders):
-        # The tables first: the patterns are made of pieces.
-        for name, (path, content) in sorted(files.contents.items(), key=lambda item: item[0] not in _TABLES):
-            try:
-                file = _File(name, path, content, shipped=number == 0)
-                _TABLES.get(name, _take_forms)(read, file, load_yaml(path, content))
-            except RuleError as error:
-                problems.append(str(error))
+    # The tables first: the patterns are made of pieces.
+    each = (sorted(files.contents.values(), key=lambda file: file.id not in _TABLES) for files in folders)
+    all_of(lambda file: _TABLES.get(file.id, _take_forms)(read, file, load_yaml(file)), chain.from_iterable(each))
     own = [form.pattern for form in read.forms.values() if not form.shipped]
     if sum(map(limits.size, own)) > limits.LARGEST:
         most = f"{limits.LARGEST:,} characters with their repeats"
-        problems.append(f"forms: the {len(own):,} patterns of your own stand for more than {most}; bound them lower")
-    if problems:
-        raise RuleError("\n".join(problems))
+        raise RuleError(f"forms: the {len(own):,} patterns of your own stand for more than {most}; bound them lower")
     forms = sorted(read.forms.values(), key=lambda form: form.shipped)
     return _in_order(Forms(forms, read.levels, Keys(**read.keys, samples=read.samples)))
 
 
-def _take_pieces(read: _Read, file: _File, document: dict[str, Any]) -> None:
-    pieces: _Pieces = validated(_Pieces, file.path, file.content, document, guide=_GUIDE)
+def _take_pieces(read: _Read, file: RuleFile, document: dict[str, Any]) -> None:
+    pieces = validated(_Pieces, file, document, guide=_GUIDE)
     for name, pattern in pieces.root.items():
-        if not file.shipped and name in read.pieces:
-            raise file.wrong(f"{name}:", f"{name}: is a piece that ships with logdiag; give yours another name")
+        if not file.ships and name in read.pieces:
+            raise _wrong(file, f"{name}:", f"{name}: is a piece that ships with logdiag; give yours another name")
         read.pieces[name] = pattern
 
 
-def _take_levels(read: _Read, file: _File, document: dict[str, Any]) -> None:
-    levels: _Levels = validated(_Levels, file.path, file.content, document, guide=_GUIDE)
+def _take_levels(read: _Read, file: RuleFile, document: dict[str, Any]) -> None:
+    levels = validated(_Levels, file, document, guide=_GUIDE)
     read.levels.update((name.upper(), level) for level, names in levels.root.items() for name in names)
 
 
-def _take_keys(read: _Read, file: _File, document: dict[str, Any]) -> None:
+def _take_keys(read: _Read, file: RuleFile, document: dict[str, Any]) -> None:
     keys = {name: value for name, value in document.items() if name != "samples"}
-    found: _Keys = validated(
-        _Keys, file.path, file.content, {"keys": keys, "samples": document.get("samples", [])}, guide=_GUIDE
-    )
+    found = validated(_Keys, file, {"keys": keys, "samples": document.get("samples", [])}, guide=_GUIDE)
     for name, added in found.keys.items():
         if name not in read.keys:
-            raise file.wrong(f"{name}:", f"{name}: is no list of keys; use one of {', '.join(_KEYS)}")
+            raise _wrong(file, f"{name}:", f"{name}: is no list of keys; use one of {', '.join(_KEYS)}")
         read.keys[name] = tuple(dict.fromkeys((*read.keys[name], *added)))
     read.samples += tuple(_sample(sample, file.path) for sample in found.samples)
 
@@ -149,24 +121,20 @@ def _take_keys(read: _Read, file: _File, document: dict[str, Any]) -> None:
 _TABLES = {"pieces": _take_pieces, "levels": _take_levels, "keys": _take_keys}
 
 
-def _take_forms(read: _Read, file: _File, document: dict[str, Any]) -> None:
-    problems = []
-    for name, entry in document.items():
-        try:
-            given: _Form = validated(_Form, file.path, file.content, entry, str(name), guide=_GUIDE)
-            read.forms[f"{file.name}/{name}"] = _form(f"{file.name}/{name}", given, read.pieces, file)
-        except RuleError as error:
-            problems.append(str(error))
-    if problems:
-        raise RuleError("\n".join(problems))
+def _take_forms(read: _Read, file: RuleFile, document: dict[str, Any]) -> None:
+    def take(name: str) -> None:
+        given = validated(_Form, file, document[name], [str(name)], guide=_GUIDE)
+        read.forms[f"{file.id}/{name}"] = _form(f"{file.id}/{name}", given, read.pieces, file)
+
+    all_of(take, document)
 
 
-def _form(identity: str, given: _Form, pieces: dict[str, str], file: _File) -> Form:
+def _form(identity: str, given: _Form, pieces: dict[str, str], file: RuleFile) -> Form:
     unknown = [name for name in _PIECE.findall(given.pattern) if name not in pieces]
     if unknown:
         known = ", ".join(pieces)
-        raise file.wrong(
-            given.pattern, f"{identity}: {{{unknown[0]}}} is no piece; use one of {known}, or write it out"
+        raise _wrong(
+            file, given.pattern, f"{identity}: {{{unknown[0]}}} is no piece; use one of {known}, or write it out"
         )
     pattern = _PIECE.sub(lambda match: pieces[match[1]], given.pattern)
     places = [given.after] if isinstance(given.after, str) else given.after
@@ -174,15 +142,17 @@ def _form(identity: str, given: _Form, pieces: dict[str, str], file: _File) -> F
     before = f"(?:{before})" if len(places) > 1 else before
     for written in (before + pattern, given.begins):
         if wrong := limits.wrong_with(written):
-            raise file.wrong(given.pattern, f"{identity}: {written}: {wrong}")
+            raise _wrong(file, given.pattern, f"{identity}: {written}: {wrong}")
     import regex
 
     compiled = regex.compile(pattern)
     if unknown := sorted(set(compiled.groupindex) - FIELDS):
         fields = ", ".join(sorted(FIELDS))
-        raise file.wrong(given.pattern, f"{identity}: the group {unknown[0]} is no field; use one of {fields}")
+        raise _wrong(file, given.pattern, f"{identity}: the group {unknown[0]} is no field; use one of {fields}")
     if not set(compiled.groupindex).isdisjoint(_DATES) and "clock" not in compiled.groupindex:
-        raise file.wrong(given.pattern, f"{identity}: a date needs the group clock; add it, or leave the date unnamed")
+        raise _wrong(
+            file, given.pattern, f"{identity}: a date needs the group clock; add it, or leave the date unnamed"
+        )
     return Form(
         id=identity,
         title=given.title,
@@ -190,7 +160,7 @@ def _form(identity: str, given: _Form, pieces: dict[str, str], file: _File) -> F
         begins=_beginnings(given.begins, compiled),
         rank_of=given.rank_of,
         relays=given.relays,
-        shipped=file.shipped,
+        shipped=file.ships,
         samples=tuple(_sample(sample, file.path) for sample in given.samples),
         file=file.path,
     )

@@ -12,14 +12,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from logdiag.errors import LogdiagError
 from logdiag.judge.verdict import SURE
 from logdiag.model import Action, Diagnosis, Reason
-from logdiag.rules.files import load_yaml, validated
+from logdiag.rules.folders import RuleFile
+from logdiag.rules.tables import load_yaml, validated
 
 __all__ = ["Choice", "Failure", "Policy", "Row", "decide", "failure_of", "load_policy"]
 
@@ -183,25 +184,24 @@ def load_policy(path: str | None = None, restarts: int | None = None) -> Policy:
 
     Raises LogdiagError with all problems, each naming file, line, key and remedy.
     """
-    document, content = _document(_DEFAULT)
+    file = _file(_DEFAULT)
+    document = load_yaml(file)
     if path is not None:
-        own, content = _document(path)
-        for key, value in own.items():
+        file = _file(path)
+        for key, value in load_yaml(file).items():
             both = isinstance(value, dict) and isinstance(document.get(key), dict)
             document[key] = {**document[key], **value} if both else value
     if restarts is not None:
         document["budget"] = {**document["budget"], "restarts": restarts}
-    policy: Policy = validated(Policy, path or _DEFAULT, content, document, guide="docs/recovery.md")
-    return policy
+    return validated(Policy, file, document, guide="docs/recovery.md")
 
 
-def _document(path: str) -> tuple[dict[str, Any], bytes]:
+def _file(path: str) -> RuleFile:
     try:
         with open(path, "rb") as file:
-            content = file.read()
+            return RuleFile(path, file.read())
     except OSError as error:
         raise LogdiagError(f"--policy {path}: cannot be read ({error.strerror}); name a policy file") from error
-    return load_yaml(path, content), content
 
 
 def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_exclude: bool) -> Choice:

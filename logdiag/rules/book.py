@@ -116,6 +116,11 @@ class RuleBook:
             raise RuleError(f"rules: {folders!r} is no folder of rules; give a path, or several")
         return load(tuple(folders), proof=proof)
 
+    @property
+    def entries(self) -> tuple[Rule | Filter, ...]:
+        """The rules and the filters."""
+        return (*self.rules, *self.filters)
+
     def scan(self, data: bytes) -> list[Hit]:
         """The lines of a block (whole lines, as bytes) on which a rule may fire, in order."""
         hits: list[Hit] = []

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Container, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
 
 from logdiag.model import Line, Role
 from logdiag.rules.book import RuleBook, example_line
 from logdiag.rules.schema import Filter, Rule
+from logdiag.rules.tables import Problem, problem_at
 
-__all__ = ["FileLines", "Problem", "check"]
+__all__ = ["check"]
 
 # A pattern that needs longer on one of these lines can run away on a log.
 _TIME_LIMIT = 0.05
@@ -31,37 +29,18 @@ _HARD_LINES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with a rule file: where, what, and the remedy."""
-
-    file: str
-    line: int
-    rule: str
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.rule}: {self.what}; {self.remedy}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
-
-
 def check(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
     """Every problem of every rule and filter of a book that was loaded with its proof; with `own`, of those ids alone,
     and what they take from others."""
-    lines = FileLines()
     problems = [
         problem
         for index, rule in enumerate(book.rules)
         if own is None or rule.id in own
-        for problem in _check_rule(book, index, lines)
+        for problem in _check_rule(book, index)
     ]
     for item in book.filters:
         if own is None or item.id in own:
-            problems += _check_filter(book, item, lines)
+            problems += _check_filter(book, item)
     if own is not None:
         problems += _taken(book, own)
     return sorted(problems, key=lambda problem: (problem.file, problem.line))
@@ -79,36 +58,17 @@ def _taken(book: RuleBook, own: Container[str]) -> Iterator[Problem]:
             winner = book.confirm_all(line, frames)
             if winner is not None and winner.rule in files:
                 what = f"takes {line.text!r}, an example of {rule.id}"
-                yield Problem(files[winner.rule], 1, winner.rule, what, "make its pattern narrower")
+                yield problem_at(files[winner.rule], "", winner.rule, what, "make its pattern narrower")
 
 
-class FileLines:
-    """Finds the line of a rule file that a text stands on."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, list[str]] = {}
-
-    def find(self, file: str, text: str) -> int:
-        if file not in self._texts:
-            self._texts[file] = []
-            if os.path.exists(file):
-                with open(file, encoding="utf-8", errors="replace") as opened:
-                    self._texts[file] = opened.read().splitlines()
-        wanted = text.strip().splitlines()[-1].strip().replace("'", "''") if text.strip() else text
-        for number, line in enumerate(self._texts[file], 1):
-            if wanted in line or text in line:
-                return number
-        return 1
-
-
-def _check_rule(book: RuleBook, index: int, lines: FileLines) -> Iterator[Problem]:
+def _check_rule(book: RuleBook, index: int) -> Iterator[Problem]:
     rule = book.rules[index]
 
     def problem(text: str, what: str, remedy: str) -> Problem:
-        return Problem(rule.file, lines.find(rule.file, text), rule.id, what, remedy)
+        return problem_at(rule.file, text, rule.id, what, remedy)
 
     for pattern in (*rule.match, *rule.unless, *rule.within):
-        yield from _check_pattern(book, rule, pattern, lines)
+        yield from _check_pattern(book, rule, pattern)
     for pattern in rule.match:
         if not any(book.search(pattern, example_line(example, book.forms)[0]) for example in rule.fires):
             yield problem(pattern, f"no example is hit by {pattern!r}", "add one real line it is for, or remove it")
@@ -162,22 +122,24 @@ def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str
     return f"{other} takes {line.text!r}", "make this pattern narrower or that one not match"
 
 
-def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str, lines: FileLines) -> Iterator[Problem]:
+def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str) -> Iterator[Problem]:
     import regex
 
-    number = lines.find(rule.file, pattern)
+    def problem(what: str, remedy: str) -> Problem:
+        return problem_at(rule.file, pattern, rule.id, f"{pattern!r} {what}", remedy)
+
     try:
         regex.compile(pattern)
     except regex.error as error:
-        yield Problem(rule.file, number, rule.id, f"{pattern!r} is no regular expression ({error})", "correct it")
+        yield problem(f"is no regular expression ({error})", "correct it")
         return
     if _NOT_FOR_BYTES.search(pattern) or (not pattern.isascii() and pattern.startswith("(?i)")):
-        what = f"{pattern!r} is not ASCII where one character must be one byte"
-        yield Problem(rule.file, number, rule.id, what, "write a branch, (?:é|è), or put it into a group of its own")
+        remedy = "write a branch, (?:é|è), or put it into a group of its own"
+        yield problem("is not ASCII where one character must be one byte", remedy)
     for line in (example_line(text, book.forms)[0] for text in _HARD_LINES):
         # A machine that halts for a moment is no fault of the pattern: only what is slow each time is.
         if all(_search_time(book, pattern, line) > _TIME_LIMIT for _ in range(3)):
-            yield Problem(rule.file, number, rule.id, f"{pattern!r} takes too long on a long line", "bound its repeats")
+            yield problem("takes too long on a long line", "bound its repeats")
             return
 
 
@@ -188,26 +150,19 @@ def _search_time(book: RuleBook, pattern: str, line: Line) -> float:
     return time.thread_time() - began
 
 
-def _check_filter(book: RuleBook, item: Filter, lines: FileLines) -> Iterator[Problem]:
+def _check_filter(book: RuleBook, item: Filter) -> Iterator[Problem]:
+    def problem(text: str, what: str, remedy: str = "mend the pattern") -> Problem:
+        return problem_at(item.file, text, item.id, what, remedy)
+
     for pattern in item.drop:
-        yield from _check_pattern(book, item, pattern, lines)
+        yield from _check_pattern(book, item, pattern)
         if not any(book.search(pattern, example_line(example, book.forms)[0]) for example in item.drops):
-            number = lines.find(item.file, pattern)
-            yield Problem(
-                item.file, number, item.id, f"no example is hit by {pattern!r}", "add one real line it is for"
-            )
+            yield problem(pattern, f"no example is hit by {pattern!r}", "add one real line it is for")
     for wanted, examples in ((True, item.drops), (False, item.keeps)):
         for example in examples:
             line, _ = example_line(example, book.forms)
-            dropped = any(book.search(pattern, line) for pattern in item.drop)
-            if dropped != wanted:
-                what = "does not drop" if wanted else "drops"
-                yield Problem(
-                    item.file, lines.find(item.file, example), item.id, f"{what} {example!r}", "mend the pattern"
-                )
+            if any(book.search(pattern, line) for pattern in item.drop) != wanted:
+                yield problem(example, f"{'does not drop' if wanted else 'drops'} {example!r}")
             finding = book.confirm_all(line) if wanted else None
             if finding is not None and finding.role in (Role.CAUSE, Role.SYMPTOM):
-                number = lines.find(item.file, example)
-                yield Problem(
-                    item.file, number, item.id, f"drops a line that {finding.rule} fires on", "mend the pattern"
-                )
+                yield problem(example, f"drops a line that {finding.rule} fires on")

@@ -6,13 +6,16 @@ import marshal
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from functools import cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from logdiag.errors import RuleError
 from logdiag.rules import limits
 
-__all__ = ["Folder", "RuleFiles", "compiled_part", "keep_compiled", "own_files", "read_folders", "shipped_folder"]
+__all__ = [
+    "Folder", "RuleFile", "RuleFiles", "compiled_part", "keep_compiled", "own_files", "read_folders", "shipped_folder",
+]  # fmt: skip
 
 Folder = str | os.PathLike[str]
 
@@ -20,33 +23,42 @@ Folder = str | os.PathLike[str]
 _EVERY_PYTHONS = 2
 
 
-class RuleFiles:
-    """The rule files of one or more folders, a later folder's file replacing an earlier one's of the same id.
+class RuleFile(NamedTuple):
+    """A file of rules, or of another table, in the folder it was found in; its id is its path below that folder."""
 
-    `contents` gives the path and the bytes of each.
-    """
+    path: str
+    content: bytes
+    id: str = ""
+    folder: str = ""
+
+    @property
+    def ships(self) -> bool:
+        """Whether it comes with logdiag."""
+        return self.path.startswith(shipped_folder() + os.sep)
+
+
+class RuleFiles:
+    """The rule files of one or more folders by their ids, a later folder's file replacing an earlier one's of the same
+    id; `contents` has those of a later folder last."""
 
     def __init__(self, folders: Iterable[Folder]) -> None:
-        self.contents: dict[str, tuple[str, bytes]] = {}
+        self.contents: dict[str, RuleFile] = {}
         read = 0
-        for folder in folders:
-            for identity, path in _yaml_files(os.fspath(folder)):
-                self.contents[identity] = (path, _content(path))
-                read += len(self.contents[identity][1])
+        for folder in [os.fspath(given) for given in folders]:
+            for identity, path in _yaml_files(folder):
+                self.contents.pop(identity, None)
+                self.contents[identity] = RuleFile(path, _content(path), identity, folder)
+                read += len(self.contents[identity].content)
                 if len(self.contents) > limits.MOST_FILES or read > limits.MOST_BYTES:
                     most = f"{limits.MOST_FILES} files or {limits.MOST_BYTES >> 20} MB"
                     raise RuleError(f"{folder}: holds more than {most} of rules; give the folder of rules alone")
-
-    def file_of(self, identity: str) -> str:
-        """The id of the file that holds a rule: its own, or that of its catalogue."""
-        return identity if identity in self.contents else identity.rpartition("/")[0]
 
     def everything(self, *, paths: bool = False) -> bytes:
         """Every id and every byte as one, and on request every path."""
         return b"\0".join(
             part
-            for identity, (path, content) in sorted(self.contents.items())
-            for part in (os.fsencode(identity), os.fsencode(path) if paths else b"", content)
+            for identity, file in sorted(self.contents.items())
+            for part in (os.fsencode(identity), os.fsencode(file.path) if paths else b"", file.content)
         )
 
 
@@ -66,6 +78,7 @@ def own_files(folders: Iterable[Folder]) -> RuleFiles:
     return RuleFiles(folders)
 
 
+@cache
 def shipped_folder() -> str:
     """Where the rules that come with logdiag lie: inside the package, or beside it in a checkout."""
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -97,7 +110,7 @@ def _content(path: str) -> bytes:
             if not stat.S_ISREG(status.st_mode):
                 raise RuleError(f"{path}: is no file; remove it from the rules")
             if status.st_size > limits.MOST_BYTES_OF_A_FILE:
-                raise RuleError(f"{path}: is larger than {limits.MOST_BYTES_OF_A_FILE >> 10} kB; one file is one rule")
+                raise RuleError(f"{path}: is larger than {limits.MOST_BYTES_OF_A_FILE >> 10} kB; split it")
             return file.read(limits.MOST_BYTES_OF_A_FILE)
     except OSError as error:
         raise RuleError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error

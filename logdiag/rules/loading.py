@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdiag import cache as stored
 from logdiag.model import Reason, Support
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compile_shipped", "load"]
 
+_Proved = TypeVar("_Proved", Rule, Filter)
 _MATCHERS = 3
 _COMPILED, _PROOF_FILE = "rules", "proof"
 
@@ -135,8 +136,8 @@ def _plain(book: RuleBook) -> dict[str, Any]:
 
 
 def _proof(book: RuleBook) -> dict[str, dict[str, Any]]:
-    items: list[Rule | Filter] = [*book.rules, *book.filters]
-    return {item.id: proof_of(item) for item in items}
+    folder = shipped_folder()
+    return {item.id: {**proof_of(item), "file": os.path.relpath(item.file, folder)} for item in book.entries}
 
 
 def _with_proof(book: RuleBook, shipped: RuleFiles) -> RuleBook:
@@ -146,21 +147,27 @@ def _with_proof(book: RuleBook, shipped: RuleFiles) -> RuleBook:
     if shown is None:
         shown = _proof(_parsed(shipped)) if not any(rule.fires for rule in book.rules) else _proof(book)
         stored.write(_PROOF_FILE, content, shown)
-    paths = {identity: path for identity, (path, _) in shipped.contents.items()}
-    rules = [replace(rule, **shown[rule.id], file=paths[shipped.file_of(rule.id)]) for rule in book.rules]
-    filters = [replace(item, **shown[item.id], file=paths[item.id]) for item in book.filters]
+
+    def shows(item: _Proved) -> _Proved:
+        proof = shown[item.id]
+        return replace(item, **{**proof, "file": os.path.join(shipped_folder(), proof["file"])})
+
+    rules, filters = [shows(rule) for rule in book.rules], [shows(item) for item in book.filters]
     return RuleBook(rules, filters, book.reasons, book.confidence, book.narrower, book.matchers)
 
 
 def _joined(shipped: RuleBook, own: Parsed, files: RuleFiles, forms: Forms | None) -> RuleBook:
     """The shipped rules, with their examples, and one's own, whose files replace those of the same id."""
 
-    def kept(identity: str) -> bool:
-        return identity not in files.contents and identity.rpartition("/")[0] not in files.contents
+    named = {item.id for entries in (own.rules, own.filters) for item in entries}
+    replaced = {os.path.join(shipped_folder(), *name.split("/")) for name in files.contents}
+
+    def kept(item: Rule | Filter) -> bool:
+        return item.id not in named and os.path.splitext(item.file)[0] not in replaced
 
     alone = RuleBook(own.rules, own.filters, narrower={}, forms=forms, healthy=shipped.healthy_text)
-    rules = [*(rule for rule in shipped.rules if kept(rule.id)), *own.rules]
-    filters = [*(item for item in shipped.filters if kept(item.id)), *own.filters]
+    rules = [*(rule for rule in shipped.rules if kept(rule)), *own.rules]
+    filters = [*(item for item in shipped.filters if kept(item)), *own.filters]
     nothing = [Matcher((), "")] * _MATCHERS
     keys = RuleBook(rules, filters, narrower={}, matchers=nothing).pattern_keys
     matchers = []

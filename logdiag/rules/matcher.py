@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["EVERY_PYTHONS", "Matcher"]
 
-_FORM = "logdiag-rules/7"
+_FORM = "logdiag-rules/8"
 EVERY_PYTHONS = 2
 """A form of marshal that every Python reads: what a wheel holds was written by another."""
 

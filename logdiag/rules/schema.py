@@ -52,6 +52,7 @@ class Filter:
     title: str
     drop: tuple[str, ...]
     job: dict[str, str] = field(default_factory=dict)
+    shipped: bool = False
     drops: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
     file: str = ""

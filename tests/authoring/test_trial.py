@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -106,6 +107,16 @@ def test_only_a_rule_on_trial_that_is_contradicted_is_withdrawn(tmp_path: Path) 
     assert not wrong.exists()
     assert all(file.exists() for file in kept)
     assert "framework/wrong" not in {rule.id for rule in book_of(tmp_path).rules}
+
+
+def test_a_rule_on_trial_is_not_taken_out_with_its_family(tmp_path: Path) -> None:
+    """A person has put it among others: he is told to remove it there."""
+    rules = {"right": rule_text(), "wrong": rule_text("RuntimeError", ["weft of lane"], [LOOM], trial="true")}
+    rows = "".join(f"  {name}:\n{indent(text, '    ')}" for name, text in rules.items())
+    file = write_rule(tmp_path, "looms/weaving", f"about: What looms print.\nrules:\n{rows}")
+    with pytest.raises(RuleError, match="looms/wrong; remove it from among its family"):
+        withdraw_contradicted(confirmed(LOOM, Reason.DATASET_LOADING_ERROR), [tmp_path])
+    assert file.exists()
 
 
 def test_the_lines_around_the_failure_are_those_of_the_incident() -> None:

@@ -69,7 +69,7 @@ BROKEN = {
     "no reason": (rule_text(reason=None), r"a\.yaml:\d+: .*reason is missing"),
     "no why": (rule_text(why="''"), r"a\.yaml:\d+: .*why is missing"),
     "a number as pattern": (rule_text().replace("'widget jammed'", "17", 1), r"a\.yaml:\d+: match\.0: "),
-    "a context role here": (rule_text(reason=None, role="progress"), r"a\.yaml:1: role: "),
+    "a context role here": (rule_text(reason=None, role="progress"), r"a\.yaml:3: role: "),
     "an unknown explained reason": (rule_text(explains="[Gremlins]"), r"a\.yaml:\d+: explains\.0: "),
     "an unknown key in a row": (
         rule_text(codes="{group: x, rows: {1: {colour: red}}}"),
@@ -130,9 +130,12 @@ def test_a_pattern_that_is_no_expression_is_refused(tmp_path: Path, pattern: str
 
 
 def test_a_table_of_reasons_must_hold_each_reason(tmp_path: Path) -> None:
-    """A reason that is missing, and one that does not exist, are both named."""
+    """A reason that is missing is named, and one that does not exist, with its line."""
     write_rule(tmp_path, "reasons", "KeyError: {action: restart}\nGremlins: {action: restart}\n")
-    with pytest.raises(RuleError, match=r"Gremlins is unknown.*ValueError is missing"):
+    with pytest.raises(RuleError, match=r"reasons\.yaml:2: Gremlins"):
+        parse(RuleFiles([tmp_path]))
+    write_rule(tmp_path, "reasons", "KeyError: {action: restart}\n")
+    with pytest.raises(RuleError, match=r"reasons\.yaml:1: .*ValueError.* missing; the table holds each reason once"):
         parse(RuleFiles([tmp_path]))
 
 

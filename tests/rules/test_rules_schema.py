@@ -1,4 +1,4 @@
-"""`logdiag schema rule|catalogue|filter`: what an editor checks a rule file by."""
+"""`logdiag schema rule|family|catalogue|filter`: what an editor checks a rule file by."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def form_of(path: Path) -> str | None:
     topic = path.relative_to(shipped_folder()).parts[0]
     if topic == "forms" or topic.endswith(".yaml"):
         return None
-    return {"catalogues": "catalogue", "filters": "filter"}.get(topic, "rule")
+    family = "rules" in yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {"catalogues": "catalogue", "filters": "filter"}.get(topic, "family" if family else "rule")
 
 
 @pytest.mark.parametrize("form", FORMS)
