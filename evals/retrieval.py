@@ -41,7 +41,7 @@ from logdiag.evaluation.logs import encoded, lines_with
 from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import Incident, masked
 from logdiag.memory.nearest import Nearest
-from logdiag.memory.sqlite import EMBEDDERS, INCIDENTS, VECTORS, SqliteFile
+from logdiag.memory.sqlite import SqliteFile
 from logdiag.memory.store import open_store
 from logdiag.model import Action, Reason
 from logdiag.read.prefixes import parse_line
@@ -209,16 +209,17 @@ def _fill(file: SqliteFile, embedder: Embedder, vectors: Vectors) -> None:
     """Incidents that are nothing but their vectors, in rows from 1."""
     texts = dict.fromkeys(("reason", "outcome", "node", "seen_at", "changed_at", "document"), "")
     with file.transaction(write=True) as connection:
-        connection.execute(EMBEDDERS.insert().values(number=1, name=embedder.name))
+        connection.execute(file.tables.embedders.insert().values(number=1, name=embedder.name))
     for start in range(0, len(vectors), _CHUNK):
         kept = vectors[start : start + _CHUNK].astype("<f2")
         ids = range(start + 1, start + 1 + len(kept))
         with file.transaction(write=True) as connection:
             given = [{"row": at, "id": f"{at}", "signature": "x", "fingerprint": f"{at}"} for at in ids]
-            connection.execute(INCIDENTS.insert(), [{**texts, **one, "confirmed": True} for one in given])
+            connection.execute(file.tables.incidents.insert(), [{**texts, **one, "confirmed": True} for one in given])
             blobs = zip(ids, kept, strict=True)
             connection.execute(
-                VECTORS.insert(), [{"embedder": 1, "row": at, "vector": vector.tobytes()} for at, vector in blobs]
+                file.tables.vectors.insert(),
+                [{"embedder": 1, "row": at, "vector": vector.tobytes()} for at, vector in blobs],
             )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from logdiag._version import __version__
 from logdiag.places import cache_folders, make_private, why_foreign, why_foreign_path
 
-__all__ = ["read", "write"]
+__all__ = ["read", "usable_folders", "write"]
 
 _FORM = "logdiag-cache/1"
 _KEEP = 8
@@ -35,7 +35,7 @@ _STALE_SECONDS = 3600
 def read(name: str, origin: bytes) -> Any | None:
     """What `write` kept under this name and was made from `origin`; None when there is nothing of that."""
     file_name = _file_name(name, origin)
-    for folder in _usable_folders():
+    for folder in usable_folders():
         try:
             content = _own_content(os.path.join(folder, file_name))
             check_sum, body = content[:_CHECK_SUM], memoryview(content)[_CHECK_SUM:]
@@ -56,13 +56,13 @@ def write(name: str, origin: bytes, value: Any) -> None:
     body = marshal.dumps((file_name, value))
     if len(body) > _MOST_BYTES - _CHECK_SUM:
         return
-    for folder in _usable_folders():
+    for folder in usable_folders():
         with contextlib.suppress(OSError):
             _replace(os.path.join(folder, file_name), hashlib.sha256(body).digest() + body)
             _tidy(folder, name)
 
 
-def _usable_folders() -> Iterator[str]:
+def usable_folders() -> Iterator[str]:
     """The user's own folders for it: the first that can be written, before it such as can only be read."""
     for folder in cache_folders():
         try:

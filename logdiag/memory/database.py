@@ -1,6 +1,6 @@
 """The incidents of one database, SQLite or PostgreSQL, by SQLAlchemy; loaded only where there is a store.
 
-How each of the two is opened and finds similar incidents is in `sqlite.py` and `postgres.py`; all else is here.
+How each of the two is opened is in `sqlite.py` and `postgres.py`; all else is here.
 """
 
 from __future__ import annotations
@@ -22,31 +22,51 @@ from logdiag.memory.incident import Incident
 
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
+    from logdiag.memory.nearest import Nearest
 
-__all__ = ["Database", "Rows", "incidents_table"]
+__all__ = ["Database", "Rows", "Tables"]
 
 _PAGE = 1000
+# Beside those that are asked for, as many may have been forgotten since the index was made.
+_FORGOTTEN = 16
 
 
-def incidents_table(name: str) -> Table:
-    """The table of incidents: `document` is all there is to know, the other columns are what is searched by."""
-    texts = ("id", "signature", "fingerprint", "reason", "outcome", "node")
-    table = Table(
-        name,
-        sql.MetaData(),
-        Column("row", sql.BigInteger().with_variant(Integer(), "sqlite"), sql.Identity(always=True), primary_key=True),
-        *(Column(text, Text, nullable=False, unique=text == "id") for text in texts),
-        # Times are compared as text, whatever the server's language.
-        Column("seen_at", Text().with_variant(Text(collation="C"), "postgresql"), nullable=False),
-        Column("confirmed", sql.Boolean, nullable=False),
-        Column("changed_at", Text, nullable=False),
-        Column("document", Text, nullable=False),
-        sqlite_autoincrement=True,
-    )
-    for column in ("fingerprint", "reason", "node"):
-        sql.Index(f"{name}_{column}", table.c[column], table.c.seen_at)
-    sql.Index(f"{name}_seen", table.c.seen_at)
-    return table
+class Tables:
+    """What a database holds: incidents, models that made vectors, and the vectors of the incidents' signatures."""
+
+    def __init__(self, prefix: str, embedders: str) -> None:
+        self.all = sql.MetaData()
+        texts = ("id", "signature", "fingerprint", "reason", "outcome", "node")
+        row = sql.BigInteger().with_variant(Integer(), "sqlite")
+        # `document` is all there is to know, the other columns are what is searched by.
+        self.incidents = Table(
+            f"{prefix}incidents",
+            self.all,
+            Column("row", row, sql.Identity(always=True), primary_key=True),
+            *(Column(text, Text, nullable=False, unique=text == "id") for text in texts),
+            # Times are compared as text, whatever the server's language.
+            Column("seen_at", Text().with_variant(Text(collation="C"), "postgresql"), nullable=False),
+            Column("confirmed", sql.Boolean, nullable=False),
+            Column("changed_at", Text, nullable=False),
+            Column("document", Text, nullable=False),
+            sqlite_autoincrement=True,
+        )
+        for column in ("fingerprint", "reason", "node"):
+            sql.Index(f"{prefix}incidents_{column}", self.incidents.c[column], self.incidents.c.seen_at)
+        sql.Index(f"{prefix}incidents_seen", self.incidents.c.seen_at)
+        self.embedders = Table(
+            embedders,
+            self.all,
+            Column("number", Integer, primary_key=True),
+            Column("name", Text, nullable=False, unique=True),
+        )
+        self.vectors = Table(
+            f"{prefix}vectors",
+            self.all,
+            Column("embedder", Integer, primary_key=True, autoincrement=False),
+            Column("row", row, primary_key=True, autoincrement=False),
+            Column("vector", sql.LargeBinary, nullable=False),
+        )
 
 
 class Database(ABC):
@@ -55,19 +75,20 @@ class Database(ABC):
 
     version = 1
     """Of the tables; a newer one is refused."""
-    beside: Sequence[Table] = ()
-    """The tables whose entries go with the row of their incident."""
+    most_beside: int
+    """So many vectors are searched without an index."""
     meanings: Sequence[tuple[str, str]]
     """What an error's code or words hold, and what that means for people; `{said}` stands for its words."""
 
-    def __init__(self, name: str, table: Table, engine: Engine) -> None:
+    def __init__(self, name: str, tables: Tables, engine: Engine) -> None:
         """`name` is where it is, without a password."""
         self.name = name
-        self.table = table
+        self.tables = tables
         self.unreadable: set[str] = set()
         """The ids of the incidents that were left out so far because their rows cannot be read."""
         self._engine = engine
         self._prepared = False
+        self._nearest: Nearest | None = None
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Connection]:
@@ -96,17 +117,35 @@ class Database(ABC):
         with self.transaction(write=write) as connection:
             yield Rows(connection, self)
 
+    def nearest(
+        self, query: array[float], k: int, embedder: Embedder, patience: float
+    ) -> tuple[list[tuple[float, Incident]], bool]:
+        """The `k` incidents most similar to a vector, with their cosine, best first; and whether all were searched.
+        Incidents without a vector get theirs first; that takes `patience` seconds at most."""
+        from logdiag.memory.nearest import Nearest
+
+        if self._nearest is None or self._nearest.embedder.name != embedder.name:
+            self._nearest = Nearest(self, embedder)
+        searched_all = self._nearest.catch_up(patience)
+        asked = k + _FORGOTTEN
+        while True:
+            scored = self._nearest.search(query, asked)
+            with self.rows() as rows:
+                incidents = rows.by_rows([row for _, row in scored])
+            found = [(score, incidents[row]) for score, row in scored if row in incidents]
+            if len(found) >= k or len(scored) < asked:
+                return found[:k], searched_all
+            asked *= 4
+
     def close(self) -> None:
         """Lets go of the database; nothing is lost by not calling it."""
         self._engine.dispose()
         self._prepared = False
+        self._nearest = None
 
     @abstractmethod
-    def nearest(
-        self, query: array[float], k: int, embedder: Embedder, patience: float
-    ) -> tuple[list[tuple[float, Incident]], bool]:
-        """The `k` incidents most similar to a vector, with their cosine, best first; and whether all were
-        searched. Incidents without a vector get theirs first, for `patience` seconds at most."""
+    def index_folder(self) -> str:
+        """Where indexes for the search lie; empty where there is no such place."""
 
     @abstractmethod
     def _prepare(self, connection: Connection) -> int:
@@ -129,7 +168,7 @@ class Rows:
     def __init__(self, connection: Connection, database: Database) -> None:
         self._connection = connection
         self._database = database
-        self._table = database.table
+        self._table = database.tables.incidents
         columns = self._table.c
         # A row that is too long is not read at all.
         document = sql.case((sql.func.length(columns.document) <= LONGEST_DOCUMENT, columns.document)).label("document")
@@ -187,7 +226,7 @@ class Rows:
     def delete(self, identity: str) -> bool:
         """Whether there was such an incident."""
         row = self._connection.scalar(sql.select(self._table.c.row).where(self._table.c.id == identity))
-        for table in (*self._database.beside, self._table):
+        for table in (self._database.tables.vectors, self._table):
             self._connection.execute(sql.delete(table).where(table.c.row == row))
         return row is not None
 

@@ -1,4 +1,4 @@
-"""Similarity search over a SQLite store: exact while it is small, above that from a file of FAISS beside it.
+"""Similarity search over a store: exact while it is small, above that from a file of FAISS.
 
 The vectors are in the database; the file can be made from them at any time. What came after the file was made is held
 in memory and searched exactly, until there is so much of it that a new file takes it in.
@@ -9,8 +9,10 @@ of the number of vectors).
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
+import re
 import tempfile
 import time
 from array import array
@@ -18,11 +20,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select, and_, select, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import Select, and_, exists, insert, select
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.sqlite import EMBEDDERS, INCIDENTS, VECTORS
 
 try:
     import numpy as np
@@ -31,22 +31,21 @@ except ImportError as error:
     raise MemoryStoreError("The memory needs NumPy and FAISS: pip install 'logdiag[memory]'") from error
 
 if TYPE_CHECKING:
+    from logdiag.memory.database import Database
     from logdiag.memory.embedding import Embedder
-    from logdiag.memory.sqlite import SqliteFile
 
 __all__ = ["Nearest"]
 
 _Vectors = NDArray[np.float32]
 _Ids = NDArray[np.int64]
 
-# So many are searched exactly, beside the file or without one; of a large file also a fiftieth.
-_MOST_BESIDE = 20_000
+# Beside a large file such a part of it is searched exactly.
 _BESIDE_PART = 50
 # So many are read, embedded and stored at a time: what is done stays done when the process ends.
 _AT_ONCE = 1000
 # A file that is no longer in force may still be about to be opened by others.
 _KEEP_SECONDS = 3600.0
-# _Vectors are kept in half precision: a cosine changes by less than 0.001.
+# Vectors are kept in half precision: a cosine changes by less than 0.001.
 _KEPT = np.dtype("<f2")
 
 # Cells that a query looks into, and how a vector is kept in its cell: measured by `python -m evals.retrieval --bench`.
@@ -56,15 +55,18 @@ _CODES = "SQfp16"
 _SAMPLES_PER_CELL = 40
 _ROUNDS = 8
 
+# The embedder, the last row, and the incident in that row.
+_FILE = re.compile(r"index-([0-9a-f]{8})-(\d{12})-[0-9a-f]{8}\.faiss")
+
 
 class Nearest:
     """The vectors of one store by one embedder. What cannot be written (a read-only folder, a full disk) is searched
     all the same."""
 
-    def __init__(self, file: SqliteFile, embedder: Embedder, most_beside: int = _MOST_BESIDE) -> None:
+    def __init__(self, database: Database, embedder: Embedder) -> None:
         self.embedder = embedder
-        self._most_beside = most_beside
-        self._file = file
+        self._database = database
+        self._folder = database.index_folder()
         self._path = ""
         self._index, self._last = self._stored_index()
         self._ids = np.empty(0, np.int64)
@@ -106,50 +108,70 @@ class Nearest:
         if len(taken) > 1:
             self._ids, self._vectors = (np.concatenate(parts) for parts in zip(*taken, strict=True))
         many = 0 if self._index is None else int(self._index.ntotal)
-        if patience == math.inf and len(self._ids) > max(self._most_beside, many // _BESIDE_PART):
+        if patience == math.inf and len(self._ids) > max(self._database.most_beside, many // _BESIDE_PART):
             with suppress(MemoryStoreError, ImportError, OSError, RuntimeError):
                 self._make_index()
         return searched_all
 
     def _chunks(self, after: int) -> Iterator[tuple[_Ids, _Vectors]]:
         """Rows with their vectors, in order, a thousand at a time; those that have none get theirs."""
-        own = select(EMBEDDERS.c.number).where(EMBEDDERS.c.name == self.embedder.name).scalar_subquery()
-        has_vector = and_(VECTORS.c.row == INCIDENTS.c.row, VECTORS.c.embedder == own)
-        page = (
-            select(INCIDENTS.c.row, INCIDENTS.c.signature, VECTORS.c.vector)
-            .select_from(INCIDENTS.outerjoin(VECTORS, has_vector))
-            .order_by(INCIDENTS.c.row)
-            .limit(_AT_ONCE)
+        incidents, vectors = self._database.tables.incidents, self._database.tables.vectors
+        with_vectors = incidents.outerjoin(
+            vectors, and_(vectors.c.row == incidents.c.row, vectors.c.embedder == self._number().scalar_subquery())
         )
-        while found := self._read(page.where(INCIDENTS.c.row > after)):
-            vectors = {item.row: item.vector for item in found}
+        page = select(incidents.c.row, incidents.c.signature, vectors.c.vector).select_from(with_vectors)
+        page = page.order_by(incidents.c.row).limit(_AT_ONCE)
+        while True:
+            with self._database.transaction() as connection:
+                found = connection.execute(page.where(incidents.c.row > after)).all()
+            if not found:
+                return
+            kept = {item.row: item.vector for item in found}
             missing = {item.row: str(item.signature) for item in found if item.vector is None}
             if missing:
                 made = np.array(self.embedder.embed(list(missing.values())), _KEPT)
                 fresh = {row: vector.tobytes() for row, vector in zip(missing, made, strict=True)}
                 self._keep(fresh)
-                vectors.update(fresh)
-            yield np.array(list(vectors), np.int64), _unpacked(list(vectors.values()), self.embedder.dimensions)
+                kept.update(fresh)
+            yield np.array(list(kept), np.int64), _unpacked(list(kept.values()), self.embedder.dimensions)
             after = found[-1].row
 
-    def _keep(self, vectors: dict[int, bytes]) -> None:
-        """Stores vectors where that is possible; an incident that was forgotten meanwhile gets none."""
-        there = select(INCIDENTS.c.row).where(INCIDENTS.c.row.in_(list(vectors)))
-        with suppress(MemoryStoreError), self._file.transaction(write=True) as connection:
-            connection.execute(insert(EMBEDDERS).values(name=self.embedder.name).on_conflict_do_nothing())
-            own = connection.scalar(select(EMBEDDERS.c.number).where(EMBEDDERS.c.name == self.embedder.name))
-            kept = [{"embedder": own, "row": row, "vector": vectors[row]} for row in connection.scalars(there)]
-            if kept:
-                connection.execute(insert(VECTORS).on_conflict_do_nothing(), kept)
+    def _number(self) -> Select[tuple[int]]:
+        """The embedder's number in the database."""
+        embedders = self._database.tables.embedders
+        return select(embedders.c.number).where(embedders.c.name == self.embedder.name)
+
+    def _keep(self, made: dict[int, bytes]) -> None:
+        """Stores vectors where that is possible; an incident that was forgotten meanwhile gets none, and one that has
+        one keeps it."""
+        tables = self._database.tables
+        with suppress(MemoryStoreError), self._database.transaction(write=True) as connection:
+            own = connection.scalar(self._number())
+            if own is None:
+                connection.execute(insert(tables.embedders).values(name=self.embedder.name))
+                own = connection.scalar(self._number())
+            row, vectors = tables.incidents.c.row, tables.vectors.c
+            has_one = exists().where(vectors.row == row, vectors.embedder == own)
+            waiting = connection.scalars(select(row).where(row.in_(list(made)), ~has_one)).all()
+            if kept := [{"embedder": own, "row": at, "vector": made[at]} for at in waiting]:
+                connection.execute(insert(tables.vectors), kept)
 
     def _stored_index(self) -> tuple[Any, int]:
-        """The index in force and the last row in it; None and 0 where it is missing, torn or of another model."""
-        columns = (EMBEDDERS.c.index_file, EMBEDDERS.c.indexed_to)
-        named = select(*columns).where(EMBEDDERS.c.name == self.embedder.name, EMBEDDERS.c.index_file != "")
-        for name, last in self._read(named):
-            with suppress(ImportError, OSError, RuntimeError):
-                return self._opened(os.path.join(self._file.folder, name)), last
+        """The index of this store and the last row in it; None and 0 where it is missing, torn or another store's."""
+        with suppress(ImportError, OSError, RuntimeError):
+            for name in sorted(os.listdir(self._folder), reverse=True):
+                if (match := _FILE.fullmatch(name)) and self._name(int(match[2])) == (name, int(match[2])):
+                    return self._opened(os.path.join(self._folder, name)), int(match[2])
         return None, 0
+
+    def _name(self, last: int) -> tuple[str, int]:
+        """What the file of an index is called that goes to a row, and the last row of an incident before that: it is of
+        this embedder, and of the store that has this incident there."""
+        columns = self._database.tables.incidents.c
+        query = select(columns.row, columns.id).where(columns.row <= last).order_by(columns.row.desc()).limit(1)
+        with self._database.transaction() as connection:
+            row, identity = connection.execute(query).one_or_none() or (0, "")
+        return f"index-{_mark(self.embedder.name)}-{row:012}-{_mark(identity)}.faiss", row
 
     def _opened(self, path: str, *, mapped: bool = True) -> Any:
         """The index in a file. Raises RuntimeError where it is none of this embedder's."""
@@ -180,39 +202,36 @@ class Nearest:
         self._put_in_force(index)
 
     def _put_in_force(self, index: Any) -> None:
-        """Writes a new file, names it in the database, and searches it from now on."""
+        """Writes a new file, and searches it from now on."""
         import faiss
 
-        path = os.path.join(self._file.folder, f"index-{os.urandom(8).hex()}.faiss")
-        handle, unfinished = tempfile.mkstemp(prefix=".index-", dir=self._file.folder)
+        name, self._last = self._name(self._last)
+        handle, unfinished = tempfile.mkstemp(prefix=".index-", dir=self._folder)
         try:
             faiss.write_index(index, unfinished)
             os.fsync(handle)
-            os.replace(unfinished, path)
+            os.replace(unfinished, os.path.join(self._folder, name))
         except BaseException:
             os.unlink(unfinished)
             raise
         finally:
             os.close(handle)
-        with self._file.transaction(write=True) as connection:
-            named = update(EMBEDDERS).where(EMBEDDERS.c.name == self.embedder.name)
-            connection.execute(named.values(index_file=os.path.basename(path), indexed_to=self._last))
-        self._index = self._opened(path)
+        self._index = self._opened(os.path.join(self._folder, name))
         self._ids, self._vectors = self._ids[:0], self._vectors[:0]
-        self._sweep()
+        self._sweep(name)
 
-    def _sweep(self) -> None:
-        """Removes indexes that are not in force and that nobody can be about to open or to put in force."""
-        current = {item.index_file for item in self._read(select(EMBEDDERS.c.index_file))}
-        for name in os.listdir(self._file.folder):
-            path = os.path.join(self._file.folder, name)
-            old = name.lstrip(".").startswith("index-") and name not in current
-            if old and time.time() - os.path.getmtime(path) > _KEEP_SECONDS:
+    def _sweep(self, current: str) -> None:
+        """Removes the indexes of this embedder that are not in force, of earlier versions and of dead processes, but
+        none that somebody can be about to open or to put in force."""
+        for name in os.listdir(self._folder):
+            path, match = os.path.join(self._folder, name), _FILE.fullmatch(name)
+            ours = name.lstrip(".").startswith("index-") and not (match and match[1] != _mark(self.embedder.name))
+            if ours and name != current and time.time() - os.path.getmtime(path) > _KEEP_SECONDS:
                 os.unlink(path)
 
-    def _read(self, query: Select[Any]) -> Sequence[Any]:
-        with self._file.transaction() as connection:
-            return connection.execute(query).all()
+
+def _mark(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _trained(sample: _Vectors, total: int) -> Any:

@@ -11,53 +11,25 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from array import array
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, Connection, Integer, LargeBinary, Table, Text, create_engine, inspect
+from sqlalchemy import Connection, create_engine, inspect
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import StaticPool
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.database import Database, incidents_table
-from logdiag.memory.incident import Incident
+from logdiag.memory.database import Database, Tables
 
-if TYPE_CHECKING:
-    from logdiag.memory.embedding import Embedder
-    from logdiag.memory.nearest import Nearest
+__all__ = ["SqliteFile"]
 
-__all__ = ["EMBEDDERS", "FILE", "INCIDENTS", "VECTORS", "SqliteFile"]
-
-FILE = "incidents.db"
 _APPLICATION = 0x6C6F6769
 _PATIENCE_SECONDS = 30.0
-# Beside those that are asked for, as many may have been forgotten since the index was made.
-_FORGOTTEN = 16
-
-INCIDENTS = incidents_table("incidents")
-EMBEDDERS = Table(
-    "embedders",
-    INCIDENTS.metadata,
-    Column("number", Integer, primary_key=True),
-    Column("name", Text, nullable=False, unique=True),
-    # The index in force, and the last row in it.
-    Column("index_file", Text, nullable=False, server_default=""),
-    Column("indexed_to", Integer, nullable=False, server_default="0"),
-)
-VECTORS = Table(
-    "vectors",
-    INCIDENTS.metadata,
-    Column("embedder", Integer, primary_key=True),
-    Column("row", Integer, primary_key=True),
-    Column("vector", LargeBinary, nullable=False),
-)
 
 
 class SqliteFile(Database):
     """The incidents of one folder, which is made where it is not there."""
 
-    beside = (VECTORS,)
+    most_beside = 20_000
     meanings = (
         ("disk is full", "the disk is full: free space there, or name another place with --memory"),
         ("readonly", "it may not be written: change its permissions, or name another place with --memory"),
@@ -69,46 +41,25 @@ class SqliteFile(Database):
     )
 
     def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self._nearest: Nearest | None = None
+        self._folder = folder
         # The one connection keeps what was made ready for it.
         engine = create_engine("sqlite://", creator=self._connected, poolclass=StaticPool)
-        super().__init__(os.path.join(folder, FILE), INCIDENTS, engine)
+        super().__init__(os.path.join(folder, "incidents.db"), Tables("", "embedders"), engine)
 
-    def nearest(
-        self, query: array[float], k: int, embedder: Embedder, patience: float
-    ) -> tuple[list[tuple[float, Incident]], bool]:
-        """As `Database.nearest`: exact in a small store."""
-        from logdiag.memory.nearest import Nearest
-
-        if self._nearest is None or self._nearest.embedder.name != embedder.name:
-            self._nearest = Nearest(self, embedder)
-        searched_all = self._nearest.catch_up(patience)
-        asked = k + _FORGOTTEN
-        while True:
-            scored = self._nearest.search(query, asked)
-            with self.rows() as rows:
-                incidents = rows.by_rows([row for _, row in scored])
-            found = [(score, incidents[row]) for score, row in scored if row in incidents]
-            if len(found) >= k or len(scored) < asked:
-                return found[:k], searched_all
-            asked *= 4
-
-    def close(self) -> None:
-        """As `Database.close`."""
-        self._nearest = None
-        super().close()
+    def index_folder(self) -> str:
+        """As `Database.index_folder`."""
+        return self._folder
 
     def _connected(self) -> sqlite3.Connection:
         """A connection to the file, which is made where there is none."""
         try:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
             # Commands and names of jobs are nobody else's: SQLite gives the files beside it the same permissions.
             with suppress(FileExistsError):
                 os.close(os.open(self.name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
             raise MemoryStoreError(
-                f"{self.folder}: cannot be made ({error.strerror}); name another place with --memory"
+                f"{self._folder}: cannot be made ({error.strerror}); name another place with --memory"
             ) from error
         connection = _connection(self.name, "mode=rw")
         try:
@@ -117,7 +68,7 @@ class SqliteFile(Database):
             # Stores were in WAL mode once. Where nothing may be written, SQLite opens such a file only as one that
             # does not change.
             connection.close()
-            if os.access(self.folder, os.W_OK) or os.path.exists(f"{self.name}-wal"):
+            if os.access(self._folder, os.W_OK) or os.path.exists(f"{self.name}-wal"):
                 raise
             connection = _connection(self.name, "immutable=1")
         connection.execute("PRAGMA secure_delete = ON")
@@ -134,7 +85,7 @@ class SqliteFile(Database):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         # Several processes may make the tables at once: who comes second finds them.
         if not inspect(connection).get_table_names():
-            INCIDENTS.metadata.create_all(connection)
+            self.tables.all.create_all(connection)
             connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION}")
             connection.exec_driver_sql(f"PRAGMA user_version = {self.version}")
         if _number(connection, "application_id") != _APPLICATION:

@@ -31,7 +31,8 @@ import math, sys
 from logdiag.memory.nearest import Nearest
 from tests.memory_helpers import incident, letters, letters_store, text_of
 store = letters_store(sys.argv[1])
-nearest = Nearest(store._database, letters(), most_beside=50)
+store._database.most_beside = 50
+nearest = Nearest(store._database, letters())
 base, count = int(sys.argv[2]), int(sys.argv[3])
 for number in range(base, base + count):
     added = store.add(incident(text_of(number), node=f"n{base}"))
@@ -65,7 +66,8 @@ import math, sys
 from logdiag.memory.nearest import Nearest
 from tests.memory_helpers import incident, letters, letters_store, text_of
 store = letters_store(sys.argv[1])
-nearest = Nearest(store._database, letters(), most_beside=50)
+store._database.most_beside = 50
+nearest = Nearest(store._database, letters())
 base = int(sys.argv[2])
 for number in range(base, base + 200):
     added = store.add(incident(text_of(number)))
