@@ -23,7 +23,7 @@ from logdiag.judge.outcome import Outcome
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.suspected import RULE as SUSPECTED
 from logdiag.memory.nodes import suspicious_nodes
-from logdiag.memory.recall import Doubt, alike, known, open_lines, similar_to
+from logdiag.memory.recall import Doubt, alike, known, similar_to
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Similar, Support
 from logdiag.rules import RuleBook
@@ -128,7 +128,7 @@ def _voted(
     failed = None if exit_code is None else exit_code != 0
     supports = supports_of(judgement)
     doubt = _doubt(judgement, supports[0])
-    voted = alike(open_lines(survey, judgement, doubt), store) if doubt and store.count() else ()
+    voted = alike(survey, judgement, doubt, store) if doubt else ()
     if not voted:
         return judgement
     return judge(_replaced(survey, [*found, *voted]), book, failed=failed, suspects=suspects)

@@ -11,37 +11,35 @@ import math
 import os
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdiag import cache
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.documents import read_incident
-from logdiag.memory.incident import PREFIX, Incident, fingerprint, masked
+from logdiag.memory.documents import bounded, read_incident
+from logdiag.memory.incident import PREFIX, Incident, masked
 from logdiag.model import Action, Reason
+from logdiag.rules.folders import shipped_folder
 
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
 
-__all__ = ["Corpus", "load_corpus"]
+__all__ = ["Corpus", "corpus_in", "load_corpus"]
 
-_PROVENANCE = "written for this project"
 _FORM = b"logdiag-corpus/5\0"
+# What an incident that ships says.
+_TOLD = ("id", "signature", "window", "cause", "remedy", "job", "provenance")
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Incidents that cannot be changed, with the fingerprint of each, and `origin`, which names their exact wording."""
+    """Incidents that cannot be changed; `origin` names their exact wording."""
 
     incidents: tuple[Incident, ...] = ()
-    fingerprints: tuple[str, ...] = ()
     origin: bytes = b""
     _vectors: dict[str, list[tuple[tuple[float, ...], float]]] = field(default_factory=dict, repr=False, compare=False)
-
-    def by_fingerprint(self, wanted: str) -> list[Incident]:
-        """Those of one fingerprint."""
-        return [incident for incident, own in zip(self.incidents, self.fingerprints, strict=True) if own == wanted]
 
     def nearest(self, query: array[float], k: int, embedder: Embedder) -> list[tuple[float, Incident]]:
         """The `k` most similar to a vector of the embedder, with their cosine, best first."""
@@ -66,90 +64,45 @@ class Corpus:
         return self._vectors[embedder.name]
 
 
-def load_corpus(folder: str | os.PathLike[str] | None = None) -> Corpus:
-    """The incidents of a folder of `<category>/<reason>.yaml`; with none given those that ship, read once a process.
-
-    Raises MemoryStoreError with all problems of all files.
-    """
-    return _shipped() if folder is None else _of_folder(os.fspath(folder))
-
-
 @lru_cache(maxsize=1)
-def _shipped() -> Corpus:
-    return _of_folder(_shipped_folder())
+def load_corpus() -> Corpus:
+    """The incidents that ship, read once a process."""
+    return corpus_in(Path(shipped_folder()).parent / "corpus")
 
 
-def _of_folder(base: str) -> Corpus:
-    contents = {}
-    for parent, folders, names in os.walk(base):
-        folders.sort()
-        for name in sorted(names):
-            if name.endswith(".yaml"):
-                with open(os.path.join(parent, name), "rb", buffering=0) as file:
-                    contents[os.path.relpath(os.path.join(parent, name), base)] = file.read()
-    source = b"\0".join(part for name, content in contents.items() for part in (os.fsencode(name), content))
+def corpus_in(folder: Path) -> Corpus:
+    """The incidents of a folder of `<category>/<reason>.yaml`. Raises MemoryStoreError for one that is none."""
+    contents = {path: path.read_bytes() for path in sorted(folder.rglob("*.yaml"))}
+    source = b"\0".join(part for path, content in contents.items() for part in (os.fsencode(path.name), content))
     origin = hashlib.sha256(source).digest()
-    documents = _kept("corpus", origin, lambda: _parsed(contents, base))
-    return Corpus(tuple(map(_incident, documents)), tuple(item["fingerprint"] for item in documents), origin)
+    documents = _kept("corpus", origin, lambda: [_as_kept(item) for item in _parsed(contents)])
+    return Corpus(tuple(map(_incident, documents)), origin)
 
 
-def _incident(kept: dict[str, Any]) -> Incident:
-    texts = {name: kept[name] for name in ("id", "signature", "cause", "remedy", "provenance", "job")}
-    return Incident(reason=Reason(kept["reason"]), action=Action(kept["action"]), window=kept["window"], **texts)
-
-
-def _shipped_folder() -> str:
-    """Where the incidents that come with logdiag lie: inside the package, or beside it in a checkout."""
-    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-    installed = os.path.join(package, "data", "corpus")
-    return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "corpus")
-
-
-def _parsed(contents: dict[str, bytes], base: str) -> list[dict[str, Any]]:
-    """What the files say, in the form in which incidents are kept, each with its fingerprint."""
+def _parsed(contents: dict[Path, bytes]) -> list[Incident]:
     import yaml
 
-    found: list[dict[str, Any]] = []
-    problems: list[str] = []
+    found = []
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    for file, content in contents.items():
-        path = os.path.join(base, file)
-        category, stem = os.path.basename(os.path.dirname(path)), os.path.basename(path).removesuffix(".yaml")
-        if stem not in {reason.value for reason in Reason} or Reason(stem).category.value != category:
-            problems.append(f"{path}: not <category>/<reason>.yaml; name the file after its reason")
-            continue
-        try:
-            documents = yaml.load(content, Loader=loader) or []
-        except yaml.YAMLError as error:
-            problems.append(f"{path}: not valid YAML ({' '.join(str(error).split())}); correct it")
-            continue
-        for given in documents:
-            document = {**given, "reason": stem} if isinstance(given, dict) else {}
-            name = document.get("id")
-            wrong = read_incident(document)[1] if name else ["id: missing; see corpus/README.md for the form"]
-            problems += [f"{path}: {name or given}: {said}" for said in wrong]
-            found += [] if wrong else [_as_kept(document)]
-    names = [document["id"] for document in found]
-    problems += [f"{base}: {name}: given twice; rename one" for name in sorted(set(names)) if names.count(name) > 1]
-    if problems:
-        raise MemoryStoreError("\n".join(problems))
+    for path, content in contents.items():
+        for given in yaml.load(content, Loader=loader) or []:
+            read, problems = read_incident({**given, "reason": path.stem})
+            if read is None:
+                raise MemoryStoreError(f"{path}: {given.get('id')}: {problems[0]}; see corpus/README.md for the form")
+            window = tuple(masked(line) for line in read.window)
+            found.append(
+                bounded(replace(read, id=f"{PREFIX}{read.id}", signature=masked(read.signature), window=window))
+            )
     return found
 
 
-def _as_kept(document: dict[str, Any]) -> dict[str, Any]:
-    signature = masked(document["signature"])
-    return {
-        "fingerprint": fingerprint(signature),
-        "id": f"{PREFIX}{document['id']}",
-        "signature": signature,
-        "reason": document["reason"],
-        "action": document["action"],
-        "window": tuple(masked(line) for line in document.get("window", ())),
-        "cause": document.get("cause", "").strip(),
-        "remedy": document.get("remedy", "").strip(),
-        "provenance": document.get("provenance", "").strip() or _PROVENANCE,
-        "job": document.get("job", {}),
-    }
+def _as_kept(incident: Incident) -> dict[str, Any]:
+    told = {name: getattr(incident, name) for name in _TOLD}
+    return {**told, "reason": incident.reason.value, "action": incident.action.value}
+
+
+def _incident(kept: dict[str, Any]) -> Incident:
+    return Incident(**{**kept, "reason": Reason(kept["reason"]), "action": Action(kept["action"])})
 
 
 def _kept(name: str, origin: bytes, make: Callable[[], Any]) -> Any:

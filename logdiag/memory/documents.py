@@ -17,8 +17,8 @@ from logdiag.memory.incident import PREFIX, Incident, Said
 from logdiag.plain import read_plain
 
 __all__ = [
-    "LONGEST_DOCUMENT", "SCHEMA", "Merged", "better", "bounded", "imported", "now", "one_line", "read_incident",
-    "to_text", "utc",
+    "LONGEST_DOCUMENT", "SCHEMA", "Merged", "better", "bounded", "imported", "moment", "now", "one_line",
+    "read_incident", "to_text", "utc",
 ]  # fmt: skip
 
 SCHEMA = "logdiag.incident/1"
@@ -189,16 +189,19 @@ def now() -> str:
     return _written(datetime.now(timezone.utc), "milliseconds")
 
 
-def utc(text: str) -> str:
-    """An ISO 8601 time or date as `2026-11-03T14:05:00Z`; without a zone it is UTC. Raises MemoryStoreError."""
-    if not text:
-        return ""
+def moment(text: str) -> datetime:
+    """An ISO 8601 time or date; without a zone it is UTC. Raises MemoryStoreError."""
     try:
         at = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text)
-        at = at.replace(tzinfo=timezone.utc) if at.tzinfo is None else at.astimezone(timezone.utc)
+        return at.replace(tzinfo=timezone.utc) if at.tzinfo is None else at.astimezone(timezone.utc)
     except (ValueError, OverflowError) as error:  # the last hours of the year 9999, elsewhere
         raise MemoryStoreError(f"{text[:40]!r} is no time; write it like 2026-11-03T14:05:00Z or 2026-11-03") from error
-    return _written(at, "milliseconds" if at.microsecond else "seconds")
+
+
+def utc(text: str) -> str:
+    """A time or date as `2026-11-03T14:05:00Z`, an empty text as it is. Raises MemoryStoreError."""
+    at = moment(text) if text else None
+    return _written(at, "milliseconds" if at.microsecond else "seconds") if at else ""
 
 
 def _written(at: datetime, to: str = "seconds") -> str:

@@ -22,9 +22,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
-from logdiag.memory.documents import utc
+from logdiag.memory.documents import moment, now, utc
 from logdiag.memory.incident import Incident
 from logdiag.memory.store import Store
 from logdiag.model import Category
@@ -87,8 +87,7 @@ def node_records(
     `nodes` is the number of nodes in the cluster. Raises MemoryStoreError where the store cannot be read.
     """
     end = utc(until) if until else ""
-    at = datetime.fromisoformat(end.replace("Z", "+00:00")) if end else datetime.now(timezone.utc)
-    since = (at - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    since = utc((moment(end or now()) - timedelta(days=days)).isoformat())
     by_node: dict[str, list[Incident]] = {}
     for incident in store.list(since=since):
         foreign = incident.imported and not incident.confirmed_by
@@ -96,7 +95,8 @@ def node_records(
             by_node.setdefault(incident.node, []).append(incident)
     failures = {node: len(_independent(found)) for node, found in by_node.items()}
     total, size = sum(failures.values()), max(nodes or 0, len(by_node))
-    chances = {node: tail(total, count, 1 / size) for node, count in failures.items()}
+    by_count = {count: tail(total, count, 1 / size) for count in set(failures.values())}
+    chances = {node: by_count[count] for node, count in failures.items()}
     corrected = _holm(chances, size)
     records = [
         NodeRecord(
@@ -119,23 +119,17 @@ def tail(trials: int, successes: int, probability: float) -> float:
     """The probability of so many successes or more in independent trials."""
     if successes <= 0 or probability >= 1:
         return 1.0
-    if successes > trials or probability <= 0:
-        return 0.0
-    odds = probability / (1 - probability)
-    term = math.exp(
-        math.lgamma(trials + 1)
-        - math.lgamma(successes + 1)
-        - math.lgamma(trials - successes + 1)
-        + successes * math.log(probability)
-        + (trials - successes) * math.log1p(-probability)
+    terms = (
+        math.exp(
+            math.lgamma(trials + 1)
+            - math.lgamma(count + 1)
+            - math.lgamma(trials - count + 1)
+            + count * math.log(probability)
+            + (trials - count) * math.log1p(-probability)
+        )
+        for count in range(successes, trials + 1)
     )
-    total = term
-    for count in range(successes, trials):
-        term *= (trials - count) / (count + 1) * odds
-        total += term
-        if term < total * 1e-17:
-            break
-    return min(1.0, total)
+    return min(1.0, math.fsum(terms))
 
 
 def _holm(chances: dict[str, float], size: int) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """What the memory says of a failure: lines that people know already, lines like them, and what helped last time.
 
-    known(survey, store, book)          findings for lines whose failure a person has confirmed here
-    alike(asked, store)                 findings for lines that are like such failures, by vote
-    similar_to(line, reason, store)     past failures like a line, with what is known to help; they decide nothing
+    known(survey, store, book)                findings for lines whose failure a person has confirmed here
+    alike(survey, judgement, doubt, store)    findings for lines that are like such failures, by vote
+    similar_to(line, reason, store)           past failures like a line, with what is known to help; they decide nothing
 
 A failure that a person confirmed is known from then on: a line of the same wording is a cause like those that rules
 name. Where the rules are silent or unsure, the confirmed failures most alike to a line vote on its reason, each with
@@ -17,17 +17,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 
 from logdiag.judge.judgement import Judgement
-from logdiag.memory.documents import now
+from logdiag.memory.documents import moment, now
 from logdiag.memory.incident import Incident, Outcome, fingerprint, frames_before, masked, same_place, skeleton
 from logdiag.memory.store import Store
 from logdiag.model import Action, Category, Finding, Line, Reason, Role, Similar, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["RULE", "Asked", "Doubt", "alike", "known", "open_lines", "similar_to"]
+__all__ = ["RULE", "Doubt", "alike", "known", "similar_to"]
 
 RULE = "memory/"
 """What the `rule` of a finding begins with that comes from the memory; the id of the incident follows."""
@@ -79,18 +78,6 @@ class Doubt:
     elsewhere: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A line to vote on: the reason that rules give it (None where they give none), and how alike a past failure must
-    be to speak (cosine). `united` and `machine` as in `Doubt`."""
-
-    line: Line
-    reason: Reason | None
-    least: float
-    united: bool = False
-    machine: bool = False
-
-
 def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
     """A finding for each kept line whose failure a person has confirmed here, whatever its numbers, hosts and paths;
     none where a rule says the same of the line. Raises MemoryStoreError."""
@@ -109,32 +96,33 @@ def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def alike(asked: Sequence[Asked], store: Store) -> tuple[Finding, ...]:
-    """Findings for lines that are like failures which people confirmed here. Raises MemoryStoreError."""
-    if not asked or not store.count():
+def alike(survey: Survey, judgement: Judgement, doubt: Doubt, store: Store) -> tuple[Finding, ...]:
+    """Findings for lines that the rules leave open and that are like failures which people confirmed here. Raises
+    MemoryStoreError."""
+    if not store.count():
         return ()
-    voted = ((_voted(question, store), question) for question in asked)
-    return tuple(
-        finding
-        for finding, question in voted
-        if finding is not None
-        and finding.reason is not question.reason
-        and not (question.united and Support.DIVIDED in finding.supports)
-        and (not question.machine or finding.reason.category is Category.INFRASTRUCTURE)
-    )
+    found = []
+    for line, reason, least in _open_lines(survey, judgement, doubt):
+        voted = _voted(line, least, store)
+        if voted is None or voted.reason is reason or (doubt.united and Support.DIVIDED in voted.supports):
+            continue
+        if not doubt.machine or voted.reason.category is Category.INFRASTRUCTURE:
+            found.append(voted)
+    return tuple(found)
 
 
-def open_lines(survey: Survey, judgement: Judgement, doubt: Doubt) -> tuple[Asked, ...]:
-    """The lines that the rules leave open, to vote on."""
-    asked: list[tuple[Line, Reason | None, float]] = []
+def _open_lines(survey: Survey, judgement: Judgement, doubt: Doubt) -> Iterator[tuple[Line, Reason | None, float]]:
+    """The lines to vote on: each with the reason that rules give it, None where they give none, and how alike a past
+    failure must be to speak (cosine)."""
     if judgement.root is not None and doubt.root is not None:
         guessed = Support.SUSPECT in judgement.root.finding.supports
-        asked.append((judgement.root.line, Reason.OTHERS if guessed else judgement.root.reason, doubt.root))
+        yield judgement.root.line, Reason.OTHERS if guessed else judgement.root.reason, doubt.root
     if doubt.exceptions is not None:
-        asked += [(line, Reason.OTHERS, doubt.exceptions) for line in _unknown_exceptions(judgement)]
+        for line in _unknown_exceptions(judgement):
+            yield line, Reason.OTHERS, doubt.exceptions
     if doubt.elsewhere is not None:
-        asked += [(line, None, doubt.elsewhere) for line in _unnamed_lines(survey, judgement)]
-    return tuple(Asked(line, reason, least, doubt.united, doubt.machine) for line, reason, least in asked)
+        for line in _unnamed_lines(survey, judgement):
+            yield line, None, doubt.elsewhere
 
 
 def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
@@ -144,10 +132,9 @@ def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
     scored = [(1.0, incident) for incident in store.by_fingerprint(fingerprint(signature), _MOST_SIMILAR)]
     seen = {incident.id for _, incident in scored}
     scored += [(score, incident) for score, incident in store.nearest(signature, _NEAREST) if incident.id not in seen]
-    at = now()
 
     def rank(item: tuple[float, Incident]) -> float:
-        return -item[0] * _usefulness(item[1], at) * (1.0 if item[1].reason is reason else _OF_ANOTHER_REASON)
+        return -item[0] * _usefulness(item[1]) * (1.0 if item[1].reason is reason else _OF_ANOTHER_REASON)
 
     ranked = sorted(scored, key=rank)
     return tuple(
@@ -254,27 +241,26 @@ def _unnamed_lines(survey: Survey, judgement: Judgement) -> list[Line]:
     return list(distinct.values())[::-1]
 
 
-def _voted(question: Asked, store: Store) -> Finding | None:
+def _voted(line: Line, least: float, store: Store) -> Finding | None:
     """What the confirmed failures most alike to a line say of it; None when none is alike enough."""
-    signature = masked(question.line)
+    signature = masked(line)
     near = store.nearest(signature, _NEAREST, own=True)
     # One of the very same words was looked at before, and was raised elsewhere.
     found = [
         (score, item) for score, item in near if item.confirmed_by and item.signature.lower() != signature.lower()
     ][:_VOTERS]
-    if not found or found[0][0] < question.least:
+    if not found or found[0][0] < least:
         return None
-    at = now()
     votes: dict[Reason, float] = {}
     for score, incident in found:
-        votes[incident.reason] = votes.get(incident.reason, 0.0) + max(score, 0.0) ** 2 * _recency(incident, at)
+        votes[incident.reason] = votes.get(incident.reason, 0.0) + max(score, 0.0) ** 2 * _recency(incident)
     reason = max(votes, key=lambda item: votes[item])
     speaker = found[0][1]
     if speaker.reason is not reason:
         return None  # the nearest one and the others disagree
-    kind = next(support for least_score, support in _SUPPORT_FROM if found[0][0] >= least_score)
+    kind = next(support for score, support in _SUPPORT_FROM if found[0][0] >= score)
     divided = votes[reason] < _UNITED * sum(votes.values())
-    named = _finding(question.line, speaker, reason, (kind, Support.DIVIDED) if divided else (kind,))
+    named = _finding(line, speaker, reason, (kind, Support.DIVIDED) if divided else (kind,))
     # Of a failure that is only alike, what is known of its reason holds, not what helped that once.
     return replace(named, action=None, steps=(), generality=1)
 
@@ -318,27 +304,22 @@ def _agrees(rule: Finding, incident: Incident, book: RuleBook) -> bool:
     return rule.reason is incident.reason and incident.action in (action, Action.NONE)
 
 
-def _recency(incident: Incident, at: str) -> float:
+def _recency(incident: Incident) -> float:
     """1 for what was just seen, falling to `_WHEN_OLD`; what ships with logdiag has no time and counts as old."""
     if not incident.seen_at:
         return _WHEN_OLD
-    days = max(0.0, (_time(at) - _time(incident.seen_at)).total_seconds() / 86_400)
+    days = max(0.0, (moment(now()) - moment(incident.seen_at)).total_seconds() / 86_400)
     return _WHEN_OLD + (1 - _WHEN_OLD) * math.exp(-days / _DECAY_DAYS)
 
 
-def _usefulness(incident: Incident, at: str) -> float:
+def _usefulness(incident: Incident) -> float:
     confirmed = 1.0 if incident.confirmed_by else _UNCONFIRMED
-    return _recency(incident, at) * _OUTCOME_WEIGHT[incident.outcome] * confirmed
-
-
-def _time(text: str) -> datetime:
-    read = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return read if read.tzinfo else read.replace(tzinfo=timezone.utc)
+    return _recency(incident) * _OUTCOME_WEIGHT[incident.outcome] * confirmed
 
 
 def _day(text: str) -> str:
     """The day of a time, as people write it: 3 November 2026."""
-    return f"{_time(text).day} {_time(text):%B %Y}" if text else ""
+    return f"{moment(text).day} {moment(text):%B %Y}" if text else ""
 
 
 def _words(incident: Incident) -> str:

@@ -32,35 +32,23 @@ def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> I
     Raises MemoryStoreError where the log shows no failure, or nothing at all.
     """
     place = _named_line(diagnosis)
-    if place is None and not diagnosis.failed:
+    lines = diagnosis.digest.lines
+    if place is not None:
+        found = _incident_at(place, [line for line in lines if line.source == place.source])
+    elif diagnosis.failed:
+        source = os.path.basename(diagnosis.source)
+        found = Incident("", masked(diagnosis.summary), Reason.OTHERS, Action.FIX_AND_RESUBMIT)
+        found = replace(found, provenance=source, content=_content(lines[-_CONTENT:]))
+    else:
         raise MemoryStoreError(
             f"{diagnosis.source}: no line was found that names what broke; pick one with --line or --signature"
         )
-    unnamed = diagnosis.reason is Reason.NONE
-    incident = Incident(
-        id="",
-        signature=masked(place or diagnosis.summary),
-        reason=Reason.OTHERS if unnamed else diagnosis.reason,
-        action=Action.FIX_AND_RESUBMIT if unnamed else diagnosis.recovery.action,
-        cause=_title(diagnosis) if diagnosis.root_cause else "",
-        job=dict(job or {}),
-        provenance=os.path.basename(place.source if place else diagnosis.source),
-    )
-    if place is None:
-        return replace(incident, content=_content(diagnosis.digest.lines[-_CONTENT:]))
-    lines = [line for line in diagnosis.digest.lines if line.source == place.source]
-    near = [line for line in lines if abs(line.number - place.number) <= _NEAR]
-    before = [line for line in near if line.number < place.number][-_AROUND:]
-    after = [line for line in near if line.number > place.number][:_AROUND]
-    until = [line for line in lines if place.number - _CONTENT <= line.number < place.number]
-    root = diagnosis.root_cause
-    return replace(
-        incident,
-        window=_window([*before, *after]),
-        node=(root.node if root else place.node) or "",
-        frames=frames_before(lines, place),
-        content=_content([*until, place]),
-    )
+    found = replace(found, job=dict(job or {}))
+    if diagnosis.reason is not Reason.NONE:
+        found = replace(found, reason=diagnosis.reason, action=diagnosis.recovery.action)
+    if root := diagnosis.root_cause:
+        found = replace(found, cause=_title(diagnosis), node=root.node or "")
+    return found
 
 
 def remembered(
@@ -95,16 +83,25 @@ def incident_of_line(path: str, number: int, reason: Reason, action: Action) -> 
     picked = next((line for line in around if line.number == number and line.text.strip()), None)
     if picked is None:
         raise SourceError(f"{path}: line {number} is empty, or there is no such line; give another --line")
+    return replace(_incident_at(picked, around), reason=reason, action=action)
+
+
+def _incident_at(place: Line, lines: Sequence[Line]) -> Incident:
+    """An incident of a line, among the lines around it in its log; its reason is not known."""
+    near = [line for line in lines if 0 < abs(line.number - place.number) <= _NEAR]
+    before = [line for line in near if line.number < place.number][-_AROUND:]
+    after = [line for line in near if line.number > place.number][:_AROUND]
+    until = [line for line in lines if place.number - _CONTENT <= line.number < place.number]
     return Incident(
         id="",
-        signature=masked(picked),
-        reason=reason,
-        action=action,
-        window=_window([line for line in around if 0 < abs(line.number - number) <= _AROUND]),
-        node=picked.node or "",
-        provenance=os.path.basename(path),
-        frames=frames_before(around, picked),
-        content=_content([line for line in around if line.number <= number]),
+        signature=masked(place),
+        reason=Reason.OTHERS,
+        action=Action.FIX_AND_RESUBMIT,
+        window=tuple(text for line in (*before, *after) if (text := masked(line))),
+        node=place.node or "",
+        provenance=os.path.basename(place.source),
+        frames=frames_before(lines, place),
+        content=_content([*until, place]),
     )
 
 
@@ -132,7 +129,3 @@ def _content(lines: Sequence[Line]) -> str:
     """What tells this piece of a log from all others, the same whatever the log is called and however it goes on."""
     said = "\n".join(f"{line.number} {line.text}" for line in lines)
     return hashlib.sha256(said.encode(errors="replace")).hexdigest()[:16] if said else ""
-
-
-def _window(lines: Sequence[Line]) -> tuple[str, ...]:
-    return tuple(text for line in lines if (text := masked(line)))

@@ -45,7 +45,7 @@ def programs(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A PostgreSQL with pgvector, reached by a socket in a folder; root starts it as another user."""
+    """A PostgreSQL, reached by a socket in a folder; root starts it as another user."""
     base = Path(tmp_path_factory.mktemp("pg"))
     # A socket's path must be short, and its user must reach it.
     socket = Path("/tmp", f"logdiag-pg-{os.getpid()}")
