@@ -357,9 +357,7 @@ def test_the_shipped_incidents_are_well_formed() -> None:
 def test_a_broken_shipped_file_is_one_sentence(tmp_path: Path, own_cache: Path) -> None:
     """With the file, the incident, and what is wrong."""
     (tmp_path / "KeyError.yaml").write_text("- {id: a, signature: x, action: dance}\n")
-    with pytest.raises(
-        MemoryStoreError, match=r"KeyError\.yaml: a: action: 'dance' is none of .*corpus/README"
-    ):
+    with pytest.raises(MemoryStoreError, match=r"KeyError\.yaml: a: action: 'dance' is none of .*corpus/README"):
         corpus_in(tmp_path)
 
 
