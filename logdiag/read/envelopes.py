@@ -196,7 +196,7 @@ def _unwrap_json(lines: Iterable[Numbered], settled: Container[bytes], forms: Fo
 @lru_cache(maxsize=8)
 def _numbered_levels(keys: Keys) -> re.Pattern[bytes]:
     """`"level": 50`   `"PRIORITY":"3"`"""
-    return re.compile(rf'"(?:{keys.one_of("levels")}|PRIORITY|levelno)" *: *"?(\d+)'.encode())
+    return re.compile(rf'"[@_]?(?:{keys.one_of("levels")}|PRIORITY|levelno)" *: *"?(\d+)'.encode())
 
 
 def _is_told_alike(line: bytes, record: Record, text: bytes, keys: Keys) -> bool:

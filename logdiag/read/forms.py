@@ -12,22 +12,31 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from logdiag import cache as kept
 
-__all__ = ["Form", "Forms", "Keys", "Sample", "compile_forms", "load_forms", "own_forms", "shipped_forms"]
+__all__ = ["Form", "Forms", "Keys", "Sample", "compile_forms", "folded", "load_forms", "own_forms", "shipped_forms"]
 
 Folder = str | os.PathLike[str]
 Match = Any
 """What a form found: a match of `re` or of `regex`."""
 _Matcher = Callable[[str, int], Match | None]
 
+# exit_code   ExitCode   error.message   errorMessage   @timestamp
+_JOINTS = re.compile(r"[@_.-]")
 # A pattern of one's own may take so long on one line; one that was too slow on so many is not asked again.
 _SECONDS = 0.2
 _MOST_SLOW = 10
 _NAME = "forms"
+
+
+@lru_cache(maxsize=4096)
+def folded(key: str) -> str:
+    """A key without its case and what joins its words; one of a single letter as it is."""
+    bare = _JOINTS.sub("", key).lower()
+    return bare if len(bare) > 1 else key
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,8 @@ class Form:
 @dataclass(frozen=True, eq=False)
 class Keys:
     """What the keys of records in JSON and in `key=value` mean; `rules/forms/keys.yaml` has one list a field. In each
-    the first key that a record has counts, but in `pair_texts` the last one."""
+    the first key that a record has counts, but in `pair_texts` the last one. A key is found whatever its case and what
+    joins its words (`exit_code`, `ExitCode`, `@level`), unless it is a single letter."""
 
     messages: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
@@ -90,29 +100,37 @@ class Keys:
     samples: tuple[Sample, ...] = ()
 
     def one_of(self, field: str) -> str:
-        """A pattern for any key of a field."""
-        return "|".join(map(re.escape, getattr(self, field)))
+        """A pattern for any key of a field, whatever its case; a single letter as it is."""
+        keys: tuple[str, ...] = getattr(self, field)
+        letters = [key for key in keys if len(key) == 1]
+        return "|".join((f"(?i:{'|'.join(re.escape(key) for key in keys if key not in letters)})", *letters))
 
     @cached_property
     def json_level(self) -> re.Pattern[str]:
         """`"level": "WARNING"`"""
-        return re.compile(rf'"(?:{self.one_of("levels")})": ?"([A-Za-z]{{3,8}})"')
+        return re.compile(rf'"[@_]?(?:{self.one_of("levels")})": ?"([A-Za-z]{{1,11}})"')
 
     @cached_property
     def json_rank(self) -> re.Pattern[str]:
         """`"rank": 3`"""
-        return re.compile(rf'"(?:{self.one_of("ranks")})": ?(\d{{1,6}})\b')
+        return re.compile(rf'"[@_]?(?:{self.one_of("ranks")})": ?(\d{{1,6}})\b')
 
     @cached_property
     def json_time(self) -> re.Pattern[str]:
         """`"time": "2026-11-04 10:00:00"`"""
         day, clock = r"(?P<date>\d{4}-\d\d-\d\d)", r"(?P<clock>\d\d:\d\d:\d\d)"
-        return re.compile(rf'"(?:{self.one_of("times")})": ?"(?P<whole>{day}[T ]{clock})')
+        return re.compile(rf'"[@_]?(?:{self.one_of("times")})": ?"(?P<whole>{day}[T ]{clock})')
 
     @cached_property
     def pair_level(self) -> re.Pattern[str]:
         """`level=error`"""
-        return re.compile(rf'(?:^| )(?:{self.one_of("levels")})="?[A-Za-z]')
+        return re.compile(rf'(?:^| )[@_]?(?:{self.one_of("levels")})="?[A-Za-z]')
+
+    @cached_property
+    def in_pairs(self) -> Mapping[str, tuple[str, ...]]:
+        """The keys that pairs are asked for, folded as theirs are."""
+        fields = ("levels", "nodes", "ranks", "times", "pair_texts")
+        return {name: tuple(map(folded, getattr(self, name))) for name in fields}
 
 
 class Forms:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from logdiag.model import CommonPrefix, Line, number_in, with_nines
-from logdiag.read.forms import Form, Forms, Match, shipped_forms
+from logdiag.read.forms import Form, Forms, Match, folded, shipped_forms
 
 __all__ = ["heads_of", "parse_line"]
 
@@ -204,7 +204,7 @@ def _take_record(said: _Said, text: str, place: int, forms: Forms) -> None:
     """What a record in JSON adds."""
     keys = forms.keys
     if said.level is None and (told := keys.json_level.search(text, place)):
-        said.level = forms.levels.get(told[1].upper(), told[1].upper())
+        said.level = forms.levels.get(told[1].upper())
     if said.time is None and (dated := keys.json_time.search(text, place)):
         said.time, said.clock = _seconds(dated.groupdict()), dated["whole"]
     if said.rank is None and (told := keys.json_rank.search(text, place)):
@@ -213,15 +213,15 @@ def _take_record(said: _Said, text: str, place: int, forms: Forms) -> None:
 
 def _take_pairs(said: _Said, pairs: dict[str, re.Match[str]], forms: Forms) -> None:
     """What `key=value` pairs add."""
-    keys = forms.keys
-    said.level = said.level or forms.levels.get(_value(pairs, keys.levels).upper())
-    said.node = said.node or _value(pairs, keys.nodes) or None
-    told = _value(pairs, keys.ranks)
+    keys = forms.keys.in_pairs
+    said.level = said.level or forms.levels.get(_value(pairs, keys["levels"]).upper())
+    said.node = said.node or _value(pairs, keys["nodes"]) or None
+    told = _value(pairs, keys["ranks"])
     if said.rank is None and told.isdecimal() and len(told) <= _LONGEST_RANK:
         said.rank = int(told)
-    if said.time is None and (dated := _PAIRED_TIME.match(_value(pairs, keys.times))):
+    if said.time is None and (dated := _PAIRED_TIME.match(_value(pairs, keys["times"]))):
         said.time, said.clock = _seconds(dated.groupdict()), dated["whole"]
-    for key in keys.pair_texts:
+    for key in keys["pair_texts"]:
         if key in pairs:
             said.starts.append(pairs[key].start(2) + pairs[key][2].startswith('"'))
 
@@ -232,7 +232,7 @@ def _pairs_of(text: str, starts: list[int]) -> dict[str, re.Match[str]]:
     pairs: dict[str, re.Match[str]] = {}
     if any(_PAIR.match(text, start) for start in starts):
         for match in islice(_PAIR.finditer(text), _MOST_PAIRS):
-            pairs.setdefault(match[1].lower(), match)
+            pairs.setdefault(folded(match[1]), match)
     return pairs
 
 

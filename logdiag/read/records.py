@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
-from logdiag.model import number_in
-from logdiag.read.forms import Forms, Keys, shipped_forms
+from logdiag.read.forms import Forms, Keys, folded, shipped_forms
 
 __all__ = ["Record", "from_micros", "head_of", "is_of_logger", "read_record", "told_of"]
 
 Record = dict[str, object]
 
-_EVENT = "event"
-_SAID = ("message", "msg")
-_STACKS = ("traceback", "stack_trace", "stacktrace", "stack")
-_KINDS = ("type", "name", "kind")
+_SAID = ("message", "msg", "excvalue")
+_STACKS = ("traceback", "stacktrace", "stack", "extendedstacktrace")
+_KINDS = ("type", "name", "kind", "class", "exctype")
+# A key of so few letters is a message's only in a record that has a time or a level.
+_SHORT = 2
 # 3   "3"   "w3"   "worker-3"   "3/64"
 _RANK = re.compile(r"(?:[A-Za-z_]{1,12}[-_]?)?(\d{1,6})(?:/\d{1,6})?")
 # "rep": "r-04"   "unit": "learner-0"   (who speaks, where no key is known to say it)
@@ -30,11 +30,27 @@ _DEEPEST = 3
 _MOST_TOLD = 12
 _LONGEST_NAME = 23
 _LONGEST_TOLD = 16_000
-# The levels of journald and syslog count down; what a unit prints is 6 whatever it says.
+# What a unit prints is 6 for journald whatever it says.
 _PRIORITIES = {0: "FATAL", 1: "FATAL", 2: "FATAL", 3: "ERROR", 4: "WARNING"}
-# Those of pino and bunyan count up, and those of Python's `levelno` too.
-_NUMBERED = {10: "TRACE", 20: "DEBUG", 30: "INFO", 40: "WARNING", 50: "ERROR", 60: "FATAL"}
+# {"version": "1.1", "host": "node-7", "short_message": "no pulse", "level": 3} (Graylog)
+_GRAYLOG, _SYSLOG = "short_message", {**_PRIORITIES, 5: "NOTICE", 6: "INFO", 7: "DEBUG"}
+# bunyan and pino (10 to 60), Monolog (100 to 600), logback's level_value (5000 to 40000)
+_COUNTED = {
+    "TRACE": (10, 5000),
+    "DEBUG": (20, 100, 10_000),
+    "INFO": (30, 200, 20_000),
+    "NOTICE": (250,),
+    "WARNING": (40, 300, 30_000),
+    "ERROR": (50, 400, 40_000),
+    "CRITICAL": (500,),
+    "FATAL": (60, 550, 600),
+}
+_NUMBERED = {number: level for level, numbers in _COUNTED.items() for number in numbers}
+# "level": "ERROR+4" (Go)
+_SHIFT = re.compile(r"(?<=[A-Z])[+-]\d$")
 _LEVELNO = {10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
+# A time may be counted in seconds, milliseconds, microseconds or nanoseconds: of each, so many make a microsecond.
+_UNITS = {10: 1e6, 13: 1e3, 16: 1, 19: 1e-3}
 
 
 def read_record(line: bytes, keys: Keys | None = None) -> Record | None:
@@ -49,17 +65,16 @@ def read_record(line: bytes, keys: Keys | None = None) -> Record | None:
         return None
     keys = keys or shipped_forms().keys
     for name in keys.nested:
-        if name in value and isinstance(nested := value[name], dict):
-            value = {**nested, **value}
-    if any(isinstance(value[key], (str, list)) for key in keys.messages if key in value):
-        return value
-    event = next((value[key] for key in keys.events if isinstance(value.get(key), str)), None)
-    return {_EVENT: event, **value} if event and is_of_logger(value, keys) else None
+        if name in value and isinstance(value[name], dict):
+            value = {**value.pop(name), **value}
+    messages = _plan_of(tuple(value), keys).messages
+    return value if any(isinstance(value[key], (str, list)) for key in messages) else None
 
 
 def is_of_logger(record: Record, keys: Keys) -> bool:
     """Whether a record says when it was made or how bad it is, as those of loggers do."""
-    return any(key in record for key in (*keys.times, *keys.levels))
+    plan = _plan_of(tuple(record), keys)
+    return bool(plan.times or plan.levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,46 +89,56 @@ class _Plan:
     numbers: tuple[str, ...]
     texts: tuple[tuple[str, bool], ...]
     speakers: tuple[str, ...]
-    telling: bool
+    errors: tuple[str, ...]
+    attributes: tuple[str, ...]
 
 
 @lru_cache(maxsize=512)
 def _plan_of(names: tuple[str, ...], keys: Keys) -> _Plan:
     """The records of one logger have few sets of names."""
-    counts = not set(keys.counters).isdisjoint(names)
-    envelope = not set(keys.envelopes).isdisjoint(names)
-    before = {*keys.ranks, *keys.times, *keys.levels, *keys.nodes}
-    messages = tuple(key for key in keys.messages if key in names)
+    known = set(names)
+    written = {folded(name): name for name in reversed(names)}
+
+    def among(wanted: Iterable[str]) -> tuple[str, ...]:
+        found = (key if key in known else written.get(folded(key)) for key in wanted)
+        return tuple(dict.fromkeys(key for key in found if key))
+
+    counts = bool(among(keys.counters))
+    envelope = not known.isdisjoint(keys.envelopes)
+    times, levels, ranks, nodes = map(among, (keys.times, keys.levels, keys.ranks, keys.nodes))
+    of_logger = bool(times or levels)
+    messages = among(key for key in keys.messages if of_logger or len(folded(key)) > _SHORT)
+    events = among(keys.events) if of_logger else ()
+    errors, attributes = among(keys.errors), among(keys.attributes)
     texts = [] if envelope else list(_texts_among((key for key in names if key not in messages[:1]), keys))
-    unknown = [key for key, _ in texts if key not in messages and key not in keys.events]
-    speakers = [*unknown, *(key for key in keys.speakers if key in names)]
+    unknown = [key for key, _ in texts if key not in messages and key not in events]
+    before, statuses = {*ranks, *times, *levels, *nodes}, among(keys.statuses)
     return _Plan(
-        messages=messages,
-        times=tuple(key for key in keys.times if key in names),
-        nodes=tuple(key for key in keys.nodes if key in names),
-        levels=tuple(key for key in keys.levels if key in names),
-        ranks=tuple(key for key in keys.ranks if key in names),
-        numbers=tuple(
-            key for key in names if not envelope and key not in before and (counts or key.lower() in keys.statuses)
-        ),
+        messages=(*messages, *events),
+        times=times,
+        nodes=nodes,
+        levels=levels,
+        ranks=ranks,
+        numbers=() if envelope else tuple(key for key in names if key not in before and (counts or key in statuses)),
         texts=tuple(texts),
-        speakers=() if envelope else tuple(speakers),
-        telling=not envelope and not {*keys.errors, *keys.attributes}.isdisjoint(names),
+        speakers=() if envelope else (*unknown, *among(keys.speakers)),
+        errors=() if envelope else keys.errors if attributes else errors,
+        attributes=() if envelope else attributes,
     )
 
 
 def _texts_among(names: Iterable[str], keys: Keys) -> Iterator[tuple[str, bool]]:
-    apart, elsewhere, states = _no_texts(keys)
+    apart, states = _no_texts(keys)
     for name in names:
-        if name not in apart and name.lower() not in elsewhere:
-            yield name, name.lower() in states
+        if (bare := folded(name)) not in apart:
+            yield name, bare in states
 
 
 @lru_cache(maxsize=8)
-def _no_texts(keys: Keys) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """The keys of what is told apart, of what is not told at all, and those where one word is a text."""
+def _no_texts(keys: Keys) -> tuple[frozenset[str], frozenset[str]]:
+    """The keys of what is told apart or not at all, and those where one word is a text."""
     apart = (*keys.messages[:1], *keys.times, *keys.nodes, *keys.levels, *keys.ranks, *keys.errors, *keys.nested)
-    return frozenset(apart), frozenset(keys.elsewhere), frozenset(keys.states)
+    return frozenset(map(folded, (*apart, *keys.elsewhere))), frozenset(map(folded, keys.states))
 
 
 def told_of(record: Record, keys: Keys) -> str:
@@ -124,12 +149,11 @@ def told_of(record: Record, keys: Keys) -> str:
     for key in plan.numbers:
         if type(record[key]) in (int, float):
             text += f" {key}={record[key]}"
-    if plan.telling:
-        for name in keys.attributes:
-            record = {**attributes, **record} if isinstance(attributes := record.get(name), dict) else record
-        for told in _errors(record, keys.errors):
-            if told not in text:
-                text += ("\n" if "\n" in told else ": ") + told if text else told
+    for name in plan.attributes:
+        record = {**attributes, **record} if isinstance(attributes := record[name], dict) else record
+    for told in _errors(record, plan.errors):
+        if told not in text:
+            text += ("\n" if "\n" in told else ": ") + told if text else told
     if plan.texts:
         for key, told in islice(_texts(record, plan.texts, keys), _MOST_TOLD):
             if told not in text:
@@ -154,8 +178,8 @@ def head_of(record: Record, forms: Forms) -> str:
     """Host, time, level, and rank or else who speaks, as the head of a plain line has them; empty where the record has
     none."""
     plan = _plan_of(tuple(record), forms.keys)
-    stamp = _first_text(record, plan.times) or _counted_time(record, plan.times)
-    host = _first_text(record, plan.nodes)
+    stamp = _time_of(record, plan.times)
+    host = _first_text(record, plan.nodes) or _name_in(record, plan.nodes)
     level = _level_of(record, plan.levels, forms.levels)
     rank = _rank_in(record[plan.ranks[0]]) if plan.ranks else ""
     # A plain name before a colon could be any word.
@@ -171,18 +195,27 @@ def head_of(record: Record, forms: Forms) -> str:
     return " ".join(filter(None, parts))
 
 
+def _name_in(record: Record, keys: tuple[str, ...]) -> str:
+    """{"host": {"name": "node-7", "os": {...}}} (Elastic)"""
+    objects = (value for key in keys if isinstance(value := record[key], dict))
+    return next((name for value in objects if isinstance(name := value.get("name"), str)), "")
+
+
 def _rank_in(value: object) -> str:
     match = _RANK.fullmatch(str(value)[:30])
     return match[1] if match else ""
 
 
 def _level_of(record: Record, keys: tuple[str, ...], levels: Mapping[str, str]) -> str:
+    if _GRAYLOG in record and "level" in record:
+        return _SYSLOG.get(_small_number(record["level"]), "")
+    # "level": 400, "level_name": "ERROR"
     for key in keys:
-        value = record[key]
-        if type(value) is int:
-            return _NUMBERED.get(value, "")
-        if isinstance(value, str) and value:
-            return levels.get(value.upper(), "")
+        if isinstance(value := record[key], str) and (level := levels.get(_SHIFT.sub("", value).upper())):
+            return level
+    for key in keys:
+        if type(value := record[key]) is int and (level := levels.get(str(value)) or _NUMBERED.get(value)):
+            return level
     if "PRIORITY" in record:
         return _PRIORITIES.get(_small_number(record["PRIORITY"]), "")
     return _LEVELNO.get(_small_number(record["levelno"]), "") if "levelno" in record else ""
@@ -204,14 +237,17 @@ def from_micros(micros: int) -> str:
     return f"{moment.isoformat(timespec='microseconds')}Z"
 
 
-def _counted_time(record: Record, keys: tuple[str, ...]) -> str:
-    """The time of journald (microseconds) and of loggers that count seconds or milliseconds."""
-    micros = record.get("__REALTIME_TIMESTAMP")
-    if isinstance(micros, str) and (counted := number_in(micros)) is not None:
-        return from_micros(counted)
-    number = next((value for key in keys if isinstance(value := record[key], (int, float))), 0)
-    unit = 1e6 if 1e9 <= number < 1e10 else 1e3 if 1e12 <= number < 1e13 else 0
-    return from_micros(int(number * unit)) if unit else ""
+def _time_of(record: Record, keys: tuple[str, ...]) -> str:
+    """The time as it is written, or from the number that counts it."""
+    for key in keys:
+        value = record[key]
+        if isinstance(value, str) and value and not value.isdecimal():
+            return value
+        number = int(value) if isinstance(value, str) and 0 < len(value) < 20 else value
+        if isinstance(number, (int, float)) and 1e9 <= number < 1e19:
+            unit = _UNITS.get(len(str(int(number))))
+            return from_micros(int(number * unit)) if unit else ""
+    return ""
 
 
 def _first_text(record: Record, keys: Iterable[str]) -> str:
@@ -230,8 +266,13 @@ def _errors(record: Record, keys: tuple[str, ...]) -> Iterator[str]:
     """What the fields of an exception say, as it is written or as the most telling part of an object."""
     for key in keys:
         value = record.get(key)
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            value = value[0]  # structlog has one for each of a chain
         if isinstance(value, dict):
-            kind, said = _first_text(value, _KINDS), _first_text(value, _SAID)
-            value = _first_text(value, _STACKS) or ": ".join(part for part in (kind, said) if part)
+            parts = {folded(name): part for name, part in value.items()}
+            kind, said = _first_text(parts, _KINDS), _first_text(parts, _SAID)
+            value = _first_text(parts, _STACKS) or ": ".join(part for part in (kind, said) if part)
+        if isinstance(value, list) and all(isinstance(part, str) for part in value):
+            value = "\n".join(value)  # AWS Lambda writes a stack as a list of its lines
         if isinstance(value, str) and value.strip():
             yield value.strip("\n")

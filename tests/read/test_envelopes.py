@@ -360,6 +360,40 @@ def test_a_record_keeps_what_it_says(record: dict[str, object], line: str) -> No
     assert shown(*[record] * 3) == [line] * 3
 
 
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        ({"@t": "2026-03-11T18:04:07Z", "@mt": "lost {Peer}", "Peer": 4}, "2026-03-11T18:04:07Z lost {Peer}"),
+        ({"EventId": 0, "LogLevel": "Critical", "Message": "left", "ExitCode": 9}, "CRITICAL: left ExitCode=9"),
+        ({"timeUnixNano": "1773252247250000000", "body": "left"}, "2026-03-11T18:04:07.250000Z left"),
+        ({"time": 1773252247250000, "msg": "left"}, "2026-03-11T18:04:07.250000Z left"),
+        ({"level": "WARN+1", "msg": "left", "source": {"function": "main stop"}}, "WARNING: left"),
+        ({"level": "error", "event": "left", "exception": [{"exc_type": "A", "exc_value": "b"}]}, "ERROR: left: A: b"),
+        ({"level": 300, "message": "left", "context": {"exception": {"class": "A"}}}, "WARNING: left: A"),
+        ({"level_value": 40000, "message": "left", "logger_name": "a.B c"}, "ERROR: left"),
+        ({"Msg": "left", "GlobalRank": 3, "HostName": "n-7"}, "n-7: [rank3]: left"),
+        ({"Rank": 4, "rank": 3, "msg": "left"}, "[rank3]: left"),
+        ({"short_message": "left", "level": 6}, "INFO: left"),
+    ],
+)
+def test_a_key_is_known_however_its_logger_spells_it(record: dict[str, object], line: str) -> None:
+    """Case and what joins the words are the logger's own; levels and times are counted in several ways."""
+    assert shown(*[record] * 3) == [line] * 3
+
+
+def test_a_stack_in_a_list_is_lines() -> None:
+    """AWS Lambda writes the lines of a stack as a list."""
+    record = {"level": "ERROR", "message": "left", "stackTrace": ["one line", "another one"]}
+    assert shown(*[record] * 2) == ["ERROR: left", "ERROR: one line", "ERROR: another one"] * 2
+
+
+@pytest.mark.parametrize("row", [{"m": "a bird"}, {"M": "a bird", "x": 3}, {"name": "finch", "what": "a bird"}])
+def test_a_short_key_is_a_message_only_in_a_logger_s_record(row: dict[str, object]) -> None:
+    """Rows of data have such keys too."""
+    assert shown(*[row] * 5) == [json.dumps(row)] * 5
+    assert shown(*[{"ts": 1773252247, **row}] * 5) != [json.dumps({"ts": 1773252247, **row})] * 5
+
+
 def test_what_a_record_says_beside_its_message_is_seen_by_the_rules(book: RuleBook) -> None:
     """The error that a launcher passes on in a field of its own is the root, on the worker that said it."""
     well = [{"level": "info", "msg": "output", "worker": at % 4, "text": f"step {at} loss 2.1"} for at in range(40)]
