@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -19,6 +20,7 @@ from logdiag.merge.case import Case, case_of
 from logdiag.model import Change, Diagnosis, Digest, Ended
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
 from logdiag.rules import RuleBook
+from logdiag.scan.crew import crew_for
 from logdiag.scan.good_run import GoodRun, changes_since, good_run
 from logdiag.scan.shapes import Shapes, filters_for
 from logdiag.scan.survey import Survey, surveys
@@ -57,6 +59,7 @@ def diagnose(
     run: int | None = None,
     max_seconds: float | None = None,
     max_bytes: int | None = None,
+    workers: int = 0,
     advance: Callable[[Stream, int], None] | None = None,
 ) -> Diagnosis:
     """Diagnoses one job from its logs: what broke first, where, on what evidence, and what to do.
@@ -70,7 +73,8 @@ def diagnose(
     it printed too weighs little; without it the latest good run counts that `remember` kept of the job's name. Of
     several runs in one log `run` is the one to answer for, from 1, None for the last.
     Reading ends after `max_seconds`, or `max_bytes` of uncompressed log, with a note; what was read is diagnosed.
-    `advance` is told what was read.
+    `workers` is how many further processes may read large files and many of them, where that saves time; none if left
+    out, and none where reading has a limit. `advance` is told what was read.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """
@@ -84,7 +88,10 @@ def diagnose(
     book = (rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())).fresh()
     streams = open_sources(sources, limits_of(max_seconds, max_bytes), book.forms)
     clock.ended("load")
-    case = case_of(surveys(streams, book, Shapes(book, filters_for(book.filters, job or {})), advance), book)
+    shapes = Shapes(book, filters_for(book.filters, job or {}))
+    with crew_for(streams, book, workers) or nullcontext() as crew:
+        parts = surveys(streams, book, shapes, advance, crew)
+    case = case_of(parts, book)
     clock.ended("read")
     notes = [*(note for stream in streams for note in stream.notes), *case.notes]
     found, kept = _answered_for(case, book, run, notes)

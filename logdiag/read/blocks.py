@@ -6,17 +6,19 @@ Every line still knows its own number in the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Generator, Iterator
+from collections.abc import Container, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from typing import BinaryIO
 
 from logdiag.model import Block, CommonPrefix
+from logdiag.read.decompression import CHUNK_BYTES
 from logdiag.read.envelopes import Unwrap, opened, recognise
 from logdiag.read.forms import Forms
 from logdiag.read.recorder_prefix import common_prefix
 
-__all__ = ["blocks_of"]
+__all__ = ["Form", "blocks_of", "form_of_plain", "lines_between", "plain_blocks"]
 
 _BLOCK_BYTES = 1 << 20
 # A pipe hands over little at a time; that much is gathered before it is scanned.
@@ -39,14 +41,57 @@ def blocks_of(
     if first is None:
         return
     pieces = chain([first], pieces)
-    head = first[0][: 1 << 16].splitlines()
+    head = _head_of(first[0])
     unwrap = recognise(head, forms)
     if unwrap is not None:
-        for block in _unwrapped_blocks(stream, _numbered(pieces), unwrap, forms, settled):
+        for block in _unwrapped_blocks(stream, pieces, unwrap, forms, settled):
             yield replace(block, wrapped=tuple(head)) if block.offset == 0 else block
         return
+    yield from plain_blocks(stream, pieces, _form_of(first[0], forms))
+
+
+def form_of_plain(chunks: Iterator[bytes], raw: bytes, forms: Forms | None) -> Form | None:
+    """The form of a file whose lines stand in it as they are; None where they are taken out of something. `raw` is how
+    the file begins."""
+    first = next(_whole_lines(chunks), None)
+    if first is None or not raw.startswith(first[0]) or recognise(_head_of(first[0]), forms) is not None:
+        return None
+    return _form_of(first[0], forms)
+
+
+def lines_between(raw: BinaryIO, start: int, end: int | None) -> list[bytes]:
+    """What the blocks of a plain file hold that begin in the chunks between two places, None for its end: the same as
+    when it is read from its start.
+
+    Raises ValueError where a chunk holds no end of a line: then only who reads from the start knows.
+    """
+    raw.seek(max(start - CHUNK_BYTES, 0))
+    before = _ends_a_line(raw.read(CHUNK_BYTES)) if start else b""
+    chunks = chain([before[before.rfind(b"\n") + 1 :]], _chunks_up_to(raw, end))
+    pieces = [data for data, _ in _whole_lines(chunks)]
+    if end is not None and pieces and not pieces[-1].endswith(b"\n"):
+        pieces.pop()  # its line goes on
+    return pieces
+
+
+def _chunks_up_to(raw: BinaryIO, end: int | None) -> Iterator[bytes]:
+    while (end is None or raw.tell() < end) and (chunk := raw.read(CHUNK_BYTES)):
+        yield chunk if end is None and len(chunk) < CHUNK_BYTES else _ends_a_line(chunk)
+
+
+def _ends_a_line(chunk: bytes) -> bytes:
+    if b"\n" not in chunk:
+        raise ValueError("no line ends here")
+    return chunk
+
+
+def _head_of(first: bytes) -> list[bytes]:
+    return first[: 1 << 16].splitlines()
+
+
+def plain_blocks(stream: int, pieces: Iterable[tuple[bytes, bool]], form: Form) -> Generator[Block, int | None, None]:
+    """Lines as blocks; see `blocks_of`. A piece of a line too long to be held comes with False."""
     number, offset = 1, 0
-    form = _form_of(first[0], forms)
     for data, whole in pieces:
         block = _clean_block(stream, number, offset, data, None, form)
         counted = (yield block) if block.data else None
@@ -57,37 +102,33 @@ def blocks_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class Form:
     """What the first block tells of all: how colours are written, and what stands before every line."""
 
     colours: re.Pattern[bytes] | None
     prefix: CommonPrefix | None
 
 
-def _form_of(first: bytes, forms: Forms | None) -> _Form:
+def _form_of(first: bytes, forms: Forms | None) -> Form:
     # To look for colours without their escape in every block would take as long as all other cleaning.
     # Found from behind, which takes half as long where many brackets stand.
     colours = _PRINTED_COLOUR if first.rfind(b"[0m", 0, _BLOCK_BYTES) >= 0 else None
     plain = _without_colours(first[:_BLOCK_BYTES], colours)
-    return _Form(colours, common_prefix(plain.split(b"\n"), forms))
-
-
-def _numbered(pieces: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[int, bytes]]:
-    number = 1
-    for data, whole in pieces:
-        for line in data.removesuffix(b"\n").split(b"\n"):
-            yield number, line
-            number += whole
+    return Form(colours, common_prefix(plain.split(b"\n"), forms))
 
 
 def _unwrapped_blocks(
-    stream: int, lines: Iterator[tuple[int, bytes]], unwrap: Unwrap, forms: Forms | None, settled: Container[bytes]
+    stream: int,
+    pieces: Iterator[tuple[bytes, bool]],
+    unwrap: Unwrap,
+    forms: Forms | None,
+    settled: Container[bytes],
 ) -> Iterator[Block]:
     """Gathers unwrapped lines into blocks."""
-    form: _Form | None = None
+    form: Form | None = None
     offset = 0
     opening = partial(opened, unwrap=unwrap)
-    for gathered in _gathered(unwrap(lines, settled)):
+    for gathered in _gathered(pieces, unwrap, settled):
         numbers = tuple([at for at, _, _ in gathered])
         data = b"\n".join([line for _, line, _ in gathered])
         sealed = {index: raw for index, (_, _, raw) in enumerate(gathered) if raw}
@@ -99,15 +140,28 @@ def _unwrapped_blocks(
         offset += len(data) + 1
 
 
-def _gathered(lines: Iterator[tuple[int, bytes, bytes]]) -> Iterator[list[tuple[int, bytes, bytes]]]:
+def _gathered(
+    pieces: Iterator[tuple[bytes, bool]], unwrap: Unwrap, settled: Container[bytes]
+) -> Iterator[list[tuple[int, bytes, bytes]]]:
+    """The unwrapped lines of each piece of a file, whatever became of them there."""
+    number, piece = 1, 0
+
+    def numbered() -> Iterator[tuple[int, bytes]]:
+        nonlocal number, piece
+        for data, whole in pieces:
+            for line in data.removesuffix(b"\n").split(b"\n"):
+                yield number, line
+                number += whole
+            piece += 1
+
     gathered: list[tuple[int, bytes, bytes]] = []
-    size = 0
-    for line in lines:
-        gathered.append(line)
-        size += len(line[1]) + 1
-        if size >= _BLOCK_BYTES:
+    of = 0
+    for line in unwrap(numbered(), settled):
+        if piece != of and gathered:
             yield gathered
-            gathered, size = [], 0
+            gathered = []
+        of = piece
+        gathered.append(line)
     if gathered:
         yield gathered
 
@@ -136,7 +190,7 @@ def _whole_lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _clean_block(
-    stream: int, number: int, offset: int, data: bytes, numbers: tuple[int, ...] | None, form: _Form
+    stream: int, number: int, offset: int, data: bytes, numbers: tuple[int, ...] | None, form: Form
 ) -> Block:
     data = _without_colours(data, form.colours)
     if b"\x00" in data:

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["broken_stream_errors", "decompressed", "decompressing", "looks_binary"]
+__all__ = ["CHUNK_BYTES", "broken_stream_errors", "decompressed", "decompressing", "looks_binary"]
 
-_PIECE_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
+"""So much is read at a time; where the last line in it ends, a block of lines ends."""
 _SHORTEST_HEAD = 6
 _MOST_LAYERS = 4
 # Control bytes that text does not hold; NUL (holes of a truncated log), backspace, escape and white space are left out.
@@ -21,7 +22,7 @@ def decompressed(raw: Any) -> Iterator[bytes]:
     """The bytes of an open file without their compression, in pieces that are there already: what comes before a tear
     is not lost with it."""
     reader = decompressing(raw)
-    while chunk := _read_some(reader, _PIECE_BYTES):
+    while chunk := _read_some(reader, CHUNK_BYTES):
         yield chunk
 
 
@@ -82,8 +83,8 @@ def _unpacking(head: bytes, reader: Any) -> Any:
 
 
 def _head(reader: Any) -> bytes:
-    head: bytes = _read_some(reader, _PIECE_BYTES)
-    while 0 < len(head) < _SHORTEST_HEAD and (more := _read_some(reader, _PIECE_BYTES)):
+    head: bytes = _read_some(reader, CHUNK_BYTES)
+    while 0 < len(head) < _SHORTEST_HEAD and (more := _read_some(reader, CHUNK_BYTES)):
         head += more
     return head
 

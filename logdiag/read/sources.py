@@ -22,8 +22,8 @@ from typing import Any, BinaryIO, Protocol, TextIO, TypeAlias, cast
 from logdiag.errors import SourceError
 from logdiag.model import Block
 from logdiag.read.archives import archive_of, kind_of_archive
-from logdiag.read.blocks import blocks_of
-from logdiag.read.decompression import broken_stream_errors, decompressed, looks_binary
+from logdiag.read.blocks import Form, blocks_of, form_of_plain
+from logdiag.read.decompression import CHUNK_BYTES, broken_stream_errors, decompressed, looks_binary
 from logdiag.read.flight_recorder import LARGEST_DUMP, holds_dump, is_dump, lines_of_dump
 from logdiag.read.forms import Forms
 from logdiag.read.names import in_order, is_log, node_in, rank_in
@@ -71,6 +71,11 @@ class Limits:
     def __post_init__(self) -> None:
         self.until = time.monotonic() + self.max_seconds
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit."""
+        return min(self.max_bytes, self.max_seconds) < float("inf")
+
     def reached(self) -> str:
         """Which limit is reached, in words; empty for none."""
         if self.bytes_read >= self.max_bytes:
@@ -93,7 +98,8 @@ class Stream:
 
     While reading, `notes` fills with what a reader of the answer should know, and `complete` becomes False where
     something was not read; `bytes_read` counts uncompressed bytes. The only stream of a job is `alone`. `forms` are
-    the user's own beside the shipped ones, None where there are none.
+    the user's own beside the shipped ones, None where there are none. `path` is that of a file that another process may
+    open too, empty where there is none.
     """
 
     index: int
@@ -108,6 +114,7 @@ class Stream:
     complete: bool = True
     alone: bool = False
     forms: Forms | None = None
+    path: str = ""
 
     def blocks(self, settled: Container[bytes] = ()) -> Generator[Block, int | None, None]:
         """The log in blocks of whole lines. Who has counted a block's lines may send the count: it is not done again.
@@ -122,6 +129,11 @@ class Stream:
                 self._reach(f"{self.name}: was not read, nor any log after it: the {reached} was reached")
             return
         yield from blocks_of(self.index, self._chunks(), self.forms, settled)
+
+    def form_of_plain(self) -> Form | None:
+        """How the lines of a file that has a path begin; None where they do not stand in it as they are."""
+        with self.open() as raw:
+            return form_of_plain(replace(self, notes=[], limits=Limits())._chunks(), raw.read(CHUNK_BYTES), self.forms)
 
     def _chunks(self) -> Iterator[bytes]:
         try:
@@ -164,10 +176,14 @@ class Stream:
             return
         left = _size_of(raw)
         if left is not None and left < max(size, raw.tell()):
-            self._miss(
-                f"{self.name}: was cut down from {max(size, raw.tell()):,} to {left:,} bytes while it was read; what "
-                "it held in between is missing"
-            )
+            self.note_cut(max(size, raw.tell()), left)
+
+    def note_cut(self, before: int, left: int) -> None:
+        """Notes that the file had more bytes before."""
+        self._miss(
+            f"{self.name}: was cut down from {before:,} to {left:,} bytes while it was read; what it held in between "
+            "is missing"
+        )
 
     def _miss(self, note: str) -> None:
         self.complete = False
@@ -194,6 +210,7 @@ class _Found:
     size: int | None = None
     rank: int | None = None
     node: str | None = None
+    path: str = ""
 
 
 def open_sources(sources: tuple[object, ...], limits: Limits | None = None, forms: Forms | None = None) -> list[Stream]:
@@ -215,6 +232,7 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None, form
             log.size,
             limits,
             forms=forms,
+            path=log.path,
         )
         for index, log in enumerate(found)
     ]
@@ -253,14 +271,13 @@ def _logs_of(source: object, limits: Limits, problems: list[str]) -> Iterator[_F
         path = os.fspath(source)
         if os.path.isdir(path):
             for name in _logs_below(path, problems):
-                yield _Found(
-                    name, partial(_open_file, name, limits), os.path.relpath(name, path), os.path.getsize(name)
-                )
+                own, size = os.path.relpath(name, path), os.path.getsize(name)
+                yield _Found(name, partial(_open_file, name, limits), own, size, path=name)
             return
         _check_readable(path)
         own = "/".join(os.path.normpath(path).split(os.sep)[-2:])
         log = _Found(path, partial(_open_file, path, limits), own, os.path.getsize(path))
-        yield from _logs_in_file(log, limits, problems) if os.path.isfile(path) else (log,)
+        yield from _logs_in_file(replace(log, path=path), limits, problems) if os.path.isfile(path) else (log,)
     elif isinstance(source, io.TextIOBase) and not hasattr(source, "buffer"):
         raise SourceError(f"{source!r}: text, not a log; open it in binary mode, or give bytes")
     elif hasattr(source, "read"):

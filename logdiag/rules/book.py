@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from logdiag.errors import RuleError
 from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title, with_nines
 from logdiag.read.forms import Forms
-from logdiag.rules.matcher import EVERY_PYTHONS, Matcher
+from logdiag.rules.matcher import EVERY_PYTHONS, Hit, Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 
 if TYPE_CHECKING:
@@ -47,9 +47,6 @@ _TOLD_OF_A_LINE = (Role.RETRY, Role.KIND)
 # They say of any line what it is beside what rules make of it.
 _BESIDE_THE_RULES = (Role.KIND, Role.CALL)
 _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE, Role.PLACE)
-
-Hit = tuple[int, int, tuple[int, ...]]
-"""Where a candidate line begins and ends in its block, and the patterns that may match it."""
 
 
 class RuleBook:
@@ -123,21 +120,7 @@ class RuleBook:
 
     def scan(self, data: bytes) -> list[Hit]:
         """The lines of a block (whole lines, as bytes) on which a rule may fire, in order."""
-        hits: list[Hit] = []
-        start, end, patterns = 0, -1, set[int]()
-        for offset, found in self.matcher.find(data):
-            if offset > end:
-                if patterns:
-                    hits.append((start, end, tuple(sorted(patterns))))
-                place = max(offset - 1, 0)
-                start = data.rfind(b"\n", 0, place) + 1
-                end = data.find(b"\n", place)
-                end = len(data) if end < 0 else end
-                patterns = set()
-            patterns.update(found)
-        if patterns:
-            hits.append((start, end, tuple(sorted(patterns))))
-        return hits
+        return self.matcher.hits(data)
 
     def patterns_on_shape(self, shape: bytes) -> tuple[int, ...]:
         """The patterns that may match on a line that reads so without its digits, whatever these are."""

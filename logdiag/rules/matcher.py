@@ -16,7 +16,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-__all__ = ["EVERY_PYTHONS", "Matcher"]
+__all__ = ["EVERY_PYTHONS", "Hit", "Matcher"]
 
 _FORM = "logdiag-rules/8"
 EVERY_PYTHONS = 2
@@ -24,6 +24,10 @@ EVERY_PYTHONS = 2
 
 # What Hyperscan cannot express: look-arounds, back references, atomic and possessive groups, conditionals.
 _BEYOND = re.compile(r"\(\?(?:=|!|<=|<!|>|\()|\\[1-9]|[*+?}]\+")
+
+
+Hit = tuple[int, int, tuple[int, ...]]
+"""Where a candidate line begins and ends in its block, and the patterns that may match it."""
 
 
 class Part(NamedTuple):
@@ -50,6 +54,24 @@ class Matcher:
         """Where the expressions end, in order, and the patterns that may match there."""
         found = [[(end, part.owners[expression]) for end, expression in part.scan(data)] for part in self.parts]
         return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=itemgetter(0))
+
+    def hits(self, data: bytes) -> list[Hit]:
+        """The lines of a block (whole lines) on which a pattern may match, in order."""
+        hits: list[Hit] = []
+        start, end, patterns = 0, -1, set[int]()
+        for offset, found in self.find(data):
+            if offset > end:
+                if patterns:
+                    hits.append((start, end, tuple(sorted(patterns))))
+                place = max(offset - 1, 0)
+                start = data.rfind(b"\n", 0, place) + 1
+                end = data.find(b"\n", place)
+                end = len(data) if end < 0 else end
+                patterns = set()
+            patterns.update(found)
+        if patterns:
+            hits.append((start, end, tuple(sorted(patterns))))
+        return hits
 
     @property
     def serialized(self) -> bytes:

@@ -10,9 +10,10 @@ Shapes decide only what is shown and what counts as progress. The failure rules 
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -20,8 +21,20 @@ from itertools import accumulate
 from logdiag.model import Block, CommonPrefix, Digest, Line
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
+from logdiag.rules.matcher import Matcher
 
-__all__ = ["CHECKPOINT_KINDS", "BlockLines", "KeptLines", "Shapes", "digest", "filters_for", "words_of"]
+__all__ = [
+    "CHECKPOINT_KINDS",
+    "BlockLines",
+    "Hits",
+    "KeptLines",
+    "Looked",
+    "Shapes",
+    "digest",
+    "filters_for",
+    "looked_through",
+    "words_of",
+]
 
 CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoint-loaded"})
 """The kinds of lines that tell of a checkpoint."""
@@ -98,6 +111,57 @@ class BlockLines:
         return b"\n".join([every[index] for index in indices])
 
 
+Hits = list[tuple[int, tuple[int, ...]]]
+"""The index of each line of a block on which a rule may fire, and the patterns that were found there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A block, the shapes of its lines, and how often each comes. `hits` is None where nobody has looked for them."""
+
+    block: Block
+    shapes: list[bytes]
+    counts: Mapping[bytes, int]
+    hits: Hits | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For another process: each shape once."""
+        places = {shape: at for at, shape in enumerate(self.counts)}
+        return _received, (self.block, dict(self.counts), array("I", map(places.__getitem__, self.shapes)), self.hits)
+
+    def found(self, lines: BlockLines, matcher: Matcher, settled: set[bytes]) -> Hits:
+        """The hits on lines whose shapes are not settled: no rule can fire on those."""
+        if settled.issuperset(self.counts):
+            return []
+        none_settled = settled.isdisjoint(self.counts)
+        if self.hits is not None:
+            return self.hits if none_settled else [hit for hit in self.hits if self.shapes[hit[0]] not in settled]
+        if none_settled:
+            return [(lines.index_at(start), patterns) for start, _, patterns in matcher.hits(self.block.data)]
+        asked = [index for index, shape in enumerate(self.shapes) if shape not in settled]
+        data = lines.joined(asked)
+        place = BlockLines(data)
+        return [(asked[place.index_at(start)], patterns) for start, _, patterns in matcher.hits(data)]
+
+
+def _received(block: Block, counts: dict[bytes, int], places: Iterable[int], hits: Hits | None) -> Looked:
+    return Looked(block, list(map(list(counts).__getitem__, places)), counts, hits)
+
+
+def looked_through(blocks: Generator[Block, int | None, None]) -> Iterator[Looked]:
+    """Blocks with the shapes of their lines."""
+    block = next(blocks, None)
+    while block is not None:
+        shapes = block.data.translate(None, _DIGITS).split(b"\n")
+        if not shapes[-1] and block.data.endswith(b"\n"):
+            shapes.pop()
+        yield Looked(block, shapes, Counter(shapes))
+        try:
+            block = blocks.send(len(shapes))
+        except StopIteration:
+            return
+
+
 @dataclass(slots=True)
 class _Shape:
     """One shape: how often it came, how many of its lines were looked at and kept, whether it tells of progress, of
@@ -145,7 +209,7 @@ class Shapes:
     asked: set[bytes] = field(default_factory=set)
     total: int = 0
     unshaped: int = 0
-    latest: Counter[bytes] = field(default_factory=Counter)
+    latest: Mapping[bytes, int] = field(default_factory=dict)
     bound: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -156,17 +220,13 @@ class Shapes:
         """Others that count for themselves; what rules can say of a line is the same for all."""
         return Shapes(self.book, self.filters, settled=self.settled, quiet=self.quiet, asked=self.asked)
 
-    def add(self, block: Block, originals: BlockLines, position: int) -> tuple[list[bytes], list[int]]:
-        """The shapes of a block's lines, and the indices of those that are the first of theirs and not left out by a
-        filter of this very job.
+    def add(self, looked: Looked, originals: BlockLines, position: int) -> list[int]:
+        """The indices of those of a block's lines that are the first of their shapes and not left out by a filter of
+        this very job.
 
         `position` is the place of the block's first line in its stream.
         """
-        lines = block.data.translate(None, _DIGITS).split(b"\n")
-        if not lines[-1] and block.data.endswith(b"\n"):
-            lines.pop()
-        originals.count = len(lines)
-        counts = self.latest = Counter(lines)
+        counts = self.latest = looked.counts
         wanted: set[bytes] = set()
         for key, count in counts.items():
             shape = self.known.get(key)
@@ -179,12 +239,12 @@ class Shapes:
             shape.count += count
             if shape.open:
                 wanted.add(key)
-        self.total += len(lines)
+        self.total += len(looked.shapes)
         if self.total > _WORTH_ASKING:
             self._settle(counts)
-        return lines, self._look_at(wanted, counts, lines, originals, block, position) if wanted else []
+        return self._look_at(wanted, looked, originals, position) if wanted else []
 
-    def _settle(self, counts: Counter[bytes]) -> None:
+    def _settle(self, counts: Mapping[bytes, int]) -> None:
         """Asks of each frequent shape once whether a rule can fire on it."""
         for key in [key for key, count in counts.items() if count >= _FREQUENT]:
             if key not in self.asked and len(self.asked) < _MOST_SHAPES:
@@ -195,31 +255,16 @@ class Shapes:
                 elif not self.book.may_fire(patterns):
                     self.quiet.add(key)
 
-    def unsettled(self, keys: list[bytes]) -> Sequence[int]:
-        """The indices of the latest block's lines, of these shapes, on which a rule may fire."""
-        if self.settled.isdisjoint(self.latest):
-            return range(len(keys))
-        if self.settled.issuperset(self.latest):
-            return ()
-        return [index for index, key in enumerate(keys) if key not in self.settled]
-
-    def _look_at(
-        self,
-        wanted: set[bytes],
-        counts: Counter[bytes],
-        lines: list[bytes],
-        originals: BlockLines,
-        block: Block,
-        position: int,
-    ) -> list[int]:
+    def _look_at(self, wanted: set[bytes], looked: Looked, originals: BlockLines, position: int) -> list[int]:
         """Which lines of the wanted shapes to keep; shapes not met before are judged."""
+        block = looked.block
         kept: list[int] = []
-        for index, key in enumerate(lines):
+        for index, key in enumerate(looked.shapes):
             if key not in wanted:
                 continue
             shape = self.known.get(key)
             if shape is None:
-                shape = self._new(key, counts[key], originals[index], block, position + index)
+                shape = self._new(key, looked.counts[key], originals[index], block, position + index)
             if shape is not None and shape.open:
                 line = _parsed(originals[index], _LONGEST_SAMPLE, block.prefix)
                 shape.look_at(line.rank)

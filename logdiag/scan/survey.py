@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -19,9 +19,10 @@ from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
+from logdiag.scan.crew import Crew
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.runs import Heads
-from logdiag.scan.shapes import BlockLines, KeptLines, Shapes
+from logdiag.scan.shapes import BlockLines, Hits, KeptLines, Looked, Shapes, looked_through
 
 __all__ = ["Survey", "joined", "survey", "surveys"]
 
@@ -216,6 +217,7 @@ class _Reader:
     ) -> None:
         self.most_findings = most_findings
         self.survey, self.book, self.shapes, self.stream = survey, book, shapes, stream
+        self.survey.shapes = shapes
         self.kept = KeptLines()
         self.tail = _Tail(last_lines)
         self.position = 0
@@ -228,44 +230,36 @@ class _Reader:
         self.latest_of: dict[str, Finding] = {}
         self.opening: list[tuple[int, int, bytes]] = []
 
-    def read(self, advance: Callable[[int], None]) -> None:
-        blocks = self.stream.blocks(self.shapes.settled)
-        block = _following(blocks, None)
-        self.prefix = block.prefix if block else None
-        if block is not None:
-            self.survey.kind = kind_of_block(block, self.book)
-            if self.survey.kind.is_a_jobs:
-                self.survey.heads[self.stream.index] = Heads()
-            else:
-                # What a machine repeats is no measure of what a job does.
-                self.shapes = self.shapes.apart()
-        self.survey.shapes = self.shapes
-        while block is not None:
+    def read(self, pieces: Iterable[Looked], advance: Callable[[int], None]) -> None:
+        for looked in pieces:
+            block, shapes = looked.block, looked.shapes
+            if not self.position:
+                self._begin(block)
             lines = BlockLines(block)
-            shapes, firsts = self.shapes.add(block, lines, self.position)
-            self._keep(block, lines, shapes, firsts, self._hits(block, lines, shapes))
+            lines.count = len(shapes)
+            firsts = self.shapes.add(looked, lines, self.position)
+            hits = looked.found(lines, self.book.matcher, self.shapes.settled)
+            self._keep(block, lines, shapes, firsts, hits)
             wanted = _OPENING if self.stream.index < _MOST_OPENINGS else 0
             for at in range(min(len(shapes), wanted - len(self.opening))):
                 self.opening.append((self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP]))
             self.position += len(shapes)
             advance(self.stream.bytes_read)
-            block = _following(blocks, len(shapes))
         for position, number, text in self.tail.lines(self.tail.most):
             self.kept.keep(position, number, text)
         for line, patterns in self.floods.latest_lines(self._line):
             self._confirm(line, patterns)
         self.survey.findings.extend(self.latest_of.values())
 
-    def _hits(self, block: Block, lines: BlockLines, shapes: list[bytes]) -> list[tuple[int, Patterns]]:
-        """The index of each line on which a rule may fire, and the patterns that were found there."""
-        asked = self.shapes.unsettled(shapes)
-        if not asked:
-            return []
-        if len(asked) == len(shapes):
-            return [(lines.index_at(start), patterns) for start, _, patterns in self.book.scan(block.data)]
-        data = lines.joined(asked)
-        place = BlockLines(data)
-        return [(asked[place.index_at(start)], patterns) for start, _, patterns in self.book.scan(data)]
+    def _begin(self, block: Block) -> None:
+        """Learns from the first block of what kind the log is."""
+        self.prefix = block.prefix
+        self.survey.kind = kind_of_block(block, self.book)
+        if self.survey.kind.is_a_jobs:
+            self.survey.heads[self.stream.index] = Heads()
+        else:
+            # What a machine repeats is no measure of what a job does.
+            self.shapes = self.survey.shapes = self.shapes.apart()
 
     def _keep(
         self,
@@ -273,7 +267,7 @@ class _Reader:
         lines: BlockLines,
         shapes: list[bytes],
         firsts: list[int],
-        hits: list[tuple[int, Patterns]],
+        hits: Hits,
     ) -> None:
         wanted = set(firsts)
         wanted.update(range(min(self.after, len(shapes))))
@@ -408,16 +402,23 @@ def survey(
 
 
 def surveys(
-    streams: Sequence[Stream], book: RuleBook, shapes: Shapes, advance: Callable[[Stream, int], None] | None = None
+    streams: Sequence[Stream],
+    book: RuleBook,
+    shapes: Shapes,
+    advance: Callable[[Stream, int], None] | None = None,
+    crew: Crew | None = None,
 ) -> list[Survey]:
-    """Reads every stream once, each into a survey of its own. `advance` and what is raised: see `survey`."""
+    """Reads every stream once, each into a survey of its own, with the help of a crew if there is one. `advance` and
+    what is raised: see `survey`."""
     found: list[Survey] = []
     all_kept = True
     most_findings = max(_MOST_FINDINGS_A_RULE // max(len(streams), 1), _FEWEST_FINDINGS)
     last_lines = max(min(_LAST_LINES, _MOST_LAST_LINES // max(len(streams), 1)), _FEWEST_LAST_LINES)
     for stream in streams:
         reader = _Reader(Survey([stream]), book, shapes, stream, most_findings, last_lines)
-        reader.read(partial(advance, stream) if advance else lambda _count: None)
+        settled = shapes.settled
+        looked = crew.looked(stream, settled) if crew else looked_through(stream.blocks(settled))
+        reader.read(looked, partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
         reader.survey.complete = stream.complete
         found.append(reader.survey)
@@ -477,14 +478,6 @@ def _thin(found: Sequence[Survey]) -> bool:
     for one in long:
         one.lines = one.lines[: share // 2] + one.lines[-share // 2 :]
     return not long
-
-
-def _following(blocks: Generator[Block, int | None, None], counted: int | None) -> Block | None:
-    """The next block, None after the last; `counted` is the number of lines of the one before."""
-    try:
-        return blocks.send(counted)
-    except StopIteration:
-        return None
 
 
 def _nearest(places: list[int], marks: list[int]) -> set[int]:

@@ -1,0 +1,315 @@
+"""Several processes read and scan the logs of one job.
+
+What takes long depends on a file's bytes alone: its blocks, the shapes of their lines, the lines on which a rule may
+fire. That a worker gives back. Whatever depends on what was read before is done by the process that asked, in the order
+of the logs, as if it had read them itself: the answers are the same. Where a worker is not there, or gives up, this
+process reads.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import IO, cast
+
+from logdiag.errors import SourceError
+from logdiag.model import CommonPrefix
+from logdiag.read.blocks import Form, lines_between, plain_blocks
+from logdiag.read.decompression import CHUNK_BYTES, broken_stream_errors
+from logdiag.read.envelopes import opened, recognise
+from logdiag.read.sources import Stream
+from logdiag.rules import RuleBook
+from logdiag.rules.matcher import Matcher
+from logdiag.scan.shapes import BlockLines, Looked, looked_through
+
+__all__ = ["Crew", "crew_for", "serve"]
+
+# Smaller logs are read before a worker is up.
+_WORTH_STARTING = 48 << 20
+# A larger file is given out in parts; what one task may hold when it is unpacked.
+_LARGE, _PART, _MOST = 8 * CHUNK_BYTES, 4 * CHUNK_BYTES, 32 << 20
+_TASKS_AHEAD = 2
+_PIPE_BYTES = 1 << 20
+# A task must fit into a pipe.
+_MOST_TOLD = 16_000
+_GONE = (EOFError, OSError, pickle.UnpicklingError)
+_SERVE = "import sys; sys.path[:] = {}; from logdiag.scan.crew import serve; serve()"
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A file; where its form is known, what begins between two places of it. `settled` are further shapes on which no
+    rule can fire."""
+
+    stream: int
+    path: str
+    form: Form | None = None
+    start: int = 0
+    end: int | None = None
+    settled: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What a task gave: blocks that count from the first of them, and of how many bytes and lines they were made."""
+
+    blocks: Sequence[Looked]
+    bytes: int
+    lines: int = 0
+
+
+class _Worker:
+    """One process; `pending` tasks were given to it and not taken back."""
+
+    def __init__(self, setup: bytes) -> None:
+        import subprocess
+
+        paths = [path for path in sys.path if isinstance(path, str)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _SERVE.format(paths)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pipesize=_PIPE_BYTES,
+        )
+        self.pending = 0
+        self._setup = setup
+        self._told: set[bytes] = set()
+        self._in, self._out = cast("IO[bytes]", self.process.stdin), cast("IO[bytes]", self.process.stdout)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it may be given tasks."""
+        if not self._setup:
+            return True
+        import selectors
+
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._out, selectors.EVENT_READ)
+            if not selector.select(0):
+                return False
+        if not self._out.read(1):
+            raise EOFError
+        self._write(self._setup)
+        self._setup = b""
+        return True
+
+    def give(self, task: _Task, settled: set[bytes]) -> None:
+        """Hands a task over, with what is settled since the last."""
+        told: list[bytes] = []
+        for shape in settled - self._told:
+            told.append(shape)
+            if sum(map(len, told)) > _MOST_TOLD:
+                break
+        self._told.update(told)
+        self._write(pickle.dumps(replace(task, settled=tuple(told))))
+        self.pending += 1
+
+    def take(self) -> _Done | None:
+        """What the first of its tasks gave, None for nothing."""
+        self.pending -= 1
+        return cast("_Done | None", pickle.load(self._out))
+
+    def end(self) -> int:
+        """Ends it. With what status it had ended before, 0 where it had not."""
+        status = self.process.poll()
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self._in, self._out):
+            with suppress(OSError):  # what was not written yet has no reader
+                pipe.close()
+        return status or 0
+
+    def _write(self, data: bytes) -> None:
+        self._in.write(data)
+        self._in.flush()
+
+
+class Crew:
+    """Workers that read the streams of one job. A context that ends them."""
+
+    def __init__(self, streams: Sequence[Stream], matcher: Matcher, count: int) -> None:
+        setup = pickle.dumps(matcher.serialized)
+        self._workers = [_Worker(setup) for _ in range(count)]
+        self._tasks = _tasks_of(streams)
+        self._next = next(self._tasks, None)
+        self._given: deque[tuple[_Task, _Worker]] = deque()
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._end()
+
+    def looked(self, stream: Stream, settled: set[bytes]) -> Iterator[Looked]:
+        """The blocks of a stream, looked through. The streams must be asked for in order."""
+        taken = yield from self._helped(stream, settled)
+        if taken is not None:
+            # Read again, the same blocks come; what was taken of them is left out.
+            yield from islice(looked_through(stream.blocks(settled)), taken, None)
+        if stream.path and stream.bytes_read < (stream.size or 0) and taken is None:
+            stream.note_cut(stream.size or 0, stream.bytes_read)
+
+    def _helped(self, stream: Stream, settled: set[bytes]) -> Generator[Looked, None, int | None]:
+        """The blocks that tasks gave; how many of them, where this process must read the others itself."""
+        taken, number, offset = 0, 1, 0
+        prefix: CommonPrefix | None = None
+        opening: Callable[[bytes], bytes] = bytes
+        while task := self._task_of(stream, settled):
+            done = self._done(task, stream, settled)
+            if done is None:
+                stream.bytes_read = 0
+                return taken
+            stream.bytes_read = offset + done.bytes
+            for looked in done.blocks:
+                block = looked.block
+                if not taken:
+                    prefix = task.form.prefix if task.form else block.prefix
+                    if block.wrapped and (unwrap := recognise(list(block.wrapped))):
+                        opening = partial(opened, unwrap=unwrap)
+                taken += 1
+                numbers = block.line_numbers and tuple(at + number - 1 for at in block.line_numbers)
+                block = replace(block, stream=stream.index, prefix=prefix, opened=opening, line_numbers=numbers)
+                first, place = block.first_line + number - 1, block.offset + offset
+                yield replace(looked, block=replace(block, first_line=first, offset=place))
+            number, offset = number + done.lines, offset + done.bytes
+        return None if taken else 0
+
+    def _task_of(self, stream: Stream, settled: set[bytes]) -> _Task | None:
+        """The next task of a stream, whether a worker has it or not."""
+        try:
+            while self._given and self._given[0][0].stream < stream.index:
+                self._given.popleft()[1].take()
+            while self._next and self._next.stream < stream.index:
+                self._next = next(self._tasks, None)
+            self._give_out(settled)
+        except _GONE:
+            self._lose(stream)
+        task = self._given[0][0] if self._given else self._next
+        return task if task and task.stream == stream.index else None
+
+    def _give_out(self, settled: set[bytes]) -> None:
+        up = [worker for worker in self._workers if worker.is_up]
+        while self._next and up:
+            worker = min(up, key=lambda each: each.pending)
+            if worker.pending >= _TASKS_AHEAD:
+                return
+            worker.give(self._next, settled)
+            self._given.append((self._next, worker))
+            self._next = next(self._tasks, None)
+
+    def _done(self, task: _Task, stream: Stream, settled: set[bytes]) -> _Done | None:
+        """What became of a task, which this process does where no worker has it; None where it cannot be done so."""
+        done: _Done | None = None
+        if self._given:
+            try:
+                done = self._given.popleft()[1].take()
+            except _GONE:
+                self._lose(stream)
+        else:
+            self._next = next(self._tasks, None)
+            done = _read(task, settled) if task.form else None
+        while done is None and self._next and self._next.stream == task.stream:
+            self._next = next(self._tasks, None)
+        return done
+
+    def _lose(self, stream: Stream) -> None:
+        """A worker has ended: this process goes on alone."""
+        stream.notes.append(f"a reading process ended before its time ({self._end()}); this one read the rest alone")
+
+    def _end(self) -> str:
+        """Ends all. How the first that had ended before was ended."""
+        ended = [status for worker in self._workers if (status := worker.end())]
+        self._workers.clear()
+        self._given.clear()
+        self._next = None
+        return "" if not ended else f"signal {-ended[0]}" if ended[0] < 0 else f"status {ended[0]}"
+
+
+def crew_for(streams: Sequence[Stream], book: RuleBook, count: int, least: int = _WORTH_STARTING) -> Crew | None:
+    """So many workers for the streams of a job, which together have at least so many bytes that workers can read; else,
+    or where a process cannot be started, None."""
+    size = sum(stream.size or 0 for stream in streams if stream.path)
+    limited = any(stream.limits.limited for stream in streams)
+    if count < 2 or size < least or limited or book.forms or getattr(sys, "frozen", False) or not sys.executable:
+        return None
+    try:
+        return Crew(streams, book.matcher, count) if book.matcher.serialized else None
+    except OSError as error:
+        streams[0].notes.append(f"no further process could be started to read the logs ({error}); this one read alone")
+        return None
+
+
+def serve() -> None:
+    """A worker: takes the matcher and then tasks from standard input, and gives what they made to standard output."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    sink.write(b".")
+    sink.flush()
+    matcher = Matcher.restore(pickle.load(source))
+    settled: set[bytes] = set()
+    while matcher is not None:
+        try:
+            task: _Task = pickle.load(source)
+        except EOFError:
+            return
+        settled.update(task.settled)
+        done = _read(task, settled)
+        if done is not None:
+            scanned = [_scanned(looked, matcher, settled) for looked in done.blocks]
+            done = replace(done, blocks=scanned)
+        pickle.dump(done, sink, pickle.HIGHEST_PROTOCOL)
+        sink.flush()
+
+
+def _scanned(looked: Looked, matcher: Matcher, settled: set[bytes]) -> Looked:
+    """With its hits, and without what another process makes anew."""
+    hits = looked.found(BlockLines(looked.block), matcher, settled)
+    return replace(looked, block=replace(looked.block, opened=bytes), hits=hits)
+
+
+def _tasks_of(streams: Iterable[Stream]) -> Iterator[_Task]:
+    """The tasks of a job's streams, in order; none of those that are no files or that only one process can read."""
+    for stream in streams:
+        if not stream.path or not stream.size:
+            continue
+        if stream.size <= _LARGE:
+            yield _Task(stream.index, stream.path)
+            continue
+        try:
+            form = stream.form_of_plain()
+        except OSError:
+            continue  # whoever reads it will say so
+        if form is not None:
+            for start in range(0, stream.size, _PART):
+                end = start + _PART if start + _PART < stream.size else None
+                yield _Task(stream.index, stream.path, form, start, end)
+
+
+def _read(task: _Task, settled: set[bytes]) -> _Done | None:
+    """The blocks of a task; None where it cannot be done, or not without saying something of it."""
+    try:
+        with open(task.path, "rb", buffering=0) as raw:
+            if task.form is not None:
+                pieces = lines_between(raw, task.start, task.end)
+                blocks = list(looked_through(plain_blocks(0, ((piece, True) for piece in pieces), task.form)))
+                return _Done(blocks, sum(map(len, pieces)), sum(piece.count(b"\n") for piece in pieces))
+            stream = Stream(0, task.path, partial(nullcontext, raw))
+            blocks = []
+            for looked in looked_through(stream.blocks(settled)):
+                blocks.append(looked)
+                if stream.bytes_read > _MOST:
+                    return None
+            return _Done(blocks, stream.bytes_read) if stream.complete and not stream.notes else None
+    except Exception as error:
+        if not isinstance(error, (SourceError, ValueError, *broken_stream_errors())):
+            raise
+        return None
