@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -20,7 +20,6 @@ from logdiag.merge.case import Case, case_of
 from logdiag.model import Change, Diagnosis, Digest, Ended
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
 from logdiag.rules import RuleBook
-from logdiag.scan.crew import crew_for
 from logdiag.scan.good_run import GoodRun, changes_since, good_run
 from logdiag.scan.shapes import Shapes, filters_for
 from logdiag.scan.survey import Survey, surveys
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
     from logdiag.memory.store import Store
     from logdiag.opinions import Recalled
+    from logdiag.scan.crew import Crew
 
 __all__ = ["Memory", "diagnose"]
 
@@ -89,7 +89,7 @@ def diagnose(
     streams = open_sources(sources, limits_of(max_seconds, max_bytes), book.forms)
     clock.ended("load")
     shapes = Shapes(book, filters_for(book.filters, job or {}))
-    with crew_for(streams, book, workers) or nullcontext() as crew:
+    with _crew(streams, book, workers) as crew:
         parts = surveys(streams, book, shapes, advance, crew)
     case = case_of(parts, book)
     clock.ended("read")
@@ -128,6 +128,15 @@ def diagnose(
             answer, sources, found, book, llm, decided, job=job, callbacks=callbacks, exit_code=exit_code, first=first
         )
     return _kept_in(memory, answer, job, case) if remember else answer
+
+
+def _crew(streams: Sequence[Stream], book: RuleBook, workers: int) -> AbstractContextManager[Crew | None]:
+    """Further processes that read, where they are asked for and pay."""
+    if workers < 2:
+        return nullcontext()
+    from logdiag.scan.crew import crew_for
+
+    return crew_for(streams, book, workers) or nullcontext()
 
 
 def _answered_for(case: Case, book: RuleBook, run: int | None, notes: list[str]) -> tuple[Survey, Digest]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -39,6 +40,7 @@ own_rules = click.option(
 )
 """The option of every command that goes by rules."""
 
+_MOST_WORKERS = 8
 _JOB_KEYS = ("name", "framework", "image", "user")
 job_option = click.option(
     "--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."
@@ -79,6 +81,12 @@ _SHARED = (
     ),
     click.option(
         "--max-bytes", type=click.IntRange(min=1), metavar="BYTES", help="The same after so much log, uncompressed."
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="So many processes read large logs, 0 for this one alone; else as many as there are cores, up to 8.",
     ),
     own_rules,
     job_option,
@@ -131,6 +139,11 @@ def metadata_of(pairs: Iterable[str], *, any_key: bool = False) -> dict[str, str
     return metadata
 
 
+def _cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def shared(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options to a command."""
     for option in reversed(_SHARED):
@@ -168,4 +181,5 @@ def given(said: Mapping[str, Any]) -> dict[str, Any]:
         "job": metadata_of(said["job"]),
         "max_seconds": said["max_seconds"],
         "max_bytes": said["max_bytes"],
+        "workers": min(_cores(), _MOST_WORKERS) if said["workers"] is None else said["workers"],
     }

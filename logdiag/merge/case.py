@@ -145,7 +145,7 @@ def _of_clocks(part: Survey, ahead: float) -> str:
 
 def _log(part: Survey, kind: KindOfLog, ahead: dict[int, float]) -> Log:
     stream = part.streams[0]
-    name = "rank-output" if kind is JOB_OUTPUT and stream.rank is not None else kind.name
+    name = "rank-output" if kind == JOB_OUTPUT and stream.rank is not None else kind.name
     return Log(stream.name, name, kind.whose, part.total_lines, stream.rank, stream.node, ahead.get(stream.index))
 
 

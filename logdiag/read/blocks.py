@@ -20,7 +20,8 @@ from logdiag.read.recorder_prefix import common_prefix
 
 __all__ = ["Form", "blocks_of", "form_of_plain", "lines_between", "plain_blocks"]
 
-_BLOCK_BYTES = 1 << 20
+# The form of a log is learnt from so much of it.
+_LEARNT_BYTES = 1 << 18
 # A pipe hands over little at a time; that much is gathered before it is scanned.
 _LEAST_BYTES = 1 << 17
 # A line longer than this is cut into pieces that share its number; a line must fit into memory more than once.
@@ -59,19 +60,20 @@ def form_of_plain(chunks: Iterator[bytes], raw: bytes, forms: Forms | None) -> F
     return _form_of(first[0], forms)
 
 
-def lines_between(raw: BinaryIO, start: int, end: int | None) -> list[bytes]:
+def lines_between(raw: BinaryIO, start: int, end: int | None) -> tuple[int, list[bytes]]:
     """What the blocks of a plain file hold that begin in the chunks between two places, None for its end: the same as
-    when it is read from its start.
+    when it is read from its start. Before it the place of the first.
 
     Raises ValueError where a chunk holds no end of a line: then only who reads from the start knows.
     """
     raw.seek(max(start - CHUNK_BYTES, 0))
     before = _ends_a_line(raw.read(CHUNK_BYTES)) if start else b""
-    chunks = chain([before[before.rfind(b"\n") + 1 :]], _chunks_up_to(raw, end))
+    started = before[before.rfind(b"\n") + 1 :]
+    chunks = chain([started], _chunks_up_to(raw, end))
     pieces = [data for data, _ in _whole_lines(chunks)]
     if end is not None and pieces and not pieces[-1].endswith(b"\n"):
         pieces.pop()  # its line goes on
-    return pieces
+    return start - len(started), pieces
 
 
 def _chunks_up_to(raw: BinaryIO, end: int | None) -> Iterator[bytes]:
@@ -89,9 +91,11 @@ def _head_of(first: bytes) -> list[bytes]:
     return first[: 1 << 16].splitlines()
 
 
-def plain_blocks(stream: int, pieces: Iterable[tuple[bytes, bool]], form: Form) -> Generator[Block, int | None, None]:
+def plain_blocks(
+    stream: int, pieces: Iterable[tuple[bytes, bool]], form: Form, offset: int = 0
+) -> Generator[Block, int | None, None]:
     """Lines as blocks; see `blocks_of`. A piece of a line too long to be held comes with False."""
-    number, offset = 1, 0
+    number = 1
     for data, whole in pieces:
         block = _clean_block(stream, number, offset, data, None, form)
         counted = (yield block) if block.data else None
@@ -112,8 +116,8 @@ class Form:
 def _form_of(first: bytes, forms: Forms | None) -> Form:
     # To look for colours without their escape in every block would take as long as all other cleaning.
     # Found from behind, which takes half as long where many brackets stand.
-    colours = _PRINTED_COLOUR if first.rfind(b"[0m", 0, _BLOCK_BYTES) >= 0 else None
-    plain = _without_colours(first[:_BLOCK_BYTES], colours)
+    colours = _PRINTED_COLOUR if first.rfind(b"[0m", 0, _LEARNT_BYTES) >= 0 else None
+    plain = _without_colours(first[:_LEARNT_BYTES], colours)
     return Form(colours, common_prefix(plain.split(b"\n"), forms))
 
 

@@ -83,11 +83,10 @@ def _shared_prefix(told: Sequence[str]) -> CommonPrefix | None:
     if sum(match.end() == len(match.string) for match in found) > len(found) / 2:
         return None  # a line that a job prints again and again
     levels = {_level_in(prefix.decode(errors="replace")) for prefix in {with_nines(match[0]) for match in found}}
+    level = levels.pop() if len(levels) == 1 else None
     # Lines that differ in numbers alone are nested alike.
-    rests = {with_nines(rest): rest for rest in (match.string[match.end() :] for match in found)}
-    return CommonPrefix(
-        pattern, relays=levels.pop() if len(levels) == 1 and any(map(_nested, rests.values())) else None
-    )
+    rests = {with_nines(rest): rest for rest in (match.string[match.end() :] for match in found)} if level else {}
+    return CommonPrefix(pattern, relays=level if any(map(_nested, rests.values())) else None)
 
 
 def _label_of(lines: Sequence[str]) -> re.Pattern[str] | None:

@@ -299,6 +299,12 @@ class RuleBook:
         """The rules that tell of what kind a log is, by their names."""
         return {rule.id.rpartition("/")[2]: rule for rule in self.rules if rule.id.startswith("context/logs/")}
 
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """What `RuleBook` makes it of again, in another process."""
+        made = (self.rules, self.filters, self.reasons, self.confidence, self.narrower, self.matchers, self.forms)
+        return (*made, "", self._words)
+
     def fresh(self) -> RuleBook:
         """The same rules for one diagnosis, with nothing passed over yet."""
         _ = self._framed, self._shipped  # made once, not for each

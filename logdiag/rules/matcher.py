@@ -50,6 +50,10 @@ class Matcher:
         self.parts = tuple(parts)
         self.name = name
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """For another process on the same machine."""
+        return Matcher.restore, (self.serialized,)
+
     def find(self, data: bytes) -> Iterable[tuple[int, list[int]]]:
         """Where the expressions end, in order, and the patterns that may match there."""
         found = [[(end, part.owners[expression]) for end, expression in part.scan(data)] for part in self.parts]
@@ -58,9 +62,9 @@ class Matcher:
     def hits(self, data: bytes) -> list[Hit]:
         """The lines of a block (whole lines) on which a pattern may match, in order."""
         hits: list[Hit] = []
-        start, end, patterns = 0, -1, set[int]()
+        start, end, patterns = 0, -2, set[int]()
         for offset, found in self.find(data):
-            if offset > end:
+            if offset > end + 1:  # a match may take the line's end with it
                 if patterns:
                     hits.append((start, end, tuple(sorted(patterns))))
                 place = max(offset - 1, 0)

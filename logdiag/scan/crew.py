@@ -8,6 +8,7 @@ process reads.
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 from collections import deque
@@ -25,13 +26,13 @@ from logdiag.read.decompression import CHUNK_BYTES, broken_stream_errors
 from logdiag.read.envelopes import opened, recognise
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
-from logdiag.rules.matcher import Matcher
+from logdiag.scan.kinds_of_log import kind_of_block
 from logdiag.scan.shapes import BlockLines, Looked, looked_through
 
 __all__ = ["Crew", "crew_for", "serve"]
 
 # Smaller logs are read before a worker is up.
-_WORTH_STARTING = 48 << 20
+_WORTH_STARTING = 128 << 20
 # A larger file is given out in parts; what one task may hold when it is unpacked.
 _LARGE, _PART, _MOST = 8 * CHUNK_BYTES, 4 * CHUNK_BYTES, 32 << 20
 _TASKS_AHEAD = 2
@@ -39,7 +40,15 @@ _PIPE_BYTES = 1 << 20
 # A task must fit into a pipe.
 _MOST_TOLD = 16_000
 _GONE = (EOFError, OSError, pickle.UnpicklingError)
-_SERVE = "import sys; sys.path[:] = {}; from logdiag.scan.crew import serve; serve()"
+# Of the package a worker needs little: without its `__init__` it is up in two thirds of the time.
+_SERVE = """
+import sys, types
+sys.path[:] = {paths!r}
+sys.modules["logdiag"] = package = types.ModuleType("logdiag")
+package.__path__ = [{package!r}]
+from logdiag.scan.crew import serve
+serve()
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +66,13 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What a task gave: blocks that count from the first of them, and of how many bytes and lines they were made."""
+    """What a task gave: blocks whose lines count from the first of them, of how many lines and bytes, and the `sizes`
+    of those whose data, left out here, stand in the file as they are: 0 for others."""
 
     blocks: Sequence[Looked]
     bytes: int
     lines: int = 0
+    sizes: Sequence[int] = ()
 
 
 class _Worker:
@@ -70,9 +81,10 @@ class _Worker:
     def __init__(self, setup: bytes) -> None:
         import subprocess
 
+        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         paths = [path for path in sys.path if isinstance(path, str)]
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _SERVE.format(paths)],
+            [sys.executable, "-I", "-c", _SERVE.format(paths=paths, package=package)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -134,8 +146,8 @@ class _Worker:
 class Crew:
     """Workers that read the streams of one job. A context that ends them."""
 
-    def __init__(self, streams: Sequence[Stream], matcher: Matcher, count: int) -> None:
-        setup = pickle.dumps(matcher.serialized)
+    def __init__(self, streams: Sequence[Stream], book: RuleBook, count: int) -> None:
+        setup = pickle.dumps(book.parts)
         self._workers = [_Worker(setup) for _ in range(count)]
         self._tasks = _tasks_of(streams)
         self._next = next(self._tasks, None)
@@ -153,12 +165,10 @@ class Crew:
         if taken is not None:
             # Read again, the same blocks come; what was taken of them is left out.
             yield from islice(looked_through(stream.blocks(settled)), taken, None)
-        if stream.path and stream.bytes_read < (stream.size or 0) and taken is None:
-            stream.note_cut(stream.size or 0, stream.bytes_read)
 
     def _helped(self, stream: Stream, settled: set[bytes]) -> Generator[Looked, None, int | None]:
         """The blocks that tasks gave; how many of them, where this process must read the others itself."""
-        taken, number, offset = 0, 1, 0
+        taken, number, size, whole = 0, 1, 0, False
         prefix: CommonPrefix | None = None
         opening: Callable[[bytes], bytes] = bytes
         while task := self._task_of(stream, settled):
@@ -166,7 +176,8 @@ class Crew:
             if done is None:
                 stream.bytes_read = 0
                 return taken
-            stream.bytes_read = offset + done.bytes
+            size += done.bytes
+            stream.bytes_read = size
             for looked in done.blocks:
                 block = looked.block
                 if not taken:
@@ -174,12 +185,14 @@ class Crew:
                     if block.wrapped and (unwrap := recognise(list(block.wrapped))):
                         opening = partial(opened, unwrap=unwrap)
                 taken += 1
+                first = block.first_line + number - 1
                 numbers = block.line_numbers and tuple(at + number - 1 for at in block.line_numbers)
-                block = replace(block, stream=stream.index, prefix=prefix, opened=opening, line_numbers=numbers)
-                first, place = block.first_line + number - 1, block.offset + offset
-                yield replace(looked, block=replace(block, first_line=first, offset=place))
-            number, offset = number + done.lines, offset + done.bytes
-        return None if taken else 0
+                block = replace(block, stream=stream.index, first_line=first, line_numbers=numbers)
+                yield replace(looked, block=replace(block, prefix=prefix, opened=opening))
+            number, whole = number + done.lines, task.end is None
+            if task.form and whole and size < (stream.size or 0):
+                stream.note_cut(stream.size or 0, size)
+        return None if whole else taken
 
     def _task_of(self, stream: Stream, settled: set[bytes]) -> _Task | None:
         """The next task of a stream, whether a worker has it or not."""
@@ -209,7 +222,7 @@ class Crew:
         done: _Done | None = None
         if self._given:
             try:
-                done = self._given.popleft()[1].take()
+                done = _with_data(task, self._given.popleft()[1].take())
             except _GONE:
                 self._lose(stream)
         else:
@@ -221,7 +234,7 @@ class Crew:
 
     def _lose(self, stream: Stream) -> None:
         """A worker has ended: this process goes on alone."""
-        stream.notes.append(f"a reading process ended before its time ({self._end()}); this one read the rest alone")
+        stream.notes.append(f"a reading process ended before its time{self._end()}; this one read the rest alone")
 
     def _end(self) -> str:
         """Ends all. How the first that had ended before was ended."""
@@ -229,7 +242,7 @@ class Crew:
         self._workers.clear()
         self._given.clear()
         self._next = None
-        return "" if not ended else f"signal {-ended[0]}" if ended[0] < 0 else f"status {ended[0]}"
+        return "" if not ended else f" (signal {-ended[0]})" if ended[0] < 0 else f" (status {ended[0]})"
 
 
 def crew_for(streams: Sequence[Stream], book: RuleBook, count: int, least: int = _WORTH_STARTING) -> Crew | None:
@@ -237,26 +250,28 @@ def crew_for(streams: Sequence[Stream], book: RuleBook, count: int, least: int =
     or where a process cannot be started, None."""
     size = sum(stream.size or 0 for stream in streams if stream.path)
     limited = any(stream.limits.limited for stream in streams)
-    if count < 2 or size < least or limited or book.forms or getattr(sys, "frozen", False) or not sys.executable:
+    possible = os.name == "posix" and sys.executable and not getattr(sys, "frozen", False)
+    # A form of one's own may be slow, which is told of all logs together.
+    if count < 2 or size < least or limited or not possible or book.forms or not book.matcher.serialized:
         return None
     try:
-        return Crew(streams, book.matcher, count) if book.matcher.serialized else None
+        return Crew(streams, book, count)
     except OSError as error:
         streams[0].notes.append(f"no further process could be started to read the logs ({error}); this one read alone")
         return None
 
 
 def serve() -> None:
-    """A worker: takes the matcher and then tasks from standard input, and gives what they made to standard output."""
+    """A worker: takes the rules and then tasks from standard input, and gives what they made to standard output."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sink.write(b".")
     sink.flush()
-    matcher = Matcher.restore(pickle.load(source))
+    book = RuleBook(*pickle.load(source))
     settled: set[bytes] = set()
-    while matcher is not None:
+    while True:
         try:
             task: _Task = pickle.load(source)
         except EOFError:
@@ -264,16 +279,41 @@ def serve() -> None:
         settled.update(task.settled)
         done = _read(task, settled)
         if done is not None:
-            scanned = [_scanned(looked, matcher, settled) for looked in done.blocks]
-            done = replace(done, blocks=scanned)
+            done = _scanned(task, done, book, settled)
         pickle.dump(done, sink, pickle.HIGHEST_PROTOCOL)
         sink.flush()
 
 
-def _scanned(looked: Looked, matcher: Matcher, settled: set[bytes]) -> Looked:
-    """With its hits, and without what another process makes anew."""
-    hits = looked.found(BlockLines(looked.block), matcher, settled)
-    return replace(looked, block=replace(looked.block, opened=bytes), hits=hits)
+def _scanned(task: _Task, done: _Done, book: RuleBook, settled: set[bytes]) -> _Done:
+    """With hits and kind, and without what another process makes or reads as easily."""
+    blocks: list[Looked] = []
+    with open(task.path, "rb", buffering=0) as raw:
+        for looked in done.blocks:
+            block = looked.block
+            hits = looked.found(BlockLines(block), book.matcher, settled)
+            kind = None if block.offset else kind_of_block(block, book)
+            # Where a pattern of one's own took too long, the process that tells of it must ask itself.
+            kind = None if book.notes else kind
+            raw.seek(block.offset)
+            data = b"" if raw.read(len(block.data)) == block.data else block.data
+            blocks.append(replace(looked, block=replace(block, opened=bytes, data=data), hits=hits, kind=kind))
+    sizes = [0 if one.block.data else len(was.block.data) for one, was in zip(blocks, done.blocks, strict=True)]
+    return replace(done, blocks=blocks, sizes=sizes)
+
+
+def _with_data(task: _Task, done: _Done | None) -> _Done | None:
+    """With what was left out; None where the file does not hold it any more."""
+    if done is None:
+        return None
+    blocks: list[Looked] = []
+    with open(task.path, "rb", buffering=0) as raw:
+        for looked, size in zip(done.blocks, done.sizes, strict=True):
+            raw.seek(looked.block.offset)
+            data = raw.read(size) or looked.block.data
+            if size and len(data) != size:
+                return None
+            blocks.append(replace(looked, block=replace(looked.block, data=data)))
+    return replace(done, blocks=blocks)
 
 
 def _tasks_of(streams: Iterable[Stream]) -> Iterator[_Task]:
@@ -299,9 +339,10 @@ def _read(task: _Task, settled: set[bytes]) -> _Done | None:
     try:
         with open(task.path, "rb", buffering=0) as raw:
             if task.form is not None:
-                pieces = lines_between(raw, task.start, task.end)
-                blocks = list(looked_through(plain_blocks(0, ((piece, True) for piece in pieces), task.form)))
-                return _Done(blocks, sum(map(len, pieces)), sum(piece.count(b"\n") for piece in pieces))
+                place, pieces = lines_between(raw, task.start, task.end)
+                whole = ((piece, True) for piece in pieces)
+                blocks = list(looked_through(plain_blocks(0, whole, task.form, place)))
+                return _Done(blocks, sum(map(len, pieces)), _lines_in(pieces, blocks))
             stream = Stream(0, task.path, partial(nullcontext, raw))
             blocks = []
             for looked in looked_through(stream.blocks(settled)):
@@ -313,3 +354,10 @@ def _read(task: _Task, settled: set[bytes]) -> _Done | None:
         if not isinstance(error, (SourceError, ValueError, *broken_stream_errors())):
             raise
         return None
+
+
+def _lines_in(pieces: Sequence[bytes], blocks: Sequence[Looked]) -> int:
+    """How many lines end in pieces of a file; those of a block are counted, if carriage returns split none."""
+    if len(blocks) == len(pieces) and all(looked.block.line_numbers is None for looked in blocks):
+        return sum(len(looked.shapes) for looked in blocks)
+    return sum(piece.count(b"\n") for piece in pieces)

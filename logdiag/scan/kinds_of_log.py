@@ -17,7 +17,7 @@ __all__ = ["JOB_OUTPUT", "KindOfLog", "kind_of_block"]
 
 # A line in this form names the program that printed it.
 _SYSLOG_FORM = "context/kinds/syslog-form"
-_MOST_LINES = 100
+_LEARNT_BYTES, _MOST_LINES = 1 << 18, 100
 _LONGEST_LINE = 2000
 # So much of a log must look like a machine's: a job's log may hold lines of the kernel.
 _MOSTLY_A_MACHINES, _MOSTLY = 0.8, 0.5
@@ -47,7 +47,7 @@ _JOURNAL = "system-journal"
 
 def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
     """The kind of the log whose first block this is, by lines taken evenly from it."""
-    texts = list(filter(bytes.strip, block.wrapped or block.data.split(b"\n")))
+    texts = list(filter(bytes.strip, block.wrapped or block.data[:_LEARNT_BYTES].split(b"\n")))
     step = -(-len(texts) // _MOST_LINES) or 1
     lines = [Line("", at, text[:_LONGEST_LINE].decode(errors="replace")) for at, text in enumerate(texts[::step])]
     known = book.kinds_of_log

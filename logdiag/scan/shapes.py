@@ -17,11 +17,13 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
+from typing import Any
 
 from logdiag.model import Block, CommonPrefix, Digest, Line
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
 from logdiag.rules.matcher import Matcher
+from logdiag.scan.kinds_of_log import KindOfLog
 
 __all__ = [
     "CHECKPOINT_KINDS",
@@ -73,6 +75,7 @@ class BlockLines:
         self._opened = block.opened if isinstance(block, Block) else bytes
         self._lines: list[bytes] | None = None
         self._starts: list[int] = []
+        self._first = [0]
 
     def __getitem__(self, index: int) -> bytes:
         if index in self._sealed:
@@ -86,11 +89,10 @@ class BlockLines:
         return self._lines[index]
 
     def _from_start(self, index: int) -> bytes:
-        start = 0
-        for _ in range(index):
-            start = self._data.find(b"\n", start) + 1
-        end = self._data.find(b"\n", start)
-        return self._data[start : end if end >= 0 else len(self._data)]
+        while len(self._first) <= index + 1:
+            end = self._data.find(b"\n", self._first[-1])
+            self._first.append(end + 1 if end >= 0 else len(self._data) + 1)
+        return self._data[self._first[index] : self._first[index + 1] - 1]
 
     def _from_end(self, behind: int) -> bytes:
         end = start = len(self._data) + (not self._data.endswith(b"\n"))
@@ -117,17 +119,20 @@ Hits = list[tuple[int, tuple[int, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A block, the shapes of its lines, and how often each comes. `hits` is None where nobody has looked for them."""
+    """A block, the shapes of its lines, and how often each comes. `hits`, and of a log's first block `kind`, are None
+    where nobody has looked for them."""
 
     block: Block
     shapes: list[bytes]
     counts: Mapping[bytes, int]
     hits: Hits | None = None
+    kind: KindOfLog | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """For another process: each shape once."""
         places = {shape: at for at, shape in enumerate(self.counts)}
-        return _received, (self.block, dict(self.counts), array("I", map(places.__getitem__, self.shapes)), self.hits)
+        shapes = array("I", map(places.__getitem__, self.shapes))
+        return _received, (self.block, dict(self.counts), shapes, self.hits, self.kind)
 
     def found(self, lines: BlockLines, matcher: Matcher, settled: set[bytes]) -> Hits:
         """The hits on lines whose shapes are not settled: no rule can fire on those."""
@@ -144,8 +149,8 @@ class Looked:
         return [(asked[place.index_at(start)], patterns) for start, _, patterns in matcher.hits(data)]
 
 
-def _received(block: Block, counts: dict[bytes, int], places: Iterable[int], hits: Hits | None) -> Looked:
-    return Looked(block, list(map(list(counts).__getitem__, places)), counts, hits)
+def _received(block: Block, counts: dict[bytes, int], places: Iterable[int], *found: Any) -> Looked:
+    return Looked(block, list(map(list(counts).__getitem__, places)), counts, *found)
 
 
 def looked_through(blocks: Generator[Block, int | None, None]) -> Iterator[Looked]:

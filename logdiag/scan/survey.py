@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from logdiag.errors import SourceError
 from logdiag.model import Block, CommonPrefix, Finding, Line, Role
@@ -19,10 +20,12 @@ from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
-from logdiag.scan.crew import Crew
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.runs import Heads
 from logdiag.scan.shapes import BlockLines, Hits, KeptLines, Looked, Shapes, looked_through
+
+if TYPE_CHECKING:
+    from logdiag.scan.crew import Crew
 
 __all__ = ["Survey", "joined", "survey", "surveys"]
 
@@ -234,7 +237,7 @@ class _Reader:
         for looked in pieces:
             block, shapes = looked.block, looked.shapes
             if not self.position:
-                self._begin(block)
+                self._begin(looked)
             lines = BlockLines(block)
             lines.count = len(shapes)
             firsts = self.shapes.add(looked, lines, self.position)
@@ -251,10 +254,10 @@ class _Reader:
             self._confirm(line, patterns)
         self.survey.findings.extend(self.latest_of.values())
 
-    def _begin(self, block: Block) -> None:
+    def _begin(self, looked: Looked) -> None:
         """Learns from the first block of what kind the log is."""
-        self.prefix = block.prefix
-        self.survey.kind = kind_of_block(block, self.book)
+        self.prefix = looked.block.prefix
+        self.survey.kind = looked.kind or kind_of_block(looked.block, self.book)
         if self.survey.kind.is_a_jobs:
             self.survey.heads[self.stream.index] = Heads()
         else:
