@@ -128,15 +128,13 @@ class _Worker:
         self.pending -= 1
         return cast("_Done | None", pickle.load(self._out))
 
-    def end(self) -> int:
-        """Ends it. With what status it had ended before, 0 where it had not."""
-        status = self.process.poll()
+    def end(self) -> None:
+        """Ends it."""
         self.process.kill()
         self.process.wait()
         for pipe in (self._in, self._out):
             with suppress(OSError):  # what was not written yet has no reader
                 pipe.close()
-        return status or 0
 
     def _write(self, data: bytes) -> None:
         self._in.write(data)
@@ -164,6 +162,7 @@ class Crew:
         taken = yield from self._helped(stream, settled)
         if taken is not None:
             # Read again, the same blocks come; what was taken of them is left out.
+            stream.bytes_read = 0
             yield from islice(looked_through(stream.blocks(settled)), taken, None)
 
     def _helped(self, stream: Stream, settled: set[bytes]) -> Generator[Looked, None, int | None]:
@@ -174,7 +173,6 @@ class Crew:
         while task := self._task_of(stream, settled):
             done = self._done(task, stream, settled)
             if done is None:
-                stream.bytes_read = 0
                 return taken
             size += done.bytes
             stream.bytes_read = size
@@ -234,15 +232,15 @@ class Crew:
 
     def _lose(self, stream: Stream) -> None:
         """A worker has ended: this process goes on alone."""
-        stream.notes.append(f"a reading process ended before its time{self._end()}; this one read the rest alone")
+        self._end()
+        stream.notes.append("a reading process ended before its time, as when memory runs out; this one read the rest")
 
-    def _end(self) -> str:
-        """Ends all. How the first that had ended before was ended."""
-        ended = [status for worker in self._workers if (status := worker.end())]
+    def _end(self) -> None:
+        for worker in self._workers:
+            worker.end()
         self._workers.clear()
         self._given.clear()
         self._next = None
-        return "" if not ended else f" (signal {-ended[0]})" if ended[0] < 0 else f" (status {ended[0]})"
 
 
 def crew_for(streams: Sequence[Stream], book: RuleBook, count: int, least: int = _WORTH_STARTING) -> Crew | None:

@@ -106,7 +106,8 @@ def test_a_killed_worker_costs_a_note_and_nothing_else(tmp_path: Path, size: int
             os.kill(worker.process.pid, signal.SIGKILL)
 
     found, notes = found_in(tmp_path, 2, kill)
-    assert (found, len(notes), "(signal 9)" in notes[0]) == (found_in(tmp_path, 0)[0], 1, True)
+    assert found == found_in(tmp_path, 0)[0]
+    assert notes == ["a reading process ended before its time, as when memory runs out; this one read the rest"]
 
 
 ASKED = """
