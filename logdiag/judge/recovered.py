@@ -128,6 +128,13 @@ def service_delivers_again(fault: Fault, timeline: Timeline, later: _Later) -> b
     return timeline.transferred_after(fault.line) or None
 
 
+def container_started_after_all(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """Kubernetes could not set a pod up at first, and starts its container later; nothing breaks any more."""
+    if fault.died or later.broke_after(fault.line) or not timeline.kinds.is_a("pod-set-up", fault.line):
+        return None
+    return any(timeline.kinds.is_a("container-started", line) for line in timeline.printed_next(fault.line)) or None
+
+
 def script_went_on(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """A job script, of which no step is known, printed more after a refused line, and nothing broke."""
     if fault.died or not _is_of_a_script(fault, timeline) or not timeline.never_worked or timeline.failed:
@@ -189,6 +196,7 @@ RECOVERED: tuple[_Check, ...] = (
     ordinary_work_follows,
     server_refused_the_request,
     service_delivers_again,
+    container_started_after_all,
     script_went_on,
     clean_end_follows,
     rank_crashed_next,
@@ -247,6 +255,8 @@ def _ended_its_script(fault: Fault, timeline: Timeline) -> Fault:
     follows."""
     if fault.finding.role is not Role.CAUSE or fault.line.level is not None or not timeline.never_worked:
         return fault
+    if timeline.kinds.is_a("machines-own", fault.line):
+        return fault  # oom_reaper: reaped process 4411 (python): the kernel's own threads end nothing by a word
     if not fault.finding.goes_on and timeline.kinds.is_a("program-complaint", fault.line):
         return replace(fault, died=True)
     if not _is_of_a_script(fault, timeline):
