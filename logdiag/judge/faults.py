@@ -99,11 +99,13 @@ def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:
 
 
 def _crash_fault(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Fault:
-    """A crash that a process reports of itself, named by the cause on the line below where there is one."""
+    """A crash that a process reports of itself, named by the cause on the line below where there is one, and
+    by what the exception says of itself."""
     line = crash.line
     del by_place[line.stream, line.position]
     below = by_place.get((line.stream, line.position + 1))
-    if below is None or below.ends or not _is_tools(below):
+    message = below is not None and below.role is not Role.HINT and below.line.message.lstrip().startswith("what(): ")
+    if below is None or below.ends or not (message or _is_tools(below)):
         return Fault(crash, (crash,), died=True, quiet=False)
     del by_place[line.stream, line.position + 1]
     return Fault(below, (below, crash), died=True, quiet=False)

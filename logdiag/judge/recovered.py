@@ -132,7 +132,7 @@ def container_started_after_all(fault: Fault, timeline: Timeline, later: _Later)
     """Kubernetes could not set a pod up at first, and starts its container later; nothing breaks any more."""
     if fault.died or later.broke_after(fault.line) or not timeline.kinds.is_a("pod-set-up", fault.line):
         return None
-    return any(timeline.kinds.is_a("container-started", line) for line in timeline.printed_next(fault.line)) or None
+    return timeline.started_after(fault.line) or None
 
 
 def script_went_on(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:

@@ -34,6 +34,7 @@ class _Standing:
     loud: tuple[Fault, ...]
     quiet: tuple[Fault, ...]
     symptoms: tuple[Fault, ...]
+    quiet_symptoms: tuple[Fault, ...]
     hints: tuple[Fault, ...]
     last_hints: tuple[Fault, ...]
     failed: bool | None
@@ -59,6 +60,21 @@ def quiet_cause_behind_a_symptom(faults: _Standing) -> Fault | None:
     return root if not killed and (symptom.reason in root.explains or _leads_to(root, symptom)) else None
 
 
+def quiet_symptom_behind_a_bare_end(faults: _Standing) -> Fault | None:
+    """A launcher or a scheduler only says that it gives up, and what it warned of beside that names a machine's or a
+    peer's part."""
+    if not faults.symptoms or any(fault.reason is not Reason.OTHERS for fault in faults.symptoms):
+        return None
+    named = [fault for fault in faults.quiet_symptoms if fault.reason.category is Category.INFRASTRUCTURE]
+    end = faults.symptoms[-1].line
+    near = [
+        fault
+        for fault in named
+        if fault.line.stream == end.stream and abs(end.position - fault.line.position) <= DISORDER
+    ]
+    return _most_telling(near) if near else None
+
+
 def most_telling_symptom(faults: _Standing) -> Fault | None:
     """With no cause in sight, the symptom that says most: a machine's or a peer's, then a crash, then a bare end."""
     return _most_telling(faults.symptoms) if faults.symptoms else None
@@ -78,6 +94,7 @@ ROOT: tuple[Callable[[_Standing], Fault | None], ...] = (
     loud_cause_that_nothing_explains,
     quiet_cause_and_no_symptom,
     quiet_cause_behind_a_symptom,
+    quiet_symptom_behind_a_bare_end,
     most_telling_symptom,
     last_hint_of_a_failed_job,
     hint_with_no_work_after_it,
@@ -114,6 +131,7 @@ def _by_kind(broke: Sequence[Fault], timeline: Timeline) -> _Standing:
         loud=tuple(fault for fault in causes if not fault.quiet),
         quiet=tuple(fault for fault in causes if fault.quiet),
         symptoms=tuple(fault for fault in told if fault.finding.role is Role.SYMPTOM and not fault.quiet),
+        quiet_symptoms=tuple(fault for fault in told if fault.finding.role is Role.SYMPTOM and fault.quiet),
         hints=tuple(hints),
         last_hints=tuple(hint for hint in hints if _may_stand_alone(hint, timeline) and _is_last(hint, timeline)),
         failed=timeline.failed,

@@ -49,9 +49,9 @@ class Timeline:
     """One case over time. `failed` is what the caller knows of the job's end, None if nothing.
 
     `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name no rank. `calm` are
-    ordinary log lines, `transfers` finished downloads, `ends` clean ends, `proven_ends` those that do not rest on words
-    which a script prints whatever happened. `habits` are faults that come back with steps in between, with the
-    position up to which they were recovered from.
+    ordinary log lines, `transfers` finished downloads, `starts` those of containers, `ends` clean ends, `proven_ends`
+    those that do not rest on words which a script prints whatever happened. `habits` are faults that come back with
+    steps in between, with the position up to which they were recovered from.
     """
 
     kinds: Kinds
@@ -64,6 +64,7 @@ class Timeline:
     calm: Positions
     calm_of_rank: Mapping[tuple[int, int | None], Sequence[int]]
     transfers: Positions
+    starts: Positions
     ends: Positions
     proven_ends: Positions
     ranks_at_end: Mapping[int, frozenset[int | None]]
@@ -141,6 +142,10 @@ class Timeline:
         """Whether a download or upload is complete after a line."""
         return bool(_after(self.transfers.get(line.stream, ()), line.position))
 
+    def started_after(self, line: Line) -> bool:
+        """Whether Kubernetes started a container of the pod after a line."""
+        return bool(_after(self.starts.get(line.stream, ()), line.position))
+
     def worked_after(self, line: Line) -> bool:
         """Whether the job made a step or reported ordinary work after a line."""
         return bool(self.steps_after(line)) or self.calm_after(line) >= _FEW_LINES_OF_CALM
@@ -182,6 +187,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         steps=steps,
         calm=_positions(line for line in ordinary if not kinds.is_a("farewell", line)),
         calm_of_rank=_sorted(((line.stream, line.rank), line.position) for line in ordinary),
+        starts=_positions(line for line in survey.lines if kinds.is_a("container-started", line)),
         transfers=_positions(line for line in survey.lines if kinds.is_a("transfer-done", line)),
         ends=ends,
         proven_ends=_positions([*proven, *_last_planned_steps(survey)]),

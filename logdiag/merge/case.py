@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from logdiag.merge.clocks import window_of
-from logdiag.merge.machines import Sifted, faults_that_end_jobs, name_among, sifted
+from logdiag.merge.machines import Sifted, faults_of_a_machine_alone, name_among, sifted
 from logdiag.merge.offsets import offsets_of, set_right
 from logdiag.model import Digest, Line, Log, Role
 from logdiag.rules import RuleBook
@@ -85,8 +85,8 @@ def _of_syslog(kinds: frozenset[str]) -> bool:
 
 
 def _of_a_machine_alone(part: Survey, book: RuleBook) -> Survey:
-    """A machine's log without a job's beside it: of its findings only faults that end jobs."""
-    return replace(part, findings=list(faults_that_end_jobs(part, book)), progress=[])
+    """A machine's log without a job's beside it: of its findings only faults that end jobs, and causes."""
+    return replace(part, findings=list(faults_of_a_machine_alone(part, book)), progress=[])
 
 
 def _by_one_clock(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from logdiag.merge.clocks import Window
 from logdiag.model import Finding, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["Sifted", "faults_that_end_jobs", "name_among", "sifted"]
+__all__ = ["Sifted", "faults_of_a_machine_alone", "faults_that_end_jobs", "name_among", "sifted"]
 
 _ENDS_JOBS = "ends-jobs"
 _TOLD = (Role.CAUSE, Role.SYMPTOM)
+# Logs in which the kernel, a card's agent or a scheduler's daemon speaks, and no service that fails in its own way.
+_OF_ONE_SPEAKER = frozenset({"kernel-log", "dcgm-output", "fabric-manager-log", "slurm-daemon-log"})
 # node-004.cluster.local   (its number, and what stands before it)
 _NUMBERED = re.compile(r"([a-z][a-z_-]*?)[-_]?0*(\d+)")
 
@@ -34,6 +37,22 @@ def faults_that_end_jobs(log: Survey, book: RuleBook) -> tuple[Finding, ...]:
     told = [finding for finding in log.findings if finding.role in _TOLD]
     kinds = book.kinds_of([finding.line for finding in told])
     return tuple(finding for finding, found in zip(told, kinds, strict=True) if _ENDS_JOBS in found)
+
+
+def faults_of_a_machine_alone(log: Survey, book: RuleBook) -> tuple[Finding, ...]:
+    """The faults in a machine's log that was given without a job's: those of a sort that ends jobs, each cause that the
+    kernel or a daemon names, and what is often harmless but comes again."""
+    kinds = book.kinds_of([finding.line for finding in log.findings])
+    hints = Counter(finding.rule for finding in log.findings if finding.role is Role.HINT)
+    found = []
+    for finding, of_line in zip(log.findings, kinds, strict=True):
+        told = finding.role is Role.CAUSE and not _OF_ONE_SPEAKER.isdisjoint(of_line)
+        again = hints[finding.rule] > 1 and not finding.generality
+        if told or (_ENDS_JOBS in of_line and finding.role in _TOLD):
+            found.append(finding)
+        elif _ENDS_JOBS in of_line and finding.role is Role.HINT and again:
+            found.append(replace(finding, role=Role.SYMPTOM))
+    return tuple(found)
 
 
 def sifted(

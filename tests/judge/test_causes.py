@@ -413,3 +413,9 @@ def test_a_container_that_misses_a_path_is_no_next_program(book: RuleBook) -> No
     ]
     answer = diagnosed(book, *lines)
     assert (answer.reason.value, root_line(answer)) == ("FileNotFoundError", 3)
+
+
+def test_what_a_c_plus_plus_exception_says_is_the_root(book: RuleBook) -> None:
+    """The line that only says that an exception was thrown leads to the line below, which says which."""
+    answer = diagnosed(book, "terminate called after throwing an instance of 'mill::Torn'", "  what():  no sheet")
+    assert (answer.reason, answer.root_cause and answer.root_cause.line) == (Reason.RUNTIME_ERROR, 2)
