@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import wraps
 from typing import Any, Literal, TextIO
 
 import click
@@ -18,6 +19,7 @@ from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import Store, default_place, open_store
 from logdiag.model import Action, Reason
+from logdiag.plain import plain
 from logdiag.read.prefixes import parse_line
 from logdiag.report.words import clean
 from logdiag.settings import load_settings
@@ -30,14 +32,25 @@ _OUTCOMES = click.Choice([item.value for item in Outcome])
 _KEPT = ["action", "cause", "remedy", "outcome"]
 _WIDEST = 100
 
-_memory = click.option(
-    "--memory",
-    "place",
-    metavar="PLACE",
-    callback=store_in_force,
-    help="The store: a folder, or postgresql://...; LOGDIAG_MEMORY or the user's data folder if left out.",
-)
 _by = click.option("--by", metavar="NAME", help="Who says so; you if left out.")
+
+
+def _on_store(command: Callable[..., None]) -> Callable[..., None]:
+    """A command on a store, which is opened where --memory says and is its first argument."""
+
+    @click.option(
+        "--memory",
+        "place",
+        metavar="PLACE",
+        callback=store_in_force,
+        help="The store: a folder, or postgresql://...; LOGDIAG_MEMORY or the user's data folder if left out.",
+    )
+    @wraps(command)
+    def opened(place: str | None, **given: Any) -> None:
+        with open_store(place) as store:
+            command(store, **given)
+
+    return opened
 
 
 def _said(command: Callable[..., None]) -> Callable[..., None]:
@@ -74,39 +87,28 @@ def incidents() -> None:
 @click.option("--seen-at", metavar="TIME", help="When it happened, ISO 8601; now if left out.")
 @own_rules
 @_by
-@_memory
+@_on_store
 @text_or_json
-def add_command(
-    log: str | None,
-    number: int | None,
-    signature: str | None,
-    folders: tuple[str, ...],
-    by: str | None,
-    place: str | None,
-    form: str,
-    **said: Any,
-) -> None:
+def add_command(store: Store, folders: tuple[str, ...], by: str | None, form: str, **said: Any) -> None:
     """Remember the failure that LOG shows, by the line that names its cause.
 
     The line is the one that logdiag finds, or that of --line; --signature gives it without a log. With a --reason it is
     knowledge at once; without, it waits for logdiag incidents confirm.
     """
-    found = _failure(log, number, signature, said["reason"], folders)
     given = _given(said)
+    found = _failure(said["log"], said["number"], said["signature"], said["reason"], folders)
     found = replace(
         found,
         **given,
         node=said["node"] or found.node,
         job={**found.job, **metadata_of(said["job"], any_key=True)},
         seen_at=said["seen_at"] or "",
-        confirmed_by=(by or _person()) if by or given.get("reason") else "",
+        confirmed_by=(by or _person()) if by or "reason" in given else "",
     )
-    with open_store(place, shipped=False) as store:
-        added, known = store.remember(found)
-        if known and found.confirmed_by:
-            added = store.correct(added.id, by=found.confirmed_by, **given)
+    added, known = store.remember(found)
     if known:
         click.echo(f"known as {added.id}, seen again: {added.times_seen} times in all", err=True)
+        added = store.correct(added.id, by=found.confirmed_by, **given) if found.confirmed_by else added
     _show(added, form)
 
 
@@ -115,15 +117,12 @@ def add_command(
 @click.option("--outcome", type=_OUTCOMES, help="Whether the remedy helped.")
 @own_rules
 @_by
-@_memory
-def confirm_command(
-    identity: str, outcome: str | None, folders: tuple[str, ...], by: str | None, place: str | None
-) -> None:
+@_on_store
+def confirm_command(store: Store, identity: str, outcome: str | None, folders: tuple[str, ...], by: str | None) -> None:
     """Say that the reason and the remedy of an incident are right. A rule on trial that names another reason for it is
     withdrawn."""
     folders = load_settings({"rules": folders}).rules
-    with open_store(place) as store:
-        changed = store.confirm(identity, by or _person(), Outcome(outcome) if outcome else None)
+    changed = store.confirm(identity, by or _person(), Outcome(outcome) if outcome else None)
     remedy = f", remedy {changed.remedy}" if changed.remedy else ""
     said = f"{changed.reason.value}, {_action(changed)}{remedy}, {changed.outcome.value}"
     say(f"{changed.id}: {said}, confirmed by {changed.confirmed_by}")
@@ -136,17 +135,12 @@ def confirm_command(
 @click.option("--keep", multiple=True, type=click.Choice(_KEPT), help="What also holds for the new reason.")
 @own_rules
 @_by
-@_memory
+@_on_store
 @text_or_json
 def correct_command(
-    identity: str,
-    keep: tuple[str, ...],
-    folders: tuple[str, ...],
-    by: str | None,
-    place: str | None,
-    form: str,
+    store: Store, identity: str, keep: tuple[str, ...], folders: tuple[str, ...], by: str | None, form: str,
     **said: str | None,
-) -> None:
+) -> None:  # fmt: skip
     """Replace what was wrong about an incident, and confirm the rest.
 
     With another reason, the old one's cause, remedy and outcome go, and the action becomes the new reason's, unless
@@ -159,11 +153,10 @@ def correct_command(
             f"{identity}: nothing to correct; give --reason, --action, --cause, --remedy or --outcome"
         )
     folders = load_settings({"rules": folders}).rules
-    with open_store(place) as store:
-        old = store.get(identity)
-        if given.get("reason", old.reason) is not old.reason and "action" not in given and "action" not in keep:
-            given["action"] = _action_of(given["reason"], folders)
-        changed = store.correct(identity, by=by or _person(), keep=keep, **given)
+    old = store.get(identity)
+    if given.get("reason", old.reason) is not old.reason and "action" not in given and "action" not in keep:
+        given["action"] = _action_of(given["reason"], folders)
+    changed = store.correct(identity, by=by or _person(), keep=keep, **given)
     _show(changed, form)
     for line in _kept_and_dropped(old, changed, said):
         say(line, err=True)
@@ -176,36 +169,40 @@ def correct_command(
 @click.option("--since", metavar="TIME", help="Only those since then, ISO 8601.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many, the latest first.")
 @click.option("--shipped", is_flag=True, help="Those that ship with logdiag too.")
-@_memory
+@_on_store
 @text_or_json
-def list_command(reason: str | None, shipped: bool, place: str | None, form: str, **wanted: Any) -> None:
+def list_command(store: Store, reason: str | None, shipped: bool, form: str, **wanted: Any) -> None:
     """Print incidents, the latest first."""
-    with open_store(place, shipped=shipped) as store:
-        found = store.list(reason=Reason(reason) if reason else None, **wanted)
-        _say_unreadable(store)
-    _print(found, form)
+    listed = store.list(reason=Reason(reason) if reason else None, **wanted)
+    found = [item for item in listed if shipped or item.seen_at]
+    _say_unreadable(store)
+    if form == "json":
+        print_json([asdict(item) for item in found])
+        return
+    for item in found:
+        click.echo(_row(item))
+    if not found:
+        click.echo("no incidents yet; logdiag --remember LOG keeps one", err=True)
 
 
 @incidents.command("show")
 @click.argument("identity", metavar="ID")
-@_memory
+@_on_store
 @text_or_json
-def show_command(identity: str, place: str | None, form: str) -> None:
+def show_command(store: Store, identity: str, form: str) -> None:
     """Print all that is known of one incident."""
-    with open_store(place) as store:
-        _show(store.get(identity), form)
+    _show(store.get(identity), form)
 
 
 @incidents.command("search")
 @click.argument("text", metavar="TEXT|LOG")
 @click.option("--limit", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="How many.")
-@_memory
+@_on_store
 @text_or_json
-def search_command(text: str, limit: int, place: str | None, form: str) -> None:
+def search_command(store: Store, text: str, limit: int, form: str) -> None:
     """Print the incidents most like a line, or like the line that names the cause in a log."""
     wanted = _failure(text, None, None, None, ()).signature if os.path.exists(text) else masked(parse_line(text))
-    with open_store(place) as store:
-        found = store.nearest(wanted, limit)
+    found = store.nearest(wanted, limit)
     if form == "json":
         print_json([{"similarity": round(score, 4), **asdict(item)} for score, item in found])
         return
@@ -215,24 +212,22 @@ def search_command(text: str, limit: int, place: str | None, form: str) -> None:
 
 @incidents.command("forget")
 @click.argument("identities", nargs=-1, required=True, metavar="ID...")
-@_memory
-def forget_command(identities: tuple[str, ...], place: str | None) -> None:
+@_on_store
+def forget_command(store: Store, identities: tuple[str, ...]) -> None:
     """Remove incidents for good."""
-    with open_store(place) as store:
-        for identity in identities:
-            store.forget(identity)
-            say(f"{identity}: forgotten")
+    for identity in identities:
+        store.forget(identity)
+        say(f"{identity}: forgotten")
 
 
 @incidents.command("export")
 @click.argument("file", default="-", type=click.Path(readable=False), metavar="[FILE]")
-@_memory
-def export_command(file: str, place: str | None) -> None:
+@_on_store
+def export_command(store: Store, file: str) -> None:
     """Write all incidents as JSON lines, to share them; to standard output without FILE."""
-    with open_store(place, shipped=False) as store:
-        with _opened(file, "w") as out:
-            count = store.export(out)
-        _say_unreadable(store)
+    with _opened(file, "w") as out:
+        count = store.export(out)
+    _say_unreadable(store)
     if file != "-":
         say(f"{file}: {count} incidents", err=True)
 
@@ -240,32 +235,31 @@ def export_command(file: str, place: str | None) -> None:
 @incidents.command("import")
 @click.argument("file", type=click.Path(readable=False), metavar="FILE")
 @click.option("--own", is_flag=True, help="An export of your own: what was confirmed in it counts here.")
-@_memory
-def import_command(file: str, own: bool, place: str | None) -> None:
+@_on_store
+def import_command(store: Store, file: str, own: bool) -> None:
     """Take in what logdiag incidents export wrote; - reads standard input.
 
     What others confirmed is shown, and decides nothing before it is confirmed here. Of two forms of one incident a
     confirmed one stays, and else the one that was changed last.
     """
-    with open_store(place, shipped=False) as store, _opened(file, "r") as lines:
+    with _opened(file, "r") as lines:
         merged = store.import_(lines, "<stdin>" if file == "-" else file, own=own)
     click.echo(f"{merged.added} added, {merged.replaced} replaced, {merged.kept} kept as they were")
 
 
 @incidents.command("stats")
-@_memory
+@_on_store
 @text_or_json
-def stats_command(place: str | None, form: str) -> None:
+def stats_command(store: Store, form: str) -> None:
     """Print how much is known, and of what."""
-    with open_store(place) as store:
-        stats = store.stats()
+    stats = store.stats()
     if form == "json":
         print_json(asdict(stats))
         return
     known = f"{stats.incidents} incidents, {stats.confirmed} confirmed; {stats.shipped} ship with it"
-    click.echo(f"{clean(stats.place)}: {known}")
+    say(f"{stats.place}: {known}")
     if stats.incidents:
-        click.echo(f"from {clean(stats.first_seen)} to {clean(stats.last_seen)}")
+        say(f"from {stats.first_seen} to {stats.last_seen}")
     for name, count in (*stats.reasons.items(), *stats.outcomes.items()):
         click.echo(f"{count:>7}  {name}")
 
@@ -273,9 +267,9 @@ def stats_command(place: str | None, form: str) -> None:
 @incidents.command("nodes")
 @click.option("--days", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True, metavar="N")
 @click.option("--of", "size", type=click.IntRange(min=1), metavar="N", help="How many nodes the cluster has.")
-@_memory
+@_on_store
 @text_or_json
-def nodes_command(days: float, size: int | None, place: str | None, form: str) -> None:
+def nodes_command(store: Store, days: float, size: int | None, form: str) -> None:
     """Print which nodes failed first in which jobs in the last days, and whether that is more than chance.
 
     p is the probability that a node no worse than the others fails so often, corrected for the number of nodes (the
@@ -283,8 +277,7 @@ def nodes_command(days: float, size: int | None, place: str | None, form: str) -
     """
     from logdiag.memory.nodes import node_records
 
-    with open_store(place, shipped=False) as store:
-        records = node_records(store, days, nodes=size)
+    records = node_records(store, days, nodes=size)
     if form == "json":
         print_json([{**asdict(item), "suspicious": item.suspicious} for item in records])
         return
@@ -327,11 +320,11 @@ def _failure(
         return incident_of(diagnose(log, rules=tuple(folders), memory=default_place()))
     if reason is None:
         raise MemoryStoreError("--reason is missing; a line that you pick needs the reason that you know")
-    action = _action_of(Reason(reason), folders)
+    found = Incident("", "", Reason(reason), _action_of(Reason(reason), folders))
     if log is not None and number is not None:
-        return incident_of_line(log, number, Reason(reason), action)
+        return replace(incident_of_line(log, number), reason=found.reason, action=found.action)
     line = parse_line(signature or "")
-    return Incident("", masked(line), Reason(reason), action, node=line.node or "")
+    return replace(found, signature=masked(line), node=line.node or "")
 
 
 def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
@@ -342,20 +335,22 @@ def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
     return Action(entry.action) if entry else Action.FIX_AND_RESUBMIT
 
 
-def _kept_and_dropped(old: Incident, new: Incident, said: dict[str, str | None]) -> Iterator[str]:
+def _kept_and_dropped(old: Incident, new: Incident, said: Mapping[str, str | None]) -> Iterator[str]:
     """What a correction left as it was without being told to, and what it took away."""
+    was, became = plain(old), plain(new)
     for name in _KEPT:
-        before, after = (str(getattr(getattr(item, name), "value", getattr(item, name))) for item in (old, new))
-        if before == after and after not in ("", "none", "unknown") and said[name] is None:
-            yield f"kept: {name} {clean(after)}"
-        elif before != after and before not in ("", "none", "unknown"):
-            yield f"dropped: {name} {clean(before)}" + (f", now {clean(after)}" if after else "")
+        before, after = was[name], became[name]
+        if before in ("", "none", "unknown"):
+            continue
+        if before != after:
+            yield f"dropped: {name} {before}" + (f", now {after}" if after else "")
+        elif said[name] is None:
+            yield f"kept: {name} {after}"
 
 
 def _say_unreadable(store: Store) -> None:
-    if store.unreadable:
-        named = ", ".join(clean(identity) for identity in store.unreadable[:10])
-        click.echo(f"{len(store.unreadable)} left out, which cannot be read: {named}", err=True)
+    if ids := store.unreadable:
+        say(f"{len(ids)} left out, which cannot be read: {', '.join(ids[:10])}", err=True)
 
 
 def _withdraw(incident: Incident, folders: tuple[str, ...]) -> None:
@@ -363,9 +358,7 @@ def _withdraw(incident: Incident, folders: tuple[str, ...]) -> None:
     from logdiag.authoring.trial import withdraw_contradicted
 
     for file in withdraw_contradicted(incident, folders):
-        click.echo(
-            f"withdrawn: a rule on trial named another reason than {incident.id} has; it is {file} now", err=True
-        )
+        say(f"withdrawn: a rule on trial named another reason than {incident.id} has; it is {file} now", err=True)
 
 
 def _given(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -384,15 +377,6 @@ def _person() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
-
-
-def _print(found: Iterable[Incident], form: str) -> None:
-    if form == "json":
-        print_json([asdict(item) for item in found])
-        return
-    shown = [_row(item) for item in found]
-    for row in shown or ["no incidents yet; logdiag --remember LOG keeps one"]:
-        click.echo(row, err=not shown)
 
 
 def _row(incident: Incident) -> str:

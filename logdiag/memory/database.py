@@ -200,28 +200,26 @@ class Rows:
         """How many there are."""
         return int(self._connection.scalar(sql.select(sql.func.count()).select_from(self._table)) or 0)
 
-    def tallies(self) -> list[tuple[str, str, bool, int, str, str]]:
-        """How many incidents there are of each reason, outcome, and whether they are confirmed; with the earliest and
-        the latest `seen_at`."""
+    def facts(self) -> Sequence[Any]:
+        """Of each incident `reason`, `outcome`, `confirmed` and `seen_at`, whether it can be read or not."""
         columns = self._table.c
-        of = (columns.reason, columns.outcome, columns.confirmed)
-        span = (sql.func.min(columns.seen_at), sql.func.max(columns.seen_at))
-        found = self._connection.execute(sql.select(*of, sql.func.count(), *span).group_by(*of))
-        return [tuple(item) for item in found]
+        query = sql.select(columns.reason, columns.outcome, columns.confirmed, columns.seen_at)
+        return self._connection.execute(query).all()
 
     def add(self, incidents: Iterable[Incident]) -> None:
         """Adds incidents whose ids are not taken."""
         if values := [_values(item) for item in incidents]:
             self._connection.execute(sql.insert(self._table), values)
 
-    def put(self, incident: Incident) -> None:
-        """Adds an incident, or replaces the one of its id."""
+    def put(self, incident: Incident) -> Incident:
+        """Adds an incident, or replaces the one of its id; gives it back."""
         columns = self._table.c
         same = (columns.id == incident.id) & (columns.signature == incident.signature)
         if not self._connection.execute(sql.update(self._table).where(same), _values(incident)).rowcount:
             # A vector belongs to its row for good.
             self.delete(incident.id)
             self.add([incident])
+        return incident
 
     def delete(self, identity: str) -> bool:
         """Whether there was such an incident."""

@@ -182,31 +182,22 @@ def _sketched(hashed: int) -> tuple[tuple[tuple[int, bool], ...], float]:
 @lru_cache(maxsize=1 << 11)
 def _token_vector(number: int) -> array[float]:
     scale = struct.unpack_from("<f", _file("scales.npy"), _HEADER + 4 * number)[0]
-    row = struct.unpack_from(f"{_WIDTH}b", _token_vectors(), _HEADER + _WIDTH * number)
+    row = struct.unpack_from(f"{_WIDTH}b", _file("vectors.npy"), _HEADER + _WIDTH * number)
     return array("d", [scale * value for value in row])
 
 
 @lru_cache(maxsize=1)
 def _token_numbers() -> dict[str, int]:
-    return {name: number for number, name in enumerate(_file("tokens.txt").decode().split("\n"))}
+    return {name: number for number, name in enumerate(_file("tokens.txt")[:].decode().split("\n"))}
 
 
-@lru_cache(maxsize=1)
-def _token_vectors() -> mmap.mmap:
-    """Mapped, not read."""
+@lru_cache(maxsize=8)
+def _file(name: str) -> mmap.mmap:
+    """A shipped file, mapped, not read."""
     try:
-        with open(STATIC / "vectors.npy", "rb") as file:
+        with open(STATIC / name, "rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as problem:
-        raise _damaged() from problem
-
-
-@lru_cache(maxsize=4)
-def _file(name: str) -> bytes:
-    try:
-        with open(STATIC / name, "rb", buffering=0) as file:
-            return file.read()
-    except OSError as problem:
         raise _damaged() from problem
 
 

@@ -1,19 +1,14 @@
 """Nodes on which jobs fail more often than chance would have it.
 
 If no node were worse than the others, each of n failures would fall on any of N nodes alike, and the k failures of one
-node would follow a binomial law with n trials of probability 1/N. The probability of k or more is
+node would follow a binomial law with n trials of probability 1/N. Because the worst of N nodes was picked after the
+fact, the probabilities are corrected by Holm's method (S. Holm, A Simple Sequentially Rejective Multiple Test
+Procedure, Scandinavian Journal of Statistics 6, 1979), which holds however the counts depend on each other. A node is
+suspicious when it failed twice or more and its corrected p is below 0.05.
 
-    p = sum over i = k..n of C(n, i) (1/N)^i (1 - 1/N)^(n - i)
-
-and because the worst of N nodes was picked after the fact, the p of all nodes are corrected by Holm's method (S. Holm,
-A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal of Statistics 6, 1979): sorted upwards,
-the i-th of N (from 0) is multiplied by N - i, and no corrected p is below the one before. Holm's method holds however
-the counts depend on each other. A node is suspicious when it failed twice or more and its corrected p is below 0.05.
-
-N is the size of the cluster. Where nobody tells it, the nodes that failed stand for it: they are fewer, so 1/N is
-larger and the test only becomes more careful. Only infrastructure failures count, since a script's own error is always
-told by the same first rank; a job counts once a node, since a job that is restarted into the same trouble says nothing
-new; and what was imported counts when somebody confirmed it here.
+N is the size of the cluster. Where nobody tells it, the nodes that failed stand for it: they are fewer, so the test
+only becomes more careful. Only infrastructure failures count, since a script's own error is always told by the same
+first rank; a job counts once a node; and what was imported counts when somebody confirmed it here.
 """
 
 from __future__ import annotations
@@ -58,12 +53,11 @@ class NodeRecord:
     @property
     def why(self) -> str:
         """Why it is suspicious, in a sentence."""
-        named = (
-            f" ({', '.join(self.jobs[:_MOST_NAMED])}{', ...' * (len(self.jobs) > _MOST_NAMED)})" if self.jobs else ""
-        )
+        named = ", ".join((*self.jobs[:_MOST_NAMED], *["..."][: len(self.jobs) > _MOST_NAMED]))
         return (
-            f"node {self.node} failed first in {self.failures} jobs of the last {self.days:g} days{named}, more often"
-            f" than chance (p {self.corrected:.2g}); logdiag incidents nodes shows all"
+            f"node {self.node} failed first in {self.failures} jobs of the last {self.days:g} days"
+            f"{f' ({named})' if named else ''}, more often than chance (p {self.corrected:.2g});"
+            " logdiag incidents nodes shows all"
         )
 
     @property
@@ -86,32 +80,34 @@ def node_records(
 
     `nodes` is the number of nodes in the cluster. Raises MemoryStoreError where the store cannot be read.
     """
-    end = utc(until) if until else ""
-    since = utc((moment(end or now()) - timedelta(days=days)).isoformat())
+    end = utc(until or "") or now()
+    since = utc((moment(end) - timedelta(days=days)).isoformat())
     by_node: dict[str, list[Incident]] = {}
     for incident in store.list(since=since):
         foreign = incident.imported and not incident.confirmed_by
-        if incident.node and not foreign and (not end or incident.seen_at <= end):
+        if incident.node and not foreign and (incident.seen_at <= end or not until):
             by_node.setdefault(incident.node, []).append(incident)
     failures = {node: len(_independent(found)) for node, found in by_node.items()}
     total, size = sum(failures.values()), max(nodes or 0, len(by_node))
     by_count = {count: tail(total, count, 1 / size) for count in set(failures.values())}
-    chances = {node: by_count[count] for node, count in failures.items()}
-    corrected = _holm(chances, size)
-    records = [
-        NodeRecord(
-            node=node,
-            failures=failures[node],
-            jobs=tuple(dict.fromkeys(item.job_name for item in found if item.job_name)),
-            incidents=tuple(item.id for item in found),
-            reasons=dict(Counter(item.reason.value for item in found).most_common()),
-            last_seen=found[0].seen_at,
-            probability=chances[node],
-            corrected=corrected[node],
-            days=days,
+    records, worst = [], 0.0
+    for place, (node, count) in enumerate(sorted(failures.items(), key=lambda item: by_count[item[1]])):
+        found = by_node[node]
+        # Sorted upwards, the i-th of N (from 0) is multiplied by N - i, and none is below the one before.
+        worst = max(worst, min(1.0, by_count[count] * (size - place)))
+        records.append(
+            NodeRecord(
+                node=node,
+                failures=count,
+                jobs=tuple(dict.fromkeys(item.job_name for item in found if item.job_name)),
+                incidents=tuple(item.id for item in found),
+                reasons=dict(Counter(item.reason.value for item in found).most_common()),
+                last_seen=found[0].seen_at,
+                probability=by_count[count],
+                corrected=worst,
+                days=days,
+            )
         )
-        for node, found in by_node.items()
-    ]
     return tuple(sorted(records, key=lambda item: (item.corrected, item.probability, -item.failures, item.node)))
 
 
@@ -130,15 +126,6 @@ def tail(trials: int, successes: int, probability: float) -> float:
         for count in range(successes, trials + 1)
     )
     return min(1.0, math.fsum(terms))
-
-
-def _holm(chances: dict[str, float], size: int) -> dict[str, float]:
-    """Each probability after the correction; nodes that never failed are among the `size` with a probability of 1."""
-    corrected, worst = {}, 0.0
-    for place, (node, chance) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
-        worst = max(worst, min(1.0, chance * (size - place)))
-        corrected[node] = worst
-    return corrected
 
 
 def _independent(found: Iterable[Incident]) -> set[str]:

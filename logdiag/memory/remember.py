@@ -71,8 +71,9 @@ def remembered(
     return replace(diagnosis, incident=kept.id, notes=(*diagnosis.notes, *notes))
 
 
-def incident_of_line(path: str, number: int, reason: Reason, action: Action) -> Incident:
-    """The same for line `number` of a log, counted from 1. Raises SourceError when there is no such line."""
+def incident_of_line(path: str, number: int) -> Incident:
+    """The same for line `number` of a log, counted from 1, whose reason is not known. Raises SourceError when there is
+    no such line."""
     around: list[Line] = []
     for stream in open_sources((path,)):
         for block in stream.blocks():
@@ -83,7 +84,7 @@ def incident_of_line(path: str, number: int, reason: Reason, action: Action) -> 
     picked = next((line for line in around if line.number == number and line.text.strip()), None)
     if picked is None:
         raise SourceError(f"{path}: line {number} is empty, or there is no such line; give another --line")
-    return replace(_incident_at(picked, around), reason=reason, action=action)
+    return _incident_at(picked, around)
 
 
 def _incident_at(place: Line, lines: Sequence[Line]) -> Incident:

@@ -13,10 +13,10 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import Corpus, load_corpus
@@ -27,7 +27,7 @@ from logdiag.model import Action, Reason
 from logdiag.places import data_folder, without_password
 
 if TYPE_CHECKING:
-    from logdiag.memory.database import Database
+    from logdiag.memory.database import Database, Rows
 
 __all__ = ["Merged", "Stats", "Store", "default_place", "open_store"]
 
@@ -40,6 +40,8 @@ _AT_ONCE = 500
 _MOST_OCCURRENCES = 200
 _MOST_CONFIRMED = 2000
 _SEEN_AGAIN = "seen again"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,7 @@ class Store:
         with self._database.rows(write=True) as rows:
             for old in rows.find(fingerprint=new.fingerprint, limit=_MOST_OCCURRENCES):
                 if _same_failure(old, new):
-                    again = _as_kept(_seen_again(old, new))
-                    rows.put(again)
-                    return again, True
+                    return rows.put(_as_kept(_seen_again(old, new))), True
             new = replace(new, history=(*new.history, Said(now(), "", "remembered")))
             rows.add([new])
         return new, False
@@ -145,11 +145,9 @@ class Store:
         limit: int | None = None,
     ) -> tuple[Incident, ...]:
         """The latest first, the shipped ones last; `since` is an ISO 8601 time or date."""
-        from_then = utc(since or "")
-        wanted = {"reason": reason.value if reason else "", "node": node or ""}
-        wanted = {name: value for name, value in wanted.items() if value}
-        found = self._find(since=from_then, limit=limit, **wanted)
-        if not node and not from_then:
+        wanted = {"reason": reason.value if reason else "", "node": node or "", "since": utc(since or "")}
+        found = self._find(limit=limit, **{name: value for name, value in wanted.items() if value})
+        if not node and not since:
             found += tuple(item for item in self.shipped if reason in (None, item.reason))
         return found[:limit]
 
@@ -220,9 +218,7 @@ class Store:
         self.get(identity)
         with self._database.rows(write=True) as rows:
             for old in rows.find(id=identity):
-                new = _as_kept(_corrected(old, by.strip(), told, frozenset(keep)))
-                rows.put(new)
-                return new
+                return rows.put(_as_kept(_corrected(old, by.strip(), told, frozenset(keep))))
         raise self._unknown(identity)
 
     def forget(self, identity: str) -> None:
@@ -236,31 +232,22 @@ class Store:
 
     def count(self) -> int:
         """How many incidents it holds beside the shipped ones."""
-        if not self._is_there():
-            return 0
-        with self._database.rows() as rows:
-            return rows.count()
+        return self._asked(lambda rows: rows.count(), 0)
 
     def stats(self) -> Stats:
         """What it holds, in numbers."""
-        tallies: list[tuple[str, str, bool, int, str, str]] = []
-        if self._is_there():
-            named = {item.value for item in (*Reason, *Outcome)}
-            with self._database.rows() as rows:
-                tallies = [item for item in rows.tallies() if {item[0], item[1]} <= named]
-        reasons, outcomes = Counter[str](), Counter[str]()
-        for reason, outcome, _, count, *_ in tallies:
-            reasons[reason] += count
-            outcomes[outcome] += count
+        known = {item.value for item in Reason}
+        facts: Sequence[Any] = self._asked(lambda rows: rows.facts(), ())
+        facts = [item for item in facts if item.reason in known]
         return Stats(
             place=self.place,
-            incidents=reasons.total(),
-            confirmed=sum(count for _, _, confirmed, count, *_ in tallies if confirmed),
+            incidents=len(facts),
+            confirmed=sum(item.confirmed for item in facts),
             shipped=len(self.shipped),
-            reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
-            outcomes=dict(sorted(outcomes.items())),
-            first_seen=min((first for *_, first, _ in tallies), default=""),
-            last_seen=max((last for *_, last in tallies), default=""),
+            reasons=dict(Counter(item.reason for item in facts).most_common()),
+            outcomes=dict(sorted(Counter(item.outcome for item in facts).items())),
+            first_seen=min((item.seen_at for item in facts), default=""),
+            last_seen=max((item.seen_at for item in facts), default=""),
         )
 
     def export(self, file: TextIO) -> int:
@@ -326,11 +313,15 @@ class Store:
         return os.path.exists(os.path.join(self._address, "incidents.db"))
 
     def _find(self, **wanted: Any) -> tuple[Incident, ...]:
-        """As `Rows.find`; nothing where there is no store yet."""
+        """As `Rows.find`."""
+        return self._asked(lambda rows: tuple(rows.find(**wanted)), ())
+
+    def _asked(self, question: Callable[[Rows], T], nothing: T) -> T:
+        """What the rows answer; nothing where there is no store yet."""
         if not self._is_there():
-            return ()
+            return nothing
         with self._database.rows() as rows:
-            return tuple(rows.find(**wanted))
+            return question(rows)
 
     def _checked(self, incident: Incident) -> Incident:
         """As it is stored: masked, so that no path or address is kept, with an id and a time."""
