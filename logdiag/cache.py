@@ -21,13 +21,15 @@ from typing import Any
 from logdiag._version import __version__
 from logdiag.places import cache_folders, make_private, why_foreign, why_foreign_path
 
-__all__ = ["read", "usable_folders", "write"]
+__all__ = ["UNFINISHED", "read", "replace_file", "usable_folders", "write"]
 
 _FORM = "logdiag-cache/1"
 _KEEP = 8
 _MOST_BYTES = 256 << 20
 _CHECK_SUM = 32
-_UNFINISHED = "logdiag-unfinished-"
+UNFINISHED = "logdiag-unfinished-"
+"""What the name of a file begins with that is being written."""
+
 # A process that died while it wrote leaves its file; one that still writes is done long before.
 _STALE_SECONDS = 3600
 
@@ -58,7 +60,7 @@ def write(name: str, origin: bytes, value: Any) -> None:
         return
     for folder in usable_folders():
         with contextlib.suppress(OSError):
-            _replace(os.path.join(folder, file_name), hashlib.sha256(body).digest() + body)
+            replace_file(os.path.join(folder, file_name), hashlib.sha256(body).digest() + body)
             _tidy(folder, name)
 
 
@@ -90,10 +92,11 @@ def _own_content(path: str) -> bytes:
         return file.read(status.st_size)
 
 
-def _replace(path: str, content: bytes) -> None:
+def replace_file(path: str, content: bytes | memoryview) -> None:
+    """Writes a file for nobody but the user, whole or not at all. Raises OSError."""
     import tempfile
 
-    handle, unfinished = tempfile.mkstemp(prefix=_UNFINISHED, dir=os.path.dirname(path))
+    handle, unfinished = tempfile.mkstemp(prefix=UNFINISHED, dir=os.path.dirname(path))
     try:
         with open(handle, "wb") as out:
             out.write(content)
@@ -110,7 +113,7 @@ def _tidy(folder: str, name: str) -> None:
     files = [(os.path.getmtime(entry), entry.name, entry.path) for entry in os.scandir(folder)]
     kept = sorted(item for item in files if ours.fullmatch(item[1]))
     stale = time.time() - _STALE_SECONDS
-    unfinished = [item for item in files if item[1].startswith(_UNFINISHED) and item[0] < stale]
+    unfinished = [item for item in files if item[1].startswith(UNFINISHED) and item[0] < stale]
     for _, _, path in [*kept[:-_KEEP], *unfinished]:
         with contextlib.suppress(OSError):
             os.unlink(path)

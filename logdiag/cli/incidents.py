@@ -149,9 +149,8 @@ def correct_command(
     """
     given = _given(said)
     if not given:
-        raise MemoryStoreError(
-            f"{identity}: nothing to correct; give --reason, --action, --cause, --remedy or --outcome"
-        )
+        options = "--reason, --action, --cause, --remedy or --outcome"
+        raise MemoryStoreError(f"{identity}: nothing to correct; give {options}")
     folders = load_settings({"rules": folders}).rules
     old = store.get(identity)
     if given.get("reason", old.reason) is not old.reason and "action" not in given and "action" not in keep:
@@ -176,12 +175,8 @@ def list_command(store: Store, reason: str | None, shipped: bool, form: str, **w
     listed = store.list(reason=Reason(reason) if reason else None, **wanted)
     found = [item for item in listed if shipped or item.seen_at]
     _say_unreadable(store)
-    if form == "json":
-        print_json([asdict(item) for item in found])
-        return
-    for item in found:
-        click.echo(_row(item))
-    if not found:
+    _print(form, [asdict(item) for item in found], map(_row, found))
+    if not found and form == "text":
         click.echo("no incidents yet; logdiag --remember LOG keeps one", err=True)
 
 
@@ -203,11 +198,8 @@ def search_command(store: Store, text: str, limit: int, form: str) -> None:
     """Print the incidents most like a line, or like the line that names the cause in a log."""
     wanted = _failure(text, None, None, None, ()).signature if os.path.exists(text) else masked(parse_line(text))
     found = store.nearest(wanted, limit)
-    if form == "json":
-        print_json([{"similarity": round(score, 4), **asdict(item)} for score, item in found])
-        return
-    for score, item in found:
-        say(f"{score:.2f}  {_row(item)}")
+    documents = [{"similarity": round(score, 4), **asdict(item)} for score, item in found]
+    _print(form, documents, (f"{score:.2f}  {_row(item)}" for score, item in found))
 
 
 @incidents.command("forget")
@@ -253,15 +245,10 @@ def import_command(store: Store, file: str, own: bool) -> None:
 def stats_command(store: Store, form: str) -> None:
     """Print how much is known, and of what."""
     stats = store.stats()
-    if form == "json":
-        print_json(asdict(stats))
-        return
     known = f"{stats.incidents} incidents, {stats.confirmed} confirmed; {stats.shipped} ship with it"
-    say(f"{stats.place}: {known}")
-    if stats.incidents:
-        say(f"from {stats.first_seen} to {stats.last_seen}")
-    for name, count in (*stats.reasons.items(), *stats.outcomes.items()):
-        click.echo(f"{count:>7}  {name}")
+    span = [f"from {stats.first_seen} to {stats.last_seen}"] if stats.incidents else []
+    counts = [f"{count:>7}  {name}" for name, count in (*stats.reasons.items(), *stats.outcomes.items())]
+    _print(form, asdict(stats), [f"{stats.place}: {known}", *span, *counts])
 
 
 @incidents.command("nodes")
@@ -278,15 +265,16 @@ def nodes_command(store: Store, days: float, size: int | None, form: str) -> Non
     from logdiag.memory.nodes import node_records
 
     records = node_records(store, days, nodes=size)
-    if form == "json":
-        print_json([{**asdict(item), "suspicious": item.suspicious} for item in records])
-        return
     width = max((len(item.node) for item in records), default=0)
+    rows = []
     for item in records:
         reasons = ", ".join(f"{count} {name}" for name, count in item.reasons.items())
         jobs = f"  jobs {', '.join(item.jobs)}" if item.jobs else ""
         mark = "*" if item.suspicious else " "
-        say(f"{mark} {item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}")
+        rows.append(
+            f"{mark} {item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}"
+        )
+    _print(form, [{**asdict(item), "suspicious": item.suspicious} for item in records], rows)
 
 
 @contextmanager
@@ -387,30 +375,33 @@ def _row(incident: Incident) -> str:
 
 
 def _show(incident: Incident, form: str) -> None:
-    if form == "json":
-        print_json(asdict(incident))
-        return
-    say(f"{incident.id}  {incident.reason.value}  {_action(incident)}  {incident.outcome.value}")
     nobody = "nobody" if not incident.seen_at else f"nobody: logdiag incidents confirm {incident.id}"
-    before = {
-        "line": incident.signature,
-        "cause": incident.cause,
-        "remedy": incident.remedy,
-        "node": incident.node,
-        "job": ", ".join(f"{key} {value}" for key, value in incident.job.items()),
-        "raised in": " < ".join(f"{frame.file}, {frame.function}" for frame in incident.frames),
-        "seen at": incident.seen_at + (f", {incident.times_seen} times" if incident.times_seen > 1 else ""),
-        "from": incident.provenance,
-        "imported from": incident.imported,
-        "confirmed by": incident.confirmed_by or nobody,
-    }
-    for name, value in before.items():
-        if value:
-            say(f"  {name + ':':<15}{value}")
-    for line in incident.window:
-        say(f"  {'beside it:':<15}{line}")
-    for entry in incident.history:
-        say(f"  {entry.at[:19] + 'Z':<22}{entry.by or 'logdiag'}: {entry.what}")
+    told = [
+        ("line", incident.signature),
+        ("cause", incident.cause),
+        ("remedy", incident.remedy),
+        ("node", incident.node),
+        ("job", ", ".join(f"{key} {value}" for key, value in incident.job.items())),
+        ("raised in", " < ".join(f"{frame.file}, {frame.function}" for frame in incident.frames)),
+        ("seen at", incident.seen_at + (f", {incident.times_seen} times" if incident.times_seen > 1 else "")),
+        ("from", incident.provenance),
+        ("imported from", incident.imported),
+        ("confirmed by", incident.confirmed_by or nobody),
+        *(("beside it", line) for line in incident.window),
+    ]
+    rows = [f"{incident.id}  {incident.reason.value}  {_action(incident)}  {incident.outcome.value}"]
+    rows += [f"  {name + ':':<15}{value}" for name, value in told if value]
+    rows += [f"  {entry.at[:19] + 'Z':<22}{entry.by or 'logdiag'}: {entry.what}" for entry in incident.history]
+    _print(form, asdict(incident), rows)
+
+
+def _print(form: str, document: object, rows: Iterable[str]) -> None:
+    """A document for programs, or its rows for people."""
+    if form == "json":
+        print_json(document)
+        return
+    for row in rows:
+        say(row)
 
 
 def _action(incident: Incident) -> str:

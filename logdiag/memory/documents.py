@@ -30,7 +30,6 @@ _MOST_ITEMS = 100
 _MOST_HISTORY = 50
 _ID = re.compile(r"i-[a-z0-9]{8}")
 _SHOWN_PROBLEMS = 20
-_MOST_PROBLEMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +123,17 @@ def imported(
     found: list[Incident] = []
     problems: list[str] = []
     called = name or str(getattr(file, "name", "import"))
-    for number, line in enumerate(_bounded_lines(file), 1):
-        if not line.strip() or len(problems) > _MOST_PROBLEMS:
+    for number, line in enumerate(file, 1):
+        if not line.strip():
             continue
         read, wrong = read_incident(line)
         wrong = wrong or (_not_ours(read) if read else [])
         problems += [f"{called}:{number}: {each}" for each in wrong]
         if read is not None and not wrong:
-            incident = checked(read)
-            incident = incident if own else _foreign(incident, os.path.basename(called))
+            incident = checked(read) if own else _foreign(checked(read), os.path.basename(called))
             found.append(replace(incident, changed_at=utc(read.changed_at) or incident.seen_at))
     if problems:
-        more = len(problems) - _SHOWN_PROBLEMS
-        rest = [f"and {more} problems more"] if more > 0 else []
+        rest = [f"and {len(problems) - _SHOWN_PROBLEMS} problems more"] if len(problems) > _SHOWN_PROBLEMS else []
         raise MemoryStoreError("\n".join(problems[:_SHOWN_PROBLEMS] + rest))
     return found
 
@@ -165,18 +162,6 @@ def _not_ours(incident: Incident) -> list[str]:
     tomorrow = _written(datetime.now(timezone.utc) + timedelta(days=1))
     seen = utc(incident.seen_at)
     return [f"seen_at: {seen} is still to come; correct it"] if seen > tomorrow else []
-
-
-def _bounded_lines(file: Iterable[str]) -> Iterator[str]:
-    """The lines of a file; one that is too long comes cut, and is the last."""
-    read = getattr(file, "readline", None)
-    if read is None:
-        yield from file
-        return
-    while line := read(LONGEST_DOCUMENT + 2):
-        yield line
-        if len(line) > LONGEST_DOCUMENT:
-            return
 
 
 def one_line(text: str, longest: int = _LONGEST_TEXT) -> str:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import struct
-from contextlib import suppress
 from datetime import datetime, timezone
 from hashlib import blake2b
 
+from logdiag.cache import replace_file
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.store import Store
 from logdiag.scan.good_run import HASH_BYTES, GoodRun
@@ -48,15 +48,10 @@ def keep_good_run(memory: Store | str | os.PathLike[str], name: str, good: GoodR
         )
     path = _path(memory, name)
     rows = b"".join(_ROW.pack(line, min(count, _MOST_TIMES)) for line, count in sorted(good.counts.items()))
-    made = f"{path}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(made, "wb") as file:
-            file.write(rows)
-        os.replace(made, path)
+        replace_file(path, rows)
     except OSError as error:
-        with suppress(OSError):
-            os.unlink(made)
         why = f"{path}: cannot be written ({error.strerror}); name another place with --memory"
         raise MemoryStoreError(why) from error
 

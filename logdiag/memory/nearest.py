@@ -13,7 +13,6 @@ import hashlib
 import math
 import os
 import re
-import tempfile
 import time
 from array import array
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, and_, exists, insert, select
 
+from logdiag.cache import UNFINISHED, replace_file
 from logdiag.errors import MemoryStoreError
 
 try:
@@ -92,7 +92,7 @@ class Nearest:
             places = np.argpartition(-products, many - 1)[:many]
             found += zip(products[places].tolist(), self._ids[places].tolist(), strict=True)
         # FAISS fills up with a row of -1; the latest of equals comes first.
-        return sorted((item for item in found if item[1] >= 0), key=lambda item: (-item[0], -item[1]))[:k]
+        return sorted((item for item in found if item[1] >= 0), reverse=True)[:k]
 
     def catch_up(self, patience: float) -> bool:
         """Takes in what was added to the store by now, for so many seconds; whether that was all. A new file is made
@@ -108,7 +108,8 @@ class Nearest:
         if len(taken) > 1:
             self._ids, self._vectors = (np.concatenate(parts) for parts in zip(*taken, strict=True))
         many = 0 if self._index is None else int(self._index.ntotal)
-        if patience == math.inf and len(self._ids) > max(self._database.most_beside, many // _BESIDE_PART):
+        much = len(self._ids) > max(self._database.most_beside, many // _BESIDE_PART)
+        if much and patience == math.inf and self._folder:
             with suppress(MemoryStoreError, ImportError, OSError, RuntimeError):
                 self._make_index()
         return searched_all
@@ -206,16 +207,7 @@ class Nearest:
         import faiss
 
         name, self._last = self._name(self._last)
-        handle, unfinished = tempfile.mkstemp(prefix=".index-", dir=self._folder)
-        try:
-            faiss.write_index(index, unfinished)
-            os.fsync(handle)
-            os.replace(unfinished, os.path.join(self._folder, name))
-        except BaseException:
-            os.unlink(unfinished)
-            raise
-        finally:
-            os.close(handle)
+        replace_file(os.path.join(self._folder, name), faiss.serialize_index(index).data)
         self._index = self._opened(os.path.join(self._folder, name))
         self._ids, self._vectors = self._ids[:0], self._vectors[:0]
         self._sweep(name)
@@ -225,7 +217,7 @@ class Nearest:
         none that somebody can be about to open or to put in force."""
         for name in os.listdir(self._folder):
             path, match = os.path.join(self._folder, name), _FILE.fullmatch(name)
-            ours = name.lstrip(".").startswith("index-") and not (match and match[1] != _mark(self.embedder.name))
+            ours = name.startswith(("index-", UNFINISHED)) and not (match and match[1] != _mark(self.embedder.name))
             if ours and name != current and time.time() - os.path.getmtime(path) > _KEEP_SECONDS:
                 os.unlink(path)
 

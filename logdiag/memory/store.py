@@ -105,11 +105,9 @@ class Store:
         given = tuple(incidents)
         added = tuple(map(self._checked, given))
         with self._database.rows(write=True) as rows:
-            for item in given:
-                if item.id and rows.find(id=item.id):
-                    raise MemoryStoreError(
-                        f"{self.place}: {item.id}: is there already; correct it, or leave the id out"
-                    )
+            taken = [item.id for item in given if item.id and rows.find(id=item.id)]
+            if taken:
+                raise MemoryStoreError(f"{self.place}: {taken[0]}: is there already; correct it, or leave the id out")
             rows.add(added)
         return added
 
@@ -268,15 +266,16 @@ class Store:
         is what to call the file there.
         """
         given = imported(file, name, self._checked, own=own)
+        if not given:
+            return Merged()
         done = Counter[str]()
-        if given:
-            with self._database.rows(write=True) as rows:
-                for new in given:
-                    old = rows.find(id=new.id)
-                    what = "added" if not old else "replaced" if better(old[0], new) else "kept"
-                    done[what] += 1
-                    if what != "kept":
-                        rows.put(new)
+        with self._database.rows(write=True) as rows:
+            for new in given:
+                old = rows.find(id=new.id)
+                what = "added" if not old else "replaced" if better(old[0], new) else "kept"
+                done[what] += 1
+                if what != "kept":
+                    rows.put(new)
         return Merged(**done)
 
     def close(self) -> None:

@@ -160,7 +160,9 @@ def test_nobody_else_may_read_the_index(large: Store) -> None:
 def test_an_index_that_is_no_longer_in_force_is_removed(large: Store) -> None:
     """Once nobody can be about to open it, those of earlier versions too; one that another process may be making
     stays."""
-    old, older, young = (Path(large.place, name) for name in ("index-aa.faiss", "index-aa.ldix", ".index-bb"))
+    old, older, young = (
+        Path(large.place, name) for name in ("index-aa.faiss", "index-aa.ldix", "logdiag-unfinished-bb")
+    )
     for path in (old, older, young):
         path.write_bytes(b"x")
     for path in (old, older):
