@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import TypeVar
 
@@ -19,23 +19,52 @@ from logdiag.judge.speakers import NO_NODES
 from logdiag.model import Line
 from logdiag.scan.survey import Opening
 
-__all__ = ["Placement", "placement_in"]
+__all__ = ["PROCESSES", "Placement", "placement_in"]
 
 # ltr-b04-021   t-6e69   r-04   46403   hd-a04-02.local
 _WORD = re.compile(r"[^\W_][\w.]*(?:-[\w.]+)*")
 _HOST = re.compile(r"(?=.*[\d-])(?P<stem>[A-Za-z]{2,}|[A-Za-z](?=\d+[A-Za-z]))[A-Za-z\d.]*(?:-[A-Za-z\d.]+)*")
 _COUNTED = re.compile(r"(?P<stem>[A-Za-z]{0,12})[-_.]?(?P<number>\d{1,5})")
-# ranks: 0=wa@dlm-70 1=wb@dlm-71   hosts: shard0=nbx50 shard1=nbx51
-_ITEM = re.compile(r"(?<!\S)(?=[a-z]{0,12}\d{1,5}[=:][A-Za-z])")
-_PROCESSES = frozenset(["rank", "task", "worker", "replica", "proc", "process", "member", "lane", "r", "w"])
-_HOSTS = frozenset(["on", "at", "to", "host", "node", "hostname", "machine"])
+# ranks: 0=wa@dlm-70 1=wb@dlm-71   hosts: shard0=nbx50 shard1=nbx51   {"0": ["nbx50", 1, 3918], "1": ["nbx51", ...
+_ITEM = re.compile(r"(?<![\w.=:-])(?=[a-z]{0,12}\d{1,5}(?:[=:]|\": ?\[\")[A-Za-z])")
+PROCESSES = frozenset(
+    [
+        "rank",
+        "task",
+        "worker",
+        "replica",
+        "proc",
+        "process",
+        "member",
+        "lane",
+        "r",
+        "w",
+        "peer",
+        "pe",
+        "seat",
+        "learner",
+        "trainer",
+        "ordinal",
+    ]
+)
+_HOMES = frozenset(["on", "host", "node", "machine"])
+_HOSTS = _HOMES | frozenset(["at", "to", "hostname"])
 _COUNTERS = ["step", "epoch", "iter", "iteration", "round", "batch", "attempt", "try"]
 _PARTS = ["line", "chunk", "part", "layer", "block", "pid"]
-_NO_RANKS = frozenset([*_COUNTERS, *_PARTS])
-# map 0..7=mc1-node00   bw0273   procs    4 -    7   cores c00..c03   Ranks 8 to 15: node-2
-_RANGE = re.compile(r"(?<![\w.])[a-z]{0,3}(\d{1,6}) ?(?:\.\.|-|to) {0,6}[a-z]{0,3}(\d{1,6})(?![\w.])")
-_MOST_LINES, _MOST_RANKS = 4000, 100_000
-_HEAD, _LONGEST = 100, 400
+_DEVICES = ["dev", "device", "gpu", "card", "chip", "npu", "cuda", "accelerator"]
+_NO_RANKS = frozenset([*_COUNTERS, *_PARTS, *_DEVICES])
+_SHORT = {"r": "rank", "w": "worker"}
+_SEATS = frozenset([*_DEVICES, "slot"])
+# map 0..7=mc1-node00   bw0273   procs    4 -    7   cores c00..c03   Ranks 8 to 15: node-2   PEs 4,5,6,7
+_SPAN = re.compile(
+    r"(?<![\w.-])[a-z]{0,3}(?P<first>\d{1,6}) ?(?:\.\.|-|to) {0,6}[a-z]{0,3}(?P<last>\d{1,6})(?![\w.]|-\d)"
+    r"|(?<![\w.-])(?P<each>\d{1,9}(?:,\d{1,9}){1,4096})(?![\w.])"
+)
+# 18h12m49s   00:14
+_CLOCK = re.compile(r"\d\d?[hH.:]\d\d")
+_HOLE = "several1"
+_MOST_LINES, _MOST_SPANS, _MOST_IN_A_ROW = 4000, 64, 4096
+_HEAD, _LONGEST = 100, 1000
 _SHORTEST_WORD, _SHORT_STEM = 3, 2
 _FEWEST = 2  # rows
 # Of a column's words so many must be heard of elsewhere, each on so many lines.
@@ -48,24 +77,47 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """Lines of one form, as columns of words; `form` has the words that all rows share. `ranks` is the column of the
-    numbers that count the ranks, `at` its place, and `size` how many ranks it lists."""
+    """Lines of one form, as columns of words; `nouns` has what stands before each column, or above it in a table.
+    `ranks` is the column of the numbers that count the ranks, `at` its place, `size` how many ranks it lists, and
+    `hosts` the place of the column that names the host of each."""
 
     form: Words
+    nouns: Words
     columns: tuple[Words, ...]
     at: int
     ranks: tuple[int, ...]
     size: int
+    hosts: int | None = None
 
     @property
-    def says_rank(self) -> bool:
-        """Whether it calls them so."""
-        return self.at > 0 and self.form[self.at - 1] == "rank"
+    def noun(self) -> str:
+        """What it calls them."""
+        noun = _stem(self.columns[self.at][0]) or self.nouns[self.at]
+        return _SHORT.get(noun, noun)
+
+    @property
+    def names_hosts(self) -> bool:
+        """Whether a word says that a column is one of hosts."""
+        return self.hosts is not None and self.nouns[self.hosts] in _HOSTS
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """How much it counts among several, and then its size. Two rows may be alike by chance."""
+        many = self.size > _FEWEST
+        alone = not _stem(self.columns[self.at][0])
+        says_rank, says_host = self.nouns[self.at] == "rank", many and self.names_hosts
+        marks = 4 * says_rank + 3 * says_host + 2 * (many and self.whole) + (self.noun in PROCESSES) + alone
+        return marks, self.size
 
     @property
     def whole(self) -> bool:
         """Whether it lists all ranks from the first on."""
         return min(self.ranks) <= 1 and self.size == max(self.ranks) - min(self.ranks) + 1
+
+    def covers(self, other: _Listing) -> bool:
+        """Whether another lists some of the same ranks, and others only under the same name."""
+        more = set(other.ranks).difference(self.ranks)
+        return 2 * other.size >= self.size and (not more or other.noun == self.noun)
 
     @property
     def others(self) -> list[int]:
@@ -83,8 +135,8 @@ class _Listing:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`ranks` by a word that only one rank has, `seats` by a host and a number on it, `hosts` by rank; `counting` is
-    the place of the rank's number by the form of lines that count them, `listed` are those numbers."""
+    """`ranks` by a word that only one rank has, `seats` by a host and a device or number on it, `hosts` by rank;
+    `counting` is the place of the rank's number by the form of lines that count them, `listed` are those numbers."""
 
     ranks: Mapping[str, int] = field(default_factory=dict)
     seats: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -103,48 +155,115 @@ class Placement:
             rank = self.ranks.get(word.partition(".")[0]) if rank is None else rank  # actor5.boot: of actor5
             if rank is not None:
                 return rank
-        return None
+        return self._seated(words)
+
+    def named_in(self, line: Line) -> set[int]:
+        """The ranks that a line's words name, by what was listed of them."""
+        return {self.ranks[word] for word in _row(line) if word in self.ranks}
+
+    def _seated(self, words: Words) -> int | None:
+        """The only rank at a device that a line names beside its host: `node=elm-7 ev=poll dev=3`, `elm-7 [gpu 3]`."""
+        named = {word for word in words if not word.isdigit()}
+        for word, after in pairwise((*words, "")):
+            stem = word.lower().rstrip("0123456789")
+            if stem in _SEATS:
+                named.add(word[len(stem) :] or after)
+        found = {self.seats[place, seat] for place in words for seat in named if (place, seat) in self.seats}
+        return found.pop() if len(found) == 1 else None
 
 
 def placement_in(lines: Sequence[Line], openings: Iterable[Opening] = ()) -> Placement:
-    """What the first lines of the logs and the kept ones list; of several listings that which says rank
-    counts, then that of the most, and of those the first."""
+    """What the first lines of the logs and the kept ones list. Of several listings that counts which says rank, or else
+    names hosts, and of those the longest; others add what they say of the same ranks."""
     first = list(islice((line for opening in openings for line in opening.lines()), _MOST_LINES))
     read = {(line.stream, line.position) for line in first}
     looked_at = [*first, *(line for line in lines if (line.stream, line.position) not in read)][:_MOST_LINES]
     heard = _heard_in(looked_at)
-    listings = sorted(_listings(looked_at), key=lambda listing: (not listing.says_rank, -listing.size))
+    forms = _forms(looked_at)
+    found = ((listing, _own_words(listing, heard)) for listing in (*_blocks(looked_at), *_listings(forms)))
+    telling = [(listing, own) for listing, own in found if _tells(listing, own)]
+    telling.sort(key=lambda told: told[0].weight, reverse=True)
     ranks: dict[str, int] = {}
     seats: dict[tuple[str, str], int] = {}
     hosts: dict[int, str] = {}
     counting: dict[Words, int] = {}
-    listed: set[int] = set()
-    for listing in listings:
-        if 2 * listing.size < listings[0].size:
-            break
-        own = listing.columns[listing.at]
+    for listing, own in telling:
+        if not telling[0][0].covers(listing):
+            continue
         counting.setdefault(listing.form, listing.at)
-        listed.update(listing.ranks)
-        at = _hosts_of(listing)
-        for place in [listing.at, *listing.others]:
-            column = listing.columns[place]
-            # Ranks that are not listed may run on a host too; `ring closed, left c01, right c03` names others.
-            shared = (place == at and not listing.whole) or (place != listing.at and not set(column).isdisjoint(own))
-            if listing.tells_apart(column) and _is_heard(column, heard) and not shared:
-                _add(ranks, column, listing.ranks)
-        if at is not None:
-            _add(hosts, listing.ranks, listing.columns[at])
-            seated = (tuple(zip(listing.columns[at], listing.columns[other], strict=True)) for other in listing.others)
-            for pairs in seated:
-                if all(seat.isdigit() for _, seat in pairs) and len(set(pairs)) == listing.size:
-                    _add(seats, pairs, listing.ranks)
-                    break
-    return Placement(ranks, seats, _in_ranges(looked_at) or hosts, counting, frozenset(listed))
+        for column in own:
+            _add(ranks, column, listing.ranks)
+        if listing.hosts is not None:
+            _add(hosts, listing.ranks, listing.columns[listing.hosts])
+        for pairs in _seats_of(listing):
+            _add(seats, pairs, listing.ranks)
+    homes = _homes(forms)
+    hosts = {rank: homes.get(host, host) for rank, host in hosts.items()}
+    for word, rank in ranks.items():
+        if word in homes:
+            hosts.setdefault(rank, homes[word])
+    return Placement(ranks, seats, hosts, counting, frozenset(telling[0][0].ranks if telling else ()))
+
+
+def _tells(listing: _Listing, own: Sequence[Words]) -> bool:
+    """Whether it is a listing of processes, and tells something of them. One that leaves some out calls them so, or by
+    words that are heard, and says where they are."""
+    if listing.whole or listing.noun == "rank":
+        return bool(own) or listing.hosts is not None
+    return listing.hosts is not None and (listing.noun in PROCESSES or (bool(own) and listing.names_hosts))
 
 
 def _add(to: dict[Key, Value], keys: Iterable[Key], values: Iterable[Value]) -> None:
     for key, value in zip(keys, values, strict=True):
         to.setdefault(key, value)
+
+
+def _own_words(listing: _Listing, heard: Mapping[str, int]) -> list[Words]:
+    """The columns of the words by which each rank speaks."""
+    own = listing.columns[listing.at]
+    found: list[Words] = []
+    for place in [listing.at, *listing.others]:
+        column = listing.columns[place]
+        # Ranks that are not listed may run on a host too; `ring closed, left c01, right c03` names others.
+        shared = (place == listing.hosts and not listing.whole) or (
+            place != listing.at and not set(column).isdisjoint(own)
+        )
+        if listing.tells_apart(column) and _is_heard(column, heard) and not shared:
+            found.append(column)
+    return found
+
+
+def _seats_of(listing: _Listing) -> Iterator[list[tuple[str, str]]]:
+    """What tells a rank in two words: a device and its number, or a host and a device or number on it."""
+    for place in listing.others:
+        names = listing.columns[place]
+        if listing.nouns[place] in _SEATS and names[0].isdigit() and listing.tells_apart(names):
+            yield [(listing.nouns[place], name) for name in names]
+        if not all(map(_may_be_a_host, names)) or (place != listing.hosts and listing.tells_apart(names)):
+            continue
+        for seat in sorted(listing.others, key=lambda at: listing.nouns[at] not in _SEATS):
+            pairs = list(zip(names, listing.columns[seat], strict=True))
+            counted = seat == place + 1 or listing.nouns[seat] in _SEATS
+            if counted and all(_number(number) >= 0 for _, number in pairs) and len(set(pairs)) == listing.size:
+                yield pairs
+                break
+
+
+def _homes(forms: Mapping[Words, _Rows]) -> dict[str, str]:
+    """The host of each name that a row says to be on one: `mt-6t4 placed on elm-7`."""
+    homes: dict[str, str] = {}
+    for form, rows in forms.items():
+        columns = tuple(zip(*rows.words, strict=True))
+        for at in range(2, len(form)):
+            hosts = columns[at]
+            if form[at - 1] not in _HOMES or form[at] or not all(_may_be_a_host(word, said=True) for word in hosts):
+                continue
+            for names in columns[at - 1 :: -1]:
+                pairs = set(zip(names, hosts, strict=True))
+                if len(pairs) == len(set(names)) >= _FEWEST and all(_may_be_a_host(name) for name in names):
+                    _add(homes, names, hosts)
+                    break
+    return homes
 
 
 def _heard_in(lines: Iterable[Line]) -> Counter[str]:
@@ -156,22 +275,53 @@ def _heard_in(lines: Iterable[Line]) -> Counter[str]:
     return heard
 
 
-def _listings(lines: Iterable[Line]) -> Iterator[_Listing]:
-    """The listings among all lines that share a form."""
-    found: dict[Words, list[Words]] = defaultdict(list)
-    headers: dict[Words, Words] = {}
+@dataclass(slots=True)
+class _Rows:
+    """The rows of one form, and the row above the first of them."""
+
+    above: Words
+    words: list[Words] = field(default_factory=list)
+
+
+def _forms(lines: Iterable[Line]) -> dict[Words, _Rows]:
+    """All rows by their form."""
+    found: dict[Words, _Rows] = {}
     for above, form, row in _rows(lines):
-        headers.setdefault(form, above)
-        found[form].append(row)
-    for form, rows in found.items():
-        columns = tuple(zip(*rows, strict=True))
-        header = [word.lower() for word in headers[form]]
-        place = next((at for at, word in enumerate(header) if word in _PROCESSES), -1)
-        is_table = len(header) == len(form) and not any(form) and place >= 0
+        found.setdefault(form, _Rows(above)).words.append(row)
+    return found
+
+
+def _listings(forms: Mapping[Words, _Rows]) -> Iterator[_Listing]:
+    """The listings among all lines that share a form."""
+    for form, rows in forms.items():
+        if len(rows.words) < _FEWEST:
+            continue
+        columns = tuple(zip(*rows.words, strict=True))
+        header = tuple(word.lower() for word in rows.above)
+        place = next((at for at, word in enumerate(header) if word in PROCESSES), -1)
+        is_table = len(header) == len(form) and place >= 0 and all(map(_fits_header, form, header))
         counting = place if is_table else _counting(form, columns)
-        ranks = tuple(map(_number, columns[counting])) if counting is not None and len(rows) >= _FEWEST else (-1,)
+        if counting is None:
+            columns = _of_one_stem(rows.words)
+            counting = _counting(form, columns) if columns else None
+        ranks = tuple(map(_number, columns[counting])) if counting is not None else (-1,)
         if counting is not None and -1 not in ranks:
-            yield _Listing(form, columns, counting, ranks, len(set(ranks)))
+            nouns = header if is_table else ("", *form[:-1])
+            yield _with_hosts(_Listing(form, nouns, columns, counting, ranks, len(set(ranks))))
+
+
+def _of_one_stem(rows: Sequence[Words]) -> tuple[Words, ...]:
+    """The columns of the most rows whose first numbered name is of one stem: trainers t0 to t3, not feeders f0 to
+    f5."""
+    at = next((at for at, word in enumerate(rows[0]) if _stem(word) and _number(word) >= 0), None)
+    if at is None:
+        return ()
+    (stem, _), *others = Counter(_stem(row[at]) for row in set(rows)).most_common()
+    return tuple(zip(*(row for row in rows if _stem(row[at]) == stem), strict=True)) if others and stem else ()
+
+
+def _fits_header(word: str, header: str) -> bool:
+    return not word or word == header
 
 
 def _rows(lines: Iterable[Line]) -> Iterator[tuple[Words, Words, Words]]:
@@ -179,7 +329,7 @@ def _rows(lines: Iterable[Line]) -> Iterator[tuple[Words, Words, Words]]:
     several forms where a host may have a plain word for a name: `slot 0  rowan  pid 28329`."""
     above: Words = ()
     for line in lines:
-        items = _ITEM.split(line.message[:_LONGEST])
+        items = _ITEM.split(line.text[:_LONGEST])
         if len(items) > _FEWEST:
             for row in map(_words, items[1:]):
                 yield above, ("",) * len(row), row
@@ -194,20 +344,100 @@ def _rows(lines: Iterable[Line]) -> Iterator[tuple[Words, Words, Words]]:
         above = row
 
 
-def _in_ranges(lines: Iterable[Line]) -> dict[int, str]:
-    """The host of each rank, where rows give each host a range of them that goes on where the one before ended."""
-    found: dict[Words, list[tuple[str, int, int]]] = defaultdict(list)
+def _with_hosts(listing: _Listing) -> _Listing:
+    return replace(listing, hosts=_hosts_of(listing))
+
+
+def _hosts_of(listing: _Listing) -> int | None:
+    """The column that names the host of each rank: those on one host follow each other, or a word has said so."""
+    for behind_a_word in (True, False):
+        for at in listing.others:
+            column = listing.columns[at]
+            said = listing.nouns[at] in _HOSTS
+            if said is not behind_a_word or not all(_may_be_a_host(word, said=said) for word in column):
+                continue
+            own_name = not said and tuple(map(_number, column)) == listing.ranks  # learner-0 rank=0
+            if own_name or not listing.one_each(column):
+                continue
+            hosts = [host for _, host in sorted(zip(listing.ranks, column, strict=True))]
+            changes = 1 + sum(one != other for one, other in pairwise(hosts))
+            if said or (changes == len(set(hosts)) and changes > 1):
+                return at
+    return None
+
+
+def _blocks(lines: Iterable[Line]) -> Iterator[_Listing]:
+    """The listings whose rows each name several ranks, by a range or one by one."""
+    found: dict[Words, list[tuple[Words, tuple[Words, ...]]]] = defaultdict(list)
+    headers: dict[Words, Words] = {}
+    above: Words = ()
     for line in lines:
-        told = _RANGE.search(line.message)
-        rest = line.message[: told.start()] + line.message[told.end() :] if told else ""
-        hosts = [word for word in _words(rest) if _may_be_a_host(word)]
-        if told and len(hosts) == 1:
-            found[_form(_words(rest))].append((hosts[0], int(told[1]), int(told[2])))
-    for rows in found.values():
-        follow = all(one[2] + 1 == other[1] for one, other in pairwise(rows))
-        if len(rows) >= _FEWEST and follow and rows[0][1] <= 1 and rows[-1][2] < _MOST_RANKS:
-            return {rank: host for host, low, high in rows for rank in range(low, high + 1)}
-    return {}
+        text = line.text.replace(line.clock, "", 1) if line.clock else line.text
+        spans = [span for span in islice(_SPAN.finditer(text), _MOST_SPANS) if _members(span)]
+        members = tuple(map(_members, spans))
+        row = _words(_SPAN.sub(_HOLE, text)) if spans else _words(text)
+        if (hosts := _hosts_between(text, spans)) and _follow(members):
+            found[str(line.stream), str(line.position)] = [
+                ((host, _HOLE), (each,)) for host, each in zip(hosts, members, strict=True)
+            ]
+        elif spans and row.count(_HOLE) == len(spans):
+            headers.setdefault(_form(row), above)
+            found[_form(row)].append((row, members))
+        above = row
+    for form, rows in found.items():
+        header = tuple(word.lower() for word in headers.get(form, ()))
+        nouns = header if len(header) == len(rows[0][0]) else ("", *_form(rows[0][0])[:-1])
+        if listing := _expanded(rows, nouns):
+            yield listing
+
+
+def _members(span: re.Match[str]) -> Words:
+    """The numbers that a range or a row of them names."""
+    if span["each"]:
+        return tuple(span["each"].split(","))
+    first, last = int(span["first"]), int(span["last"])
+    return tuple(map(str, range(first, last + 1))) if 0 <= last - first < _MOST_IN_A_ROW else ()
+
+
+def _follow(rows: Sequence[Words]) -> bool:
+    """Whether the numbers of the rows go on where those of the row before ended, from the first on."""
+    if not all(rows):
+        return False
+    numbers = [int(number) for row in rows for number in row]
+    return numbers[0] <= 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def _hosts_between(text: str, spans: Sequence[re.Match[str]]) -> list[str]:
+    """The host behind each range of a line, or else before each; none where some range has none of its own."""
+    if len(spans) < _FEWEST:
+        return []
+    ends = [0, *(span.end() for span in spans)]
+    starts = [*(span.start() for span in spans), len(text)]
+    between = [_words(text[end:start]) for end, start in zip(ends, starts, strict=True)]
+    behind = [[word for word in words[:2] if _may_be_a_host(word)][:1] for words in between[1:]]
+    before = [[word for word in words if _may_be_a_host(word)][-1:] for words in between[:-1]]
+    hosts = behind if all(behind) else before
+    return [host for (host,) in hosts] if all(hosts) else []
+
+
+def _expanded(rows: Sequence[tuple[Words, tuple[Words, ...]]], nouns: Words) -> _Listing | None:
+    """Rows of several ranks as one of each; ranges of as many numbers are columns too. None where no range goes on from
+    row to row."""
+    holes = [at for at, word in enumerate(rows[0][0]) if word == _HOLE]
+    named = [hole for hole in range(len(holes)) if nouns[holes[hole]].removesuffix("s") in PROCESSES]
+    fits = (hole for hole in (*named, *range(len(holes))) if _follow([members[hole] for _, members in rows]))
+    hole = next(fits, None)
+    if hole is None or (len(rows) < _FEWEST and hole not in named):
+        return None
+    lines: list[Words] = []
+    for row, members in rows:
+        for k in range(len(members[hole])):
+            each = iter(numbers[k] if len(numbers) == len(members[hole]) else "" for numbers in members)
+            lines.append(tuple(next(each) if word == _HOLE else word for word in row))
+    columns = tuple(zip(*lines, strict=True))
+    ranks = tuple(map(int, columns[holes[hole]]))
+    nouns = tuple(noun.removesuffix("s") for noun in nouns)
+    return _with_hosts(_Listing(("several", *_form(rows[0][0])), nouns, columns, holes[hole], ranks, len(set(ranks))))
 
 
 def _words(text: str) -> Words:
@@ -225,7 +455,16 @@ def _form(words: Words) -> Words:
 
 
 def _varies(word: str) -> bool:
+    """Whether rows of one form may differ in it: a name with a number, one capital."""
+    if len(word) == 1 and word.isupper():
+        return True
     return not word.isalpha() and ("-" in word or any(sign.isdigit() for sign in word))
+
+
+def _stem(word: str) -> str:
+    """A numbered word without its number."""
+    counted = _COUNTED.fullmatch(word)
+    return counted["stem"].lower() if counted else ""
 
 
 def _number(word: str) -> int:
@@ -238,7 +477,7 @@ def _counting(form: Words, columns: Sequence[Words]) -> int | None:
     first of numbered names that counts from 0 or 1 without a gap, else any numbers in rows that name hosts."""
     rows = len(set(zip(*columns, strict=True)))
     hosted = any(form[at] in _HOSTS and not form[at + 1] for at in range(len(form) - 1))
-    found: list[tuple[int, int]] = []
+    found: list[tuple[int, bool, int]] = []
     for at, column in enumerate(columns):
         words = set(column) if not form[at] and rows >= _FEWEST else set()
         # Most columns have too few words, or begin with one that is no number.
@@ -247,46 +486,28 @@ def _counting(form: Words, columns: Sequence[Words]) -> int | None:
         numbers = set(map(_number, words))
         if -1 in numbers or len(numbers) != rows:
             continue
-        stem = (_COUNTED.fullmatch(column[0]) or {"stem": ""})["stem"].lower()
+        stem = _stem(column[0])
         before = stem or (form[at - 1] if at else "")
         first = 1 if len(stem) <= _SHORT_STEM else 0  # VEGA01 and VEGA02 are hosts
         whole = min(numbers) <= first and rows == max(numbers) - min(numbers) + 1
-        if before in _PROCESSES:
-            found.append((0, at))
+        if before in PROCESSES:
+            found.append((0 if before == "rank" else 1, not whole, at))
         elif whole and before not in _NO_RANKS:
-            found.append((2 if stem else 1, at))
+            found.append((3 if stem else 2, False, at))
         elif before and not stem and hosted and before not in _NO_RANKS | NO_NODES:
-            found.append((3, at))
-    return min(found)[1] if found else None
+            found.append((4, True, at))
+    return min(found)[2] if found else None
 
 
 def _is_heard(column: Words, heard: Mapping[str, int]) -> bool:
     """Whether most of a column's words begin other lines, and none is a small number."""
     words = Counter(column)
+    if any(map(_CLOCK.match, words)):
+        return False
     elsewhere = sum(heard.get(word, 0) - count >= _HEARD for word, count in words.items())
     return all(len(word) >= _SHORTEST_WORD or not word.isdigit() for word in words) and (
         elsewhere >= _SHARE_HEARD * len(words)
     )
-
-
-def _hosts_of(listing: _Listing) -> int | None:
-    """The column that names the host of each rank: those on one host follow each other. The only host of all stands
-    behind a word for one."""
-    for behind_a_word in (True, False):
-        for at in listing.others:
-            column = listing.columns[at]
-            said = at > 0 and listing.form[at - 1] in _HOSTS
-            if said is not behind_a_word or not listing.one_each(column):
-                continue
-            if not all(_may_be_a_host(word, said=said) for word in column):
-                continue
-            if not said and tuple(map(_number, column)) == listing.ranks:
-                continue  # learner-0 rank=0: its own name
-            hosts = [host for _, host in sorted(zip(listing.ranks, column, strict=True))]
-            changes = 1 + sum(one != other for one, other in pairwise(hosts))
-            if changes == len(set(hosts)) and (said or changes > 1):
-                return at
-    return None
 
 
 def _may_be_a_host(word: str, *, said: bool = False) -> bool:

@@ -11,7 +11,7 @@ from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.launchers import Worker, first_observed
 from logdiag.judge.owners import Owners, owners_in
-from logdiag.judge.placement import Placement, placement_in
+from logdiag.judge.placement import PROCESSES, Placement, placement_in
 from logdiag.judge.speakers import Speakers, node_named_in, nodes_of_speakers, numbered_speakers
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role
@@ -33,6 +33,18 @@ _HEADER = "Traceback (most recent call last)"
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
 _PROCESS = re.compile(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
 _NUMBERS = re.compile(r"\d{1,9}")
+_WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
+_ONE = "|".join(sorted(word for word in PROCESSES if len(word) > 1))
+# absent: 10   missing ordinals: 0,3   no part from 1   rank 3 never posted   seat 13 not among them
+_MISSED = re.compile(
+    r"(?i)\b(?:missing|absent|mute|unheard|silent|without|no part from|wait(?:s|ed|ing)? (?:for|on))\b\W{0,4}"
+    rf"(?:(?:{_ONE})s?\W{{0,3}})?(?P<some>\d{{1,5}}(?:, ?\d{{1,5}})*)(?![\w./]| ?(?:m?s|sec\w*|of)\b)"
+    rf"|\b(?:{_ONE})[ =:#._-]{{0,3}}(?P<one>\d{{1,5}}) (?:did not|never|is gone|gone|not|has not|left|lost|absent)\b"
+)
+# channel to ordinal 2 was closed   (peer 23)   stream to 4 ended
+_NAMED = re.compile(
+    rf'(?i)(?<![a-z])(?:(?:{_ONE})s?|(?:stream|channel) to)"?[ =:#._-]{{0,3}}\[?(\d{{1,5}})(?![\w:.]*\d|[\w/])'
+)
 # Kept lines.
 _LONGEST_TRACEBACK = 200
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
@@ -81,11 +93,15 @@ def named_by_its_line(facts: _Facts) -> int | None:
 
 def numbered_speaker(facts: _Facts) -> int | None:
     """No prefix names ranks, but a word with a number runs over all processes of the log, and one printed the line."""
+    if facts.root.reason in _WAITED:
+        return None  # who speaks is one of those that waited
     return facts.speakers().numbers.get((facts.root.line.stream, facts.root.line.position))
 
 
 def listed_by_the_launcher(facts: _Facts) -> int | None:
     """A listing tells which rank the process, the unit or the place is that the root's line names first."""
+    if facts.root.reason in _WAITED:
+        return None
     return facts.placement().rank_of(facts.root.line)
 
 
@@ -101,9 +117,12 @@ def listed_alone_on_its_node(facts: _Facts) -> int | None:
 
 def waited_for(facts: _Facts) -> int | None:
     """The others waited in vain for the only other process that the root's line names."""
-    if facts.root.reason not in (Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR):
+    if facts.root.reason not in _WAITED:
         return None
-    others = facts.speakers().named_in(facts.root.line) - {numbered_speaker(facts)}
+    line, placement = facts.root.line, facts.placement()
+    others = facts.speakers().named_in(line) | placement.named_in(line) | set(map(int, _NAMED.findall(line.text)))
+    others = _missed_in(line) or others
+    others -= {line.rank, facts.speakers().numbers.get((line.stream, line.position)), placement.rank_of(line)}
     return others.pop() if len(others) == 1 else None
 
 
@@ -291,6 +310,12 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
     if told := node_named_in(root.line, known) or spoken.get(-1 if rank is None else rank):
         return told
     return every.pop() if len(every) == 1 else None
+
+
+def _missed_in(line: Line) -> set[int]:
+    """The ranks of which a line says that they did not come."""
+    found = _MISSED.finditer(line.text)
+    return {int(number) for match in found for number in _NUMBERS.findall(match["some"] or match["one"])}
 
 
 def _kin(root: Fault, died: Sequence[Fault]) -> Iterable[Sequence[Fault]]:

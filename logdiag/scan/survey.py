@@ -59,7 +59,7 @@ _LOGS_WITH_SERIES, _LONGEST_SERIES = 4, 256
 # Steps for it are looked for in so many places of a block, in so many lines each.
 _PLACES, _LINES_OF_A_PLACE = 32, 16
 # Where a launcher lists its ranks: so many first lines, of so many streams.
-_OPENING, _MOST_OPENINGS = 400, 64
+_OPENING, _MOST_OPENINGS, _LONGEST_OPENING = 400, 64, 1000
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
 _LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
 _SHORT_NUMBER = re.compile(rb"(?<![\w:.,-])\d{1,3}(?![\w:.,-]*\d)")
@@ -245,7 +245,7 @@ class _Reader:
             self._keep(block, lines, shapes, firsts, hits)
             wanted = _OPENING if self.stream.index < _MOST_OPENINGS else 0
             for at in range(min(len(shapes), wanted - len(self.opening))):
-                self.opening.append((self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP]))
+                self.opening.append((self.position + at, block.number_of(at), lines[at][:_LONGEST_OPENING]))
             self.position += len(shapes)
             advance(self.stream.bytes_read)
         for position, number, text in self.tail.lines(self.tail.most):

@@ -81,19 +81,76 @@ def test_one_line_may_list_all() -> None:
     assert found.hosts[3] == "oak-3"
 
 
-def test_a_range_of_ranks_names_their_host() -> None:
-    """`map 0..7=elm-7`: neighbours on one host, and the next host goes on where the last one ended."""
-    assert placement_in(_lines("map 0..1=elm-7", "map 2..3=oak-3")).hosts == {
-        0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3",
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["map 0..1=elm-7", "map 2..3=oak-3"],
+        ["start:   elm-7  procs 0 -  1   rack A", "start:   oak-3  procs 2 -  3   rack B"],
+        ["start: node elm-7: PEs 0,1", "start: node oak-3: PEs 2,3"],
+        ["members: 0,1 at elm-7; 2,3 at oak-3"],
+        ["10:00:00 four of them (elm-7=0-1, oak-3=2-3)"],
+        ["seen a-0 (elm-7, peers 0-1), a-1 (oak-3, peers 2-3)"],
+        ["  m  machine   rank", "  0  elm-7     0..1", "  1  oak-3     2..3"],
+    ],
+)
+def test_a_range_of_ranks_names_their_host(rows: list[str]) -> None:
+    """Neighbours on one host, and the next host goes on where the last one ended."""
+    assert placement_in(_lines(*rows)).hosts == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
+
+
+def test_ranges_that_leave_some_out_are_no_ranks() -> None:
+    """Bytes, lines and pages are read in ranges too."""
     assert placement_in(_lines("read 0..1 of elm-7", "read 5..9 of oak-3")).hosts == {}
 
 
-def test_a_host_and_the_place_on_it_name_a_rank() -> None:
-    """`oak-3 |1|`: the second of that host."""
+def test_a_row_lists_what_each_of_several_ranks_has() -> None:
+    """`workers 4..5 pids 431,512`: the second process is that of worker 5, and slot 1 of its tray is its."""
+    bind = "gang: bind {host} <-> {tray} slots 0-1: workers {low}..{high} pids {one},{other}"
+    rows = [
+        bind.format(host="elm-7", tray="tray-51", low=0, high=1, one=4311, other=5127),
+        bind.format(host="oak-3", tray="tray-69", low=2, high=3, one=6202, other=7419),
+    ]
+    found = placement_in(_lines(*rows, *(f"10:00:0{at} train {pid} - step {at}" for at in range(3) for pid in _PIDS)))
+    assert found.rank_of(_lines("10:00:09 train 7419 - seal mismatch")[0]) == 3
+    assert found.rank_of(_lines("tray-69 - - slot 0 memory ue_count 1")[0]) == 2
+
+
+def test_a_host_is_told_of_a_rank_by_the_name_of_its_pod() -> None:
+    """Where the pod is placed is one sentence, and which rank it is another."""
+    pods = ["mt-7zv", "mt-gdg", "mt-qg4"]
+    rows = [f"event Normal {pod} placed on node-{at + 40}" for at, pod in enumerate(pods)]
+    rows += [f"{pod} 07:00:0{at} takes part as {at} of 3" for at, pod in enumerate(pods)]
+    rows += [f"{pod} 07:01:0{at} loss 2.{at}" for at in range(3) for pod in pods]
+    assert placement_in(_lines(*rows)).hosts == {0: "node-40", 1: "node-41", 2: "node-42"}
+
+
+def test_a_table_names_the_column_of_hosts() -> None:
+    """Pods have names like hosts'."""
+    rows = ["rank  pod    machine", "0     kl-w-2  gx-853", "1     kl-w-0  gx-928", "2     kl-w-1  gx-785"]
+    assert placement_in(_lines(*rows)).hosts == {0: "gx-853", 1: "gx-928", 2: "gx-785"}
+
+
+def test_rows_of_another_role_count_no_ranks() -> None:
+    """Trainers t0 to t3 are ranks; two feeders, listed among them, are others."""
+    rows = [f"== {name} -> cv-{at + 8:02d} pid {900 + at}" for at, name in enumerate(["f0", "f1", "t0", "t1", "t2"])]
+    spoken = [f"{name}#0 up{at} loss 2.{at}" for at in range(3) for name in ("f0", "f1", "t0", "t1", "t2")]
+    found = placement_in(_lines(*rows, *spoken))
+    assert found.rank_of(_lines("t2#9 up41 batch is torn")[0]) == 2
+    assert found.hosts == {0: "cv-10", 1: "cv-11", 2: "cv-12"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "48452.7|oak-3  |1|WARN |pcie |width x0, all ones",
+        "agent node=oak-3 at=17740 ev=poll dev=1 ecc=2",
+        "oak-3 [02:20:03][gpu 1] dbe",
+    ],
+)
+def test_a_host_and_the_place_on_it_name_a_rank(line: str) -> None:
+    """The second of that host, whoever says so."""
     rows = [f"rank {rank} = {('elm-7', 'oak-3')[rank // 2]}/{rank % 2} ep {rank % 2}" for rank in range(4)]
-    found = placement_in(_lines(*rows))
-    assert found.rank_of(_lines("48452.7|oak-3  |1|WARN |pcie |width x0, all ones")[0]) == 3
+    assert placement_in(_lines(*rows)).rank_of(_lines(line)[0]) == 3
 
 
 @pytest.mark.parametrize(

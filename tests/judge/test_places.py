@@ -222,3 +222,21 @@ def test_the_rank_in_the_name_of_an_actor_is_the_rank(book: RuleBook) -> None:
     frames = ['  File "/srv/job/worker.py", line 88, in step', '    batch = row["caption"]', "KeyError: 'caption'"]
     assert rank_of(diagnosed(book, *traceback_of(relay), *frames)) == 3
     assert rank_of(diagnosed(book, *traceback_of(relay.replace("[rank=3]", "")), *frames)) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "rank"),
+    [
+        ("wait on ring op 40112 over 100 s, rank 2 did not enter", 2),
+        ("all-reduce 77 timed out after 120 s, 3 of 4 there, absent: 2", 2),
+        ("all-reduce 77: channel to ordinal 2 was closed by the remote side", 2),
+        ("all-reduce 77 timed out after 120 s, 3 of 4 there", None),
+    ],
+)
+def test_who_waited_in_vain_is_not_the_first(book: RuleBook, said: str, rank: int | None) -> None:
+    """It names the one that did not come, or it is not known which that is."""
+    listing = [f"start: rank {at} on elm-{at} pid {3000 + 7 * at}" for at in range(4)]
+    work = [f"05:00:{at:02d} [{3000 + 7 * (at % 4)}] [info] loss 2.{at}" for at in range(40)]
+    answer = diagnosed(book, *listing, *work, f"05:02:40 [3007] [error] {said}", "start: job ends with status 1")
+    assert answer.root_cause is not None
+    assert (answer.root_cause.text.endswith(said), answer.root_cause.rank) == (True, rank)
