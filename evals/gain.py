@@ -58,8 +58,8 @@ def touched(case: Case, book: RuleBook) -> frozenset[str]:
     """
     data = b"".join(piece for _, _, piece in case.pieces())
     matching = set[str]()
-    for matcher, keys in zip(book.matchers[:2], book.pattern_keys[:2], strict=True):
-        matching.update(keys[number][0] for _, numbers in matcher.find(data) for number in numbers)
+    for matcher, patterns in ((book.matcher, book.scanned), (book.softening_matcher, book.softening)):
+        matching.update(book.rules[patterns[number][0]].id for _, numbers in matcher.find(data) for number in numbers)
     narrower = (_narrower(book)[rule] for rule in matching if rule in _narrower(book))
     alone = (names for names in narrower if len(names) == 1)
     return frozenset(_catalogue_of(rule) for rule in matching).union(*alone)

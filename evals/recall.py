@@ -23,7 +23,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ class Measured:
 def without(book: RuleBook, reason: Reason) -> RuleBook:
     """The rule book without what names this reason."""
     kept = [
-        replace(rule, rows={code: row for code, row in rule.rows.items() if row.get("reason") != reason.value})
+        rule._replace(rows={code: row for code, row in rule.rows.items() if row.get("reason") != reason.value})
         for rule in book.rules
         if not (rule.reason == reason.value and rule.role in _FAILURE_ROLES)
     ]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from logdiag import cache
+from logdiag.rules import ReasonEntry, Rule
 from tests.helpers import LOGS, environment, loaded_anew
 
 ASKED = """
@@ -39,8 +40,11 @@ def asked(folder: Path, temporary: Path) -> str:
 def forged(content: bytes) -> bytes:
     """A whole cache file in which every rule and reason advises another action, its check sum right."""
     name, (plain, databases) = marshal.loads(content[32:])
-    for item in (*plain["rules"], *plain["reasons"].values()):
-        item.update(action=FORGED_ACTION, action_before_progress=None)
+    advice: dict[str, Any] = {"action": FORGED_ACTION, "action_before_progress": None}
+    plain["rules"] = [tuple(Rule._make(item)._replace(**advice)) for item in plain["rules"]]
+    plain["reasons"] = {
+        reason: tuple(ReasonEntry._make(item)._replace(**advice)) for reason, item in plain["reasons"].items()
+    }
     body = marshal.dumps((name, (plain, databases)))
     return hashlib.sha256(body).digest() + body
 

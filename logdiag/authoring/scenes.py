@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from copy import copy
-from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -104,15 +103,15 @@ def _of_rule(book: RuleBook, index: int) -> Iterator[Problem]:
 def _words(rule: Rule, book: RuleBook) -> Iterator[tuple[str, tuple[_Scene, ...], Rule]]:
     """Each word of a rule, the scenes that may prove it, and the rule without it."""
     if rule.goes_on:
-        yield "goes_on", _SCENES, replace(rule, goes_on=False)
+        yield "goes_on", _SCENES, rule._replace(goes_on=False)
     if rule.ends:
-        yield "ends", _SCENES, replace(rule, ends=False)
+        yield "ends", _SCENES, rule._replace(ends=False)
     if rule.closes:
-        yield "closes", _SCENES, replace(rule, closes=False)
+        yield "closes", _SCENES, rule._replace(closes=False)
     if rule.action_before_progress:
-        yield "action_before_progress", _ALONE, replace(rule, action_before_progress=None)
+        yield "action_before_progress", _ALONE, rule._replace(action_before_progress=None)
     for reason in rule.explains:
-        less = replace(rule, explains=tuple(other for other in rule.explains if other != reason))
+        less = rule._replace(explains=tuple(other for other in rule.explains if other != reason))
         yield f"explains: {reason}", tuple(_beside(rule, reason, book)), less
 
 

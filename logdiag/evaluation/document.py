@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Sequence
 from typing import Any
@@ -41,17 +40,9 @@ def document_of(
     document["made_by"] = {
         "logdiag": __version__,
         "python": platform.python_version(),
-        "rules": _rules_sha256(folders),
+        "rules": read_folders(folders).fingerprint().hex(),
         "files": [{"name": file.name, "sha256": file.sha256} for file in case_set.files],
         "cases": len(rows),
     }
     document["cases"] = [row.to_dict() for row in rows]
     return document
-
-
-def _rules_sha256(folders: Sequence[str]) -> str:
-    """What identifies the rules in force, wherever they lie."""
-    digest = hashlib.sha256()
-    for identity, file in sorted(read_folders(folders).contents.items()):
-        digest.update(identity.encode() + b"\0" + hashlib.sha256(file.content).digest())
-    return digest.hexdigest()

@@ -231,7 +231,7 @@ def load_forms(folders: Iterable[Folder] = (), *, proof: bool = False) -> Forms:
 
     own = [path for folder in folders if os.path.isdir(path := os.path.join(os.fspath(folder), "forms"))]
     files = [RuleFiles([folder]) for folder in (os.path.join(shipped_folder(), "forms"), *own)]
-    origin = b"\0\0".join(each.everything() for each in files)
+    origin = b"".join(each.fingerprint() for each in files)
     stored = None if proof else (compiled_part(_NAME, origin) if not own else None) or kept.read(_NAME, origin)
     if stored is not None:
         forms, levels, keys = stored
@@ -247,8 +247,8 @@ def compile_forms(folder: Folder) -> None:
     """Writes the shipped forms compiled into a folder, which a wheel holds as `data/compiled`."""
     from logdiag.rules.folders import RuleFiles, keep_compiled, shipped_folder
 
-    content = RuleFiles([os.path.join(shipped_folder(), "forms")]).everything()
-    keep_compiled(folder, _NAME, content, *_plain(load_forms(proof=True)))
+    fingerprint = RuleFiles([os.path.join(shipped_folder(), "forms")]).fingerprint()
+    keep_compiled(folder, _NAME, fingerprint, *_plain(load_forms(proof=True)))
 
 
 def _plain(forms: Forms) -> tuple[Any, ...]:

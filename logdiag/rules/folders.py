@@ -8,19 +8,18 @@ import stat
 from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
+from mmap import ACCESS_READ, mmap
 from typing import Any, NamedTuple
 
 from logdiag.errors import RuleError
 from logdiag.rules import limits
+from logdiag.rules.matcher import MARSHAL
 
 __all__ = [
     "Folder", "RuleFile", "RuleFiles", "compiled_part", "keep_compiled", "own_files", "read_folders", "shipped_folder",
 ]  # fmt: skip
 
 Folder = str | os.PathLike[str]
-
-# A form of marshal that every Python reads.
-_EVERY_PYTHONS = 2
 
 
 class RuleFile(NamedTuple):
@@ -53,13 +52,13 @@ class RuleFiles:
                     most = f"{limits.MOST_FILES} files or {limits.MOST_BYTES >> 20} MB"
                     raise RuleError(f"{folder}: holds more than {most} of rules; give the folder of rules alone")
 
-    def everything(self, *, paths: bool = False) -> bytes:
-        """Every id and every byte as one, and on request every path."""
-        return b"\0".join(
-            part
-            for identity, file in sorted(self.contents.items())
-            for part in (os.fsencode(identity), os.fsencode(file.path) if paths else b"", file.content)
-        )
+    def fingerprint(self, *, paths: bool = False) -> bytes:
+        """What every id, every byte, and on request every path makes together."""
+        digest = sha256()
+        for identity, file in sorted(self.contents.items()):
+            head = f"{identity}\0{file.path if paths else ''}\0{len(file.content)}\0"
+            digest.update(os.fsencode(head) + file.content)
+        return digest.digest()
 
 
 def read_folders(extra: Iterable[Folder]) -> RuleFiles:
@@ -86,20 +85,21 @@ def shipped_folder() -> str:
     return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "rules")
 
 
-def compiled_part(name: str, content: bytes) -> list[Any] | None:
-    """What a wheel holds compiled of exactly this content; None in a checkout, or where a file was edited."""
+def compiled_part(name: str, fingerprint: bytes) -> list[Any] | None:
+    """What a wheel holds compiled of files with this fingerprint; None in a checkout, or where one was edited."""
     try:
-        with open(os.path.join(os.path.dirname(shipped_folder()), "compiled", name), "rb") as opened:
-            made_of, *value = marshal.loads(opened.read())
+        path = os.path.join(os.path.dirname(shipped_folder()), "compiled", name)
+        with open(path, "rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+            made_of, *value = marshal.loads(content)
     except (OSError, ValueError, EOFError, TypeError):
         return None
-    return value if made_of == sha256(content).hexdigest() else None
+    return value if made_of == fingerprint else None
 
 
-def keep_compiled(folder: Folder, name: str, content: bytes, *value: Any) -> None:
+def keep_compiled(folder: Folder, name: str, fingerprint: bytes, *value: Any) -> None:
     """Writes into a folder what `compiled_part` reads from a wheel."""
     with open(os.path.join(folder, name), "wb") as out:
-        out.write(marshal.dumps((sha256(content).hexdigest(), *value), _EVERY_PYTHONS))
+        out.write(marshal.dumps((fingerprint, *value), MARSHAL))
 
 
 def _content(path: str) -> bytes:
@@ -111,7 +111,7 @@ def _content(path: str) -> bytes:
                 raise RuleError(f"{path}: is no file; remove it from the rules")
             if status.st_size > limits.MOST_BYTES_OF_A_FILE:
                 raise RuleError(f"{path}: is larger than {limits.MOST_BYTES_OF_A_FILE >> 10} kB; split it")
-            return file.read(limits.MOST_BYTES_OF_A_FILE)
+            return file.read(status.st_size)
     except OSError as error:
         raise RuleError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
 

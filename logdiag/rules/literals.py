@@ -20,9 +20,10 @@ else:
     import sre_constants as constants
     import sre_parse as parser
 
-__all__ = ["best_literals", "scan_form", "unanchored", "without_names"]
+from logdiag.rules.searching import unanchored
 
-_ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
+__all__ = ["best_literals", "scan_form", "without_names"]
+
 _NAME = re.compile(r"\(\?P<\w+>")
 _NAME_AGAIN = re.compile(r"\(\?P=\w+\)")
 _BOUNDS = re.compile(r"\{(\d+),(\d*)\}")
@@ -40,11 +41,6 @@ _LONG_PATTERN = 200
 _LONG_LITERAL = 9
 
 Literals = list[str]
-
-
-def unanchored(pattern: str) -> str:
-    """The pattern without the demand to begin where the message begins."""
-    return _ANCHOR.sub(r"\1", pattern)
 
 
 def without_names(pattern: str) -> str:

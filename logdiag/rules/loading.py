@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from logdiag import cache as stored
 from logdiag.model import Reason, Support
 from logdiag.read.forms import Forms, compile_forms, own_forms
-from logdiag.rules.book import RuleBook, asymmetric
+from logdiag.rules.book import RuleBook
 from logdiag.rules.folders import Folder, RuleFiles, compiled_part, keep_compiled, own_files, shipped_folder
 from logdiag.rules.matcher import Matcher
-from logdiag.rules.schema import Filter, ReasonEntry, Rule, proof_of, to_plain
-
-if TYPE_CHECKING:
-    from logdiag.rules.files import Parsed
+from logdiag.rules.schema import Filter, ReasonEntry, Rule
 
 __all__ = ["compile_shipped", "load"]
 
-_Proved = TypeVar("_Proved", Rule, Filter)
-_MATCHERS = 3
 _COMPILED, _PROOF_FILE = "rules", "proof"
+# What proves a rule or a filter, and no diagnosis needs.
+_PROOF = ("references", "fires", "quiet", "scenes", "drops", "keeps", "file")
 
 
 def load(folders: Sequence[Folder], *, proof: bool) -> RuleBook:
@@ -34,7 +30,7 @@ def load(folders: Sequence[Folder], *, proof: bool) -> RuleBook:
     own = own_files(folders)
     if not proof:
         named = tuple(os.fspath(folder) for folder in folders)
-        return (_kept_with(own.everything(paths=True), named) if own.contents else _kept_shipped()).fresh()
+        return (_kept_with(own.fingerprint(paths=True), named) if own.contents else _kept_shipped()).fresh()
     shipped = RuleFiles([shipped_folder()])
     return _with_own(shipped, own, folders) if own.contents else _shipped_book(shipped, proof=True)
 
@@ -45,11 +41,11 @@ def _kept_shipped() -> RuleBook:
 
 
 @lru_cache(maxsize=2)
-def _kept_with(content: bytes, folders: tuple[str, ...]) -> RuleBook:
-    """The shipped rules and one's own, whose bytes these are."""
-    shipped, own, forms = RuleFiles([shipped_folder()]), own_files(folders), own_forms(folders)
-    origin = Matcher.made_by() + shipped.everything() + b"\0own\0" + content
-    book = _restored(stored.read(_COMPILED, origin), forms)
+def _kept_with(own_fingerprint: bytes, folders: tuple[str, ...]) -> RuleBook:
+    """The shipped rules and one's own, which have this fingerprint."""
+    shipped, own = RuleFiles([shipped_folder()]), own_files(folders)
+    origin = Matcher.made_by() + shipped.fingerprint() + own_fingerprint
+    book = _restored(stored.read(_COMPILED, origin), own_forms(folders))
     if book is None:
         book = _with_own(shipped, own, folders)
         _keep(book, origin)
@@ -57,32 +53,41 @@ def _kept_with(content: bytes, folders: tuple[str, ...]) -> RuleBook:
 
 
 def _with_own(shipped: RuleFiles, own: RuleFiles, folders: Sequence[Folder]) -> RuleBook:
+    """Own rules replace shipped ones of the same id, own files all rules of a shipped file of the same path."""
+    from logdiag.rules.compiling import joined
     from logdiag.rules.files import parse
 
-    return _joined(_shipped_book(shipped, proof=True), parse(own), own, own_forms(folders))
+    parsed = parse(own)
+    named = {item.id for entries in (parsed.rules, parsed.filters) for item in entries}
+    replaced = {os.path.join(shipped_folder(), *name.split("/")) for name in own.contents}
+
+    def kept(item: Rule | Filter) -> bool:
+        return item.id not in named and os.path.splitext(item.file)[0] not in replaced
+
+    return joined(_shipped_book(shipped, proof=True), parsed, kept, own_forms(folders))
 
 
 def compile_shipped(folder: Folder) -> None:
     """Writes the shipped rules and log forms compiled into a folder, which a wheel holds as `data/compiled`."""
+    from logdiag.rules.compiling import healthy_text
+
     shipped = RuleFiles([shipped_folder()])
-    book = _parsed(shipped)
-    content = shipped.everything()
-    databases = [matcher.serialized for matcher in book.matchers]
-    keep_compiled(folder, _COMPILED, content, _plain(book), databases, Matcher.made_by(), book.healthy_text)
-    keep_compiled(folder, _PROOF_FILE, content, _proof(book))
+    book, fingerprint = _parsed(shipped), shipped.fingerprint()
+    keep_compiled(folder, _COMPILED, fingerprint, *_plain(book), Matcher.made_by(), healthy_text(book))
+    keep_compiled(folder, _PROOF_FILE, fingerprint, _proof(book))
     compile_forms(folder)
 
 
 def _shipped_book(shipped: RuleFiles, *, proof: bool) -> RuleBook:
     """From the wheel, else from the cache, else from the files."""
-    content = shipped.everything()
-    origin = Matcher.made_by() + content
-    compiled = compiled_part(_COMPILED, content)
+    fingerprint = shipped.fingerprint()
+    origin = Matcher.made_by() + fingerprint
+    compiled = compiled_part(_COMPILED, fingerprint)
     book = _restored(compiled[:2]) if compiled and compiled[2] == Matcher.made_by() else None
     book = book or _restored(stored.read(_COMPILED, origin))
     if book is None:
         # Another machine's wheel saves the reading of the files all the same.
-        book = _from_plain(compiled[0], None, compiled[3]) if compiled else _parsed(shipped)
+        book = _from_plain(compiled[0], None, healthy=compiled[3]) if compiled else _parsed(shipped)
         _keep(book, origin)
     return _with_proof(book, shipped) if proof else book
 
@@ -94,29 +99,42 @@ def _parsed(files: RuleFiles) -> RuleBook:
 
 
 def _keep(book: RuleBook, origin: bytes) -> None:
-    databases = [matcher.serialized for matcher in book.matchers]
-    if all(databases):
-        stored.write(_COMPILED, origin, (_plain(book), databases))
+    plain, matchers = _plain(book)
+    if None not in matchers:
+        stored.write(_COMPILED, origin, (plain, matchers))
+
+
+def _plain(book: RuleBook) -> tuple[dict[str, Any], list[Any]]:
+    """A book without its proof as values that marshal writes, and its three matchers; for `_restored`."""
+    plain = {
+        "rules": [tuple(item._replace(references=(), fires=(), quiet=(), scenes=(), file="")) for item in book.rules],
+        "filters": [tuple(item._replace(drops=(), keeps=(), file="")) for item in book.filters],
+        "reasons": {reason.value: tuple(entry) for reason, entry in book.reasons.items()},
+        "confidence": {support.value: weight for support, weight in book.confidence.items()},
+        "narrower": {index: sorted(others) for index, others in book.narrower.items()},
+        "words": book.words,
+    }
+    return plain, [matcher.dumped for matcher in book.matchers]
 
 
 def _restored(found: Any | None, forms: Forms | None = None) -> RuleBook | None:
     """A book from what was kept of one; None where its matchers are not for this machine."""
     if found is None:
         return None
-    plain, databases = found
-    matchers = [matcher for database in databases if (matcher := Matcher.restore(database))]
-    return _from_plain(plain, matchers, forms=forms) if len(matchers) == _MATCHERS else None
+    plain, dumped = found
+    matchers = [matcher for parts in dumped if parts is not None and (matcher := Matcher.restore(parts))]
+    return _from_plain(plain, matchers, forms=forms) if len(matchers) == len(dumped) else None
 
 
 def _from_plain(
-    plain: dict[str, Any], matchers: Sequence[Matcher] | None, healthy: str = "", forms: Forms | None = None
+    plain: dict[str, Any], matchers: Sequence[Matcher] | None, *, healthy: str = "", forms: Forms | None = None
 ) -> RuleBook:
     return RuleBook(
-        [Rule(**item) for item in plain["rules"]],
-        [Filter(**item) for item in plain["filters"]],
-        {Reason(name): ReasonEntry(**entry) for name, entry in plain["reasons"].items()},
+        [Rule._make(item) for item in plain["rules"]],
+        [Filter._make(item) for item in plain["filters"]],
+        {Reason(name): ReasonEntry._make(entry) for name, entry in plain["reasons"].items()},
         {Support(name): weight for name, weight in plain["confidence"].items()},
-        {int(index): frozenset(others) for index, others in plain["narrower"].items()},
+        {index: frozenset(others) for index, others in plain["narrower"].items()},
         matchers,
         forms,
         healthy,
@@ -124,78 +142,24 @@ def _from_plain(
     )
 
 
-def _plain(book: RuleBook) -> dict[str, Any]:
-    return {
-        "rules": [to_plain(rule) for rule in book.rules],
-        "filters": [to_plain(item) for item in book.filters],
-        "reasons": {reason.value: to_plain(entry) for reason, entry in book.reasons.items()},
-        "confidence": {support.value: weight for support, weight in book.confidence.items()},
-        "narrower": {str(index): sorted(others) for index, others in book.narrower.items()},
-        "words": book.words,
-    }
-
-
 def _proof(book: RuleBook) -> dict[str, dict[str, Any]]:
-    folder = shipped_folder()
-    return {item.id: {**proof_of(item), "file": os.path.relpath(item.file, folder)} for item in book.entries}
+    """Of each rule and filter what proves it, and its file below the shipped folder."""
+    proofs = {}
+    for item in book.entries:
+        proof = {name: getattr(item, name) for name in _PROOF if name in item._fields}
+        proofs[item.id] = proof | {"file": os.path.relpath(item.file, shipped_folder())}
+    return proofs
 
 
 def _with_proof(book: RuleBook, shipped: RuleFiles) -> RuleBook:
     """The shipped rules with the examples that a diagnosis does not need."""
-    content = shipped.everything()
-    shown = (compiled_part(_PROOF_FILE, content) or [stored.read(_PROOF_FILE, content)])[0]
-    if shown is None:
-        shown = _proof(_parsed(shipped)) if not any(rule.fires for rule in book.rules) else _proof(book)
-        stored.write(_PROOF_FILE, content, shown)
-
-    def shows(item: _Proved) -> _Proved:
-        proof = shown[item.id]
-        return replace(item, **{**proof, "file": os.path.join(shipped_folder(), proof["file"])})
-
-    rules, filters = [shows(rule) for rule in book.rules], [shows(item) for item in book.filters]
+    fingerprint = shipped.fingerprint()
+    proofs = (compiled_part(_PROOF_FILE, fingerprint) or [stored.read(_PROOF_FILE, fingerprint)])[0]
+    if proofs is None:
+        proofs = _proof(book if any(rule.fires for rule in book.rules) else _parsed(shipped))
+        stored.write(_PROOF_FILE, fingerprint, proofs)
+    for proof in proofs.values():
+        proof["file"] = os.path.join(shipped_folder(), proof["file"])
+    rules = [rule._replace(**proofs[rule.id]) for rule in book.rules]
+    filters = [item._replace(**proofs[item.id]) for item in book.filters]
     return RuleBook(rules, filters, book.reasons, book.confidence, book.narrower, book.matchers)
-
-
-def _joined(shipped: RuleBook, own: Parsed, files: RuleFiles, forms: Forms | None) -> RuleBook:
-    """The shipped rules, with their examples, and one's own, whose files replace those of the same id."""
-
-    named = {item.id for entries in (own.rules, own.filters) for item in entries}
-    replaced = {os.path.join(shipped_folder(), *name.split("/")) for name in files.contents}
-
-    def kept(item: Rule | Filter) -> bool:
-        return item.id not in named and os.path.splitext(item.file)[0] not in replaced
-
-    alone = RuleBook(own.rules, own.filters, narrower={}, forms=forms, healthy=shipped.healthy_text)
-    rules = [*(rule for rule in shipped.rules if kept(rule)), *own.rules]
-    filters = [*(item for item in shipped.filters if kept(item)), *own.filters]
-    nothing = [Matcher((), "")] * _MATCHERS
-    keys = RuleBook(rules, filters, narrower={}, matchers=nothing).pattern_keys
-    matchers = []
-    for at in range(_MATCHERS):
-        numbers = {key: number for number, key in enumerate(keys[at])}
-        parts = [
-            part
-            for book in (shipped, alone)
-            for part in book.matchers[at].renumbered([numbers.get(key) for key in book.pattern_keys[at]])
-        ]
-        matchers.append(Matcher(parts, shipped.matchers[at].name))
-    reasons, confidence = own.reasons or shipped.reasons, own.confidence or shipped.confidence
-    book = RuleBook(rules, filters, reasons, confidence, {}, matchers, forms)
-    book.narrower = _narrower_of_joined(book, shipped, alone)
-    return book
-
-
-def _narrower_of_joined(book: RuleBook, shipped: RuleBook, alone: RuleBook) -> dict[int, frozenset[int]]:
-    """Who is narrower than whom: known among the shipped rules, and found for each pair with one's own in it."""
-    index_of = {rule.id: index for index, rule in enumerate(book.rules)}
-    own = {index_of[rule.id] for rule in alone.rules}
-    numbers = {key: number for number, key in enumerate(book.pattern_keys[0])}
-    ours = Matcher(alone.matcher.renumbered([numbers[key] for key in alone.pattern_keys[0]]), alone.matcher.name)
-    claimed = [book.claimed(index, None if index in own else ours) for index in range(len(book.rules))]
-    found = {other: set(narrow) for other, narrow in asymmetric(claimed).items()}
-    # A shipped rule that one's own replaces is not there any more.
-    place = {at: now for at, rule in enumerate(shipped.rules) if (now := index_of.get(rule.id, -1)) not in {-1, *own}}
-    for other, narrow in shipped.narrower.items():
-        if other in place:
-            found.setdefault(place[other], set()).update(place[index] for index in narrow if index in place)
-    return {other: frozenset(narrow) for other, narrow in found.items()}

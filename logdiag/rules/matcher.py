@@ -7,7 +7,6 @@ cannot express is scanned for with its prefilter.
 
 from __future__ import annotations
 
-import marshal
 import os
 import re
 import sys
@@ -16,11 +15,11 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-__all__ = ["EVERY_PYTHONS", "Hit", "Matcher"]
+__all__ = ["MARSHAL", "Hit", "Matcher"]
 
-_FORM = "logdiag-rules/8"
-EVERY_PYTHONS = 2
-"""A form of marshal that every Python reads: what a wheel holds was written by another."""
+_FORM = "logdiag-rules/9"
+MARSHAL = 4
+"""The form of marshal that every Python from 3.10 on reads: what a wheel holds was written by another."""
 
 # What Hyperscan cannot express: look-arounds, back references, atomic and possessive groups, conditionals.
 _BEYOND = re.compile(r"\(\?(?:=|!|<=|<!|>|\()|\\[1-9]|[*+?}]\+")
@@ -52,7 +51,7 @@ class Matcher:
 
     def __reduce__(self) -> tuple[object, ...]:
         """For another process on the same machine."""
-        return Matcher.restore, (self.serialized,)
+        return Matcher.restore, (self.dumped,)
 
     def find(self, data: bytes) -> Iterable[tuple[int, list[int]]]:
         """Where the expressions end, in order, and the patterns that may match there."""
@@ -77,12 +76,16 @@ class Matcher:
             hits.append((start, end, tuple(sorted(patterns))))
         return hits
 
+    def on(self, text: str) -> set[int]:
+        """The patterns that may match somewhere in a text."""
+        return {pattern for _, found in self.find(text.encode(errors="replace")) for pattern in found}
+
     @property
-    def serialized(self) -> bytes:
-        """What `restore` makes it again from; empty where the engine cannot do that."""
+    def dumped(self) -> list[tuple[list[list[int]], bytes]] | None:
+        """Plain values that `restore` makes it again from; None where the engine cannot do that."""
         if not all(part.dumped for part in self.parts):
-            return b""
-        return marshal.dumps([(part.owners, part.dumped) for part in self.parts], EVERY_PYTHONS)
+            return None
+        return [(part.owners, part.dumped) for part in self.parts]
 
     def renumbered(self, numbers: Sequence[int | None]) -> tuple[Part, ...]:
         """Its parts, each pattern under the number that `numbers` gives it; those without one are left out."""
@@ -95,7 +98,7 @@ class Matcher:
 
     @staticmethod
     def made_by() -> bytes:
-        """What a `serialized` depends on beside its patterns: the engine and the machine."""
+        """What it `dumped` depends on beside its patterns: the engine and the machine."""
         try:
             import hyperscan
 
@@ -132,15 +135,15 @@ class Matcher:
         return Matcher([Part(_hyperscan(database), owners, hyperscan.dumpb(database))], "hyperscan")
 
     @staticmethod
-    def restore(serialized: bytes) -> Matcher | None:
-        """A matcher from an earlier one's `serialized`; None where it does not fit this machine."""
+    def restore(dumped: list[tuple[list[list[int]], bytes]]) -> Matcher | None:
+        """A matcher from what an earlier one `dumped`; None where it does not fit this machine."""
         try:
             import hyperscan
 
             return Matcher(
                 [
-                    Part(_hyperscan(hyperscan.loadb(dumped, hyperscan.HS_MODE_BLOCK)), owners, dumped)
-                    for owners, dumped in marshal.loads(serialized)
+                    Part(_hyperscan(hyperscan.loadb(database, hyperscan.HS_MODE_BLOCK)), owners, database)
+                    for owners, database in dumped
                 ],
                 "hyperscan",
             )

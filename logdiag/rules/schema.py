@@ -1,20 +1,24 @@
-"""Rules, filters and the table of reasons as plain frozen values. Their YAML form is read in `files`."""
+"""Rules, filters and the table of reasons as plain values. Their YAML form is read in `files`.
+
+They are tuples with names, since a thousand of them are made at every start.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Filter", "ReasonEntry", "Rule", "proof_of", "to_plain"]
+__all__ = ["Filter", "ReasonEntry", "Rule"]
+
+# What has no rows shares this; nobody changes it.
+_NOTHING: Any = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One kind of line; `rules/README.md` explains each field.
 
-    `trial` says that no person has accepted it yet, `shipped` that it comes with logdiag; `id` is the path below the
-    rule folder, `file` where it was read. `rows` maps the value of the group `code_group` to the fields that replace
-    the rule's own.
+    `trial` says that no person has accepted it yet, `shipped` that it comes with logdiag; `id` is its folder and its
+    name, `file` where it was read. `rows` maps the value of the group `code_group` to the fields that replace the
+    rule's own. Those from `references` on are its proof, which no diagnosis needs.
     """
 
     id: str
@@ -36,7 +40,7 @@ class Rule:
     steps: tuple[str, ...] = ()
     explains: tuple[str, ...] = ()
     code_group: str | None = None
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: dict[str, dict[str, Any]] = _NOTHING
     references: tuple[str, ...] = ()
     fires: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()
@@ -44,22 +48,21 @@ class Rule:
     file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Regular output that the digest leaves out, for every job or only for those whose metadata match `job`."""
+class Filter(NamedTuple):
+    """Regular output that the digest leaves out, for every job or only for those whose metadata match `job`. Those
+    from `drops` on are its proof."""
 
     id: str
     title: str
     drop: tuple[str, ...]
-    job: dict[str, str] = field(default_factory=dict)
+    job: dict[str, str] = _NOTHING
     shipped: bool = False
     drops: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
     file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReasonEntry:
+class ReasonEntry(NamedTuple):
     """What holds for every failure of one reason, unless its rule says otherwise."""
 
     action: str
@@ -70,18 +73,3 @@ class ReasonEntry:
     meaning: str = ""
     for_models: str = ""
     traits: tuple[str, ...] = ()
-
-
-_FROM = "file"
-PROOF = frozenset({"fires", "quiet", "drops", "keeps", "references", "scenes"})
-"""What proves a rule or a filter, and no diagnosis needs."""
-
-
-def to_plain(value: Rule | Filter | ReasonEntry) -> dict[str, Any]:
-    """The fields a diagnosis needs, without the proof; keyword arguments that make the value again."""
-    return {name: item for name, item in asdict(value).items() if name not in PROOF and name != _FROM}
-
-
-def proof_of(value: Rule | Filter) -> dict[str, Any]:
-    """The fields that prove it."""
-    return {name: item for name, item in asdict(value).items() if name in PROOF}

@@ -250,7 +250,7 @@ def crew_for(streams: Sequence[Stream], book: RuleBook, count: int, least: int =
     limited = any(stream.limits.limited for stream in streams)
     possible = os.name == "posix" and sys.executable and not getattr(sys, "frozen", False)
     # A form of one's own may be slow, which is told of all logs together.
-    if count < 2 or size < least or limited or not possible or book.forms or not book.matcher.serialized:
+    if count < 2 or size < least or limited or not possible or book.forms or not book.matcher.dumped:
         return None
     try:
         return Crew(streams, book, count)

@@ -69,8 +69,8 @@ def test_what_is_kept_between_calls_is_what_the_files_say(own: Path) -> None:
 def test_what_was_too_slow_is_forgotten_with_its_diagnosis() -> None:
     """Of two books that are kept as one, none knows what the other passed over."""
     first, second = RuleBook.load(), RuleBook.load()
-    first._slow["a pattern"] += 1
-    assert not second._slow
+    first._searcher._slow["a pattern"] += 1
+    assert not second._searcher._slow
 
 
 def test_only_ones_own_are_proved_and_what_they_take(own: Path) -> None:

@@ -1,0 +1,103 @@
+"""Searches for a rule's patterns on lines, without ever hanging on one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from copy import copy
+from functools import partial
+from typing import Any
+
+from logdiag.model import Line
+
+__all__ = ["TOO_SLOW", "Match", "Searcher", "unanchored"]
+
+Match = Any
+"""What a search found: a match of `re` or of `regex`."""
+_Search = Callable[..., Match | None]
+
+# A leading ^ means the start of the message, which only a line's prefixes can tell.
+_ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
+# One pattern may take so long on one line; one that needs more did not match.
+_SECONDS = 0.2
+# A pattern that was too slow on so many lines of one log is not asked again there.
+_MOST_SLOW = 10
+TOO_SLOW = f"a pattern took longer than {_SECONDS} s on"
+
+
+class Searcher:
+    """Patterns on lines. Those that ship were proved not to run away and use `re`, which compiles them three times as
+    fast; `own` ones run under the time-out of `regex`."""
+
+    def __init__(self, own: Iterable[str]) -> None:
+        self._own = frozenset(own)
+        self._compiled: dict[str, tuple[bool, _Search, _Search]] = {}
+        self._slow: Counter[str] = Counter()
+
+    def fresh(self) -> Searcher:
+        """The same for one diagnosis, with nothing passed over yet."""
+        other = copy(self)
+        other._slow = Counter()
+        return other
+
+    def on(self, pattern: str, line: Line) -> Match | None:
+        """The first place where a pattern matches on a line."""
+        if self._slow and self._slow[pattern] >= _MOST_SLOW:
+            return None
+        anchored, search, match = self._compiled.get(pattern) or self._compile(pattern)
+        try:
+            if not anchored:
+                return search(line.text)
+            for start in _message_starts(line):
+                if found := match(line.text, start):
+                    return found
+        except TimeoutError:
+            self._slow[pattern] += 1
+        return None
+
+    def within(self, pattern: str, text: str) -> bool:
+        """Whether a pattern is found in a text of several lines."""
+        try:
+            search = (self._compiled.get(pattern) or self._compile(pattern))[1]
+            return self._slow[pattern] < _MOST_SLOW and search(text) is not None
+        except TimeoutError:
+            self._slow[pattern] += 1
+            return False
+
+    def slow_lines(self, patterns: Iterable[str]) -> str:
+        """On how many lines these patterns were too slow, in words; empty where they never were."""
+        count = sum(self._slow[pattern] for pattern in patterns) if self._slow else 0
+        more = ", and on the lines after these" if count >= _MOST_SLOW else ""
+        return f"{count} lines and counts there as not found{more}" if count else ""
+
+    def _compile(self, pattern: str) -> tuple[bool, _Search, _Search]:
+        """Whether a pattern is anchored, its search and its match."""
+        plain = unanchored(pattern)
+        try:
+            if pattern in self._own:
+                raise re.error("not proved")
+            compiled = re.compile(plain)
+            found: tuple[_Search, _Search] = compiled.search, compiled.match
+        except re.error:
+            import regex
+
+            timed = regex.compile(plain)
+            found = partial(timed.search, timeout=_SECONDS), partial(timed.match, timeout=_SECONDS)
+        self._compiled[pattern] = (plain != pattern, *found)
+        return self._compiled[pattern]
+
+
+def unanchored(pattern: str) -> str:
+    """The pattern without the demand to begin where the message begins."""
+    return _ANCHOR.sub(r"\1", pattern)
+
+
+def _message_starts(line: Line) -> list[int]:
+    """Where an anchored pattern may begin: after each prefix, with and without the blanks that follow it."""
+    starts = []
+    for start in line.starts:
+        starts.append(start)
+        if line.text[start : start + 1].isspace():
+            starts.append(len(line.text) - len(line.text[start:].lstrip()))
+    return starts
