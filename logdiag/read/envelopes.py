@@ -9,31 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import cast
 
 from logdiag.model import number_in
 from logdiag.read.forms import Forms, Keys, shipped_forms
 from logdiag.read.line_wrapping import joined, width_of
-from logdiag.read.records import Record, from_micros, head_of, is_of_logger, read_record, told_of
+from logdiag.read.record_keys import FEWEST_RECORDS, learnt
+from logdiag.read.records import Record, from_micros, head_of, is_of_logger, object_in, told_of, with_message
 
 __all__ = ["Unwrap", "opened", "recognise"]
 
-_MOST_SAMPLED, _FEWEST_RECORDS, _MOSTLY = 200, 4, 0.6
+# Of the first lines so many are records, or those of a logger, which say when or how loud they are.
+_MOST_SAMPLED, _MOSTLY, _OFTEN = 200, 0.6, 0.25
+_FIRST = 20
 _LONGEST_LABEL = 120
-# How often a key must be there to number processes, how many of the numbers, how often the next one is lower.
-_SHARE_RANKED, _SHARE_OF_RANKS, _SHARE_FALLING = 0.2, 0.75, 0.1
-_MOST_RANKS = 4096
-# These count, or say how it went.
-_NO_RANK_KEYS_WORDS = (
-    "step epoch iter iteration batch global_step shard chunk part layer stage phase attempt attempts try tries "
-    "retry retries round version v level status code rc exit_code errno line port gpu device local_rank cuda "
-    "world_size size count total missed queue depth priority severity levelno lineno thread seq id n"
-)
-_NO_RANK_KEYS = frozenset(_NO_RANK_KEYS_WORDS.split())
-
 Numbered = tuple[int, bytes]
 Unwrapped = tuple[int, bytes, bytes]
 Unwrap = Callable[[Iterable[Numbered], Container[bytes]], Iterator[Unwrapped]]
@@ -99,7 +89,7 @@ def recognise(head: list[bytes], forms: Forms | None = None) -> Unwrap | None:
     """The envelope that the first lines of a stream show, or None for plain text. `forms` say what the keys of records
     mean; the shipped ones if left out."""
     forms = forms or shipped_forms()
-    sample = [line for line in head if line.strip()][:20]
+    sample = [line for line in head if line.strip()][:_FIRST]
     if not sample:
         return None
     if all(_CRI.match(line) for line in sample):
@@ -108,56 +98,45 @@ def recognise(head: list[bytes], forms: Forms | None = None) -> Unwrap | None:
         return _unwrap_journal_export
     if _is_torchelastic_error(sample):
         return _unwrap_torchelastic_error
-    if all(_record_in(line, forms.keys) for line in sample) or _mostly_records(head, forms.keys):
-        return partial(_unwrap_json, forms=_with_rank_key(head, forms))
+    if told := _of_records(head, forms):
+        return partial(_unwrap_json, forms=told)
     width = width_of(head)
     return None if width is None else partial(_unwrap_wrapped, width=width)
 
 
-def _mostly_records(head: list[bytes], keys: Keys) -> bool:
-    """Whether a logger's records are most of the first lines, a launcher's own words among them."""
+def _of_records(head: Sequence[bytes], forms: Forms) -> Forms | None:
+    """The forms of the records that most of the first lines are, a launcher's own words among them."""
     lines = [line for line in head if line.strip()][:_MOST_SAMPLED]
-    return sum(_record_in(line, keys) is not None for line in lines) >= max(_FEWEST_RECORDS, _MOSTLY * len(lines))
+    objects = [_object_in(line) for line in lines]
+    forms = learnt([found[1] for found in objects if found], forms)
+    records = [_told_in(found, forms.keys) if found else None for found in objects]
+    told = [record for _, record in filter(None, records)]
+    of_loggers = sum(is_of_logger(record, forms.keys) for record in told)
+    often = of_loggers >= max(FEWEST_RECORDS, _OFTEN * len(lines))
+    mostly = len(told) >= max(FEWEST_RECORDS, _MOSTLY * len(lines))
+    return forms if often or mostly or all(records[:_FIRST]) else None
 
 
-def _with_rank_key(head: Sequence[bytes], forms: Forms) -> Forms:
-    """The forms, with the key by which these records number their processes, where no known key does: its numbers begin
-    at 0 or 1, leave few out, and go to and fro, which those of steps do not."""
-    found = [told[1] for line in head[:_MOST_SAMPLED] if (told := _record_in(line, forms.keys))]
-    if any(key in each for each in found for key in forms.keys.ranks):
-        return forms
-    numbers: dict[str, list[int]] = {}
-    for each in found:
-        for key, value in each.items():
-            if type(value) is int and key not in _NO_RANK_KEYS:
-                numbers.setdefault(key, []).append(value)
-    ranks = [key for key, told in numbers.items() if _numbers_processes(told, len(found))]
-    if not ranks:
-        return forms
-    key = max(ranks, key=lambda name: len(numbers[name]))
-    return Forms(forms.forms, forms.levels, replace(forms.keys, ranks=(*forms.keys.ranks, key)))
+def _object_in(line: bytes) -> tuple[bytes, Record] | None:
+    """A line's object in JSON, and what a launcher put before it."""
+    start = line.find(b"{", 0, _LONGEST_LABEL)
+    if start < 0 or (start and not line.rstrip().endswith(b"}")):
+        return None
+    found = object_in(line[start:])
+    return None if found is None else (line[:start] if line[:start].strip() else b"", found)
 
 
-def _numbers_processes(told: Sequence[int], records: int) -> bool:
-    distinct = set(told)
-    if len(told) < _SHARE_RANKED * records or len(told) < 2 * len(distinct) or not 1 < len(distinct) <= _MOST_RANKS:
-        return False
-    dense = min(distinct) in (0, 1) and len(distinct) >= _SHARE_OF_RANKS * (max(distinct) - min(distinct) + 1)
-    falling = sum(later < earlier for earlier, later in pairwise(told))
-    return dense and falling >= max(2, _SHARE_FALLING * len(told))
+def _told_in(found: tuple[bytes, Record], keys: Keys) -> tuple[bytes, Record] | None:
+    """An object as a record, where it is one."""
+    label, told = found
+    record = with_message(told, keys)
+    return None if record is None or (label and not is_of_logger(record, keys)) else (label, record)
 
 
 def _record_in(line: bytes, keys: Keys) -> tuple[bytes, Record] | None:
     """A line's record, and what a launcher put before it."""
-    if line.startswith(b"{"):
-        record = read_record(line, keys)
-        return None if record is None else (b"", record)
-    start = line.find(b"{", 0, _LONGEST_LABEL)
-    if start < 0 or not line.rstrip().endswith(b"}"):
-        return None
-    record = read_record(line[start:], keys)
-    label = line[:start] if line[:start].strip() else b""
-    return None if record is None or (label and not is_of_logger(record, keys)) else (label, record)
+    found = _object_in(line)
+    return found and _told_in(found, keys)
 
 
 def _unwrap_wrapped(lines: Iterable[Numbered], _settled: Container[bytes], width: int) -> Iterator[Unwrapped]:
@@ -196,7 +175,8 @@ def _unwrap_json(lines: Iterable[Numbered], settled: Container[bytes], forms: Fo
 @lru_cache(maxsize=8)
 def _numbered_levels(keys: Keys) -> re.Pattern[bytes]:
     """`"level": 50`   `"PRIORITY":"3"`"""
-    return re.compile(rf'"[@_]?(?:{keys.one_of("levels")}|PRIORITY|levelno)" *: *"?(\d+)'.encode())
+    names = "|".join(map(re.escape, (*keys.levels, "PRIORITY", "levelno")))
+    return re.compile(rf'"(?:{names})" *: *"?(\d+)'.encode())
 
 
 def _is_told_alike(line: bytes, record: Record, text: bytes, keys: Keys) -> bool:

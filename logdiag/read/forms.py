@@ -92,6 +92,7 @@ class Keys:
     errors: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     counters: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
     statuses: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
@@ -104,6 +105,11 @@ class Keys:
         keys: tuple[str, ...] = getattr(self, field)
         letters = [key for key in keys if len(key) == 1]
         return "|".join((f"(?i:{'|'.join(re.escape(key) for key in keys if key not in letters)})", *letters))
+
+    @cached_property
+    def opened(self) -> frozenset[str]:
+        """The keys of objects whose keys are the record's own."""
+        return frozenset(self.nested)
 
     @cached_property
     def json_level(self) -> re.Pattern[str]:

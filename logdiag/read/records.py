@@ -11,7 +11,22 @@ from itertools import islice
 
 from logdiag.read.forms import Forms, Keys, folded, shipped_forms
 
-__all__ = ["Record", "from_micros", "head_of", "is_of_logger", "read_record", "told_of"]
+__all__ = [
+    "LEVELNO",
+    "UNITS",
+    "Plan",
+    "Record",
+    "from_micros",
+    "head_of",
+    "is_of_logger",
+    "level_of",
+    "object_in",
+    "opened_up",
+    "plan_of",
+    "read_record",
+    "told_of",
+    "with_message",
+]
 
 Record = dict[str, object]
 
@@ -27,7 +42,7 @@ _NUMBERED_NAME = re.compile(r"[A-Za-z][A-Za-z_]{0,15}[-_.]?\d{1,5}")
 _DIGIT = re.compile(r"\d")
 _WORDS = re.compile(r"[^\W\d_]{2,}[^\w]+[^\W\d_]{2,}")
 _DEEPEST = 3
-_MOST_TOLD = 12
+_MOST_TOLD, _MOST_NUMBERS = 12, 64
 _LONGEST_NAME = 23
 _LONGEST_TOLD = 16_000
 # What a unit prints is 6 for journald whatever it says.
@@ -48,38 +63,55 @@ _COUNTED = {
 _NUMBERED = {number: level for level, numbers in _COUNTED.items() for number in numbers}
 # "level": "ERROR+4" (Go)
 _SHIFT = re.compile(r"(?<=[A-Z])[+-]\d$")
-_LEVELNO = {10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
-# A time may be counted in seconds, milliseconds, microseconds or nanoseconds: of each, so many make a microsecond.
-_UNITS = {10: 1e6, 13: 1e3, 16: 1, 19: 1e-3}
+LEVELNO = {10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
+"""Python's numbers of levels."""
+UNITS = {10: 1e6, 13: 1e3, 16: 1, 19: 1e-3}
+"""How many microseconds a time's unit has, by the digits of today's times: seconds, milli-, micro- and nanoseconds."""
 
 
 def read_record(line: bytes, keys: Keys | None = None) -> Record | None:
     """One JSON object with a message, or None. `keys` say which those are; the shipped ones if left out."""
+    record = object_in(line)
+    return None if record is None else with_message(record, keys or shipped_forms().keys)
+
+
+def object_in(line: bytes) -> Record | None:
+    """The JSON object that a line is."""
     import json
 
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict):
-        return None
-    keys = keys or shipped_forms().keys
-    for name in keys.nested:
-        if name in value and isinstance(value[name], dict):
-            value = {**value.pop(name), **value}
-    messages = _plan_of(tuple(value), keys).messages
-    return value if any(isinstance(value[key], (str, list)) for key in messages) else None
+    return value if isinstance(value, dict) else None
+
+
+def with_message(record: Record, keys: Keys) -> Record | None:
+    """A record with what stands in its nested objects beside the rest; None where it has no message."""
+    record = opened_up(record, keys)
+    messages = plan_of(tuple(record), keys).messages
+    return record if any(isinstance(record[key], (str, list)) for key in messages) else None
+
+
+def opened_up(record: Record, keys: Keys) -> Record:
+    """A record with the keys of its nested objects beside its own, which come first."""
+    for name in () if keys.opened.isdisjoint(record) else keys.nested:
+        if name in record and isinstance(nested := record[name], dict):
+            own = {key: value for key, value in record.items() if key != name}
+            record = {**own, **nested, **own}
+    return record
 
 
 def is_of_logger(record: Record, keys: Keys) -> bool:
     """Whether a record says when it was made or how bad it is, as those of loggers do."""
-    plan = _plan_of(tuple(record), keys)
+    plan = plan_of(tuple(record), keys)
     return bool(plan.times or plan.levels)
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """Which keys of a record are asked for what, in order; `texts` with whether one word is enough."""
+class Plan:
+    """Which keys of a record are asked for what, in order; `texts` with whether one word is enough. `envelope` tells
+    whether the record is a container's or a journal's, around a program's own line."""
 
     messages: tuple[str, ...]
     times: tuple[str, ...]
@@ -91,11 +123,12 @@ class _Plan:
     speakers: tuple[str, ...]
     errors: tuple[str, ...]
     attributes: tuple[str, ...]
+    envelope: bool
 
 
 @lru_cache(maxsize=512)
-def _plan_of(names: tuple[str, ...], keys: Keys) -> _Plan:
-    """The records of one logger have few sets of names."""
+def plan_of(names: tuple[str, ...], keys: Keys) -> Plan:
+    """Which keys of a record with these names are asked for what. The records of one logger have few sets of names."""
     known = set(names)
     written = {folded(name): name for name in reversed(names)}
 
@@ -103,35 +136,38 @@ def _plan_of(names: tuple[str, ...], keys: Keys) -> _Plan:
         found = (key if key in known else written.get(folded(key)) for key in wanted)
         return tuple(dict.fromkeys(key for key in found if key))
 
-    counts = bool(among(keys.counters))
+    whole = bool(among(keys.whole))
+    counts = whole or bool(among(keys.counters))
     envelope = not known.isdisjoint(keys.envelopes)
     times, levels, ranks, nodes = map(among, (keys.times, keys.levels, keys.ranks, keys.nodes))
     of_logger = bool(times or levels)
     messages = among(key for key in keys.messages if of_logger or len(folded(key)) > _SHORT)
     events = among(keys.events) if of_logger else ()
     errors, attributes = among(keys.errors), among(keys.attributes)
-    texts = [] if envelope else list(_texts_among((key for key in names if key not in messages[:1]), keys))
+    texts = [] if envelope else list(_texts_among((key for key in names if key not in messages[:1]), keys, whole))
     unknown = [key for key, _ in texts if key not in messages and key not in events]
-    before, statuses = {*ranks, *times, *levels, *nodes}, among(keys.statuses)
-    return _Plan(
+    before, statuses = {*ranks, *times, *levels, *nodes, *errors}, among(keys.statuses)
+    numbers = (key for key in names if key not in before and (counts or key in statuses))
+    return Plan(
         messages=(*messages, *events),
         times=times,
         nodes=nodes,
         levels=levels,
         ranks=ranks,
-        numbers=() if envelope else tuple(key for key in names if key not in before and (counts or key in statuses)),
+        numbers=() if envelope else tuple(islice(numbers, _MOST_NUMBERS)),
         texts=tuple(texts),
         speakers=() if envelope else (*unknown, *among(keys.speakers)),
         errors=() if envelope else keys.errors if attributes else errors,
         attributes=() if envelope else attributes,
+        envelope=envelope,
     )
 
 
-def _texts_among(names: Iterable[str], keys: Keys) -> Iterator[tuple[str, bool]]:
+def _texts_among(names: Iterable[str], keys: Keys, whole: bool = False) -> Iterator[tuple[str, bool]]:
     apart, states = _no_texts(keys)
     for name in names:
         if (bare := folded(name)) not in apart:
-            yield name, bare in states
+            yield name, whole or bare in states
 
 
 @lru_cache(maxsize=8)
@@ -144,7 +180,7 @@ def _no_texts(keys: Keys) -> tuple[frozenset[str], frozenset[str]]:
 def told_of(record: Record, keys: Keys) -> str:
     """All that a record says: its message, numbers and states (`status=139`), what it keeps of an exception (behind the
     message where that is one line, below it otherwise), and its further texts (`; cause: the file is gone`)."""
-    plan = _plan_of(tuple(record), keys)
+    plan = plan_of(tuple(record), keys)
     text = _first_text(record, plan.messages)
     for key in plan.numbers:
         if type(record[key]) in (int, float):
@@ -177,10 +213,10 @@ def _texts(record: Record, names: Iterable[tuple[str, bool]], keys: Keys, depth:
 def head_of(record: Record, forms: Forms) -> str:
     """Host, time, level, and rank or else who speaks, as the head of a plain line has them; empty where the record has
     none."""
-    plan = _plan_of(tuple(record), forms.keys)
+    plan = plan_of(tuple(record), forms.keys)
     stamp = _time_of(record, plan.times)
     host = _first_text(record, plan.nodes) or _name_in(record, plan.nodes)
-    level = _level_of(record, plan.levels, forms.levels)
+    level = level_of(record, plan.levels, forms.levels)
     rank = _rank_in(record[plan.ranks[0]]) if plan.ranks else ""
     # A plain name before a colon could be any word.
     named = f"{host}:" if _DIGIT.search(host) else f"[host={host}]:" if host and host != "localhost" else ""
@@ -206,19 +242,22 @@ def _rank_in(value: object) -> str:
     return match[1] if match else ""
 
 
-def _level_of(record: Record, keys: tuple[str, ...], levels: Mapping[str, str]) -> str:
+def level_of(record: Record, keys: tuple[str, ...], levels: Mapping[str, str]) -> str:
+    """How loud a record is, by logdiag's own name; empty where none of these keys tells."""
     if _GRAYLOG in record and "level" in record:
         return _SYSLOG.get(_small_number(record["level"]), "")
     # "level": 400, "level_name": "ERROR"
     for key in keys:
-        if isinstance(value := record[key], str) and (level := levels.get(_SHIFT.sub("", value).upper())):
-            return level
+        if isinstance(value := record[key], str):
+            named = value.upper()
+            if level := levels.get(named) or levels.get(_SHIFT.sub("", named)):
+                return level
     for key in keys:
         if type(value := record[key]) is int and (level := levels.get(str(value)) or _NUMBERED.get(value)):
             return level
     if "PRIORITY" in record:
         return _PRIORITIES.get(_small_number(record["PRIORITY"]), "")
-    return _LEVELNO.get(_small_number(record["levelno"]), "") if "levelno" in record else ""
+    return LEVELNO.get(_small_number(record["levelno"]), "") if "levelno" in record else ""
 
 
 def _small_number(value: object) -> int:
@@ -245,7 +284,7 @@ def _time_of(record: Record, keys: tuple[str, ...]) -> str:
             return value
         number = int(value) if isinstance(value, str) and 0 < len(value) < 20 else value
         if isinstance(number, (int, float)) and 1e9 <= number < 1e19:
-            unit = _UNITS.get(len(str(int(number))))
+            unit = UNITS.get(len(str(int(number))))
             return from_micros(int(number * unit)) if unit else ""
     return ""
 

@@ -218,7 +218,7 @@ def test_records_name_their_processes_by_the_key_that_numbers_them() -> None:
         parse_line(text.decode(), prefix=block.prefix) for block in stream.blocks() for text in block.data.splitlines()
     ]
     assert [line.rank for line in read[:4]] == [0, 5, 2, 7]
-    assert (read[-1].rank, read[-1].node, read[-1].message) == (6, "io", "no pulse on this side")
+    assert (read[-1].rank, read[-1].node, read[-1].message) == (6, "io", "no pulse on this side missed=3")
 
 
 def test_records_that_only_count_name_no_process() -> None:
