@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from logdiag.judge.ranked import Ranking
 from logdiag.judge.suspected import RULE as SUSPECTED
 from logdiag.memory.nodes import suspicious_nodes
 from logdiag.memory.recall import Doubt, alike, known, similar_to
-from logdiag.memory.store import Store, open_store
+from logdiag.memory.store import Store, opened
 from logdiag.model import Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Similar, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
@@ -86,7 +85,7 @@ def recall(
     failures. What goes wrong with it is a note, and the rules decide."""
     recalled = Recalled(judgement)
     try:
-        with _opened(memory) as store:
+        with opened(memory, patience=_PATIENCE) as store:
             found = known(survey, store, book)
             if found:
                 failed = None if exit_code is None else exit_code != 0
@@ -152,16 +151,6 @@ def _replaced(survey: Survey, found: Sequence[Finding]) -> Survey:
     places = {(finding.line.stream, finding.line.position) for finding in found}
     others = [finding for finding in survey.findings if (finding.line.stream, finding.line.position) not in places]
     return replace(survey, findings=[*others, *found])
-
-
-@contextmanager
-def _opened(memory: Store | str | os.PathLike[str] | None) -> Iterator[Store]:
-    """The caller's store, which stays open, or one that is closed again."""
-    if isinstance(memory, Store):
-        yield memory
-        return
-    with open_store(memory, patience=_PATIENCE) as store:
-        yield store
 
 
 def consulted(

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from logdiag.errors import MemoryStoreError, SourceError
 from logdiag.memory.incident import Incident, frames_before, masked
-from logdiag.memory.store import Store, open_store
+from logdiag.memory.store import Store, opened
 from logdiag.model import Action, Diagnosis, Line, Reason
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
@@ -60,11 +60,8 @@ def remembered(
         return diagnosis
     try:
         incident = incident_of(diagnosis, job)
-        if isinstance(memory, Store):
-            kept, known = memory.remember(incident)
-        else:
-            with open_store(memory, shipped=False) as store:
-                kept, known = store.remember(incident)
+        with opened(memory, shipped=False) as store:
+            kept, known = store.remember(incident)
     except MemoryStoreError as error:
         return replace(diagnosis, notes=(*diagnosis.notes, f"not remembered: {error}"))
     notes = (f"known as {kept.id}, seen again: {kept.times_seen} times in all",) if known else ()

@@ -13,7 +13,8 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -29,7 +30,7 @@ from logdiag.places import data_folder, without_password
 if TYPE_CHECKING:
     from logdiag.memory.database import Database, Rows
 
-__all__ = ["Merged", "Stats", "Store", "default_place", "open_store"]
+__all__ = ["Merged", "Stats", "Store", "default_place", "open_store", "opened"]
 
 _POSTGRES = ("postgresql://", "postgres://")
 # No vowels, and nothing that reads like something else.
@@ -365,6 +366,16 @@ def open_store(
     if os.path.exists(named) and not os.path.isdir(named):
         raise MemoryStoreError(f"{named}: not a folder; give the folder of an incident store")
     return Store(named, embedder, patience, shipped=shipped)
+
+
+@contextmanager
+def opened(memory: Store | str | os.PathLike[str] | None, **options: Any) -> Iterator[Store]:
+    """The caller's store, which stays open, or one that is opened with these options and closed again."""
+    if isinstance(memory, Store):
+        yield memory
+        return
+    with open_store(memory, **options) as store:
+        yield store
 
 
 def default_place() -> str:
