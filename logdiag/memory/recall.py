@@ -336,12 +336,7 @@ def _words(incident: Incident) -> str:
         Action.REDUCE_MEMORY: "using less memory",
         Action.FIX_AND_RESUBMIT: "fixing it",
     }.get(incident.action, "what was done")
-    if incident.outcome is Outcome.WORKED:
-        return f"{when}, {doing} worked{remedy}"
-    if incident.outcome is Outcome.DID_NOT:
-        return f"{when}, {doing} did not help{remedy}"
-    return (
-        f"{when}; the advice was {incident.action.value}{remedy}"
-        if incident.action is not Action.NONE
-        else when + remedy
-    )
+    if incident.outcome is not Outcome.UNKNOWN:
+        return f"{when}, {doing} {'worked' if incident.outcome is Outcome.WORKED else 'did not help'}{remedy}"
+    advice = f"; the advice was {incident.action.value}" if incident.action is not Action.NONE else ""
+    return f"{when}{advice}{remedy}"

@@ -175,6 +175,15 @@ def test_an_index_that_is_no_longer_in_force_is_removed(large: Store) -> None:
     assert len(index_files(large)) == 2
 
 
+def test_an_index_of_a_store_that_is_gone_is_left_aside(large: Store) -> None:
+    """A new database in the same folder has other incidents in the same rows."""
+    large.close()
+    Path(large.place, "incidents.db").unlink()
+    large.add_all([incident(f"{text_of(number)} gear") for number in range(MANY)])
+    assert found(large, f"{text_of(3)} gear") == [(1.0, f"{text_of(3)} gear")]
+    assert len(index_files(large)) == 2
+
+
 def test_forgotten_incidents_do_not_crowd_the_search(large: Store) -> None:
     """As many are found as were asked for, although the index still holds what is gone."""
     for item in large.list(limit=100):
