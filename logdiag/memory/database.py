@@ -213,12 +213,14 @@ class Rows:
 
     def put(self, incident: Incident) -> Incident:
         """Adds an incident, or replaces the one of its id; gives it back."""
-        columns = self._table.c
-        same = (columns.id == incident.id) & (columns.signature == incident.signature)
-        if not self._connection.execute(sql.update(self._table).where(same), _values(incident)).rowcount:
-            # A vector belongs to its row for good.
-            self.delete(incident.id)
-            self.add([incident])
+        columns, own = self._table.c, self._table.c.id == incident.id
+        old = self._connection.execute(sql.select(columns.signature).where(own)).first()
+        if old is not None and old.signature == incident.signature:
+            self._connection.execute(sql.update(self._table).where(own), _values(incident))
+            return incident
+        if old is not None:
+            self.delete(incident.id)  # a vector belongs to its row for good
+        self.add([incident])
         return incident
 
     def delete(self, identity: str) -> bool:
