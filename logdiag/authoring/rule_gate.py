@@ -70,40 +70,26 @@ def judged_drafts(
     folders: Sequence[str | os.PathLike[str]],
     healthy: Sequence[str | os.PathLike[str]],
 ) -> list[Proposal]:
-    """The drafts with what is wrong with each.
-
-    `check` proves them by themselves. What they change for other rules can only show on examples that they match.
-    """
+    """The drafts with what is wrong with each."""
     if not drafts:
         return []
     with in_a_folder(drafts) as folder:
         alone = RuleBook(parse(RuleFiles([folder])).rules)
         book = RuleBook.load([*folders, folder], proof=True)
     names = {draft.id for draft in drafts}
-    found = [(item.rule, f"{item.what}; {item.remedy}") for item in check(alone)]
-    found += [*_against_rules(book, names), *_against_logs(alone, healthy)]
+    found = [(item.rule, f"{item.what}; {item.remedy}") for item in check(book, names)]
+    found += [*_regular(book, names), *_against_logs(alone, healthy)]
     for draft, group in zip(drafts, groups, strict=True):
         found += [(draft.id, what) for what in _against_incidents(alone, draft.id, group, others)]
     return [replace(draft, problems=tuple(what for name, what in found if name == draft.id)) for draft in drafts]
 
 
-def _against_rules(book: RuleBook, names: set[str]) -> Iterator[tuple[str, str]]:
-    """Where new rules lose their own examples, or win those of other rules or of filters: the new one's id, and what is
-    wrong."""
-    new = [index for index, rule in enumerate(book.rules) if rule.id in names]
-    shown = [(rule.id, example) for rule in book.rules for example in rule.fires]
-    shown += [(item.id, example) for item in book.filters for example in item.drops]
-    for owner, example in shown:
-        line, frames = example_line(example, book.forms)
-        if not any(book.claims(index, line, frames) for index in new):
-            continue
-        winner = book.confirm_all(line, frames)
-        if owner in names and (book.is_progress(line) or book.filters_of(line)):
+def _regular(book: RuleBook, names: set[str]) -> Iterator[tuple[str, str]]:
+    """The new rules whose own examples healthy jobs print, and what is wrong."""
+    for owner, example in ((rule.id, example) for rule in book.rules if rule.id in names for example in rule.fires):
+        line, _ = example_line(example, book.forms)
+        if book.is_progress(line) or book.filters_of(line):
             yield owner, f"its example {line.text!r} is what healthy jobs print"
-        elif owner in names and (winner is None or winner.rule != owner):
-            yield owner, f"{winner.rule if winner else 'no rule'} takes its example {line.text!r}"
-        elif winner is not None and winner.rule in names and winner.rule != owner:
-            yield winner.rule, f"takes {line.text!r}, an example of {owner}"
 
 
 def _against_incidents(book: RuleBook, name: str, group: Group, others: Iterable[Incident]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from copy import copy
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logdiag.model import Role
 from logdiag.pipeline import diagnose
@@ -102,12 +102,10 @@ def _of_rule(book: RuleBook, index: int) -> Iterator[Problem]:
 
 def _words(rule: Rule, book: RuleBook) -> Iterator[tuple[str, tuple[_Scene, ...], Rule]]:
     """Each word of a rule, the scenes that may prove it, and the rule without it."""
-    if rule.goes_on:
-        yield "goes_on", _SCENES, rule._replace(goes_on=False)
-    if rule.ends:
-        yield "ends", _SCENES, rule._replace(ends=False)
-    if rule.closes:
-        yield "closes", _SCENES, rule._replace(closes=False)
+    for word in ("goes_on", "ends", "closes"):
+        without: dict[str, Any] = {word: False}
+        if getattr(rule, word):
+            yield word, _SCENES, rule._replace(**without)
     if rule.action_before_progress:
         yield "action_before_progress", _ALONE, rule._replace(action_before_progress=None)
     for reason in rule.explains:

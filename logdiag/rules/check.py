@@ -47,18 +47,26 @@ def check(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
 
 
 def _taken(book: RuleBook, own: Container[str]) -> Iterator[Problem]:
-    """Where a rule of one's own wins an example of another."""
+    """Where a rule of one's own wins an example of another, or of a filter."""
     alone = RuleBook([rule for rule in book.rules if rule.id in own], narrower={}, forms=book.forms)
     files = {rule.id: rule.file for rule in alone.rules}
-    for index, rule in enumerate(book.rules):
-        for example in rule.fires if rule.id not in own else ():
-            line, frames = example_line(example, book.forms)
-            if alone.confirm_all(line, frames) is None or not _misjudged(book, index, line, frames):
-                continue
-            winner = book.confirm_all(line, frames)
-            if winner is not None and winner.rule in files:
-                what = f"takes {line.text!r}, an example of {rule.id}"
-                yield problem_at(files[winner.rule], "", winner.rule, what, "make its pattern narrower")
+    shown: list[tuple[int | None, str, str]] = [
+        (index, rule.id, example) for index, rule in enumerate(book.rules) for example in rule.fires
+    ]
+    shown += [(None, item.id, example) for item in book.filters for example in item.drops]
+    for index, owner, example in shown:
+        line, frames = example_line(example, book.forms)
+        if owner in own or alone.confirm_all(line, frames) is None:
+            continue
+        winner = book.confirm_all(line, frames)
+        if winner is None or winner.rule not in files:
+            continue
+        wrong: object = winner.role in (Role.CAUSE, Role.SYMPTOM)
+        if index is not None:
+            wrong = _misjudged(book, index, line, frames)
+        if wrong:
+            what = f"takes {line.text!r}, an example of {owner}"
+            yield problem_at(files[winner.rule], "", winner.rule, what, "make its pattern narrower")
 
 
 def _check_rule(book: RuleBook, index: int) -> Iterator[Problem]:
