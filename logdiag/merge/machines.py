@@ -17,7 +17,7 @@ __all__ = ["Sifted", "faults_of_a_machine_alone", "faults_that_end_jobs", "name_
 _ENDS_JOBS = "ends-jobs"
 _TOLD = (Role.CAUSE, Role.SYMPTOM)
 # Logs in which the kernel, a card's agent or a scheduler's daemon speaks, and no service that fails in its own way.
-_OF_ONE_SPEAKER = frozenset({"kernel-log", "dcgm-output", "fabric-manager-log", "slurm-daemon-log"})
+_OF_ONE_SPEAKER = frozenset({"kernel-log", "dcgm-output", "fabric-manager-log", "slurm-daemon-log", "platform-log"})
 # node-004.cluster.local   (its number, and what stands before it)
 _NUMBERED = re.compile(r"([a-z][a-z_-]*?)[-_]?0*(\d+)")
 

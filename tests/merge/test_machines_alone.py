@@ -59,3 +59,10 @@ def test_daemon_that_refuses_its_configuration_is_named() -> None:
     said = "slurmctld[811]: error: Duplicated NodeHostName mill-3 in the config file"
     answer = diagnosed(BOOK, f"Nov 22 06:33:08 head-2 {said}", f"Nov 22 06:33:08 head-2 {said}")
     assert (answer.reason, answer.root_cause and answer.root_cause.line) == (Reason.ARGUMENT_ERROR, 1)
+
+
+def test_kubelet_that_does_not_start_is_named() -> None:
+    """A service's own log names why the service ended, although no job's log stands beside it."""
+    said = 'E1122 06:33:08.123456 811 run.go:74] "command failed" err="failed to run Kubelet: swap is on"'
+    answer = diagnosed(BOOK, "I1122 06:33:08.000001 811 server.go:408] Kubelet version v1.30", said)
+    assert (answer.reason, answer.root_cause and answer.root_cause.line) == (Reason.ARGUMENT_ERROR, 2)
