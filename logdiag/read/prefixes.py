@@ -221,9 +221,11 @@ def _take_pairs(said: _Said, pairs: dict[str, re.Match[str]], forms: Forms) -> N
         said.rank = int(told)
     if said.time is None and (dated := _PAIRED_TIME.match(_value(pairs, keys["times"]))):
         said.time, said.clock = _seconds(dated.groupdict()), dated["whole"]
-    for key in keys["pair_texts"]:
-        if key in pairs:
-            said.starts.append(pairs[key].start(2) + pairs[key][2].startswith('"'))
+    known = [key for key in keys["pair_texts"] if key in pairs]
+    # note="no pulse on this side"   (where no known key has the message)
+    worded = (key for key, pair in pairs.items() if pair[2].startswith('"') and _BLANK.search(pair[2]))
+    for key in known or islice(worded, 1):
+        said.starts.append(pairs[key].start(2) + pairs[key][2].startswith('"'))
 
 
 def _pairs_of(text: str, starts: list[int]) -> dict[str, re.Match[str]]:

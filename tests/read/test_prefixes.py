@@ -320,6 +320,13 @@ def test_glog_tells_its_time() -> None:
     assert parse_line("E0000 00:00:1731518123.123456  24727 health.cc:133] boom").time is None
 
 
+def test_the_message_of_pairs_may_have_any_key() -> None:
+    """The first quoted text of words, where no known key has one."""
+    line = parse_line('ts=2026-11-01T10:00:00Z lvl=warn Seat=3 note="no \\"pulse\\" here" hint="look there"')
+    assert (line.rank, line.level, line.message) == (3, "WARNING", 'no \\"pulse\\" here" hint="look there"')
+    assert parse_line('lvl=warn note="no pulse" err="it is gone"').message == 'it is gone"'
+
+
 def test_pairs_give_rank_time_and_further_texts_in_any_order() -> None:
     """A rule that begins at a message's start also fits the error behind it."""
     text = 'ts=2026-11-01T10:00:00Z level=error caller=x.go:33 worker=3 err="OSError: no space" msg="cannot save"'

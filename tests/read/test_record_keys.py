@@ -127,6 +127,13 @@ def test_what_is_no_log_stays_as_it_is(row: object) -> None:
     assert shown(*records) == [json.dumps(record) for record in records]
 
 
+def test_the_status_of_a_service_is_no_process_s(book: RuleBook) -> None:
+    """A sink that answers 408 at the exit of a finished job is no process that left with a status."""
+    ended = [loom(40, "Training finished"), loom(41, "flush on exit failed", "error", Status=408)]
+    lines = map(json.dumps, (*work(), *ended, loom(42, "all shuttles exited with code 0")))
+    assert diagnosed(book, *lines).failed is False
+
+
 def test_records_among_as_many_plain_lines_are_read() -> None:
     """A coordinator logs in JSON, its workers do not."""
     records = [json.dumps(record) for record in work(12)]
