@@ -354,7 +354,11 @@ def _hosts_of(listing: _Listing) -> int | None:
         for at in listing.others:
             column = listing.columns[at]
             said = listing.nouns[at] in _HOSTS
-            if said is not behind_a_word or not all(_may_be_a_host(word, said=said) for word in column):
+            if (
+                said is not behind_a_word
+                or listing.nouns[at] in _SEATS
+                or not all(_may_be_a_host(word, said=said) for word in column)
+            ):
                 continue
             own_name = not said and tuple(map(_number, column)) == listing.ranks  # learner-0 rank=0
             if own_name or not listing.one_each(column):

@@ -33,6 +33,9 @@ _HEADER = "Traceback (most recent call last)"
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
 _PROCESS = re.compile(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
 _NUMBERS = re.compile(r"\d{1,9}")
+# node=im1@gpu25   [exec-2@wgd112]   r04@box34   (who speaks, and where)
+_AT = re.compile(r"(?<![\w.])[A-Za-z][\w-]{0,31}@(?P<host>[A-Za-z][\w-]*\d[\w.-]*)(?![\w.@]*@)")
+_HEAD, _FEWEST_AT = 72, 4
 _WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
 _ONE = "|".join(sorted(word for word in PROCESSES if len(word) > 1))
 # absent: 10   missing ordinals: 0,3   no part from 1   rank 3 never posted   seat 13 not among them
@@ -43,7 +46,7 @@ _MISSED = re.compile(
 )
 # channel to ordinal 2 was closed   (peer 23)   stream to 4 ended
 _NAMED = re.compile(
-    rf'(?i)(?<![a-z])(?:(?:{_ONE})s?|(?:stream|channel) to)"?[ =:#._-]{{0,3}}\[?(\d{{1,5}})(?![\w:.]*\d|[\w/])'
+    rf'(?i)(?<![a-z])(?:(?:{_ONE})s?|(?:stream|channel) to)"?[ =:#._-]{{0,3}}\[?(\d{{1,5}})(?![\w:.]*\d|[\w/-])'
 )
 # Kept lines.
 _LONGEST_TRACEBACK = 200
@@ -122,8 +125,15 @@ def waited_for(facts: _Facts) -> int | None:
     line, placement = facts.root.line, facts.placement()
     others = facts.speakers().named_in(line) | placement.named_in(line) | set(map(int, _NAMED.findall(line.text)))
     others = _missed_in(line) or others
+    others = {other for other in others if not placement.listed or other in placement.listed}
     others -= {line.rank, facts.speakers().numbers.get((line.stream, line.position)), placement.rank_of(line)}
     return others.pop() if len(others) == 1 else None
+
+
+def named_in_its_words(facts: _Facts) -> int | None:
+    """Nothing tells who speaks, and the root's words name one process by its number: `task 7 ended by signal 11`."""
+    named = set(map(int, _NAMED.findall(facts.root.line.text)))
+    return named.pop() if len(named) == 1 and facts.root.reason not in _WAITED else None
 
 
 def named_by_its_process(facts: _Facts) -> int | None:
@@ -243,6 +253,7 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     reported_as_ended_first,
     number_of_its_device,
     listed_alone_on_its_node,
+    named_in_its_words,
 )
 """In this order."""
 
@@ -251,6 +262,7 @@ GUESSES = frozenset(
     for decide in (
         waited_for,
         numbered_speaker,
+        named_in_its_words,
         number_of_its_gpu,
         number_of_nccl_device,
         repeats_its_words,
@@ -296,8 +308,9 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
     root = facts.root
     # A watchdog's line is of a rank that waited, and on that one's node.
     absent = set(map(int, _NUMBERS.findall(root.finding.facts.get("absent", "")))) - {root.line.rank}
-    if root.finding.node and not absent:
-        return root.finding.node
+    own = None if absent or root.reason in _WAITED else _host_of_speaker(facts)
+    if (root.finding.node or own) and not absent:
+        return own or root.finding.node
     if ranks := absent or ({rank} if rank is not None else set()):
         named = {line.node for line in facts.lines if line.rank in ranks and line.node}
         named |= {worker.host for worker in facts.workers if worker.rank in ranks}
@@ -307,9 +320,19 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
     every = {line.node for line in facts.lines if line.node}
     spoken = nodes_of_speakers(facts.lines, facts.speakers())
     known = {*every, *spoken.values(), *facts.placement().hosts.values()}
-    if told := node_named_in(root.line, known) or spoken.get(-1 if rank is None else rank):
+    short = {node.partition(".")[0]: node for node in known}
+    named_short = short.get(node_named_in(root.line, short) or "")
+    if told := node_named_in(root.line, known) or named_short or spoken.get(-1 if rank is None else rank):
         return told
     return every.pop() if len(every) == 1 else None
+
+
+def _host_of_speaker(facts: _Facts) -> str | None:
+    """The host behind the root's speaker, where lines begin with who speaks at which: `r04@box34 i sync:`."""
+    told = _AT.search(facts.root.line.text[:_HEAD])
+    if told is None or sum(_AT.search(line.text[:_HEAD]) is not None for line in facts.lines) < _FEWEST_AT:
+        return None
+    return told["host"].rstrip(".")
 
 
 def _missed_in(line: Line) -> set[int]:

@@ -13,6 +13,7 @@ word is a node's name when each process says one of them first, or is told of wi
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -39,9 +40,11 @@ _NEARLY = 0.67
 _SHARE_WITH_RANK = 0.1
 # 0000025504 21 L3001   129.15 n 0009 PORT   |  7 |   [03/08]   (one of the first columns is a bare number)
 _COLUMNS = 4
-_BARE = re.compile(r"\W{0,2}(\d{1,4})(?:/\d{1,5})?\W{0,2}")
+_BARE = re.compile(r"\W{0,2}(\d{1,4}|0\d{4})(?:/\d{1,5})?\W{0,2}")
 _MOST_LINES = 4000
 _LONGEST_RECORD = 60
+# What begins so many lines is no part of a record: knode401 kernel: [366410.9] link down
+_MANY = 5
 # 09.35.10 . boat   (a clock of its own kind)
 _OWN_CLOCK = re.compile(r"\W?\d\d?[.h]\d\d[.m]\d\d\b")
 # host=tarn-c14   stands in wf-l   on vat-11/card0   @ pierB   (a word, and a name behind it)
@@ -228,6 +231,7 @@ def _spread(lines: Sequence[Line], key: tuple[str, str]) -> Iterator[tuple[tuple
     above: Line | None = None
     number = -1
     columns: dict[int, int] = {}
+    heads = Counter(head for line in lines if (head := _head(line)))
     for line in lines:
         own = _first_numbers(line.text).get(key)
         if own is None and (other := _NUMBERED.match(line.text, columns.get(line.stream, len(line.text)))):
@@ -236,7 +240,7 @@ def _spread(lines: Sequence[Line], key: tuple[str, str]) -> Iterator[tuple[tuple
             columns.setdefault(line.stream, column)
         if own is not None:
             above, number = line, own
-        elif above is None or not _continues(line, above):
+        elif above is None or not _continues(line, above) or heads[_head(line)] >= _MANY:
             above = None
             continue
         yield (line.stream, line.position), number
@@ -252,6 +256,11 @@ def _joint(numbered: re.Match[str]) -> str:
     """What joins a word to its number; any blanks are one."""
     joint = numbered["joint"] or ""
     return joint.strip() or joint[:1]
+
+
+def _head(line: Line) -> str:
+    """The first word of a line that does not begin with a blank."""
+    return line.text[:_HEAD].split(maxsplit=1)[0] if line.text[:1].strip() else ""
 
 
 def _continues(line: Line, above: Line) -> bool:

@@ -240,3 +240,20 @@ def test_who_waited_in_vain_is_not_the_first(book: RuleBook, said: str, rank: in
     answer = diagnosed(book, *listing, *work, f"05:02:40 [3007] [error] {said}", "start: job ends with status 1")
     assert answer.root_cause is not None
     assert (answer.root_cause.text.endswith(said), answer.root_cause.rank) == (True, rank)
+
+
+def test_lines_that_begin_with_who_speaks_at_which_host_name_the_node(book: RuleBook) -> None:
+    """`node=im1@gpu25` is a name and its host, whatever calls the pair."""
+    work = [f"08:00:{at:02d} node=im{at % 3}@elm-{at % 3} [info] port {at % 3}: round {at} done" for at in range(12)]
+    answer = diagnosed(book, *work, "08:01:41 node=im1@elm-1 [error] port 1: KeyError: 'weft'")
+    assert answer.root_cause is not None
+    assert (answer.root_cause.rank, answer.root_cause.node) == (1, "elm-1")
+
+
+def test_a_host_is_known_by_its_short_name(book: RuleBook) -> None:
+    """The listing has the whole name, and a node's agent its first part."""
+    listing = [f"start: rank {at} on elm-{at}.okapi.lan pid {3000 + 7 * at}" for at in range(4)]
+    work = [f"05:00:{at:02d} [{3000 + 7 * (at % 4)}] [info] loss 2.{at}" for at in range(40)]
+    answer = diagnosed(book, *listing, *work, "agent host=elm-2 CUDA error: an illegal memory access was encountered")
+    assert answer.root_cause is not None
+    assert answer.root_cause.node == "elm-2.okapi.lan"

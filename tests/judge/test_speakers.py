@@ -141,3 +141,20 @@ def test_a_line_names_a_node_by_its_whole_name() -> None:
     (line,) = _lines("birch05 dropped out of the mesh")
     assert node_named_in(line, ["birch05", "birch0", "birch"]) == "birch05"
     assert node_named_in(_lines("birch05 lost birch06")[0], ["birch05", "birch06"]) is None
+
+
+def test_a_line_whose_first_word_begins_many_is_no_part_of_a_record() -> None:
+    """A machine's kernel log among what workers print has no clock that is known, and is nobody's."""
+    kernel = [f"elm-1 kernel: [36641{at}.9] eth0 link down" for at in range(6)]
+    workers = [f"[12:00:0{at}] w{at % 4} loss 2.{at}" for at in range(8)]
+    lines = _lines(
+        *(text for pair in zip(workers, [*kernel, "  hint: reseat", "fault: none"], strict=True) for text in pair)
+    )
+    told = {position for _, position in numbered_speakers(lines).numbers}
+    assert told == {at for at, line in enumerate(lines) if not line.text.startswith("elm-1")}
+
+
+def test_a_column_of_numbers_may_be_wide() -> None:
+    """`00009 IOSRV`: five digits, of which the first is 0."""
+    lines = _lines(*(f"012/0604{at:02d} {at % 4:05d} STEP  it {1000 + at}" for at in range(24)))
+    assert numbered_speakers(lines).numbers[0, 7] == 3
