@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evals.endings import SYLLABLES, scenes
+from evals.trees import as_nested, fitted_trees, values_by_trees
 from evals.wording import causes_fitted, reasons_fitted, wordings, write
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
@@ -349,6 +350,25 @@ class Part:
         return values + _DIRECT * sample.features[:, _WORDS]
 
 
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """All that gives a line its value: the parts of the network, and the trees that correct them."""
+
+    parts: Sequence[Part]
+    trees: Any
+
+    def values(self, sample: Sample) -> Floats:
+        """The value of each candidate of a scaled sample."""
+        values: Floats = np.mean([part.values(sample) for part in self.parts], axis=0)
+        return values + values_by_trees(self.trees, sample.features)
+
+
+def teach(given: Sequence[Sample]) -> Taught:
+    """Fits all of it on scaled samples."""
+    parts = [train(given, plan, seed) for seed, plan in enumerate(PLANS)]
+    return Taught(parts, fitted_trees([(sample.features, sample.wanted) for sample in given if sample.failed]))
+
+
 def train(given: Sequence[Sample], plan: Plan, seed: int) -> Part:
     """Fits one part on scaled samples: the candidates of a log share one whole (softmax), and the root is to have most
     of it. Adam (Kingma and Ba 2015) with dropped inputs and a pull of the weights towards 0."""
@@ -438,19 +458,21 @@ class Scales:
 def fit(given: Sequence[Sample]) -> tuple[dict[str, Any], bytes]:
     """The card of the weights, and the table of the tokens' meanings."""
     train_on, scales = scaled(given)
-    parts = [train(train_on, plan, seed) for seed, plan in enumerate(PLANS)]
+    taught = teach(train_on)
     spread, failure = _calibrated(train_on)
-    table, meaning_scales, meaning_centres = _table(parts, scales)
+    table, meaning_scales, meaning_centres = _table(taught.parts, scales)
+    trees, base = as_nested(taught.trees, scales.centres, scales.spreads)
     card = {
         "features": [feature.name for feature in FEATURES],
         "centres": scales.centres,
         "spreads": scales.spreads,
-        **_joined(parts),
-        "bias": -_CLIPPED * _DIRECT,
+        **_joined(taught.parts),
+        "bias": base - _CLIPPED * _DIRECT,
         "meaning_scales": meaning_scales,
         "meaning_centres": meaning_centres,
         "temperature": spread,
         "failure": failure,
+        "trees": trees,
     }
     return {name: _rounded(value) for name, value in card.items()}, table
 
@@ -496,12 +518,8 @@ def _calibrated(given: Sequence[Sample]) -> tuple[float, list[float]]:
     told: list[tuple[Sample, Floats]] = []
     for fold in (0, 1):
         learnt = [sample for sample in given if half[sample.group] != fold]
-        parts = [train(learnt, plan, seed) for seed, plan in enumerate(PLANS)]
-        told += [
-            (sample, np.mean([part.values(sample) for part in parts], axis=0))
-            for sample in given
-            if half[sample.group] == fold
-        ]
+        taught = teach(learnt)
+        told += [(sample, taught.values(sample)) for sample in given if half[sample.group] == fold]
     temperature = min(_TEMPERATURES, key=lambda value: _loss(told, value))
     inputs = [
         (odds_of((values / temperature).tolist()), *sample.end, *sample.features[int(values.argmax())])
@@ -553,7 +571,7 @@ def _told(given: Iterable[Sample]) -> tuple[list[str], list[str]]:
 def _rounded(value: Any) -> Any:
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_rounded(item) for item in value]
-    return value if isinstance(value, str) else float(f"{float(value):.5g}")
+    return value if isinstance(value, (str, int)) else float(f"{float(value):.5g}")
 
 
 def measure(cases: Sequence[Case]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Suspects: which line of a log broke it, ranked by structure, meaning and words, without a rule.
 
 A small network scores each candidate from what `line_features` asks of it and from the meaning of its words (a
-table of numbers for each token of the shipped static model). The scores of a log share one whole with the chance that
-it shows no failure at all. `python -m evals.suspects` trains it; its weights are data in `weights/`.
+table of numbers for each token of the shipped static model); small decision trees correct it. The scores of a log
+share one whole with the chance that it shows no failure at all. `python -m evals.suspects` trains it; its weights are
+data in `weights/`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from logdiag.errors import WeightsError
 from logdiag.judge.line_features import FEATURES, View, candidates_of, features_of, view_of
 from logdiag.judge.ranked import RankedLine, Ranking
+from logdiag.judge.trees import Tree, features_in, sum_of_trees, tree_from
 from logdiag.model import Digest, Line
 from logdiag.scan.survey import Survey
 
@@ -61,7 +63,7 @@ class Weights:
     """The trained network: features are centred and scaled, joined with the meaning, and go through one hidden layer.
 
     `hidden` has a row for each unit (inputs, then its bias is in `biases`). `table` has a row of signed bytes for each
-    token: its meaning, and how much it weighs.
+    token: its meaning, and how much it weighs. What `trees` make of the features is added.
     """
 
     centres: tuple[float, ...]
@@ -74,6 +76,7 @@ class Weights:
     meaning_centres: tuple[float, ...]
     temperature: float
     failure: tuple[float, ...]
+    trees: tuple[Tree, ...]
     table: bytes
 
     @property
@@ -178,10 +181,15 @@ def failure_inputs(view: View) -> tuple[float, ...]:
 
 
 def _values(view: View, places: Sequence[int], weights: Weights) -> list[float]:
-    """What the network makes of lines; the same with and without NumPy."""
+    """What the network and the trees make of lines; the same with and without NumPy."""
     numbers = [token_numbers(view.bodies[at]) for at in places]
     rows = [features_of(view, at) for at in places]
-    if "numpy" in sys.modules or len(places) >= _WORTH_NUMPY:
+    values = _of_network(rows, numbers, weights)
+    return [value + sum_of_trees(weights.trees, row) for value, row in zip(values, rows, strict=True)]
+
+
+def _of_network(rows: Sequence[Sequence[float]], numbers: Sequence[Sequence[int]], weights: Weights) -> Sequence[float]:
+    if "numpy" in sys.modules or len(rows) >= _WORTH_NUMPY:
         try:
             import numpy
         except ImportError:
@@ -273,11 +281,11 @@ def load_weights(folder: Path = WEIGHTS) -> Weights:
     """The weights in a folder. Raises WeightsError when they are missing, damaged, or made for other features."""
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        numbers = Weights.__dataclass_fields__.keys() - {"trees", "table"}
+        trees = tuple(map(tree_from, card["trees"]))
         table = (folder / TABLE).read_bytes()
-        weights = Weights(
-            **{name: _tuples(card[name]) for name in Weights.__dataclass_fields__ if name != "table"}, table=table
-        )
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+        weights = Weights(**{name: _tuples(card[name]) for name in numbers}, trees=trees, table=table)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise WeightsError(f"{folder / CARD}: the suspects' weights cannot be read: install logdiag again") from problem
     if card.get("features") != [feature.name for feature in FEATURES]:
         raise WeightsError(f"{folder / CARD}: features: made for other features: run make suspects")
@@ -302,6 +310,7 @@ def _check(weights: Weights, folder: Path) -> None:
         and weights.temperature > 0
         and all(spread > 0 for spread in weights.spreads)
         and len(weights.failure) == _FAILURE_INPUTS
+        and set(range(len(FEATURES))).issuperset(*map(features_in, weights.trees))
     )
     if not fits:
         raise WeightsError(f"{folder / CARD}: the suspects' weights do not fit each other: install logdiag again")

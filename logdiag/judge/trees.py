@@ -1,0 +1,43 @@
+"""Small decision trees that correct the network's value of a line, from the same features.
+
+A network weighs all features at once, a tree asks one after the other; where they differ, their sum is right more often
+than either. `python -m evals.suspects` trains them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+__all__ = ["Tree", "features_in", "sum_of_trees", "tree_from"]
+
+Tree: TypeAlias = "float | tuple[int, float, Tree, Tree]"
+"""A leaf's value, or a question: which feature (its place in the table), up to which value, the tree where it is at
+most that, the tree where it is more."""
+
+
+def tree_from(value: Any) -> Tree:
+    """A tree from nested lists as JSON has them. Raises TypeError or ValueError where it is none."""
+    if not isinstance(value, list):
+        return float(value)
+    feature, threshold, low, high = value
+    return int(feature), float(threshold), tree_from(low), tree_from(high)
+
+
+def features_in(tree: Tree) -> set[int]:
+    """Which features a tree asks for."""
+    if not isinstance(tree, tuple):
+        return set()
+    feature, _, low, high = tree
+    return {feature} | features_in(low) | features_in(high)
+
+
+def sum_of_trees(trees: Iterable[Tree], row: Sequence[float]) -> float:
+    """What the trees make of a line's features together."""
+    total = 0.0
+    for tree in trees:
+        while isinstance(tree, tuple):
+            feature, threshold, low, high = tree
+            tree = low if row[feature] <= threshold else high
+        total += tree
+    return total
