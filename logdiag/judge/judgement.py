@@ -11,16 +11,15 @@ from logdiag.judge.exit_reason import exit_reason
 from logdiag.judge.faults import Fault, find_faults
 from logdiag.judge.kinds import kinds_of
 from logdiag.judge.outcome import Outcome, outcome_of
-from logdiag.judge.ranked import Ranking
+from logdiag.judge.ranked import RankedLine, Ranking
 from logdiag.judge.ranks import rank_and_node
 from logdiag.judge.recovered import sort_by_standing
 from logdiag.judge.root import find_root, in_order, is_consequence
 from logdiag.judge.suspected import (
-    is_unknown_software,
-    knows_only_its_class,
+    SURE_SCORE,
+    bar_before,
     most_suspicious_line,
     named_by_its_words,
-    names_no_cause,
     unknown_lines,
 )
 from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, timeline_of
@@ -208,8 +207,8 @@ def _or_suspected(
 ) -> tuple[Fault | None, tuple[Decision, ...]]:
     """The root, or the most suspicious line where that names no cause, or only a class in software that no rule knows.
     A line that a rule calls a symptom, that was recovered from, or that its process worked on after, is none."""
-    named = root is not None and not names_no_cause(root, sides.timeline.kinds)
-    if named and root and not (knows_only_its_class(root) and is_unknown_software(survey.lines, book)):
+    bar = bar_before(root, sides.timeline.kinds, survey.lines, book)
+    if bar is None:
         return root, ()
     # That the caller knows of a failure does not mean that this log shows one.
     if root is None and sides.timeline.failed is not None and suspects().failure < _SHOWN:
@@ -217,11 +216,12 @@ def _or_suspected(
     symptoms = (finding.line for finding in survey.findings if finding.role is Role.SYMPTOM)
     known = {in_order(fault) for fault in sides.recovered} | {(line.stream, line.position) for line in symptoms}
 
-    def is_no_cause(line: Line) -> bool:
-        worked_on = len(sides.timeline.steps_after(line)) >= STEPS_OF_RECOVERY
+    def is_no_cause(ranked: RankedLine) -> bool:
+        line = ranked.line
+        worked_on = len(sides.timeline.steps_after(line)) >= STEPS_OF_RECOVERY and ranked.score < SURE_SCORE
         return worked_on or (line.stream, line.position) in known
 
-    suspected = most_suspicious_line(root, suspects(), sides.timeline.kinds, is_no_cause)
+    suspected = most_suspicious_line(root, suspects(), bar, is_no_cause)
     return (suspected, (decision(most_suspicious_line, suspected.line, "root"),)) if suspected else (root, ())
 
 

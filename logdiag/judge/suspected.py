@@ -19,8 +19,9 @@ from logdiag.rules import RuleBook
 __all__ = [
     "ENOUGH_LINES",
     "RULE",
+    "SURE_SCORE",
+    "bar_before",
     "is_unknown_software",
-    "knows_only_its_class",
     "most_suspicious_line",
     "named_by_its_words",
     "names_no_cause",
@@ -31,9 +32,12 @@ RULE = "suspects"
 """What stands as the `rule` of a finding that no rule made."""
 
 # A line is believed before a status or a launcher's word only if it is so suspicious, and so many times more ...
-_LEAST_SCORE, _TIMES = 0.33, 3.0
-# ... and before a rule's class or symptom, in software that no rule knows, if it is this.
-_CLEAR_SCORE, _CLEAR_TIMES = 0.5, 5.0
+_LEAST = (0.33, 3.0)
+# ... before a rule's class or symptom, in software that no rule knows, if it is this ...
+_CLEAR = (0.5, 5.0)
+# ... and in other software, if it is this. Steps that follow say nothing against so suspicious a line.
+SURE_SCORE = 0.9
+_SURE = (SURE_SCORE, 20.0)
 # Exit codes of processes that another one ended, as launchers print them.
 _KILLED = ("-9", "-15")
 # Words are clear if the reason is so likely by them: nine of ten such are right.
@@ -53,10 +57,22 @@ def names_no_cause(root: Fault, kinds: Kinds) -> bool:
     return root.reason is Reason.OTHERS and bare and not root.finding.supports
 
 
-def knows_only_its_class(root: Fault) -> bool:
+def _knows_only_its_class(root: Fault) -> bool:
     """Whether the rule of a root knows no more than an exception's class, or what a failure makes others print."""
     finding = root.finding
     return (finding.generality > 0 or finding.role is Role.SYMPTOM) and not finding.supports
+
+
+def bar_before(root: Fault | None, kinds: Kinds, lines: Sequence[Line], book: RuleBook) -> tuple[float, float] | None:
+    """How suspicious a line has to be, and how many times more than the root that a rule names, to stand before it;
+    None where the rule names a cause."""
+    if root is None:
+        return 0.0, 0.0
+    if names_no_cause(root, kinds):
+        return _LEAST
+    if not _knows_only_its_class(root):
+        return None
+    return _CLEAR if is_unknown_software(lines, book) else _SURE
 
 
 def unknown_lines(lines: Sequence[Line], book: RuleBook) -> int:
@@ -73,11 +89,11 @@ def is_unknown_software(lines: Sequence[Line], book: RuleBook) -> bool:
 
 
 def most_suspicious_line(
-    root: Fault | None, ranking: Ranking, kinds: Kinds, is_no_cause: Callable[[Line], bool]
+    root: Fault | None, ranking: Ranking, bar: tuple[float, float], is_no_cause: Callable[[RankedLine], bool]
 ) -> Fault | None:
     """No rule names a cause: the line that stands out most, by its structure, its meaning and its words."""
-    best = next((ranked for ranked in ranking.lines if not is_no_cause(ranked.line)), None)
-    if best is None or not _is_better(best, root, ranking, kinds):
+    best = next((ranked for ranked in ranking.lines if not is_no_cause(ranked)), None)
+    if best is None or not _is_better(best, root, ranking, bar):
         return None
     reason, supports = _told(best.line)
     finding = Finding(
@@ -125,7 +141,7 @@ def _advice(supports: Collection[Support]) -> Action | None:
     return None if Support.CLEAR_WORDS in supports else Action.FIX_AND_RESUBMIT
 
 
-def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking, kinds: Kinds) -> bool:
+def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking, bar: tuple[float, float]) -> bool:
     if root is None:
         return True
     if (best.line.stream, best.line.position) == (root.line.stream, root.line.position):
@@ -134,5 +150,5 @@ def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking, kinds: Ki
     if later and best.line.level == "WARNING" and root.line.level in TROUBLE:
         return False  # what a program warns of after its last error is not why it left
     own = ranking.scores.get((root.line.stream, root.line.position), 0.0)
-    least, times = (_LEAST_SCORE, _TIMES) if names_no_cause(root, kinds) else (_CLEAR_SCORE, _CLEAR_TIMES)
+    least, times = bar
     return best.score >= max(least, times * own)

@@ -310,7 +310,7 @@ def _check(weights: Weights, folder: Path) -> None:
         and weights.temperature > 0
         and all(spread > 0 for spread in weights.spreads)
         and len(weights.failure) == _FAILURE_INPUTS
-        and set(range(len(FEATURES))).issuperset(*map(features_in, weights.trees))
+        and all(features_in(tree) <= set(range(len(FEATURES))) for tree in weights.trees)
     )
     if not fits:
         raise WeightsError(f"{folder / CARD}: the suspects' weights do not fit each other: install logdiag again")
