@@ -16,6 +16,7 @@ from itertools import accumulate
 
 from logdiag.judge.wording import cause_by_wording
 from logdiag.model import Digest, Line
+from logdiag.scan.shapes import is_told
 from logdiag.scan.survey import Survey
 
 __all__ = ["CAUSE_WORDS", "FEATURES", "Feature", "View", "body_of", "candidates_of", "features_of", "view_of"]
@@ -60,6 +61,8 @@ _TIME = re.compile(r"\d[\d:.,TZ+/-]*\d$|\d+$")
 _VARYING = re.compile(
     r"\b0x[0-9a-fA-F]+|\b(?=[a-f]*\d)[0-9a-f]{6,}\b|'[^']{0,200}'|\"[^\"]{0,200}\"|(?:/[\w.@%+-]+){2,}|\d+"
 )
+# {"node": "b-12", "note": "no pulse"}: names and values of a record
+_IN_QUOTES = re.compile(r'"((?:[^"\\]|\\.){0,200})"(:?)')
 _TOKEN = re.compile(r"[A-Za-z_][\w-]{3,}|\d{3,}")
 _PATH = re.compile(r"(?:/[\w.@%+-]+){2,}")
 _KEY_VALUE = re.compile(r"\b\w+=\S")
@@ -299,6 +302,8 @@ def _worth_a_look(lines: list[Line], digest: Digest) -> list[Line]:
 
 
 def _shape(text: str) -> str:
+    if text.startswith("{"):
+        text = _IN_QUOTES.sub(lambda found: found[1] if found[2] or is_told(found[1]) else "#", text)
     return _VARYING.sub("#", text).strip()
 
 

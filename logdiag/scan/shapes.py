@@ -34,6 +34,7 @@ __all__ = [
     "Shapes",
     "digest",
     "filters_for",
+    "is_told",
     "looked_through",
     "words_of",
 ]
@@ -47,6 +48,8 @@ _VARYING = re.compile(
     rb"\b0x[0-9a-fA-F]+|\b[0-9a-f]{6,}(?:-[0-9a-f]+)*\b|'[^']{0,200}'|\"[^\"]{0,200}\"|(?:/[\w.@%+-]+){2,}|[#=._-]{6,}"
 )
 # What a record says is no quoted word that varies.
+# {"ts": 17.2, "node": "b-12", "state": "GONE", "note": "no pulse"}   (names and values; all but `b-12` stays)
+_IN_QUOTES = re.compile(rb'"((?:[^"\\]|\\.){0,200})"(:?)')
 _JSON_MESSAGE = re.compile(rb'"(?:message|msg)": ?"')
 _LOGFMT_TEXT = re.compile(rb'\b(?:msg|message|event|err|error|cause|reason|detail|text)="((?:[^"\\]|\\.){0,2000})"')
 _MOST_SHAPES = 20_000
@@ -354,8 +357,17 @@ def words_of(text: str) -> bytes:
     return _finer(text[:_LONGEST_SAMPLE].encode(errors="replace"))
 
 
+def is_told(value: str) -> bool:
+    """Whether what a record has in quotes is said, and no name that varies: words, or one word of letters."""
+    return value.isalpha() or " " in value
+
+
 def _finer(text: bytes) -> bytes:
     said = _JSON_MESSAGE.sub(b" ", text, count=1)
+    if said.startswith(b"{"):
+        said = _IN_QUOTES.sub(
+            lambda found: found[1] if found[2] or is_told(found[1].decode(errors="replace")) else b"", said
+        )
     said = _LOGFMT_TEXT.sub(rb" \1 ", said) if b'="' in said else said
     return _VARYING.sub(b"", said).translate(None, _DIGITS).strip()
 
