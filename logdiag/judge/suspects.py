@@ -127,28 +127,22 @@ def ranking(survey: Survey, digest: Digest, *, weights: Weights | None = None, a
 
 
 def _ranking(view: View, candidates: Sequence[int], values: dict[int, float], weights: Weights) -> Ranking:
-    """What the candidates' values come to: lines of one shape speak for each other."""
-    most = max(values.values())
-    powers = {at: math.exp((value - most) / weights.temperature) for at, value in values.items()}
-    whole = sum(powers[at] for at in candidates)
-    of_shape: dict[str, float] = {}
+    """What the candidates' values come to: of lines of one shape the best speaks for all."""
     best: dict[str, int] = {}
     for at in candidates:
         shape = view.shapes[at]
-        of_shape[shape] = of_shape.get(shape, 0.0) + powers[at]
-        if shape not in best or powers[at] > powers[best[shape]]:
+        if shape not in best or values[at] > values[best[shape]]:
             best[shape] = at
     failure = _failure(view, {at: values[at] / weights.temperature for at in candidates}, weights)
-    share = failure / max(whole, 1e-12)
-    ranked = sorted(best, key=lambda shape: (-of_shape[shape], best[shape]))
+    most = max(values.values())
+    powers = {at: math.exp((value - most) / weights.temperature) for at, value in values.items()}
+    share = failure / max(sum(powers[at] for at in best.values()), 1e-12)
     scores = {
-        (view.lines[at].stream, view.lines[at].position): min(
-            share * max(of_shape.get(view.shapes[at], 0.0), power), 1.0
-        )
-        for at, power in powers.items()
+        (view.lines[at].stream, view.lines[at].position): min(share * powers[best.get(view.shapes[at], at)], 1.0)
+        for at in values
     }
-    lines = tuple(RankedLine(view.lines[best[shape]], share * of_shape[shape]) for shape in ranked)
-    return Ranking(lines, failure, scores)
+    ranked = sorted(best.values(), key=lambda at: (-powers[at], at))
+    return Ranking(tuple(RankedLine(view.lines[at], share * powers[at]) for at in ranked), failure, scores)
 
 
 def _failure(view: View, values: Mapping[int, float], weights: Weights) -> float:
