@@ -3,7 +3,7 @@
 
 `python -m evals.suspects` calls it. They learn from the root lines of development cases, from the lines on which the
 shipped rules fire, and from messages that authors who saw no log of the cases wrote for each reason; the second one
-also from lines of the cases that are no root.
+also from lines of the cases that are no root, and from messages that were written as none.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from logdiag.rules import RuleBook
 __all__ = ["Fitted", "causes_fitted", "reasons_fitted", "wordings", "write"]
 
 WORDINGS = Path("evals/wordings.txt")
+# What peers, launchers and healthy jobs say, by kind; none of it is a cause.
+NO_CAUSES = Path("evals/no_causes.txt")
 # A term that fewer lines have says nothing.
 _LEAST_LINES = {REASONS: 3, CAUSES: 4}
 # Makes chances of the model's sums; fitted on one author's logs after the other, each left out of the training.
 _SHARPNESS = 10.0
-# What a root line, a message written for a reason or a rule's example, and another line of a log count.
+# What a root line, a written message or a rule's example, and another line of a log count.
 _ROOT, _MESSAGE, _OTHER = 2.0, 0.5, 1.0
 _PULL = 2.0
 Floats = NDArray[np.floating[Any]]
@@ -82,9 +84,11 @@ def causes_fitted(roots: Sequence[str], others: Sequence[str]) -> Fitted:
     from sklearn.linear_model import Ridge
 
     messages = [body for body, _ in _messages("cause")]
-    counts = [_ROOT] * len(roots) + [_MESSAGE] * len(messages) + [_OTHER] * len(others)
-    wanted = [1.0] * (len(roots) + len(messages)) + [-1.0] * len(others)
-    return _fitted(CAUSES, Ridge(alpha=_PULL), [*roots, *messages, *others], wanted, counts)
+    none = [line for line in NO_CAUSES.read_text(encoding="utf-8").splitlines() if line and not line.startswith("## ")]
+    bodies = [*roots, *messages, *others, *none]
+    counts = [_ROOT] * len(roots) + [_MESSAGE] * len(messages) + [_OTHER] * len(others) + [_MESSAGE] * len(none)
+    wanted = [1.0] * (len(roots) + len(messages)) + [-1.0] * (len(others) + len(none))
+    return _fitted(CAUSES, Ridge(alpha=_PULL), bodies, wanted, counts)
 
 
 def _fitted(
