@@ -61,6 +61,21 @@ def test_a_signal_is_not_traded_for_a_line_that_stands_out(book: RuleBook) -> No
     assert answer.decided_by == "rules"
 
 
+def test_a_line_that_is_surely_the_cause_stands_before_a_status_although_others_worked_on(book: RuleBook) -> None:
+    """Of processes that do not wait for each other the others' steps go on."""
+    cause = "ward-box7 w03 E card: memory bank 5 holds two wrong bits, beyond mending, worker leaves the ring"
+    answer = diagnosed(
+        book,
+        *steps(1, 60),
+        cause,
+        *steps(61, 70),
+        "ward-box8 w09 E ring: have 15 of 16 parts after 120 s, giving up",
+        "ward-box8 w09 E boot: leaving, status 5",
+    )
+    assert answer.root_cause is not None
+    assert (answer.root_cause.text, answer.decided_by) == (cause, "suspects")
+
+
 def test_software_is_unknown_only_where_a_longer_log_holds_nothing_that_a_rule_knows(book: RuleBook) -> None:
     """One line of work in a known form makes it known; a few lines tell nothing."""
     unknown = _lines(*(f"tide {number} counted, 12 isles answered" for number in range(60)))

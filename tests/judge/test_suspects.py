@@ -80,6 +80,17 @@ def test_workers_that_say_the_same_are_one_suspect() -> None:
     assert len(shown) == 1
 
 
+def test_records_of_a_logger_that_nobody_knows_are_told_apart_by_what_they_say() -> None:
+    """Texts of several words and states count; names that vary do not."""
+    work = [f'{{"at": "q{at % 7}-b", "said": "tile {at} woven, edge clean", "mood": "calm"}}' for at in range(300)]
+    cause = '{"at": "q3-b", "said": "tile 301 torn: no yarn left on spool, weaver gives up", "mood": "calm"}'
+    ends = ['{"at": "q5-b", "said": "tile 302 woven, edge clean", "mood": "gone"}', "loomctl: all ended, status 4"]
+    found, kept = read(*work, cause, *work[:9], *ends)
+    texts = [line.text for line in found.lines]
+    assert cause in texts and ends[0] in texts and len(texts) < 90
+    assert suspects(found, kept)[0].line.text == cause
+
+
 def test_scores_are_chances_best_first() -> None:
     scores = [item.score for item in ranking(*read(*STOPPED)).lines]
     assert scores == sorted(scores, reverse=True)
@@ -210,6 +221,15 @@ def test_weights_that_do_not_fit_each_other_are_told(folder: Path, name: str, va
     card[name] = value
     (folder / CARD).write_text(json.dumps(card))
     with pytest.raises(WeightsError, match="do not fit"):
+        load_weights(folder)
+
+
+@pytest.mark.parametrize("tree", [[1, 0.5, 0.1], [400, 0.5, 0.1, 0.2], "leaf", [1, 0.5, [2, 0.1], 0.2]])
+def test_a_tree_that_is_none_or_asks_for_no_feature_is_told(folder: Path, tree: object) -> None:
+    card = json.loads((folder / CARD).read_text())
+    card["trees"][3] = tree
+    (folder / CARD).write_text(json.dumps(card))
+    with pytest.raises(WeightsError, match=r"suspects\.json"):
         load_weights(folder)
 
 
