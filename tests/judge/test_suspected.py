@@ -63,15 +63,9 @@ def test_a_signal_is_not_traded_for_a_line_that_stands_out(book: RuleBook) -> No
 
 def test_a_line_that_is_surely_the_cause_stands_before_a_status_although_others_worked_on(book: RuleBook) -> None:
     """Of processes that do not wait for each other the others' steps go on."""
-    cause = "ward-box7 w03 E card: memory bank 5 holds two wrong bits, beyond mending, worker leaves the ring"
-    answer = diagnosed(
-        book,
-        *steps(1, 60),
-        cause,
-        *steps(61, 70),
-        "ward-box8 w09 E ring: have 15 of 16 parts after 120 s, giving up",
-        "ward-box8 w09 E boot: leaving, status 5",
-    )
+    work = [f"10:00:{at // 8:02d}.100 w{at % 8:02d} I loop  step {at} loss {3 - at / 900:.4f}" for at in range(300)]
+    cause = "10:05:01.000 w03 E card: uncorrectable memory error in bank 5, contents lost"
+    answer = diagnosed(book, *steps(1, 30), *work, cause, *steps(30, 34), "10:09:01.000 w09 E boot  leaving, status 5")
     assert answer.root_cause is not None
     assert (answer.root_cause.text, answer.decided_by) == (cause, "suspects")
 

@@ -87,7 +87,8 @@ def test_records_of_a_logger_that_nobody_knows_are_told_apart_by_what_they_say()
     ends = ['{"at": "q5-b", "said": "tile 302 woven, edge clean", "mood": "gone"}', "loomctl: all ended, status 4"]
     found, kept = read(*work, cause, *work[:9], *ends)
     texts = [line.text for line in found.lines]
-    assert cause in texts and ends[0] in texts and len(texts) < 90
+    assert {cause, ends[0]} <= set(texts)
+    assert len(texts) < 90
     assert suspects(found, kept)[0].line.text == cause
 
 
