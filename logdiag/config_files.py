@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from logdiag.errors import LogdiagError
 from logdiag.places import config_file, why_foreign_path
@@ -42,7 +41,7 @@ class ConfigFile:
 
 def named_file(path: str | os.PathLike[str]) -> ConfigFile:
     """A file that the user names: it is the user's word, whoever wrote it. Raises LogdiagError."""
-    return ConfigFile(os.fspath(path), "obeyed", _values(Path(path).absolute()))
+    return ConfigFile(os.fspath(path), "obeyed", _values(os.path.join(os.getcwd(), path)))
 
 
 def look_for(folder: str | os.PathLike[str]) -> tuple[ConfigFile, ...]:
@@ -50,33 +49,33 @@ def look_for(folder: str | os.PathLike[str]) -> tuple[ConfigFile, ...]:
 
     Raises LogdiagError for one that is to be obeyed and cannot be read.
     """
-    own = Path(config_file() or os.devnull)
-    found = [_own(own)] if own.name == FILE else []
-    folder = Path(folder).absolute()
-    allowed = _allowed_folders(folder)
+    own = config_file()
+    found = [_own(own)] if own else []
+    chain = _with_those_above(os.path.abspath(folder))
+    allowed = _allowed_folders(chain)
     nearest: ConfigFile | None = None
-    for parent in (folder, *folder.parents):
-        path = parent / FILE
+    for parent in chain:
+        path = os.path.join(parent, FILE)
         if path == own or not os.path.lexists(path):
             continue
         if nearest is None:
             file = _of_repository(path, allowed=parent in allowed)
             nearest = file if file.state == "obeyed" else None
         else:
-            file = ConfigFile(str(path), f"ignored: {nearest.path} is nearer")
+            file = ConfigFile(path, f"ignored: {nearest.path} is nearer")
         found.append(file)
     return tuple(found)
 
 
-def _own(path: Path) -> ConfigFile:
+def _own(path: str) -> ConfigFile:
     if not os.path.lexists(path):
-        return ConfigFile(str(path), "not there")
+        return ConfigFile(path, "not there")
     if why := _why_not(path):
         return _ignored(path, why)
-    return ConfigFile(str(path), "obeyed", _values(path))
+    return ConfigFile(path, "obeyed", _values(path))
 
 
-def _of_repository(path: Path, *, allowed: bool) -> ConfigFile:
+def _of_repository(path: str, *, allowed: bool) -> ConfigFile:
     """A file that lies in a folder by chance or by a repository: what it may not set is left out."""
     why = "it lies above the repository, the home folder or the working directory" if not allowed else _why_not(path)
     if why:
@@ -98,32 +97,40 @@ def _of_repository(path: Path, *, allowed: bool) -> ConfigFile:
         )
     if "rules" in values:
         notes.append(f"the rules that {path} names are in force")
-    return ConfigFile(str(path), "obeyed", values, tuple(notes))
+    return ConfigFile(path, "obeyed", values, tuple(notes))
 
 
-def _ignored(path: Path, why: str) -> ConfigFile:
+def _ignored(path: str, why: str) -> ConfigFile:
     note = f"{path}: ignored, for {why}; name it with --config if you trust it"
-    return ConfigFile(str(path), f"ignored: {why}", {}, (note,))
+    return ConfigFile(path, f"ignored: {why}", {}, (note,))
 
 
-def _allowed_folders(folder: Path) -> set[Path]:
-    """The folder and those above it up to the repository's root or the home folder; where neither is, it alone."""
-    home = Path(os.path.expanduser("~"))
-    chain = (folder, *folder.parents)
+def _with_those_above(folder: str) -> list[str]:
+    """A folder and all above it, up to the root."""
+    chain = [folder]
+    while (parent := os.path.dirname(chain[-1])) != chain[-1]:
+        chain.append(parent)
+    return chain
+
+
+def _allowed_folders(chain: Sequence[str]) -> set[str]:
+    """Of a folder and those above it those up to the repository's root or the home folder; where neither is, the folder
+    alone."""
+    home = os.path.expanduser("~")
     for at, parent in enumerate(chain):
-        if parent == home or any(os.path.lexists(parent / name) for name in _ROOT_OF_A_REPOSITORY):
+        if parent == home or any(os.path.lexists(os.path.join(parent, name)) for name in _ROOT_OF_A_REPOSITORY):
             return set(chain[: at + 1])
-    return {folder}
+    return set(chain[:1])
 
 
-def _why_not(path: Path) -> str:
+def _why_not(path: str) -> str:
     """Why a file is not the user's own or no file at all; empty when it is one."""
     try:
-        if why := why_foreign_path(str(path)):
+        if why := why_foreign_path(path):
             return why
-        if why := why_foreign_path(str(path.parent)):
+        if why := why_foreign_path(os.path.dirname(path)):
             return f"of its folder, {why}"
-        return "" if path.is_file() else "it is no file"
+        return "" if os.path.isfile(path) else "it is no file"
     except OSError as error:
         return f"it cannot be looked at ({error.strerror})"
 
@@ -136,7 +143,7 @@ def _foreign_folders(value: object) -> str:
     return ""
 
 
-def _values(path: Path) -> dict[str, object]:
+def _values(path: str) -> dict[str, object]:
     """What a file says, relative paths in it meant from its folder."""
     if sys.version_info >= (3, 11):
         import tomllib
@@ -152,12 +159,12 @@ def _values(path: Path) -> dict[str, object]:
         raise LogdiagError(f"{path}: cannot be read ({error.strerror}); make it readable or remove it") from error
     except (ValueError, RecursionError) as error:
         raise LogdiagError(f"{path}: not valid TOML ({error}); correct it there") from error
-    return {name: _beside(path.parent, name, value) for name, value in document.items()}
+    return {name: _beside(os.path.dirname(path), name, value) for name, value in document.items()}
 
 
-def _beside(folder: Path, name: str, value: object) -> object:
+def _beside(folder: str, name: str, value: object) -> object:
     if name == "rules" and isinstance(value, list):
-        return [str(folder / item) if isinstance(item, str) else item for item in value]
+        return [os.path.join(folder, item) if isinstance(item, str) else item for item in value]
     if name == "memory" and isinstance(value, str) and "://" not in value:
-        return str(folder / value)
+        return os.path.join(folder, value)
     return value

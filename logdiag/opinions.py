@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from logdiag.agent.opinion import UNITED, leaves_open, names_no_cause
 from logdiag.errors import MemoryStoreError
 from logdiag.judge.confidence import supports_of
 from logdiag.judge.faults import Fault
@@ -21,7 +20,6 @@ from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.suspected import RULE as SUSPECTED
-from logdiag.memory.nodes import suspicious_nodes
 from logdiag.memory.recall import Doubt, alike, known, similar_to
 from logdiag.memory.store import Store, opened
 from logdiag.model import Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Similar, Support
@@ -31,7 +29,7 @@ from logdiag.scan.survey import Survey
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings, Consultation, Opinion
 
-__all__ = ["Recalled", "consulted", "leaves_open", "recall", "settle"]
+__all__ = ["Recalled", "consulted", "recall", "settle"]
 
 # How alike a past failure must be to say what the rules could not, by what their answer rests on. Measured by
 # `python -m evals.recall`: below these, right answers of the rules became wrong or healthy jobs seemed to fail.
@@ -97,7 +95,9 @@ def recall(
             )
             root = recalled.judgement.root
             if root is not None:
-                if root.reason.category is Category.INFRASTRUCTURE:
+                if root.reason.category is Category.INFRASTRUCTURE and store.count():
+                    from logdiag.memory.nodes import suspicious_nodes
+
                     recalled = replace(recalled, suspicious={one.node: one.why for one in suspicious_nodes(store)})
                 recalled = replace(recalled, similar=similar_to(root.line, root.reason, store))
             return replace(recalled, notes=tuple(_gaps(store)))
@@ -168,7 +168,7 @@ def consulted(
 ) -> Diagnosis:
     """The diagnosis after a model was asked, if it is to be asked; `first` is given the one before."""
     from logdiag.agent.consult import consult
-    from logdiag.agent.opinion import AgentSettings
+    from logdiag.agent.opinion import AgentSettings, leaves_open
 
     settings = AgentSettings(llm) if isinstance(llm, str) else llm
     if settings.when != "always" and not leaves_open(before):
@@ -209,6 +209,8 @@ def settle(
 def _may_change(before: Diagnosis, opinion: Opinion, exit_code: int | None) -> bool:
     """A model may name what was left open. It may not make a machine's fault a program's, apart from what ranks print
     of a peer and from a guess, and say of a job only then that it did not fail when nobody knows that it did."""
+    from logdiag.agent.opinion import leaves_open, names_no_cause
+
     if not leaves_open(before) or (opinion.reason is Reason.NONE and (before.failed is False or exit_code)):
         return False
     guessed = before.decided_by == "suspects" or (names_no_cause(before) and before.reason in _OF_PEERS)
@@ -260,6 +262,8 @@ def _judged(
 
 def _finding(opinion: Opinion, root: Line, settings: AgentSettings) -> Finding:
     """What a model said, as a finding on the line that it cites."""
+    from logdiag.agent.opinion import UNITED
+
     title = opinion.cause.split(". ")[0].rstrip(".")[:_LONGEST_TITLE]
     return Finding(
         rule=f"agent/{settings.model}",

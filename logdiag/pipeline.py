@@ -11,7 +11,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from logdiag.errors import MemoryStoreError, SourceError, WeightsError
-from logdiag.judge.baselined import in_order_of_suspicion, weighed, without_weather
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.ranked import Ranking
 from logdiag.judge.verdict import decide
@@ -20,7 +19,6 @@ from logdiag.merge.case import Case, case_of
 from logdiag.model import Change, Diagnosis, Digest, Ended
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
 from logdiag.rules import RuleBook
-from logdiag.scan.good_run import GoodRun, changes_since, good_run
 from logdiag.scan.shapes import Shapes, filters_for
 from logdiag.scan.survey import Survey, surveys
 from logdiag.settings import check_model
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from logdiag.memory.store import Store
     from logdiag.opinions import Recalled
     from logdiag.scan.crew import Crew
+    from logdiag.scan.good_run import GoodRun
 
 __all__ = ["Memory", "diagnose"]
 
@@ -43,6 +42,8 @@ Folder: TypeAlias = "str | os.PathLike[str]"
 _MOST_CHANGES = 20
 # A place that cannot be: it holds nothing, and nothing can be added.
 _NOBODYS = os.path.join(os.devnull, "memory")
+# Smaller logs are read before a further process is up.
+_WORTH_A_CREW = 128 << 20
 
 
 def diagnose(
@@ -99,11 +100,10 @@ def diagnose(
     changes: tuple[Change, ...] = ()
     good = _good_run(baseline, book, notes) if baseline is not None else _kept_good_run(memory, job, exit_code, notes)
     if good is not None:
-        suspects, changes = _since(good, found, kept, case.shapes, suspects, failed=bool(exit_code))
-        found = without_weather(found, good, changes)
+        found, suspects, changes = _since(good, found, kept, case.shapes, suspects, failed=bool(exit_code))
     judgement = judge(found, book, failed=None if exit_code is None else exit_code != 0, suspects=suspects)
     clock.ended("judgement")
-    recalled = None if memory is False else _recalled(found, judgement, book, memory, exit_code, suspects)
+    recalled = _recalled(found, judgement, book, memory, exit_code, suspects)
     clock.ended("memory")
     notes.extend(book.notes)
     decided = partial(
@@ -132,11 +132,11 @@ def diagnose(
 
 def _crew(streams: Sequence[Stream], book: RuleBook, workers: int) -> AbstractContextManager[Crew | None]:
     """Further processes that read, where they are asked for and pay."""
-    if workers < 2:
+    if workers < 2 or sum(stream.size or 0 for stream in streams) < _WORTH_A_CREW:
         return nullcontext()
     from logdiag.scan.crew import crew_for
 
-    return crew_for(streams, book, workers) or nullcontext()
+    return crew_for(streams, book, workers, _WORTH_A_CREW) or nullcontext()
 
 
 def _answered_for(case: Case, book: RuleBook, run: int | None, notes: list[str]) -> tuple[Survey, Digest]:
@@ -159,6 +159,7 @@ def _kept_in(memory: Memory, answer: Diagnosis, job: Mapping[str, str] | None, c
     name = (job or {}).get("name")
     if name and memory is not None and answer.failed is False and answer.ended is Ended.CLEAN:
         from logdiag.memory.good_runs import keep_good_run
+        from logdiag.scan.good_run import good_run
 
         try:
             keep_good_run(memory, name, good_run([case.shapes], case.survey.total_lines))
@@ -188,6 +189,8 @@ def _suspects(found: Survey, kept: Digest, notes: list[str]) -> Callable[[], Ran
 
 def _good_run(baseline: Source | Sequence[Source], book: RuleBook, notes: list[str]) -> GoodRun:
     """What the logs of good runs tell; what could not be read of them is a note."""
+    from logdiag.scan.good_run import good_run
+
     several = isinstance(baseline, Sequence) and not isinstance(baseline, (str, bytes, bytearray))
     logs: tuple[object, ...] = tuple(cast(Sequence[Source], baseline)) if several else (baseline,)
     streams = open_sources(logs, limits_of(None, None), book.forms)
@@ -215,22 +218,30 @@ def _kept_good_run(
 
 def _since(
     good: GoodRun, found: Survey, kept: Digest, shapes: Shapes, suspects: Callable[[], Ranking], *, failed: bool
-) -> tuple[Callable[[], Ranking], tuple[Change, ...]]:
-    """The suspects in the light of a good run, and what changed since, the most suspicious first."""
+) -> tuple[Survey, Callable[[], Ranking], tuple[Change, ...]]:
+    """What was found and the suspects in the light of a good run, and what changed since, the most suspicious first."""
+    from logdiag.judge.baselined import in_order_of_suspicion, weighed, without_weather
+    from logdiag.scan.good_run import changes_since
+
     changes = changes_since(good, shapes, kept.lines, found.total_lines)
     ranking = cache(lambda: weighed(suspects(), found.lines, good, changes, failed=failed))
-    return ranking, in_order_of_suspicion(changes, kept.lines, ranking().scores)
+    ordered = in_order_of_suspicion(changes, kept.lines, ranking().scores)
+    return without_weather(found, good, ordered), ranking, ordered
 
 
 def _recalled(
     found: Survey,
     judgement: Judgement,
     book: RuleBook,
-    memory: Store | str | os.PathLike[str] | None,
+    memory: Memory,
     exit_code: int | None,
     suspects: Callable[[], Ranking],
-) -> Recalled:
-    """What the memory makes of it; its parts are loaded only where it is asked."""
+) -> Recalled | None:
+    """What the memory makes of it; its parts are loaded only where it has something to say: what ships with logdiag
+    is only likened to a root."""
+    kept = not isinstance(memory, (str, os.PathLike)) or "://" in os.fspath(memory) or os.path.exists(memory)
+    if memory is False or (judgement.root is None and not kept):
+        return None
     from logdiag.opinions import recall
 
     return recall(found, judgement, book, memory, exit_code=exit_code, suspects=suspects)

@@ -12,8 +12,10 @@ import re
 import stat
 from collections.abc import Iterator
 
+from logdiag.errors import MemoryStoreError
+
 __all__ = [
-    "cache_folders", "config_file", "data_folder", "make_private", "why_foreign", "why_foreign_path",
+    "cache_folders", "config_file", "default_memory", "make_private", "why_foreign", "why_foreign_path",
     "without_password",
 ]  # fmt: skip
 
@@ -33,9 +35,14 @@ def cache_folders() -> Iterator[str]:
         yield os.path.join(tempfile.gettempdir(), f"{_NAME}-{os.getuid()}")
 
 
-def data_folder() -> str:
-    """Where a user's own incidents are kept unless another place is named; empty for a user without a home."""
-    return _users_own("user_data_dir")
+def default_memory() -> str:
+    """Where past incidents are kept unless another place is named: `LOGDIAG_MEMORY`, or a folder among the user's data.
+    Raises MemoryStoreError for a user without a home."""
+    if named := os.environ.get("LOGDIAG_MEMORY"):
+        return named
+    if folder := _users_own("user_data_dir"):
+        return os.path.join(folder, "memory")
+    raise MemoryStoreError("this account has no home folder for past incidents; name a place with LOGDIAG_MEMORY")
 
 
 def config_file() -> str:

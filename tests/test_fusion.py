@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from logdiag import Action, Category, Diagnosis, Reason, diagnose
-from logdiag.agent.opinion import AgentSettings
-from logdiag.opinions import leaves_open
+from logdiag.agent.opinion import AgentSettings, leaves_open
 from logdiag.read.sources import Source
 from logdiag.rules import RuleBook
 from tests.agent_helpers import NAME, answer, job_log

@@ -12,8 +12,7 @@ from logdiag._version import __version__
 from logdiag.cli.in_force import model_or_refusal, settings_in_force
 from logdiag.cli.output import say
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.store import default_place
-from logdiag.places import cache_folders, without_password
+from logdiag.places import cache_folders, default_memory, without_password
 from logdiag.settings import Settings
 
 __all__ = ["config", "rows"]
@@ -72,7 +71,7 @@ def _memory(settings: Settings) -> str:
     if settings.memory:
         return without_password(settings.memory)
     try:
-        return without_password(default_place())
+        return without_password(default_memory())
     except MemoryStoreError:
         return "-"
 

@@ -9,6 +9,7 @@ import click
 
 from logdiag.cli.output import note
 from logdiag.errors import LogdiagError, MemoryStoreError
+from logdiag.places import default_memory
 from logdiag.settings import Settings, load_settings
 
 __all__ = ["memory_in_force", "model_or_refusal", "settings_in_force", "store_in_force"]
@@ -36,10 +37,8 @@ def memory_in_force(settings: Settings) -> str | Literal[False]:
     place = settings.store
     if place is not None:
         return place
-    from logdiag.memory.store import default_place
-
     try:
-        return default_place()
+        return default_memory()
     except MemoryStoreError as error:
         note(str(error))
         return False

@@ -17,8 +17,9 @@ from logdiag.cli.options import metadata_of, own_rules, text_or_json
 from logdiag.cli.output import print_json, say
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
-from logdiag.memory.store import Store, default_place, open_store
+from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
+from logdiag.places import default_memory
 from logdiag.plain import plain
 from logdiag.read.prefixes import parse_line
 from logdiag.report.words import clean
@@ -305,7 +306,7 @@ def _failure(
             "an incident needs a LOG or a --signature, and not both; see logdiag incidents add --help"
         )
     if log is not None and number is None:
-        return incident_of(diagnose(log, rules=tuple(folders), memory=default_place()))
+        return incident_of(diagnose(log, rules=tuple(folders), memory=default_memory()))
     if reason is None:
         raise MemoryStoreError("--reason is missing; a line that you pick needs the reason that you know")
     found = Incident("", "", Reason(reason), _action_of(Reason(reason), folders))

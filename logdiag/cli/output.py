@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -44,6 +43,8 @@ def note(text: str) -> None:
 
 def print_json(value: object) -> None:
     """A document for programs."""
+    import json
+
     click.echo(json.dumps(value, indent=2))
 
 

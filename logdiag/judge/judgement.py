@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from logdiag.judge.collectives import collectives_in
 from logdiag.judge.decisions import decision
 from logdiag.judge.exit_reason import exit_reason
 from logdiag.judge.faults import Fault, find_faults
@@ -96,11 +95,18 @@ def judge(
         found = (*found, *suspected)
     if root is not None and (meant := named_by_its_words(root, without)):
         root, found = meant, (*found, decision(named_by_its_words, root.line, meant.reason.value))
-    done = frozenset(rank for ranks in timeline.ranks_at_end.values() for rank in ranks if rank is not None)
-    collectives = collectives_in(survey, done)
+    collectives = _collectives(survey, timeline) if survey.calls else None
     judgement = _around(in_words_of_the_table(root, collectives, book), sides, survey, found, without, collectives)
     decisions = (*judgement.decisions, *sides.set_aside, *ended)
     return replace(judgement, complaints=complaints, progressed=progressed, outcome=outcome, decisions=decisions)
+
+
+def _collectives(survey: Survey, timeline: Timeline) -> Collectives | None:
+    """Where each rank stood in a collective that hung; it is loaded only where ranks tell of their calls."""
+    from logdiag.judge.collectives import collectives_in
+
+    done = frozenset(rank for ranks in timeline.ranks_at_end.values() for rank in ranks if rank is not None)
+    return collectives_in(survey, done)
 
 
 def _around(

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from logdiag.judge.call_table import moment
 from logdiag.judge.faults import Fault
 from logdiag.judge.series import LOSS, changes_of_level
 from logdiag.merge.clocks import apart
@@ -76,7 +75,11 @@ def _silence(root: Fault, survey: Survey) -> SlowJob | None:
 def _time_of(line: Line) -> float | None:
     """The time of a line, or the one that a scheduler writes into it."""
     told = _WITHIN.search(line.text) if line.time is None else None
-    return line.time if told is None else moment(told[0])
+    if told is None:
+        return line.time
+    from logdiag.judge.call_table import moment
+
+    return moment(told[0])
 
 
 def _usual_step(steps: Iterable[Line]) -> float | None:

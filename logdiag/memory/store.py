@@ -25,12 +25,12 @@ from logdiag.memory.documents import SCHEMA, Merged, better, bounded, imported, 
 from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import PREFIX, Incident, Outcome, Said, masked
 from logdiag.model import Action, Reason
-from logdiag.places import data_folder, without_password
+from logdiag.places import default_memory, without_password
 
 if TYPE_CHECKING:
     from logdiag.memory.database import Database, Rows
 
-__all__ = ["Merged", "Stats", "Store", "default_place", "open_store", "opened"]
+__all__ = ["Merged", "Stats", "Store", "open_store", "opened"]
 
 _POSTGRES = ("postgresql://", "postgres://")
 # No vowels, and nothing that reads like something else.
@@ -362,7 +362,7 @@ def open_store(
     without `shipped` the incidents that ship with logdiag are left out. `patience` is how many seconds a search may
     spend in all on incidents that have no vector yet. Raises MemoryStoreError.
     """
-    named = os.fspath(place) if place is not None else default_place()
+    named = os.fspath(place) if place is not None else default_memory()
     if os.path.exists(named) and not os.path.isdir(named):
         raise MemoryStoreError(f"{named}: not a folder; give the folder of an incident store")
     return Store(named, embedder, patience, shipped=shipped)
@@ -376,15 +376,6 @@ def opened(memory: Store | str | os.PathLike[str] | None, **options: Any) -> Ite
         return
     with open_store(memory, **options) as store:
         yield store
-
-
-def default_place() -> str:
-    """`LOGDIAG_MEMORY`, or a folder among the user's data."""
-    if named := os.environ.get("LOGDIAG_MEMORY"):
-        return named
-    if folder := data_folder():
-        return os.path.join(folder, "memory")
-    raise MemoryStoreError("this account has no home folder for past incidents; name a place with LOGDIAG_MEMORY")
 
 
 def _same_failure(old: Incident, new: Incident) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
 from logdiag.merge.clocks import window_of
-from logdiag.merge.machines import Sifted, faults_of_a_machine_alone, name_among, sifted
 from logdiag.merge.offsets import offsets_of, set_right
 from logdiag.model import Digest, Line, Log, Role
 from logdiag.rules import RuleBook
@@ -86,6 +85,8 @@ def _of_syslog(kinds: frozenset[str]) -> bool:
 
 def _of_a_machine_alone(part: Survey, book: RuleBook) -> Survey:
     """A machine's log without a job's beside it: of its findings only faults that end jobs, and causes."""
+    from logdiag.merge.machines import faults_of_a_machine_alone
+
     return replace(part, findings=list(faults_of_a_machine_alone(part, book)), progress=[])
 
 
@@ -110,6 +111,8 @@ def _with_machines(
     stream."""
     if not others:
         return job, {}
+    from logdiag.merge.machines import Sifted, name_among, sifted
+
     window, ahead = window_of(job), {}
     nodes = {line.node for line in job.lines if line.node} | {stream.node for stream in job.streams if stream.node}
     nodes |= {place.facts["node"] for place in job.places if "node" in place.facts}
@@ -123,7 +126,7 @@ def _with_machines(
         if found.ahead is not None:
             ahead[part.streams[0].index] = found.ahead
             notes.append(_of_clocks(part, found.ahead))
-        placed = partial(_placed, nodes=nodes, ahead=found.ahead or 0.0)
+        placed = partial(_placed, node_of=partial(name_among, nodes=nodes), ahead=found.ahead or 0.0)
         near = {finding.line.position + by for finding in found.findings for by in range(-_AROUND, _AROUND + 1)}
         lines = [placed(line) for line in part.lines if line.position in near]
         findings = [replace(finding, line=placed(finding.line)) for finding in found.findings]
@@ -131,11 +134,11 @@ def _with_machines(
     return joined([job, *added]), ahead
 
 
-def _placed(line: Line, nodes: Collection[str], ahead: float) -> Line:
+def _placed(line: Line, node_of: Callable[[str | None], str | None], ahead: float) -> Line:
     """A machine's line with the node's name that the job uses, by the job's clock, and of no rank, whatever the name of
     its folder."""
     time = None if line.time is None else line.time - ahead
-    return replace(line, rank=None, node=name_among(line.node, nodes), time=time)
+    return replace(line, rank=None, node=node_of(line.node), time=time)
 
 
 def _of_clocks(part: Survey, ahead: float) -> str:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Protocol
 from logdiag.read.decompression import broken_stream_errors, decompressing
 from logdiag.read.names import in_order, is_log
 
-__all__ = ["Archive", "Member", "archive_of", "kind_of_archive"]
+__all__ = ["Archive", "Member", "archive_of"]
 
 _BLOCK = 512
 _PIECE_BYTES = 1 << 20
@@ -81,19 +81,9 @@ class Archive:
             self._pass = None
 
 
-def kind_of_archive(head: bytes) -> str | None:
-    """`tar` or `zip` by the first 512 bytes of a file, None for anything else."""
-    if head[257:262] == b"ustar":
-        return "tar"
-    return "zip" if head.startswith((b"PK\x03\x04", b"PK\x05\x06")) else None
-
-
-def archive_of(open_file: Callable[[], BinaryIO], until: float) -> Archive | None:
-    """The archive that a file is, None for another file. Reading ends at `until` (seconds of the monotonic clock), and
-    half of the time may go into the list."""
-    kind = _kind_of_file(open_file)
-    if kind is None:
-        return None
+def archive_of(kind: str, open_file: Callable[[], BinaryIO], until: float) -> Archive:
+    """The archive of a `kind` (`tar` or `zip`) that a file is. Reading ends at `until` (seconds of the monotonic
+    clock), and half of the time may go into the list."""
     archive = Archive(open_file, kind, until)
     count = 0
     listed = None
@@ -128,18 +118,6 @@ def _at_end(reader: Any) -> bool:
         return not reader.read(1)
     except broken_stream_errors():
         return False
-
-
-def _kind_of_file(open_file: Callable[[], BinaryIO]) -> str | None:
-    with open_file() as raw:
-        try:
-            reader = decompressing(raw)
-            head = reader.read(_BLOCK)
-            while 0 < len(head) < _BLOCK and (more := reader.read(_BLOCK - len(head))):
-                head += more
-        except broken_stream_errors():
-            return None
-        return kind_of_archive(head)
 
 
 def _open_pass(kind: str, raw: BinaryIO, until: float) -> _Pass:

@@ -1,16 +1,21 @@
-"""Takes the compression off a stream of bytes, several layers if there are several, by what the first bytes say."""
+"""Takes the compression off a stream of bytes, several layers if there are several, by what the first bytes say; they
+also say whether it is an archive."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
 
-__all__ = ["CHUNK_BYTES", "broken_stream_errors", "decompressed", "decompressing", "looks_binary"]
+__all__ = [
+    "CHUNK_BYTES", "archive_kind_of_file", "broken_stream_errors", "decompressed", "decompressing", "kind_of_archive",
+    "looks_binary",
+]  # fmt: skip
 
 CHUNK_BYTES = 1 << 20
 """So much is read at a time; where the last line in it ends, a block of lines ends."""
 _SHORTEST_HEAD = 6
+_HEAD_OF_AN_ARCHIVE = 512
 _MOST_LAYERS = 4
 # Control bytes that text does not hold; NUL (holes of a truncated log), backspace, escape and white space are left out.
 _CONTROL = bytes([*range(1, 7), *range(14, 27), *range(28, 32), 127])
@@ -37,6 +42,26 @@ def decompressing(raw: Any) -> Any:
             return reader
         reader = unpacked
     raise OSError(f"compressed {_MOST_LAYERS} times over or more; unpack it first")
+
+
+def kind_of_archive(head: bytes) -> str | None:
+    """`tar` or `zip` by the first 512 bytes of a file, None for anything else."""
+    if head[257:262] == b"ustar":
+        return "tar"
+    return "zip" if head.startswith((b"PK\x03\x04", b"PK\x05\x06")) else None
+
+
+def archive_kind_of_file(open_file: Callable[[], BinaryIO]) -> str | None:
+    """As `kind_of_archive`, of what stands under a file's compression."""
+    with open_file() as raw:
+        try:
+            reader = decompressing(raw)
+            head = reader.read(_HEAD_OF_AN_ARCHIVE)
+            while 0 < len(head) < _HEAD_OF_AN_ARCHIVE and (more := reader.read(_HEAD_OF_AN_ARCHIVE - len(head))):
+                head += more
+        except broken_stream_errors():
+            return None
+        return kind_of_archive(head)
 
 
 def looks_binary(data: bytes) -> bool:

@@ -3,12 +3,10 @@ group where the rank stood. So they are read as any log is, and record 5 is line
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -17,7 +15,6 @@ from logdiag.errors import SourceError
 from logdiag.model import number_in
 from logdiag.plain import rank_ranges
 from logdiag.read.decompression import broken_stream_errors, decompressed
-from logdiag.read.pickles import plain_pickle
 
 __all__ = ["LARGEST_DUMP", "holds_dump", "is_dump", "lines_of_dump"]
 
@@ -64,8 +61,12 @@ def lines_of_dump(data: bytes, name: str) -> Iterator[bytes]:
     Raises SourceError for one that is broken, that would run code, or that holds no records.
     """
     if _PICKLE.match(data):
+        from logdiag.read.pickles import plain_pickle
+
         dump = plain_pickle(data, name)
     else:
+        import json
+
         try:
             dump = json.loads(data)
         except (ValueError, RecursionError) as error:
@@ -179,6 +180,8 @@ def _sizes(value: object) -> str:
 
 
 def _clock(nanoseconds: int | None) -> str:
+    from datetime import datetime, timezone
+
     seconds = (nanoseconds or 0) / 1e9
     return datetime.fromtimestamp(seconds if 0 < seconds < 4e9 else 0, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 

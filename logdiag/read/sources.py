@@ -21,9 +21,15 @@ from typing import Any, BinaryIO, Protocol, TextIO, TypeAlias, cast
 
 from logdiag.errors import SourceError
 from logdiag.model import Block
-from logdiag.read.archives import archive_of, kind_of_archive
 from logdiag.read.blocks import Form, blocks_of, form_of_plain
-from logdiag.read.decompression import CHUNK_BYTES, broken_stream_errors, decompressed, looks_binary
+from logdiag.read.decompression import (
+    CHUNK_BYTES,
+    archive_kind_of_file,
+    broken_stream_errors,
+    decompressed,
+    kind_of_archive,
+    looks_binary,
+)
 from logdiag.read.flight_recorder import LARGEST_DUMP, holds_dump, is_dump, lines_of_dump
 from logdiag.read.forms import Forms
 from logdiag.read.names import in_order, is_log, node_in, rank_in
@@ -290,10 +296,14 @@ def _logs_of(source: object, limits: Limits, problems: list[str]) -> Iterator[_F
 
 def _logs_in_file(log: _Found, limits: Limits, problems: list[str]) -> Iterator[_Found]:
     """A file's own log, or those in it where it is an archive."""
-    archive = archive_of(cast("Callable[[], BinaryIO]", log.open), limits.until)
-    if archive is None:
+    open_file = cast("Callable[[], BinaryIO]", log.open)
+    kind = archive_kind_of_file(open_file)
+    if kind is None:
         yield log
         return
+    from logdiag.read.archives import archive_of
+
+    archive = archive_of(kind, open_file, limits.until)
     told = [f"{log.name}: {problem}" for problem in archive.problems]
     if not archive.members:
         raise SourceError(told[0] if told else f"{log.name}: holds no logs (*.log, *.out, stderr ...); unpack it first")

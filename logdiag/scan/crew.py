@@ -31,8 +31,6 @@ from logdiag.scan.shapes import BlockLines, Looked, looked_through
 
 __all__ = ["Crew", "crew_for", "serve"]
 
-# Smaller logs are read before a worker is up.
-_WORTH_STARTING = 128 << 20
 # A larger file is given out in parts; what one task may hold when it is unpacked.
 _LARGE, _PART, _MOST = 8 * CHUNK_BYTES, 4 * CHUNK_BYTES, 32 << 20
 _TASKS_AHEAD = 2
@@ -243,7 +241,7 @@ class Crew:
         self._next = None
 
 
-def crew_for(streams: Sequence[Stream], book: RuleBook, count: int, least: int = _WORTH_STARTING) -> Crew | None:
+def crew_for(streams: Sequence[Stream], book: RuleBook, count: int, least: int) -> Crew | None:
     """So many workers for the streams of a job, which together have at least so many bytes that workers can read; else,
     or where a process cannot be started, None."""
     size = sum(stream.size or 0 for stream in streams if stream.path)

@@ -14,8 +14,9 @@ import pytest
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import corpus_in, load_corpus
 from logdiag.memory.incident import Incident, Outcome, masked
-from logdiag.memory.store import Store, default_place, open_store
+from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
+from logdiag.places import default_memory
 from tests.helpers import DATA
 from tests.memory_helpers import incident, letters, letters_store, python, text_of
 from tests.test_imports import loaded_by
@@ -276,7 +277,7 @@ def test_the_place_is_told_by_the_environment(tmp_path: Path, monkeypatch: pytes
     """`LOGDIAG_MEMORY`, else a folder among the user's data."""
     monkeypatch.delenv("LOGDIAG_MEMORY")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert default_place() == str(tmp_path / "logdiag" / "memory")
+    assert default_memory() == str(tmp_path / "logdiag" / "memory")
     monkeypatch.setenv("LOGDIAG_MEMORY", str(tmp_path / "elsewhere"))
     assert open_store().place == str(tmp_path / "elsewhere")
 
