@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from logdiag.errors import LogdiagError
 from logdiag.places import config_file, why_foreign_path
@@ -28,14 +28,13 @@ _ROOT_OF_A_REPOSITORY = (".git", ".hg")
 _MOST_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
+class ConfigFile(NamedTuple):
     """A `logdiag.toml` that was looked for: `state` is `obeyed`, `not there`, or `ignored: ` and why; `values` is what
     it sets, `notes` what the user should know."""
 
     path: str
     state: str
-    values: Mapping[str, object] = field(default_factory=dict)
+    values: Mapping[str, object] = {}
     notes: tuple[str, ...] = ()
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.plain import from_plain, plain
 
@@ -241,8 +241,7 @@ class Support(_Word):
     CLEAR_WORDS = "clear_words"
 
 
-@dataclass(frozen=True, slots=True)
-class CommonPrefix:
+class CommonPrefix(NamedTuple):
     """What a recorder puts before every line of a stream. One that `relays` gives another program's lines this level
     whatever they say: it tells nothing. `label` is how the stream names the rank that speaks, where it has a way of its
     own. `forms` are those of the user, beside the shipped ones; None where there are none."""
@@ -253,8 +252,7 @@ class CommonPrefix:
     forms: Forms | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Whole lines of one stream, as bytes without colours, in the order of the file.
 
     `line_numbers` is None where line i of the block is line `first_line + i` of the file; an envelope that joins
@@ -271,7 +269,7 @@ class Block:
     line_numbers: tuple[int, ...] | None = None
     prefix: CommonPrefix | None = None
     wrapped: tuple[bytes, ...] = ()
-    sealed: Mapping[int, bytes] = field(default_factory=dict)
+    sealed: Mapping[int, bytes] = {}
     opened: Callable[[bytes], bytes] = bytes
 
     def number_of(self, index: int) -> int:
@@ -311,8 +309,7 @@ class Line:
         return self.text[self.starts[-1] :]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A rule that fired on a line, with the rule's words resolved for this line (a code's row may replace the rule's).
 
     `generality` is the number of narrower rules, `goes_on` that what prints such a line usually goes on working,
@@ -331,7 +328,7 @@ class Finding:
     action_before_progress: Action | None = None
     steps: tuple[str, ...] = ()
     explains: frozenset[Reason] = frozenset()
-    facts: dict[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = {}
     generality: int = 0
     goes_on: bool = False
     ends: bool = False
@@ -355,8 +352,7 @@ class Finding:
         return self.facts.get("node") or self.line.node
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """One step of the judgement: `name` of what decided, the line that it is `about` (None for the whole log), its
     `outcome` (`recovered`, `stands`, `root`, `rank 3`, `set aside`, `failed`, ...), and `because`, a sentence."""
 
@@ -525,8 +521,7 @@ class Progress:
     gpu_hours_lost: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """Something that happened in one process: `kind` is `root`, `consequence`, `apart` (a fault of its own),
     `recovered`, `step`, `checkpoint` or `end` (a clean one). `words` say what, empty for a step."""
 
@@ -717,12 +712,12 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _UNFILLED = re.compile(r" ?\((?:[^(){}]* )?\{[a-z_]+\}[^(){}]*\)| ?[:'\"]*\{[a-z_]+\}['\"]*")
 
 
-def fill(text: str, facts: dict[str, str]) -> str:
+def fill(text: str, facts: Mapping[str, str]) -> str:
     """Puts facts into a rule's words: `{node}` becomes its value, or `the node` where the log does not tell."""
     return _PLACEHOLDER.sub(lambda match: facts.get(match[1]) or f"the {match[1]}", text)
 
 
-def fill_title(text: str, facts: dict[str, str]) -> str:
+def fill_title(text: str, facts: Mapping[str, str]) -> str:
     """As `fill`, for a headline: a fact that the log does not tell is left out."""
     known = _PLACEHOLDER.sub(lambda match: facts.get(match[1]) or match[0], text)
     return _UNFILLED.sub("", known).strip() if "{" in known else known

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.errors import MemoryStoreError
 from logdiag.judge.confidence import supports_of
@@ -59,14 +59,13 @@ _PATIENCE = 1.0
 _BEHIND = "past failures that were added lately are not searched yet; logdiag incidents search takes them in"
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(NamedTuple):
     """The causes as they are with what the memory knows, past failures like the root, the nodes that failed more often
     than chance with the reason in a sentence each, and what could not be asked."""
 
     judgement: Judgement
     similar: tuple[Similar, ...] = ()
-    suspicious: Mapping[str, str] = field(default_factory=dict)
+    suspicious: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()
 
 
@@ -87,22 +86,22 @@ def recall(
             found = known(survey, store, book)
             if found:
                 failed = None if exit_code is None else exit_code != 0
-                recalled = replace(
-                    recalled, judgement=judge(_replaced(survey, found), book, failed=failed, suspects=suspects)
+                recalled = recalled._replace(
+                    judgement=judge(_replaced(survey, found), book, failed=failed, suspects=suspects)
                 )
-            recalled = replace(
-                recalled, judgement=_voted(survey, found, recalled.judgement, book, store, exit_code, suspects)
+            recalled = recalled._replace(
+                judgement=_voted(survey, found, recalled.judgement, book, store, exit_code, suspects)
             )
             root = recalled.judgement.root
             if root is not None:
                 if root.reason.category is Category.INFRASTRUCTURE and store.count():
                     from logdiag.memory.nodes import suspicious_nodes
 
-                    recalled = replace(recalled, suspicious={one.node: one.why for one in suspicious_nodes(store)})
-                recalled = replace(recalled, similar=similar_to(root.line, root.reason, store))
-            return replace(recalled, notes=tuple(_gaps(store)))
+                    recalled = recalled._replace(suspicious={one.node: one.why for one in suspicious_nodes(store)})
+                recalled = recalled._replace(similar=similar_to(root.line, root.reason, store))
+            return recalled._replace(notes=tuple(_gaps(store)))
     except MemoryStoreError as error:
-        return replace(recalled, notes=(f"the memory was not asked: {error}",))
+        return recalled._replace(notes=(f"the memory was not asked: {error}",))
 
 
 def _gaps(store: Store) -> Iterator[str]:
@@ -142,7 +141,7 @@ def _doubt(judgement: Judgement, kind: Support) -> Doubt | None:
         and judgement.root
         and judgement.root.reason.category is Category.INFRASTRUCTURE
     ):
-        return replace(doubt, machine=True)
+        return doubt._replace(machine=True)
     return doubt
 
 
@@ -232,8 +231,8 @@ def _judged(
         healthy = judge(replace(survey, findings=_harmless(survey)), book, failed=False)
         if not healthy.timeline.finished and not _is_later(opinion.root, before):
             return None
-        healthy = replace(healthy, root=None, rank=None, node=None, outcome=Outcome.HEALTHY)
-        return replace(healthy, consequences=(), independent=(), hints=(), complaints=())
+        healthy = healthy._replace(root=None, rank=None, node=None, outcome=Outcome.HEALTHY)
+        return healthy._replace(consequences=(), independent=(), hints=(), complaints=())
     named = _finding(opinion, opinion.root, settings)
     known = None if exit_code is None else exit_code != 0
     judgement = judge(_replaced(survey, [named]), book, failed=before.failed or known or None)
@@ -247,8 +246,7 @@ def _judged(
         if fault is not None and fault.finding is not named
     ]
     rank = opinion.rank if opinion.rank is not None else named.rank
-    return replace(
-        judgement,
+    return judgement._replace(
         root=root,
         rank=rank,
         node=named.node,

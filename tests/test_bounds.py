@@ -12,7 +12,6 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +178,7 @@ def test_what_was_printed_next_is_looked_up() -> None:
     """It is asked for each fault of many, and went through all lines before it."""
     lines = [Line("a.log", at + 1, f"word {at}", stream=0, position=at) for at in range(100)]
     empty = Survey([])
-    timeline = replace(timeline_of(empty, [], Kinds()), printed={0: Indexed(lines)})
+    timeline = timeline_of(empty, [], Kinds())._replace(printed={0: Indexed(lines)})
     assert [line.position for line in timeline.printed_next(lines[90])] == list(range(91, 91 + LINES_AFTER_A_COMPLAINT))
 
 

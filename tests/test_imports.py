@@ -18,8 +18,14 @@ HEAVY = {
     "sentence_transformers", "faiss", "langchain", "langchain_core", "openai", "sqlite3", "asyncio",
     "multiprocessing", "unittest", "http", "urllib.request", "ssl", "socket", "zstandard", "backports.zstd",
     "compression.zstd", "drain3", "importlib.metadata", "email", "sqlalchemy", "jinja2",
-    "statistics",
+    "statistics", "pickle", "tarfile", "zipfile",
+    # Of logdiag itself what only other logs, other options or larger ones need.
+    "logdiag.agent.opinion", "logdiag.judge.baselined", "logdiag.judge.collectives", "logdiag.judge.call_table",
+    "logdiag.memory.nodes", "logdiag.merge.machines", "logdiag.read.archives", "logdiag.read.pickles",
+    "logdiag.scan.crew", "logdiag.scan.good_run",
 }  # fmt: skip
+# Of what a failure needs to be likened to past ones.
+OF_THE_MEMORY = {"logdiag.memory.store", "logdiag.opinions", "pathlib", "platformdirs"}
 
 
 def loaded_by(code: str, *arguments: str) -> set[str]:
@@ -64,6 +70,14 @@ def test_the_function_loads_nothing_heavy(small_log: str) -> None:
     """`from logdiag import diagnose` and one diagnosis; no command-line library either."""
     modules = loaded_by("import sys\nfrom logdiag import diagnose\ndiagnose(sys.argv[1])", small_log)
     assert modules & (HEAVY | {"click"}) == set()
+
+
+def test_a_healthy_log_loads_no_memory(tmp_path: Path) -> None:
+    """Where no past failures are kept, there is nothing to liken it to."""
+    path = tmp_path / "healthy.log"
+    path.write_bytes(log_of(*steps(1, 230), "training finished"))
+    code = "import sys\nfrom logdiag import diagnose\nassert diagnose(sys.argv[1]).failed is False"
+    assert loaded_by(code, str(path)) & (HEAVY | OF_THE_MEMORY) == set()
 
 
 def test_importing_the_package_loads_no_engine() -> None:

@@ -249,7 +249,7 @@ def stats_command(store: Store, form: str) -> None:
     known = f"{stats.incidents} incidents, {stats.confirmed} confirmed; {stats.shipped} ship with it"
     span = [f"from {stats.first_seen} to {stats.last_seen}"] if stats.incidents else []
     counts = [f"{count:>7}  {name}" for name, count in (*stats.reasons.items(), *stats.outcomes.items())]
-    _print(form, asdict(stats), [f"{stats.place}: {known}", *span, *counts])
+    _print(form, stats._asdict(), [f"{stats.place}: {known}", *span, *counts])
 
 
 @incidents.command("nodes")

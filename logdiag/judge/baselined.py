@@ -42,7 +42,7 @@ def weighed(
         if len(first) == _MOST_SUSPECTS:
             break
     failure = max(ranking.failure, _SHOWN) if failed and changes else ranking.failure
-    return replace(ranking, lines=tuple(first.values()), scores=scores, failure=failure)
+    return ranking._replace(lines=tuple(first.values()), scores=scores, failure=failure)
 
 
 def without_weather(survey: Survey, good: GoodRun, changes: Sequence[Change]) -> Survey:
@@ -59,7 +59,7 @@ def without_weather(survey: Survey, good: GoodRun, changes: Sequence[Change]) ->
         replace(line, level="WARNING") if line.level in TROUBLE and weather(line) else line for line in survey.lines
     ]
     findings = [
-        replace(finding, role=Role.HINT) if finding.role in _BROKE and weather(finding.line) else finding
+        finding._replace(role=Role.HINT) if finding.role in _BROKE and weather(finding.line) else finding
         for finding in survey.findings
     ]
     return replace(survey, lines=lines, findings=findings)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from logdiag.judge.call_table import Group, Seat, groups_of, rank_behind
 from logdiag.merge.clocks import apart
@@ -44,8 +44,7 @@ def collectives_in(survey: Survey, ended: frozenset[int] = frozenset()) -> Colle
     return _table(found, said) if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(NamedTuple):
     """What ranks print: ordinary lines with a clock, and the last word of each on its collectives."""
 
     ordinary: Mapping[int, Sequence[Line]]
@@ -69,8 +68,7 @@ def _said(survey: Survey) -> _Said:
     return _Said(ordinary, {rank: line for rank, line in spoke if rank is not None})
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
+class _Verdict(NamedTuple):
     """What is wrong with a group, in which collective; `standings` of single ranks where they stand apart."""
 
     kind: str
@@ -78,7 +76,7 @@ class _Verdict:
     summary: str
     group: Group
     sequence: int | None
-    standings: Mapping[int, str] = field(default_factory=dict)
+    standings: Mapping[int, str] = {}
 
 
 def _mismatch(group: Group) -> _Verdict | None:

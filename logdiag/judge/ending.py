@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from logdiag.judge.timeline import Timeline
 from logdiag.model import CALM, TROUBLE, Line
@@ -16,8 +16,7 @@ _LAST_WORDS = 3
 _FATAL = frozenset({"CRITICAL", "FATAL"})
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """The end of a case. `bad_status` and `good_status` are the last lines that name a status, or None; `last_trouble`
     is a line of trouble among the very last, with nothing calm after it unless it is fatal. Any file of the case
     counts."""

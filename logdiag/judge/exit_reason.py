@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 
 from logdiag.judge.decisions import decision
 from logdiag.judge.faults import Fault, with_reason
@@ -53,7 +52,7 @@ def exit_reason(
     if not groups:
         return None, ()
     chosen = _choose(printed or max(groups.values(), key=lambda group: (group[-1][0].stream, group[-1][0].position)))
-    finding = replace(chosen, role=Role.CAUSE)
+    finding = chosen._replace(role=Role.CAUSE)
     fault = with_reason(Fault(finding, (chosen,), died=False, quiet=True), book)
     return fault, (decision(exit_reason, fault.line, "root"),)
 

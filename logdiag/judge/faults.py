@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.traceback_forms import HEADER, WARNED
@@ -31,8 +32,7 @@ _QUOTED = re.compile(r"'([^'\s]{2,80})'")
 _WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """One thing that went wrong in one process.
 
     `finding` names it, `findings` are all that belong to it. `died` says that the process ended by it, `quiet` that
@@ -91,9 +91,9 @@ def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:
     for place, finding in by_place.items():
         finding = _unmix(finding, book)
         if finding.role is Role.CAUSE and finding.line.level in ("DEBUG", "TRACE"):
-            finding = replace(finding, role=Role.HINT)  # told to those who look for faults, not as one
+            finding = finding._replace(role=Role.HINT)  # told to those who look for faults, not as one
         if _is_tools(finding) and place in next_lines and book.announces_retry(next_lines[place]):
-            finding = replace(finding, role=Role.HINT)  # as where both stand on one line
+            finding = finding._replace(role=Role.HINT)  # as where both stand on one line
         faults.append(Fault(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding)))
     return [with_reason(fault, book) for fault in faults]
 
@@ -131,7 +131,7 @@ def _unmix(finding: Finding, book: RuleBook) -> Finding:
     """A finding on a line into which two processes wrote the same exception."""
     said = unmixed(finding.line.message) if finding.rule == CATCH_ALL else ""
     named = book.confirm_all(replace(finding.line, text=said, starts=(0,))) if said else None
-    return replace(named, line=finding.line) if named else finding
+    return named._replace(line=finding.line) if named else finding
 
 
 def _chain_faults(
@@ -160,7 +160,7 @@ def _findings_of(
         own = below
     elif exception.said and not remembered:
         own = book.confirm_all(replace(line, text=exception.said, starts=(0,)))
-        own = own and replace(own, line=line)
+        own = own and own._replace(line=line)
     elif own is None or book.asks_for_frames(own.rule):
         own = book.confirm_all(line, "\n".join(exception.frames)) or own
     found = [own or _unnamed(exception)]
@@ -181,7 +181,7 @@ def _told_below(exception: RaisedException, book: RuleBook, kinds: Kinds) -> Fin
         return None
     said = f"{exception.name}: {first.message.strip()}"
     told = book.confirm_all(replace(exception.line, text=said, starts=(0,)), "\n".join(exception.frames))
-    return replace(told, line=first) if told and told.role is Role.CAUSE else None
+    return told._replace(line=first) if told and told.role is Role.CAUSE else None
 
 
 def _unnamed(exception: RaisedException) -> Finding:
@@ -226,7 +226,7 @@ def _fault_of(
     _, root = named[max(range(len(named)), key=lambda place: (_telling(place, named, kinds), -place))]
     findings = tuple(finding for _, group in chain for finding in group)
     if traceback.ignored and root.role is Role.CAUSE:
-        root = replace(root, role=Role.HINT)
+        root = root._replace(role=Role.HINT)
     outermost = next(iter(chain[-1][0].frames), "").partition("\n")[0]
     spared = traceback.spared or _OF_LOGGING.search(outermost) is not None
     died = not spared and not traceback.logged and root.role is not Role.HINT
@@ -293,7 +293,7 @@ def with_reason(fault: Fault, book: RuleBook) -> Fault:
     """A fault with what the table of reasons says of its own."""
     entry = book.reasons.get(fault.reason)
     traits = frozenset(entry.traits) if entry else frozenset()
-    return replace(fault, explains=_reasons_explained(fault.finding, book), traits=traits)
+    return fault._replace(explains=_reasons_explained(fault.finding, book), traits=traits)
 
 
 def _reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from logdiag.judge.decisions import decision
 from logdiag.judge.exit_reason import exit_reason
@@ -36,8 +37,7 @@ _SHOWN = 0.2
 _TELLING_START = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What was concluded of one case.
 
     `rank` and `node` are where the root happened, as far as the log tells. `consequences` follow from it,
@@ -98,7 +98,7 @@ def judge(
     collectives = _collectives(survey, timeline) if survey.calls else None
     judgement = _around(in_words_of_the_table(root, collectives, book), sides, survey, found, without, collectives)
     decisions = (*judgement.decisions, *sides.set_aside, *ended)
-    return replace(judgement, complaints=complaints, progressed=progressed, outcome=outcome, decisions=decisions)
+    return judgement._replace(complaints=complaints, progressed=progressed, outcome=outcome, decisions=decisions)
 
 
 def _collectives(survey: Survey, timeline: Timeline) -> Collectives | None:
@@ -156,11 +156,10 @@ def in_words_of_the_table(root: Fault | None, collectives: Collectives | None, b
     if told is None:
         return root
     facts = {**root.finding.facts, "absent": ", ".join(map(str, collectives.ranks)), "kind": collectives.kind}
-    return replace(root, finding=replace(told, line=root.line, facts=facts, generality=root.finding.generality))
+    return root._replace(finding=told._replace(line=root.line, facts=facts, generality=root.finding.generality))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
+class _Sides(NamedTuple):
     """All faults, each on its side: what broke for good, what was recovered from, what a later program met.
     `decisions` say so of the first two, `set_aside` of the last."""
 

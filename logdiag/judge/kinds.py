@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from logdiag.model import Line
 from logdiag.rules import RuleBook
@@ -11,11 +11,10 @@ from logdiag.rules import RuleBook
 __all__ = ["Kinds", "kinds_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Kinds:
+class Kinds(NamedTuple):
     """The kinds of each line, by stream and position; lines of no kind are left out."""
 
-    of_line: Mapping[tuple[int, int], frozenset[str]] = field(default_factory=dict)
+    of_line: Mapping[tuple[int, int], frozenset[str]] = {}
 
     def is_a(self, kind: str, line: Line) -> bool:
         """Whether a line is of a kind, by the name of its rule (`farewell`, `launcher`, ...)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from logdiag.model import Line
 
@@ -20,8 +20,7 @@ _TABLE_RANK = re.compile(r"\s*rank {2,}: (\d{1,9}) \(local_rank: \d+\)")
 _TABLE_PROCESS = re.compile(r"\s*exitcode {2,}: -?\d+ \(pid: (\d+)\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(NamedTuple):
     """One entry of torchrun's summary; `process` is its id, empty where the table does not name it, and `first` says
     that the table calls it the first failure that was observed."""
 

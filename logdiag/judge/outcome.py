@@ -6,8 +6,8 @@ Healthy needs proof: a clean end, or work that goes on to the last line. Where t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.ending import Ending, ending_of
@@ -39,8 +39,7 @@ class Outcome(str, Enum):
     NOT_KNOWN = "not known"
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class _Facts(NamedTuple):
     """What the decisions look at.
 
     `complete` says whether all of the log was read, `of_machines` that no log is a job's, `complaints` are lines of

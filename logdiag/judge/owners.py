@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from logdiag.model import Finding, number_in
 
@@ -14,8 +14,7 @@ __all__ = ["Owners", "owners_in"]
 _ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Owners:
+class Owners(NamedTuple):
     """Ranks by (node, PCI address) and by (node, process id). A rank of which two lines tell different things is of a
     smaller group of ranks: the largest group counts."""
 

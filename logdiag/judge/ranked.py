@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from logdiag.model import Line
 
 __all__ = ["RankedLine", "Ranking"]
 
 
-@dataclass(frozen=True, slots=True)
-class RankedLine:
+class RankedLine(NamedTuple):
     """A suspect; `score` is the chance, 0 to 1, that it is the line that names what broke first."""
 
     line: Line
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """The suspects of a log, best first, one line of each shape; `failure` is the chance that the log shows one at
     all. `scores` are those of all lines that were looked at, by stream and position."""
 
     lines: tuple[RankedLine, ...] = ()
     failure: float = 0.0
-    scores: dict[tuple[int, int], float] = field(default_factory=dict)
+    scores: Mapping[tuple[int, int], float] = {}

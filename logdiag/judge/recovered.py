@@ -7,7 +7,7 @@ something that broke later only if it was itself not recovered from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
@@ -23,15 +23,14 @@ _FEW_LINES_OF_CALM = 2
 _HEADER = "Traceback (most recent call last)"
 
 
-@dataclass(frozen=True, slots=True)
-class _Later:
+class _Later(NamedTuple):
     """What broke for good after a fault, as last positions by stream: anything, a cause, a stop from outside; and by
     stream and rank where a rank crashed next."""
 
-    breaks: Mapping[int, int] = field(default_factory=dict)
-    causes: Mapping[int, int] = field(default_factory=dict)
-    stops: Mapping[int, int] = field(default_factory=dict)
-    crashes: Mapping[tuple[int, int | None], int] = field(default_factory=dict)
+    breaks: Mapping[int, int] = {}
+    causes: Mapping[int, int] = {}
+    stops: Mapping[int, int] = {}
+    crashes: Mapping[tuple[int, int | None], int] = {}
 
     def broke_after(self, line: Line, position: int | None = None) -> bool:
         """Whether something broke for good after a line, or after another position of its stream."""
@@ -42,13 +41,13 @@ class _Later:
         if fault.quiet or fault.finding.role not in (Role.CAUSE, Role.SYMPTOM):
             return self
         stream, position, cause = fault.line.stream, fault.line.position, fault.finding.role is Role.CAUSE
-        later = self if stream in self.breaks else replace(self, breaks={**self.breaks, stream: position})
+        later = self if stream in self.breaks else self._replace(breaks={**self.breaks, stream: position})
         if not cause and fault.reason is Reason.RUNTIME_ERROR:
-            later = replace(later, crashes={**later.crashes, (stream, fault.line.rank): position})
+            later = later._replace(crashes={**later.crashes, (stream, fault.line.rank): position})
         if cause and fault.finding.closes and stream not in later.stops:
-            return replace(later, stops={**later.stops, stream: position})
+            return later._replace(stops={**later.stops, stream: position})
         if cause and not fault.finding.closes and stream not in later.causes:
-            return replace(later, causes={**later.causes, stream: position})
+            return later._replace(causes={**later.causes, stream: position})
         return later
 
 
@@ -207,8 +206,7 @@ RECOVERED: tuple[_Check, ...] = (
 """In this order; the last one always answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """What broke for good and what was recovered from, both in the order of the log, and what decided of each."""
 
     broke: tuple[Fault, ...]
@@ -258,12 +256,12 @@ def _ended_its_script(fault: Fault, timeline: Timeline) -> Fault:
     if timeline.kinds.is_a("machines-own", fault.line):
         return fault  # oom_reaper: reaped process 4411 (python): the kernel's own threads end nothing by a word
     if not fault.finding.goes_on and timeline.kinds.is_a("program-complaint", fault.line):
-        return replace(fault, died=True)
+        return fault._replace(died=True)
     if not _is_of_a_script(fault, timeline):
         return fault
     following = timeline.printed_next(fault.line)
     ended = not following or _HEADER in following[0].text
-    return replace(fault, died=True, quiet=False) if ended else fault
+    return fault._replace(died=True, quiet=False) if ended else fault
 
 
 def _is_of_a_script(fault: Fault, timeline: Timeline) -> bool:

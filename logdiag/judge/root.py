@@ -7,7 +7,7 @@ of the causes that nothing explains, the earliest is the root.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import CATCH_ALL, Fault
@@ -26,8 +26,7 @@ _DATED = 10 * _A_YEAR
 _KILLED = frozenset({"9", "SIGKILL"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
+class _Standing(NamedTuple):
     """What stands, by kind; `last_hints` are those after which the job printed nothing of its work, `failed` what the
     caller knows."""
 

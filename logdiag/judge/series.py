@@ -7,8 +7,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from logdiag.merge.clocks import apart
 from logdiag.model import Line
@@ -43,8 +43,7 @@ _OUTLYING = 3.0
 _COARSE = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
+class _Series(NamedTuple):
     """A number that every step tells: what to call it, its unit, by what factor a worse level is larger (`rises`) or
     smaller, and its values with the lines that tell them."""
 

@@ -7,8 +7,8 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from logdiag.judge.faults import Fault
 from logdiag.judge.series import LOSS, changes_of_level
@@ -30,8 +30,7 @@ _FEWEST_STEPS, _FEWEST_RANKS, _LATE, _MUCH_LATER, _OF_A_STEP = 3, 3, 0.5, 4.0, 0
 _JUMP, _BEFORE, _AFTER = 3.0, 8, 3
 
 
-@dataclass(frozen=True, slots=True)
-class SlowJob:
+class SlowJob(NamedTuple):
     """What kind of trouble it was (`hang`, `straggler`, `loss-spike`; empty for none of them), and a sentence with the
     evidence."""
 

@@ -6,7 +6,6 @@ An answer from here is never sure, and never leads to an action that a scheduler
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 
 from logdiag.errors import WeightsError
 from logdiag.judge.exit_reason import TOLD
@@ -120,7 +119,7 @@ def named_by_its_words(root: Fault, without: Collection[str]) -> Fault | None:
     reason, supports = _told(root.line)
     if reason is Reason.OTHERS or Support.CLEAR_WORDS not in supports:
         return None
-    return replace(root, finding=replace(root.finding, reason=reason, action=_advice(supports), supports=supports))
+    return root._replace(finding=root.finding._replace(reason=reason, action=_advice(supports), supports=supports))
 
 
 def _told(line: Line) -> tuple[Reason, tuple[Support, ...]]:

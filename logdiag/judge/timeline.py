@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import dropwhile, islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Kinds
@@ -44,8 +43,7 @@ Positions = Mapping[int, Sequence[int]]
 Habit = tuple[int, "int | None", str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(NamedTuple):
     """One case over time. `failed` is what the caller knows of the job's end, None if nothing.
 
     `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name no rank. `calm` are

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from logdiag.judge import traceback_forms as forms
 from logdiag.judge.kinds import Kinds
@@ -35,8 +36,7 @@ class Link(str, Enum):
     RELAYED = "relayed"
 
 
-@dataclass(frozen=True, slots=True)
-class RaisedException:
+class RaisedException(NamedTuple):
     """The line that names an exception, the lines of its message, and the frames it came through.
 
     `explicit` says that a `raise` made it. Where the log breaks off before the exception's own line, `line` is that
@@ -53,8 +53,7 @@ class RaisedException:
     said: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Traceback:
+class Traceback(NamedTuple):
     """One chain of exceptions, in the order printed.
 
     `positions` are all lines it covers, `code` those that only show source text and can be no evidence. `ignored`
@@ -371,7 +370,7 @@ class _Reader:
         if self.message and self._announces_instead(self.message[0], self.exceptions[-1].line):
             self.logged, self.message = True, []
         if self.in_message and self.exceptions and self.message:
-            self.exceptions[-1] = replace(self.exceptions[-1], message=tuple(self.message))
+            self.exceptions[-1] = self.exceptions[-1]._replace(message=tuple(self.message))
         self.in_message = False
         self.message = []
 

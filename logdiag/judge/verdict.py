@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.confidence import confidence_in, supports_of
 from logdiag.judge.course import course_of
@@ -117,8 +116,7 @@ def decide(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sureness:
+class _Sureness(NamedTuple):
     """How sure an answer is: what it rests on, whether no line explains the failure, and whether it is to be said that
     it is not sure."""
 

@@ -26,11 +26,10 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.tokenizer import CARD, MASK, STATIC, tokens
@@ -55,8 +54,7 @@ _CLASS = re.compile(r"\s*(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
 _HEADER = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Embedder:
+class Embedder(NamedTuple):
     """What makes vectors of texts.
 
     `name` says which model, with a hash of its weights, and how the lexical part is made: vectors of two embedders can

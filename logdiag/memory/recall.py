@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from logdiag.judge.judgement import Judgement
 from logdiag.memory.documents import moment, now
@@ -64,8 +64,7 @@ _WRAPPERS = frozenset({Reason.RUNTIME_ERROR, Reason.CALLED_PROCESS_ERROR, Reason
 _ORDINARY = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE"})
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(NamedTuple):
     """What the rules leave open, and how alike a past failure must be (cosine) to speak: `root` of the line that they
     took for the root, `exceptions` of other exceptions that no rule knows, `elsewhere` of lines that none fires on.
     None: nothing is left open there. `united` asks for votes that are not divided, `machine` for the reason of a
@@ -92,7 +91,7 @@ def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
             continue
         named = _finding(line, incident, incident.reason, (support,), book)
         # What others say of a failure stays that: where a cause is in the log too, it comes first.
-        found.append(replace(named, role=Role.SYMPTOM) if symptom else named)
+        found.append(named._replace(role=Role.SYMPTOM) if symptom else named)
     return tuple(found)
 
 
@@ -262,7 +261,7 @@ def _voted(line: Line, least: float, store: Store) -> Finding | None:
     divided = votes[reason] < _UNITED * sum(votes.values())
     named = _finding(line, speaker, reason, (kind, Support.DIVIDED) if divided else (kind,))
     # Of a failure that is only alike, what is known of its reason holds, not what helped that once.
-    return replace(named, action=None, steps=(), generality=1)
+    return named._replace(action=None, steps=(), generality=1)
 
 
 def _finding(

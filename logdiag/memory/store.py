@@ -15,9 +15,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import Corpus, load_corpus
@@ -45,8 +45,7 @@ _SEEN_AGAIN = "seen again"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(NamedTuple):
     """What a store holds, without the shipped incidents, which `shipped` counts. Times are ISO 8601 in UTC."""
 
     place: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from logdiag.merge.clocks import window_of
 from logdiag.merge.offsets import offsets_of, set_right
@@ -21,8 +22,7 @@ __all__ = ["Case", "case_of"]
 _AROUND = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """What is judged: the survey and the digest of the job's own logs, with what of the machines' counts for it. `logs`
     say of what kind each log is, `notes` what was set aside; `shapes` count the job's own lines."""
 
@@ -129,7 +129,7 @@ def _with_machines(
         placed = partial(_placed, node_of=partial(name_among, nodes=nodes), ahead=found.ahead or 0.0)
         near = {finding.line.position + by for finding in found.findings for by in range(-_AROUND, _AROUND + 1)}
         lines = [placed(line) for line in part.lines if line.position in near]
-        findings = [replace(finding, line=placed(finding.line)) for finding in found.findings]
+        findings = [finding._replace(line=placed(finding.line)) for finding in found.findings]
         added.append(Survey(part.streams, findings, lines=lines))
     return joined([job, *added]), ahead
 

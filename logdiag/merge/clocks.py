@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import NamedTuple
 
 from logdiag.model import Line, Role
 from logdiag.scan.survey import Survey
@@ -26,8 +26,7 @@ _MOST_HALF_HOURS = 28
 _SOON = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """When a job failed: from its last step before the first trouble to its last line, in seconds; `trouble` is the
     time of the first trouble."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from logdiag.merge.clocks import Window
 from logdiag.model import Finding, Reason, Role
@@ -22,8 +22,7 @@ _OF_ONE_SPEAKER = frozenset({"kernel-log", "dcgm-output", "fabric-manager-log", 
 _NUMBERED = re.compile(r"([a-z][a-z_-]*?)[-_]?0*(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Sifted:
+class Sifted(NamedTuple):
     """What of one machine's log counts, why the rest of its faults does not (a sentence each), and by how many seconds
     its clock seems to be ahead of the job's."""
 
@@ -51,7 +50,7 @@ def faults_of_a_machine_alone(log: Survey, book: RuleBook) -> tuple[Finding, ...
         if told or (_ENDS_JOBS in of_line and finding.role in _TOLD):
             found.append(finding)
         elif _ENDS_JOBS in of_line and finding.role is Role.HINT and again:
-            found.append(replace(finding, role=Role.SYMPTOM))
+            found.append(finding._replace(role=Role.SYMPTOM))
     return tuple(found)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain, pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from logdiag.merge.clocks import apart
 from logdiag.model import Line, median
@@ -32,15 +32,14 @@ Key: TypeAlias = tuple[str, ...]
 Moments: TypeAlias = Mapping[Key, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Offsets:
+class Offsets(NamedTuple):
     """By how many seconds each clock is `ahead` of that of `base`, where it is, and how many `shared` moments tell. A
     clock is called by its node, or its log where that names none; `clocks` are those of whole logs, by stream."""
 
     base: str = ""
-    ahead: Mapping[str, float] = field(default_factory=dict)
-    shared: Mapping[str, int] = field(default_factory=dict)
-    clocks: Mapping[int, str] = field(default_factory=dict)
+    ahead: Mapping[str, float] = {}
+    shared: Mapping[str, int] = {}
+    clocks: Mapping[int, str] = {}
 
     def of_logs(self) -> dict[int, float]:
         """By how much the clock of each log is ahead that has one clock, where it is."""
@@ -49,7 +48,7 @@ class Offsets:
     def of_machines(self, logs: Sequence[Survey]) -> Offsets:
         """The same for machines' own logs: a whole zone may be only that of the job's processes."""
         ahead = {clock: seconds for clock, seconds in self.ahead.items() if not _is_zone(seconds)}
-        return replace(self, ahead=ahead, clocks=_clocks(logs))
+        return self._replace(ahead=ahead, clocks=_clocks(logs))
 
     def note(self) -> str:
         """What was taken for right, and on what grounds; empty where no clock is ahead."""
@@ -96,8 +95,8 @@ def set_right(part: Survey, offsets: Offsets) -> Survey:
         lines=list(map(right, part.lines)),
         progress=list(map(right, part.progress)),
         checkpoints=list(map(right, part.checkpoints)),
-        findings=[replace(finding, line=right(finding.line)) for finding in part.findings],
-        calls=[replace(call, line=right(call.line)) for call in part.calls],
+        findings=[finding._replace(line=right(finding.line)) for finding in part.findings],
+        calls=[call._replace(line=right(call.line)) for call in part.calls],
     )
 
 

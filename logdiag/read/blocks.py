@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Generator, Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from logdiag.model import Block, CommonPrefix
 from logdiag.read.decompression import CHUNK_BYTES
@@ -46,7 +45,7 @@ def blocks_of(
     unwrap = recognise(head, forms)
     if unwrap is not None:
         for block in _unwrapped_blocks(stream, pieces, unwrap, forms, settled):
-            yield replace(block, wrapped=tuple(head)) if block.offset == 0 else block
+            yield block._replace(wrapped=tuple(head)) if block.offset == 0 else block
         return
     yield from plain_blocks(stream, pieces, _form_of(first[0], forms))
 
@@ -105,8 +104,7 @@ def plain_blocks(
         offset += len(data)
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """What the first block tells of all: how colours are written, and what stands before every line."""
 
     colours: re.Pattern[bytes] | None
@@ -140,7 +138,7 @@ def _unwrapped_blocks(
             data, sealed = b"\n".join([opening(raw) if raw else line for _, line, raw in gathered]), {}
         form = form or _form_of(data, forms)
         block = _clean_block(stream, numbers[0], offset, data, numbers, form)
-        yield replace(block, sealed=sealed, opened=opening) if sealed else block
+        yield block._replace(sealed=sealed, opened=opening) if sealed else block
         offset += len(data) + 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import fields
 from itertools import product
 
 from logdiag.model import Line
@@ -67,9 +66,9 @@ def _differs(line: Line, sample: Sample) -> str:
     """What a line says other than its sample, in words; empty where they agree."""
     told = Sample(sample.line, line.message, line.rank, line.node, line.clock, line.level, line.speaker, sample.file)
     wrong = [
-        f"{field.name} {getattr(told, field.name)!r} instead of {getattr(sample, field.name)!r}"
-        for field in fields(Sample)
-        if getattr(told, field.name) != getattr(sample, field.name)
+        f"{field} {said!r} instead of {wanted!r}"
+        for field, said, wanted in zip(Sample._fields, told, sample, strict=True)
+        if said != wanted
     ]
     return f"{sample.line!r} gives {', '.join(wrong)}" if wrong else ""
 

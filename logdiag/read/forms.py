@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from logdiag import cache as kept
 
@@ -39,8 +39,7 @@ def folded(key: str) -> str:
     return bare if len(bare) > 1 else key
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """A line, and what its head says: `time` is the clock's text, `message` the text behind all of it, `file` the
     one that it stands in."""
 
@@ -54,8 +53,7 @@ class Sample:
     file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """One way to begin a line; `docs/forms.md` explains each field.
 
     `pattern` is complete, with what must stand before it; `begins` are the characters that it may begin with. `rank_of`

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -70,7 +69,7 @@ def common_prefix(lines: Sequence[bytes], forms: Forms | None = None) -> CommonP
     label = _label_of([line.decode(errors="replace") for line in told[:_MOST_LABELLED]])
     sample = (told[len(told) * at // _MOST_LINES] for at in range(_MOST_LINES))
     found = _shared_prefix([line.decode(errors="replace") for line in sample])
-    return replace(found or CommonPrefix(_NOTHING), label=label, forms=forms) if label or forms else found
+    return (found or CommonPrefix(_NOTHING))._replace(label=label, forms=forms) if label or forms else found
 
 
 def _shared_prefix(told: Sequence[str]) -> CommonPrefix | None:

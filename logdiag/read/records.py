@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from typing import NamedTuple
 
 from logdiag.read.forms import Forms, Keys, folded, shipped_forms
 
@@ -108,8 +108,7 @@ def is_of_logger(record: Record, keys: Keys) -> bool:
     return bool(plan.times or plan.levels)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """Which keys of a record are asked for what, in order; `texts` with whether one word is enough. `envelope` tells
     whether the record is a container's or a journal's, around a program's own line."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
@@ -39,4 +39,5 @@ def render(diagnosis: Diagnosis, format: str = "text") -> str:
 
 def schema_text() -> str:
     """The JSON Schema of an answer, as it ships."""
-    return Path(__file__).with_name("diagnosis.schema.json").read_text(encoding="utf-8")
+    with open(os.path.join(os.path.dirname(__file__), "diagnosis.schema.json"), encoding="utf-8") as file:
+        return file.read()

@@ -7,9 +7,8 @@ same rows are coloured, sentences wrap at words, and log lines are cut to the wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from logdiag.model import Change, Consequence, Diagnosis, Digest, Evidence, Reason
 from logdiag.report.words import (
@@ -44,8 +43,7 @@ _MOST_CHANGES = 5
 _ROWS_OF_THE_VERDICT = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One row of a report: a label, behind which what does not fit is indented, and spans of (text, style).
 
     The first span of a row `of_log` is a line of a log: it is cut to the width, not wrapped.

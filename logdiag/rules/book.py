@@ -8,7 +8,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import cache, cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -185,7 +184,7 @@ class RuleBook:
         index = self._narrowest(matched)
         finding = self._finding(index, line, matched[index])
         retried = softened is not None and self.roles[softened[0]] is Role.RETRY
-        return replace(finding, role=Role.HINT) if retried and finding.role in (Role.CAUSE, Role.SYMPTOM) else finding
+        return finding._replace(role=Role.HINT) if retried and finding.role in (Role.CAUSE, Role.SYMPTOM) else finding
 
     def announces_retry(self, line: Line) -> bool:
         """Whether a line says that another try follows."""

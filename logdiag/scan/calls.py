@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from logdiag.model import Line
 
@@ -16,8 +16,7 @@ _MOST_OF_A_RANK, _MOST_SPEAKERS = 64, 1 << 16
 _WHO = ("node", "pid", "comm", "rank", "group", "pg", "group_rank")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """What one line tells of a rank's collectives: `facts` by the names in `rules/context/collective-calls.yaml`."""
 
     line: Line

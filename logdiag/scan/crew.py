@@ -183,8 +183,8 @@ class Crew:
                 taken += 1
                 first = block.first_line + number - 1
                 numbers = block.line_numbers and tuple(at + number - 1 for at in block.line_numbers)
-                block = replace(block, stream=stream.index, first_line=first, line_numbers=numbers)
-                yield replace(looked, block=replace(block, prefix=prefix, opened=opening))
+                block = block._replace(stream=stream.index, first_line=first, line_numbers=numbers)
+                yield looked._replace(block=block._replace(prefix=prefix, opened=opening))
             number, whole = number + done.lines, task.end is None
             if task.form and whole and size < (stream.size or 0):
                 stream.note_cut(stream.size or 0, size)
@@ -292,7 +292,7 @@ def _scanned(task: _Task, done: _Done, book: RuleBook, settled: set[bytes]) -> _
             kind = None if book.notes else kind
             raw.seek(block.offset)
             data = b"" if raw.read(len(block.data)) == block.data else block.data
-            blocks.append(replace(looked, block=replace(block, opened=bytes, data=data), hits=hits, kind=kind))
+            blocks.append(looked._replace(block=block._replace(opened=bytes, data=data), hits=hits, kind=kind))
     sizes = [0 if one.block.data else len(was.block.data) for one, was in zip(blocks, done.blocks, strict=True)]
     return replace(done, blocks=blocks, sizes=sizes)
 
@@ -308,7 +308,7 @@ def _with_data(task: _Task, done: _Done | None) -> _Done | None:
             data = raw.read(size) or looked.block.data
             if size and len(data) != size:
                 return None
-            blocks.append(replace(looked, block=replace(looked.block, data=data)))
+            blocks.append(looked._replace(block=looked.block._replace(data=data)))
     return replace(done, blocks=blocks)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from logdiag.model import Block, Line, with_nines
 from logdiag.rules import RuleBook
@@ -25,8 +25,7 @@ _MOSTLY_A_MACHINES, _MOSTLY = 0.8, 0.5
 _FEWEST_PROGRAMS, _MOST_OF_ONE = 6, 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class KindOfLog:
+class KindOfLog(NamedTuple):
     """A kind of log: its `name`, its `title` for people, and `whose` it is: `job`, `machine`, `scheduler`, `cluster`
     or `service`. `by_envelope` says that not its lines showed it but what is around them."""
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.model import Line, Role
 from logdiag.scan.steps import step_number
@@ -78,8 +78,7 @@ class Heads:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One of several runs: which lines of each stream are its own, from a position to before another."""
 
     parts: Mapping[int, tuple[int, int]]

@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from logdiag.model import Block, CommonPrefix, Digest, Line
 from logdiag.read.prefixes import parse_line
@@ -120,8 +120,7 @@ Hits = list[tuple[int, tuple[int, ...]]]
 """The index of each line of a block on which a rule may fire, and the patterns that were found there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(NamedTuple):
     """A block, the shapes of its lines, and how often each comes. `hits`, and of a log's first block `kind`, are None
     where nobody has looked for them."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.errors import SourceError
 from logdiag.model import Block, CommonPrefix, Finding, Line, Role
@@ -68,8 +68,7 @@ _SHORT_NUMBER = re.compile(rb"(?<![\w:.,-])\d{1,3}(?![\w:.,-]*\d)")
 Patterns = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(NamedTuple):
     """The first lines of a stream, all of them: (position, number, text)."""
 
     stream: Stream
@@ -173,7 +172,7 @@ class _Tail:
             # A block of a few endless lines holds megabytes of which nothing more will be looked at.
             cut = b"\n".join(lines[at][:_LONGEST_TEXT] for at in range(lines.count))
             numbers = tuple(block.number_of(at) for at in range(lines.count))
-            block, count = replace(block, data=cut, line_numbers=numbers, sealed={}), lines.count
+            block, count = block._replace(data=cut, line_numbers=numbers, sealed={}), lines.count
             lines = BlockLines(cut)
             lines.count = count
         self._blocks.append((block, position, lines))
