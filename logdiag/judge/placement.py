@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import islice, pairwise
 from typing import TypeVar
 
@@ -62,11 +63,14 @@ _SPAN = re.compile(
 )
 # 18h12m49s   00:14
 _CLOCK = re.compile(r"\d\d?[hH.:]\d\d")
+# .000   ,123456   (what a clock leaves)
+_FRACTION = re.compile(r"^[.,]\d+")
 _HOLE = "several1"
 _MOST_LINES, _MOST_SPANS, _MOST_IN_A_ROW = 4000, 64, 4096
-_HEAD, _LONGEST = 100, 1000
+_HEAD, _LONGEST, _MOST_WORDS = 12, 1000, 8192
 _SHORTEST_WORD, _SHORT_STEM = 3, 2
 _FEWEST = 2  # rows
+_MOST_LEFT_OUT = 256  # of so many ranks one is listed; sparser numbers are those of processes
 # Of a column's words so many must be heard of elsewhere, each on so many lines.
 _SHARE_HEARD, _HEARD = 0.5, 2
 
@@ -147,7 +151,7 @@ class Placement:
     def rank_of(self, line: Line) -> int | None:
         """The rank of which a line is, by its place in a listing, else by the first of its words that were listed; None
         where nothing tells."""
-        words = _row(line)
+        words = _row(line).words
         if (at := self.counting.get(_form(words))) is not None and _number(words[at]) in self.listed:
             return _number(words[at])
         for word, after in pairwise((*words, "")):
@@ -159,7 +163,7 @@ class Placement:
 
     def named_in(self, line: Line) -> set[int]:
         """The ranks that a line's words name, by what was listed of them."""
-        return {self.ranks[word] for word in _row(line) if word in self.ranks}
+        return {self.ranks[word] for word in _row(line).words if word in self.ranks}
 
     def _seated(self, words: Words) -> int | None:
         """The only rank at a device that a line names beside its host: `node=elm-7 ev=poll dev=3`, `elm-7 [gpu 3]`."""
@@ -178,9 +182,10 @@ def placement_in(lines: Sequence[Line], openings: Iterable[Opening] = ()) -> Pla
     first = list(islice((line for opening in openings for line in opening.lines()), _MOST_LINES))
     read = {(line.stream, line.position) for line in first}
     looked_at = [*first, *(line for line in lines if (line.stream, line.position) not in read)][:_MOST_LINES]
-    heard = _heard_in(looked_at)
-    forms = _forms(looked_at)
-    found = ((listing, _own_words(listing, heard)) for listing in (*_blocks(looked_at), *_listings(forms)))
+    rows = [_row(line) for line in looked_at]
+    heard = _heard_in(rows)
+    forms = _forms(rows)
+    found = ((listing, _own_words(listing, heard)) for listing in (*_blocks(rows), *_listings(forms)))
     telling = [(listing, own) for listing, own in found if _tells(listing, own)]
     telling.sort(key=lambda told: told[0].weight, reverse=True)
     ranks: dict[str, int] = {}
@@ -266,12 +271,12 @@ def _homes(forms: Mapping[Words, _Rows]) -> dict[str, str]:
     return homes
 
 
-def _heard_in(lines: Iterable[Line]) -> Counter[str]:
+def _heard_in(rows: Iterable[_Row]) -> Counter[str]:
     """How many lines begin with each word, or with a name that a dot joins to more."""
     heard: Counter[str] = Counter()
-    for line in lines:
-        words = set(_words(line.text[:_HEAD]))
-        heard.update(words | {word.partition(".")[0] for word in words})
+    for row in rows:
+        words = set(row.words[:_HEAD])
+        heard.update(words.union(word.partition(".")[0] for word in words if "." in word))
     return heard
 
 
@@ -283,11 +288,28 @@ class _Rows:
     words: list[Words] = field(default_factory=list)
 
 
-def _forms(lines: Iterable[Line]) -> dict[Words, _Rows]:
-    """All rows by their form."""
+def _forms(rows: Iterable[_Row]) -> dict[Words, _Rows]:
+    """All rows by their form; a line of many items counts as so many rows. Rows of forms that differ in one word have a
+    form too, where a host may have a plain word for a name: `slot 0  rowan  pid 28329`."""
     found: dict[Words, _Rows] = {}
-    for above, form, row in _rows(lines):
-        found.setdefault(form, _Rows(above)).words.append(row)
+    above: Words = ()
+    for row in rows:
+        items = _ITEM.split(row.text)
+        if len(items) > _FEWEST:
+            for words in map(_words, items[1:]):
+                found.setdefault(("",) * len(words), _Rows(above)).words.append(words)
+        else:
+            found.setdefault(_form(row.words), _Rows(above)).words.append(row.words)
+        above = row.words
+    alike: dict[Words, list[_Rows]] = defaultdict(list)
+    for form, of_form in found.items():
+        for at in range(1, len(form)):
+            if form[at] and not form[at - 1]:
+                alike[*form[:at], "", *form[at + 1 :]].append(of_form)
+    for form, several in alike.items():
+        if len(several) >= _FEWEST:
+            of_form = found.setdefault(form, _Rows(several[0].above))
+            of_form.words.extend(words for other in several for words in other.words)
     return found
 
 
@@ -324,26 +346,6 @@ def _fits_header(word: str, header: str) -> bool:
     return not word or word == header
 
 
-def _rows(lines: Iterable[Line]) -> Iterator[tuple[Words, Words, Words]]:
-    """The row above, the form and the words of each line; a line of many items counts as so many rows, and one has
-    several forms where a host may have a plain word for a name: `slot 0  rowan  pid 28329`."""
-    above: Words = ()
-    for line in lines:
-        items = _ITEM.split(line.text[:_LONGEST])
-        if len(items) > _FEWEST:
-            for row in map(_words, items[1:]):
-                yield above, ("",) * len(row), row
-        else:
-            row = _row(line)
-            form = _form(row)
-            yield above, form, row
-            for at in range(1, len(form)):
-                if form[at] and not form[at - 1]:
-                    named = (*form[:at], "", *form[at + 1 :])
-                    yield above, named, row
-        above = row
-
-
 def _with_hosts(listing: _Listing) -> _Listing:
     return replace(listing, hosts=_hosts_of(listing))
 
@@ -370,20 +372,17 @@ def _hosts_of(listing: _Listing) -> int | None:
     return None
 
 
-def _blocks(lines: Iterable[Line]) -> Iterator[_Listing]:
+def _blocks(lines: Iterable[_Row]) -> Iterator[_Listing]:
     """The listings whose rows each name several ranks, by a range or one by one."""
     found: dict[Words, list[tuple[Words, tuple[Words, ...]]]] = defaultdict(list)
     headers: dict[Words, Words] = {}
     above: Words = ()
     for line in lines:
-        text = line.text.replace(line.clock, "", 1) if line.clock else line.text
-        spans = [span for span in islice(_SPAN.finditer(text), _MOST_SPANS) if _members(span)]
+        spans = [span for span in islice(_SPAN.finditer(line.text), _MOST_SPANS) if _members(span)]
         members = tuple(map(_members, spans))
-        row = _words(_SPAN.sub(_HOLE, text)) if spans else _words(text)
-        if (hosts := _hosts_between(text, spans)) and _follow(members):
-            found[str(line.stream), str(line.position)] = [
-                ((host, _HOLE), (each,)) for host, each in zip(hosts, members, strict=True)
-            ]
+        row = _words(_SPAN.sub(_HOLE, line.text)) if spans else line.words
+        if (hosts := _hosts_between(line.text, spans)) and _follow(members):
+            found[line.text,] = [((host, _HOLE), (each,)) for host, each in zip(hosts, members, strict=True)]
         elif spans and row.count(_HOLE) == len(spans):
             headers.setdefault(_form(row), above)
             found[_form(row)].append((row, members))
@@ -445,35 +444,52 @@ def _expanded(rows: Sequence[tuple[Words, tuple[Words, ...]]], nouns: Words) -> 
 
 
 def _words(text: str) -> Words:
-    return tuple(_WORD.findall(text, 0, _LONGEST))
+    return tuple(_WORD.findall(text))
 
 
-def _row(line: Line) -> Words:
-    """The words of a line without its clock, whose numbers count too."""
-    return _words(line.text.replace(line.clock, "", 1) if line.clock else line.text)
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The text of a line without its clock, whose numbers count too, and its words."""
+
+    text: str
+    words: Words
+
+
+def _row(line: Line) -> _Row:
+    text = line.text[:_LONGEST]
+    if line.clock:
+        before, _, after = text.partition(line.clock)
+        text = before + _FRACTION.sub("", after, 1)
+    return _Row(text, _words(text))
 
 
 def _form(words: Words) -> Words:
     """The words that lines of one form share."""
-    return tuple("" if _varies(word) else word.lower() for word in words)
+    return tuple(map(_fixed, words))
 
 
-def _varies(word: str) -> bool:
-    """Whether rows of one form may differ in it: a name with a number, one capital."""
-    if len(word) == 1 and word.isupper():
-        return True
-    return not word.isalpha() and ("-" in word or any(sign.isdigit() for sign in word))
+@lru_cache(_MOST_WORDS)
+def _fixed(word: str) -> str:
+    """A word in small letters; empty for one in which rows of one form may differ: a name with a number, one
+    capital."""
+    varies = not word.isalpha() and ("-" in word or any(sign.isdigit() for sign in word))
+    return "" if varies or (len(word) == 1 and word.isupper()) else word.lower()
+
+
+@lru_cache(_MOST_WORDS)
+def _counted(word: str) -> tuple[str, int]:
+    """The stem and the number of a numbered word; of any other "" and -1."""
+    counted = _COUNTED.fullmatch(word)
+    return (counted["stem"].lower(), int(counted["number"])) if counted else ("", -1)
 
 
 def _stem(word: str) -> str:
     """A numbered word without its number."""
-    counted = _COUNTED.fullmatch(word)
-    return counted["stem"].lower() if counted else ""
+    return _counted(word)[0]
 
 
 def _number(word: str) -> int:
-    counted = _COUNTED.fullmatch(word)
-    return int(counted["number"]) if counted else -1
+    return _counted(word)[1]
 
 
 def _counting(form: Words, columns: Sequence[Words]) -> int | None:
@@ -494,7 +510,7 @@ def _counting(form: Words, columns: Sequence[Words]) -> int | None:
         before = stem or (form[at - 1] if at else "")
         first = 1 if len(stem) <= _SHORT_STEM else 0  # VEGA01 and VEGA02 are hosts
         whole = min(numbers) <= first and rows == max(numbers) - min(numbers) + 1
-        if before in PROCESSES:
+        if before in PROCESSES and max(numbers) < _MOST_LEFT_OUT * rows:
             found.append((0 if before == "rank" else 1, not whole, at))
         elif whole and before not in _NO_RANKS:
             found.append((3 if stem else 2, False, at))
