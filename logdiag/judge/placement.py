@@ -305,7 +305,8 @@ def _forms(rows: Iterable[_Row]) -> dict[Words, _Rows]:
     for form, of_form in found.items():
         for at in range(1, len(form)):
             if form[at] and not form[at - 1]:
-                alike[*form[:at], "", *form[at + 1 :]].append(of_form)
+                opened = (*form[:at], "", *form[at + 1 :])
+                alike[opened].append(of_form)
     for form, several in alike.items():
         if len(several) >= _FEWEST:
             of_form = found.setdefault(form, _Rows(several[0].above))
@@ -375,8 +376,6 @@ def _hosts_of(listing: _Listing) -> int | None:
 def _blocks(lines: Iterable[_Row]) -> Iterator[_Listing]:
     """The listings whose rows each name several ranks, by a range or one by one."""
     found: dict[Words, list[tuple[Words, tuple[Words, ...]]]] = defaultdict(list)
-    headers: dict[Words, Words] = {}
-    above: Words = ()
     for line in lines:
         spans = [span for span in islice(_SPAN.finditer(line.text), _MOST_SPANS) if _members(span)]
         members = tuple(map(_members, spans))
@@ -384,14 +383,8 @@ def _blocks(lines: Iterable[_Row]) -> Iterator[_Listing]:
         if (hosts := _hosts_between(line.text, spans)) and _follow(members):
             found[line.text,] = [((host, _HOLE), (each,)) for host, each in zip(hosts, members, strict=True)]
         elif spans and row.count(_HOLE) == len(spans):
-            headers.setdefault(_form(row), above)
             found[_form(row)].append((row, members))
-        above = row
-    for form, rows in found.items():
-        header = tuple(word.lower() for word in headers.get(form, ()))
-        nouns = header if len(header) == len(rows[0][0]) else ("", *_form(rows[0][0])[:-1])
-        if listing := _expanded(rows, nouns):
-            yield listing
+    yield from filter(None, map(_expanded, found.values()))
 
 
 def _members(span: re.Match[str]) -> Words:
@@ -423,14 +416,15 @@ def _hosts_between(text: str, spans: Sequence[re.Match[str]]) -> list[str]:
     return [host for (host,) in hosts] if all(hosts) else []
 
 
-def _expanded(rows: Sequence[tuple[Words, tuple[Words, ...]]], nouns: Words) -> _Listing | None:
+def _expanded(rows: Sequence[tuple[Words, tuple[Words, ...]]]) -> _Listing | None:
     """Rows of several ranks as one of each; ranges of as many numbers are columns too. None where no range goes on from
     row to row."""
+    nouns = tuple(noun.removesuffix("s") for noun in ("", *_form(rows[0][0])[:-1]))
     holes = [at for at, word in enumerate(rows[0][0]) if word == _HOLE]
-    named = [hole for hole in range(len(holes)) if nouns[holes[hole]].removesuffix("s") in PROCESSES]
+    named = [hole for hole in range(len(holes)) if nouns[holes[hole]] in PROCESSES]
     fits = (hole for hole in (*named, *range(len(holes))) if _follow([members[hole] for _, members in rows]))
     hole = next(fits, None)
-    if hole is None or (len(rows) < _FEWEST and hole not in named):
+    if hole is None or len(rows) < _FEWEST:
         return None
     lines: list[Words] = []
     for row, members in rows:
@@ -439,7 +433,6 @@ def _expanded(rows: Sequence[tuple[Words, tuple[Words, ...]]], nouns: Words) -> 
             lines.append(tuple(next(each) if word == _HOLE else word for word in row))
     columns = tuple(zip(*lines, strict=True))
     ranks = tuple(map(int, columns[holes[hole]]))
-    nouns = tuple(noun.removesuffix("s") for noun in nouns)
     return _with_hosts(_Listing(("several", *_form(rows[0][0])), nouns, columns, holes[hole], ranks, len(set(ranks))))
 
 

@@ -51,6 +51,7 @@ _NAMED = re.compile(
 # Kept lines.
 _LONGEST_TRACEBACK = 200
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
+_FEWEST_THAT_AGREE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,26 @@ class _Facts:
         return self.root.finding.node or (next(iter(self.owners.nodes)) if len(self.owners.nodes) == 1 else None)
 
     @property
+    def ranks(self) -> frozenset[int]:
+        """All ranks of which something is known."""
+        of_lines = (line.rank for line in self.lines if line.rank is not None)
+        return frozenset([*self.speakers().numbers.values(), *self.placement().listed, *of_lines])
+
+    @property
     def first_observed(self) -> int | None:
         return first_observed(self.workers)
+
+    def speaker_of(self, line: Line) -> int | None:
+        """The rank that printed a line, by its prefix, its place in a listing or the number of its process."""
+        if line.rank is not None:
+            return line.rank
+        listed = self.placement().rank_of(line)
+        return self.speakers().numbers.get((line.stream, line.position)) if listed is None else listed
+
+    def named_in(self, line: Line) -> set[int]:
+        """The processes that a line's words name."""
+        named = set(map(int, _NAMED.findall(line.text)))
+        return named | self.speakers().named_in(line) | self.placement().named_in(line)
 
     @property
     def one_node(self) -> bool:
@@ -122,11 +141,11 @@ def waited_for(facts: _Facts) -> int | None:
     """The others waited in vain for the only other process that the root's line names."""
     if facts.root.reason not in _WAITED:
         return None
-    line, placement = facts.root.line, facts.placement()
-    others = facts.speakers().named_in(line) | placement.named_in(line) | set(map(int, _NAMED.findall(line.text)))
-    others = _missed_in(line) or others
-    others = {other for other in others if not placement.listed or other in placement.listed}
-    others -= {line.rank, facts.speakers().numbers.get((line.stream, line.position)), placement.rank_of(line)}
+    line = facts.root.line
+    missed, named, blamed = _missed_in(line), facts.named_in(line), _blamed_by_all(facts)
+    own = {facts.speaker_of(line), facts.placement().rank_of(line)}
+    groups = ((group & facts.ranks or group) - own for group in (missed, named & blamed, named, blamed))
+    others = next(filter(None, groups), set())
     return others.pop() if len(others) == 1 else None
 
 
@@ -234,8 +253,8 @@ def number_of_its_device(facts: _Facts) -> int | None:
 
 RANK: tuple[Callable[[_Facts], int | None], ...] = (
     absent_from_the_collective,
-    named_by_its_line,
     waited_for,
+    named_by_its_line,
     listed_by_the_launcher,
     numbered_speaker,
     named_by_its_process,
@@ -347,6 +366,22 @@ def _kin(root: Fault, died: Sequence[Fault]) -> Iterable[Sequence[Fault]]:
     yield [fault for fault in same if fault.finding.role is root.finding.role]
     yield [fault for fault in died if fault.reason in root.explains and fault.finding.role is Role.CAUSE]
     yield same
+
+
+def _blamed_by_all(facts: _Facts) -> set[int]:
+    """The ranks that all name who say the same as the root's line, each of itself: `peer 3 ended stream 11`."""
+    form = _NUMBERS.sub("0", _without_clock(facts.root.line))
+    alike = [line for line in facts.lines if _NUMBERS.sub("0", _without_clock(line)) == form]
+    speakers = {facts.speaker_of(line) for line in alike} - {None}
+    if len(speakers) < _FEWEST_THAT_AGREE:
+        return set()
+    columns = zip(*(map(int, _NUMBERS.findall(_without_clock(line))) for line in alike), strict=True)
+    common = {column[0] for column in columns if len(set(column)) == 1}
+    return (common & facts.ranks) - speakers
+
+
+def _without_clock(line: Line) -> str:
+    return line.text.replace(line.clock, "", 1) if line.clock else line.text
 
 
 def _rank_above(facts: _Facts) -> int | None:

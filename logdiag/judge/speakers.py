@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from logdiag.model import Line
+from logdiag.model import TROUBLE, Line
 
 __all__ = ["NO_NODES", "node_named_in", "nodes_of_speakers", "numbered_speakers"]
 
@@ -45,6 +45,7 @@ _MOST_LINES = 4000
 _LONGEST_RECORD = 60
 # What begins so many lines is no part of a record: knode401 kernel: [366410.9] link down
 _MANY = 5
+_DIGITS = re.compile(r"\d+")
 # 09.35.10 . boat   (a clock of its own kind)
 _OWN_CLOCK = re.compile(r"\W?\d\d?[.h]\d\d[.m]\d\d\b")
 # host=tarn-c14   stands in wf-l   on vat-11/card0   @ pierB   (a word, and a name behind it)
@@ -259,11 +260,13 @@ def _joint(numbered: re.Match[str]) -> str:
 
 
 def _head(line: Line) -> str:
-    """The first word of a line that does not begin with a blank."""
-    return line.text[:_HEAD].split(maxsplit=1)[0] if line.text[:1].strip() else ""
+    """The first word of a line that does not begin with a blank, whatever its numbers are."""
+    return _DIGITS.sub("0", line.text[:_HEAD].split(maxsplit=1)[0]) if line.text[:1].strip() else ""
 
 
 def _continues(line: Line, above: Line) -> bool:
     near = line.stream == above.stream and line.position - above.position <= _LONGEST_RECORD
+    # What a runtime prints beside the logger may stand below any record, if that does not announce it.
+    announced = line.text[:1].isspace() or above.clock is None or above.level in TROUBLE or above.text.endswith(":")
     clock = line.clock or _OWN_CLOCK.match(line.text)
-    return near and clock is None and line.level is None
+    return near and clock is None and line.level is None and announced

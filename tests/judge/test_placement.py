@@ -44,6 +44,15 @@ def test_a_row_a_rank_tells_its_process_and_its_host(row: str) -> None:
     assert dict(found.hosts) == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
 
 
+def test_fractions_of_seconds_and_process_ids_count_no_ranks() -> None:
+    """A learner each 100 ms, and processes far apart."""
+    rows = [f"04:26:16.{at}00 [loom-{at}] INFO ready, part {at}/4" for at in range(4)]
+    rows += [f"04:26:17.000 [loom-{at % 4}] INFO round {at}" for at in range(12)]
+    assert placement_in(_lines(*rows)).rank_of(_lines("04:26:18.200 [loom-3] no such table")[0]) == 3
+    rows = [f"strand {at} > laid on elm-{at // 2} process {pid * 9}, {at % 2} heddles" for at, pid in enumerate(_PIDS)]
+    assert placement_in(_lines(*rows)).hosts == {0: "elm-0", 1: "elm-0", 2: "elm-1", 3: "elm-1"}
+
+
 def test_a_table_is_read_by_its_header() -> None:
     """Where several columns count, the header tells which counts ranks."""
     rows = ["chip  rank  machine", "  0     0   elm-7", "  1     2   oak-3", "  2     3   oak-3", "  3     1   elm-7"]
@@ -90,7 +99,6 @@ def test_one_line_may_list_all() -> None:
         ["members: 0,1 at elm-7; 2,3 at oak-3"],
         ["10:00:00 four of them (elm-7=0-1, oak-3=2-3)"],
         ["seen a-0 (elm-7, peers 0-1), a-1 (oak-3, peers 2-3)"],
-        ["  m  machine   rank", "  0  elm-7     0..1", "  1  oak-3     2..3"],
     ],
 )
 def test_a_range_of_ranks_names_their_host(rows: list[str]) -> None:

@@ -242,6 +242,17 @@ def test_who_waited_in_vain_is_not_the_first(book: RuleBook, said: str, rank: in
     assert (answer.root_cause.text.endswith(said), answer.root_cause.rank) == (True, rank)
 
 
+def test_whom_all_that_waited_name_is_the_first(book: RuleBook) -> None:
+    """By whatever word: of the numbers in their lines all have the peer's in common, and it is no speaker's."""
+    work = [f"05:00:{at:02d} [rank{at % 4}] loss 2.{at}" for at in range(40)]
+    said = "all-reduce 77 timed out: the party {} went off the belt"
+    for other, rank in (("2", 2), ("at the far end", 0)):
+        waited = [f"05:02:4{at} [rank{at}] ERROR {said.format(other)}" for at in (0, 1, 3)]
+        answer = diagnosed(book, *work, *waited)
+        assert answer.root_cause is not None
+        assert answer.root_cause.rank == rank
+
+
 def test_lines_that_begin_with_who_speaks_at_which_host_name_the_node(book: RuleBook) -> None:
     """`node=im1@gpu25` is a name and its host, whatever calls the pair."""
     work = [f"08:00:{at:02d} node=im{at % 3}@elm-{at % 3} [info] port {at % 3}: round {at} done" for at in range(12)]

@@ -151,7 +151,27 @@ def test_a_line_whose_first_word_begins_many_is_no_part_of_a_record() -> None:
         *(text for pair in zip(workers, [*kernel, "  hint: reseat", "fault: none"], strict=True) for text in pair)
     )
     told = {position for _, position in numbered_speakers(lines).numbers}
-    assert told == {at for at, line in enumerate(lines) if not line.text.startswith("elm-1")}
+    assert told == {at for at, line in enumerate(lines) if not line.text.startswith(("elm-1", "fault"))}
+
+
+@pytest.mark.parametrize(
+    ("below", "speaker"), [("[12:00:05] w3 no bin fits:", 3), ("[12:00:05] w3 ERROR no bin fits", 3), ("", None)]
+)
+def test_what_a_runtime_prints_is_of_the_record_above_only_if_that_announces_it(
+    below: str, speaker: int | None
+) -> None:
+    """A panic stands below whatever the logger printed last; what begins with a blank belongs to that."""
+    work = [f"[12:00:0{at // 4}] w{at % 4} loss 2.{at}" for at in range(16)]
+    lines = _lines(*work, *filter(None, [below]), "index out of bounds: the len is 4", "  at bin.rs:12")
+    numbers = numbered_speakers(lines).numbers
+    assert [numbers.get((0, line.position)) for line in lines[-2:]] == [speaker, speaker]
+    assert numbered_speakers(_lines(*work, "  in bin 7")).numbers[0, 16] == 3
+
+
+def test_a_record_with_a_count_of_its_own_is_no_part_of_the_one_above() -> None:
+    """`T+156` is no clock that is known, but most lines begin with one: the launcher's too."""
+    lines = _lines(*(f"T+{at} w{at % 4} loss 2.{at}" for at in range(24)), "T+25 keeper: elm-1 is full")
+    assert (0, 24) not in numbered_speakers(lines).numbers
 
 
 def test_a_column_of_numbers_may_be_wide() -> None:
