@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from logdiag.judge.ranks import rank_and_node
 from logdiag.judge.recovered import sort_by_standing
 from logdiag.judge.root import find_root, in_order, is_consequence
 from logdiag.judge.suspected import (
-    SURE_SCORE,
+    SURE,
     bar_before,
     most_suspicious_line,
     named_by_its_words,
@@ -83,7 +83,7 @@ def judge(
         timeline,
         complaints,
         progressed=progressed,
-        recovered={in_order(fault) for fault in sides.recovered},
+        recovered=_places((*sides.recovered, *(fault for fault in sides.broke if fault.quiet))),
         suspects=suspects,
         unknown_lines=lambda: unknown_lines(survey.lines, book),
         complete=survey.complete,
@@ -211,23 +211,31 @@ def _or_suspected(
     root: Fault | None, sides: _Sides, survey: Survey, book: RuleBook, suspects: Callable[[], Ranking]
 ) -> tuple[Fault | None, tuple[Decision, ...]]:
     """The root, or the most suspicious line where that names no cause, or only a class in software that no rule knows.
-    A line that a rule calls a symptom, that was recovered from, or that its process worked on after, is none."""
+    No cause is what rules know to be none, what the process worked on after, and, before a root that a rule names in
+    software that it knows, whatever rules know, and what another rank says than the launcher saw fail first."""
     bar = bar_before(root, sides.timeline.kinds, survey.lines, book)
     if bar is None:
         return root, ()
     # That the caller knows of a failure does not mean that this log shows one.
     if root is None and sides.timeline.failed is not None and suspects().failure < _SHOWN:
         return root, ()
-    symptoms = (finding.line for finding in survey.findings if finding.role is Role.SYMPTOM)
-    known = {in_order(fault) for fault in sides.recovered} | {(line.stream, line.position) for line in symptoms}
+    timeline = sides.timeline
+    symptoms = {(found.line.stream, found.line.position) for found in survey.findings if found.role is Role.SYMPTOM}
+    known = symptoms | _places((*sides.recovered, *sides.afterwards, *(sides.told if bar == SURE else ())))
 
     def is_no_cause(ranked: RankedLine) -> bool:
         line = ranked.line
-        worked_on = len(sides.timeline.steps_after(line)) >= STEPS_OF_RECOVERY and ranked.score < SURE_SCORE
-        return worked_on or (line.stream, line.position) in known
+        worked_on = len(timeline.steps_after(line)) >= STEPS_OF_RECOVERY and ranked.score < SURE[0]
+        other = bar == SURE and line.rank is not None and timeline.first_observed not in (None, line.rank)
+        return worked_on or other or (line.stream, line.position) in known
 
     suspected = most_suspicious_line(root, suspects(), bar, is_no_cause)
     return (suspected, (decision(most_suspicious_line, suspected.line, "root"),)) if suspected else (root, ())
+
+
+def _places(faults: Iterable[Fault]) -> set[tuple[int, int]]:
+    """Where faults stand, with all that rules know of each: every exception of a chain."""
+    return {(found.line.stream, found.line.position) for fault in faults for found in (fault.finding, *fault.findings)}
 
 
 def of_the_next_program(faults: Sequence[Fault], timeline: Timeline) -> tuple[list[Fault], list[Fault]]:

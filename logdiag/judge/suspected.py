@@ -6,6 +6,7 @@ An answer from here is never sure, and never leads to an action that a scheduler
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 from logdiag.errors import WeightsError
 from logdiag.judge.exit_reason import TOLD
@@ -18,7 +19,7 @@ from logdiag.rules import RuleBook
 __all__ = [
     "ENOUGH_LINES",
     "RULE",
-    "SURE_SCORE",
+    "SURE",
     "bar_before",
     "is_unknown_software",
     "most_suspicious_line",
@@ -34,9 +35,8 @@ RULE = "suspects"
 _LEAST = (0.33, 3.0)
 # ... before a rule's class or symptom, in software that no rule knows, if it is this ...
 _CLEAR = (0.5, 5.0)
-# ... and in other software, if it is this. Steps that follow say nothing against so suspicious a line.
-SURE_SCORE = 0.9
-_SURE = (SURE_SCORE, 20.0)
+SURE = 0.9, 20.0
+"""... and in other software, if it is this. Steps that follow say nothing against so suspicious a line."""
 # Exit codes of processes that another one ended, as launchers print them.
 _KILLED = ("-9", "-15")
 # Words are clear if the reason is so likely by them: nine of ten such are right.
@@ -71,7 +71,7 @@ def bar_before(root: Fault | None, kinds: Kinds, lines: Sequence[Line], book: Ru
         return _LEAST
     if not _knows_only_its_class(root):
         return None
-    return _CLEAR if is_unknown_software(lines, book) else _SURE
+    return _CLEAR if is_unknown_software(lines, book) else SURE
 
 
 def unknown_lines(lines: Sequence[Line], book: RuleBook) -> int:
@@ -123,15 +123,15 @@ def named_by_its_words(root: Fault, without: Collection[str]) -> Fault | None:
 
 
 def _told(line: Line) -> tuple[Reason, tuple[Support, ...]]:
-    """The reason that a line's words tell, and what that rests on; Others where no word is known, or the weights are
-    broken."""
+    """The reason that a line's words tell, and what that rests on; Others where no word is known, where it is one word
+    alone, or the weights are broken."""
     from logdiag.judge.line_features import body_of
     from logdiag.judge.wording import reasons_by_wording
 
-    try:
-        reason, chance = next(iter(reasons_by_wording(body_of(line))), (Reason.OTHERS, 0.0))
-    except WeightsError:
-        reason, chance = Reason.OTHERS, 0.0
+    body, reason, chance = body_of(line), Reason.OTHERS, 0.0
+    with suppress(WeightsError):
+        if len(body.split()) > 1:
+            reason, chance = next(iter(reasons_by_wording(body)), (reason, chance))
     return reason, (Support.SUSPECT, *[Support.CLEAR_WORDS] * (chance >= _CLEAR_CHANCE))
 
 

@@ -253,11 +253,23 @@ def test_rules_list_names_every_rule() -> None:
     assert b"no rule has frobnicate" in run_logdiag("rules", "list", "frobnicate").stderr
 
 
-def test_rules_show_prints_the_file() -> None:
-    """With where it lies."""
-    text = run_logdiag("rules", "show", "nvidia/ecc-uncorrectable").stdout.decode()
-    path, _, content = text.partition("\n")
-    assert content == Path(path.removeprefix("# ")).read_text(encoding="utf-8")
+def test_rules_show_prints_the_rule_as_it_stands_in_its_file() -> None:
+    """A file's only rule whole, one of a family its own rows, each with the file and the line where it begins."""
+    path, line, shown = _shown("nvidia/ecc-uncorrectable")
+    assert (shown, line) == (path.read_text(encoding="utf-8"), 1)
+    path, line, shown = _shown("collectives/gloo-no-interface")
+    rows = [row.strip() for row in path.read_text(encoding="utf-8").splitlines()][line - 1 :]
+    assert rows[0] == "gloo-no-interface:"
+    assert [row.strip() for row in shown.splitlines()] == rows[: len(shown.splitlines())]
+    assert "reason: NetworkError" in shown
+    assert "gloo-connect-failed" not in shown
+
+
+def _shown(identity: str) -> tuple[Path, int, str]:
+    """A rule's file, the line where it begins, and its text."""
+    place, _, text = run_logdiag("rules", "show", identity).stdout.decode().partition("\n")
+    path, line = place.removeprefix("# ").rsplit(":", 1)
+    return Path(path), int(line), text
 
 
 def test_rules_test_reports_all_problems_of_a_users_folder(tmp_path: Path) -> None:

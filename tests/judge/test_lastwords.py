@@ -115,9 +115,11 @@ def test_the_words_of_the_rank_that_left_are_the_root_not_what_its_peer_lost(boo
     assert reason_of(diagnosed(book, *steps(1, 30), third, *LOST, *LAUNCHER)) == "ConnectionError"
     unnamed = STOPPING.replace("[rank 0] ", "")
     assert root_line(diagnosed(book, *steps(1, 30), unnamed, *LOST, *LAUNCHER)) == 31
-    # A rank that lost its peer and failed first is believed.
+    # A rank that lost its peer and failed first is believed, but for a clear word of its own before.
     own = [line.replace("[rank1]", "[rank0]") for line in LOST]
-    assert reason_of(diagnosed(book, *steps(1, 30), STOPPING, *own, *LAUNCHER)) == "ConnectionError"
+    waited = STOPPING.replace("CRITICAL", "INFO").replace("stopping", "asking again")
+    assert reason_of(diagnosed(book, *steps(1, 30), waited, *own, *LAUNCHER)) == "ConnectionError"
+    assert root_line(diagnosed(book, *steps(1, 30), STOPPING, *own, *LAUNCHER)) == 31
 
 
 def test_the_warnings_before_the_last_word_name_the_cause(book: RuleBook) -> None:
