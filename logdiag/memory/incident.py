@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 from logdiag.model import Action, Line, Reason
 
@@ -130,6 +131,7 @@ def masked(line: Line | str) -> str:
     return re.sub(r"\s+", " ", text).strip()[:_LONGEST]
 
 
+@lru_cache(maxsize=1 << 11)  # of every incident that ships it is asked for at each look-up
 def fingerprint(signature: str) -> str:
     """The same for equal signatures, whatever the case of their letters."""
     return hashlib.sha256(signature.lower().encode()).hexdigest()[:16]

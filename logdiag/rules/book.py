@@ -27,7 +27,7 @@ __all__ = ["Hit", "RuleBook", "asks_for_a_digit", "example_line"]
 
 # What takes every digit alike, or counts; and what does not: a digit, or a group that comes again.
 _ANY_DIGITS, _CERTAIN_DIGIT = re.compile(r"\{\d*,?\d*\}|0-9"), re.compile(r"\d|\(\?P=")
-_MOST_TOLD = 8192
+_MOST_TOLD, _LONGEST_TOLD = 8192, 500
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Asked only of the lines that are kept, and never scanned for.
 _ASKED_OF_KEPT = (*_SOFTENING, Role.KIND)
@@ -75,7 +75,10 @@ class RuleBook:
         self.drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
         self._searcher = Searcher(_own_patterns(self.entries))
         self.search = self._searcher.on
-        # Of lines that differ in digits only, by the patterns that were asked.
+        self._told_of_a_line = frozenset(
+            number for number, (index, _) in enumerate(self.softening) if self.roles[index] in _TOLD_OF_A_LINE
+        )
+        # Of lines that differ in digits only, by the patterns that were asked; kept for the next diagnosis.
         self._kinds_told: dict[tuple[bytes, tuple[int, ...]], dict[int, str]] = {}
         self._structural = self._of_role(Role.STRUCTURE)
         self._calls = self._of_role(Role.CALL)
@@ -210,12 +213,13 @@ class RuleBook:
         starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         asked: set[tuple[int, int]] = set()
         for end, found in self.softening_matcher.find(b"\n".join(texts)):
-            at = bisect_right(starts, max(end - 1, 0)) - 1
-            asked.update((at, number) for number in found if self.roles[self.softening[number][0]] in _TOLD_OF_A_LINE)
+            if not self._told_of_a_line.isdisjoint(found):
+                at = bisect_right(starts, max(end - 1, 0)) - 1
+                asked.update((at, number) for number in found if number in self._told_of_a_line)
         kinds: list[frozenset[str]] = [frozenset()] * len(lines)
         if len(self._kinds_told) > _MOST_TOLD:
             self._kinds_told.clear()
-        told = [self._kinds_told.setdefault((with_nines(line.text), line.starts), {}) for line in lines]
+        told = [self._told_of(line) for line in lines]
         for at, number in asked:
             kind = told[at].get(number)
             if kind is None:
@@ -228,6 +232,12 @@ class RuleBook:
             if kind:
                 kinds[at] |= {kind}
         return kinds
+
+    def _told_of(self, line: Line) -> dict[int, str]:
+        """What is remembered of lines that differ from one in digits only, by pattern; of long ones nothing."""
+        if len(line.text) > _LONGEST_TOLD:
+            return {}
+        return self._kinds_told.setdefault((with_nines(line.text), line.starts), {})
 
     def confirm_all(self, line: Line, frames: str = "") -> Finding | None:
         """As `confirm`, for a line that no scan has seen."""
@@ -293,14 +303,14 @@ class RuleBook:
         book = copy(self)
         book._searcher = self._searcher.fresh()
         book.search = book._searcher.on
-        book._kinds_told = {}
         book.forms = self.forms and self.forms.fresh()
         return book
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Which rules and forms were passed over where a pattern of theirs took too long."""
-        slow = {rule.id: self._searcher.slow_lines((*rule.match, *rule.unless, *rule.within)) for rule in self.rules}
+        rules = self.rules if self._searcher.was_slow else ()
+        slow = {rule.id: self._searcher.slow_lines((*rule.match, *rule.unless, *rule.within)) for rule in rules}
         return (self.forms.notes if self.forms else ()) + tuple(
             f"rule {name}: {TOO_SLOW} {lines}; logdiag rules test shows it"
             for name, lines in sorted(slow.items())

@@ -65,9 +65,14 @@ class Searcher:
             self._slow[pattern] += 1
             return False
 
+    @property
+    def was_slow(self) -> bool:
+        """Whether any pattern was too slow on a line."""
+        return bool(self._slow)
+
     def slow_lines(self, patterns: Iterable[str]) -> str:
         """On how many lines these patterns were too slow, in words; empty where they never were."""
-        count = sum(self._slow[pattern] for pattern in patterns) if self._slow else 0
+        count = sum(self._slow[pattern] for pattern in patterns)
         more = ", and on the lines after these" if count >= _MOST_SLOW else ""
         return f"{count} lines and counts there as not found{more}" if count else ""
 

@@ -23,8 +23,8 @@ _FEWEST_LETTERS = 6
 # Clocks, days, process numbers, addresses, names of machines; a short number is an argument, and with another one it is
 # another program.
 _VARYING = re.compile(
-    r"\d[\d:.,-]{3,}|0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\b[A-Za-z][\w-]*\d\b|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b"
-    r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2}\b"
+    r"\d[\d:.,-]{3,}|0x[0-9a-f]+|\b(?:[0-9a-f]{8,}|[A-Za-z][\w-]*\d|Mon|Tue|Wed|Thu|Fri|Sat|Sun"
+    r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2})\b"
 )
 # Where so many lines look like the head, they are of many processes, not of many runs.
 _MOST_ALIKE = 2000

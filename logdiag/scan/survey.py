@@ -43,6 +43,7 @@ _FEWEST_LINES = 200
 _TOO_MANY = "more lines are worth reading than can be judged in time: of each log the first and the last of them were"
 # So many findings of a rule in each of many logs; the latest one comes on top.
 _FEWEST_FINDINGS = 60
+_MOST_REMEMBERED = 1024
 _LONGEST_TEXT = 8192
 # From this many hits of the same patterns on, only hits that say something new are confirmed.
 _MANY_HITS = 200
@@ -231,6 +232,7 @@ class _Reader:
         self.findings_of: Counter[str] = Counter()
         self.latest_of: dict[str, Finding] = {}
         self.opening: list[tuple[int, int, bytes]] = []
+        self.lines: dict[tuple[int, bytes], Line] = {}
 
     def read(self, pieces: Iterable[Looked], advance: Callable[[int], None]) -> None:
         for looked in pieces:
@@ -335,7 +337,14 @@ class _Reader:
         return finding, max(around, next(window for most, window in _WINDOWS if seen <= most))
 
     def _line(self, position: int, number: int, text: bytes) -> Line:
-        return _line_of(self.stream, self.prefix, position, number, text[:_LONGEST_TEXT])
+        """A line, read once though several ask for it: what fires on it, what marks it, and who keeps it."""
+        key = position, text[:_LONGEST_TEXT]
+        line = self.lines.get(key)
+        if line is None:
+            if len(self.lines) >= _MOST_REMEMBERED:
+                self.lines.clear()
+            line = self.lines[key] = _line_of(self.stream, self.prefix, position, number, key[1])
+        return line
 
     def _mark_progress(self, block: Block, lines: BlockLines, shapes: list[bytes], marks: list[int]) -> None:
         """Remembers where the job moved on: next to each finding and checkpoint, and at a block's first
