@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logdiag.errors import LogdiagError
-from logdiag.places import without_password
+from logdiag.places import cache_folders, config_file, default_memory, without_password
 from logdiag.settings import load_settings
 
 EVERYTHING = 'llm = "openai:x"\nllm_when = "always"\nmemory = "kept"\nvotes = 15\nrules = ["ours"]\noffline = true\n'
@@ -199,3 +199,23 @@ def test_a_file_that_is_no_settings_is_one_sentence(own_file: Path, tmp_path: Pa
 def test_an_address_is_shown_without_its_password(place: str, shown: str) -> None:
     """Also where the password has signs that should have been escaped, or the address is none."""
     assert without_password(place) == shown
+
+
+@pytest.mark.parametrize("home", [None, "", "relative", "/", "/home/mira/"])
+@pytest.mark.parametrize("named", [None, "", "  ", "/srv/mira/xdg", "relative/xdg", "/srv/with blank "])
+def test_the_users_own_folders_are_those_of_platformdirs(
+    monkeypatch: pytest.MonkeyPatch, named: str | None, home: str | None
+) -> None:
+    """Whatever the environment names: on Linux they are found without the library."""
+    import platformdirs
+
+    monkeypatch.delenv("LOGDIAG_MEMORY", raising=False)
+    monkeypatch.delenv("LOGDIAG_CACHE", raising=False)
+    said = {"HOME": home, **dict.fromkeys(("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), named)}
+    for name, value in said.items():
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert next(cache_folders()) == platformdirs.user_cache_dir("logdiag", appauthor=False)
+    assert config_file() == platformdirs.user_config_dir("logdiag", appauthor=False) + "/logdiag.toml"
+    assert default_memory() == platformdirs.user_data_dir("logdiag", appauthor=False) + "/memory"

@@ -24,8 +24,10 @@ HEAVY = {
     "logdiag.memory.nodes", "logdiag.merge.machines", "logdiag.read.archives", "logdiag.read.pickles",
     "logdiag.scan.crew", "logdiag.scan.good_run",
 }  # fmt: skip
+if sys.platform == "linux":
+    HEAVY.add("platformdirs")
 # Of what a failure needs to be likened to past ones.
-OF_THE_MEMORY = {"logdiag.memory.store", "logdiag.opinions", "pathlib", "platformdirs"}
+OF_THE_MEMORY = {"logdiag.memory.store", "logdiag.opinions", "pathlib"}
 
 
 def loaded_by(code: str, *arguments: str) -> set[str]:
