@@ -34,13 +34,13 @@ _FEWEST_LINES = 6
 _SHARE_OF_LINES, _SHARE_OF_NUMBERS = 0.15, 0.6
 # Of all changes from line to line, so many go down: steps and epochs only rise.
 _SHARE_FALLING = 0.1
-_SHARE_OF_MOST, _SHARE_UNORDERED = 0.5, 0.3
+_SHARE_OF_MOST, _SHARE_UNORDERED, _OFTEN = 0.5, 0.3, 4
 _NEARLY = 0.67
 # Fewer lines than this that a prefix or a record's key gives a rank are misread.
 _SHARE_WITH_RANK = 0.1
 # 0000025504 21 L3001   129.15 n 0009 PORT   |  7 |   [03/08]   (one of the first columns is a bare number)
 _COLUMNS = 4
-_BARE = re.compile(r"\W{0,2}(\d{1,4}|0\d{4})(?:/\d{1,5})?\W{0,2}")
+_BARE = re.compile(r"\W{0,2}(\d{1,4}|0\d{4})(?P<of>/\d{1,5})?\W{0,2}")
 _MOST_LINES = 4000
 _LONGEST_RECORD = 60
 # What begins so many lines is no part of a record: knode401 kernel: [366410.9] link down
@@ -66,6 +66,9 @@ _HOST_WORDS = frozenset(["host", "node", "hostname", "machine", "nodename", "on"
 _MOST_NAMED = 1500
 _FEWEST_RANKS, _FEWEST_TOLD, _FEWEST_A_NODE = 4, 3, 2
 _SHARE_NAMED = 0.6
+
+
+_Key = tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -109,7 +112,7 @@ def numbered_speakers(lines: Sequence[Line]) -> Speakers:
     if len(lines) < _FEWEST_LINES or prefixed > _SHARE_WITH_RANK * len(lines):
         return Speakers({})
     looked_at = lines[:_MOST_LINES]
-    seen: dict[tuple[str, str], _Seen] = {}
+    seen: dict[_Key, _Seen] = {}
     for at, line in enumerate(looked_at):
         for column, (key, number) in enumerate(_first_numbers(line.text).items()):
             found = seen.setdefault(key, _Seen())
@@ -120,13 +123,13 @@ def numbered_speakers(lines: Sequence[Line]) -> Speakers:
     if len(ranks) <= _SHARE_WITH_RANK * len(looked_at):
         ranks = set()
     speaking = {key: found for key, found in seen.items() if ranks.issubset(found.places)}
-    best = _best_of({key: found for key, found in speaking.items() if _names_speakers(key[0], found, len(looked_at))})
+    best = _best_of({key: found for key, found in speaking.items() if _names_speakers(key, found, len(looked_at))})
     if best is None:
         return Speakers({})
     return Speakers(dict(_spread(lines, best)), "" if best[0].isdigit() else best[0].rstrip("_"))
 
 
-def _best_of(speaking: Mapping[tuple[str, str], _Seen]) -> tuple[str, str] | None:
+def _best_of(speaking: Mapping[_Key, _Seen]) -> _Key | None:
     """Of several numbered words the one with the most processes; the leftmost of those with nearly as many."""
     most_lines = max((len(found.places) for found in speaking.values()), default=0)
     often = {key: found for key, found in speaking.items() if len(found.places) >= _SHARE_OF_MOST * most_lines}
@@ -203,18 +206,20 @@ def _first_numbers(text: str) -> dict[tuple[str, str], int]:
         found.setdefault((match["word"].lower(), _joint(match)), int(match["number"]))
     for at, column in enumerate(text[:_HEAD].split()[:_COLUMNS]):
         if bare := _BARE.fullmatch(column):
-            found[str(at), ""] = int(bare[1])
+            found[str(at), "/" if bare["of"] else ""] = int(bare[1])
     return found
 
 
-def _names_speakers(word: str, seen: _Seen, lines: int) -> bool:
+def _names_speakers(key: _Key, seen: _Seen, lines: int) -> bool:
+    word, joint = key
     numbers = [number for _, number in seen.places]
     distinct = set(numbers)
     if len(numbers) < max(_FEWEST_LINES, _SHARE_OF_LINES * lines) or len(distinct) < 2:
         return False
     if word in _PROCESSES and len(numbers) >= _SHARE_OF_MOST * lines:
         return True  # of hundreds of ranks few may have a line
-    if min(distinct) > 1:
+    of_all = joint == "/" and word.isdigit()  # 71/128
+    if min(distinct) > 1 and not of_all:
         return False
     falling = sum(later < earlier for earlier, later in pairwise(numbers))
     # Of many processes few lines each are kept; what most lines name in no order are no steps.
@@ -222,8 +227,10 @@ def _names_speakers(word: str, seen: _Seen, lines: int) -> bool:
     unordered = often and falling >= _SHARE_UNORDERED * len(numbers)
     if len(numbers) < 2 * len(distinct) and not unordered:
         return False
+    # Of hundreds of processes a few may have been told to print.
+    few = len(numbers) >= max(_SHARE_OF_MOST * lines, _OFTEN * len(distinct)) and (of_all or not min(distinct))
     if len(distinct) < _SHARE_OF_NUMBERS * (max(distinct) - min(distinct) + 1):
-        return False
+        return few and falling >= _SHARE_UNORDERED * len(numbers)
     return falling >= max(1, _SHARE_FALLING * len(distinct))
 
 

@@ -153,6 +153,7 @@ def test_rows_of_another_role_count_no_ranks() -> None:
         "48452.7|oak-3  |1|WARN |pcie |width x0, all ones",
         "agent node=oak-3 at=17740 ev=poll dev=1 ecc=2",
         "oak-3 [02:20:03][gpu 1] dbe",
+        "oak-3.1| E1112 no such mesh",
     ],
 )
 def test_a_host_and_the_place_on_it_name_a_rank(line: str) -> None:

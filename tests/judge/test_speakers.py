@@ -168,6 +168,14 @@ def test_what_a_runtime_prints_is_of_the_record_above_only_if_that_announces_it(
     assert numbered_speakers(_lines(*work, "  in bin 7")).numbers[0, 16] == 3
 
 
+def test_a_few_of_many_processes_may_print_all() -> None:
+    """Ranks 0, 130 and 388 were told to, or the ranks 19, 44 and 71 of 128; what holds 236 and 237 alone is a rack."""
+    for numbers, form in (((0, 130, 388), "[i] <{}> loss {}"), ((19, 44, 71), "{}/128 loss {}")):
+        lines = _lines(*(form.format(numbers[(at * 2) % 3], at) for at in range(36)))
+        assert {numbered_speakers(lines).numbers[0, at] for at in range(36)} == set(numbers)
+    assert not numbered_speakers(_lines(*(f"q{(237, 236, 239)[at % 3]} loss {at}" for at in range(36)))).numbers
+
+
 def test_a_record_with_a_count_of_its_own_is_no_part_of_the_one_above() -> None:
     """`T+156` is no clock that is known, but most lines begin with one: the launcher's too."""
     lines = _lines(*(f"T+{at} w{at % 4} loss 2.{at}" for at in range(24)), "T+25 keeper: elm-1 is full")
