@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice, pairwise
+from typing import TypeVar
 
 from logdiag.judge.speakers import NO_NODES
 from logdiag.model import Line
@@ -60,6 +61,8 @@ _SPAN = re.compile(
     r"(?<![\w.-])[a-z]{0,3}(?P<first>\d{1,6}) ?(?:\.\.|-|to) {0,6}[a-z]{0,3}(?P<last>\d{1,6})(?![\w.]|-\d)"
     r"|(?<![\w.-])(?P<each>\d{1,9}(?:,\d{1,9}){1,4096})(?![\w.])"
 )
+# 18h12m49s   00:14
+_CLOCK = re.compile(r"\d\d?[hH.:]\d\d")
 # .000   ,123456   (what a clock leaves)
 _FRACTION = re.compile(r"^[.,]\d+")
 _HOLE = "several1"
@@ -72,6 +75,8 @@ _MOST_LEFT_OUT = 256  # of so many ranks one is listed; sparser numbers are thos
 _SHARE_HEARD, _HEARD = 0.5, 2
 
 Words = tuple[str, ...]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ class _Listing:
     `ranks` is the column of the numbers that count the ranks, `at` its place, `size` how many ranks it lists, and
     `hosts` the place of the column that names the host of each."""
 
+    form: Words
     nouns: Words
     columns: tuple[Words, ...]
     at: int
@@ -104,13 +110,18 @@ class _Listing:
         many = self.size > _FEWEST
         alone = not _stem(self.columns[self.at][0])
         says_rank, says_host = self.nouns[self.at] == "rank", many and self.names_hosts
-        marks = 4 * says_rank + 3 * says_host + 2 * (many and self.whole) + alone
+        marks = 4 * says_rank + 3 * says_host + 2 * (many and self.whole) + (self.noun in PROCESSES) + alone
         return marks, self.size
 
     @property
     def whole(self) -> bool:
         """Whether it lists all ranks from the first on."""
         return min(self.ranks) <= 1 and self.size == max(self.ranks) - min(self.ranks) + 1
+
+    def covers(self, other: _Listing) -> bool:
+        """Whether another lists some of the same ranks, and others only under the same name."""
+        more = set(other.ranks).difference(self.ranks)
+        return 2 * other.size >= self.size and (not more or other.noun == self.noun)
 
     @property
     def others(self) -> list[int]:
@@ -129,16 +140,20 @@ class _Listing:
 @dataclass(frozen=True, slots=True)
 class Placement:
     """`ranks` by a word that only one rank has, `seats` by a host and a device or number on it, `hosts` by rank;
-    `listed` are all ranks."""
+    `counting` is the place of the rank's number by the form of lines that count them, `listed` are those numbers."""
 
     ranks: Mapping[str, int] = field(default_factory=dict)
     seats: Mapping[tuple[str, str], int] = field(default_factory=dict)
     hosts: Mapping[int, str] = field(default_factory=dict)
+    counting: Mapping[Words, int] = field(default_factory=dict)
     listed: frozenset[int] = frozenset()
 
     def rank_of(self, line: Line) -> int | None:
-        """The rank of which a line is, by the first of its words that were listed; None where nothing tells."""
+        """The rank of which a line is, by its place in a listing, else by the first of its words that were listed; None
+        where nothing tells."""
         words = _row(line).words
+        if (at := self.counting.get(_form(words))) is not None and _number(words[at]) in self.listed:
+            return _number(words[at])
         for word, after in pairwise((*words, "")):
             name, _, part = word.partition(".")  # actor5.boot: of actor5   tc0405.0: on seat 0 there
             known = (
@@ -167,8 +182,8 @@ class Placement:
 
 
 def placement_in(lines: Sequence[Line], openings: Iterable[Opening] = ()) -> Placement:
-    """What the first lines of the logs and the kept ones list. Of several listings one counts: which says rank, or else
-    names hosts, and of those the longest."""
+    """What the first lines of the logs and the kept ones list. Of several listings that counts which says rank, or else
+    names hosts, and of those the longest; others add what they say of the same ranks."""
     first = list(islice((line for opening in openings for line in opening.lines()), _MOST_LINES))
     read = {(line.stream, line.position) for line in first}
     looked_at = [*first, *(line for line in lines if (line.stream, line.position) not in read)][:_MOST_LINES]
@@ -176,20 +191,28 @@ def placement_in(lines: Sequence[Line], openings: Iterable[Opening] = ()) -> Pla
     heard = _heard_in(rows)
     forms = _forms(rows)
     found = ((listing, _own_words(listing, heard)) for listing in (*_blocks(rows), *_listings(forms)))
-    telling = ((listing, own) for listing, own in found if _tells(listing, own))
-    first_of_all = max(telling, key=lambda told: told[0].weight, default=None)
-    if first_of_all is None:
-        return Placement()
-    listing, own = first_of_all
-    ranks = {word: rank for column in own for word, rank in zip(column, listing.ranks, strict=True)}
-    seats = {seat: rank for pairs in _seats_of(listing) for seat, rank in zip(pairs, listing.ranks, strict=True)}
+    telling = [(listing, own) for listing, own in found if _tells(listing, own)]
+    telling.sort(key=lambda told: told[0].weight, reverse=True)
+    ranks: dict[str, int] = {}
+    seats: dict[tuple[str, str], int] = {}
+    hosts: dict[int, str] = {}
+    counting: dict[Words, int] = {}
+    for listing, own in telling:
+        if not telling[0][0].covers(listing):
+            continue
+        counting.setdefault(listing.form, listing.at)
+        for column in own:
+            _add(ranks, column, listing.ranks)
+        if listing.hosts is not None:
+            _add(hosts, listing.ranks, listing.columns[listing.hosts])
+        for pairs in _seats_of(listing):
+            _add(seats, pairs, listing.ranks)
     homes = _homes(forms)
-    if listing.hosts is not None:
-        named = dict(zip(listing.ranks, listing.columns[listing.hosts], strict=True))
-        hosts = {rank: homes.get(host, host) for rank, host in named.items()}
-    else:
-        hosts = {rank: homes[word] for word, rank in ranks.items() if word in homes}
-    return Placement(ranks, seats, hosts, frozenset(listing.ranks))
+    hosts = {rank: homes.get(host, host) for rank, host in hosts.items()}
+    for word, rank in ranks.items():
+        if word in homes:
+            hosts.setdefault(rank, homes[word])
+    return Placement(ranks, seats, hosts, counting, frozenset(telling[0][0].ranks if telling else ()))
 
 
 def _tells(listing: _Listing, own: Sequence[Words]) -> bool:
@@ -198,6 +221,11 @@ def _tells(listing: _Listing, own: Sequence[Words]) -> bool:
     if listing.whole or listing.noun == "rank":
         return bool(own) or listing.hosts is not None
     return listing.hosts is not None and (listing.noun in PROCESSES or (bool(own) and listing.names_hosts))
+
+
+def _add(to: dict[Key, Value], keys: Iterable[Key], values: Iterable[Value]) -> None:
+    for key, value in zip(keys, values, strict=True):
+        to.setdefault(key, value)
 
 
 def _own_words(listing: _Listing, heard: Mapping[str, int]) -> list[Words]:
@@ -243,7 +271,7 @@ def _homes(forms: Mapping[Words, _Rows]) -> dict[str, str]:
             for names in columns[at - 1 :: -1]:
                 pairs = set(zip(names, hosts, strict=True))
                 if len(pairs) == len(set(names)) >= _FEWEST and all(_may_be_a_host(name) for name in names):
-                    homes.update(pairs)
+                    _add(homes, names, hosts)
                     break
     return homes
 
@@ -307,7 +335,7 @@ def _listings(forms: Mapping[Words, _Rows]) -> Iterator[_Listing]:
         ranks = tuple(map(_number, columns[counting])) if counting is not None else (-1,)
         if counting is not None and -1 not in ranks:
             nouns = header if is_table else ("", *form[:-1])
-            yield _with_hosts(_Listing(nouns, columns, counting, ranks, len(set(ranks))))
+            yield _with_hosts(_Listing(form, nouns, columns, counting, ranks, len(set(ranks))))
 
 
 def _of_one_stem(rows: Sequence[Words]) -> tuple[Words, ...]:
@@ -410,7 +438,7 @@ def _expanded(rows: Sequence[tuple[Words, tuple[Words, ...]]]) -> _Listing | Non
             lines.append(tuple(next(each) if word == _HOLE else word for word in row))
     columns = tuple(zip(*lines, strict=True))
     ranks = tuple(map(int, columns[holes[hole]]))
-    return _with_hosts(_Listing(nouns, columns, holes[hole], ranks, len(set(ranks))))
+    return _with_hosts(_Listing(("several", *_form(rows[0][0])), nouns, columns, holes[hole], ranks, len(set(ranks))))
 
 
 def _words(text: str) -> Words:
@@ -492,6 +520,8 @@ def _counting(form: Words, columns: Sequence[Words]) -> int | None:
 def _is_heard(column: Words, heard: Mapping[str, int]) -> bool:
     """Whether most of a column's words begin other lines, and none is a small number."""
     words = Counter(column)
+    if any(map(_CLOCK.match, words)):
+        return False
     elsewhere = sum(heard.get(word, 0) - count >= _HEARD for word, count in words.items())
     return all(len(word) >= _SHORTEST_WORD or not word.isdigit() for word in words) and (
         elsewhere >= _SHARE_HEARD * len(words)
