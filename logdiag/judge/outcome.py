@@ -25,6 +25,8 @@ _SUSPICIOUS = 0.35
 # ... and a line alone above these: in software that no rule knows, in a log too short to tell whose it is, and in
 # software that rules know, whose failures they would have seen.
 _IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.78, 0.86, 0.95
+# From this chance of a failure on, a status of 0 and steps alone are no proof of the contrary.
+_DOUBTFUL = 0.5
 # Lines above a fault that lead to it.
 _LEADS_TO = 10
 # A suspect with less than this chance does not stand out from the other lines.
@@ -69,6 +71,13 @@ def _is_recovered(line: Line, recovered: Collection[tuple[int, int]]) -> bool:
     return any((line.stream, line.position + below) in recovered for below in range(_LEADS_TO))
 
 
+def _is_doubtful(facts: _Facts) -> bool:
+    """Whether the lines look like a failure's, and not for a fault that the job recovered from."""
+    ranking = facts.suspects()
+    recovered = ranking.lines and _is_recovered(ranking.lines[0].line, facts.recovered)
+    return ranking.failure >= _DOUBTFUL and not recovered
+
+
 def no_jobs_log(facts: _Facts) -> Outcome | None:
     """No log is a job's: a machine's does not tell how a job ended."""
     return Outcome.NOT_KNOWN if facts.of_machines and facts.timeline.failed is None else None
@@ -106,8 +115,11 @@ def ended_cleanly(facts: _Facts) -> Outcome | None:
 
 
 def last_status_is_good(facts: _Facts) -> Outcome | None:
-    """The last status that is printed is 0, or calls the outcome a success."""
-    return Outcome.HEALTHY if facts.ending.good_status is not None else None
+    """The last status that is printed is 0, or calls the outcome a success; where the lines look like a failure's all
+    the same, the log does not tell."""
+    if facts.ending.good_status is None:
+        return None
+    return Outcome.NOT_KNOWN if _is_doubtful(facts) else Outcome.HEALTHY
 
 
 def ends_in_trouble(facts: _Facts) -> Outcome | None:
@@ -140,8 +152,8 @@ def complains_after_its_work(facts: _Facts) -> Outcome | None:
 
 
 def works_to_its_end(facts: _Facts) -> Outcome | None:
-    """The log shows steps of work, and no complaint after them."""
-    return Outcome.HEALTHY if facts.progressed else None
+    """The log shows steps of work, no complaint after them, and does not look like a failure's."""
+    return Outcome.HEALTHY if facts.progressed and not _is_doubtful(facts) else None
 
 
 OUTCOME: tuple[Callable[[_Facts], Outcome | None], ...] = (

@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 
 from logdiag import Diagnosis, diagnose
+from logdiag.judge.judgement import judge
+from logdiag.judge.outcome import Outcome
+from logdiag.judge.ranked import Ranking
 from logdiag.judge.status_words import status_words
 from logdiag.model import Ended
+from logdiag.read.sources import open_sources
 from logdiag.report import render
 from logdiag.rules import RuleBook
+from logdiag.scan.shapes import Shapes
+from logdiag.scan.survey import survey
 from tests.helpers import diagnosed, log_of, steps, traceback_of
 
 DONE = "2026-11-20 03:06:00 INFO Training completed."
@@ -36,6 +42,20 @@ def test_a_controller_can_tell_how_the_log_ended(
     assert (answer.ended, answer.failed) == (ended, failed)
     assert answer.to_dict()["ended"] == ended.value
     assert Diagnosis.from_dict(answer.to_dict()).ended is ended
+
+
+@pytest.mark.parametrize("last", ["[main] lamp out, code 0", "waiting for the next batch"])
+def test_neither_steps_nor_a_status_prove_a_log_healthy_that_looks_like_a_failures(book: RuleBook, last: str) -> None:
+    """Below half a chance of a failure they do; a clean end in words that rules know does in any case."""
+    doubtful, calm = Ranking(failure=0.6), Ranking(failure=0.4)
+    assert _outcome(book, [*steps(1, 100), last], doubtful) is Outcome.NOT_KNOWN
+    assert _outcome(book, [*steps(1, 100), last], calm) is Outcome.HEALTHY
+    assert _outcome(book, [*steps(1, 100), DONE], doubtful) is Outcome.HEALTHY
+
+
+def _outcome(book: RuleBook, lines: list[str], suspects: Ranking) -> Outcome:
+    found = survey(open_sources((log_of(*lines),)), book, Shapes(book, book.filters))
+    return judge(found, book, suspects=lambda: suspects).outcome
 
 
 def test_what_was_not_read_has_no_known_end(book: RuleBook) -> None:
