@@ -89,16 +89,11 @@ class Slurm:
         self.environ = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
 
     def __call__(self, *command: str | Path) -> str:
-        """What a command prints. Raises CalledProcessError."""
+        """What a command prints. Raises AssertionError with what it said where it fails."""
         done = subprocess.run(
-            [*map(str, command)],
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=True,
-            cwd=self.folder,
+            [*map(str, command)], env=self.environ, capture_output=True, text=True, timeout=180, cwd=self.folder
         )
+        assert done.returncode == 0, f"{command[0]} ended with {done.returncode}: {done.stdout[-2000:]} {done.stderr}"
         return done.stdout
 
     def submit(self, script: str, *options: str) -> str:
@@ -197,7 +192,7 @@ def _answers(slurm: Slurm, *command: str) -> str | None:
     """What a command prints, None where it cannot yet."""
     try:
         return slurm(*command)
-    except subprocess.CalledProcessError:
+    except AssertionError:
         return None
 
 
