@@ -9,6 +9,7 @@ from functools import cache
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
+from logdiag.judge.hosts import host_told
 from logdiag.judge.launchers import Worker, first_observed
 from logdiag.judge.owners import Owners, owners_in
 from logdiag.judge.placement import PROCESSES, Placement, placement_in
@@ -343,7 +344,7 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
     named_short = short.get(node_named_in(root.line, short) or "")
     if told := node_named_in(root.line, known) or named_short or spoken.get(-1 if rank is None else rank):
         return told
-    return every.pop() if len(every) == 1 else None
+    return every.pop() if len(every) == 1 else None if every else host_told(root.line, facts.lines)
 
 
 def _host_of_speaker(facts: _Facts) -> str | None:

@@ -271,6 +271,13 @@ def _foretells(warning: Fault, fault: Fault) -> bool:
     return named and warning.finding.facts["host"] == fault.finding.facts.get("host")
 
 
+def _is_its_last_word(word: Fault, crash: Fault) -> bool:
+    """Whether a process said it right before its own crash, which is then no cause of it."""
+    one, other = word.line, crash.line
+    same = one.rank is not None and (one.stream, one.rank) == (other.stream, other.rank)
+    return same and 0 < other.position - one.position <= DISORDER
+
+
 def _most_telling(symptoms: Sequence[Fault]) -> Fault:
     """What names a machine's or a peer's part before a crash, that before a bare end; of these the earliest that no
     other symptom explains, by its rule or else by its reason."""
@@ -287,7 +294,12 @@ def _most_telling(symptoms: Sequence[Fault]) -> Fault:
     by_rule = [
         fault
         for fault in named
-        if not any(fault.reason in one.finding.explains and one.finding.rule != fault.finding.rule for one in named)
+        if not any(
+            fault.reason in one.finding.explains
+            and one.finding.rule != fault.finding.rule
+            and not _is_its_last_word(fault, one)
+            for one in named
+        )
     ]
     by_reason = [
         fault

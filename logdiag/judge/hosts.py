@@ -1,0 +1,63 @@
+"""Which host a line names in its words, where no form of log puts it at the line's head."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from logdiag.model import Line
+
+__all__ = ["host_told"]
+
+# gpu-07   ip-10-0-2-7.ec2.internal   10.0.2.7   (a plain word or a bare number is none, unless a launcher says so)
+_HOST = r"(?P<node>(?=[\w.-]*[\d.-])(?!\d+(?:\.\d+)?(?![\w.-]))\w[\w.-]{1,119}(?<![.-]))"
+_TOLD = tuple(
+    re.compile(form.replace("HOST", _HOST))
+    for form in (
+        # slurmstepd: error: *** JOB 4711 ON gpu-07 CANCELLED AT ...
+        r"\*\*\* (?:JOB|STEP) \S{1,40} ON (?P<node>[\w.-]{1,120}) CANCELLED ",
+        # srun: error: gpu-07: task 3: Exited with exit code 1
+        r"\bsrun: error: (?P<node>[\w.-]{1,120}): tasks? \d",
+        # mpirun noticed that process rank 3 with PID 812 on node gpu-07 exited on signal 9
+        r" with PID \d{1,9} on node (?P<node>[\w.-]{1,120}) ",
+        # [proxy:0:0@gpu-07] HYD_pmcd_pmip_control_cmd_cb   [mpiexec@head] control_cb   (the latter runs where the job was started)
+        r"^\[proxy:\d+:\d+@(?P<node>[\w.-]{1,120})\]",
+        # MPICH ERROR [Rank 5] [job id 40.0] [Tue Dec 12 17:52:24 2025] [nid001097] - Abort(404347151)
+        r"\] \[(?P<node>[\w.-]{1,120})\] - Abort\(",
+        # [1726132598.976312] gpu-07:rank0.train: Failed to modify UD QP   (PSM3)   gpu-07:rank3: (PSM2)
+        r"(?:^|\] )HOST:rank\d{1,6}(?:\.\S{1,80})?: ",
+        # Message from syslogd@gpu-07 at Apr 22 16:14:35 ...
+        r"^Message from syslogd@(?P<node>[\w.-]{1,120}) at ",
+        # Successfully assigned train/trainer-0 to gpu-07
+        r"\bSuccessfully assigned \S{1,200} to (?P<node>[\w.-]{1,120})",
+        # Warning  Evicted  18m  kubelet, gpu-07  The node was low on resource   {kubelet gpu-07}
+        r"\bkubelet(?:, |\s)HOST(?=[\s}])",
+        # Node:   gpu-07/10.0.2.7   NodeName=gpu-07   hostname:  gpu-07   Local host: gpu-07   nodeName: gpu-07
+        r"(?:^|[\s,{(\"])(?:Node|NodeName|nodeName|[Hh]ost(?:[Nn]ame)?|Local host|exec_host|BatchHost)\"?\s{0,12}[:=]\s{0,24}\"?HOST(?=[\s/,;\")]|$)",
+        # (ip=10.0.2.7)   Owner Ip address: 10.0.2.7   node_ip: 10.0.2.7   (Ray)
+        r"(?:^\s*ip|\bnode_ip(?:_address)?|\bIp address)\s?[:=]\s?(?P<node>\d{1,3}(?:\.\d{1,3}){3})\b",
+        # ... on worker-0, rank = 0 in MultinodeMemoryAllocation
+        r"\bon HOST, rank = \d",
+        # error reading from MOM on node gpu-07   the daemon on host gpu-07 failed
+        r"\bon (?:the )?(?:node|host|machine):? HOST(?![\w/])",
+    )
+)
+# root@gpu-07:~#   [ada@gpu-07 run]$   (base) ada@gpu-07:~$   nid00094 ~/run$   (who looked at the log may have been elsewhere)
+_PROMPT = re.compile(
+    r"^(?:\(\S{1,40}\) )?(?:\[?[a-z_][\w.-]{0,31}@(?P<node>[A-Za-z][\w.-]{0,80})(?::| [^\]\n]{1,80}\])[^#$\n]{0,80}[#$]"
+    r"|(?P<bare>[a-z][\w.-]*\d) [~/][^ ]{0,80}[#$])(?: |$)"
+)
+
+
+def host_told(root: Line, lines: Sequence[Line]) -> str | None:
+    """The host that the root's line names; else the only one that any line does, or at whose prompt it was printed."""
+    if own := _named_in([root]):
+        return own.pop() if len(own) == 1 else None
+    named = _named_in(lines) or {
+        found["node"] or found["bare"] for line in lines if (found := _PROMPT.match(line.text))
+    }
+    return named.pop() if len(named) == 1 else None
+
+
+def _named_in(lines: Sequence[Line]) -> set[str]:
+    return {found["node"] for line in lines for form in _TOLD for found in form.finditer(line.text)}
