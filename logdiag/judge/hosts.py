@@ -26,6 +26,8 @@ _TOLD = tuple(
         r"\] \[(?P<node>[\w.-]{1,120})\] - Abort\(",
         # [1726132598.976312] gpu-07:rank0.train: Failed to modify UD QP   (PSM3)   gpu-07:rank3: (PSM2)
         r"(?:^|\] )HOST:rank\d{1,6}(?:\.\S{1,80})?: ",
+        # unable to run job, send to MOM 'gpu-07' failed
+        r"\bto MOM '(?P<node>[\w.-]{1,120})'",
         # Message from syslogd@gpu-07 at Apr 22 16:14:35 ...
         r"^Message from syslogd@(?P<node>[\w.-]{1,120}) at ",
         # Successfully assigned train/trainer-0 to gpu-07

@@ -272,10 +272,12 @@ def _foretells(warning: Fault, fault: Fault) -> bool:
 
 
 def _is_its_last_word(word: Fault, crash: Fault) -> bool:
-    """Whether a process said it right before its own crash, which is then no cause of it."""
+    """Whether a process said it right before its own crash, which is then no cause of it. (A watchdog's report is no
+    crash: it tells at the end what the lines before it were about.)"""
     one, other = word.line, crash.line
-    same = one.rank is not None and (one.stream, one.rank) == (other.stream, other.rank)
-    return same and 0 < other.position - one.position <= DISORDER
+    if one.rank is None or crash.reason.category is Category.INFRASTRUCTURE:
+        return False
+    return (one.stream, one.rank) == (other.stream, other.rank) and 0 < other.position - one.position <= DISORDER
 
 
 def _most_telling(symptoms: Sequence[Fault]) -> Fault:
@@ -304,6 +306,9 @@ def _most_telling(symptoms: Sequence[Fault]) -> Fault:
     by_reason = [
         fault
         for fault in by_rule
-        if not any(fault.reason in one.explains and not _precedes(fault, one) for one in by_rule)
+        if not any(
+            fault.reason in one.explains and not _precedes(fault, one) and not _is_its_last_word(fault, one)
+            for one in by_rule
+        )
     ]
     return _earliest(by_reason or by_rule or named)
