@@ -20,7 +20,7 @@ _TOLD = tuple(
         r"\bsrun: error: (?P<node>[\w.-]{1,120}): tasks? \d",
         # mpirun noticed that process rank 3 with PID 812 on node gpu-07 exited on signal 9
         r" with PID \d{1,9} on node (?P<node>[\w.-]{1,120}) ",
-        # [proxy:0:0@gpu-07] HYD_pmcd_pmip_control_cmd_cb   [mpiexec@head] control_cb   (the latter runs where the job was started)
+        # [proxy:0:0@gpu-07] HYD_pmcd_pmip_control_cmd_cb   (not [mpiexec@head]: that runs where the job was started)
         r"^\[proxy:\d+:\d+@(?P<node>[\w.-]{1,120})\]",
         # MPICH ERROR [Rank 5] [job id 40.0] [Tue Dec 12 17:52:24 2025] [nid001097] - Abort(404347151)
         r"\] \[(?P<node>[\w.-]{1,120})\] - Abort\(",
@@ -35,7 +35,8 @@ _TOLD = tuple(
         # Warning  Evicted  18m  kubelet, gpu-07  The node was low on resource   {kubelet gpu-07}
         r"\bkubelet(?:, |\s)HOST(?=[\s}])",
         # Node:   gpu-07/10.0.2.7   NodeName=gpu-07   hostname:  gpu-07   Local host: gpu-07   nodeName: gpu-07
-        r"(?:^|[\s,{(\"])(?:Node|NodeName|nodeName|[Hh]ost(?:[Nn]ame)?|Local host|exec_host|BatchHost)\"?\s{0,12}[:=]\s{0,24}\"?HOST(?=[\s/,;\")]|$)",
+        r"(?:^|[\s,{(\"])(?:Node|NodeName|nodeName|[Hh]ost(?:[Nn]ame)?|Local host|exec_host|BatchHost)\"?"
+        r"\s{0,12}[:=]\s{0,24}\"?HOST(?=[\s/,;\")]|$)",
         # (ip=10.0.2.7)   Owner Ip address: 10.0.2.7   node_ip: 10.0.2.7   (Ray)
         r"(?:^\s*ip|\bnode_ip(?:_address)?|\bIp address)\s?[:=]\s?(?P<node>\d{1,3}(?:\.\d{1,3}){3})\b",
         # ... on worker-0, rank = 0 in MultinodeMemoryAllocation
@@ -44,7 +45,8 @@ _TOLD = tuple(
         r"\bon (?:the )?(?:node|host|machine):? HOST(?![\w/])",
     )
 )
-# root@gpu-07:~#   [ada@gpu-07 run]$   (base) ada@gpu-07:~$   nid00094 ~/run$   (who looked at the log may have been elsewhere)
+# root@gpu-07:~#   [ada@gpu-07 run]$   (base) ada@gpu-07:~$   nid00094 ~/run$   (asked last: who looked at the log may
+# have been elsewhere)
 _PROMPT = re.compile(
     r"^(?:\(\S{1,40}\) )?(?:\[?[a-z_][\w.-]{0,31}@(?P<node>[A-Za-z][\w.-]{0,80})(?::| [^\]\n]{1,80}\])[^#$\n]{0,80}[#$]"
     r"|(?P<bare>[a-z][\w.-]*\d) [~/][^ ]{0,80}[#$])(?: |$)"

@@ -7,7 +7,7 @@ import pytest
 from logdiag import diagnose
 
 _LOST = "NVRM: Xid (PCI:0000:3b:00): 79, pid=812, name=python, GPU has fallen off the bus."
-_CRASH = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    run()\nKeyError: \'width\''
+_CRASH = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    run()\nKeyError: 'width'"
 
 
 @pytest.mark.parametrize(
