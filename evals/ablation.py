@@ -30,12 +30,12 @@ from logdiag.evaluation.cases import Case, load_cases
 from logdiag.judge.exit_reason import exit_reason
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import OUTCOME, Outcome
-from logdiag.judge.ranked import Ranking
-from logdiag.judge.ranks import RANK
+from logdiag.judge.ranks.rank import RANK
 from logdiag.judge.recovered import RECOVERED
 from logdiag.judge.root import ROOT, earlier_word_of_the_same_cause
-from logdiag.judge.suspected import most_suspicious_line, named_by_its_words
-from logdiag.judge.suspects import ranking
+from logdiag.judge.suspects.ranked import Ranking
+from logdiag.judge.suspects.ranking import ranking
+from logdiag.judge.suspects.stand_in import most_suspicious_line, named_by_its_words
 from logdiag.model import Reason
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook

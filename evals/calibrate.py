@@ -35,7 +35,7 @@ _RIDGE = 0.1
 _HEAD = """\
 # What an answer's support is worth: its confidence is the logistic function of the summed weights.
 # Fitted by `make calibrate` on the counts in evals/results/supports.json; a team may put its own file of this name into
-# its rule folder. `kind` of support: see `Support` in logdiag/model.py; `agent` and `trial` are guesses.
+# its rule folder. `kind` of support: see `Support` in logdiag/model/__init__.py; `agent` and `trial` are guesses.
 weights:
 """
 

@@ -1,4 +1,4 @@
-"""`python -m evals.saving`, with a Python that has torch: what a save costs, by `logdiag.saving` and without it.
+"""`python -m evals.saving`, with a Python that has torch: what a save costs, by `recovery/saving.py` and without it.
 
 One process each trains a model and saves it some times: at once by torch.save, at once by torch.distributed.checkpoint,
 and by the Saver while it trains on. Then a job that saves is killed again and again, and its newest checkpoint read.
@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from logdiag.recovery.checkpoints import checkpoints_in, newest
-from logdiag.saving import Saver
+from logdiag.recovery.saving import Saver
 
 __all__ = ["measure"]
 

@@ -31,9 +31,9 @@ from evals.trees import as_nested, fitted_trees, values_by_trees
 from evals.wording import causes_fitted, reasons_fitted, wordings, write
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
-from logdiag.judge.line_features import CAUSE_WORDS, FEATURES, body_of, candidates_of, features_of, view_of
-from logdiag.judge.suspects import CARD, TABLE, WEIGHTS, failure_inputs, odds_of, ranking, token_numbers
-from logdiag.judge.wording import reasons_by_wording
+from logdiag.judge.suspects.line_features import CAUSE_WORDS, FEATURES, body_of, candidates_of, features_of, view_of
+from logdiag.judge.suspects.ranking import CARD, TABLE, WEIGHTS, failure_inputs, odds_of, ranking, token_numbers
+from logdiag.judge.suspects.wording import reasons_by_wording
 from logdiag.memory.tokenizer import STATIC
 from logdiag.model import Digest, Line
 from logdiag.read.prefixes import parse_line

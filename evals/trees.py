@@ -1,4 +1,4 @@
-"""Trains the small decision trees that correct the network of the suspects (see `logdiag.judge.trees`).
+"""Trains the small decision trees that correct the network of the suspects (see `logdiag.judge.suspects.trees`).
 
 `python -m evals.suspects` calls it: gradient boosting (Friedman 2001) on the features of root lines and of some other
 candidates of each log.

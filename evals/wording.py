@@ -1,5 +1,5 @@
 """Trains the two models of words: which reason a line tells, and whether its words are a cause's (see
-`logdiag.judge.wording`).
+`logdiag.judge.suspects.wording`).
 
 `python -m evals.suspects` calls it. They learn from the root lines of development cases, from the lines on which the
 shipped rules fire, and from messages that authors who saw no log of the cases wrote for each reason; the second one
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logdiag.judge.line_features import body_of
-from logdiag.judge.wording import CAUSES, REASONS, term_key, terms_of
+from logdiag.judge.suspects.line_features import body_of
+from logdiag.judge.suspects.wording import CAUSES, REASONS, term_key, terms_of
 from logdiag.model import Reason
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook

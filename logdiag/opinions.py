@@ -18,8 +18,8 @@ from logdiag.judge.confidence import supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
-from logdiag.judge.ranked import Ranking
-from logdiag.judge.suspected import RULE as SUSPECTED
+from logdiag.judge.suspects.ranked import Ranking
+from logdiag.judge.suspects.stand_in import RULE as SUSPECTED
 from logdiag.memory.recall import Doubt, alike, known, similar_to
 from logdiag.memory.store import Store, opened
 from logdiag.model import Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Similar, Support

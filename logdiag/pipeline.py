@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from logdiag.errors import MemoryStoreError, SourceError, WeightsError
 from logdiag.judge.judgement import Judgement, judge
-from logdiag.judge.ranked import Ranking
+from logdiag.judge.merge.case import Case, case_of
+from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.verdict import decide
 from logdiag.judge.which_job import one_job, one_run
-from logdiag.merge.case import Case, case_of
 from logdiag.model import Change, Diagnosis, Digest, Ended
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
 from logdiag.rules import RuleBook
@@ -176,7 +176,7 @@ def _suspects(found: Survey, kept: Digest, notes: list[str]) -> Callable[[], Ran
 
     @cache
     def ranked() -> Ranking:
-        from logdiag.judge.suspects import ranking
+        from logdiag.judge.suspects.ranking import ranking
 
         try:
             return ranking(found, kept)
@@ -220,7 +220,7 @@ def _since(
     good: GoodRun, found: Survey, kept: Digest, shapes: Shapes, suspects: Callable[[], Ranking], *, failed: bool
 ) -> tuple[Survey, Callable[[], Ranking], tuple[Change, ...]]:
     """What was found and the suspects in the light of a good run, and what changed since, the most suspicious first."""
-    from logdiag.judge.baselined import in_order_of_suspicion, weighed, without_weather
+    from logdiag.judge.suspects.baselined import in_order_of_suspicion, weighed, without_weather
     from logdiag.scan.good_run import changes_since
 
     changes = changes_since(good, shapes, kept.lines, found.total_lines)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from logdiag import cache
 from logdiag.rules import ReasonEntry, Rule
+from logdiag.settings import cache
 from tests.helpers import LOGS, environment, loaded_anew
 
 ASKED = """
@@ -185,7 +185,7 @@ def test_a_folder_squatted_among_the_temporary_files_is_not_used(tmp_path: Path)
 
 WRITE_WITHOUT_SPACE = """
 import resource, signal, sys
-from logdiag import cache
+from logdiag.settings import cache
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 cache.write("thing", b"origin", b"x" * 100_000)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from logdiag.errors import LogdiagError
-from logdiag.places import cache_folders, config_file, default_memory, without_password
 from logdiag.settings import load_settings
+from logdiag.settings.places import cache_folders, config_file, default_memory, without_password
 
 EVERYTHING = 'llm = "openai:x"\nllm_when = "always"\nmemory = "kept"\nvotes = 15\nrules = ["ours"]\noffline = true\n'
 

@@ -20,8 +20,9 @@ HEAVY = {
     "compression.zstd", "drain3", "importlib.metadata", "email", "sqlalchemy", "jinja2",
     "statistics", "pickle", "tarfile", "zipfile",
     # Of logdiag itself what only other logs, other options or larger ones need.
-    "logdiag.agent.opinion", "logdiag.judge.baselined", "logdiag.judge.collectives", "logdiag.judge.call_table",
-    "logdiag.memory.nodes", "logdiag.merge.machines", "logdiag.read.archives", "logdiag.read.pickles",
+    "logdiag.agent.opinion", "logdiag.judge.suspects.baselined", "logdiag.judge.collectives.hung",
+    "logdiag.judge.collectives.call_table",
+    "logdiag.memory.nodes", "logdiag.judge.merge.machines", "logdiag.read.archives", "logdiag.read.pickles",
     "logdiag.scan.crew", "logdiag.scan.good_run",
 }  # fmt: skip
 if sys.platform == "linux":
@@ -101,8 +102,8 @@ IMPORTERS = {
     },
     "hyperscan": {"rules/matcher.py"},
     "jinja2": {"report/pages.py"},
-    "kubernetes": {"clusters/k8s.py"},
-    "platformdirs": {"places.py"},
+    "kubernetes": {"read/clusters/k8s.py"},
+    "platformdirs": {"settings/places.py"},
     "sqlalchemy": {"memory/database.py", "memory/nearest.py", "memory/postgres.py", "memory/sqlite.py"},
     "sentence_transformers": {"memory/embedding.py"},
     "faiss": {"memory/nearest.py"},
@@ -111,7 +112,7 @@ IMPORTERS = {
         "cli/in_force.py", "cli/incidents.py", "cli/main.py", "cli/nodecheck.py", "cli/options.py", "cli/output.py",
         "cli/reference.py", "cli/rules.py", "cli/run.py",
     },
-    "torch": {"recovery/world.py", "saving.py"},
+    "torch": {"recovery/saving.py", "recovery/world.py"},
     "rich": {"cli/evaluate.py", "cli/output.py", "evaluation/table.py", "report/as_text.py"},
 }  # fmt: skip
 

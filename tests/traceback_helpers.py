@@ -6,7 +6,7 @@ from functools import cache
 from itertools import chain, zip_longest
 
 from logdiag.judge.kinds import kinds_of
-from logdiag.judge.tracebacks import Traceback, find_tracebacks
+from logdiag.judge.tracebacks.chains import Traceback, find_tracebacks
 from logdiag.model import Line
 from logdiag.rules import RuleBook
 from tests.helpers import parsed, traceback_of

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from logdiag.hook import resume
+from logdiag.recovery.hook import resume
 
 Plan = dict[str, Any]
 _SIZE, _BATCH, _RATE = 64, 16, 0.05

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from logdiag.authoring.rule_file import as_yaml, free_id, headline
 from logdiag.authoring.suggest import pattern_of
 from logdiag.errors import RuleError
-from logdiag.judge.line_features import body_of
-from logdiag.judge.wording import reasons_by_wording
+from logdiag.judge.suspects.line_features import body_of
+from logdiag.judge.suspects.wording import reasons_by_wording
 from logdiag.memory.incident import masked
 from logdiag.model import Line, Reason, Role
 from logdiag.read.prefixes import parse_line

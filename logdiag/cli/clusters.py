@@ -15,10 +15,10 @@ from logdiag.cli.in_force import settings_in_force
 from logdiag.cli.main import report_on
 from logdiag.cli.options import brief_report, form_of_report, given, shared
 from logdiag.cli.output import check_report, standard, status_of
-from logdiag.clusters.gathered import Gathered
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
+from logdiag.read.clusters.gathered import Gathered
 
 __all__ = ["k8s_command", "slurm_command"]
 
@@ -61,7 +61,7 @@ def slurm_command(
 ) -> None:
     """Diagnose a job of Slurm: its output (or the LOGs that you name), what Slurm says of its end and its nodes, and
     their kernel logs, as one case."""
-    from logdiag.clusters.slurm import gather
+    from logdiag.read.clusters.slurm import gather
     from logdiag.recovery.policy import load_policy
     from logdiag.recovery.scheduled import choice_for
 
@@ -83,7 +83,7 @@ def k8s_command(target: str, namespace: str | None, **said: Any) -> None:
     settings = settings_in_force({"config": said["config_file"], "offline": said["offline"]})
     if settings.offline:
         raise LogdiagError(f"{target}: offline is set ({settings.origins['offline']}); the cluster cannot be asked")
-    from logdiag.clusters.k8s import gather
+    from logdiag.read.clusters.k8s import gather
 
     with TemporaryDirectory(prefix="logdiag-") as folder:
         _report(lambda: gather(target, namespace, folder), said)

@@ -12,8 +12,8 @@ from logdiag._version import __version__
 from logdiag.cli.in_force import model_or_refusal, settings_in_force
 from logdiag.cli.output import say
 from logdiag.errors import MemoryStoreError
-from logdiag.places import cache_folders, default_memory, without_password
 from logdiag.settings import Settings
+from logdiag.settings.places import cache_folders, default_memory, without_password
 
 __all__ = ["config", "rows"]
 

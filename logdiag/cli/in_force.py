@@ -9,8 +9,8 @@ import click
 
 from logdiag.cli.output import note
 from logdiag.errors import LogdiagError, MemoryStoreError
-from logdiag.places import default_memory
 from logdiag.settings import Settings, load_settings
+from logdiag.settings.places import default_memory
 
 __all__ = ["memory_in_force", "model_or_refusal", "settings_in_force", "store_in_force"]
 

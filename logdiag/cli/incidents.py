@@ -19,11 +19,11 @@ from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
-from logdiag.places import default_memory
-from logdiag.plain import plain
+from logdiag.model.plain import plain
 from logdiag.read.prefixes import parse_line
 from logdiag.report.words import clean
 from logdiag.settings import load_settings
+from logdiag.settings.places import default_memory
 
 __all__ = ["incidents"]
 

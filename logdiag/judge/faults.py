@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from logdiag.judge.kinds import Kinds
-from logdiag.judge.traceback_forms import HEADER, WARNED
-from logdiag.judge.tracebacks import Link, RaisedException, Traceback, find_tracebacks, unmixed
+from logdiag.judge.tracebacks.chains import Link, RaisedException, Traceback, find_tracebacks, unmixed
+from logdiag.judge.tracebacks.forms import HEADER, WARNED
 from logdiag.model import CALM, Category, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey

@@ -11,11 +11,11 @@ from logdiag.judge.exit_reason import exit_reason
 from logdiag.judge.faults import Fault, find_faults
 from logdiag.judge.kinds import kinds_of
 from logdiag.judge.outcome import Outcome, outcome_of
-from logdiag.judge.ranked import RankedLine, Ranking
-from logdiag.judge.ranks import rank_and_node
+from logdiag.judge.ranks.rank import rank_and_node
 from logdiag.judge.recovered import sort_by_standing
 from logdiag.judge.root import find_root, in_order, is_consequence
-from logdiag.judge.suspected import (
+from logdiag.judge.suspects.ranked import RankedLine, Ranking
+from logdiag.judge.suspects.stand_in import (
     SURE,
     bar_before,
     most_suspicious_line,
@@ -103,7 +103,7 @@ def judge(
 
 def _collectives(survey: Survey, timeline: Timeline) -> Collectives | None:
     """Where each rank stood in a collective that hung; it is loaded only where ranks tell of their calls."""
-    from logdiag.judge.collectives import collectives_in
+    from logdiag.judge.collectives.hung import collectives_in
 
     done = frozenset(rank for ranks in timeline.ranks_at_end.values() for rank in ranks if rank is not None)
     return collectives_in(survey, done)

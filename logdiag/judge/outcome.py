@@ -12,8 +12,8 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.ending import Ending, ending_of
 from logdiag.judge.faults import Fault
-from logdiag.judge.ranked import RankedLine, Ranking
-from logdiag.judge.suspected import ENOUGH_LINES
+from logdiag.judge.suspects.ranked import RankedLine, Ranking
+from logdiag.judge.suspects.stand_in import ENOUGH_LINES
 from logdiag.judge.timeline import Timeline
 from logdiag.model import CALM, TROUBLE, Decision, Ended, Line
 

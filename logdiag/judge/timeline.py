@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeVar
 
 from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Kinds
-from logdiag.judge.launchers import Worker, first_observed, summary_of
-from logdiag.judge.traceback_forms import UNCAUGHT
+from logdiag.judge.ranks.launchers import Worker, first_observed, summary_of
+from logdiag.judge.tracebacks.forms import UNCAUGHT
 from logdiag.model import Line, Role
 from logdiag.scan.survey import Survey
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from logdiag.judge import traceback_forms as forms
 from logdiag.judge.kinds import Kinds
+from logdiag.judge.tracebacks import forms
 from logdiag.model import CALM, TROUBLE, Line
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey

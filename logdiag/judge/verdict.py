@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.confidence import confidence_in, supports_of
-from logdiag.judge.course import course_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
 from logdiag.judge.machines_alone import summary_of_machines
-from logdiag.judge.marks import marks_of
 from logdiag.judge.outcome import Outcome, how_it_ended
-from logdiag.judge.progress import progress_of
-from logdiag.judge.ranked import Ranking
-from logdiag.judge.ranks import GUESSES, rank_from
-from logdiag.judge.slow_jobs import slow_job
+from logdiag.judge.progress.checkpoints import progress_of
+from logdiag.judge.progress.course import course_of
+from logdiag.judge.progress.marks import marks_of
+from logdiag.judge.progress.slow_jobs import slow_job
+from logdiag.judge.progress.times import clock_near, times_of
+from logdiag.judge.ranks.rank import GUESSES, rank_from
 from logdiag.judge.status_words import status_words
-from logdiag.judge.times import clock_near, times_of
+from logdiag.judge.suspects.ranked import Ranking
 from logdiag.model import (
     Candidate,
     Category,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from logdiag.errors import SourceError
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
-from logdiag.judge.ranked import Ranking
-from logdiag.judge.times import last_step
+from logdiag.judge.progress.times import last_step
+from logdiag.judge.suspects.ranked import Ranking
 from logdiag.model import Digest
 from logdiag.rules import RuleBook
 from logdiag.scan.jobs import jobs_in

@@ -16,12 +16,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdiag import cache
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.documents import bounded, read_incident
 from logdiag.memory.incident import PREFIX, Incident, masked
 from logdiag.model import Action, Reason
 from logdiag.rules.folders import shipped_folder
+from logdiag.settings import cache
 
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder

@@ -14,7 +14,7 @@ from typing import Any
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import PREFIX, Incident, Said
-from logdiag.plain import read_plain
+from logdiag.model.plain import read_plain
 
 __all__ = [
     "LONGEST_DOCUMENT", "SCHEMA", "Merged", "better", "bounded", "imported", "moment", "now", "one_line",

@@ -10,10 +10,10 @@ import struct
 from datetime import datetime, timezone
 from hashlib import blake2b
 
-from logdiag.cache import replace_file
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.store import Store
 from logdiag.scan.good_run import HASH_BYTES, GoodRun
+from logdiag.settings.cache import replace_file
 
 __all__ = ["keep_good_run", "kept_good_run"]
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, and_, exists, insert, select
 
-from logdiag.cache import UNFINISHED, replace_file
 from logdiag.errors import MemoryStoreError
+from logdiag.settings.cache import UNFINISHED, replace_file
 
 try:
     import numpy as np

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import Column, Connection, Integer, Table, create_engine, select, text
 from sqlalchemy.exc import DBAPIError
 
-from logdiag.cache import usable_folders
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.database import Database, Tables
-from logdiag.places import make_private, without_password
+from logdiag.settings.cache import usable_folders
+from logdiag.settings.places import make_private, without_password
 
 try:
     import psycopg

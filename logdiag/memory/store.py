@@ -25,7 +25,7 @@ from logdiag.memory.documents import SCHEMA, Merged, better, bounded, imported, 
 from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import PREFIX, Incident, Outcome, Said, masked
 from logdiag.model import Action, Reason
-from logdiag.places import default_memory, without_password
+from logdiag.settings.places import default_memory, without_password
 
 if TYPE_CHECKING:
     from logdiag.memory.database import Database, Rows

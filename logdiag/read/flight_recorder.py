@@ -13,7 +13,7 @@ from typing import Any
 
 from logdiag.errors import SourceError
 from logdiag.model import number_in
-from logdiag.plain import rank_ranges
+from logdiag.model.plain import rank_ranges
 from logdiag.read.decompression import broken_stream_errors, decompressed
 
 __all__ = ["LARGEST_DUMP", "holds_dump", "is_dump", "lines_of_dump"]

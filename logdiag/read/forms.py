@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from logdiag import cache as kept
+from logdiag.settings import cache as kept
 
 __all__ = ["Form", "Forms", "Keys", "Sample", "compile_forms", "folded", "load_forms", "own_forms", "shipped_forms"]
 

@@ -60,7 +60,7 @@ class Launcher:
         return words
 
     def environ(self, course: Course, attempt: int, checkpoint: str, mark: str) -> dict[str, str]:
-        """The environment of an attempt, which `logdiag.hook` reads."""
+        """The environment of an attempt, which `logdiag.recovery.hook` reads."""
         return {
             **os.environ,
             MARK: mark,

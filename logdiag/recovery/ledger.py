@@ -15,7 +15,7 @@ from typing import Any
 
 from logdiag.errors import LogdiagError
 from logdiag.model import Action, Reason
-from logdiag.plain import plain
+from logdiag.model.plain import plain
 from logdiag.recovery.policy import Choice, Failure
 
 __all__ = ["Course", "Ledger", "course_of"]

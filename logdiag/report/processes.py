@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from logdiag.judge.speakers import numbered_speakers
-from logdiag.judge.times import Clocks
-from logdiag.merge.clocks import apart
+from logdiag.judge.merge.clocks import apart
+from logdiag.judge.progress.times import Clocks
+from logdiag.judge.ranks.speakers import numbered_speakers
 from logdiag.model import Diagnosis, Line, Mark
 from logdiag.scan.steps import step_number
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from logdiag.model import Mark
-from logdiag.plain import rank_ranges
+from logdiag.model.plain import rank_ranges
 from logdiag.report.processes import Process
 
 __all__ = ["timeline"]

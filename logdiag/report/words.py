@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from logdiag.judge.verdict import SURE
 from logdiag.model import Candidate, Change, Diagnosis, Ended, Log, RankInGroup, Reason, Recovery, RootCause, Suspect
-from logdiag.plain import rank_ranges
+from logdiag.model.plain import rank_ranges
 from logdiag.read.prefixes import parse_line
 
 __all__ = [

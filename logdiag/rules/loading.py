@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from logdiag import cache as stored
 from logdiag.model import Reason, Support
 from logdiag.read.forms import Forms, compile_forms, own_forms
 from logdiag.rules.book import RuleBook
 from logdiag.rules.folders import Folder, RuleFiles, compiled_part, keep_compiled, own_files, shipped_folder
 from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
+from logdiag.settings import cache as stored
 
 __all__ = ["compile_shipped", "load"]
 

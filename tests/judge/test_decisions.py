@@ -14,8 +14,8 @@ import yaml
 from evals.ablation import DECISIONS
 from logdiag import diagnose
 from logdiag.judge.judgement import judge
+from logdiag.judge.merge.case import case_of
 from logdiag.judge.outcome import Outcome
-from logdiag.merge.case import case_of
 from logdiag.model import Line, Reason
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook

@@ -7,8 +7,8 @@ import pytest
 from logdiag import Diagnosis, diagnose
 from logdiag.judge.judgement import judge
 from logdiag.judge.outcome import Outcome
-from logdiag.judge.ranked import Ranking
 from logdiag.judge.status_words import status_words
+from logdiag.judge.suspects.ranked import Ranking
 from logdiag.model import Ended
 from logdiag.read.sources import open_sources
 from logdiag.report import render

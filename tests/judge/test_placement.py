@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from logdiag.judge.placement import Placement, placement_in
+from logdiag.judge.ranks.placement import Placement, placement_in
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from logdiag.judge.speakers import node_named_in, nodes_of_speakers, numbered_speakers
+from logdiag.judge.ranks.speakers import node_named_in, nodes_of_speakers, numbered_speakers
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logdiag import diagnose
-from logdiag.judge.suspected import is_unknown_software
+from logdiag.judge.suspects.stand_in import is_unknown_software
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook

@@ -15,7 +15,7 @@ import pytest
 from evals.suspects import measure
 from logdiag.errors import WeightsError
 from logdiag.evaluation.cases import load_cases
-from logdiag.judge.suspects import (
+from logdiag.judge.suspects.ranking import (
     CARD,
     TABLE,
     WEIGHTS,
@@ -143,7 +143,7 @@ def test_numpy_and_plain_python_agree() -> None:
     """The plain path is taken where NumPy is not loaded, here in a process without it."""
     code = (
         "import json, sys\n"
-        "from tests.judge.test_suspects import STOPPED, read\nfrom logdiag.judge.suspects import ranking\n"
+        "from tests.judge.test_suspects import STOPPED, read\nfrom logdiag.judge.suspects.ranking import ranking\n"
         "if sys.argv[1] == 'without':\n"
         "    [sys.modules.pop(name) for name in list(sys.modules) if name.startswith('numpy')]\n"
         "print(json.dumps([[i.line.number, i.score] for i in ranking(*read(*STOPPED)).lines]), 'numpy' in sys.modules)"
@@ -166,7 +166,7 @@ def test_a_log_is_ranked_alike_in_every_process() -> None:
     log += ["10:01:01 w1 E rank 3 left the reel", "10:01:02 x2 E rank 3 is gone", "10:01:03 w3 E cannot go on"]
     code = (
         "import json, sys\n"
-        "from tests.judge.test_suspects import read\nfrom logdiag.judge.line_features import view_of\n"
+        "from tests.judge.test_suspects import read\nfrom logdiag.judge.suspects.line_features import view_of\n"
         "print(json.dumps(view_of(*read(*json.loads(sys.argv[1]))).blamed))"
     )
     told = {
@@ -181,7 +181,7 @@ def test_a_log_is_ranked_alike_in_every_process() -> None:
 
 def test_the_module_loads_neither_numpy_nor_the_vectors() -> None:
     code = (
-        "import sys, logdiag.judge.suspects, logdiag.judge.wording\n"
+        "import sys, logdiag.judge.suspects.ranking, logdiag.judge.suspects.wording\n"
         "print('numpy' in sys.modules, 'logdiag.memory' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment(), check=True, text=True)

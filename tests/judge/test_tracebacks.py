@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from logdiag.judge.tracebacks import Link
+from logdiag.judge.tracebacks.chains import Link
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, steps, traceback_of
 from tests.judge.test_causes import root_line

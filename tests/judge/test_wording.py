@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logdiag.errors import WeightsError
-from logdiag.judge.wording import WEIGHTS, cause_by_wording, reasons_by_wording, terms_of
+from logdiag.judge.suspects.wording import WEIGHTS, cause_by_wording, reasons_by_wording, terms_of
 from logdiag.model import Reason
 
 CARD, TABLE = "reasons.json", "reasons.words"

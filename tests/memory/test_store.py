@@ -16,7 +16,7 @@ from logdiag.memory.corpus import corpus_in, load_corpus
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
-from logdiag.places import default_memory
+from logdiag.settings.places import default_memory
 from tests.helpers import DATA
 from tests.memory_helpers import incident, letters, letters_store, python, text_of
 from tests.test_imports import loaded_by

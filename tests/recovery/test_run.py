@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from logdiag.hook import resume
+from logdiag.recovery.hook import resume
 from tests.helpers import environment, run_logdiag
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the marks of processes are read from /proc")
@@ -325,7 +325,7 @@ def test_a_loss_that_spikes_is_rolled_back_and_its_batches_skipped(tmp_path: Pat
     saved = tmp_path / "ckpt"
     saved.mkdir()
     code = (
-        "import os, sys, time\nfrom logdiag.hook import resume\nplan = resume()\n"
+        "import os, sys, time\nfrom logdiag.recovery.hook import resume\nplan = resume()\n"
         "first = int(plan.checkpoint.rsplit('_')[-1].split('.')[0]) + 1 if plan.checkpoint else 0\n"
         "print('begins at', first, flush=True)\n"
         "for n in range(first, 60):\n    if plan.skips(n):\n        print('left out', n, flush=True); continue\n"

@@ -16,14 +16,14 @@ import pytest
 
 from logdiag import LogdiagError
 from logdiag.recovery.checkpoints import checkpoints_in, newest
-from logdiag.saving import Saver
+from logdiag.recovery.saving import Saver
 from tests.helpers import environment
 
 PYTHON = os.environ.get("PYTHON_WITH_TORCH", sys.executable)
 START = """
 import os, resource, signal, sys, torch, torch.distributed as dist
 from logdiag import LogdiagError
-from logdiag.saving import Saver, lightning_callback, trainer_callback
+from logdiag.recovery.saving import Saver, lightning_callback, trainer_callback
 folder, size = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 50
 torch.manual_seed(1)
 model = torch.nn.Linear(size, size)

@@ -1,0 +1,338 @@
+"""Who kept the others waiting in a collective, by a table of rank and process group: a rank that is missing or slow,
+programs out of step, other sizes, or a dead link."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from logdiag.judge.collectives.call_table import Group, Seat, groups_of, rank_behind
+from logdiag.judge.merge.clocks import apart
+from logdiag.model import TROUBLE, Collectives, Line, RankInGroup, median
+from logdiag.model.plain import rank_ranges
+from logdiag.scan.survey import Survey
+
+__all__ = ["collectives_in"]
+
+# Data of each rank may differ in size there, or only the root's counts.
+_ANY_SIZE = re.compile(r"to_?all|coalesced|gatherv?$|scatterv?$|send|recv|barrier", re.IGNORECASE)
+_EQUAL_SIZE = re.compile(r"all_?gather(?!v)|reduce_?scatter(?!v)", re.IGNORECASE)
+# Seconds after the others began to wait from which a rank's own output shows that it worked on.
+_WORKED_ON = 5.0
+# So many of the last calls tell whether a rank was always late, by so many seconds and times what others differ by.
+_LAST_CALLS, _FEWEST_CALLS, _LATE, _MUCH_LATER = 8, 3, 0.5, 4.0
+_MOST_ROWS = 4096
+
+
+def collectives_in(survey: Survey, ended: frozenset[int] = frozenset()) -> Collectives | None:
+    """The table of the process group that hung first, and who is to blame; None where no rank tells that it waits, or
+    nothing can be told of the others. `ended` are ranks that came to a clean end."""
+    if not survey.calls:
+        return None
+    groups = groups_of(survey)
+    stuck = {key: group for key, group in groups.items() if group.waiting}
+    between = {rank for group in groups.values() for rank, seat in group.seats.items() if seat.between}
+    said = _said(survey)
+    found = (
+        (next(filter(None, map(_mismatch, groups.values())), None) if stuck else None)
+        or next(filter(None, (_reported(group) for group in groups.values())), None)
+        or _absent(stuck, between, said, ended)
+        or next(filter(None, map(_all_entered, stuck.values())), None)
+    )
+    return _table(found, said) if found else None
+
+
+class _Said(NamedTuple):
+    """What ranks print: ordinary lines with a clock, and the last word of each on its collectives."""
+
+    ordinary: Mapping[int, Sequence[Line]]
+    last_call: Mapping[int, Line]
+
+    def last_at(self, rank: int) -> str | None:
+        """The clock of a rank's last ordinary line."""
+        lines = self.ordinary.get(rank)
+        return lines[-1].clock if lines else None
+
+
+def _said(survey: Survey) -> _Said:
+    told = {(call.line.stream, call.line.position) for call in survey.calls}
+    told |= {(finding.line.stream, finding.line.position) for finding in survey.findings}
+    ordinary: dict[int, list[Line]] = defaultdict(list)
+    for line in survey.lines:
+        apart_from_it = (line.stream, line.position) not in told and line.level not in TROUBLE
+        if line.rank is not None and line.time is not None and apart_from_it:
+            ordinary[line.rank].append(line)
+    spoke = ((rank_behind(call, survey), call.line) for call in survey.calls)
+    return _Said(ordinary, {rank: line for rank, line in spoke if rank is not None})
+
+
+class _Verdict(NamedTuple):
+    """What is wrong with a group, in which collective; `standings` of single ranks where they stand apart."""
+
+    kind: str
+    ranks: tuple[int, ...]
+    summary: str
+    group: Group
+    sequence: int | None
+    standings: Mapping[int, str] = {}
+
+
+def _mismatch(group: Group) -> _Verdict | None:
+    """Ranks that are in another collective, or in the same with another size: the fewest of them."""
+    stuck = group.stuck_at if group.waiting else float("inf")
+    calls: dict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
+    for rank, seat in group.seats.items():
+        for sequence, call in seat.calls.items():
+            calls[sequence][rank] = call
+    for sequence in sorted(at for at in calls if at <= stuck):
+        names = {rank: _same_name(operation) for rank, (operation, _) in calls[sequence].items()}
+        if len(set(names.values())) > 1:
+            return _apart(group, sequence, names, "desync", calls[sequence])
+        sizes = {rank: size for rank, (_, size) in calls[sequence].items() if size}
+        operation = next(iter(calls[sequence].values()))[0]
+        if len(set(sizes.values())) > 1 and _must_agree(operation):
+            kind = "desync" if _is_shifted(calls, sequence) else "wrong-size"
+            return _apart(group, sequence, sizes, kind, calls[sequence])
+    return None
+
+
+def _is_shifted(calls: Mapping[int, Mapping[int, tuple[str, str]]], sequence: int) -> bool:
+    """Whether some rank made here the call that most made just before or after: it left one out, or made one more."""
+    common = Counter(calls[sequence].values()).most_common(1)[0][0]
+    odd = {call for call in calls[sequence].values() if call != common}
+    near = {call for at in (sequence - 1, sequence + 1) for call in calls.get(at, {}).values()} - {common}
+    return not odd.isdisjoint(near)
+
+
+def _same_name(operation: str) -> str:
+    """A collective's name as all libraries would write it: `allgatherbase`."""
+    return re.sub(r"[^a-z]", "", operation.lower())
+
+
+def _must_agree(operation: str) -> bool:
+    return _EQUAL_SIZE.search(operation) is not None or _ANY_SIZE.search(operation) is None
+
+
+def _apart(
+    group: Group, sequence: int, told: Mapping[int, str], kind: str, calls: Mapping[int, tuple[str, str]]
+) -> _Verdict:
+    counts = Counter(told.values())
+    common, most = counts.most_common(1)[0]
+    # Where as many do one thing as the other, neither side is known to be the wrong one.
+    even = list(counts.values()).count(most) > 1
+    odd = tuple(sorted(rank for rank in told if told[rank] != common))
+    others = tuple(sorted(set(told) - set(odd)))
+    (one, one_size), (other, other_size) = calls[odd[0]], calls[others[0]]
+    if kind == "desync":
+        what = f"{_ranks(odd)} {_be(odd)} in {one} {sequence}, {_ranks(others)} in {other} {sequence}"
+    else:
+        what = f"{_ranks(odd)} entered {one} {sequence} with {one_size}, {_ranks(others)} with {other_size}"
+    where = dict.fromkeys(odd, "other collective" if kind == "desync" else "other size")
+    return _Verdict(kind, () if even else odd, what, group, sequence, where)
+
+
+def _reported(group: Group) -> _Verdict | None:
+    """A report of the collective's time-out names the ranks that are missing."""
+    ranks = tuple(sorted(group.reported - group.waiting.keys()))
+    if not ranks:
+        return None
+    sequence = group.stuck_at if group.waiting else None
+    call = "a collective" if sequence is None else _call(group, sequence)
+    what = f"{_ranks(ranks)} never entered {call} (reported as missing there)"
+    return _Verdict("missing-rank", ranks, what, group, sequence, dict.fromkeys(ranks, "silent"))
+
+
+def _absent(stuck: Mapping[str, Group], between: Set[int], said: _Said, ended: frozenset[int]) -> _Verdict | None:
+    """Ranks that others wait for, and that wait for nobody themselves. Where all wait: the group in which nobody is
+    missing carries nothing, and where there is none, each group waits for ranks of another."""
+    busy = {rank for group in stuck.values() for rank in group.waiting} | between
+    complete: Group | None = None
+    crossed: tuple[Group, tuple[int, ...]] | None = None
+    for group in sorted(stuck.values(), key=lambda group: _began_to_wait(group) or float("inf")):
+        sequence, waiting = group.stuck_at, group.waiting
+        missing = {rank for rank in group.members if not group.seats[rank].entered(sequence)}
+        known = {rank for rank in missing if group.seats[rank].enqueued is not None}
+        if len(known) > len(waiting) and len(group.members) > 2:
+            return _alone(group, sequence, known)
+        # Of two that may be late, the one of which that is known; the other may only have lost its log.
+        free = tuple(sorted(known - busy or missing - busy))
+        if free and len(free) <= len(waiting):
+            return _missing(group, sequence, free, said, ended)
+        if missing & busy:
+            crossed = crossed or (group, tuple(sorted(missing & busy)))
+        elif not missing:
+            complete = complete or group
+    if crossed is None:
+        return None
+    return _link(complete) if complete is not None else _crossed(*crossed, stuck)
+
+
+def _began_to_wait(group: Group) -> float | None:
+    return min((seat.since for seat in group.seats.values() if seat.since is not None), default=None)
+
+
+def _alone(group: Group, sequence: int, known: set[int]) -> _Verdict:
+    """Few entered a collective of which most know nothing."""
+    few = tuple(sorted(group.waiting))
+    what = f"{_ranks(few)} entered {_call(group, sequence)}, which {_ranks(tuple(sorted(known)))} never did"
+    return _Verdict("desync", few, what, group, sequence, dict.fromkeys(few, "ahead"))
+
+
+def _crossed(group: Group, missing: tuple[int, ...], stuck: Mapping[str, Group]) -> _Verdict | None:
+    """Who is missing here waits elsewhere for others that wait here."""
+    others = (other for other in stuck.values() if other is not group)
+    elsewhere = next((other for other in others if not other.waiting.keys().isdisjoint(missing)), None)
+    if elsewhere is None:
+        return None
+    there = f"{_call(elsewhere, elsewhere.stuck_at)} of group {elsewhere.name}"
+    here = f"{_call(group, group.stuck_at)} of group {group.name}"
+    waiting = _ranks(tuple(sorted(group.waiting)))
+    what = f"{_ranks(missing)} {_be(missing)} in {there}, while {waiting} wait for {_them(missing)} in {here}"
+    return _Verdict("desync", (), what, group, group.stuck_at, dict.fromkeys(missing, "other collective"))
+
+
+def _missing(group: Group, sequence: int, ranks: tuple[int, ...], said: _Said, ended: frozenset[int]) -> _Verdict:
+    """Why some ranks did not come: gone, slow, or dead or hung."""
+    began = _began_to_wait(group)
+    worked = [_seconds_after(began, said.ordinary.get(rank, ())[-1:]) for rank in ranks]
+    if ended.issuperset(ranks):
+        kind, after = "desync", f"{_they(ranks)} had come to a clean end"
+    elif min(worked) > _WORKED_ON:
+        kind, after = "slow-rank", f"{_they(ranks)} still worked when the others had waited {max(worked):.0f} s"
+    elif _always_late(group, ranks):
+        kind, after = "slow-rank", f"{_they(ranks)} came last to the calls before, too"
+    else:
+        kind, after = "missing-rank", _silence(group, ranks, said, began)
+    one, at = group.seats[ranks[0]], said.last_at(ranks[0])
+    finished = (
+        f"it finished {one.completed}{f' at {at}' if at else ''} and " if one.completed and len(ranks) == 1 else ""
+    )
+    what = f"{_ranks(ranks)} never entered {_call(group, sequence)} ({finished}{after})"
+    behind = {rank: "silent" if group.seats[rank].enqueued is None else "behind" for rank in ranks}
+    return _Verdict(kind, ranks, what, group, sequence, behind)
+
+
+def _silence(group: Group, ranks: Sequence[int], said: _Said, began: float | None) -> str:
+    """What is known of ranks that did nothing more."""
+    if any(group.seats[rank].made for rank in ranks):
+        return f"{_they(ranks)} made no call since"
+    if all(
+        _seconds_after(began, [said.last_call[rank]] if rank in said.last_call else ()) > _WORKED_ON for rank in ranks
+    ):
+        return f"{_their(ranks)} watchdog still answered: {_they(ranks)} hung elsewhere"
+    return f"{_they(ranks)} logged nothing{' since' if any(rank in said.ordinary for rank in ranks) else ''}"
+
+
+def _seconds_after(began: float | None, lines: Sequence[Line]) -> float:
+    """Seconds from when the others began to wait to the last of some lines; none where that is not known."""
+    times = [line.time for line in lines if line.time is not None]
+    return max((apart(began, time) for time in times), default=0.0) if began is not None else 0.0
+
+
+def _always_late(group: Group, ranks: Sequence[int]) -> bool:
+    """Whether each of some ranks made its last calls well after the others, which differ by far less."""
+    late: dict[int, list[float]] = defaultdict(list)
+    sequences = sorted({sequence for seat in group.seats.values() for sequence in seat.made})
+    for sequence in sequences[-_LAST_CALLS - 1 :]:
+        made = {rank: seat.made[sequence] for rank, seat in group.seats.items() if sequence in seat.made}
+        if made.keys() >= set(ranks):
+            middle = median(made.values())
+            for rank, time in made.items():
+                late[rank].append(time - middle)
+    if any(len(late[rank]) < _FEWEST_CALLS for rank in ranks):
+        return False
+    usual = max((abs(median(times)) for rank, times in late.items() if rank not in ranks), default=0.0)
+    return all(median(late[rank]) > max(_LATE, _MUCH_LATER * usual) for rank in ranks)
+
+
+def _all_entered(group: Group) -> _Verdict | None:
+    """All entered the same collective, and some or all did not finish it."""
+    everybody = group.size or max(group.members) + 1
+    if not 2 <= everybody == len(group.members):
+        return None  # of others nothing is known
+    entered = all(group.seats[rank].entered(group.stuck_at) for rank in group.members)
+    return _link(group) if entered else None
+
+
+def _link(group: Group) -> _Verdict:
+    """What carries a group's data hung."""
+    sequence = group.stuck_at
+    waiting = tuple(sorted(rank for rank, at in group.waiting.items() if at == sequence))
+    done = tuple(sorted(group.members - set(waiting)))
+    ended = f"{_ranks(done)} finished it, {_ranks(waiting)} did not" if done else "none finished it"
+    broken = tuple(sorted(rank for rank, seat in group.seats.items() if seat.broken))
+    lost = f"; {_ranks(broken)} lost the connection" if broken else ""
+    members = _ranks(tuple(sorted(group.members)))
+    what = f"{members}, all of their group, entered {_call(group, sequence)} alike, and {ended}{lost}"
+    return _Verdict("dead-link", (), what, group, sequence)
+
+
+def _call(group: Group, sequence: int) -> str:
+    """`ALLREDUCE 1201`."""
+    names = Counter(seat.calls[sequence][0] for seat in group.seats.values() if sequence in seat.calls)
+    return f"{names.most_common(1)[0][0] if names else 'collective'} {sequence}"
+
+
+def _table(found: _Verdict, said: _Said) -> Collectives:
+    group, sequence = found.group, found.sequence
+    first = [*found.ranks, *(rank for rank in sorted(group.members) if rank not in found.ranks)][:_MOST_ROWS]
+    return Collectives(
+        kind=found.kind,
+        ranks=found.ranks,
+        summary=found.summary,
+        group=group.name,
+        operation="" if sequence is None else _call(group, sequence).rpartition(" ")[0],
+        sequence=sequence,
+        rows=tuple(_rows(sorted(first), found, said)),
+    )
+
+
+def _rows(ranks: Iterable[int], found: _Verdict, said: _Said) -> Iterator[RankInGroup]:
+    for rank in ranks:
+        seat = found.group.seats[rank]
+        at = found.sequence if found.sequence in seat.calls else max(seat.calls, default=None)
+        operation, sizes = seat.calls[at] if at is not None else ("", "")
+        yield RankInGroup(
+            rank=rank,
+            group=found.group.name,
+            standing=found.standings.get(rank) or _standing(seat, found.sequence),
+            enqueued=seat.enqueued,
+            started=seat.started,
+            completed=seat.completed,
+            operation=operation,
+            sequence=at if at is not None else seat.waits,
+            sizes=sizes,
+            last_at=said.last_at(rank),
+            stack=seat.stack,
+        )
+
+
+def _standing(seat: Seat, sequence: int | None) -> str:
+    """How a rank stands to the collective in which others wait."""
+    if seat.waits is not None and seat.waits == sequence:
+        return "waits"
+    if sequence is None or not seat.entered(sequence):
+        return "silent" if seat.enqueued is None and seat.waits is None else "behind"
+    return "ahead" if (seat.waits or 0) > sequence or (seat.enqueued or 0) > sequence else "entered"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) != 1 else ''} {rank_ranges(ranks)}"
+
+
+def _be(ranks: Sequence[int], *, past: bool = False) -> str:
+    return ("was" if past else "is") if len(ranks) == 1 else ("were" if past else "are")
+
+
+def _they(ranks: Sequence[int]) -> str:
+    return "it" if len(ranks) == 1 else "they"
+
+
+def _them(ranks: Sequence[int]) -> str:
+    return "it" if len(ranks) == 1 else "them"
+
+
+def _their(ranks: Sequence[int]) -> str:
+    return "its" if len(ranks) == 1 else "their"

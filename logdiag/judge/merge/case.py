@@ -1,0 +1,161 @@
+"""One case from many sources: what of each log is judged, by the kind of log that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from logdiag.judge.merge.clocks import window_of
+from logdiag.judge.merge.offsets import offsets_of, set_right
+from logdiag.model import Digest, Line, Log, Role
+from logdiag.rules import RuleBook
+from logdiag.scan.kinds_of_log import JOB_OUTPUT, KindOfLog
+from logdiag.scan.shapes import Shapes, digest
+from logdiag.scan.survey import Survey, joined
+
+__all__ = ["Case", "case_of"]
+
+# Lines of a machine's log that are kept on either side of one of its faults.
+_AROUND = 3
+
+
+class Case(NamedTuple):
+    """What is judged: the survey and the digest of the job's own logs, with what of the machines' counts for it. `logs`
+    say of what kind each log is, `notes` what was set aside; `shapes` count the job's own lines."""
+
+    survey: Survey
+    digest: Digest
+    shapes: Shapes
+    logs: tuple[Log, ...]
+    notes: tuple[str, ...]
+
+
+def case_of(parts: Sequence[Survey], book: RuleBook) -> Case:
+    """The case that the surveys of single logs make together."""
+    kinds = [_kind(part, book) for part in parts]
+    jobs = [part for part, kind in zip(parts, kinds, strict=True) if kind.is_a_jobs]
+    others = [(part, kind) for part, kind in zip(parts, kinds, strict=True) if not kind.is_a_jobs]
+    notes: list[str] = []
+    if not jobs:
+        alone = [_of_a_machine_alone(part, book) for part, _ in others]
+        # Beside a log that shows a fault, the others are only weather.
+        whole = joined([log for log in alone if log.findings] or alone)
+        whole.of_machines = True
+        ahead: dict[int, float] = {}
+    else:
+        jobs, others, wrong = _by_one_clock(jobs, others, notes)
+        whole, zones = _with_machines(joined(jobs), others, book, notes)
+        ahead = {stream: wrong.get(stream, 0.0) + zones.get(stream, 0.0) for stream in wrong | zones}
+    whole.complete = all(part.complete for part in parts)
+    logs = tuple(_log(part, kind, ahead) for part, kind in zip(parts, kinds, strict=True))
+    shapes = _shapes_of(jobs or list(parts))
+    kept = digest(whole.lines, shapes, whole.total_lines, whole.total_bytes)
+    return Case(whole, kept, shapes, logs, tuple(notes))
+
+
+def _kind(part: Survey, book: RuleBook) -> KindOfLog:
+    """The kind of a log. One that tells of steps, or of a fault in a line that is no machine's, is a job's, whatever
+    else stands in it."""
+    kind = part.kind or JOB_OUTPUT
+    if kind.is_a_jobs or not (part.progress or _tells_of_a_program(part, kind, book)):
+        return kind
+    return JOB_OUTPUT
+
+
+def _tells_of_a_program(part: Survey, kind: KindOfLog, book: RuleBook) -> bool:
+    """Whether a fault stands in a machine's log on a line that no machine prints, as in a console to which a job
+    prints too."""
+    if kind.whose != "machine" or kind.by_envelope:
+        return False  # within an envelope lines do not show who printed them
+    told = [finding.line for finding in part.findings if finding.role in (Role.CAUSE, Role.SYMPTOM, Role.FINISHED)]
+    machines = {rule.id.rpartition("/")[2] for rule in book.rules if rule.id.startswith("context/logs/machine/")}
+    bare = [replace(line, starts=(0,)) for line in told]
+    return any(
+        not line.text.startswith((" ", "\t")) and machines.isdisjoint(found) and not _of_syslog(found)
+        for line, found in zip(bare, book.kinds_of(bare), strict=True)
+    )
+
+
+def _of_syslog(kinds: frozenset[str]) -> bool:
+    return "syslog-form" in kinds
+
+
+def _of_a_machine_alone(part: Survey, book: RuleBook) -> Survey:
+    """A machine's log without a job's beside it: of its findings only faults that end jobs, and causes."""
+    from logdiag.judge.merge.machines import faults_of_a_machine_alone
+
+    return replace(part, findings=list(faults_of_a_machine_alone(part, book)), progress=[])
+
+
+def _by_one_clock(
+    jobs: list[Survey], others: list[tuple[Survey, KindOfLog]], notes: list[str]
+) -> tuple[list[Survey], list[tuple[Survey, KindOfLog]], dict[int, float]]:
+    """A job's logs and its machines' by the clock that most nodes have, and by how many seconds the clock of each log
+    was ahead, by stream."""
+    offsets = offsets_of(jobs)
+    if not offsets.ahead:
+        return jobs, others, {}
+    of_machines = offsets.of_machines([part for part, _ in others])
+    notes.append(offsets.note())
+    machines = [(set_right(part, of_machines), kind) for part, kind in others]
+    return [set_right(part, offsets) for part in jobs], machines, offsets.of_logs() | of_machines.of_logs()
+
+
+def _with_machines(
+    job: Survey, others: Sequence[tuple[Survey, KindOfLog]], book: RuleBook, notes: list[str]
+) -> tuple[Survey, dict[int, float]]:
+    """A job's survey with the faults of machines that count for it, and by how many seconds their clocks are ahead, by
+    stream."""
+    if not others:
+        return job, {}
+    from logdiag.judge.merge.machines import Sifted, name_among, sifted
+
+    window, ahead = window_of(job), {}
+    nodes = {line.node for line in job.lines if line.node} | {stream.node for stream in job.streams if stream.node}
+    nodes |= {place.facts["node"] for place in job.places if "node" in place.facts}
+    shown = {finding.reason for finding in job.findings if finding.role in (Role.CAUSE, Role.SYMPTOM)}
+    added = []
+    for part, kind in others:
+        found = (
+            sifted(part, book, window=window, nodes=nodes, shown=shown) if kind.whose == "machine" else Sifted((), ())
+        )
+        notes += found.set_aside
+        if found.ahead is not None:
+            ahead[part.streams[0].index] = found.ahead
+            notes.append(_of_clocks(part, found.ahead))
+        placed = partial(_placed, node_of=partial(name_among, nodes=nodes), ahead=found.ahead or 0.0)
+        near = {finding.line.position + by for finding in found.findings for by in range(-_AROUND, _AROUND + 1)}
+        lines = [placed(line) for line in part.lines if line.position in near]
+        findings = [finding._replace(line=placed(finding.line)) for finding in found.findings]
+        added.append(Survey(part.streams, findings, lines=lines))
+    return joined([job, *added]), ahead
+
+
+def _placed(line: Line, node_of: Callable[[str | None], str | None], ahead: float) -> Line:
+    """A machine's line with the node's name that the job uses, by the job's clock, and of no rank, whatever the name of
+    its folder."""
+    time = None if line.time is None else line.time - ahead
+    return replace(line, rank=None, node=node_of(line.node), time=time)
+
+
+def _of_clocks(part: Survey, ahead: float) -> str:
+    hours = f"{abs(ahead) / 3600:g} h {'ahead of' if ahead > 0 else 'behind'}"
+    return f"the clock of {part.streams[0].name} is taken to be {hours} the job's, as in another time zone"
+
+
+def _log(part: Survey, kind: KindOfLog, ahead: dict[int, float]) -> Log:
+    stream = part.streams[0]
+    name = "rank-output" if kind == JOB_OUTPUT and stream.rank is not None else kind.name
+    return Log(stream.name, name, kind.whose, part.total_lines, stream.rank, stream.node, ahead.get(stream.index))
+
+
+def _shapes_of(parts: Sequence[Survey]) -> Shapes:
+    """The shapes of several surveys as one."""
+    every = list({id(part.shapes): part.shapes for part in parts if part.shapes is not None}.values())
+    whole = copy(every[0])
+    whole.shapes = [shape for shapes in every for shape in shapes.shapes]
+    whole.unshaped = sum(shapes.unshaped for shapes in every)
+    return whole

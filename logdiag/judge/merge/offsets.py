@@ -1,0 +1,189 @@
+"""How far the clocks of a job's machines are apart, told by what several of them log at one moment."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, pairwise
+from typing import NamedTuple, TypeAlias
+
+from logdiag.judge.merge.clocks import apart
+from logdiag.model import Line, median
+from logdiag.scan.steps import step_number
+from logdiag.scan.survey import Survey
+
+__all__ = ["Offsets", "offsets_of", "set_right"]
+
+# So many moments must be shared, so much of all that are must agree, within so many seconds of each other. Clocks that
+# differ by less are kept as they are.
+_FEWEST, _MOST_OF_THEM, _SPREAD, _LEAST = 3, 0.8, 1.0, 2.0
+_HALF_AN_HOUR = 1800.0
+_MOST_TOLD = 3
+# So many clocks are held against those of which nothing is known yet.
+_MOST_ASKED = 16
+# The node 'node1_123_0' has joined round 0 of the rendezvous 'job' as rank 1 in a world of size 2.
+_ROUND = re.compile(r"has joined round (\d{1,6}) of the rendezvous '([^']{1,120})' as rank")
+# step 198 | loss 2.31407: to so many digits two steps have the same loss only if it was summed over all ranks.
+_LOSS = re.compile(r"(?i)loss['\"]?\s{0,4}[:=(|]?\s{0,4}(\d{1,9}\.\d{3,12}(?:e[-+]?\d{1,3})?)")
+
+Key: TypeAlias = tuple[str, ...]
+Moments: TypeAlias = Mapping[Key, float]
+
+
+class Offsets(NamedTuple):
+    """By how many seconds each clock is `ahead` of that of `base`, where it is, and how many `shared` moments tell. A
+    clock is called by its node, or its log where that names none; `clocks` are those of whole logs, by stream."""
+
+    base: str = ""
+    ahead: Mapping[str, float] = {}
+    shared: Mapping[str, int] = {}
+    clocks: Mapping[int, str] = {}
+
+    def of_logs(self) -> dict[int, float]:
+        """By how much the clock of each log is ahead that has one clock, where it is."""
+        return {stream: self.ahead[clock] for stream, clock in self.clocks.items() if clock in self.ahead}
+
+    def of_machines(self, logs: Sequence[Survey]) -> Offsets:
+        """The same for machines' own logs: a whole zone may be only that of the job's processes."""
+        ahead = {clock: seconds for clock, seconds in self.ahead.items() if not _is_zone(seconds)}
+        return self._replace(ahead=ahead, clocks=_clocks(logs))
+
+    def note(self) -> str:
+        """What was taken for right, and on what grounds; empty where no clock is ahead."""
+        told = [
+            f"{name} is {_words(seconds, self.base)} ({self.shared[name]} moments that both logged)"
+            for name, seconds in self.ahead.items()
+        ]
+        more = f", and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+        return f"clocks differ and were set right: {', '.join(told[:_MOST_TOLD])}{more}" if told else ""
+
+
+def offsets_of(jobs: Sequence[Survey]) -> Offsets:
+    """The clocks of a job's logs that are ahead of or behind most others, so far as shared moments tell."""
+    clocks = _clocks(jobs)
+    if len({_clock(line, clocks) for part in jobs for line in part.lines}) < 2:
+        return Offsets()
+    moments = _moments(jobs, clocks)
+    if len(moments) < 2:
+        return Offsets()
+    first = max(moments, key=lambda clock: len(moments[clock]))
+    ahead, shared = {first: 0.0}, {first: 0}
+    for _, one in zip(range(_MOST_ASKED), known := [first], strict=False):
+        for other in [clock for clock in moments if clock not in ahead]:
+            if (found := _ahead(moments[one], moments[other])) is not None:
+                ahead[other], shared[other] = ahead[one] + found[0], found[1]
+                known.append(other)
+    # Most clocks are right; of two the first one is taken to be.
+    middle = sorted(ahead.values())[(len(ahead) - 1) // 2] if len(ahead) > 2 else 0.0
+    base = next(clock for clock in moments if abs(ahead.get(clock, middle + _LEAST) - middle) < _SPREAD)
+    shared[first] = shared[first] or max(shared.values())
+    wrong = {clock: ahead[clock] - middle for clock in moments if abs(ahead.get(clock, middle) - middle) >= _LEAST}
+    return Offsets(base, wrong, shared, clocks)
+
+
+def set_right(part: Survey, offsets: Offsets) -> Survey:
+    """A log's lines by the clock that most of the job's have."""
+
+    def right(line: Line) -> Line:
+        ahead = offsets.ahead.get(_clock(line, offsets.clocks))
+        return replace(line, time=line.time - ahead) if ahead and line.time is not None else line
+
+    return replace(
+        part,
+        lines=list(map(right, part.lines)),
+        progress=list(map(right, part.progress)),
+        checkpoints=list(map(right, part.checkpoints)),
+        findings=[finding._replace(line=right(finding.line)) for finding in part.findings],
+        calls=[call._replace(line=right(call.line)) for call in part.calls],
+    )
+
+
+def _clocks(logs: Sequence[Survey]) -> dict[int, str]:
+    """The clock of each log that has one: of the node that its name tells, of the only one that its lines name, or its
+    own where they name none."""
+    clocks = {}
+    for part in logs:
+        named = {line.node for line in part.lines if line.node} | {call.facts.get("node") for call in part.calls} - {
+            None
+        }
+        names = {_short(node) for node in named if node}
+        for stream in part.streams:
+            if stream.node or len(names) < 2:
+                clocks[stream.index] = _short(stream.node) if stream.node else next(iter(names), stream.name)
+    return clocks
+
+
+def _short(node: str) -> str:
+    """`node-004` of `node-004.cluster.local`; an address stays whole."""
+    return node.partition(".")[0] if node[:1].isalpha() else node
+
+
+def _clock(line: Line, clocks: Mapping[int, str]) -> str:
+    return _short(line.node) if line.node else clocks.get(line.stream, line.source)
+
+
+def _moments(jobs: Sequence[Survey], clocks: Mapping[int, str]) -> dict[str, dict[Key, float]]:
+    """When each clock showed what happened everywhere at once. What one clock shows at several times is no moment."""
+    times: dict[str, dict[Key, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for part in jobs:
+        for line, key, since in _told(part):
+            if line.time is not None:
+                times[_clock(line, clocks)][key].append(line.time - since)
+    return {
+        clock: {key: min(told) for key, told in keys.items() if max(told) - min(told) <= _SPREAD}
+        for clock, keys in times.items()
+    }
+
+
+def _told(part: Survey) -> Iterator[tuple[Line, Key, float]]:
+    """The lines of a log that tell of a shared moment, its name, and how many seconds ago it was: a communicator was
+    complete, a collective was entered that then hung, a rendezvous came about, a loss was summed."""
+    for call in part.calls:
+        facts = call.facts
+        if "comm_id" in facts and "COMPLETE" in call.line.text:
+            yield call.line, ("communicator", facts["comm_id"]), 0.0
+        elif "waited" in facts:
+            sizes = (facts[name] for name in ("in", "out", "shape") if name in facts)
+            yield call.line, ("collective", facts["sequence"], facts["operation"], *sizes), int(facts["waited"]) / 1000
+    for line in part.lines:
+        if joined := _ROUND.search(line.text) if "rendezvous" in line.text else None:
+            yield line, ("round", joined[1], joined[2]), 0.0
+    for line in chain(part.progress, part.lines):
+        loss = _LOSS.search(line.text) if "oss" in line.text else None
+        if loss and (number := step_number(line)) is not None:
+            yield line, ("step", str(number), loss[1]), 0.0
+
+
+def _ahead(one: Moments, other: Moments) -> tuple[float, int] | None:
+    """By how many seconds another clock is ahead of one, and how many moments tell; None where too few agree."""
+    shared = [key for key in one if key in other]
+    for keys in ([key for key in shared if key[0] != "step"], shared):
+        seconds = [apart(one[key], other[key]) for key in keys]
+        middle = median(seconds) if seconds else 0.0
+        agree = [told for told in seconds if abs(told - middle) <= _SPREAD]
+        if len(agree) >= max(_FEWEST, _MOST_OF_THEM * len(seconds)):
+            # Who is late, and not its clock, is late by less than a step.
+            late = abs(middle) >= _LEAST and keys is shared and abs(middle) <= _usual_step(keys, one)
+            return (0.0 if late else middle), len(agree)
+    return None
+
+
+def _usual_step(keys: Iterable[Key], moments: Moments) -> float:
+    """Seconds from one step to the next; endless where that is not known."""
+    steps = sorted((int(key[1]), moments[key]) for key in keys if key[0] == "step")
+    spans = [(time - before) / (step - last) for (last, before), (step, time) in pairwise(steps) if step > last]
+    return median(spans) if spans else float("inf")
+
+
+def _is_zone(seconds: float) -> bool:
+    return abs(seconds - round(seconds / _HALF_AN_HOUR) * _HALF_AN_HOUR) <= _SPREAD
+
+
+def _words(seconds: float, base: str) -> str:
+    """`37 s ahead of node-0`, or `1 h behind node-0, as in another time zone`."""
+    side, size = ("ahead of" if seconds > 0 else "behind"), abs(seconds)
+    if _is_zone(seconds):
+        return f"{round(size / _HALF_AN_HOUR) / 2:g} h {side} {base}, as in another time zone"
+    return f"{size:.0f} s {side} {base}"

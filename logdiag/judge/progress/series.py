@@ -1,0 +1,147 @@
+"""Where a job's steps became slow or its numbers bad: a series of each, cut in two where its level changes."""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from logdiag.judge.merge.clocks import apart
+from logdiag.model import Line
+from logdiag.scan.steps import step_number
+from logdiag.scan.survey import Survey
+
+__all__ = ["LOSS", "changes_of_level"]
+
+# step 198 loss 2.31   'loss': 2.31   lm loss: 2.310000E+00 |   train_loss=2.31
+LOSS = re.compile(
+    r"(?i)(?:^|[\s{,|'\"])(?:lm |train(?:ing)?[_ /]?)?loss['\"]?\s{0,4}[:=(|]?\s{0,4}"
+    r"([-+]?\d{1,12}(?:\.\d{1,12})?(?:e[-+]?\d{1,3})?)\b"
+)
+# grad norm: 0.731   'grad_norm': 0.731   gnorm 1.2
+_NORM = re.compile(
+    r"(?i)\bg(?:rad(?:ient)?)?[_ ]?norm['\"]?\s{0,4}[:=|]?\s{0,4}(\d{1,12}(?:\.\d{1,12})?(?:e[-+]?\d{1,3})?)\b"
+)
+_NUMBER = r"(\d[\d,]{0,14}(?:\.\d{1,9})?(?:e\+?\d{1,3})?)"
+_ITEMS = r"(?:tok(?:en)?s?|samples?|ima?ge?s?|seqs?|it)"
+# 48,211 tokens/s   1.2e5 tok/s   311.4 samples/sec
+_PER_SECOND = re.compile(rf"(?i)(?<![\d.,]){_NUMBER} ?{_ITEMS} ?(?:/ ?|per )s(?:ec(?:ond)?)?\b")
+# tokens/s: 48211   tokens_per_second=48211   samples/sec 311.4   throughput: 311.4
+_THROUGHPUT = re.compile(
+    rf"(?i)\b(?:{_ITEMS}(?:/|_per_| per )s(?:ec(?:ond)?)?|throughput|tps)['\"]?\s{{0,4}}[:=|]?\s{{0,4}}{_NUMBER}\b"
+)
+# So many values there must be, and so many on either side of the change; so many next to it are at their level, to a
+# share of the change.
+_FEWEST, _EDGE, _NEXT, _NEAR = 16, 6, 3, 0.3
+# So many times the median a value counts for no level.
+_OUTLYING = 3.0
+# Clocks are read to the second: a step's time is taken from steps so many seconds apart.
+_COARSE = 4.0
+
+
+class _Series(NamedTuple):
+    """A number that every step tells: what to call it, its unit, by what factor a worse level is larger (`rises`) or
+    smaller, and its values with the lines that tell them."""
+
+    name: str
+    unit: str
+    factor: float
+    rises: bool
+    told: Sequence[tuple[Line, float]]
+
+
+def changes_of_level(survey: Survey) -> dict[str, str]:
+    """By the name of each series that became worse and stayed so to the end, a sentence: `iteration time rose from
+    1.2 s to 3.9 s at step 4,210 (train.log:8431)`."""
+    return {series.name: words for series in _series(_steps(survey)) if (words := _change(series))}
+
+
+def _steps(survey: Survey) -> list[Line]:
+    """The steps of the process that tells of the most, since they were last begun anew."""
+    by_process: dict[tuple[int, int | None], list[Line]] = defaultdict(list)
+    for line in survey.series:
+        if step_number(line) is not None:
+            by_process[line.stream, line.rank].append(line)
+    steps = max(by_process.values(), key=len, default=[])
+    numbers = [step_number(line) or 0 for line in steps]
+    anew = [at for at in range(1, len(steps)) if numbers[at] < numbers[at - 1]]
+    return steps[anew[-1] if anew else 0 :]
+
+
+def _series(steps: Sequence[Line]) -> Iterator[_Series]:
+    yield _Series("iteration time", " s", 1.5, True, list(_times(steps)))
+    yield _Series("loss", "", 1.5, True, list(_values(steps, LOSS)))
+    yield _Series("grad norm", "", 3.0, True, list(_values(steps, _NORM)))
+    per_second = list(_values(steps, _PER_SECOND)) or list(_values(steps, _THROUGHPUT))
+    yield _Series("throughput", " a second", 1.5, False, per_second)
+
+
+def _times(steps: Sequence[Line]) -> Iterator[tuple[Line, float]]:
+    """Seconds that a step took, by the clock."""
+    dated = [(line, line.time) for line in steps if line.time is not None]
+    seconds = apart(dated[0][1], dated[-1][1]) if dated else 0.0
+    every = math.ceil(_COARSE * len(dated) / seconds) if seconds > 0 else 1
+    for (one, began), (other, ended) in pairwise(dated[::every]):
+        count = (step_number(other) or 0) - (step_number(one) or 0)
+        if count:
+            yield other, apart(began, ended) / count
+
+
+def _values(steps: Sequence[Line], number: re.Pattern[str]) -> Iterator[tuple[Line, float]]:
+    for line in steps:
+        found = number.search(line.text)
+        if found and math.isfinite(value := float(found[1].replace(",", ""))):
+            yield line, value
+
+
+def _change(series: _Series) -> str:
+    """What changed for the worse, empty for nothing: the cut at which the ranks of the values differ the most, where
+    the levels on either side are far apart, most values are on their side, and it happened at once."""
+    values = [value for _, value in series.told]
+    if len(values) < _FEWEST or min(values) < 0:
+        return ""
+    ordered, sign = sorted(values), 1 if series.rises else -1
+    ranks = [bisect_left(ordered, value) + bisect_right(ordered, value) - len(values) for value in values]
+    cut = _cut([sign * rank for rank in ranks])
+    one, other = _median(values[:cut]), _median(values[cut:])
+    cut = _cut([abs(value - one) - abs(value - other) for value in values])
+    before, after = values[:cut], values[cut:]
+    one, other = _median(before), _median(after)
+    low, high = (before, after) if series.rises else (after, before)
+    near = _NEAR * abs(other - one)
+    at_once = abs(_median(before[-_NEXT:]) - one) <= near and abs(_median(after[:_NEXT]) - other) <= near
+    apart_enough = _median(high) >= series.factor * _median(low) > 0
+    if not (at_once and apart_enough and sorted(high)[len(high) // 4] > sorted(low)[len(low) * 3 // 4]):
+        return ""
+    line, step = series.told[cut][0], step_number(series.told[cut][0]) or 0
+    about = "" if step - (step_number(series.told[cut - 1][0]) or 0) <= 1 else "about "
+    turned = "rose" if series.rises else "fell"
+    levels = f"from {_short(_level(before))}{series.unit} to {_short(_level(after))}{series.unit}"
+    return f"{series.name} {turned} {levels} at {about}step {step:,} ({line.source}:{line.number})"
+
+
+def _cut(costs: Sequence[float]) -> int:
+    """How many values lie before the cut; `costs` are what each costs there more than after it."""
+    sums = list(accumulate(costs))
+    return min(range(_EDGE, len(costs) - _EDGE + 1), key=lambda at: sums[at - 1])
+
+
+def _level(values: Sequence[float]) -> float:
+    """The mean without pauses and other outliers: of times read to the second it tells more than the median."""
+    most = _OUTLYING * _median(values)
+    usual = [value for value in values if value <= most]
+    return math.fsum(usual) / len(usual)
+
+
+def _median(values: Sequence[float]) -> float:
+    """As that of the module statistics, which takes long to load."""
+    ordered, half = sorted(values), len(values) // 2
+    return (ordered[half] + ordered[~half]) / 2
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

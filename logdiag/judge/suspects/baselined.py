@@ -1,0 +1,87 @@
+"""Suspects in the light of a good run of the same job: what it printed too broke nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from logdiag.judge.suspects.ranked import RankedLine, Ranking
+from logdiag.model import TROUBLE, Change, Line, Role
+from logdiag.scan.good_run import GoodRun
+from logdiag.scan.shapes import words_of
+from logdiag.scan.survey import Survey
+
+__all__ = ["in_order_of_suspicion", "weighed", "without_weather"]
+
+# What a line counts that the good run printed too, and one that only comes far more often now.
+_KNOWN, _MORE_OFTEN = 0.02, 0.5
+# What follows from a failure is new too: each kind of new line counts so much of the one before it.
+_LATER = 0.9
+# The chance that a log shows its failure where the caller knows of one and there is anything new.
+_SHOWN = 0.5
+_MOST_SUSPECTS = 10
+_BROKE = (Role.CAUSE, Role.SYMPTOM)
+
+
+def weighed(
+    ranking: Ranking, lines: Sequence[Line], good: GoodRun, changes: Sequence[Change], *, failed: bool
+) -> Ranking:
+    """A ranking of suspects whose known lines count little, and new ones the more, the earlier they came; all scores
+    together stay what they were. `failed` says that the caller knows of a failure."""
+    weights = _weights(lines, good, changes)
+    scores = {place: score * weights.get(place, 1.0) for place, score in ranking.scores.items()}
+    before, after = sum(ranking.scores.values()), sum(scores.values())
+    if not after:
+        return ranking
+    scores = {place: min(score * before / after, 1.0) for place, score in scores.items()}
+    by_place = {(line.stream, line.position): line for line in lines}
+    first: dict[bytes, RankedLine] = {}
+    for place in sorted(scores, key=lambda place: -scores[place]):
+        if (line := by_place.get(place)) is not None:
+            first.setdefault(words_of(line.message), RankedLine(line, scores[place]))
+        if len(first) == _MOST_SUSPECTS:
+            break
+    failure = max(ranking.failure, _SHOWN) if failed and changes else ranking.failure
+    return ranking._replace(lines=tuple(first.values()), scores=scores, failure=failure)
+
+
+def without_weather(survey: Survey, good: GoodRun, changes: Sequence[Change]) -> Survey:
+    """What was found, where trouble that the good run survived too counts only when there is nothing better; all as it
+    was where nothing is new."""
+    more = {(change.source, change.line) for change in changes if change.times_more is not None}
+    if len(more) == len(changes):
+        return survey
+
+    def weather(line: Line) -> bool:
+        return (line.source, line.number) not in more and good.knows(line)
+
+    lines = [
+        replace(line, level="WARNING") if line.level in TROUBLE and weather(line) else line for line in survey.lines
+    ]
+    findings = [
+        finding._replace(role=Role.HINT) if finding.role in _BROKE and weather(finding.line) else finding
+        for finding in survey.findings
+    ]
+    return replace(survey, lines=lines, findings=findings)
+
+
+def _weights(lines: Sequence[Line], good: GoodRun, changes: Sequence[Change]) -> dict[tuple[int, int], float]:
+    """What each line counts, by stream and position."""
+    more = {(change.source, change.line) for change in changes}
+    new: dict[bytes, float] = {}
+    weights: dict[tuple[int, int], float] = {}
+    for line in lines:
+        if good.knows(line):
+            weight = _MORE_OFTEN if (line.source, line.number) in more else _KNOWN
+        else:
+            weight = new.setdefault(words_of(line.message), _LATER ** len(new))
+        weights[line.stream, line.position] = weight
+    return weights
+
+
+def in_order_of_suspicion(
+    changes: Sequence[Change], lines: Sequence[Line], scores: Mapping[tuple[int, int], float]
+) -> tuple[Change, ...]:
+    """What changed, the most suspicious first."""
+    places = {(line.source, line.number): (line.stream, line.position) for line in reversed(lines)}
+    return tuple(sorted(changes, key=lambda one: -scores.get(places.get((one.source, one.line), (-1, -1)), 0.0)))

@@ -1,0 +1,310 @@
+"""Suspects: which line of a log broke it, ranked by structure, meaning and words, without a rule.
+
+A small network scores each candidate from what `line_features` asks of it and from the meaning of its words (a
+table of numbers for each token of the shipped static model); small decision trees correct it. The scores of a log
+share one whole with the chance that it shows no failure at all. `python -m evals.suspects` trains it; its weights are
+data in `weights/`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import mul
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logdiag.errors import WeightsError
+from logdiag.judge.suspects.line_features import FEATURES, View, candidates_of, features_of, view_of
+from logdiag.judge.suspects.ranked import RankedLine, Ranking
+from logdiag.judge.suspects.trees import Tree, features_in, sum_of_trees, tree_from
+from logdiag.model import Digest, Line
+from logdiag.scan.survey import Survey
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "RankedLine",
+    "Ranking",
+    "Weights",
+    "failure_inputs",
+    "failure_score",
+    "load_weights",
+    "odds_of",
+    "ranking",
+    "score_lines",
+    "suspects",
+    "token_numbers",
+]
+
+WEIGHTS = Path(__file__).parent / "weights"
+CARD = "suspects.json"
+TABLE = "suspects.tokens"
+_MOST_SUSPECTS = 10
+_CLIP = 4.0
+# One constant, the odds, what `failure_inputs` says of the end, and the features of the first suspect.
+_FAILURE_INPUTS = 8 + len(FEATURES)
+# Odds beyond these are as good as sure.
+_MOST_ODDS = 12.0
+# So many candidates are worth loading NumPy for, which takes as long as scoring so many without it.
+_WORTH_NUMPY = 250
+# Characters of a line whose meaning is asked.
+_MEANT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The trained network: features are centred and scaled, joined with the meaning, and go through one hidden layer.
+
+    `hidden` has a row for each unit (inputs, then its bias is in `biases`). `table` has a row of signed bytes for each
+    token: its meaning, and how much it weighs. What `trees` make of the features is added.
+    """
+
+    centres: tuple[float, ...]
+    spreads: tuple[float, ...]
+    hidden: tuple[tuple[float, ...], ...]
+    biases: tuple[float, ...]
+    out: tuple[float, ...]
+    bias: float
+    meaning_scales: tuple[float, ...]
+    meaning_centres: tuple[float, ...]
+    temperature: float
+    failure: tuple[float, ...]
+    trees: tuple[Tree, ...]
+    table: bytes
+
+    @property
+    def meanings(self) -> int:
+        """How many numbers tell a line's meaning."""
+        return len(self.meaning_centres)
+
+
+def suspects(
+    survey: Survey, digest: Digest, *, weights: Weights | None = None, most: int = _MOST_SUSPECTS
+) -> tuple[RankedLine, ...]:
+    """The lines most likely to name what broke first, best first. Raises WeightsError when the weights are broken."""
+    return ranking(survey, digest, weights=weights).lines[:most]
+
+
+def failure_score(survey: Survey, digest: Digest, *, weights: Weights | None = None) -> float:
+    """The chance, 0 to 1, that a log shows a failure. Raises WeightsError when the weights are broken."""
+    return ranking(survey, digest, weights=weights).failure
+
+
+def score_lines(
+    survey: Survey, digest: Digest, lines: Iterable[Line], *, weights: Weights | None = None
+) -> tuple[RankedLine, ...]:
+    """Given lines of the log with their scores, best first; 0 for one that was not kept. Raises WeightsError."""
+    wanted = list(lines)
+    found = ranking(survey, digest, weights=weights, also=wanted)
+    scored = [RankedLine(line, found.scores.get((line.stream, line.position), 0.0)) for line in wanted]
+    return tuple(sorted(scored, key=lambda item: -item.score))
+
+
+def ranking(survey: Survey, digest: Digest, *, weights: Weights | None = None, also: Sequence[Line] = ()) -> Ranking:
+    """All of it from one look: the suspects, the chance of a failure, and the scores, those of lines in `also` too.
+
+    Raises WeightsError when the weights are missing or broken: say so in a note, and let the rules decide.
+    """
+    weights = weights or load_weights()
+    view = view_of(survey, digest)
+    if not view.lines:
+        return Ranking()
+    wanted = {(line.stream, line.position) for line in also}
+    named = [at for at, line in enumerate(view.lines) if (line.stream, line.position) in wanted]
+    candidates = candidates_of(view)
+    if not candidates:
+        return Ranking()  # nothing but rulers and numbers
+    places = sorted({*candidates, *named})
+    values = dict(zip(places, _values(view, places, weights), strict=True))
+    return _ranking(view, candidates, values, weights)
+
+
+def _ranking(view: View, candidates: Sequence[int], values: dict[int, float], weights: Weights) -> Ranking:
+    """What the candidates' values come to: of lines of one shape the best speaks for all."""
+    best: dict[str, int] = {}
+    for at in candidates:
+        shape = view.shapes[at]
+        if shape not in best or values[at] > values[best[shape]]:
+            best[shape] = at
+    failure = _failure(view, {at: values[at] / weights.temperature for at in candidates}, weights)
+    most = max(values.values())
+    powers = {at: math.exp((value - most) / weights.temperature) for at, value in values.items()}
+    share = failure / max(sum(powers[at] for at in best.values()), 1e-12)
+    scores = {
+        (view.lines[at].stream, view.lines[at].position): min(share * powers[best.get(view.shapes[at], at)], 1.0)
+        for at in values
+    }
+    ranked = sorted(best.values(), key=lambda at: (-powers[at], at))
+    return Ranking(tuple(RankedLine(view.lines[at], share * powers[at]) for at in ranked), failure, scores)
+
+
+def _failure(view: View, values: Mapping[int, float], weights: Weights) -> float:
+    """The chance of a failure: how suspicious the suspects are, how the log ends, and how the first of them stands."""
+    best = max(values, key=values.__getitem__)
+    told = (1.0, odds_of(list(values.values())), *failure_inputs(view), *_scaled(features_of(view, best), weights))
+    odds = min(max(sum(map(mul, weights.failure, told)), -_MOST_ODDS), _MOST_ODDS)
+    return 1.0 / (1.0 + math.exp(-odds))
+
+
+def odds_of(values: Sequence[float]) -> float:
+    """How suspicious the candidates of a log are together, within bounds."""
+    most = max(values, default=0.0)
+    together = most + math.log(sum(math.exp(value - most) for value in values)) if len(values) else 0.0
+    return min(max(together, -_MOST_ODDS), _MOST_ODDS)
+
+
+def failure_inputs(view: View) -> tuple[float, ...]:
+    """How a log ends, whatever its words: exit codes of 0, other ones, errors, warnings and regular output among
+    the last lines, and how many exceptions it names."""
+    loud = max(view.levels[-6:])
+    return (
+        float(view.clean_ends > 0),
+        float(view.bad_ends > 0),
+        float(loud >= 4),
+        float(loud == 3),
+        float(sum(view.regular[-5:])),
+        math.log1p(view.named_until[-1]),
+    )
+
+
+def _values(view: View, places: Sequence[int], weights: Weights) -> list[float]:
+    """What the network and the trees make of lines; the same with and without NumPy."""
+    numbers = [token_numbers(view.bodies[at]) for at in places]
+    rows = [features_of(view, at) for at in places]
+    values = _of_network(rows, numbers, weights)
+    return [value + sum_of_trees(weights.trees, row) for value, row in zip(values, rows, strict=True)]
+
+
+def _of_network(rows: Sequence[Sequence[float]], numbers: Sequence[Sequence[int]], weights: Weights) -> Sequence[float]:
+    if "numpy" in sys.modules or len(rows) >= _WORTH_NUMPY:
+        try:
+            import numpy
+        except ImportError:
+            pass
+        else:
+            return _by_numpy(numpy, rows, numbers, weights)
+    return [_by_hand(row, found, weights) for row, found in zip(rows, numbers, strict=True)]
+
+
+def _scaled(row: Sequence[float], weights: Weights) -> list[float]:
+    return [
+        min(max((value - centre) / spread, -_CLIP), _CLIP)
+        for value, centre, spread in zip(row, weights.centres, weights.spreads, strict=True)
+    ]
+
+
+def _by_hand(row: Sequence[float], numbers: Sequence[int], weights: Weights) -> float:
+    inputs = [*_scaled(row, weights), *_meaning(numbers, weights)]
+    units = [
+        max(sum(map(mul, unit, inputs)) + bias, 0.0) for unit, bias in zip(weights.hidden, weights.biases, strict=True)
+    ]
+    return float(sum(map(mul, weights.out, units))) + weights.bias
+
+
+def _meaning(numbers: Sequence[int], weights: Weights) -> list[float]:
+    """The weighted mean of the tokens' rows."""
+    width = weights.meanings + 1
+    sums = [0] * width
+    for number in numbers:
+        row = struct.unpack_from(f"{width}b", weights.table, width * number)
+        sums = [one + other for one, other in zip(sums, row, strict=True)]
+    weight = max(sums[-1], 1)
+    return [
+        value * scale / weight - centre
+        for value, scale, centre in zip(sums, weights.meaning_scales, weights.meaning_centres, strict=False)
+    ]
+
+
+def _by_numpy(
+    np: Any, rows: Sequence[Sequence[float]], numbers: Sequence[Sequence[int]], weights: Weights
+) -> list[float]:
+    table, hidden = _as_arrays(weights)
+    centred = (np.asarray(rows, np.float64) - weights.centres) / weights.spreads
+    sums = np.array([table[found].sum(axis=0, dtype=np.int64) for found in map(list, numbers)])
+    meaning = sums[:, :-1] * np.asarray(weights.meaning_scales) / np.maximum(sums[:, -1:], 1)
+    inputs = np.hstack([np.clip(centred, -_CLIP, _CLIP), meaning - weights.meaning_centres])
+    units = np.maximum(inputs @ hidden.T + weights.biases, 0.0)
+    values: list[float] = (units @ np.asarray(weights.out) + weights.bias).tolist()
+    return values
+
+
+@lru_cache(maxsize=2)
+def _as_arrays(weights: Weights) -> tuple[NDArray[Any], NDArray[Any]]:
+    import numpy as np
+
+    table = np.frombuffer(weights.table, np.int8).reshape(-1, weights.meanings + 1)
+    return table, np.asarray(weights.hidden, np.float64)
+
+
+@lru_cache(maxsize=1)
+def _tokens() -> dict[str, int]:
+    """The tokens' numbers."""
+    from logdiag.memory.tokenizer import STATIC
+
+    try:
+        names = (STATIC / "tokens.txt").read_text(encoding="utf-8").split("\n")
+    except OSError as problem:
+        raise WeightsError(f"{STATIC / 'tokens.txt'} cannot be read: install logdiag again") from problem
+    return {name: number for number, name in enumerate(names)}
+
+
+def token_numbers(body: str) -> list[int]:
+    """The numbers of the tokens whose meaning counts."""
+    from logdiag.memory.tokenizer import words
+
+    return [number for word in words(body[:_MEANT]) for number in _word_numbers(word)]
+
+
+@lru_cache(maxsize=20_000)
+def _word_numbers(word: str) -> tuple[int, ...]:
+    """Lines share most of their words."""
+    from logdiag.memory.tokenizer import pieces
+
+    return tuple(pieces(word, _tokens()))
+
+
+@lru_cache(maxsize=2)
+def load_weights(folder: Path = WEIGHTS) -> Weights:
+    """The weights in a folder. Raises WeightsError when they are missing, damaged, or made for other features."""
+    try:
+        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        numbers = Weights.__dataclass_fields__.keys() - {"trees", "table"}
+        trees = tuple(map(tree_from, card["trees"]))
+        table = (folder / TABLE).read_bytes()
+        weights = Weights(**{name: _tuples(card[name]) for name in numbers}, trees=trees, table=table)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise WeightsError(f"{folder / CARD}: the suspects' weights cannot be read: install logdiag again") from problem
+    if card.get("features") != [feature.name for feature in FEATURES]:
+        raise WeightsError(f"{folder / CARD}: features: made for other features: run make suspects")
+    _check(weights, folder)
+    return weights
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else float(value)
+
+
+def _check(weights: Weights, folder: Path) -> None:
+    """Raises WeightsError where the parts do not fit each other or a number is none."""
+    inputs = len(FEATURES) + weights.meanings
+    fits = (
+        len(weights.centres) == len(weights.spreads) == len(FEATURES)
+        and len(weights.hidden) == len(weights.biases) == len(weights.out) > 0
+        and all(len(unit) == inputs for unit in weights.hidden)
+        and len(weights.meaning_scales) == weights.meanings
+        and len(weights.table) == len(_tokens()) * (weights.meanings + 1)
+        and all(map(math.isfinite, (*weights.out, *weights.biases, weights.bias, *sum(weights.hidden, ()))))
+        and weights.temperature > 0
+        and all(spread > 0 for spread in weights.spreads)
+        and len(weights.failure) == _FAILURE_INPUTS
+        and all(features_in(tree) <= set(range(len(FEATURES))) for tree in weights.trees)
+    )
+    if not fits:
+        raise WeightsError(f"{folder / CARD}: the suspects' weights do not fit each other: install logdiag again")

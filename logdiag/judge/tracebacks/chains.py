@@ -1,0 +1,421 @@
+"""Puts tracebacks together from single lines: chained, relayed, interleaved by rank, cut at either end.
+
+Lines are sorted by who speaks before they are read, so the tracebacks of many ranks in one file do not mix. Python's
+own form, the boxes of `rich`, and forms whose indentation was lost are read alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from logdiag.judge.kinds import Kinds
+from logdiag.judge.tracebacks import forms
+from logdiag.model import Line
+
+__all__ = ["Link", "RaisedException", "Traceback", "find_tracebacks", "unmixed"]
+
+_LONGEST_MESSAGE = 40
+# Kept lines of one speaker further apart than this belong to different tracebacks.
+_LARGEST_GAP = 400
+# What follows an exception's line after so many others is no part of its message.
+_LARGEST_GAP_IN_A_MESSAGE = 8
+# Of two tracebacks that were mixed the rest may come so many lines later.
+_LARGEST_GAP_IN_A_MIX = 16
+
+
+class Link(str, Enum):
+    """How an exception hangs together with the one printed before it."""
+
+    FIRST = "first"
+    CAUSE = "cause"
+    CONTEXT = "context"
+    RELAYED = "relayed"
+
+
+class RaisedException(NamedTuple):
+    """The line that names an exception, the lines of its message, and the frames it came through.
+
+    `explicit` says that a `raise` made it. Where the log breaks off before the exception's own line, `line` is that
+    `raise` and `said` what it would have printed;
+    where two processes wrote into one line, `said` is the line of one.
+    """
+
+    line: Line
+    name: str
+    link: Link
+    message: tuple[Line, ...]
+    frames: tuple[str, ...]
+    explicit: bool = False
+    said: str = ""
+
+
+class Traceback(NamedTuple):
+    """One chain of exceptions, in the order printed.
+
+    `positions` are all lines it covers, `code` those that only show source text and can be no evidence. `ignored`
+    says that the interpreter itself reports that nobody minded, `in_thread` that only a thread ended by it, `in_child`
+    that a child of the program did, `logged` that a logger printed it: the process may have gone on. `warned` says that
+    it did so as a warning.
+    """
+
+    exceptions: tuple[RaisedException, ...]
+    stream: int
+    positions: frozenset[int]
+    code: frozenset[int]
+    ignored: bool
+    in_thread: bool
+    in_child: bool
+    logged: bool
+    warned: bool
+
+    @property
+    def spared(self) -> bool:
+        """Whether the process itself did not end by it."""
+        return self.ignored or self.in_thread
+
+
+def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[tuple[int, int]] = ()) -> list[Traceback]:
+    """All tracebacks in the kept lines of all streams, each stream's lines in order. `kinds` are the lines' kinds,
+    `steps` the places (stream and position) of lines that tell of work: they are no part of what an exception says."""
+    speakers: dict[tuple[int, int | None, str | None, str], list[Line]] = {}
+    for line in lines:
+        speakers.setdefault((line.stream, line.rank, line.node, line.speaker), []).append(line)
+    found: list[Traceback] = []
+    # A logger's prefix may give the record another speaker than the traceback that it prints below.
+    records = {(line.stream, line.position + 1): line for line in lines if line.level in forms.LEVELS_OF_TROUBLE}
+    for group in speakers.values():
+        reader = _Reader(kinds, steps)
+        for index, line in enumerate(group):
+            reader.above = records.get((line.stream, line.position))
+            reader.read(line, group[index + 1 : index + 4])
+        reader.close()
+        found.extend(reader.found)
+    return found
+
+
+@dataclass
+class _Reader:
+    """Walks over one speaker's lines; `found` grows by each chain that ends. `announced` is the place of the last line
+    of what `ignored` or `in_thread` were said of."""
+
+    kinds: Kinds
+    steps: Container[tuple[int, int]]
+    found: list[Traceback] = field(default_factory=list)
+    exceptions: list[RaisedException] = field(default_factory=list)
+    positions: set[int] = field(default_factory=set)
+    code: set[int] = field(default_factory=set)
+    frames: list[str] = field(default_factory=list)
+    message: list[Line] = field(default_factory=list)
+    indent: int = 0
+    in_frames: bool = False
+    in_message: bool = False
+    in_box: bool = False
+    link: Link = Link.FIRST
+    notebook: str = ""
+    ignored: bool = False
+    in_thread: bool = False
+    announced: int = 0
+    in_child: bool = False
+    logged: bool = False
+    warned: bool = False
+    retried: bool = False
+    last: Line | None = None
+    last_code: str = ""
+    above: Line | None = None
+    alone: Line | None = None
+    told_alone: bool = False
+
+    def read(self, line: Line, ahead: list[Line]) -> None:
+        text = _body(line)
+        gap = line.position - self.last.position if self.last else 0
+        if gap > _LARGEST_GAP:
+            self.close()
+        elif gap > _LARGEST_GAP_IN_A_MESSAGE:
+            self._finish_message()
+        if not self.code and line.position - self.announced > _LARGEST_GAP_IN_A_MIX:
+            self.ignored = self.in_thread = False
+        if self._told_whose(line, text):
+            pass
+        elif forms.HEADER.search(text) and not forms.ESCAPED.search(text):
+            self._header(line, text)
+        elif (frame := forms.FRAME.match(text)) or (self.in_box and forms.BOX.match(text)):
+            self._frame(line, text, len(frame["indent"]) if frame else 0)
+        elif self.in_frames and self.notebook:
+            self._in_notebook(line, text)
+        elif self.in_frames:
+            self._among_frames(line, text, ahead)
+        elif not self._linked(line, text):
+            self._note_alone(line, text)
+            if self.in_message:
+                self._continue_message(line, text)
+        self.last = line
+
+    def _told_whose(self, line: Line, text: str) -> bool:
+        """Whether a line tells of whom or of what the next traceback is, and so ends the one before."""
+        call_stack, in_thread = forms.CALL_STACK.match(text), forms.IN_THREAD.search(text)
+        ignored = call_stack or self.kinds.is_a("exception-ignored", line)
+        if not (ignored or in_thread or forms.ORIGINAL.search(text)):
+            return False
+        self.ignored = self.ignored or call_stack is not None
+        self.close()
+        if ignored or in_thread:
+            self.ignored, self.in_thread, self.announced = not in_thread, in_thread is not None, line.position
+        return True
+
+    def _note_alone(self, line: Line, text: str) -> None:
+        """Remembers an exception that was never raised: it has no traceback, and may be the cause of the next one."""
+        final = forms.FINAL.match(text)
+        if final and final["rest"].startswith(":") and ("." in final["name"] or forms.CLASS_NAME.search(final["name"])):
+            above = self.above if self.above and _may_be_record_of(self.above, line) else None
+            self.alone, self.told_alone = line, above is not None and self._announces_a_survivor(above)
+
+    def _linked(self, line: Line, text: str) -> bool:
+        """Whether a line says how the next exception hangs together with those before."""
+        member = forms.OF_A_GROUP.match(text)
+        if forms.CAUSE.search(text) or forms.CONTEXT.search(text):
+            link = Link.CAUSE if forms.CAUSE.search(text) else Link.CONTEXT
+        elif self.exceptions and ((member and member["place"] == "1") or forms.PROCESS.search(text)):
+            link = Link.RELAYED
+        else:
+            return False  # a group's further exceptions stand beside the first
+        self._finish_message()
+        if not self.exceptions and not self.code and self.alone and 0 < line.position - self.alone.position <= 2:
+            name = _body(self.alone).partition(":")[0]
+            self.exceptions.append(RaisedException(self.alone, name, Link.FIRST, (), ()))
+            self.positions.add(self.alone.position)
+            self.logged = self.told_alone
+        self.link = link
+        self.positions.add(line.position)
+        return True
+
+    def close(self) -> None:
+        """Ends the chain."""
+        self._finish_message()
+        self._name_by_raise()
+        if self._ended_after_retries():
+            self.logged = self.warned = False
+        if self.last and (self.exceptions or self.code):
+            self.found.append(
+                Traceback(
+                    exceptions=tuple(self.exceptions),
+                    stream=self.last.stream,
+                    positions=frozenset(self.positions),
+                    code=frozenset(self.code),
+                    ignored=self.ignored,
+                    in_thread=self.in_thread,
+                    in_child=self.in_child,
+                    logged=self.logged,
+                    warned=self.warned,
+                )
+            )
+        if self.exceptions or not self.code:
+            self.ignored = self.in_thread = False
+        else:
+            # Two that were mixed break each other off: what was announced may still follow.
+            self.announced = max(self.code)
+        self.exceptions, self.positions, self.code, self.frames = [], set(), set(), []
+        self.in_frames = self.in_box = self.in_child = False
+        self.logged = self.warned = self.retried = False
+        self.link = Link.FIRST
+
+    def _ended_after_retries(self) -> bool:
+        """Whether the record above only told of a further try, and nothing caught what came of it."""
+        frames = self.exceptions[-1].frames if self.exceptions else ()
+        return self.retried and bool(frames) and "<module>" in frames[0]
+
+    def _name_by_raise(self) -> None:
+        """The exception of a traceback that breaks off at its `raise`."""
+        raised = forms.RAISE.match(self.last_code) if self.in_frames and self.last and self.last_code else None
+        if raised and self.last and self.last.position in self.code and not self.exceptions:
+            said = f"{raised['name']}: {raised['text'] or ''}".rstrip(": ")
+            self.exceptions.append(
+                RaisedException(self.last, raised["name"], self.link, (), tuple(self.frames), explicit=True, said=said)
+            )
+            self.code.discard(self.last.position)
+
+    def _header(self, line: Line, text: str) -> None:
+        relayed = forms.RELAYED_HEADER.search(text) is not None or self._announced()
+        self._finish_message()
+        expected = relayed or self.link is not Link.FIRST
+        if not expected and (self.exceptions or self.code):
+            ignored, in_thread = (kind and not self.exceptions for kind in (self.ignored, self.in_thread))
+            self.close()
+            self.ignored, self.in_thread = ignored, in_thread
+        if relayed:
+            self.link = Link.RELAYED
+        if not self.exceptions:
+            before = self.last if self.last and line.position - self.last.position <= 2 else None
+            self.in_child = before is not None and forms.IN_CHILD.fullmatch(before.message.strip()) is not None
+            above = self.above if self.above and _may_be_record_of(self.above, line) else None
+            announcing = [said for said in (before, above) if said is not None and self._announces_a_survivor(said)]
+            self.logged = not forms.UNCAUGHT.search(line.text) and (line.level is not None or bool(announcing))
+            self.retried = any(self.kinds.is_a("retry-announced", said) for said in announcing)
+            self.warned = self.logged and any(said.level == "WARNING" for said in (line, *announcing))
+        self.frames = []
+        self.positions.add(line.position)
+        self.code.add(line.position)
+        self.in_frames, self.in_box = True, "\u2500" in text
+        of_notebook = forms.NOTEBOOK_HEADER.match(text)
+        self.notebook = of_notebook["name"] if of_notebook else ""
+        self.indent = max(len(text) - len(text.lstrip()), 0)
+
+    def _announced(self) -> bool:
+        """Whether the exception before quotes the traceback that follows: its text ends with a colon."""
+        if not (self.in_message and self.exceptions):
+            return False
+        said = self.message[-1] if self.message else self.exceptions[-1].line
+        return said.text.rstrip().endswith(":")
+
+    def _frame(self, line: Line, text: str, indent: int) -> None:
+        if self.in_message and not self.in_frames:
+            # Frames right after a final line: what a relay wraps, printed without a header of its own.
+            self._finish_message()
+            self.link = Link.RELAYED if self.link is Link.FIRST else self.link
+        if not self.in_frames:
+            self.frames = []
+        if not self.positions:
+            self.logged = line.level is not None  # the log begins within a record's traceback
+        self.in_frames = True
+        self.indent = indent
+        self.positions.add(line.position)
+        self.code.add(line.position)
+        self.frames.append(text.strip())
+        self.last_code = ""
+
+    def _in_notebook(self, line: Line, text: str) -> None:
+        """A line of a notebook's traceback, which names its class in its header and again at its end."""
+        if re.match(rf"{self.notebook}(?::|\s*$)", text):
+            self._final(line, self.notebook)
+        elif forms.OF_A_NOTEBOOK.match(text):
+            self.positions.add(line.position)
+            self.code.add(line.position)
+            self.frames.append(text.strip())
+        else:
+            self.close()
+
+    def _among_frames(self, line: Line, text: str, ahead: list[Line]) -> None:
+        stripped = text.strip()
+        indent = len(text) - len(text.lstrip())
+        final = forms.FINAL.match(stripped)
+        # A bare word may be code whose indentation was lost; with a module's name before it, after code, it is a class.
+        dotted = final is not None and "." in final["name"] and bool(self.last_code)
+        named = (
+            final is not None
+            and (final["rest"].startswith(":") or dotted or forms.CLASS_NAME.search(final["name"]) is not None)
+            and not (forms.WARNED.search(line.text) or forms.HEADLINE.match(stripped))
+        )
+        drawn = forms.CARETS.match(text) or forms.REPEATED.search(text) or (self.in_box and forms.BOX.match(text))
+        if not stripped or drawn:
+            self.positions.add(line.position)
+            self.code.add(line.position)
+        elif self.frames and indent > self.indent and not (named and indent <= self.indent):
+            self._code(line, stripped)
+        elif named and final is not None:
+            self._final(line, final["name"])
+        elif any(forms.FRAME.match(_body(later)) for later in ahead[:2]) or (self.frames and not self.last_code):
+            self._code(line, stripped)
+        else:
+            self.close()
+
+    def _code(self, line: Line, stripped: str) -> None:
+        self.positions.add(line.position)
+        self.code.add(line.position)
+        self.last_code = stripped
+        if self.frames:
+            self.frames[-1] += "\n" + stripped
+
+    def _final(self, line: Line, name: str) -> None:
+        explicit = self.last_code.startswith("raise ") if self.last_code else False
+        said = unmixed(_body(line))
+        name = said.partition(":")[0] or name
+        said = said or (_body(line).strip() if forms.GROUP.match(line.message) else "")
+        self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), explicit, said))
+        self.positions.add(line.position)
+        self.in_frames = self.in_box = False
+        self.in_message = True
+        self.message = []
+        self.link = Link.FIRST
+        self.last_code = ""
+
+    def _continue_message(self, line: Line, text: str) -> None:
+        stripped = text.strip()
+        fresh_record = line.level is not None or line.clock is not None
+        # `Error: ...` is what a program complains with; a class of that name stands behind its module's.
+        warned = forms.WARNED.search(line.text) is not None
+        final = None if fresh_record or warned or stripped.startswith("Error: ") else forms.FINAL.match(stripped)
+        if final and forms.CLASS_NAME.search(final["name"]) and len(text) == len(text.lstrip()):
+            # What `X raised:` quotes; otherwise another process's last line, its frames mixed into those before.
+            quoted = not self.message and self.exceptions[-1].line.text.rstrip().endswith(":")
+            link = Link.RELAYED if quoted else Link.FIRST
+            self.exceptions.append(RaisedException(line, final["name"], link, (), tuple(self.frames)))
+            self.positions.add(line.position)
+            return
+        of_a_tool = self.kinds.is_a("tool-tells-end", line)
+        self.logged = self.logged or (of_a_tool and self._announces_instead(line, self.exceptions[-1].line))
+        raised = self.exceptions[-1].line
+        # Behind a logger that heads each line of a traceback, a line without its head is not of it.
+        other_record = not _same_record(raised, line) if fresh_record else bool(self.code) and raised.level is not None
+        another = warned or of_a_tool or other_record
+        if another or len(self.message) >= _LONGEST_MESSAGE or (line.stream, line.position) in self.steps:
+            self._finish_message()
+            return
+        if stripped:
+            self.message.append(line)
+
+    def _finish_message(self) -> None:
+        if self.message and self._announces_instead(self.message[0], self.exceptions[-1].line):
+            self.logged, self.message = True, []
+        if self.in_message and self.exceptions and self.message:
+            self.exceptions[-1] = self.exceptions[-1]._replace(message=tuple(self.message))
+        self.in_message = False
+        self.message = []
+
+    def _announces_a_survivor(self, line: Line) -> bool:
+        """Whether the line before a traceback shows that it is only told: a record of trouble, one of Python's
+        warnings, or a word of what is done instead."""
+        told = line.level in forms.LEVELS_OF_TROUBLE or forms.WARNED.search(line.text) is not None
+        if told and (self.kinds.is_a("giving-up", line) or forms.OF_NATIVE_CODE.search(line.text)):
+            return False
+        return told or _goes_on(line, self.kinds)
+
+    def _announces_instead(self, line: Line, raised: Line) -> bool:
+        """Whether the line right below an exception is no part of its text, but says what is done instead."""
+        follows = line.position == raised.position + 1 and not line.message[:1].isspace()
+        return follows and _goes_on(line, self.kinds)
+
+
+def unmixed(text: str) -> str:
+    """What one of two processes wrote that wrote an exception into one line at once; empty for any other line."""
+    doubled = forms.DOUBLED.match(text.strip())
+    return f"{doubled['name']}: {doubled['rest']}" if doubled else ""
+
+
+def _body(line: Line) -> str:
+    """The text after the prefixes; a prefix's catch-all may not swallow a frame's own words."""
+    for start in line.starts:
+        text = line.text[start:]
+        if forms.FRAME.match(text) or forms.FINAL.match(text.strip()):
+            return forms.GROUP.sub("", text)
+    return forms.GROUP.sub("", line.message)
+
+
+def _goes_on(line: Line, kinds: Kinds) -> bool:
+    """Whether a line says what is done instead of ending, or that it is tried again."""
+    return any(kinds.is_a(kind, line) for kind in ("going-on", "done-instead", "retry-announced"))
+
+
+def _may_be_record_of(record: Line, line: Line) -> bool:
+    """Whether the process that printed a record may have printed the next line too: a logger names its rank only in the
+    record's head, a launcher before every line."""
+    if line.rank is None and forms.BY_LAUNCHER.match(record.text) and not forms.BY_LAUNCHER.match(line.text):
+        return False
+    return line.rank in (None, record.rank)
+
+
+def _same_record(first: Line, second: Line) -> bool:
+    """Whether a logger printed both lines as parts of one record, prefix and all."""
+    return first.level == second.level and first.clock == second.clock

@@ -1,0 +1,301 @@
+"""A job or a pod of Kubernetes, by its API: logs, what became of each container, events, and its nodes' conditions.
+
+    with tempfile.TemporaryDirectory() as folder:
+        gathered = gather("job/pretrain", "ml", folder)
+        diagnose(*gathered.sources, exit_code=gathered.exit_code)
+
+Nothing is changed. What may not be read of it (nodes, mostly) is a note.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+
+from logdiag.errors import LogdiagError, SourceError
+from logdiag.read.clusters.gathered import Gathered
+from logdiag.read.sources import Known
+
+__all__ = ["gather"]
+
+# job/pretrain-7b   pod/trainer-0
+_TARGET = re.compile(r"(job|pod)/([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)")
+# Seconds to connect, and between two pieces of an answer.
+_TIMES = (10, 60)
+_PIECE = 1 << 20
+_MOST_OF_A_LOG = 1 << 30
+_WITHIN_A_POD = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """The API's two parts, the namespace to look in, and what could not be had."""
+
+    core: Any
+    batch: Any
+    namespace: str
+    notes: list[str] = field(default_factory=list)
+
+
+def gather(target: str, namespace: str | None, folder: str) -> Gathered:
+    """All that the cluster knows of `job/NAME` or `pod/NAME`; the logs are written into a folder, which must last as
+    long as they are read.
+
+    Raises SourceError for what is neither, is not there, may not be read, or where no cluster answers; LogdiagError
+    where the client is not installed.
+    """
+    named = _TARGET.fullmatch(target)
+    if named is None:
+        raise SourceError(f"{target}: neither a job nor a pod of Kubernetes; give job/NAME or pod/NAME")
+    cluster = _connect(namespace)
+    kind, name = named.groups()
+    if kind == "job":
+        job = _one(target, cluster, cluster.batch.read_namespaced_job, name)
+        selector = ",".join(f"{key}={value}" for key, value in (job.spec.selector.match_labels or {}).items())
+        many = cluster.core.list_namespaced_pod
+        pods = _asked(f"the pods of {target}", cluster, many, cluster.namespace, label_selector=selector).items
+    else:
+        job, pods = None, [_one(target, cluster, cluster.core.read_namespaced_pod, name)]
+    pods.sort(key=lambda pod: (pod.status.start_time or datetime.max.replace(tzinfo=timezone.utc), pod.metadata.name))
+    if not pods:
+        cluster.notes.append(f"{target} has no pods any more; their logs are gone, unless the cluster collects them")
+    logs = [log for pod in pods for log in _logs(cluster, pod, folder)]
+    told = [_told(f"{target}, as the cluster describes it", [*_of_job(job), *_of_nodes(cluster, pods)])]
+    told += [_told(f"pod/{pod.metadata.name}, as the cluster describes it", list(_of_pod(pod)), pod) for pod in pods]
+    told.append(_told("events", list(_events(cluster, [target, *_names(pods)], pods))))
+    sources = (*logs, *(source for source in told if source is not None))
+    if not sources:
+        raise SourceError(f"{target}: the cluster tells nothing of it: {'; '.join(cluster.notes)}")
+    return Gathered(sources, _metadata(cluster, target, job, pods), _exit_code(job, pods), tuple(cluster.notes))
+
+
+def _connect(namespace: str | None) -> _Cluster:
+    """By KUBECONFIG or ~/.kube/config, within a pod by its service account."""
+    try:
+        from kubernetes import client, config
+    except ImportError as error:
+        raise LogdiagError("logdiag k8s needs the client of Kubernetes; pip install 'logdiag[k8s]'") from error
+    try:
+        if os.path.exists(_WITHIN_A_POD) and not os.environ.get("KUBECONFIG"):
+            config.load_incluster_config()
+            with open(_WITHIN_A_POD, encoding="utf-8") as file:
+                own = file.read().strip()
+        else:
+            config.load_kube_config()
+            own = config.list_kube_config_contexts()[1]["context"].get("namespace", "")
+    except Exception as error:  # whatever a broken file leads the client to
+        said = " ".join(str(error).split())
+        raise SourceError(
+            f"no cluster of Kubernetes is set up here ({said}); set KUBECONFIG, or give the logs: logdiag LOG ..."
+        ) from error
+    return _Cluster(client.CoreV1Api(), client.BatchV1Api(), namespace or own or "default")
+
+
+def _asked(what: str, cluster: _Cluster, call: Callable[..., Any], *arguments: str, **more: Any) -> Any:
+    """What the API answers. Raises SourceError in one sentence for whatever goes wrong."""
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        return call(*arguments, _request_timeout=_TIMES, **more)
+    except ApiException as error:
+        why = {
+            401: "the cluster does not know this user; log in again",
+            403: "this user may not read it; ask for the right to",
+            404: f"not found in namespace {cluster.namespace}; check the name, and the namespace (-n)",
+        }.get(error.status, f"the cluster answered {error.status} {error.reason}")
+        raise SourceError(f"{what}: {why}") from error
+    except (HTTPError, OSError, ValueError) as error:
+        raise SourceError(
+            f"{what}: the cluster does not answer ({type(error).__name__}); check the connection"
+        ) from error
+
+
+def _one(target: str, cluster: _Cluster, call: Callable[..., Any], name: str) -> Any:
+    """A job or a pod. Raises SourceError for what is none."""
+    found = _asked(target, cluster, call, name, cluster.namespace)
+    if not (getattr(found, "spec", None) and found.status):
+        raise SourceError(f"{target}: what answers is no API server of Kubernetes; check the kubeconfig")
+    return found
+
+
+def _logs(cluster: _Cluster, pod: Any, folder: str) -> Iterator[Known]:
+    """The logs of a pod's containers, before each that of the run before its last restart."""
+    for status in _statuses(pod):
+        runs = [(True, status.last_state), (False, status.state)]
+        for previous, state in runs:
+            if state is None or not (state.terminated or state.running):
+                continue
+            name = f"pod/{pod.metadata.name}/{status.name}{', before its restart' if previous else ''}"
+            path = os.path.join(folder, f"{len(os.listdir(folder))}.log")
+            save = partial(_save, path, cluster.core.read_namespaced_pod_log, pod.metadata.name, cluster.namespace)
+            try:
+                _asked(f"the log of {name}", cluster, save, container=status.name, previous=previous)
+            except SourceError as error:
+                cluster.notes.append(str(error))
+                if not os.path.exists(path):
+                    continue
+            if os.path.getsize(path) >= _MOST_OF_A_LOG:
+                cluster.notes.append(f"the log of {name}: only its first {_MOST_OF_A_LOG:,} bytes were read")
+            yield Known(path, name, pod.spec.node_name)
+
+
+def _save(path: str, call: Callable[..., Any], *arguments: str, **more: Any) -> None:
+    """Writes a log into a file as it comes."""
+    answer = call(*arguments, limit_bytes=_MOST_OF_A_LOG, _preload_content=False, **more)
+    with open(path, "wb") as file:
+        file.writelines(answer.stream(_PIECE))
+
+
+def _statuses(pod: Any) -> list[Any]:
+    return [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+
+
+def _told(name: str, rows: Sequence[str], pod: Any = None) -> Known | None:
+    """Rows as a source; None without rows."""
+    return Known("".join(f"{row}\n" for row in rows).encode(), name, pod and pod.spec.node_name) if rows else None
+
+
+def _of_job(job: Any) -> Iterator[str]:
+    """How a job ended, as `kubectl describe` would say it."""
+    for condition in (job.status.conditions or ()) if job else ():
+        if condition.status == "True":
+            yield f"Name:             {job.metadata.name}"
+            yield f"Status:           {condition.type}"
+            yield f"Reason:           {condition.reason or ''}"
+            yield f"Message:          {_flat(condition.message)}"
+
+
+def _of_pod(pod: Any) -> Iterator[str]:
+    """What became of a pod and its containers, as `kubectl describe` would say it."""
+    yield f"Name:             {pod.metadata.name}"
+    yield f"Node:             {pod.spec.node_name or '<none>'}"
+    yield f"Status:           {pod.status.phase}"
+    if pod.status.reason:
+        yield f"Reason:           {pod.status.reason}"
+        yield f"Message:          {_flat(pod.status.message)}"
+    yield "Containers:"
+    for status in _statuses(pod):
+        yield f"  {status.name}:"
+        for label, state in (("State:", status.state), ("Last State:", status.last_state)):
+            yield from _of_state(label, state)
+        yield f"    Restart Count:  {status.restart_count}"
+
+
+def _of_state(label: str, state: Any) -> Iterator[str]:
+    ended, waiting = (state.terminated, state.waiting) if state else (None, None)
+    if ended:
+        yield f"    {label:<15} Terminated"
+        yield f"      Reason:       {ended.reason}"
+        if ended.message:
+            yield f"      Message:      {_flat(ended.message)}"
+        yield f"      Exit Code:    {ended.exit_code}"
+        yield f"      Finished:     {ended.finished_at}"
+    elif waiting:
+        yield f"    {label:<15} Waiting"
+        yield f"      Reason:       {waiting.reason}"
+        yield f"      Message:      {_flat(waiting.message)}"
+
+
+def _of_nodes(cluster: _Cluster, pods: Sequence[Any]) -> Iterator[str]:
+    """Conditions of nodes that tell of trouble since the first pod began."""
+    began = min((pod.status.start_time for pod in pods if pod.status.start_time), default=None)
+    for name in sorted({pod.spec.node_name for pod in pods if pod.spec.node_name}):
+        try:
+            node = _asked(f"node {name}", cluster, cluster.core.read_node, name)
+        except SourceError as error:
+            cluster.notes.append(str(error))
+            continue
+        troubled = [
+            condition
+            for condition in node.status.conditions or ()
+            if (condition.status != "True") == (condition.type == "Ready")
+            and not (began and condition.last_transition_time and condition.last_transition_time < began)
+        ]
+        if troubled:
+            yield f"Name:             {name}"
+            yield "Conditions:"
+        for at in troubled:
+            yield f"  {at.type:<16} {at.status:<7} {at.last_transition_time}  {at.reason}  {_flat(at.message)}"
+
+
+def _names(pods: Sequence[Any]) -> list[str]:
+    """Whose events count: the pods' and their nodes'."""
+    nodes = {pod.spec.node_name for pod in pods if pod.spec.node_name}
+    return [*(f"pod/{pod.metadata.name}" for pod in pods), *(f"node/{name}" for name in sorted(nodes))]
+
+
+def _events(cluster: _Cluster, names: Sequence[str], pods: Sequence[Any]) -> Iterator[str]:
+    """Events as `kubectl get events` prints them, the oldest first."""
+    found = []
+    for namespace in dict.fromkeys((cluster.namespace, "default")):  # those of nodes are in the latter
+        try:
+            found += _asked(
+                f"the events of namespace {namespace}", cluster, cluster.core.list_namespaced_event, namespace
+            ).items
+        except SourceError as error:
+            cluster.notes.append(str(error))
+    now = datetime.now(timezone.utc)
+    began = min((pod.metadata.creation_timestamp for pod in pods if pod.metadata.creation_timestamp), default=None)
+    rows = []
+    for event in found:
+        about = f"{(event.involved_object.kind or '').lower()}/{event.involved_object.name}"
+        moment = event.last_timestamp or event.event_time or event.metadata.creation_timestamp or now
+        if about in names and not (about.startswith("node/") and began and moment < began):
+            rows.append((moment, f"{event.type or 'Normal':<9} {event.reason:<20} {about:<40} {_flat(event.message)}"))
+    if rows:
+        yield "LAST SEEN   TYPE      REASON               OBJECT                                   MESSAGE"
+    for moment, row in sorted(rows):
+        yield f"{max(0, int((now - moment).total_seconds()))}s".ljust(12) + row
+
+
+def _flat(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def _first_end(pods: Sequence[Any]) -> Any:
+    """How the container ended that failed first; None where none did."""
+    ended = [
+        state.terminated
+        for pod in pods
+        for status in _statuses(pod)
+        for state in (status.last_state, status.state)
+        if state and state.terminated and state.terminated.exit_code
+    ]
+    latest = datetime.max.replace(tzinfo=timezone.utc)
+    return min(ended, key=lambda end: end.finished_at or latest, default=None)
+
+
+def _state(job: Any, pods: Sequence[Any]) -> str:
+    """The job's own word for its end, or the phase of a pod."""
+    if job is None:
+        return str(pods[0].status.phase or "")
+    ends = [one for one in job.status.conditions or () if one.status == "True" and one.type in ("Complete", "Failed")]
+    return str(ends[0].type) if ends else "Running" if job.status.active else ""
+
+
+def _exit_code(job: Any, pods: Sequence[Any]) -> int | None:
+    state, first = _state(job, pods), _first_end(pods)
+    if state in ("Complete", "Succeeded"):
+        return 0
+    return int(first.exit_code) if first is not None else None
+
+
+def _metadata(cluster: _Cluster, target: str, job: Any, pods: Sequence[Any]) -> dict[str, str]:
+    first = _first_end(pods)
+    about = (job or pods[0]).metadata
+    told = {
+        "id": about.uid or target,
+        "name": about.name,
+        "namespace": cluster.namespace,
+        "state": _state(job, pods),
+        "exit_code": str(first.exit_code) if first is not None else "",
+        "nodes": ",".join(sorted({pod.spec.node_name for pod in pods if pod.spec.node_name})),
+        "restarts": str(sum(status.restart_count or 0 for pod in pods for status in _statuses(pod))),
+    }
+    return {name: value for name, value in told.items() if value}

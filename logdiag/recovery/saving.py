@@ -1,0 +1,226 @@
+"""Saves a training job's state while it goes on: the loop waits for a copy in memory, the disk is written meanwhile.
+
+    from logdiag.recovery.saving import Saver
+
+    saver = Saver("ckpt", model, optimizer, schedule=scheduler)
+    first = saver.restore()  # the step that `logdiag run` goes on from, 0 at a new start
+    for step in range(first + 1, steps + 1):
+        ...
+        if step % 100 == 0:
+            saver.save(step)
+    saver.close()
+
+Lightning: `Trainer(callbacks=[lightning_callback("ckpt", every=100)])`; the Hugging Face Trainer:
+`Trainer(callbacks=[trainer_callback("ckpt", every=100)])`. It needs torch, which is loaded when a Saver is made.
+
+A checkpoint is a folder `step_N` of `torch.distributed.checkpoint`. It is written as `step_N.partial` and gets its name
+when all ranks' files and the list of them are on the disk, so that what has the name is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from typing import Any
+
+from logdiag.errors import LogdiagError
+from logdiag.recovery.hook import resume
+
+__all__ = ["Saver", "lightning_callback", "trainer_callback"]
+
+_PARTIAL = ".partial"
+
+
+class Saver:
+    """Saves a model, its optimizers and whatever else has `state_dict` and `load_state_dict`, one save at a time.
+
+    Every rank makes one, in a folder that all of them see, after its process group. The copy in memory is kept for the
+    next save: it takes as much host memory as the state itself, pinned where there is a GPU. Nothing is deleted.
+    """
+
+    def __init__(self, folder: str, model: Any, optimizers: Any = (), **others: Any) -> None:
+        try:
+            import torch
+            import torch.distributed as dist
+            from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+        except ImportError as error:
+            raise LogdiagError("logdiag.recovery.saving: torch is not installed; install torch 2.9 or newer") from error
+        self._folder = folder
+        self._state = {"job": _Job(model, optimizers), **others}
+        self._alone = not dist.is_initialized() or dist.get_world_size() == 1
+        # Its own group: the training goes on with the others while ranks speak of a save.
+        self._group = None if self._alone else dist.new_group(backend="gloo")
+        self._leads = self._alone or dist.get_rank() == 0
+        gpu = torch.cuda.is_available()
+        self._stager = DefaultStager(StagingOptions(gpu, False, False, gpu))
+        self._last: tuple[int, Any] | None = None
+
+    def save(self, step: int) -> None:
+        """Begins to save the state after so many steps; returns once it is copied and may change again.
+
+        Waits for the save before it. Raises LogdiagError, on all ranks, where that one failed; who catches it may go
+        on, and the next call saves again.
+        """
+        import torch.distributed as dist
+        from torch.distributed.checkpoint import async_save
+
+        self.wait()
+        if self._leads:
+            os.makedirs(self._folder, exist_ok=True)
+            _clear(self._folder)
+        if self._group is not None:
+            dist.barrier(self._group)
+        final = os.path.join(self._folder, f"step_{step}")
+        saved = async_save(
+            {**self._state, "step": step},
+            storage_writer=_writer(final),
+            process_group=self._group,
+            async_stager=self._stager,
+            no_dist=self._alone,
+        )
+        self._last = step, saved
+
+    def wait(self) -> None:
+        """Waits until the last save is on the disk. Raises LogdiagError where it failed."""
+        if self._last is None:
+            return
+        (step, saved), self._last = self._last, None
+        error = saved.exception()
+        if error is not None:
+            raise LogdiagError(f"{self._folder}: the save of step {step} failed ({_first(error)})") from error
+
+    def restore(self, path: str | None = None) -> int:
+        """Loads a checkpoint, the one that `logdiag run` chose unless another is named. The step after which it was
+        saved, 0 where there is none to load."""
+        from torch.distributed.checkpoint import load
+
+        path = resume().checkpoint if path is None else path
+        if not path:
+            return 0
+        state = {**self._state, "step": 0}
+        load(state, checkpoint_id=path, process_group=self._group, no_dist=self._alone)
+        return int(state["step"])
+
+    def close(self) -> None:
+        """Waits for the last save and gives the copy's memory back. Raises LogdiagError where that save failed."""
+        try:
+            self.wait()
+        finally:
+            self._stager.close()
+
+
+class _Job:
+    """Model and optimizers by the names of parameters, so that another number of ranks can load them."""
+
+    def __init__(self, model: Any, optimizers: Any) -> None:
+        self._model = model
+        self._optimizers = list(optimizers) if isinstance(optimizers, Iterable) else [optimizers]
+
+    def state_dict(self) -> dict[str, Any]:
+        from torch.distributed.checkpoint.state_dict import get_state_dict
+
+        model, optimizers = get_state_dict(self._model, self._optimizers)
+        return {"model": model, "optimizers": optimizers}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        from torch.distributed.checkpoint.state_dict import set_state_dict
+
+        set_state_dict(
+            self._model,
+            self._optimizers,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizers"],
+        )
+
+
+def _writer(final: str) -> Any:
+    """Writes into a folder with another name. `finish` is called on one rank, when all ranks' files are on the disk;
+    what either raises comes to all ranks."""
+    from torch.distributed.checkpoint import FileSystemWriter
+
+    class Writer(FileSystemWriter):  # type: ignore[misc]
+        def write_data(self, plan: Any, planner: Any) -> Any:
+            try:
+                return super().write_data(plan, planner)
+            except Exception as error:
+                # What torch says of a full disk is "unexpected pos"; the disk's own word came before it.
+                raise OSError(_first(error)) from error
+
+        def finish(self, metadata: Any, results: Any) -> None:
+            super().finish(metadata, results)
+            _synced(final + _PARTIAL)
+            if os.path.exists(final):  # saved anew after a restart
+                os.rename(final, f"{final}.old{_PARTIAL}")
+            os.rename(final + _PARTIAL, final)
+            _synced(os.path.dirname(final) or ".")
+
+    return Writer(final + _PARTIAL)
+
+
+def _synced(folder: str) -> None:
+    """Names in a folder are on the disk only when the folder is."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _clear(folder: str) -> None:
+    """Removes what saves left that did not end."""
+    for name in os.listdir(folder):
+        if name.startswith("step_") and name.endswith(_PARTIAL):
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+
+def _first(error: BaseException) -> str:
+    """The first line of what went wrong first, on whichever rank."""
+    failures = getattr(error, "failures", None)  # of torch's CheckpointException: by rank, with the traceback
+    if failures:
+        error = next(iter(failures.values()))[0]
+    while error.__context__ is not None:
+        error = error.__context__
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def lightning_callback(folder: str, every: int) -> Any:
+    """A callback for Lightning's Trainer that saves every so many steps, and goes on where `logdiag run` says."""
+    from lightning.pytorch import Callback
+
+    class Saving(Callback):  # type: ignore[misc]
+        def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+            schedules = {f"schedule-{at}": row.scheduler for at, row in enumerate(trainer.lr_scheduler_configs)}
+            self._saver = Saver(folder, pl_module, trainer.optimizers, loops=trainer.fit_loop, **schedules)
+            self._saver.restore()
+
+        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+            if trainer.global_step and trainer.global_step % every == 0:
+                self._saver.save(trainer.global_step)
+
+        def on_train_end(self, *_: Any) -> None:
+            self._saver.close()
+
+    return Saving()
+
+
+def trainer_callback(folder: str, every: int) -> Any:
+    """A callback for the Hugging Face Trainer that saves every so many steps, and goes on where `logdiag run` says.
+
+    The step is restored; which data follows is for the script, as the Trainer asks a callback for none.
+    """
+    from transformers import TrainerCallback
+
+    class Saving(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+            self._saver = Saver(folder, parts["model"], parts["optimizer"], schedule=parts["lr_scheduler"])
+            state.global_step = self._saver.restore()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+            if state.global_step % every == 0:
+                self._saver.save(state.global_step)
+
+        def on_train_end(self, *_: Any, **__: Any) -> None:
+            self._saver.close()
+
+    return Saving()

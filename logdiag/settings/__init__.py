@@ -1,0 +1,207 @@
+"""What is in force, and where each value came from.
+
+    settings = load_settings({"llm": "openai:gpt-5"})     # flags, of which None stands for "not given"
+    settings.votes, settings.origins["votes"]             # 3, "logdiag.toml"
+
+Flags win over the environment (`LOGDIAG_*`), that over the `logdiag.toml` files that are obeyed (see `config_files`),
+and those over the defaults.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from logdiag.errors import AgentError, LogdiagError
+from logdiag.settings.config_files import FILE, ConfigFile, look_for, named_file
+
+__all__ = ["FILE", "WHEN", "Settings", "check_model", "load_settings"]
+
+WHEN = ("always", "unsure", "never")
+# Set in the environment without being a key of the file.
+_OTHER_VARIABLES = ("LOGDIAG_CACHE", "LOGDIAG_CONFIG")
+_SAID_OF_THEM = ("origins", "files", "notes")
+
+Said = tuple[str, str, object]
+"""Where a value was given, its key, and the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values in force.
+
+    `rules` are folders of rules of one's own, `memory` the incident store, empty for the default one. `llm` is a
+    model as `provider:model`, empty for none, `llm_when` when it is asked, `llm_timeout` the seconds it may take
+    altogether, `votes` how many answers are held against each other, `budget` the tokens of log it is shown.
+    `offline` forbids every network access. `origins` says where each value came from, `files` which files were looked
+    for and what became of them, `notes` what the user should know of that.
+    """
+
+    rules: tuple[str, ...] = ()
+    memory: str = ""
+    llm: str = ""
+    llm_when: str = "unsure"
+    llm_timeout: float = 30.0
+    votes: int = 1
+    budget: int = 6000
+    offline: bool = False
+    origins: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[ConfigFile, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether a model is set up and may be asked at all."""
+        return bool(self.llm) and self.llm_when != "never" and not self.offline
+
+    @property
+    def store(self) -> str | Literal[False] | None:
+        """Where past failures are: None for the default place, False where `offline` forbids to ask."""
+        return False if self.offline and "://" in self.memory else self.memory or None
+
+    def store_or_refusal(self) -> str | None:
+        """As `store`, for what is of no use without one: raises LogdiagError where `offline` forbids to ask."""
+        place = self.store
+        if place is False:
+            where, forbids = self.origins["memory"], self.origins["offline"]
+            raise LogdiagError(f"offline is set ({forbids}), and the memory is on the network ({where}); change one")
+        return place
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    folder: str | os.PathLike[str] = ".",
+) -> Settings:
+    """The settings in force in a folder.
+
+    `flags` are what the command line says, None for what it leaves open; `config` among them, or else `LOGDIAG_CONFIG`,
+    is a file to read instead of those that are looked for. `llm` may also be one of always, unsure and never,
+    everywhere: it then says when to ask. Raises LogdiagError with all problems at once, each naming the file or
+    variable and the key.
+    """
+    given = dict(flags or {})
+    named = given.pop("config", None) or environ.get("LOGDIAG_CONFIG")
+    files = (named_file(str(named)),) if named else look_for(folder)
+    said = [(file.path, name, value) for file in files for name, value in file.values.items()]
+    values, origins = _values([*said, *_from_environment(environ), *_from_flags(given)])
+    for item in fields(Settings):
+        if item.name not in _SAID_OF_THEM:
+            origins.setdefault(item.name, "default")
+    notes = (*(note for file in files for note in file.notes), *_unknown_variables(environ))
+    settings = Settings(**values, origins=origins, files=files, notes=notes)
+    if settings.store is False:
+        note = f"offline: past failures are not asked, for their store is on the network ({origins['memory']})"
+        settings = replace(settings, notes=(*notes, note))
+    return settings
+
+
+def check_model(name: object) -> None:
+    """Raises AgentError for what does not name a model as `provider:model`."""
+    try:
+        _model(name)
+    except (TypeError, ValueError) as error:
+        raise AgentError(f"llm: {name!r} cannot be used; give provider:model") from error
+
+
+def _values(said: Iterable[Said]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The value in force of each key that was given, and where; later ones win. Raises LogdiagError."""
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, name, value in said:
+        key = "llm_when" if name == "llm" and value in WHEN else name
+        if key not in _READERS:
+            known = ", ".join(_READERS)
+            problems.append(f"{origin}: {key}: no such key; known are {known}")
+            continue
+        read, wanted = _READERS[key]
+        try:
+            values[key] = read(value)
+            origins[key] = origin
+        except (TypeError, ValueError):
+            problems.append(f"{origin}: {name}: {value!r} cannot be used; give {wanted}")
+    if problems:
+        raise LogdiagError("\n".join(problems))
+    return values, origins
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    known = {*(f"LOGDIAG_{name.upper()}" for name in _READERS), *_OTHER_VARIABLES}
+    for variable in sorted(environ):
+        # What `logdiag run` tells a job is no setting.
+        if variable.startswith("LOGDIAG_") and not variable.startswith("LOGDIAG_RUN") and variable not in known:
+            yield f"environment {variable}: ignored, no such setting; known are {', '.join(sorted(known))}"
+
+
+def _from_flags(flags: Mapping[str, object]) -> Iterator[Said]:
+    for name, value in flags.items():
+        if value is not None and value != ():
+            yield f"--{name.replace('_', '-')}", name, value
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[Said]:
+    for name in _READERS:
+        variable = f"LOGDIAG_{name.upper()}"
+        if value := environ.get(variable):
+            yield f"environment {variable}", name, value.split(os.pathsep) if name == "rules" else value
+
+
+def _folders(value: object) -> tuple[str, ...]:
+    if isinstance(value, (list, tuple)) and all(isinstance(item, (str, os.PathLike)) for item in value):
+        return tuple(os.fspath(item) for item in value if item)
+    raise TypeError
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError
+
+
+def _model(value: object) -> str:
+    provider, colon, model = _text(value).partition(":")
+    if value and not (provider and colon and model):
+        raise ValueError
+    return _text(value)
+
+
+def _when(value: object) -> str:
+    if value in WHEN:
+        return str(value)
+    raise ValueError
+
+
+def _between(low: float, high: float, number: Callable[[Any], Any]) -> Callable[[object], Any]:
+    def read(value: object) -> Any:
+        said = number(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
+        if said is None or not low <= said <= high or (not isinstance(value, str) and said != value):
+            raise ValueError
+        return said
+
+    return read
+
+
+def _yes_or_no(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("1", "true", "yes"):
+        return True
+    if str(value).lower() in ("0", "false", "no"):
+        return False
+    raise ValueError
+
+
+_READERS: dict[str, tuple[Callable[[object], Any], str]] = {
+    "rules": (_folders, "a list of folders"),
+    "memory": (_text, "a folder or a postgresql:// address"),
+    "llm": (_model, f"provider:model, or one of {', '.join(WHEN)}"),
+    "llm_when": (_when, f"one of {', '.join(WHEN)}"),
+    "llm_timeout": (_between(0.1, 3600, float), "seconds between 0.1 and 3600"),
+    "votes": (_between(1, 15, int), "a whole number from 1 to 15"),
+    "budget": (_between(500, 200_000, int), "a whole number of tokens from 500 to 200000"),
+    "offline": (_yes_or_no, "true or false"),
+}

@@ -1,0 +1,119 @@
+"""What was made once and would take long to make again: compiled rules, parsed incidents, their vectors.
+
+A cache that is missing, torn, of another version or not to be written costs speed, never correctness. Nothing foreign
+is believed: a file is read only when it and its folder are the user's own (see `places`), and what it holds was made
+from exactly these bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import marshal
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from logdiag._version import __version__
+from logdiag.settings.places import cache_folders, make_private, why_foreign, why_foreign_path
+
+__all__ = ["UNFINISHED", "read", "replace_file", "usable_folders", "write"]
+
+_FORM = "logdiag-cache/1"
+_KEEP = 8
+_MOST_BYTES = 256 << 20
+_CHECK_SUM = 32
+UNFINISHED = "logdiag-unfinished-"
+"""What the name of a file begins with that is being written."""
+
+# A process that died while it wrote leaves its file; one that still writes is done long before.
+_STALE_SECONDS = 3600
+
+
+def read(name: str, origin: bytes) -> Any | None:
+    """What `write` kept under this name and was made from `origin`; None when there is nothing of that."""
+    file_name = _file_name(name, origin)
+    for folder in usable_folders():
+        try:
+            content = _own_content(os.path.join(folder, file_name))
+            check_sum, body = content[:_CHECK_SUM], memoryview(content)[_CHECK_SUM:]
+            if body and hashlib.sha256(body).digest() == check_sum:
+                made_as, value = marshal.loads(body)
+                if made_as == file_name:
+                    with contextlib.suppress(OSError):
+                        os.utime(os.path.join(folder, file_name))  # what is used stays, see `_tidy`
+                    return value
+        except (OSError, ValueError, EOFError, TypeError, MemoryError):
+            continue
+    return None
+
+
+def write(name: str, origin: bytes, value: Any) -> None:
+    """Keeps a value that marshal can write, whole or not at all; where nothing can be written, nothing is kept."""
+    file_name = _file_name(name, origin)
+    body = marshal.dumps((file_name, value))
+    if len(body) > _MOST_BYTES - _CHECK_SUM:
+        return
+    for folder in usable_folders():
+        with contextlib.suppress(OSError):
+            replace_file(os.path.join(folder, file_name), hashlib.sha256(body).digest() + body)
+            _tidy(folder, name)
+
+
+def usable_folders() -> Iterator[str]:
+    """The user's own folders for it: the first that can be written, before it such as can only be read."""
+    for folder in cache_folders():
+        try:
+            make_private(folder)
+            if why_foreign_path(folder):
+                continue
+        except OSError:
+            continue
+        yield folder
+        if os.access(folder, os.W_OK):
+            return
+
+
+def _file_name(name: str, origin: bytes) -> str:
+    made_by = f"{_FORM} {__version__} {sys.implementation.cache_tag} {sys.byteorder}\0"
+    return f"{name}-{hashlib.sha256(made_by.encode() + origin).hexdigest()[:32]}"
+
+
+def _own_content(path: str) -> bytes:
+    """The bytes of a regular file that is the user's own, judged by what was opened; none of another."""
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        status = os.fstat(file.fileno())
+        if why_foreign(status) or not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+            return b""
+        return file.read(status.st_size)
+
+
+def replace_file(path: str, content: bytes | memoryview) -> None:
+    """Writes a file for nobody but the user, whole or not at all. Raises OSError."""
+    import tempfile
+
+    handle, unfinished = tempfile.mkstemp(prefix=UNFINISHED, dir=os.path.dirname(path))
+    try:
+        with open(handle, "wb") as out:
+            out.write(content)
+        os.replace(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(unfinished)
+        raise
+
+
+def _tidy(folder: str, name: str) -> None:
+    """Leaves the files of a name that were used last, and none that a dead process did not finish."""
+    ours = re.compile(rf"{re.escape(name)}-[0-9a-f]{{8,32}}")
+    files = [(os.path.getmtime(entry), entry.name, entry.path) for entry in os.scandir(folder)]
+    kept = sorted(item for item in files if ours.fullmatch(item[1]))
+    stale = time.time() - _STALE_SECONDS
+    unfinished = [item for item in files if item[1].startswith(UNFINISHED) and item[0] < stale]
+    for _, _, path in [*kept[:-_KEEP], *unfinished]:
+        with contextlib.suppress(OSError):
+            os.unlink(path)

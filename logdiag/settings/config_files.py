@@ -1,0 +1,169 @@
+"""Which `logdiag.toml` files are obeyed, and in what: that depends on whose a file is and where it lies.
+
+- The user's own, in the platform's folder for settings, may set everything.
+- The nearest one in the working directory or above it, up to the repository's root or the home folder, may set only
+  what sends nothing anywhere and names no store.
+- One that somebody else owns or may write to, and one further up, sets nothing, and a note says so.
+- One that the user names stands in the place of all these and may set everything.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from logdiag.errors import LogdiagError
+from logdiag.settings.places import config_file, why_foreign_path
+
+__all__ = ["FILE", "ConfigFile", "look_for", "named_file"]
+
+FILE = "logdiag.toml"
+
+# What a repository's file may set: nothing of this sends data, costs money or names where past failures are kept.
+_HARMLESS = ("rules", "offline")
+_ROOT_OF_A_REPOSITORY = (".git", ".hg")
+_MOST_BYTES = 1 << 20
+
+
+class ConfigFile(NamedTuple):
+    """A `logdiag.toml` that was looked for: `state` is `obeyed`, `not there`, or `ignored: ` and why; `values` is what
+    it sets, `notes` what the user should know."""
+
+    path: str
+    state: str
+    values: Mapping[str, object] = {}
+    notes: tuple[str, ...] = ()
+
+
+def named_file(path: str | os.PathLike[str]) -> ConfigFile:
+    """A file that the user names: it is the user's word, whoever wrote it. Raises LogdiagError."""
+    return ConfigFile(os.fspath(path), "obeyed", _values(os.path.join(os.getcwd(), path)))
+
+
+def look_for(folder: str | os.PathLike[str]) -> tuple[ConfigFile, ...]:
+    """The user's own file, then those in a folder and above it, each with what became of it; a later one's values win.
+
+    Raises LogdiagError for one that is to be obeyed and cannot be read.
+    """
+    own = config_file()
+    found = [_own(own)] if own else []
+    chain = _with_those_above(os.path.abspath(folder))
+    allowed = _allowed_folders(chain)
+    nearest: ConfigFile | None = None
+    for parent in chain:
+        path = os.path.join(parent, FILE)
+        if path == own or not os.path.lexists(path):
+            continue
+        if nearest is None:
+            file = _of_repository(path, allowed=parent in allowed)
+            nearest = file if file.state == "obeyed" else None
+        else:
+            file = ConfigFile(path, f"ignored: {nearest.path} is nearer")
+        found.append(file)
+    return tuple(found)
+
+
+def _own(path: str) -> ConfigFile:
+    if not os.path.lexists(path):
+        return ConfigFile(path, "not there")
+    if why := _why_not(path):
+        return _ignored(path, why)
+    return ConfigFile(path, "obeyed", _values(path))
+
+
+def _of_repository(path: str, *, allowed: bool) -> ConfigFile:
+    """A file that lies in a folder by chance or by a repository: what it may not set is left out."""
+    why = "it lies above the repository, the home folder or the working directory" if not allowed else _why_not(path)
+    if why:
+        return _ignored(path, why)
+    values, notes = {}, []
+    refused = []
+    for name, value in _values(path).items():
+        if name not in _HARMLESS or (name == "offline" and value is not True):
+            refused.append(name)
+        elif name == "rules" and (foreign := _foreign_folders(value)):
+            notes.append(f"{path}: rules: ignored, for {foreign}; name the folder with --rules if you trust it")
+        else:
+            values[name] = value
+    if refused:
+        own = config_file() or "the environment"
+        may = "rules, and offline = true"
+        notes.append(
+            f"{path}: {', '.join(refused)}: ignored, for a file found there may set only {may}; move it to {own}"
+        )
+    if "rules" in values:
+        notes.append(f"the rules that {path} names are in force")
+    return ConfigFile(path, "obeyed", values, tuple(notes))
+
+
+def _ignored(path: str, why: str) -> ConfigFile:
+    note = f"{path}: ignored, for {why}; name it with --config if you trust it"
+    return ConfigFile(path, f"ignored: {why}", {}, (note,))
+
+
+def _with_those_above(folder: str) -> list[str]:
+    """A folder and all above it, up to the root."""
+    chain = [folder]
+    while (parent := os.path.dirname(chain[-1])) != chain[-1]:
+        chain.append(parent)
+    return chain
+
+
+def _allowed_folders(chain: Sequence[str]) -> set[str]:
+    """Of a folder and those above it those up to the repository's root or the home folder; where neither is, the folder
+    alone."""
+    home = os.path.expanduser("~")
+    for at, parent in enumerate(chain):
+        if parent == home or any(os.path.lexists(os.path.join(parent, name)) for name in _ROOT_OF_A_REPOSITORY):
+            return set(chain[: at + 1])
+    return set(chain[:1])
+
+
+def _why_not(path: str) -> str:
+    """Why a file is not the user's own or no file at all; empty when it is one."""
+    try:
+        if why := why_foreign_path(path):
+            return why
+        if why := why_foreign_path(os.path.dirname(path)):
+            return f"of its folder, {why}"
+        return "" if os.path.isfile(path) else "it is no file"
+    except OSError as error:
+        return f"it cannot be looked at ({error.strerror})"
+
+
+def _foreign_folders(value: object) -> str:
+    """Which of the named folders is not the user's own, and why; empty when all are."""
+    for folder in value if isinstance(value, list) else ():
+        if isinstance(folder, str) and os.path.exists(folder) and (why := why_foreign_path(folder)):
+            return f"of {folder}, {why}"
+    return ""
+
+
+def _values(path: str) -> dict[str, object]:
+    """What a file says, relative paths in it meant from its folder."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
+    try:
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+                raise LogdiagError(f"{path}: no file of settings, or one of more than {_MOST_BYTES} bytes; correct it")
+            document = tomllib.loads(file.read(_MOST_BYTES).decode("utf-8"))
+    except OSError as error:
+        raise LogdiagError(f"{path}: cannot be read ({error.strerror}); make it readable or remove it") from error
+    except (ValueError, RecursionError) as error:
+        raise LogdiagError(f"{path}: not valid TOML ({error}); correct it there") from error
+    return {name: _beside(os.path.dirname(path), name, value) for name, value in document.items()}
+
+
+def _beside(folder: str, name: str, value: object) -> object:
+    if name == "rules" and isinstance(value, list):
+        return [os.path.join(folder, item) if isinstance(item, str) else item for item in value]
+    if name == "memory" and isinstance(value, str) and "://" not in value:
+        return os.path.join(folder, value)
+    return value
