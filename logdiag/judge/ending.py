@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import ne
 from typing import NamedTuple
 
 from logdiag.judge.timeline import Timeline
@@ -10,8 +11,9 @@ from logdiag.model import CALM, TROUBLE, Line
 
 __all__ = ["Ending", "ending_of"]
 
-# So many lines at the end of a log tell how it ended.
+# So many lines at the end of a log tell how it ended; the like of its last status, one a process, may be further up.
 _LAST_LINES = 8
+_LAST_OF_EACH = 64
 _LAST_WORDS = 3
 _FATAL = frozenset({"CRITICAL", "FATAL"})
 
@@ -28,7 +30,7 @@ class Ending(NamedTuple):
 
 def ending_of(timeline: Timeline) -> Ending:
     """How each file of a case ends, taken together."""
-    endings = [_of_file(lines[-_LAST_LINES:], timeline) for lines in timeline.printed.values()]
+    endings = [_of_file(lines, timeline) for lines in timeline.printed.values()]
     return Ending(
         next((ending.bad_status for ending in endings if ending.bad_status), None),
         next((ending.good_status for ending in endings if ending.good_status), None),
@@ -38,14 +40,32 @@ def ending_of(timeline: Timeline) -> Ending:
 
 def _of_file(lines: Sequence[Line], timeline: Timeline) -> Ending:
     kinds = timeline.kinds
-    named = [line for line in lines if kinds.is_a("last-status-bad", line) or kinds.is_a("last-status-good", line)]
-    status = named[-1] if named else None
-    bad = status is not None and kinds.is_a("last-status-bad", status)
-    return Ending(
-        status if bad else None,
-        status if status is not None and not bad else None,
-        _trouble(lines[-_LAST_WORDS:], timeline),
-    )
+    named = [
+        line
+        for line in lines[-_LAST_OF_EACH:]
+        if kinds.is_a("last-status-bad", line) or kinds.is_a("last-status-good", line)
+    ]
+    trouble = _trouble(lines[-_LAST_WORDS:], timeline)
+    if not named or named[-1] not in lines[-_LAST_LINES:]:
+        return Ending(last_trouble=trouble)
+    last = named[-1]
+    # keepd end fawn code 12, and then keepd end coral code 0: each process has a status of its own
+    bad = next((line for line in named if kinds.is_a("last-status-bad", line) and _is_of_another(line, last)), None)
+    if kinds.is_a("last-status-bad", last):
+        bad = last
+    return Ending(bad, None if bad else last, trouble)
+
+
+def _is_of_another(line: Line, last: Line) -> bool:
+    """Whether two lines tell the same of two processes: their words differ in the one that names the process, and in
+    what has digits."""
+    words, others = _words(line), _words(last)
+    return len(words) == len(others) and sum(map(ne, words, others)) <= 1
+
+
+def _words(line: Line) -> list[str]:
+    """The words of a message; what has digits is all the same."""
+    return ["9" if any(map(str.isdigit, word)) else word for word in line.message.split()]
 
 
 def _trouble(lines: Sequence[Line], timeline: Timeline) -> Line | None:

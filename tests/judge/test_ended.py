@@ -58,6 +58,20 @@ def _outcome(book: RuleBook, lines: list[str], suspects: Ranking) -> Outcome:
     return judge(found, book, suspects=lambda: suspects).outcome
 
 
+def test_one_bad_status_among_the_processes_last_ones_is_a_failure(book: RuleBook) -> None:
+    """Each process has a status of its own in the last lines; that the last of them is 0 says nothing of the others."""
+    seats = [f"03:10:0{seat} keeper: seat {name} left, code {code}" for seat, name, code in
+             [(1, "amber", 0), (2, "fawn", 12), (3, "coral", 0)]]  # fmt: skip
+    assert diagnosed(book, *steps(1, 100), *seats).failed is True
+    assert diagnosed(book, *steps(1, 100), *[line.replace("12", "0") for line in seats]).failed is False
+
+
+def test_a_helpers_bad_status_is_not_the_jobs(book: RuleBook) -> None:
+    """What another program printed of itself in other words is no status of a process of the job."""
+    lines = ["03:10:01 prefetcher of shard 4 went away with code 3", "03:10:02 keeper: run 12 left, code 0"]
+    assert diagnosed(book, *steps(1, 100), *lines).failed is False
+
+
 def test_what_was_not_read_has_no_known_end(book: RuleBook) -> None:
     """A bound ended the reading, not the job."""
     answer = diagnose(log_of(*steps(1, 500), DONE), rules=book, max_bytes=4000)
