@@ -19,41 +19,47 @@ _FATAL = frozenset({"CRITICAL", "FATAL"})
 
 
 class Ending(NamedTuple):
-    """The end of a case. `bad_status` and `good_status` are the last lines that name a status, or None; `last_trouble`
-    is a line of trouble among the very last, with nothing calm after it unless it is fatal. Any file of the case
-    counts."""
+    """The end of a case. `bad_status` and `good_status` are the last lines that name a status, or None; `bad_number`
+    and `good_number` the very last line, where it ends with a bare number as a status does; `last_trouble` is a line of
+    trouble among the very last, with nothing calm after it unless it is fatal. Any file of the case counts."""
 
     bad_status: Line | None = None
     good_status: Line | None = None
+    bad_number: Line | None = None
+    good_number: Line | None = None
     last_trouble: Line | None = None
 
 
 def ending_of(timeline: Timeline) -> Ending:
     """How each file of a case ends, taken together."""
-    endings = [_of_file(lines, timeline) for lines in timeline.printed.values()]
-    return Ending(
-        next((ending.bad_status for ending in endings if ending.bad_status), None),
-        next((ending.good_status for ending in endings if ending.good_status), None),
-        next((ending.last_trouble for ending in endings if ending.last_trouble), None),
-    )
+    endings = [_of_file(lines, timeline) for lines in timeline.printed.values() if lines]
+    return Ending(*(next(filter(None, told), None) for told in zip(*endings, strict=True)))
 
 
 def _of_file(lines: Sequence[Line], timeline: Timeline) -> Ending:
     kinds = timeline.kinds
-    named = [
-        line
-        for line in lines[-_LAST_OF_EACH:]
-        if kinds.is_a("last-status-bad", line) or kinds.is_a("last-status-good", line)
-    ]
-    trouble = _trouble(lines[-_LAST_WORDS:], timeline)
-    if not named or named[-1] not in lines[-_LAST_LINES:]:
-        return Ending(last_trouble=trouble)
-    last = named[-1]
+    bad, good = _status(lines, timeline)
+    last = lines[-1]
+    return Ending(
+        bad,
+        good,
+        last if kinds.is_a("last-number-bad", last) else None,
+        last if kinds.is_a("last-number-good", last) else None,
+        _trouble(lines[-_LAST_WORDS:], timeline),
+    )
+
+
+def _status(lines: Sequence[Line], timeline: Timeline) -> tuple[Line | None, Line | None]:
+    """The last line that names a status, as a bad one or as a good one."""
+    bad = [line for line in lines[-_LAST_OF_EACH:] if timeline.kinds.is_a("last-status-bad", line)]
+    good = [line for line in lines[-_LAST_LINES:] if timeline.kinds.is_a("last-status-good", line)]
+    if bad and bad[-1].position >= max(lines[-_LAST_LINES:][0].position, good[-1].position if good else 0):
+        return bad[-1], None
+    if not good:
+        return None, None
     # keepd end fawn code 12, and then keepd end coral code 0: each process has a status of its own
-    bad = next((line for line in named if kinds.is_a("last-status-bad", line) and _is_of_another(line, last)), None)
-    if kinds.is_a("last-status-bad", last):
-        bad = last
-    return Ending(bad, None if bad else last, trouble)
+    other = next((line for line in bad if _is_of_another(line, good[-1])), None)
+    return other, None if other else good[-1]
 
 
 def _is_of_another(line: Line, last: Line) -> bool:

@@ -117,9 +117,14 @@ def ended_cleanly(facts: _Facts) -> Outcome | None:
 def last_status_is_good(facts: _Facts) -> Outcome | None:
     """The last status that is printed is 0, or calls the outcome a success; where the lines look like a failure's all
     the same, the log does not tell."""
-    if facts.ending.good_status is None:
+    if not _ends_well(facts.ending):
         return None
     return Outcome.NOT_KNOWN if _is_doubtful(facts) else Outcome.HEALTHY
+
+
+def last_number_is_bad(facts: _Facts) -> Outcome | None:
+    """The last line ends with a bare number that is not 0, as a status is, and the lines look like a failure's."""
+    return Outcome.FAILED if facts.ending.bad_number is not None and _is_doubtful(facts) else None
 
 
 def ends_in_trouble(facts: _Facts) -> Outcome | None:
@@ -136,12 +141,15 @@ def ends_in_trouble(facts: _Facts) -> Outcome | None:
 
 
 def looks_like_a_failure(facts: _Facts) -> Outcome | None:
-    """A line that is not logged as calm stands out as one that ended the job, whatever its words."""
+    """A line stands out as one that ended the job, whatever its words. In software that rules know, one that is logged
+    as calm does so only where the log ends in complaints."""
     standing = [item for item in facts.suspects().lines if not _is_recovered(item.line, facts.recovered)]
     chance = sum(item.score for item in standing)
-    if chance < _IN_UNKNOWN or standing[0].line.level in CALM:
+    if chance < _IN_UNKNOWN:
         return None
     unknown = facts.unknown_lines()
+    if standing[0].line.level in CALM and not unknown and not facts.complaints:
+        return None
     least = _IN_UNKNOWN if unknown >= ENOUGH_LINES else _IN_SHORT if unknown else _IN_KNOWN
     return Outcome.FAILED if chance >= least else None
 
@@ -164,6 +172,7 @@ OUTCOME: tuple[Callable[[_Facts], Outcome | None], ...] = (
     last_status_is_bad,
     ended_cleanly,
     last_status_is_good,
+    last_number_is_bad,
     ends_in_trouble,
     looks_like_a_failure,
     complains_after_its_work,
@@ -203,11 +212,15 @@ def outcome_of(
     return (made[1], (decision(made[0], None, made[1].value),)) if made else (Outcome.NOT_KNOWN, ())
 
 
+def _ends_well(ending: Ending) -> bool:
+    return ending.good_status is not None or ending.good_number is not None
+
+
 def how_it_ended(outcome: Outcome, timeline: Timeline, complaints: Sequence[Line], *, complete: bool = True) -> Ended:
     """How a log of this outcome ends. What the caller knows of the job's end counts before what the log shows."""
     if outcome is Outcome.FAILED:
         return Ended.FAILED
-    told = timeline.failed is False or timeline.finished or ending_of(timeline).good_status is not None
+    told = timeline.failed is False or timeline.finished or _ends_well(ending_of(timeline))
     if outcome is Outcome.HEALTHY:
         return Ended.CLEAN if told else Ended.STOPS
     return Ended.UNKNOWN if timeline.empty or complaints or not complete else Ended.STOPS
