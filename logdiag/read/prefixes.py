@@ -150,7 +150,7 @@ class _Places:
             self._hear(said["speaker"], match.span("speaker"))
         if said.get("clock") and not self.timed:
             self.of_time = {name: match.span(name) for name in _PARTS_OF_TIME if said.get(name)}
-            self.clock = next(iter(self.of_time.values()))[0], match.end("clock")
+            self.clock = min(self.of_time.values())[0], match.end("clock")
             self.timed = _seconds(said) is not None
             self.varies |= not self.timed and not _DAYS.isdisjoint(self.of_time)
 
