@@ -29,6 +29,11 @@ class Ending(NamedTuple):
     good_number: Line | None = None
     last_trouble: Line | None = None
 
+    @property
+    def good(self) -> bool:
+        """Whether the last status that is printed is a good one."""
+        return self.bad_status is None and (self.good_status is not None or self.good_number is not None)
+
 
 def ending_of(timeline: Timeline) -> Ending:
     """How each file of a case ends, taken together."""

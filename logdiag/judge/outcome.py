@@ -117,7 +117,7 @@ def ended_cleanly(facts: _Facts) -> Outcome | None:
 def last_status_is_good(facts: _Facts) -> Outcome | None:
     """The last status that is printed is 0, or calls the outcome a success; where the lines look like a failure's all
     the same, the log does not tell."""
-    if not _ends_well(facts.ending):
+    if not facts.ending.good:
         return None
     return Outcome.NOT_KNOWN if _is_doubtful(facts) else Outcome.HEALTHY
 
@@ -212,15 +212,11 @@ def outcome_of(
     return (made[1], (decision(made[0], None, made[1].value),)) if made else (Outcome.NOT_KNOWN, ())
 
 
-def _ends_well(ending: Ending) -> bool:
-    return ending.good_status is not None or ending.good_number is not None
-
-
 def how_it_ended(outcome: Outcome, timeline: Timeline, complaints: Sequence[Line], *, complete: bool = True) -> Ended:
     """How a log of this outcome ends. What the caller knows of the job's end counts before what the log shows."""
     if outcome is Outcome.FAILED:
         return Ended.FAILED
-    told = timeline.failed is False or timeline.finished or _ends_well(ending_of(timeline))
+    told = timeline.failed is False or timeline.finished or ending_of(timeline).good
     if outcome is Outcome.HEALTHY:
         return Ended.CLEAN if told else Ended.STOPS
     return Ended.UNKNOWN if timeline.empty or complaints or not complete else Ended.STOPS

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
+from logdiag.judge.ending import ending_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import LINES_AFTER_A_COMPLAINT, STEPS_OF_RECOVERY, Timeline, fault_habit
 from logdiag.model import Category, Decision, Line, Reason, Role
@@ -24,13 +25,14 @@ _HEADER = "Traceback (most recent call last)"
 
 
 class _Later(NamedTuple):
-    """What broke for good after a fault, as last positions by stream: anything, a cause, a stop from outside; and by
-    stream and rank where a rank crashed next."""
+    """What broke for good after a fault, as last positions by stream: anything, a cause, a stop from outside; by stream
+    and rank where a rank crashed next; and whether the log's last status is a good one."""
 
     breaks: Mapping[int, int] = {}
     causes: Mapping[int, int] = {}
     stops: Mapping[int, int] = {}
     crashes: Mapping[tuple[int, int | None], int] = {}
+    ends_well: bool = False
 
     def broke_after(self, line: Line, position: int | None = None) -> bool:
         """Whether something broke for good after a line, or after another position of its stream."""
@@ -76,6 +78,15 @@ def stopped_after_a_clean_end(fault: Fault, timeline: Timeline, later: _Later) -
     if later.broke_after(fault.line) or not (_is_stop(fault, timeline) or _is_minor(fault, timeline)):
         return None
     return timeline.stopped_after_its_end(fault.line) or None
+
+
+def job_worked_on_and_ended_well(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """One process ended or complained, the job worked on without it or with another in its place, and its last status
+    is good."""
+    reported = fault.finding.role is Role.SYMPTOM and fault.reason is Reason.OTHERS
+    if not later.ends_well or later.broke_after(fault.line) or (fault.died and not reported):
+        return None
+    return timeline.worked_after(fault.line) or timeline.prints_on_as_before(fault.line) or None
 
 
 def launchers_report_is_the_end(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -189,6 +200,7 @@ RECOVERED: tuple[_Check, ...] = (
     machines_line_beside_a_clean_job,
     machine_works_until_it_goes,
     stopped_after_a_clean_end,
+    job_worked_on_and_ended_well,
     launchers_report_is_the_end,
     comes_back_with_steps_between,
     warned_and_worked_on,
@@ -219,7 +231,7 @@ def sort_by_standing(faults: Sequence[Fault], timeline: Timeline, without: froze
     broke: list[Fault] = []
     recovered: list[Fault] = []
     decisions: list[Decision] = []
-    later = _Later()
+    later = _Later(ends_well=ending_of(timeline).good)
     for fault in reversed(faults):
         made = first_that_applies(RECOVERED, fault, timeline, later, without=without)
         if made is not None:
