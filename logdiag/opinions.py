@@ -29,8 +29,6 @@ from logdiag.scan.survey import Survey
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings, Consultation, Opinion
 
-__all__ = ["Recalled", "consulted", "recall", "settle"]
-
 # How alike a past failure must be to say what the rules could not, by what their answer rests on. Measured by
 # `python -m evals.recall`: below these, right answers of the rules became wrong or healthy jobs seemed to fail.
 _DOUBT = {

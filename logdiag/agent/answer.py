@@ -10,8 +10,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from logdiag.agent.ask import objects_in
 from logdiag.model import Reason
 
-__all__ = ["ANSWER_SCHEMA", "Answer", "Citation", "read_answer", "read_text"]
-
 _MOST_EVIDENCE = 8
 _PROBLEMS = 5
 

@@ -25,8 +25,6 @@ from logdiag.errors import AgentError
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["Asker", "objects_in", "outcomes", "probe"]
-
 _LONGEST_ANSWER = 40_000
 _MOST_OBJECTS = 200
 

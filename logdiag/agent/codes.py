@@ -10,8 +10,6 @@ import signal
 from logdiag.agent.forms import data_of
 from logdiag.rules import RuleBook
 
-__all__ = ["KINDS", "explain_code"]
-
 KINDS = ("xid", "sxid", "errno", "signal", "exit", "nccl")
 
 # 48   Xid 79   -9   SIGTERM   ENOSPC   ncclRemoteError

@@ -22,8 +22,6 @@ from logdiag.errors import AgentError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["MOST_BYTES", "Connection"]
-
 MOST_BYTES = 4_000_000
 """A longer answer, counted after it was decompressed, is broken off."""
 

@@ -34,8 +34,6 @@ from logdiag.rules import RuleBook
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["consult", "prompt_for"]
-
 _MOST_READ_SECONDS = 3.0
 # Any of these switches LangChain's own tracing on.
 _TRACING = ("LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2", "LANGCHAIN_TRACING")

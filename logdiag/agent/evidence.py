@@ -17,9 +17,7 @@ from logdiag.agent.opinion import names_no_cause
 from logdiag.agent.view import LogView
 from logdiag.memory.recall import RULE as MEMORY
 from logdiag.model import Diagnosis, Line, Support
-from logdiag.report.words import rank_ranges
-
-__all__ = ["Bundle", "evidence_of", "similar_words", "tokens_of"]
+from logdiag.model.plain import rank_ranges
 
 # Log text takes more tokens than prose: numbers, paths and identifiers.
 _CHARACTERS_A_TOKEN = 3

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
 
-__all__ = ["ROUNDS", "Conversation", "ask"]
-
 ROUNDS = 8
 _MOST_CALLS = 24
 _REFUSALS = 2

@@ -13,8 +13,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["Form", "Forms", "data_of", "instructions", "read_forms"]
-
 _PIECE = re.compile(r"%(\w+)%")
 
 

@@ -13,8 +13,6 @@ from logdiag.agent.prompts import TOLD
 from logdiag.model import Line, Reason
 from logdiag.report.words import clean
 
-__all__ = ["Refusal", "ground"]
-
 _SHORTEST_QUOTE = 8
 _LONGEST_WORDS = 600
 _MOST_EVIDENCE = 8

@@ -15,8 +15,6 @@ from importlib import resources
 
 from logdiag.agent.forms import read_forms
 
-__all__ = ["KINDS", "hide_identities", "hide_names", "is_common", "learnable", "members_of", "names_in"]
-
 KINDS = ("host", "user", "ip", "mac", "email", "name", "pod", "bucket", "device")
 """What is hidden under a pseudonym that is mapped back, beside secrets."""
 

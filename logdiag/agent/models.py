@@ -15,8 +15,6 @@ from logdiag.errors import AgentError
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-__all__ = ["LOADING", "TIMED_OUT", "failure_of", "is_bounded", "load_model"]
-
 TIMED_OUT = "did not answer in time"
 
 LOADING = threading.Lock()

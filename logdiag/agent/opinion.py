@@ -9,10 +9,6 @@ from dataclasses import dataclass, replace
 
 from logdiag.model import Diagnosis, Line, Reason, Support
 
-__all__ = [
-    "UNITED", "AgentSettings", "Consultation", "Opinion", "Step", "Trace", "leaves_open", "names_no_cause", "vote",
-]  # fmt: skip
-
 # What names no cause: an exit status, a launcher's last words, an exception of no known class, a program's complaint.
 _NO_CAUSE = frozenset({Support.CATCH_ALL, Support.BARE_SYMPTOM, Support.SYMPTOM, Support.HINT, Support.EXIT_CODE})
 # What else leaves an answer open: a doubtful witness.

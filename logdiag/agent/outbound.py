@@ -18,8 +18,6 @@ from logdiag.agent.redaction import Redactor
 from logdiag.model import Diagnosis, Line
 from logdiag.report.words import clean
 
-__all__ = ["Channel", "Shown", "learn_names", "learn_words", "neutral"]
-
 # A record of JSON says at its end what was raised: of a long line the beginning and the end are shown.
 _BEGINNING, _END = 250, 150
 _LONGEST = _BEGINNING + _END

@@ -12,8 +12,6 @@ from logdiag.agent.outbound import Channel
 from logdiag.model import Category, Reason
 from logdiag.rules import ReasonEntry
 
-__all__ = ["TOLD", "Prompt", "prompt_of"]
-
 _NO_FAILURE = "no failure: the log shows that the job came to its end, or nothing that failed"
 
 _SYSTEM = instructions(Path(__file__).with_name("instructions.txt")) + "\n\nThe reasons:\n{reasons}"

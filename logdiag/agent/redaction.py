@@ -11,8 +11,6 @@ import threading
 from logdiag.agent.identity_forms import KINDS, hide_identities, hide_names, is_common, learnable, members_of, names_in
 from logdiag.agent.secret_forms import hide_secrets
 
-__all__ = ["PSEUDONYM", "Redactor"]
-
 # While a text is worked on, each pseudonym is one sign of the last planes, which no later pattern takes for a word.
 _FIRST_SIGN = 0xF0000
 _SIGNS = re.compile("[\U000f0000-\U0010ffff]")

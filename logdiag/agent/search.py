@@ -9,8 +9,6 @@ from typing import Any
 from logdiag.errors import MemoryStoreError
 from logdiag.model import Line
 
-__all__ = ["LineSearch"]
-
 # More than this many different lines take longer to embed than a question may wait.
 _MOST_LINES = 2000
 

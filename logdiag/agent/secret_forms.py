@@ -18,8 +18,6 @@ from typing import Any
 from logdiag.agent.forms import read_forms
 from logdiag.errors import AgentError
 
-__all__ = ["hide_secrets"]
-
 _DATA = read_forms("secrets.yaml")
 _ONE = _DATA.patterns
 _FULL_KEY_LINE = 40

@@ -16,8 +16,6 @@ from logdiag.rules import RuleBook
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
-__all__ = ["tools_for"]
-
 _MOST_LINES = 60
 _MOST_MATCHES = 40
 _MOST_NEAREST = 10

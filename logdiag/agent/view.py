@@ -18,8 +18,6 @@ from logdiag.model import Block, Diagnosis, Line
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Known, Stream, open_sources
 
-__all__ = ["Excerpt", "LogView", "RankSummary"]
-
 _LONGEST_LINE = 4000
 _LONGEST_PATTERN = 300
 # A counted repeat is copied out when a pattern is compiled: nested ones would take all memory.

@@ -20,8 +20,6 @@ from logdiag.rules.check import check
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
 
-__all__ = ["Gate", "protected"]
-
 _QUIET = (None, "INFO", "DEBUG", "TRACE", "NOTICE")
 _TELLING = re.compile(
     r"(?i)error|exception|fail|fatal|abort|panic|traceback|\bwarn|\bkill|\boom|out of memory|corrupt|refused|"

@@ -29,8 +29,6 @@ from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
 
-__all__ = ["learn_filters"]
-
 # The metadata of a job that a filter can be bound to.
 _BOUND = ("name", "framework", "image", "user")
 

@@ -15,8 +15,6 @@ from logdiag.model import Line, Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 
-__all__ = ["new_rule"]
-
 _WHY = "Say in a sentence what happened, and what it makes others do."
 _FAILURES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
 _FEWEST_LETTERS = 4

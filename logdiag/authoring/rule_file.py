@@ -18,8 +18,6 @@ from logdiag.errors import RuleError
 from logdiag.memory.incident import Incident, Outcome
 from logdiag.model import Action
 
-__all__ = ["Proposal", "accept", "as_yaml", "free_id", "headline", "in_a_folder", "rule_draft"]
-
 _LONGEST_TITLE = 90
 _MOST_STEPS = 3
 _MOST_NAMED = 20

@@ -18,8 +18,6 @@ from logdiag.rules.check import check
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
 
-__all__ = ["MASK", "MASKS", "Group", "example_of", "judged_drafts"]
-
 MASKS = {
     "<n>": (r"\d{1,20}(?:\.\d{1,20})?", "7", "1204481"),
     "<hex>": (r"(?:0x)?[0-9a-fA-F]{1,64}", "0x7f3a12c0", "0x55d01e80f2"),

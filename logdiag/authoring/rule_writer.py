@@ -25,8 +25,6 @@ from logdiag.model import Digest, Reason
 from logdiag.report.words import clean
 from logdiag.rules import RuleBook
 
-__all__ = ["draft_rule", "lines_around"]
-
 _ATTEMPTS = 3
 _MOST_CONTEXT = 60
 _MOST_EXAMPLES = 6

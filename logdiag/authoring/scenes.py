@@ -17,8 +17,6 @@ from logdiag.rules.book import RuleBook
 from logdiag.rules.schema import Rule
 from logdiag.rules.tables import Problem, problem_at
 
-__all__ = ["prove"]
-
 _WORK = tuple(f"step: {number} loss: 2.99 lr: 1e-04" for number in (1, 2, 3))
 _CALM = (
     "2026-11-20 10:00:00 INFO trainer: loading the shards",

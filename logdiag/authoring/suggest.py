@@ -20,8 +20,6 @@ from logdiag.model import Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 
-__all__ = ["confirmed", "near_wordings", "pattern_of", "suggest"]
-
 _FEWEST = 2
 # Two lines belong together when they share this much of the longer one's letters, and so many letters at least.
 _SHARED = 0.6

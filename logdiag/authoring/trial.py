@@ -18,8 +18,6 @@ from logdiag.rules import Rule, RuleBook
 from logdiag.rules.files import parse
 from logdiag.rules.folders import own_files
 
-__all__ = ["on_trial", "withdraw_contradicted"]
-
 _FAILURES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
 
 

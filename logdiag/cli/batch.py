@@ -18,8 +18,6 @@ from logdiag.report import FORMATS
 from logdiag.report.words import clean, job_line
 from logdiag.rules import RuleBook
 
-__all__ = ["batch"]
-
 # Many documents of these would be none.
 _FORMATS = tuple(name for name in FORMATS if name not in ("html", "sarif"))
 _EXAMPLES = """\b

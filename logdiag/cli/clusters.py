@@ -20,8 +20,6 @@ from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
 from logdiag.read.clusters.gathered import Gathered
 
-__all__ = ["k8s_command", "slurm_command"]
-
 # What filters, the memory and a model may know of a job.
 _FOR_ALL = ("id", "name", "user")
 _EXAMPLES_OF_SLURM = """\b

@@ -15,8 +15,6 @@ from logdiag.errors import MemoryStoreError
 from logdiag.settings import Settings
 from logdiag.settings.places import cache_folders, default_memory, without_password
 
-__all__ = ["config", "rows"]
-
 _SHOWN = ("rules", "memory", "llm", "llm_when", "llm_timeout", "votes", "budget", "offline")
 _WIDEST = 60
 # What each extra brings, by the modules that show that it is there.

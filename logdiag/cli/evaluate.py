@@ -25,8 +25,6 @@ from logdiag.settings import WHEN, load_settings
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
 
-__all__ = ["evaluate_command"]
-
 
 @click.command("eval")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False), metavar="CASES...")

@@ -11,8 +11,6 @@ from logdiag.model import Decision, Diagnosis
 from logdiag.pipeline import diagnose
 from logdiag.report.words import clean, headline
 
-__all__ = ["explain_command", "explained"]
-
 _LONGEST_LINE = 160
 
 

@@ -9,8 +9,6 @@ import click
 from logdiag.cli.options import own_rules
 from logdiag.cli.output import say
 
-__all__ = ["forms"]
-
 
 @click.group(
     epilog="""\b

@@ -12,8 +12,6 @@ from logdiag.errors import LogdiagError, MemoryStoreError
 from logdiag.settings import Settings, load_settings
 from logdiag.settings.places import default_memory
 
-__all__ = ["memory_in_force", "model_or_refusal", "settings_in_force", "store_in_force"]
-
 
 def settings_in_force(flags: Mapping[str, object]) -> Settings:
     """As `load_settings`, and tells its notes."""

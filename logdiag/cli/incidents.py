@@ -25,8 +25,6 @@ from logdiag.report.words import clean
 from logdiag.settings import load_settings
 from logdiag.settings.places import default_memory
 
-__all__ = ["incidents"]
-
 _REASONS = click.Choice([item.value for item in Reason if item is not Reason.NONE])
 _ACTIONS = click.Choice([item.value for item in Action if item is not Action.NONE])
 _OUTCOMES = click.Choice([item.value for item in Outcome])

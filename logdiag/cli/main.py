@@ -33,8 +33,6 @@ from logdiag.read.sources import Source
 from logdiag.report.words import clean
 from logdiag.rules import RuleBook
 
-__all__ = ["COMPLETE", "commands", "main", "report_on", "run"]
-
 COMPLETE = "_LOGDIAG_COMPLETE"
 """The variable by which a shell asks for completions."""
 

@@ -20,8 +20,6 @@ from logdiag.recovery.nodecheck import Check, check, complaint, first_round
 from logdiag.recovery.worlds import DEFAULT_LAUNCHER, Launch, commands_of, launch_of, run_worlds
 from logdiag.report.words import clean
 
-__all__ = ["nodecheck_command"]
-
 _EXAMPLES = """\b
 Examples:
   logdiag nodecheck --hosts-file hosts

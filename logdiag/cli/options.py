@@ -13,11 +13,6 @@ from logdiag.errors import LogdiagError
 from logdiag.report import FORMATS
 from logdiag.settings import WHEN
 
-__all__ = [
-    "brief_report", "form_of_report", "given", "job_option", "metadata_of", "own_rules", "shared", "text_or_json",
-]  # fmt: skip
-
-
 form_of_report = click.option(
     "-f",
     "--format",

@@ -15,11 +15,6 @@ from logdiag.read.sources import Stream
 from logdiag.report import render
 from logdiag.report.words import clean, one_line
 
-__all__ = [
-    "ProgressBar", "check_outputs", "check_report", "check_writable", "note", "print_answer", "print_json",
-    "print_trace", "say", "standard", "status_of", "write_file", "write_outputs",
-]  # fmt: skip
-
 _STATUS = {Category.NONE: 0, Category.INFRASTRUCTURE: 10, Category.FRAMEWORK: 11, Category.SCRIPT: 12}
 _NOT_KNOWN = 13
 _LONGEST_ROW = 10_000

@@ -9,8 +9,6 @@ from logdiag.cli.output import print_json
 from logdiag.model import Reason
 from logdiag.rules import RuleBook
 
-__all__ = ["completion", "reasons", "schema"]
-
 
 @click.command("reasons", short_help="Print what each reason means, and what is done about it.")
 @text_or_json

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from logdiag.authoring.rule_file import Proposal
     from logdiag.memory.incident import Incident
 
-__all__ = ["asking", "learn", "rules"]
-
-
 _healthy = click.option(
     "--healthy", multiple=True, metavar="PATH", help="Logs of healthy jobs, on which nothing may fire."
 )

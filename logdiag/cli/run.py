@@ -25,8 +25,6 @@ from logdiag.recovery.policy import load_policy
 from logdiag.recovery.run import Setup, run_job
 from logdiag.rules import RuleBook
 
-__all__ = ["run_command"]
-
 _EXAMPLES = """\b
 Examples:
   logdiag run --checkpoint-dir ckpt -- torchrun train.py --resume={checkpoint}

@@ -13,8 +13,6 @@ import signal
 from types import FrameType
 from typing import Any
 
-__all__ = ["StandardInput"]
-
 _INPUT, _OUTPUT = 0, 1
 _PIECE_BYTES = 1 << 16
 

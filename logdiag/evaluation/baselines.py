@@ -19,8 +19,6 @@ from logdiag.evaluation.tables import TABLES
 from logdiag.model import Action, Reason
 from logdiag.rules import RuleBook
 
-__all__ = ["BASELINES", "available", "guess", "reason_of_class"]
-
 _TAXONOMY = {reason.value: reason for reason in Reason if reason is not Reason.NONE}
 
 _REASON_OF_CLASS = {name: Reason(reason) for reason, names in TABLES["classes"].items() for name in names} | _TAXONOMY

@@ -15,8 +15,6 @@ from logdiag.errors import CaseError, SourceError
 from logdiag.evaluation.logs import Piece, encoded, file_pieces, log_files, missing_texts, text_pieces, unpacked
 from logdiag.model import Action, Category, Reason
 
-__all__ = ["Case", "CaseFile", "CaseSet", "load_cases"]
-
 _SUFFIXES = tuple(f".jsonl{packed}" for packed in ("", ".zst", ".gz", ".xz", ".bz2"))
 _FORM = "see logdiag eval --help for the form of a case"
 

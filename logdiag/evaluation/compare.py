@@ -15,8 +15,6 @@ from logdiag.evaluation.document import SCHEMA
 from logdiag.evaluation.metrics import METRICS, measure
 from logdiag.evaluation.scoring import Row
 
-__all__ = ["Change", "Comparison", "compare", "read_document"]
-
 # What is judged of a case: how it is called, its judgement, and the field that answers it.
 _JUDGED = (
     ("reason", "reason_right", "reason"),

@@ -12,8 +12,6 @@ from logdiag.evaluation.metrics import by_category, by_reason, by_split, confusi
 from logdiag.evaluation.run import Result
 from logdiag.rules.folders import read_folders
 
-__all__ = ["SCHEMA", "document_of"]
-
 SCHEMA = "logdiag.evaluation/1"
 
 

@@ -9,8 +9,6 @@ from logdiag.evaluation.cases import Case
 from logdiag.evaluation.logs import encoded, last_lines, lines_between, lines_with
 from logdiag.evaluation.scoring import Row
 
-__all__ = ["Excerpt", "excerpt"]
-
 _AROUND = 5
 _LONGEST = 600
 

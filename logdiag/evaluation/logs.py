@@ -13,22 +13,6 @@ from logdiag.errors import CaseError
 from logdiag.read.decompression import broken_stream_errors, decompressed
 from logdiag.read.sources import open_sources
 
-__all__ = [
-    "Piece",
-    "RawLine",
-    "encoded",
-    "file_pieces",
-    "last_lines",
-    "line_at",
-    "lines_between",
-    "lines_in",
-    "lines_with",
-    "log_files",
-    "missing_texts",
-    "text_pieces",
-    "unpacked",
-]
-
 RawLine = tuple[str, int, str]
 """The source as a diagnosis names it, the line's number, its text."""
 

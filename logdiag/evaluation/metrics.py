@@ -18,11 +18,6 @@ from logdiag.evaluation.tables import COUNT, GPU_TIME
 from logdiag.judge.verdict import SURE
 from logdiag.model import Reason
 
-__all__ = [
-    "METRICS", "Metric", "by_category", "by_reason", "by_split", "confusion", "intervals", "measure", "reliability",
-    "wilson",
-]  # fmt: skip
-
 CONFIDENT = 0.7
 _BINS = 10
 _SEED = 20240307

@@ -25,8 +25,6 @@ from logdiag.evaluation.words import (
 from logdiag.model import Reason
 from logdiag.report.pages import page_by
 
-__all__ = ["page"]
-
 _LONGEST = 1000
 _TILES = (
     "reason_accuracy", "root_line_hit", "first_rank_hit", "action_accuracy",

@@ -24,8 +24,6 @@ from logdiag.rules import RuleBook
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
 
-__all__ = ["Diagnose", "Result", "answer_case", "answer_with", "evaluate"]
-
 # How long to wait before looking whether a worker that holds its pipe open is still alive.
 _LOOK_AFTER_SECONDS = 1.0
 

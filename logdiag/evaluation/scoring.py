@@ -9,8 +9,6 @@ from logdiag.evaluation.cases import Case
 from logdiag.evaluation.logs import encoded, line_at, lines_with
 from logdiag.model import Action, Diagnosis, Reason
 
-__all__ = ["Answer", "Row", "answer_of", "failed_row", "judge"]
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -17,8 +17,6 @@ from logdiag.evaluation.scoring import Row
 from logdiag.evaluation.words import Columns, beside, columns_of, measured, miss_words, value_words
 from logdiag.report.words import clean
 
-__all__ = ["print_comparison", "print_document"]
-
 _MISSES_SHOWN = 20
 _CHANGES_SHOWN = 200
 _WIDTH_OF_A_PIPE = 120

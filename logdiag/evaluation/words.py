@@ -8,10 +8,6 @@ from typing import Any
 from logdiag.evaluation.metrics import METRICS
 from logdiag.evaluation.scoring import Row
 
-__all__ = [
-    "beside", "columns_of", "interval_words", "kinds_of_miss", "measured", "miss_words", "shown", "value_words",
-]  # fmt: skip
-
 Columns = Mapping[str, Mapping[str, float | None]]
 """Metrics of several systems or splits, by their names."""
 

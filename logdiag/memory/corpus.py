@@ -26,8 +26,6 @@ from logdiag.settings import cache
 if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
 
-__all__ = ["Corpus", "corpus_in", "load_corpus"]
-
 _FORM = b"logdiag-corpus/5\0"
 # What an incident that ships says.
 _TOLD = ("id", "signature", "window", "cause", "remedy", "job", "provenance")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from logdiag.memory.embedding import Embedder
     from logdiag.memory.nearest import Nearest
 
-__all__ = ["Database", "Rows", "Tables"]
-
 _PAGE = 1000
 # Beside those that are asked for, as many may have been forgotten since the index was made.
 _FORGOTTEN = 16

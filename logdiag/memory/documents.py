@@ -16,11 +16,6 @@ from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import PREFIX, Incident, Said
 from logdiag.model.plain import read_plain
 
-__all__ = [
-    "LONGEST_DOCUMENT", "SCHEMA", "Merged", "better", "bounded", "imported", "moment", "now", "one_line",
-    "read_incident", "to_text", "utc",
-]  # fmt: skip
-
 SCHEMA = "logdiag.incident/1"
 LONGEST_DOCUMENT = 256 << 10
 """An incident of more characters of JSON is not read."""

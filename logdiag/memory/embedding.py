@@ -34,8 +34,6 @@ from typing import Any, NamedTuple
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.tokenizer import CARD, MASK, STATIC, tokens
 
-__all__ = ["Embedder", "load_embedder", "spelling", "token_sum"]
-
 # How much of the cosine is the lexical part's: tuned by `python -m evals.retrieval`.
 _LEXICAL_SHARE = {"static": 0.6}
 _OTHER_SHARE = 0.5

@@ -15,8 +15,6 @@ from logdiag.memory.store import Store
 from logdiag.scan.good_run import HASH_BYTES, GoodRun
 from logdiag.settings.cache import replace_file
 
-__all__ = ["keep_good_run", "kept_good_run"]
-
 # A line's hash, and how often it came.
 _ROW = struct.Struct(f">{HASH_BYTES}sI")
 _MOST_BYTES = 16_384

@@ -11,11 +11,6 @@ from functools import lru_cache
 
 from logdiag.model import Action, Line, Reason
 
-__all__ = [
-    "PREFIX", "Frame", "Incident", "Outcome", "Said", "fingerprint", "frames_before", "masked", "same_place",
-    "skeleton",
-]  # fmt: skip
-
 PREFIX = "corpus/"
 """What the id of an incident begins with that ships with logdiag."""
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from logdiag.memory.database import Database
     from logdiag.memory.embedding import Embedder
 
-__all__ = ["Nearest"]
-
 _Vectors = NDArray[np.float32]
 _Ids = NDArray[np.int64]
 

@@ -24,8 +24,6 @@ from logdiag.memory.incident import Incident
 from logdiag.memory.store import Store
 from logdiag.model import Category
 
-__all__ = ["NodeRecord", "node_records", "suspicious_nodes", "tail"]
-
 _LEVEL = 0.05
 _FEWEST = 2
 _MOST_NAMED = 3

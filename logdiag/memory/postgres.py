@@ -21,8 +21,6 @@ try:
 except ImportError as error:
     raise MemoryStoreError("A store in PostgreSQL needs psycopg: pip install 'logdiag[team]'") from error
 
-__all__ = ["PostgresDatabase"]
-
 # One number for all programs that make or change these tables.
 _LOCK = text("SELECT pg_advisory_xact_lock(7303014137)")
 _CONNECT_SECONDS = 5

@@ -26,8 +26,6 @@ from logdiag.model import Action, Category, Finding, Line, Reason, Role, Similar
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["RULE", "Doubt", "alike", "known", "similar_to"]
-
 RULE = "memory/"
 """What the `rule` of a finding begins with that comes from the memory; the id of the incident follows."""
 

@@ -15,8 +15,6 @@ from logdiag.model import Action, Diagnosis, Line, Reason
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
 
-__all__ = ["incident_of", "incident_of_line", "remembered"]
-
 _AROUND = 2
 _NEAR = 5
 # So many lines up to the root line tell whether two logs are one.

@@ -20,8 +20,6 @@ from sqlalchemy.pool import StaticPool
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.database import Database, Tables
 
-__all__ = ["SqliteFile"]
-
 _APPLICATION = 0x6C6F6769
 _PATIENCE_SECONDS = 30.0
 

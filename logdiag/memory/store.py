@@ -30,8 +30,6 @@ from logdiag.settings.places import default_memory, without_password
 if TYPE_CHECKING:
     from logdiag.memory.database import Database, Rows
 
-__all__ = ["Merged", "Stats", "Store", "open_store", "opened"]
-
 _POSTGRES = ("postgresql://", "postgres://")
 # No vowels, and nothing that reads like something else.
 _LETTERS = "23456789bcdfghjkmnpqrstvwxyz"

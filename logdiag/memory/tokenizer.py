@@ -6,8 +6,6 @@ import re
 import unicodedata
 from pathlib import Path
 
-__all__ = ["CARD", "MASK", "STATIC", "pieces", "tokens", "words"]
-
 # Where the static model and the table of counts lie, and what says which they are.
 STATIC = Path(__file__).parent / "static"
 CARD = "card.json"

@@ -18,8 +18,6 @@ from typing import Any
 
 from logdiag.errors import LogdiagError
 
-__all__ = ["Checkpoint", "checkpoints_in", "newest"]
-
 _ZIPS = (".pt", ".pth", ".ckpt", ".bin", ".npz")
 _FILES = (*_ZIPS, ".safetensors")
 # checkpoint-500   step_500   iter_0000500   epoch=1-step=500.ckpt   global_step500

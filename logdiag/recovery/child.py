@@ -17,8 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from logdiag.errors import LogdiagError
 
-__all__ = ["Child", "end_all", "marked"]
-
 _PIECE = 1 << 16
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 MARK = "LOGDIAG_RUN"

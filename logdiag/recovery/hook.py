@@ -21,8 +21,6 @@ from dataclasses import dataclass
 
 from logdiag.errors import LogdiagError
 
-__all__ = ["Resume", "resume"]
-
 
 @dataclass(frozen=True, slots=True)
 class Resume:

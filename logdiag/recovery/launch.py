@@ -13,8 +13,6 @@ from logdiag.errors import LogdiagError
 from logdiag.recovery.child import MARK
 from logdiag.recovery.ledger import Course
 
-__all__ = ["Launcher", "is_name", "launcher_of", "nodes_in", "same_node", "with_addresses"]
-
 # {checkpoint}   {attempt}   {exclude}   {nodes}   {nodes:4}   {count}
 _PLACEHOLDER = re.compile(r"\{(checkpoint|attempt|exclude|nodes|count)(?::(\d+))?\}")
 # gpu-017.cluster   fe80::1   10.0.0.7

@@ -18,8 +18,6 @@ from logdiag.model import Action, Reason
 from logdiag.model.plain import plain
 from logdiag.recovery.policy import Choice, Failure
 
-__all__ = ["Course", "Ledger", "course_of"]
-
 _NAME = "ledger.jsonl"
 
 

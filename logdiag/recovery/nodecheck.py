@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_high, median_low
 
-__all__ = ["Answer", "Check", "Figures", "Outcome", "Usual", "World", "answer_of", "check", "complaint", "first_round",
-           "second_round", "usual_of"]  # fmt: skip
-
 # Slow is less than half the usual bandwidth; late is four times the usual latency and half a millisecond more, which a
 # busy machine costs; lossy is more than one segment in a hundred sent again, and four times the usual share.
 _SLOW, _LATE, _PAUSE, _LOSSY, _TIMES_LOSSY = 0.5, 4.0, 0.0005, 0.01, 4.0

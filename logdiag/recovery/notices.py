@@ -17,8 +17,6 @@ from queue import SimpleQueue
 
 from logdiag.errors import LogdiagError
 
-__all__ = ["Notice", "Notifier"]
-
 _SLACK = "slack:"
 _SECONDS, _TRIES, _FIRST_PAUSE = 5.0, 4, 1.0
 

@@ -22,8 +22,6 @@ from logdiag.model import Action, Diagnosis, Reason
 from logdiag.rules.folders import RuleFile
 from logdiag.rules.tables import load_yaml, validated
 
-__all__ = ["Choice", "Failure", "Policy", "Row", "decide", "failure_of", "load_policy"]
-
 Step = Literal["restart", "exclude", "rollback", "wait", "stop"]
 Seen = Literal["log", "hang", "spike"]
 _DEFAULT = os.path.join(os.path.dirname(__file__), "policy.yaml")

@@ -26,8 +26,6 @@ from logdiag.recovery.policy import Choice, Failure, Policy, decide, failure_of
 from logdiag.recovery.watch import Alarm, Watch
 from logdiag.rules import RuleBook
 
-__all__ = ["Setup", "run_job"]
-
 _TICK = 0.1
 # So much of a log's end is read again where logdiag was killed before it decided.
 _ENOUGH, _PIECE = 1 << 22, 1 << 14

@@ -27,8 +27,6 @@ from typing import Any
 from logdiag.errors import LogdiagError
 from logdiag.recovery.hook import resume
 
-__all__ = ["Saver", "lightning_callback", "trainer_callback"]
-
 _PARTIAL = ".partial"
 
 

@@ -10,8 +10,6 @@ from logdiag.recovery.launch import same_node
 from logdiag.recovery.ledger import Ledger
 from logdiag.recovery.policy import Policy, decide, failure_of
 
-__all__ = ["choice_for"]
-
 # Whoever ended it so had a reason, or the scheduler itself starts it again.
 _LEFT_ALONE = ("COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "SUSPENDED")
 

@@ -10,8 +10,6 @@ from logdiag.judge.judgement import Judgement
 from logdiag.model import Action, Finding, Reason, Recovery, fill, number_in
 from logdiag.rules import RuleBook
 
-__all__ = ["recover"]
-
 _NOTHING = Recovery(Action.NONE, False, (), (), "The log shows no failure.")
 # Nothing else is known: a person has to look.
 _UNKNOWN = Action.FIX_AND_RESUBMIT

@@ -16,8 +16,6 @@ from logdiag.read.prefixes import parse_line
 from logdiag.recovery.policy import Policy
 from logdiag.rules import RuleBook
 
-__all__ = ["Alarm", "Watch"]
-
 # 'step 12 loss 2.1'   'iter 40/900 | lm loss: 8.1E+00'   {'loss': 2.1, 'step': 3}
 _STEP = re.compile(
     r"(?i)(?<![a-z0-9])(?:global[_ ]?)?(?:step|iter|iteration|it)s?\b[\"']?\s{0,10}[:=\[(#]?\s{0,10}(\d{1,9})\b"

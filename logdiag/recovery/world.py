@@ -25,8 +25,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["MARK"]
-
 MARK = "logdiag-world "
 _PIECE = 1 << 20
 # Round trips for the latency: so many at most, within so many seconds. Times that data is moved for the bandwidth.

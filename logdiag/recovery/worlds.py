@@ -21,8 +21,6 @@ from logdiag.errors import LogdiagError
 from logdiag.recovery import world as member
 from logdiag.recovery.nodecheck import Figures, Outcome, World
 
-__all__ = ["DEFAULT_LAUNCHER", "Launch", "commands_of", "launch_of", "run_worlds"]
-
 DEFAULT_LAUNCHER = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host} python3 - {member}"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _KNOWN = ("host", "member", "hosts", "rank", "size", "master", "port")

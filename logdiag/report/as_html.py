@@ -13,8 +13,6 @@ from logdiag.report.pages import page_by
 from logdiag.report.processes import processes_of
 from logdiag.report.timeline import timeline
 
-__all__ = ["to_html"]
-
 # Characters of the log on the page: a browser opens it at once, and a mail takes it. Of each log the last part counts
 # most.
 _MOST_OF_THE_LOG = 3_000_000

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from logdiag.model import Diagnosis
+from logdiag.model.plain import rank_ranges
 from logdiag.report.words import (
     action_words,
     advice,
@@ -15,13 +16,10 @@ from logdiag.report.words import (
     headline,
     likely,
     lost_words,
-    rank_ranges,
     suspects_of,
     times_words,
     where,
 )
-
-__all__ = ["to_markdown"]
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~&$@-])")
 # https://token.example/x   www.example.org   mira@example.org   which would be made links

@@ -13,8 +13,6 @@ from logdiag._version import __version__
 from logdiag.model import Diagnosis, Evidence, RootCause, Suspect
 from logdiag.report.words import action_words, suspects_of
 
-__all__ = ["to_sarif"]
-
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _SUSPICIOUS = "suspicious-line"
 

@@ -32,8 +32,6 @@ from logdiag.report.words import (
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["Row", "brief_rows", "digest_rows", "print_rows", "report_rows", "to_plain"]
-
 # Rows of a terminal that the prompt after the report and the command before it take.
 _ROWS_OF_THE_SHELL = 2
 _NARROWEST = 20

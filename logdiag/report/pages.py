@@ -12,8 +12,6 @@ from markupsafe import Markup, escape
 
 from logdiag.report.words import clean
 
-__all__ = ["page_by"]
-
 _LONGEST = 400
 
 

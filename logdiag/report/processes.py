@@ -12,8 +12,6 @@ from logdiag.judge.ranks.speakers import numbered_speakers
 from logdiag.model import Diagnosis, Line, Mark
 from logdiag.scan.steps import step_number
 
-__all__ = ["TOLD", "Happening", "Process", "processes_of"]
-
 TOLD = ("root", "consequence", "apart", "recovered", "end")
 """The kinds of marks that a table tells of, the weightiest first."""
 

@@ -13,8 +13,6 @@ from logdiag.model import Mark
 from logdiag.model.plain import rank_ranges
 from logdiag.report.processes import Process
 
-__all__ = ["timeline"]
-
 # More rows are folded: ranks that follow each other share one.
 _MOST_ROWS = 56
 _ROW, _TOP, _BOTTOM = 16, 22, 6

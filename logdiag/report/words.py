@@ -11,11 +11,6 @@ from logdiag.model import Candidate, Change, Diagnosis, Ended, Log, RankInGroup,
 from logdiag.model.plain import rank_ranges
 from logdiag.read.prefixes import parse_line
 
-__all__ = [
-    "action_words", "advice", "amount", "change_words", "clean", "cut", "headline", "job_line", "likely", "logs_words",
-    "lost_words", "one_line", "rank_ranges", "rank_words", "standing_words", "suspects_of", "times_words", "where",
-]  # fmt: skip
-
 # Control, format (hidden or direction-turning), surrogate and unassigned characters, and separators of lines.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _LONGEST = 400

@@ -21,8 +21,6 @@ from typing import Any
 from logdiag._version import __version__
 from logdiag.settings.places import cache_folders, make_private, why_foreign, why_foreign_path
 
-__all__ = ["UNFINISHED", "read", "replace_file", "usable_folders", "write"]
-
 _FORM = "logdiag-cache/1"
 _KEEP = 8
 _MOST_BYTES = 256 << 20

@@ -18,8 +18,6 @@ from typing import NamedTuple
 from logdiag.errors import LogdiagError
 from logdiag.settings.places import config_file, why_foreign_path
 
-__all__ = ["FILE", "ConfigFile", "look_for", "named_file"]
-
 FILE = "logdiag.toml"
 
 # What a repository's file may set: nothing of this sends data, costs money or names where past failures are kept.

@@ -15,11 +15,6 @@ from collections.abc import Iterator
 
 from logdiag.errors import MemoryStoreError
 
-__all__ = [
-    "cache_folders", "config_file", "default_memory", "make_private", "why_foreign", "why_foreign_path",
-    "without_password",
-]  # fmt: skip
-
 _NAME = "logdiag"
 _CONFIG = "logdiag.toml"
 _ON_LINUX = {

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.documents import to_text
+from logdiag.memory.documents import Merged, to_text
 from logdiag.memory.incident import Outcome, fingerprint
-from logdiag.memory.store import Merged, Store, open_store
+from logdiag.memory.store import Store, open_store
 from logdiag.model import Reason
 from tests.helpers import DATA, environment, run_logdiag
 from tests.memory_helpers import incident, letters, python, text_of

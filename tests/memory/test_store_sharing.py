@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from logdiag.errors import MemoryStoreError
+from logdiag.memory.documents import Merged
 from logdiag.memory.incident import Outcome
-from logdiag.memory.store import Merged, Store
+from logdiag.memory.store import Store
 from logdiag.model import Reason
 from tests.memory_helpers import incident, letters_store, text_of
 

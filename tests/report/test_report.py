@@ -18,9 +18,10 @@ from rich.cells import cell_len
 
 from logdiag import Action, Candidate, Category, Diagnosis, Reason, Recovery, Suspect, diagnose
 from logdiag.model import Consequence, Evidence
+from logdiag.model.plain import rank_ranges
 from logdiag.report import FORMATS, render
 from logdiag.report.as_text import Row, brief_rows, digest_rows, print_rows, report_rows, to_plain
-from logdiag.report.words import clean, cut, one_line, rank_ranges
+from logdiag.report.words import clean, cut, one_line
 from logdiag.rules import RuleBook
 from tests.helpers import DATA, LOGS, diagnosed, steps, traceback_of
 
