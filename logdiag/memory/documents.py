@@ -44,39 +44,23 @@ def to_text(incident: Incident, **more: str) -> str:
 def read_incident(given: object) -> tuple[Incident | None, list[str]]:
     """The incident of a line of JSON, or of what it says, or None and what is wrong with it, field by field. Keys that
     this version does not know are left out, as is the id of a new one."""
-    document, problem = _document_of(given) if isinstance(given, str) else (given, "")
-    if problem:
-        return None, [problem]
+    if isinstance(given, str) and len(given) > LONGEST_DOCUMENT:
+        return None, [f"longer than {LONGEST_DOCUMENT:,} characters; leave out what is no incident"]
+    try:
+        document = json.loads(given) if isinstance(given, str) else given
+        json.dumps(document, ensure_ascii=False).encode()  # half a character cannot be kept
+    except (ValueError, RecursionError) as error:
+        return None, [f"not JSON ({error}); give one incident a line"]
     if not isinstance(document, dict):
         return None, ["is no JSON object; give one incident a line, as logdiag incidents export writes it"]
     incident, problems = read_plain(Incident, {"id": "", **document})
-    problems = [f"{problem}; correct it" for problem in problems]
-    if incident is not None:
-        problems += _out_of_bounds(incident)
-    for name in ("seen_at", "changed_at"):
-        try:
-            utc(str(document.get(name, "")))
-        except MemoryStoreError as error:
-            problems.append(f"{name}: {error}")
+    problems = [f"{problem}; correct it" for problem in problems] or list(_out_of_bounds(incident))
     return None if problems else incident, problems
 
 
-def _document_of(text: str) -> tuple[Any, str]:
-    """What a line of JSON says, or what is wrong with it."""
-    if len(text) > LONGEST_DOCUMENT:
-        return None, f"longer than {LONGEST_DOCUMENT:,} characters; leave out what is no incident"
-    try:
-        document = json.loads(text)
-        json.dumps(document, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return None, "holds half a character; write it in UTF-8"
-    except (ValueError, RecursionError) as error:
-        said = "too deep" if isinstance(error, RecursionError) else str(error)
-        return None, f"not JSON ({said}); give one incident a line"
-    return document, ""
-
-
-def _out_of_bounds(incident: Incident) -> Iterator[str]:
+def _out_of_bounds(incident: Incident | None) -> Iterator[str]:
+    if incident is None:
+        return
     if not incident.signature:
         yield "signature: is empty; give the line that named the failure"
     if not 0 < incident.times_seen < 1 << 31:
@@ -84,6 +68,11 @@ def _out_of_bounds(incident: Incident) -> Iterator[str]:
     for name, value in asdict(incident).items():
         if isinstance(value, str) and len(value) > _LONGEST_TEXT:
             yield f"{name}: longer than {_LONGEST_TEXT:,} characters; shorten it"
+    for name in ("seen_at", "changed_at"):
+        try:
+            utc(getattr(incident, name))
+        except MemoryStoreError as error:
+            yield f"{name}: {error}"
 
 
 def bounded(incident: Incident) -> Incident:
