@@ -114,17 +114,6 @@ class Asker:
             return str(model.invoke([SystemMessage(system), HumanMessage(user)]).text)
 
 
-def probe(model: str, timeout: float) -> float:
-    """The seconds that `provider:model` took to answer, loading its client included.
-
-    Raises AgentError that says why there was no answer within `timeout` seconds.
-    """
-    began = time.monotonic()
-    with Asker(model, timeout) as asker:
-        asker.texts("You are asked whether you can be reached.", "Answer with the one word: yes")
-    return time.monotonic() - began
-
-
 def objects_in(text: str, key: str) -> list[dict[str, Any]]:
     """The JSON objects in a text that have a key, in a fence or not, outermost first; of a tool call that was written
     out, its arguments."""

@@ -10,10 +10,8 @@ deadline: a client that hangs cannot hold up the answer, nor the end of the prog
 from __future__ import annotations
 
 import importlib
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +20,7 @@ from logdiag.agent.ask import Asker, outcomes
 from logdiag.agent.evidence import evidence_of
 from logdiag.agent.failure_agent import ROUNDS, Conversation, ask
 from logdiag.agent.models import LOADING, TIMED_OUT, failure_of, is_bounded
-from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Step, Trace, leaves_open, vote
+from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Trace, leaves_open, vote
 from logdiag.agent.outbound import learn_names
 from logdiag.agent.prompts import Prompt, prompt_of
 from logdiag.agent.search import LineSearch
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 _MOST_READ_SECONDS = 3.0
-# Any of these switches LangChain's own tracing on.
-_TRACING = ("LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2", "LANGCHAIN_TRACING")
 
 
 @dataclass
@@ -49,7 +45,6 @@ class _Case:
     job: Mapping[str, str]
     book: RuleBook
     asker: Asker
-    on_step: Callable[[Step], None] | None = None
     prompt: Prompt | None = None
     asked: bool = False
     talks: list[Conversation] = field(default_factory=list)
@@ -64,17 +59,16 @@ def consult(
     job: Mapping[str, str] | None = None,
     model: BaseChatModel | None = None,
     callbacks: Sequence[Any] = (),
-    on_step: Callable[[Step], None] | None = None,
 ) -> Consultation:
     """What a model says of a diagnosis; it comes at the latest when `settings.timeout` seconds have passed.
 
     `sources` are those the diagnosis was made from, `job` the job's metadata. `model` is used instead of loading the
-    one that `settings` name. `callbacks` are LangChain's; `on_step` is told of each turn, from another thread.
+    one that `settings` name. `callbacks` are LangChain's.
     Whatever the model, its client or the network does ends in a note and no opinion; nothing is raised.
     """
     began = time.monotonic()
     with Asker(settings.model if model is None else model, settings.timeout) as asker:
-        case = _Case(diagnosis, tuple(sources), settings, job or {}, book, asker, on_step)
+        case = _Case(diagnosis, tuple(sources), settings, job or {}, book, asker)
         errors = _asked(case, tuple(callbacks))
     opinion = vote([talk.opinion for talk in tuple(case.talks) if talk.opinion], settings.votes)
     error = "" if opinion else errors[0] if errors else "gave answers that contradict each other"
@@ -135,27 +129,20 @@ def _ready(case: _Case) -> tuple[BaseChatModel, LogView, LineSearch]:
 
 def _talk(case: _Case, model: BaseChatModel, view: LogView, search: LineSearch, callbacks: tuple[Any, ...]) -> str:
     """One conversation; why it came to no opinion, empty where it did."""
+    from langsmith import tracing_context
+
     assert case.prompt is not None
     channel = case.asker.channel.fork()
     none_allowed = case.diagnosis.root_cause is None or leaves_open(case.diagnosis)
-    talk = Conversation(channel, case.asker.ends, none_allowed, case.on_step, is_unique=view.is_unique)
+    talk = Conversation(channel, case.asker.ends, none_allowed, view.is_unique)
     case.talks.append(talk)
     try:
         case.asked = True
-        with _tracing(case.settings):
+        with tracing_context(enabled=False):  # whatever the environment says
             ask(model, case.prompt, tools_for(view, search, channel, case.book), talk, callbacks)
     except Exception as error:  # anything that a model's client, or a callback, raises
         talk.error = talk.error or failure_of(error)
     return "" if talk.opinion else talk.error
-
-
-def _tracing(settings: AgentSettings) -> AbstractContextManager[object]:
-    """Within it LangChain traces only where that was asked for, whatever the environment says."""
-    if settings.tracing:
-        return nullcontext()
-    from langsmith import tracing_context
-
-    return tracing_context(enabled=False)
 
 
 def _trace(case: _Case, error: str, seconds: float) -> Trace:
@@ -189,11 +176,6 @@ def _notes(case: _Case, opinion: Opinion | None, error: str, *, own_model: bool)
         hidden = case.asker.channel.redactor.manifest()
         kinds = [f"{count} {_plural(kind, count)}" for kind, count in hidden.items() if count or kind == "secrets"]
         notes.append(f"sent {sent / 1000:.1f} kB to {name}; hidden in it: {', '.join(kinds)}")
-        traced = next((variable for variable in _TRACING if os.environ.get(variable, "").lower() in ("1", "true")), "")
-        if traced and case.settings.tracing:
-            notes.append(f"the same was sent to the tracing service, as {traced} says")
-        elif traced:
-            notes.append(f"{traced} is set, but nothing was traced: AgentSettings(tracing=True) asks for it")
         if not (own_model or is_bounded(name)):
             notes.append(f"the client of {name} is not ours to bound: it may follow redirects")
     return notes

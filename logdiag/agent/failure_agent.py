@@ -43,7 +43,6 @@ class Conversation:
     channel: Channel
     ends: float
     none_allowed: bool
-    on_step: Callable[[Step], None] | None = None
     is_unique: Callable[[str], bool] = lambda words: False
     opinion: Opinion | None = None
     error: str = ""
@@ -80,10 +79,7 @@ class Conversation:
 
     def step(self, kind: str, began: float, tokens_in: int = 0, tokens_out: int = 0) -> None:
         """Notes what was done since `began`, a time of `time.monotonic`."""
-        step = Step(kind, round(time.monotonic() - began, 6), tokens_in, tokens_out)
-        self.steps.append(step)
-        if self.on_step is not None:
-            self.on_step(step)
+        self.steps.append(Step(kind, round(time.monotonic() - began, 6), tokens_in, tokens_out))
 
     def heard(self, began: float, sent: Sequence[Any], said: Sequence[Any]) -> None:
         """Counts a turn that began at a time of `time.monotonic`, by the messages of LangChain that went and came.

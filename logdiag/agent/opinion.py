@@ -36,16 +36,13 @@ def leaves_open(diagnosis: Diagnosis) -> bool:
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
     """How to ask: `model` as `provider:model`, `timeout` seconds for everything together, the number of `votes`, and
-    the `budget` in tokens of log that the model is shown. `when` is `unsure` (where no cause is named) or `always`.
-    `tracing` lets LangChain send what is said to the tracing service that the environment names.
-    """
+    the `budget` in tokens of log that the model is shown. `when` is `unsure` (where no cause is named) or `always`."""
 
     model: str
     timeout: float = 30.0
     votes: int = 1
     budget: int = 6000
     when: str = "unsure"
-    tracing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

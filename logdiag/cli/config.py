@@ -1,4 +1,4 @@
-"""`logdiag config`: what is in force, where it came from, what is installed, and whether the model answers."""
+"""`logdiag config`: what is in force, where it came from, and what is installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import click
 
 from logdiag._version import __version__
-from logdiag.cli.in_force import model_or_refusal, settings_in_force
+from logdiag.cli.in_force import settings_in_force
 from logdiag.cli.output import say
 from logdiag.errors import MemoryStoreError
 from logdiag.settings import Settings
@@ -28,19 +28,14 @@ _EXTRAS = {
 
 
 @click.command("config")
-@click.option("--llm", metavar="MODEL", help="The model as provider:model, instead of the one that is set up.")
-@click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take.")
-@click.option("--test", "tested", is_flag=True, help="Ask the model one word; exit 2 when it does not answer.")
 @click.option("--config", "config_file", metavar="FILE", help="Settings to go by, instead of those looked for.")
-def config(llm: str | None, llm_timeout: float | None, tested: bool, config_file: str | None) -> None:
+def config(config_file: str | None) -> None:
     """Show what is in force and where each value came from."""
-    settings = settings_in_force({"llm": llm, "llm_timeout": llm_timeout, "config": config_file})
+    settings = settings_in_force({"config": config_file})
     shown = [*rows(settings, os.environ), *((("file", file.path, file.state)) for file in settings.files), *installed()]
     names, values = (max(len(row[column]) for row in shown) for column in (0, 1))
     for name, value, origin in shown:
         say(f"{name:<{names}}  {value:<{min(values, _WIDEST)}}  {origin}".rstrip())
-    if tested:
-        _test(settings)
 
 
 def rows(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -82,10 +77,3 @@ def _words(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return without_password(str(value)) or "-"
-
-
-def _test(settings: Settings) -> None:
-    from logdiag.agent.ask import probe
-
-    seconds = probe(model_or_refusal(settings), settings.llm_timeout)
-    say(f"the model {settings.llm} answered in {seconds:.2f} s")

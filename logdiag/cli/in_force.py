@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from logdiag.cli.output import note
-from logdiag.errors import LogdiagError, MemoryStoreError
+from logdiag.errors import MemoryStoreError
 from logdiag.settings import Settings, load_settings
 from logdiag.settings.places import default_memory
 
@@ -19,15 +19,6 @@ def settings_in_force(flags: Mapping[str, object]) -> Settings:
     for each in settings.notes:
         note(each)
     return settings
-
-
-def model_or_refusal(settings: Settings) -> str:
-    """The model that a command asks. Raises LogdiagError where none is set up, or nothing may be asked."""
-    if not settings.llm:
-        raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
-    if settings.offline:
-        raise LogdiagError(f"offline is set ({settings.origins['offline']}); no model may be asked")
-    return settings.llm
 
 
 def memory_in_force(settings: Settings) -> str | Literal[False]:

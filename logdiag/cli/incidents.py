@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import wraps
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -22,13 +20,12 @@ from logdiag.model import Action, Reason
 from logdiag.model.plain import plain
 from logdiag.read.prefixes import parse_line
 from logdiag.report.words import clean
-from logdiag.settings import load_settings
 from logdiag.settings.places import default_memory
 
 _REASONS = click.Choice([item.value for item in Reason if item is not Reason.NONE])
 _ACTIONS = click.Choice([item.value for item in Action if item is not Action.NONE])
 _OUTCOMES = click.Choice([item.value for item in Outcome])
-_KEPT = ["action", "cause", "remedy", "outcome"]
+_OF_THE_OLD_REASON = ("action", "cause", "remedy", "outcome")
 _WIDEST = 100
 
 _by = click.option("--by", metavar="NAME", help="Who says so; you if left out.")
@@ -100,7 +97,7 @@ def add_command(store: Store, folders: tuple[str, ...], by: str | None, form: st
         found,
         **given,
         node=said["node"] or found.node,
-        job={**found.job, **metadata_of(said["job"], any_key=True)},
+        job={**found.job, **metadata_of(said["job"])},
         seen_at=said["seen_at"] or "",
         confirmed_by=(by or _person()) if by or "reason" in given else "",
     )
@@ -114,51 +111,42 @@ def add_command(store: Store, folders: tuple[str, ...], by: str | None, form: st
 @incidents.command("confirm")
 @click.argument("identity", metavar="ID")
 @click.option("--outcome", type=_OUTCOMES, help="Whether the remedy helped.")
-@own_rules
 @_by
 @_on_store
-def confirm_command(store: Store, identity: str, outcome: str | None, folders: tuple[str, ...], by: str | None) -> None:
-    """Say that the reason and the remedy of an incident are right. A rule on trial that names another reason for it is
-    withdrawn."""
-    folders = load_settings({"rules": folders}).rules
+def confirm_command(store: Store, identity: str, outcome: str | None, by: str | None) -> None:
+    """Say that the reason and the remedy of an incident are right."""
     changed = store.confirm(identity, by or _person(), Outcome(outcome) if outcome else None)
     remedy = f", remedy {changed.remedy}" if changed.remedy else ""
     said = f"{changed.reason.value}, {_action(changed)}{remedy}, {changed.outcome.value}"
     say(f"{changed.id}: {said}, confirmed by {changed.confirmed_by}")
-    _withdraw(changed, folders)
 
 
 @incidents.command("correct")
 @click.argument("identity", metavar="ID")
 @_said
-@click.option("--keep", multiple=True, type=click.Choice(_KEPT), help="What also holds for the new reason.")
 @own_rules
 @_by
 @_on_store
 @text_or_json
 def correct_command(
-    store: Store, identity: str, keep: tuple[str, ...], folders: tuple[str, ...], by: str | None, form: str,
-    **said: str | None,
-) -> None:  # fmt: skip
+    store: Store, identity: str, folders: tuple[str, ...], by: str | None, form: str, **said: str | None
+) -> None:
     """Replace what was wrong about an incident, and confirm the rest.
 
     With another reason, the old one's cause, remedy and outcome go, and the action becomes the new reason's, unless
-    they are given or named by --keep; what was kept and what went is printed. An empty --remedy '' takes the remedy
-    away. A rule on trial that names another reason for it is withdrawn.
+    they are given; what went is printed. An empty --remedy '' takes the remedy away.
     """
     given = _given(said)
     if not given:
         options = "--reason, --action, --cause, --remedy or --outcome"
         raise MemoryStoreError(f"{identity}: nothing to correct; give {options}")
-    folders = load_settings({"rules": folders}).rules
     old = store.get(identity)
-    if given.get("reason", old.reason) is not old.reason and "action" not in given and "action" not in keep:
+    if given.get("reason", old.reason) is not old.reason and "action" not in given:
         given["action"] = _action_of(given["reason"], folders)
-    changed = store.correct(identity, by=by or _person(), keep=keep, **given)
+    changed = store.correct(identity, by=by or _person(), **given)
     _show(changed, form)
-    for line in _kept_and_dropped(old, changed, said):
+    for line in _dropped(old, changed):
         say(line, err=True)
-    _withdraw(changed, folders)
 
 
 @incidents.command("list")
@@ -212,29 +200,26 @@ def forget_command(store: Store, identities: tuple[str, ...]) -> None:
 
 
 @incidents.command("export")
-@click.argument("file", default="-", type=click.Path(readable=False), metavar="[FILE]")
+@click.argument("file", default="-", type=click.File("w", encoding="utf-8"), metavar="[FILE]")
 @_on_store
-def export_command(store: Store, file: str) -> None:
+def export_command(store: Store, file: TextIO) -> None:
     """Write all incidents as JSON lines, to share them; to standard output without FILE."""
-    with _opened(file, "w") as out:
-        count = store.export(out)
+    count = store.export(file)
     _say_unreadable(store)
-    if file != "-":
-        say(f"{file}: {count} incidents", err=True)
+    say(f"{file.name}: {count} incidents", err=True)
 
 
 @incidents.command("import")
-@click.argument("file", type=click.Path(readable=False), metavar="FILE")
+@click.argument("file", type=click.File(encoding="utf-8", errors="surrogateescape"), metavar="FILE")
 @click.option("--own", is_flag=True, help="An export of your own: what was confirmed in it counts here.")
 @_on_store
-def import_command(store: Store, file: str, own: bool) -> None:
+def import_command(store: Store, file: TextIO, own: bool) -> None:
     """Take in what logdiag incidents export wrote; - reads standard input.
 
     What others confirmed is shown, and decides nothing before it is confirmed here. Of two forms of one incident a
     confirmed one stays, and else the one that was changed last.
     """
-    with _opened(file, "r") as lines:
-        merged = store.import_(lines, "<stdin>" if file == "-" else file, own=own)
+    merged = store.import_(file, own=own)
     click.echo(f"{merged.added} added, {merged.replaced} replaced, {merged.kept} kept as they were")
 
 
@@ -244,10 +229,10 @@ def import_command(store: Store, file: str, own: bool) -> None:
 def stats_command(store: Store, form: str) -> None:
     """Print how much is known, and of what."""
     stats = store.stats()
-    known = f"{stats.incidents} incidents, {stats.confirmed} confirmed; {stats.shipped} ship with it"
-    span = [f"from {stats.first_seen} to {stats.last_seen}"] if stats.incidents else []
-    counts = [f"{count:>7}  {name}" for name, count in (*stats.reasons.items(), *stats.outcomes.items())]
-    _print(form, stats._asdict(), [f"{stats.place}: {known}", *span, *counts])
+    known = f"{stats['incidents']} incidents, {stats['confirmed']} confirmed; {stats['shipped']} ship with it"
+    span = [f"from {stats['first_seen']} to {stats['last_seen']}"] if stats["incidents"] else []
+    counts = [f"{count:>7}  {name}" for name, count in (*stats["reasons"].items(), *stats["outcomes"].items())]
+    _print(form, stats, [f"{stats['place']}: {known}", *span, *counts])
 
 
 @incidents.command("nodes")
@@ -274,22 +259,6 @@ def nodes_command(store: Store, days: float, size: int | None, form: str) -> Non
             f"{mark} {item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}"
         )
     _print(form, [{**asdict(item), "suspicious": item.suspicious} for item in records], rows)
-
-
-@contextmanager
-def _opened(file: str, mode: Literal["r", "w"]) -> Iterator[TextIO]:
-    """A file that a command reads or writes, for - a standard stream. Raises MemoryStoreError."""
-    if file == "-" and mode == "w":
-        yield sys.stdout
-        return
-    done = "written" if mode == "w" else "read"
-    try:
-        with nullcontext(sys.stdin) if file == "-" else open(file, mode, encoding="utf-8") as opened:
-            yield opened
-    except OSError as error:
-        raise MemoryStoreError(f"{file}: cannot be {done} ({error.strerror}); name another file") from error
-    except UnicodeDecodeError as error:
-        raise MemoryStoreError(f"{file}: not UTF-8; give what logdiag incidents export wrote") from error
 
 
 def _failure(
@@ -322,30 +291,18 @@ def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
     return Action(entry.action) if entry else Action.FIX_AND_RESUBMIT
 
 
-def _kept_and_dropped(old: Incident, new: Incident, said: Mapping[str, str | None]) -> Iterator[str]:
-    """What a correction left as it was without being told to, and what it took away."""
+def _dropped(old: Incident, new: Incident) -> Iterator[str]:
+    """What a correction took away."""
     was, became = plain(old), plain(new)
-    for name in _KEPT:
+    for name in _OF_THE_OLD_REASON:
         before, after = was[name], became[name]
-        if before in ("", "none", "unknown"):
-            continue
-        if before != after:
+        if before != after and before not in ("", "none", "unknown"):
             yield f"dropped: {name} {before}" + (f", now {after}" if after else "")
-        elif said[name] is None:
-            yield f"kept: {name} {after}"
 
 
 def _say_unreadable(store: Store) -> None:
     if ids := store.unreadable:
         say(f"{len(ids)} left out, which cannot be read: {', '.join(ids[:10])}", err=True)
-
-
-def _withdraw(incident: Incident, folders: tuple[str, ...]) -> None:
-    """Takes rules on trial out of force that the incident contradicts, and says so."""
-    from logdiag.authoring.trial import withdraw_contradicted
-
-    for file in withdraw_contradicted(incident, folders):
-        say(f"withdrawn: a rule on trial named another reason than {incident.id} has; it is {file} now", err=True)
 
 
 def _given(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -36,7 +37,6 @@ own_rules = click.option(
 """The option of every command that goes by rules."""
 
 _MOST_WORKERS = 8
-_JOB_KEYS = ("name", "framework", "image", "user")
 job_option = click.option(
     "--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."
 )
@@ -121,17 +121,12 @@ _SHARED = (
 )
 
 
-def metadata_of(pairs: Iterable[str], *, any_key: bool = False) -> dict[str, str]:
-    """The job's metadata by key, the last of equal keys. Raises LogdiagError for what is no KEY=VALUE, or where not
-    `any_key` will do for one of another key."""
-    metadata = {}
+def metadata_of(pairs: Iterable[str]) -> dict[str, str]:
+    """The job's metadata by key, the last of equal keys. Raises LogdiagError for what is no KEY=VALUE."""
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key or not (any_key or key in _JOB_KEYS):
-            example = "; give for instance name=pretrain" if any_key else f" with a KEY of {', '.join(_JOB_KEYS)}"
-            raise LogdiagError(f"--job {pair}: not KEY=VALUE{example}")
-        metadata[key] = value
-    return metadata
+        if not re.match("[^=]+=", pair):
+            raise LogdiagError(f"--job {pair}: not KEY=VALUE; give for instance name=pretrain")
+    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def _cores() -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logdiag.cli.in_force import model_or_refusal, settings_in_force
+from logdiag.cli.in_force import settings_in_force
 from logdiag.cli.options import job_option, metadata_of, own_rules, text_or_json
 from logdiag.cli.output import print_json, say
 from logdiag.errors import LogdiagError, RuleError
@@ -270,7 +270,6 @@ def learn(
 @click.argument("incidents", nargs=-1, required=True, metavar="INCIDENT...")
 @click.option("--log", metavar="LOG", help="A log of such a failure, whose lines around it the model is shown.")
 @click.option("--accept", "accepted", is_flag=True, help="Write the rule into the folder of --rules when it passed.")
-@click.option("--auto-accept", "unread", is_flag=True, help="As --accept, on trial: nobody has read the rule.")
 @_healthy
 @_memory
 @own_rules
@@ -279,7 +278,6 @@ def draft_command(
     incidents: tuple[str, ...],
     log: str | None,
     accepted: bool,
-    unread: bool,
     healthy: tuple[str, ...],
     place: str | None,
     folders: tuple[str, ...],
@@ -288,18 +286,14 @@ def draft_command(
     """Let a language model write a rule for confirmed incidents of one reason, given by their ids.
 
     The rule names the reason and the action that people confirmed. What is printed has passed all that rules suggest
-    asks. A rule on trial counts for less, and is withdrawn when a person confirms another reason for a line on which it
-    fires. Exits 1 when the rule did not pass.
+    asks. Exits 1 when the rule did not pass.
     """
     from logdiag.authoring.rule_writer import draft_rule
     from logdiag.authoring.suggest import confirmed
-    from logdiag.authoring.trial import on_trial
     from logdiag.memory.store import open_store
 
-    if accepted and unread:
-        raise RuleError("--accept and --auto-accept: give one of them")
-    option = "--accept" if accepted else "--auto-accept" if unread else ""
-    settings, asker, target = asking(option, {"rules": folders, "memory": place, **said})
+    flags = {"rules": folders, "memory": place, **said}
+    settings, asker, target = asking("--accept" if accepted else "", flags)
     with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
         others = [*confirmed(store), *store.shipped]
@@ -311,7 +305,7 @@ def draft_command(
         folders=settings.rules,
         healthy=healthy,
     )
-    sys.exit(_put([(drafted.id, on_trial(drafted) if unread else drafted)], target))
+    sys.exit(_put([(drafted.id, drafted)], target))
 
 
 def _known_reason(name: str | None) -> Reason | None:
@@ -366,10 +360,13 @@ def asking(option: str, flags: dict[str, object]) -> tuple[Settings, Asker, str 
 
     settings = settings_in_force(flags)
     target = _target(option, settings.rules) if option else None
-    model = model_or_refusal(settings)
+    if not settings.llm:
+        raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
+    if settings.offline:
+        raise LogdiagError(f"offline is set ({settings.origins['offline']}); no model may be asked")
     if settings.llm_when == "never":
         raise LogdiagError(f"llm is never ({settings.origins['llm_when']}); no model may be asked")
-    return settings, Asker(model, _QUESTIONS * settings.llm_timeout), target
+    return settings, Asker(settings.llm, _QUESTIONS * settings.llm_timeout), target
 
 
 def _context(log: str | None, known: Sequence[Incident], folders: Sequence[str]) -> list[str]:

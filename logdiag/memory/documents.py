@@ -49,7 +49,7 @@ def read_incident(given: object) -> tuple[Incident | None, list[str]]:
     try:
         document = json.loads(given) if isinstance(given, str) else given
         json.dumps(document, ensure_ascii=False).encode()  # half a character cannot be kept
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         return None, [f"not JSON ({error}); give one incident a line"]
     if not isinstance(document, dict):
         return None, ["is no JSON object; give one incident a line, as logdiag incidents export writes it"]

@@ -53,8 +53,8 @@ _CODES = "SQfp16"
 _SAMPLES_PER_CELL = 40
 _ROUNDS = 8
 
-# The embedder, the last row, and the incident in that row.
-_FILE = re.compile(r"index-([0-9a-f]{8})-(\d{12})-[0-9a-f]{8}\.faiss")
+# The last row, and a hash of the embedder and of the incident in that row.
+_FILE = re.compile(r"index-(\d{12})-[0-9a-f]{16}\.faiss")
 
 
 class Nearest:
@@ -65,7 +65,6 @@ class Nearest:
         self.embedder = embedder
         self._database = database
         self._folder = database.index_folder()
-        self._path = ""
         self._index, self._last = self._stored_index()
         self._ids = np.empty(0, np.int64)
         self._vectors = np.empty((0, embedder.dimensions), np.float32)
@@ -159,8 +158,8 @@ class Nearest:
         """The index of this store and the last row in it; None and 0 where it is missing, torn or another store's."""
         with suppress(ImportError, OSError, RuntimeError):
             for name in sorted(os.listdir(self._folder), reverse=True):
-                if (match := _FILE.fullmatch(name)) and self._name(int(match[2])) == (name, int(match[2])):
-                    return self._opened(os.path.join(self._folder, name)), int(match[2])
+                if (match := _FILE.fullmatch(name)) and self._name(int(match[1])) == (name, int(match[1])):
+                    return self._opened(name), int(match[1])
         return None, 0
 
     def _name(self, last: int) -> tuple[str, int]:
@@ -170,58 +169,43 @@ class Nearest:
         query = select(columns.row, columns.id).where(columns.row <= last).order_by(columns.row.desc()).limit(1)
         with self._database.transaction() as connection:
             row, identity = connection.execute(query).one_or_none() or (0, "")
-        return f"index-{_mark(self.embedder.name)}-{row:012}-{_mark(identity)}.faiss", row
+        mark = hashlib.sha256(f"{self.embedder.name} {identity}".encode()).hexdigest()[:16]
+        return f"index-{row:012}-{mark}.faiss", row
 
-    def _opened(self, path: str, *, mapped: bool = True) -> Any:
+    def _opened(self, name: str) -> Any:
         """The index in a file. Raises RuntimeError where it is none of this embedder's."""
         import faiss
 
-        index: Any = faiss.read_index(path, faiss.IO_FLAG_MMAP if mapped and os.name == "posix" else 0)
+        path = os.path.join(self._folder, name)
+        index: Any = faiss.read_index(path, faiss.IO_FLAG_MMAP if os.name == "posix" else 0)
         if index.d != self.embedder.dimensions:
             raise RuntimeError(path)
         index.nprobe = _PROBES
-        self._path = path
         return index
 
     def _make_index(self) -> None:
-        """Puts all vectors into a new file, and that in force."""
-        index = self._index
-        total = len(self._ids) + (0 if index is None else index.ntotal)
-        if index is None or _cells(total) > 2 * index.nlist:
-            step = max(1, total // (_cells(total) * _SAMPLES_PER_CELL))
-            index = _trained(np.concatenate([vectors[ids % step == 0] for ids, vectors in self._chunks(0)]), total)
-            parts = self._chunks(0)
-        else:
-            # What is mapped cannot grow. The file in force may be another by now, with rows that are beside this one.
-            index = self._opened(self._path, mapped=False)
-            parts = iter([(self._ids, self._vectors)])
-        for ids, vectors in parts:
-            seen = ids <= self._last
-            index.add_with_ids(vectors[seen], ids[seen])
-        self._put_in_force(index)
-
-    def _put_in_force(self, index: Any) -> None:
-        """Writes a new file, and searches it from now on."""
+        """Puts all vectors into a new file, and searches that from now on."""
         import faiss
 
+        total = len(self._ids) + (0 if self._index is None else self._index.ntotal)
+        step = max(1, total // (_cells(total) * _SAMPLES_PER_CELL))
+        index = _trained(np.concatenate([vectors[ids % step == 0] for ids, vectors in self._chunks(0)]), total)
+        for ids, vectors in self._chunks(0):
+            seen = ids <= self._last
+            index.add_with_ids(vectors[seen], ids[seen])
         name, self._last = self._name(self._last)
         replace_file(os.path.join(self._folder, name), faiss.serialize_index(index).data)
-        self._index = self._opened(os.path.join(self._folder, name))
+        self._index = self._opened(name)
         self._ids, self._vectors = self._ids[:0], self._vectors[:0]
         self._sweep(name)
 
     def _sweep(self, current: str) -> None:
-        """Removes the indexes of this embedder that are not in force, of earlier versions and of dead processes, but
-        none that somebody can be about to open or to put in force."""
+        """Removes indexes that are not in force, but none that somebody can be about to open or to put in force."""
         for name in os.listdir(self._folder):
-            path, match = os.path.join(self._folder, name), _FILE.fullmatch(name)
-            ours = name.startswith(("index-", UNFINISHED)) and not (match and match[1] != _mark(self.embedder.name))
-            if ours and name != current and time.time() - os.path.getmtime(path) > _KEEP_SECONDS:
+            path = os.path.join(self._folder, name)
+            ours = name.startswith(("index-", UNFINISHED)) and name != current
+            if ours and time.time() - os.path.getmtime(path) > _KEEP_SECONDS:
                 os.unlink(path)
-
-
-def _mark(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _trained(sample: _Vectors, total: int) -> Any:

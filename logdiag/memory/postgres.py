@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Column, Connection, Integer, Table, create_engine, select, text
-from sqlalchemy.exc import DBAPIError
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.database import Database, Tables
@@ -71,11 +70,6 @@ class PostgresDatabase(Database):
             if not is_there(self._store):
                 self.tables.all.create_all(connection)
                 connection.execute(self._store.insert().values(version=self.version))
-        elif not is_there(self.tables.vectors):
-            # The first version kept vectors elsewhere. Who may make no tables can still read the incidents.
-            with suppress(DBAPIError), connection.begin_nested():
-                connection.execute(_LOCK)
-                self.tables.all.create_all(connection)
         return int(connection.scalar(select(self._store.c.version)) or 0)
 
     def _begin(self, connection: Connection, *, write: bool) -> None:

@@ -14,7 +14,6 @@ import sqlite3
 from contextlib import suppress
 
 from sqlalchemy import Connection, create_engine, inspect
-from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import StaticPool
 
 from logdiag.errors import MemoryStoreError
@@ -59,16 +58,16 @@ class SqliteFile(Database):
             raise MemoryStoreError(
                 f"{self._folder}: cannot be made ({error.strerror}); name another place with --memory"
             ) from error
-        connection = _connection(self.name, "mode=rw")
-        try:
-            connection.execute("PRAGMA user_version")
-        except sqlite3.OperationalError:
-            # Stores were in WAL mode once. Where nothing may be written, SQLite opens such a file only as one that
-            # does not change.
-            connection.close()
-            if os.access(self._folder, os.W_OK) or os.path.exists(f"{self.name}-wal"):
-                raise
-            connection = _connection(self.name, "immutable=1")
+        path = os.path.abspath(self.name)
+        for sign in "%?#":
+            path = path.replace(sign, f"%{ord(sign):02x}")
+        connection = sqlite3.connect(
+            f"file:{path}?mode=rw",
+            uri=True,
+            timeout=_PATIENCE_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
         connection.execute("PRAGMA secure_delete = ON")
         # A text that is not UTF-8 spoils its own row only.
         connection.text_factory = lambda text: text.decode(errors="replace")
@@ -76,9 +75,6 @@ class SqliteFile(Database):
 
     def _prepare(self, connection: Connection) -> int:
         if _number(connection, "application_id") == _APPLICATION:
-            # That waits for nobody: while others have the file open, it stays as it is.
-            with suppress(OperationalError):
-                connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
             return _number(connection, "user_version")
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         # Several processes may make the tables at once: who comes second finds them.
@@ -93,15 +89,6 @@ class SqliteFile(Database):
     def _begin(self, connection: Connection, *, write: bool) -> None:
         if write:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _connection(file: str, mode: str) -> sqlite3.Connection:
-    path = os.path.abspath(file)
-    for sign in "%?#":
-        path = path.replace(sign, f"%{ord(sign):02x}")
-    return sqlite3.connect(
-        f"file:{path}?{mode}", uri=True, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False
-    )
 
 
 def _number(connection: Connection, name: str) -> int:

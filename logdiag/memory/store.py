@@ -13,11 +13,11 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import Corpus, load_corpus
@@ -33,27 +33,12 @@ if TYPE_CHECKING:
 _POSTGRES = ("postgresql://", "postgres://")
 # No vowels, and nothing that reads like something else.
 _LETTERS = "23456789bcdfghjkmnpqrstvwxyz"
-# So many fingerprints are asked for at a time.
-_AT_ONCE = 500
 # Occurrences of one failure among which the same one is looked for.
 _MOST_OCCURRENCES = 200
 _MOST_CONFIRMED = 2000
 _SEEN_AGAIN = "seen again"
 
 T = TypeVar("T")
-
-
-class Stats(NamedTuple):
-    """What a store holds, without the shipped incidents, which `shipped` counts. Times are ISO 8601 in UTC."""
-
-    place: str
-    incidents: int
-    confirmed: int
-    shipped: int
-    reasons: dict[str, int]
-    outcomes: dict[str, int]
-    first_seen: str
-    last_seen: str
 
 
 class Store:
@@ -150,12 +135,9 @@ class Store:
     def known(self, fingerprints: Iterable[str]) -> Mapping[str, Sequence[Incident]]:
         """What people confirmed here of exactly these failures: for each fingerprint its confirmed incidents, the
         latest first, those that ship with logdiag left out."""
-        wanted = tuple(dict.fromkeys(fingerprints))
         found: dict[str, tuple[Incident, ...]] = {}
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
-            for incident in self._find(fingerprint=some, confirmed=True, limit=_MOST_CONFIRMED):
-                found[incident.fingerprint] = (*found.get(incident.fingerprint, ()), incident)
+        for incident in self._find(fingerprint=tuple(set(fingerprints)), confirmed=True, limit=_MOST_CONFIRMED):
+            found[incident.fingerprint] = (*found.get(incident.fingerprint, ()), incident)
         return found
 
     def confirmed(self, most: int) -> Sequence[Incident]:
@@ -198,13 +180,11 @@ class Store:
         remedy: str | None = None,
         cause: str | None = None,
         outcome: Outcome | None = None,
-        keep: Iterable[str] = (),
     ) -> Incident:
         """Replaces what is given, and confirms the rest.
 
-        With another reason, what belonged to the old one goes: cause and remedy, the outcome, and the action, which
-        then is that of the reason's table; except what is given and what is named in `keep`. With another remedy the
-        outcome goes.
+        With another reason, what belonged to the old one and is not given goes: cause and remedy, the outcome, and the
+        action, which then is that of the reason's table. With another remedy the outcome goes.
         """
         if not by.strip():
             raise MemoryStoreError(f"{identity}: confirmed by nobody; say who confirms it")
@@ -214,7 +194,7 @@ class Store:
         self.get(identity)
         with self._database.rows(write=True) as rows:
             for old in rows.find(id=identity):
-                return rows.put(_as_kept(_corrected(old, by.strip(), told, frozenset(keep))))
+                return rows.put(_as_kept(_corrected(old, by.strip(), told)))
         raise self._unknown(identity)
 
     def forget(self, identity: str) -> None:
@@ -230,21 +210,21 @@ class Store:
         """How many incidents it holds beside the shipped ones."""
         return self._asked(lambda rows: rows.count(), 0)
 
-    def stats(self) -> Stats:
-        """What it holds, in numbers."""
+    def stats(self) -> dict[str, Any]:
+        """What it holds, in numbers, without the shipped incidents, which `shipped` counts."""
         known = {item.value for item in Reason}
         facts: Sequence[Any] = self._asked(lambda rows: rows.facts(), ())
         facts = [item for item in facts if item.reason in known]
-        return Stats(
-            place=self.place,
-            incidents=len(facts),
-            confirmed=sum(item.confirmed for item in facts),
-            shipped=len(self.shipped),
-            reasons=dict(Counter(item.reason for item in facts).most_common()),
-            outcomes=dict(sorted(Counter(item.outcome for item in facts).items())),
-            first_seen=min((item.seen_at for item in facts), default=""),
-            last_seen=max((item.seen_at for item in facts), default=""),
-        )
+        return {
+            "place": self.place,
+            "incidents": len(facts),
+            "confirmed": sum(item.confirmed for item in facts),
+            "shipped": len(self.shipped),
+            "reasons": dict(Counter(item.reason for item in facts).most_common()),
+            "outcomes": dict(sorted(Counter(item.outcome for item in facts).items())),
+            "first_seen": min((item.seen_at for item in facts), default=""),
+            "last_seen": max((item.seen_at for item in facts), default=""),
+        }
 
     def export(self, file: TextIO) -> int:
         """Writes every incident but the shipped ones as a line of JSON; how many there were."""
@@ -383,13 +363,12 @@ def _same_failure(old: Incident, new: Incident) -> bool:
     return bool(old.content) and old.content == new.content
 
 
-def _corrected(old: Incident, by: str, told: Mapping[str, Any], keep: Container[str]) -> Incident:
+def _corrected(old: Incident, by: str, told: Mapping[str, Any]) -> Incident:
     fresh: dict[str, Any] = {}
     if told.get("reason", old.reason) is not old.reason:
         fresh = {"action": Action.NONE, "cause": "", "remedy": "", "outcome": Outcome.UNKNOWN}
     elif told.get("remedy", old.remedy) != old.remedy:
         fresh = {"outcome": Outcome.UNKNOWN}
-    fresh = {name: value for name, value in fresh.items() if name not in keep}
     new = replace(old, **{**fresh, **told}, confirmed_by=by)
     return replace(new, history=(*old.history, Said(now(), by, _what_changed(old, new))))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from logdiag import __version__
-from logdiag.agent.ask import probe
+from logdiag.agent.ask import Asker
 from logdiag.agent.models import failure_of, load_model
 from logdiag.cli.config import rows
 from logdiag.errors import AgentError
@@ -46,7 +46,6 @@ def test_a_model_is_found_by_the_providers_own_variables(monkeypatch: pytest.Mon
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         assert load_model(f"{provider}:scripted", 10).invoke("hello").text == "yes"
-        assert probe(f"{provider}:scripted", 10) < 10
     assert all(request.body["model"] == "scripted" for request in server.requests)
 
 
@@ -55,7 +54,7 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> N
     with ChatServer([says("yes")]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-        assert probe(NAME, 10) < 10
+        assert load_model(NAME, 10).invoke("hello").text == "yes"
 
 
 def test_without_a_key_the_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,31 +107,29 @@ def test_an_unknown_failure_is_told_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("reply", [Reply(status=429), Reply(hang=True), Reply(raw=b"no")])
-def test_a_probe_ends_in_time_and_says_why(monkeypatch: pytest.MonkeyPatch, reply: Reply) -> None:
+def test_a_question_ends_in_time_and_says_why(monkeypatch: pytest.MonkeyPatch, reply: Reply) -> None:
     """With the model's name."""
     with ChatServer([reply]) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         began = time.monotonic()
         with pytest.raises(AgentError, match=f"the model {NAME} "):
-            probe(NAME, 1.5)
+            Asker(NAME, 1.5).texts("Answer.", "yes?")
         assert time.monotonic() - began < 8
 
 
 def test_config_shows_each_value_and_its_origin(tmp_path: Path) -> None:
-    """From file, environment and flag."""
+    """From a file and the environment."""
     (tmp_path / "own.toml").write_text('votes = 3\nmemory = "postgresql://mira:s3cr3t@db/logdiag?password=s3cr3t"\n')
     done = config(
-        "--llm",
-        "openai:x",
         "--config",
         str(tmp_path / "own.toml"),
         cwd=tmp_path,
-        env={"LOGDIAG_LLM_TIMEOUT": "7", "LOGDIAG_MEMORY": "", "OPENAI_API_KEY": "s3cr3t"},
+        env={"LOGDIAG_LLM": "openai:x", "LOGDIAG_LLM_TIMEOUT": "7", "LOGDIAG_MEMORY": "", "OPENAI_API_KEY": "s3cr3t"},
     )
     shown = {line.split()[0]: " ".join(line.split()[1:]) for line in done.stdout.splitlines()}
     assert shown["votes"] == f"3 {tmp_path / 'own.toml'}"
-    assert shown["llm"] == "openai:x --llm"
+    assert shown["llm"] == "openai:x environment LOGDIAG_LLM"
     assert shown["llm_timeout"] == "7 environment LOGDIAG_LLM_TIMEOUT"
     assert shown["budget"] == "6000 default"
     assert shown["memory"].startswith("postgresql://mira:...@db/logdiag?...=... ")
@@ -159,27 +156,3 @@ def test_config_shows_the_places_and_what_is_installed(tmp_path: Path) -> None:
     assert {row.split()[1] for row in shown if row.startswith("extra ")} == {
         "memory", "memory-models", "team", "agent", "ollama",
     }  # fmt: skip
-
-
-def test_config_tests_the_model_on_request(tmp_path: Path) -> None:
-    """It says how long the answer took, or why there was none, and exits 2."""
-    with ChatServer([says("yes"), Reply(status=401)]) as server:
-        first, second = (config("--llm", NAME, "--test", cwd=tmp_path, env=server.environment) for _ in range(2))
-    assert first.returncode == 0
-    assert first.stdout.splitlines()[-1].startswith(f"the model {NAME} answered in ")
-    assert second.returncode == 2
-    assert second.stderr == f"logdiag: the model {NAME} refused the key (HTTP 401); set the provider's key\n"
-
-
-@pytest.mark.parametrize(
-    ("env", "said"),
-    [
-        ({}, "no model is set up; name one with --llm provider:model"),
-        ({"LOGDIAG_LLM": NAME, "LOGDIAG_OFFLINE": "1"}, "offline is set (environment LOGDIAG_OFFLINE); no model may"),
-    ],
-)
-def test_a_test_without_a_model_says_what_is_missing(tmp_path: Path, env: dict[str, str], said: str) -> None:
-    """And asks nobody."""
-    done = config("--test", cwd=tmp_path, env=env)
-    assert done.returncode == 2
-    assert said in done.stderr

@@ -308,7 +308,7 @@ def test_what_the_filter_does_not_know_stays_in_the_digest(tmp_path: Path) -> No
     ("options", "said"),
     [
         (["--job", "name=loom", "--offline"], "offline is set (--offline)"),
-        (["--job", "colour=red"], "not KEY=VALUE with a KEY of name, framework, image, user"),
+        (["--job", "colour"], "not KEY=VALUE; give for instance name=pretrain"),
     ],
     ids=["offline", "job"],
 )

@@ -13,7 +13,6 @@ from logdiag import diagnose
 from logdiag.agent.ask import Asker
 from logdiag.authoring.rule_file import Proposal, accept
 from logdiag.authoring.rule_writer import draft_rule
-from logdiag.authoring.trial import on_trial
 from logdiag.errors import AgentError, RuleError
 from logdiag.memory.incident import Incident, Outcome
 from logdiag.model import Action, Reason
@@ -116,9 +115,3 @@ def test_only_what_people_confirmed_is_drafted_from(draft: Draft) -> None:
         draft([says(GOOD)], known(), known(reason=Reason.OS_ERROR))
     with pytest.raises(AgentError, match="HTTP 500"):
         draft([Reply(status=500)])
-
-
-def test_a_rule_on_trial_says_so() -> None:
-    """Its file is the same but for the mark."""
-    found = Proposal("framework/x", "reason: RuntimeError\n")
-    assert on_trial(found).text == "reason: RuntimeError\ntrial: true\n"

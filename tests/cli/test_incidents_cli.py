@@ -80,9 +80,9 @@ def test_confirming_and_correcting_turn_it_into_knowledge(memory: Path) -> None:
     assert "nothing to correct; give --reason" in complaint("correct", added["id"])
 
 
-def test_a_correction_says_what_stayed_and_what_went(memory: Path) -> None:
-    """The action is the new reason's; the old cause goes unless it is kept; a remedy can be emptied, and the history
-    says who said what."""
+def test_a_correction_says_what_went(memory: Path) -> None:
+    """The action is the new reason's; the old cause and remedy go unless they are given; a remedy can be emptied, and
+    the history says who said what."""
     identity = answer("add", DEMO)["id"]
     done = run_logdiag("incidents", "correct", identity, "--reason", "S3StorageError", "--remedy", "renewed the token",
                        "--by", "ada")  # fmt: skip
@@ -91,8 +91,6 @@ def test_a_correction_says_what_stayed_and_what_went(memory: Path) -> None:
     assert any(line.startswith("dropped: cause ") for line in said_of)
     shown = answer("show", identity)
     assert (shown["action"], shown["cause"], shown["remedy"]) == ("retry_later", "", "renewed the token")
-    done = run_logdiag("incidents", "correct", identity, "--reason", "NetworkError", "--by", "bob", "--keep", "remedy")
-    assert "kept: remedy renewed the token" in done.stderr.decode().splitlines()
     assert "dropped: remedy renewed the token" in run_logdiag(
         "incidents", "correct", identity, "--remedy", "", "--by", "bob"
     ).stderr.decode()  # fmt: skip
@@ -202,10 +200,10 @@ def test_teams_share_by_export_and_import(memory: Path, tmp_path: Path) -> None:
     assert answer("list", "--memory", other) == answer("list")
     (tmp_path / "broken.jsonl").write_text("{\n")
     assert f"{tmp_path / 'broken.jsonl'}:1: not JSON" in complaint("import", tmp_path / "broken.jsonl")
-    assert "cannot be read" in complaint("import", tmp_path / "gone.jsonl")
+    assert "gone.jsonl" in complaint("import", tmp_path / "gone.jsonl")
     torn = run_logdiag("incidents", "import", "-", stdin=b"\xff\n")
     assert (torn.returncode, torn.stdout, torn.stderr.count(b"\n")) == (2, b"", 1), torn.stderr
-    assert "cannot be written" in complaint("export", tmp_path / "gone" / "out.jsonl")
+    assert "out.jsonl" in complaint("export", tmp_path / "gone" / "out.jsonl")
 
 
 def test_what_is_forgotten_is_gone(memory: Path) -> None:

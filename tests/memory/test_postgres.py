@@ -127,7 +127,7 @@ def test_it_does_what_sqlite_does(store: Store, address: str, tmp_path: Path) ->
     assert [entry.by for entry in confirmed.history] == ["mira"]
     assert store.correct(b.id, by="mira", remedy="r").remedy == "r"
     stats = store.stats()
-    assert (stats.incidents, stats.confirmed, stats.first_seen) == (2, 2, "2026-11-01T00:00:00Z")
+    assert (stats["incidents"], stats["confirmed"], stats["first_seen"]) == (2, 2, "2026-11-01T00:00:00Z")
     with pytest.raises(MemoryStoreError, match="is there already"):
         store.add(replace(a, remedy="other"))
     text = io.StringIO()

@@ -112,7 +112,7 @@ def test_confirming_says_who_and_whether_it_helped(store: Store) -> None:
 
 
 def test_another_reason_keeps_nothing_of_the_old_one(store: Store) -> None:
-    """Cause, remedy and outcome go, the action is that of the new reason's table; what is given or kept stays, and so
+    """Cause, remedy and outcome go, the action is that of the new reason's table; what is given stays, and so
     does the signature."""
     old = incident("widget", remedy="pray", outcome=Outcome.DID_NOT, cause="cold", node="n1")
     added = store.add(old)
@@ -122,10 +122,10 @@ def test_another_reason_keeps_nothing_of_the_old_one(store: Store) -> None:
     assert (corrected.signature, corrected.node) == (added.signature, "n1")
     assert store.list(reason=Reason.KEY_ERROR) == (corrected,)
     assert store.list(reason=Reason.ECC_ERROR) == ()
-    kept = store.correct(
-        store.add(old).id, by="mira", reason=Reason.KEY_ERROR, action=Action.FIX_AND_RESUBMIT, keep=["cause", "remedy"]
+    given = store.correct(
+        store.add(old).id, by="mira", reason=Reason.KEY_ERROR, action=Action.FIX_AND_RESUBMIT, cause="x"
     )
-    assert (kept.action, kept.cause, kept.remedy) == (Action.FIX_AND_RESUBMIT, "cold", "pray")
+    assert (given.action, given.cause, given.remedy) == (Action.FIX_AND_RESUBMIT, "x", "")
     with pytest.raises(MemoryStoreError, match="confirmed by nobody; say who"):
         store.confirm(added.id, " ")
 
@@ -217,15 +217,15 @@ def test_an_id_is_given_once(store: Store) -> None:
 
 def test_the_numbers_add_up(store: Store) -> None:
     """Stats count by reason and outcome, and who is confirmed."""
-    assert store.stats().incidents == 0
+    assert store.stats()["incidents"] == 0
     store.add(incident("a", seen_at="2026-11-01"))
     store.add(incident("b", Reason.KEY_ERROR, seen_at="2026-11-03", confirmed_by="mira", outcome=Outcome.WORKED))
     store.add(incident("c", seen_at="2026-11-02"))
     stats = store.stats()
-    assert (stats.incidents, stats.confirmed) == (3, 1)
-    assert stats.reasons == {"ECCError": 2, "KeyError": 1}
-    assert stats.outcomes == {"unknown": 2, "worked": 1}
-    assert (stats.first_seen, stats.last_seen) == ("2026-11-01T00:00:00Z", "2026-11-03T00:00:00Z")
+    assert (stats["incidents"], stats["confirmed"]) == (3, 1)
+    assert stats["reasons"] == {"ECCError": 2, "KeyError": 1}
+    assert stats["outcomes"] == {"unknown": 2, "worked": 1}
+    assert (stats["first_seen"], stats["last_seen"]) == ("2026-11-01T00:00:00Z", "2026-11-03T00:00:00Z")
 
 
 def test_looking_writes_nothing(tmp_path: Path) -> None:
@@ -253,7 +253,6 @@ def test_a_store_of_the_first_version_opens(tmp_path: Path) -> None:
         connection.executescript((DATA / "memory" / "store-0.1.sql").read_text())
         connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
-    (folder / "index-228f76115f4f133d.ldix").write_bytes(b"of the first version")
     embedded: list[str] = []
     with open_store(folder, embedder=letters(embedded=embedded), shipped=False) as store:
         assert [item.id for item in store.list()] == ["i-g4stjzst", "i-qgscks66", "i-zdqby6qs"]
@@ -267,10 +266,7 @@ def test_a_store_of_the_first_version_opens(tmp_path: Path) -> None:
         again, seen = store.remember(incident("NVRM: Xid (PCI:0000:5e:00): 48, pid=7", content="abc"))
         assert (again.id, seen, again.times_seen) == ("i-qgscks66", True, 2)
         store.forget("i-qgscks66")
-        assert store.stats().incidents == 2
-    with sqlite3.connect(folder / "incidents.db") as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-    connection.close()
+        assert store.stats()["incidents"] == 2
 
 
 def test_the_place_is_told_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ def test_a_bad_row_spoils_nothing_but_itself(store: Store, document: object) -> 
         assert opened.unreadable == (bad.id,)
         assert opened.known([bad.fingerprint]) == {}
         assert [item.id for _, item in opened.nearest(text_of(1))] == [good.id]
-        assert opened.stats().incidents == 1
+        assert opened.stats()["incidents"] == 1
         assert opened.export(io.StringIO()) == 1
         with pytest.raises(MemoryStoreError, match="cannot be read"):
             opened.get(bad.id)

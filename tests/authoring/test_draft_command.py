@@ -1,4 +1,4 @@
-"""Rules on trial: drafted by a model at the command line, they count for less and go when a person contradicts them."""
+"""`logdiag rules draft`, and rules on trial, which count for less."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from textwrap import indent
 
 import pytest
 
 from logdiag import diagnose
 from logdiag.authoring.rule_writer import lines_around
-from logdiag.authoring.trial import withdraw_contradicted
 from logdiag.errors import RuleError
 from logdiag.judge.confidence import confidence_of
 from logdiag.memory.incident import Incident, Outcome
@@ -22,7 +20,7 @@ from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
 from tests.agent_helpers import NAME
 from tests.chat_server import ChatServer, says
-from tests.helpers import book_of, log_of, parsed, rule_text, run_logdiag, steps, write_rule
+from tests.helpers import log_of, parsed, rule_text, run_logdiag, steps, write_rule
 from tests.memory_helpers import incident, letters_store
 
 LOOM = "LoomFault: the weft of lane 7 tore"
@@ -92,33 +90,6 @@ def test_a_teams_weights_may_leave_some_to_the_shipped_ones(weights: dict[Suppor
         parse(RuleFiles([folder]))
 
 
-def test_only_a_rule_on_trial_that_is_contradicted_is_withdrawn(tmp_path: Path) -> None:
-    """Not one that names the confirmed reason, not one that does not fire, not one that a person accepted."""
-    wrong = trial_rule(tmp_path, "wrong")
-    kept = [
-        trial_rule(tmp_path, "right", "DatasetLoadingError", "weft of lane"),
-        trial_rule(tmp_path, "elsewhere", "RuntimeError", "the warp of lane"),
-        write_rule(tmp_path, "script/accepted", rule_text("KeyError", ["LoomFault: the"], ["LoomFault: the"])),
-    ]
-    told = confirmed(LOOM, Reason.DATASET_LOADING_ERROR)
-    assert withdraw_contradicted(replace(told, confirmed_by=""), [tmp_path]) == ()
-    assert withdraw_contradicted(told, []) == ()
-    assert withdraw_contradicted(told, [tmp_path]) == (wrong.with_name("wrong.yaml.withdrawn"),)
-    assert not wrong.exists()
-    assert all(file.exists() for file in kept)
-    assert "framework/wrong" not in {rule.id for rule in book_of(tmp_path).rules}
-
-
-def test_a_rule_on_trial_is_not_taken_out_with_its_family(tmp_path: Path) -> None:
-    """A person has put it among others: he is told to remove it there."""
-    rules = {"right": rule_text(), "wrong": rule_text("RuntimeError", ["weft of lane"], [LOOM], trial="true")}
-    rows = "".join(f"  {name}:\n{indent(text, '    ')}" for name, text in rules.items())
-    file = write_rule(tmp_path, "looms/weaving", f"about: What looms print.\nrules:\n{rows}")
-    with pytest.raises(RuleError, match="looms/wrong; remove it from among its family"):
-        withdraw_contradicted(confirmed(LOOM, Reason.DATASET_LOADING_ERROR), [tmp_path])
-    assert file.exists()
-
-
 def test_the_lines_around_the_failure_are_those_of_the_incident() -> None:
     """Else those around the line that rules take for the root, else the end."""
     lines = tuple(parsed([f"line {at}" for at in range(200)] + [LOOM] + [f"more {at}" for at in range(200)]))
@@ -139,33 +110,22 @@ def memory(tmp_path: Path) -> Path:
     return tmp_path / "memory"
 
 
-def test_a_draft_is_put_on_trial_and_withdrawn_again(memory: Path, tmp_path: Path) -> None:
-    """`rules draft --auto-accept` writes it, the next log is diagnosed by it with the mark, and `incidents correct`
-    takes it out of force and says so; the folder of rules comes from the environment as well."""
+def test_a_draft_that_passed_is_in_force(memory: Path, tmp_path: Path) -> None:
+    """`rules draft --accept` writes it, the next log is diagnosed by it, and no name left the machine."""
     folder, log = tmp_path / "rules", tmp_path / "job.log"
     log.write_bytes(log_of(*steps(1, 20), "opening the bundle of mira@example.org", BUNDLE))
     with ChatServer([says(DRAFT)]) as server:
         asked: list[str | Path] = ["--llm", NAME, "--memory", memory, "--rules", folder, "--log", log]
-        done = run_logdiag("rules", "draft", "i-7f3a", *asked, "--auto-accept", env=server.environment)
+        done = run_logdiag("rules", "draft", "i-7f3a", *asked, "--accept", env=server.environment)
     file = folder / "own" / "a-data-bundle-is-unsealed.yaml"
     assert (done.returncode, done.stdout.decode().strip()) == (0, str(file)), done.stderr.decode()
-    assert "trial: true" in file.read_text()
     assert "opening the bundle of" in server.sent
     assert "mira@example.org" not in server.sent
-    told = run_logdiag("--rules", folder, "--no-memory", "--format", "json", log)
-    answer = json.loads(told.stdout)
+    answer = json.loads(run_logdiag("--rules", folder, "--no-memory", "--format", "json", log).stdout)
     assert (answer["reason"], answer["root_cause"]["rule"]) == (
         "DatasetLoadingError",
         "own/a-data-bundle-is-unsealed",
     )
-    assert "trial" in answer["stats"]["supports"]
-    corrected = run_logdiag(
-        *("incidents", "correct", "i-7f3a", "--reason", "OSError", "--memory", memory),
-        env={"LOGDIAG_RULES": str(folder)},
-    )
-    assert corrected.returncode == 0, corrected.stderr.decode()
-    assert f"it is {file}.withdrawn now" in corrected.stderr.decode()
-    assert not file.exists()
 
 
 def test_a_draft_that_does_not_pass_is_not_written(memory: Path, tmp_path: Path) -> None:
@@ -183,7 +143,6 @@ REFUSED: Mapping[str, tuple[list[str], str]] = {
     "offline": (["--llm", NAME, "--offline"], "offline is set (--offline); no model may be asked"),
     "never": (["--llm", "never"], "no model is set up"),
     "no folder": (["--llm", NAME, "--accept"], "--accept needs a folder to write to; give --rules DIR once"),
-    "twice": (["--llm", NAME, "--accept", "--auto-accept"], "--accept and --auto-accept: give one of them"),
     "no incident": (["--llm", NAME], "i-none: no such incident"),
 }
 
