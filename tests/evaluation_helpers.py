@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +56,25 @@ def write_cases(path: Path, *cases: dict[str, Any]) -> Path:
     return path
 
 
-def case_of(**changes: Any) -> Case:
+def case_of(
+    reasons: Sequence[Reason] = (Reason.KEY_ERROR,),
+    actions: Sequence[Action] = (Action.FIX_AND_RESUBMIT,),
+    roots: Sequence[str] = ("KeyError: 'caption'",),
+    **changes: Any,
+) -> Case:
     """A case as the evaluation holds it: a KeyError in a log of two lines, unless changed."""
     known: dict[str, Any] = {
         "id": "made-up",
-        "reasons": (Reason.KEY_ERROR,),
-        "actions": (Action.FIX_AND_RESUBMIT,),
-        "roots": ("KeyError: 'caption'",),
+        "category": reasons[0].category,
+        "reason": reasons[0],
+        "also_ok": reasons[1:],
+        "action": actions[0],
+        "also_action": actions[1:],
+        "root_line": next(iter(roots), None),
+        "also_root": roots[1:],
         "log": "step: 1 loss: 3.0\nKeyError: 'caption'\n",
     }
-    return Case(**{**known, **changes})
+    return Case.model_validate({**known, **changes})
 
 
 def answer(**changes: Any) -> Answer:

@@ -109,7 +109,7 @@ IMPORTERS = {
     "faiss": {"memory/nearest.py"},
     "click": {
         "cli/batch.py", "cli/clusters.py", "cli/config.py", "cli/evaluate.py", "cli/explain.py", "cli/forms.py",
-        "cli/in_force.py", "cli/incidents.py", "cli/main.py", "cli/nodecheck.py", "cli/options.py", "cli/output.py",
+"cli/incidents.py", "cli/main.py", "cli/nodecheck.py", "cli/options.py", "cli/output.py",
         "cli/reference.py", "cli/rules.py", "cli/run.py",
     },
     "torch": {"recovery/saving.py", "recovery/world.py"},

@@ -23,8 +23,7 @@ from logdiag.agent.models import LOADING, TIMED_OUT, failure_of, is_bounded
 from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Trace, leaves_open, vote
 from logdiag.agent.outbound import learn_names
 from logdiag.agent.prompts import Prompt, prompt_of
-from logdiag.agent.search import LineSearch
-from logdiag.agent.tools import tools_for
+from logdiag.agent.tools import LineSearch, tools_for
 from logdiag.agent.view import LogView
 from logdiag.model import Diagnosis
 from logdiag.rules import RuleBook

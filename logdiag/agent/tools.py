@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from logdiag.agent.codes import KINDS, explain_code
 from logdiag.agent.evidence import similar_words
 from logdiag.agent.outbound import Channel
-from logdiag.agent.search import LineSearch
 from logdiag.agent.view import Excerpt, LogView
-from logdiag.errors import MemoryStoreError
+from logdiag.memory.embedding import closest, load_embedder
+from logdiag.memory.incident import masked
+from logdiag.model import Line
 from logdiag.rules import RuleBook
 
 if TYPE_CHECKING:
@@ -20,6 +22,38 @@ _MOST_LINES = 60
 _MOST_MATCHES = 40
 _MOST_NEAREST = 10
 _MOST_RANKS = 64
+# More than this many different lines take longer to embed than a question may wait.
+_MOST_EMBEDDED = 2000
+
+
+class LineSearch:
+    """Finds lines by what they mean; made ready with the first question, which may come from several threads. Of lines
+    that differ only in numbers and names the latest stands for all."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._given = lines
+        self._lines: list[Line] = []
+        self._vectors: list[tuple[float, ...]] = []
+        self._embed = load_embedder().embed
+        self._lock = threading.Lock()
+
+    def nearest(self, query: str, most: int) -> list[Line]:
+        """The lines that are most like a text, best first."""
+        with self._lock:
+            if not self._vectors:
+                self._make_ready()
+        return [self._lines[at] for _, at in closest(self._embed([masked(query)])[0], self._vectors, most)]
+
+    def _make_ready(self) -> None:
+        latest: dict[str, Line] = {}
+        for line in reversed(self._given):
+            if len(latest) < _MOST_EMBEDDED:
+                latest.setdefault(masked(line), line)
+        vectors = zip(latest.values(), map(tuple, self._embed(list(latest))), strict=True)
+        for line, vector in vectors:
+            if any(vector):  # else it has neither a letter nor a digit
+                self._lines.append(line)
+                self._vectors.append(vector)
 
 
 def tools_for(view: LogView, search: LineSearch, channel: Channel, book: RuleBook) -> list[BaseTool]:
@@ -33,10 +67,7 @@ def tools_for(view: LogView, search: LineSearch, channel: Channel, book: RuleBoo
         return _rows(view.grep(channel.back(pattern), source, _MOST_MATCHES), channel)
 
     def search_log(words: str) -> str:
-        try:
-            return _rows(Excerpt(tuple(search.nearest(channel.back(words), _MOST_NEAREST))), channel)
-        except MemoryStoreError:
-            return "search_log is not available here; use grep_log"
+        return _rows(Excerpt(tuple(search.nearest(channel.back(words), _MOST_NEAREST))), channel)
 
     def ranks() -> str:
         return _ranks(view, channel)

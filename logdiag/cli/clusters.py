@@ -11,9 +11,8 @@ from typing import Any
 
 import click
 
-from logdiag.cli.in_force import settings_in_force
 from logdiag.cli.main import report_on
-from logdiag.cli.options import brief_report, form_of_report, given, shared
+from logdiag.cli.options import brief_report, form_of_report, given, settings_in_force, shared
 from logdiag.cli.output import check_report, standard, status_of
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis

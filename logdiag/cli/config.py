@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import click
 
 from logdiag._version import __version__
-from logdiag.cli.in_force import settings_in_force
+from logdiag.cli.options import settings_in_force
 from logdiag.cli.output import say
 from logdiag.errors import MemoryStoreError
 from logdiag.settings import Settings

@@ -10,8 +10,7 @@ from typing import Any, TextIO
 
 import click
 
-from logdiag.cli.in_force import store_in_force
-from logdiag.cli.options import metadata_of, own_rules, text_or_json
+from logdiag.cli.options import metadata_of, own_rules, store_in_force, text_or_json
 from logdiag.cli.output import print_json, say
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked

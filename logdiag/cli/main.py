@@ -6,7 +6,7 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -17,10 +17,10 @@ import click
 from logdiag._version import __version__
 from logdiag.cli.options import brief_report, form_of_report, given, shared
 from logdiag.cli.output import (
-    ProgressBar,
     check_report,
     print_answer,
     print_trace,
+    progress_bar,
     standard,
     status_of,
     write_outputs,
@@ -54,14 +54,7 @@ _ELSEWHERE = {
     "completion": "logdiag.cli.reference:completion",
 }
 _COMMANDS = ("diagnose", *_ELSEWHERE)
-# What people type who look for something else.
-_MEANT = {
-    "help": "logdiag --help",
-    "version": "logdiag --version",
-    "list": "logdiag rules list or logdiag incidents list",
-}
 _ALIKE = 0.75
-_ALIKE_OPTIONS = 0.8
 _LAST_STATUS, _LAST_SIGNAL = 255, 64
 _LONGEST_COMPLAINT = 2000
 _STANDARD = (0, 1, 2)
@@ -187,7 +180,7 @@ def diagnose_command(
         sources: list[Source] = [stdin if stdin and path == "-" else path for path in paths or ("-",)]
 
         def ask(first: Callable[[Diagnosis], None]) -> Diagnosis:
-            with ProgressBar(paths) as advance:
+            with progress_bar(paths) as advance:
                 answer = diagnose(*sources, **asked, exit_code=job_status, run=run, advance=advance, first=first)
             return replace(answer, notes=(*answer.notes, *stdin.notes)) if stdin else answer
 
@@ -256,9 +249,10 @@ def _check_paths(paths: Sequence[str]) -> None:
             continue
         if path in _COMMANDS:
             raise SourceError(f"{path}: no such file or folder; a command comes first: logdiag {path} [OPTIONS] ...")
-        near = _nearest(path, _COMMANDS, _ALIKE)
-        if at == 0 and (meant := _MEANT.get(path) or (near and f"logdiag {near}")):
-            raise SourceError(f"{path}: no such file, folder or command; did you mean {meant}?")
+        from difflib import get_close_matches
+
+        if at == 0 and (near := get_close_matches(path, _COMMANDS, 1, _ALIKE)):
+            raise SourceError(f"{path}: no such file, folder or command; did you mean logdiag {near[0]}?")
 
 
 def _show_prompt(paths: Sequence[str], given: Mapping[str, Any], job_status: int | None) -> None:
@@ -332,20 +326,8 @@ def run() -> int:
 def _usage(error: click.ClickException) -> str:
     """What is wrong with the command line, and the help that holds the answer."""
     said, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
-    known = [name for item in context.command.get_params(context) for name in item.opts] if context else []
-    if isinstance(error, click.NoSuchOption):
-        said = f"{error.option_name}: no such option"
-        if near := _nearest(error.option_name, known, _ALIKE_OPTIONS):
-            return f"{said}; did you mean {near}?"
     path = context.command_path if context else "logdiag"
     return f"{said}; see {'logdiag' if path == 'logdiag diagnose' else path} --help"
-
-
-def _nearest(word: str, words: Iterable[str], least: float) -> str:
-    """The word most like another one, empty where none is; `least` is from 0 to 1, for the same word."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, list(words), 1, least)), "")
 
 
 def _complain(said: str) -> int:

@@ -1,18 +1,19 @@
-"""The options that several commands share, and what they mean to `diagnose`."""
+"""The options that several commands share, the settings in force, and what both mean to `diagnose`."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from logdiag.cli.in_force import memory_in_force, settings_in_force
-from logdiag.errors import LogdiagError
+from logdiag.cli.output import note
+from logdiag.errors import LogdiagError, MemoryStoreError
 from logdiag.report import FORMATS
-from logdiag.settings import WHEN
+from logdiag.settings import WHEN, Settings, load_settings
+from logdiag.settings.places import default_memory
 
 form_of_report = click.option(
     "-f",
@@ -119,6 +120,31 @@ _SHARED = (
     ),
     click.option("--offline", is_flag=True, default=None, help="No model, and no connection at all."),
 )
+
+
+def settings_in_force(flags: Mapping[str, object]) -> Settings:
+    """As `load_settings`, and tells its notes."""
+    settings = load_settings(flags)
+    for each in settings.notes:
+        note(each)
+    return settings
+
+
+def memory_in_force(settings: Settings) -> str | Literal[False]:
+    """What a diagnosis is to ask for past failures: the user's own store where none is named."""
+    place = settings.store
+    if place is not None:
+        return place
+    try:
+        return default_memory()
+    except MemoryStoreError as error:
+        note(str(error))
+        return False
+
+
+def store_in_force(context: click.Context, option: click.Parameter, place: str | None) -> str | None:
+    """Where a command that works on past failures finds them: the callback of its `--memory`."""
+    return settings_in_force({"memory": place}).store_or_refusal()
 
 
 def metadata_of(pairs: Iterable[str]) -> dict[str, str]:

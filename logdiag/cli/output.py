@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
 
 import click
 
@@ -141,31 +142,23 @@ def print_trace(answer: Diagnosis) -> None:
     say(f"  altogether {total}", err=True)
 
 
-class ProgressBar:
-    """A progress bar on standard error for long reads, only on a terminal."""
+@contextmanager
+def progress_bar(paths: tuple[str, ...]) -> Iterator[Callable[[Stream, int], None] | None]:
+    """A progress bar on standard error for long reads, only on a terminal; gives what is told how much was read."""
+    size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+    if size <= _WORTH_A_PROGRESS_BAR or sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
-        self.bar: Any = None
-        if size > _WORTH_A_PROGRESS_BAR and sys.stderr is not None and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=size)
+        done: dict[int, int] = {}
 
-            console = Console(stderr=True)
-            self.bar = Progress(BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console, transient=True)
-            self.task = self.bar.add_task("reading", total=size)
-        self.done: dict[int, int] = {}
+        def advance(stream: Stream, count: int) -> None:
+            done[stream.index] = count
+            bar.update(task, completed=sum(done.values()))
 
-    def __enter__(self) -> Callable[[Stream, int], None] | None:
-        if self.bar is None:
-            return None
-        self.bar.start()
-        return self._advance
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def _advance(self, stream: Stream, count: int) -> None:
-        self.done[stream.index] = count
-        self.bar.update(self.task, completed=sum(self.done.values()))
+        yield advance

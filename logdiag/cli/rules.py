@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logdiag.cli.in_force import settings_in_force
-from logdiag.cli.options import job_option, metadata_of, own_rules, text_or_json
+from logdiag.cli.options import job_option, metadata_of, own_rules, settings_in_force, text_or_json
 from logdiag.cli.output import print_json, say
 from logdiag.errors import LogdiagError, RuleError
 from logdiag.model import Reason

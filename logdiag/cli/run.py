@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from logdiag.cli.in_force import memory_in_force, settings_in_force
-from logdiag.cli.options import job_option, metadata_of, own_rules
+from logdiag.cli.options import job_option, memory_in_force, metadata_of, own_rules, settings_in_force
 from logdiag.cli.output import note, print_answer
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -21,33 +21,54 @@ _FORM = "see logdiag eval --help for the form of a case"
 Text = Annotated[str, Field(min_length=1)]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One job's log and what is true of it.
+class Case(BaseModel, frozen=True):
+    """One job's log and what is true of it: one line of a case file, whose further keys are left alone.
 
-    Of `log` (the text) and `log_file` (a file or a folder) exactly one is there. `reasons`, `roots` and `actions` hold
-    every accepted reading, the first one first; `roots` is empty for a healthy job. `rank_known` tells a rank that is
-    labelled as none from one that is not labelled; a `node` of None is not labelled.
+    Of `log` (the text) and `log_file` (a file or a folder) exactly one is there. A rank that is labelled as none is
+    not one that is not labelled (see `rank_known`); a `node` of None is not labelled.
     """
 
-    id: str
-    reasons: tuple[Reason, ...]
-    actions: tuple[Action, ...]
-    roots: tuple[str, ...]
+    id: Text
     log: str | None = None
-    log_file: str | None = None
-    rank: int | None = None
-    rank_known: bool = False
-    node: str | None = None
-    split: str | None = None
-    fault: str | None = None
-    exit_code: int | None = None
+    log_file: Text | None = None
+    category: Category
+    reason: Reason
+    also_ok: tuple[Reason, ...] = ()
+    root_line: str | None = None
+    also_root: tuple[Text, ...] = ()
+    action: Action
+    also_action: tuple[Action, ...] = ()
     tags: tuple[str, ...] = ()
+    rank: Annotated[StrictInt, Field(ge=0)] | None = None
+    node: Text | None = None
+    split: Text | None = None
+    fault: Text | None = None
+    exit_code: StrictInt | None = None
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Every accepted reason, the first one first."""
+        return tuple(dict.fromkeys([self.reason, *self.also_ok]))
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """Every accepted action, the first one first."""
+        return tuple(dict.fromkeys([self.action, *self.also_action]))
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Every accepted root line, the first one first; empty for a healthy job."""
+        return tuple(dict.fromkeys([self.root_line, *self.also_root])) if self.root_line else ()
+
+    @property
+    def rank_known(self) -> bool:
+        """Whether the rank is labelled."""
+        return "rank" in self.model_fields_set
 
     @property
     def healthy(self) -> bool:
         """Whether the label says that the log shows no failure."""
-        return self.reasons[0] is Reason.NONE
+        return self.reason is Reason.NONE
 
     @property
     def source(self) -> bytes | str:
@@ -73,27 +94,6 @@ class CaseSet:
 
     cases: tuple[Case, ...]
     files: tuple[CaseFile, ...]
-
-
-class _Labels(BaseModel):
-    """One line of a case file; keys that are not named here are left alone."""
-
-    id: Text
-    log: str | None = None
-    log_file: Text | None = None
-    category: Category
-    reason: Reason
-    also_ok: list[Reason] = []
-    root_line: str | None = None
-    also_root: list[Text] = []
-    action: Action
-    also_action: list[Action] = []
-    tags: list[str] = []
-    rank: Annotated[StrictInt, Field(ge=0)] | None = None
-    node: Text | None = None
-    split: Text | None = None
-    fault: Text | None = None
-    exit_code: StrictInt | None = None
 
 
 def load_cases(paths: Iterable[str | os.PathLike[str]], split: str | None = None) -> CaseSet:
@@ -156,19 +156,18 @@ def _cases_in(path: str, data: bytes, places: dict[str, str], problems: list[str
         where = f"{path}:{number}"
         try:
             document = json.loads(line, object_pairs_hook=_object)
-        except (ValueError, RecursionError) as error:
-            problems.append(f"{where}: case: is not JSON ({error}); write one JSON object a line, in UTF-8")
-            continue
-        if not isinstance(document, dict):
-            problems.append(f"{where}: case: is not a JSON object; {_FORM}")
-            continue
-        before = len(problems)
-        labels = _labels(where, document, problems)
-        _check_id(where, document.get("id"), places, problems)
-        if labels is not None:
-            problems.extend(f"{where}: {problem}" for problem in _contradictions(labels, os.path.dirname(path)))
-            if len(problems) == before:
-                yield _case(labels, os.path.dirname(path))
+            found = _problems(document, where, places)
+            if isinstance(document.get("log_file"), str):
+                document["log_file"] = os.path.join(os.path.dirname(path), document["log_file"])
+            case = Case.model_validate(document)
+            found += _contradictions(case)
+        except ValidationError as error:
+            found += [_complaint(item) for item in error.errors()]
+        except (AttributeError, ValueError, RecursionError) as error:
+            found = [f"case: is no JSON object ({error}); write one a line, in UTF-8"]
+        problems += [f"{where}: {problem}" for problem in found]
+        if not found:
+            yield case
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -179,103 +178,60 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
-def _labels(where: str, document: dict[str, Any], problems: list[str]) -> _Labels | None:
-    try:
-        return _Labels.model_validate(document)
-    except ValidationError as error:
-        for item in error.errors():
-            name = ".".join(str(part) for part in item["loc"])
-            problems.append(f"{where}: {name}: {_complaint(item['type'], item['msg'], item['input'], name)}")
-        return None
-
-
-_LISTS: dict[str, type[Reason] | type[Action] | type[Category]] = {
-    "reason": Reason, "also_ok": Reason, "action": Action, "also_action": Action, "category": Category,
-}  # fmt: skip
-
-
-def _complaint(kind: str, message: str, value: object, name: str) -> str:
-    if kind == "missing":
-        return f"is missing; {_FORM}"
-    if kind == "enum":
-        allowed = ", ".join(member.value for member in _LISTS[name.split(".")[0]])
-        return f"{json.dumps(value, ensure_ascii=False)} is unknown; use one of {allowed}"
-    return f"{message[0].lower()}{message[1:]}; {_FORM}"
-
-
-def _check_id(where: str, identity: object, places: dict[str, str], problems: list[str]) -> None:
+def _problems(document: dict[str, Any], where: str, places: dict[str, str]) -> list[str]:
+    """Whether the id is that of another case."""
+    identity = document.get("id")
     if not isinstance(identity, str):
-        return
-    if identity in places:
-        problems.append(f"{where}: id: {identity!r} is that of {places[identity]} already; give each case its own")
-    places.setdefault(identity, where)
+        return []
+    before = places.setdefault(identity, where)
+    return [] if before == where else [f"id: {identity!r} is that of {before} already; give each case its own"]
 
 
-def _contradictions(labels: _Labels, folder: str) -> Iterator[str]:
+def _complaint(item: Mapping[str, Any]) -> str:
+    """missing -> is missing; Input should be 'restart' or ... -> input should be 'restart' or ..."""
+    said = "is missing" if item["type"] == "missing" else item["msg"][:1].lower() + item["msg"][1:]
+    given = f", not {json.dumps(item['input'], ensure_ascii=False)}" if item["type"] == "enum" else ""
+    return f"{'.'.join(map(str, item['loc']))}: {said}{given}; {_FORM}"
+
+
+def _contradictions(case: Case) -> Iterator[str]:
     """What is wrong with labels that are each well formed."""
-    if labels.category is not labels.reason.category:
-        yield (
-            f"category: {labels.category.value} is not that of {labels.reason.value}; "
-            f"write {labels.reason.category.value}"
-        )
-    if labels.reason is Reason.NONE and labels.root_line:
+    if case.category is not case.reason.category:
+        yield f"category: {case.category.value} is not that of {case.reason.value}; write {case.reason.category.value}"
+    if case.healthy and case.root_line:
         yield "root_line: stands in a case whose reason is none; remove it, or name the reason"
-    if labels.reason is not Reason.NONE and not labels.root_line:
+    if not case.healthy and not case.root_line:
         yield "root_line: is missing; quote the line that names the cause, or a part of it"
-    roots = [(name, text) for name, text in _named_roots(labels) if text]
+    roots = [
+        ("root_line", case.root_line or ""),
+        *((f"also_root.{at}", text) for at, text in enumerate(case.also_root)),
+    ]
     for name, text in roots:
         if "\n" in text:
             yield f"{name}: goes over several lines; quote a part of one line"
-    yield from _log_problems(labels, folder, [(name, text) for name, text in roots if "\n" not in text])
+    yield from _log_problems(case, [(name, text) for name, text in roots if text and "\n" not in text])
 
 
-def _named_roots(labels: _Labels) -> Iterator[tuple[str, str]]:
-    yield "root_line", labels.root_line or ""
-    for index, text in enumerate(labels.also_root):
-        yield f"also_root.{index}", text
-
-
-def _log_problems(labels: _Labels, folder: str, roots: list[tuple[str, str]]) -> Iterator[str]:
-    if labels.log is None and labels.log_file is None:
+def _log_problems(case: Case, roots: list[tuple[str, str]]) -> Iterator[str]:
+    if case.log is None and case.log_file is None:
         yield "log: is missing; give the output in log, or the path of a file or folder in log_file"
         return
-    if labels.log is not None and labels.log_file is not None:
+    if case.log is not None and case.log_file is not None:
         yield "log_file: stands beside log; keep one of them"
         return
     texts = [text for _, text in roots]
-    if labels.log is not None:
-        if not labels.log.strip():
-            yield "log: is empty; give the job's output"
-            return
-        missing = [text for text in texts if text not in labels.log]
-    else:
-        path = os.path.join(folder, labels.log_file or "")
-        try:
-            if not any(os.path.getsize(name) for name in log_files(path)):
-                yield f"log_file: {path} is empty; give the job's output"
-                return
-            missing = missing_texts(path, texts)
-        except (SourceError, CaseError) as error:
-            yield f"log_file: {error}"
-            return
+    try:
+        if case.log_file is None:
+            filled, missing = bool((case.log or "").strip()), [text for text in texts if text not in (case.log or "")]
+        else:
+            filled = any(os.path.getsize(name) for name in log_files(case.log_file))
+            missing = missing_texts(case.log_file, texts) if filled else []
+    except (SourceError, CaseError) as error:
+        yield f"log_file: {error}"
+        return
+    if not filled:
+        yield f"{'log' if case.log_file is None else f'log_file: {case.log_file}'}: is empty; give the job's output"
+        return
     for name, text in roots:
         if text in missing:
             yield f"{name}: {text[:80]!r} is in no line of the log; quote it as it stands there"
-
-
-def _case(labels: _Labels, folder: str) -> Case:
-    return Case(
-        id=labels.id,
-        reasons=tuple(dict.fromkeys([labels.reason, *labels.also_ok])),
-        actions=tuple(dict.fromkeys([labels.action, *labels.also_action])),
-        roots=tuple(dict.fromkeys([labels.root_line, *labels.also_root])) if labels.root_line else (),
-        log=labels.log,
-        log_file=None if labels.log_file is None else os.path.join(folder, labels.log_file),
-        rank=labels.rank,
-        rank_known="rank" in labels.model_fields_set,
-        node=labels.node,
-        split=labels.split,
-        fault=labels.fault,
-        exit_code=labels.exit_code,
-        tags=tuple(labels.tags),
-    )

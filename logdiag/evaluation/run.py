@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import Connection, wait
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from logdiag.evaluation.baselines import guess
@@ -23,9 +23,6 @@ from logdiag.rules import RuleBook
 
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
-
-# How long to wait before looking whether a worker that holds its pipe open is still alive.
-_LOOK_AFTER_SECONDS = 1.0
 
 Diagnose = Callable[[Case, RuleBook], Answer]
 _Setup = tuple[tuple[str, ...], Mapping[str, Diagnose], Diagnose]
@@ -70,98 +67,62 @@ def evaluate(
     RuleBook.load(folders)
     others = {name: partial(guess, name) for name in baselines} | dict(beside or {})
     setup: _Setup = (tuple(folders), others, diagnose_case)
-    workers = [_Worker(setup) for _ in range(min(jobs or os.cpu_count() or 1, len(cases)))]
     results: dict[int, Result] = {}
+    for at, result in _answered(cases, range(len(cases)), jobs or os.cpu_count() or 1, setup):
+        results[at] = result
+        if advance:
+            advance()
+    return [results[at] for at in range(len(cases))]
+
+
+def _answered(cases: Sequence[Case], places: Sequence[int], jobs: int, setup: _Setup) -> Iterator[tuple[int, Result]]:
+    """The result of the case at each place, as it comes.
+
+    Where a process dies, all of its pool end with it: what was under way is asked once more, each case alone.
+    """
+    left = dict.fromkeys(places)
+    pool = ProcessPoolExecutor(min(jobs, len(left)), get_context("spawn"), _load, setup)
     try:
-        for index, result in _answered(cases, workers, setup):
-            results[index] = result
-            if advance:
-                advance()
+        futures = {pool.submit(_result, cases[at]): at for at in places}
+        for future in as_completed(futures):
+            result = future.result()
+            del left[futures[future]]
+            yield futures[future], result
+    except BrokenProcessPool:
+        # Cases are begun in their order.
+        begun, rest = list(left)[:jobs], list(left)[jobs:]
+        if len(places) == 1:
+            yield begun[0], _died(cases[begun[0]], setup[1])
+        else:
+            for at in begun:
+                yield from _answered(cases, [at], 1, setup)
+        if rest:
+            yield from _answered(cases, rest, jobs, setup)
     finally:
-        for worker in workers:
-            worker.close()
-    return [results[index] for index in range(len(cases))]
+        pool.shutdown(cancel_futures=True)
 
 
-def _answered(cases: Sequence[Case], workers: list[_Worker], setup: _Setup) -> Iterator[tuple[int, Result]]:
-    """The result of each case by its place, as it comes; a worker that died is replaced."""
-    waiting = deque(range(len(cases)))
-    while True:
-        for worker in workers:
-            if worker.index is None and waiting:
-                worker.begin(waiting.popleft(), cases)
-        busy = [worker for worker in workers if worker.index is not None]
-        if not busy:
-            return
-        ready = set(wait([worker.pipe for worker in busy], _LOOK_AFTER_SECONDS))
-        for worker in busy:
-            if worker.pipe not in ready and worker.process.is_alive():
-                continue
-            index = worker.index or 0
-            result = worker.finish()
-            if result is None:
-                result = _died(cases[index], worker, setup[1])
-                workers[workers.index(worker)] = _Worker(setup)
-            yield index, result
+_loaded: tuple[RuleBook, Mapping[str, Diagnose], Diagnose]
 
 
-class _Worker:
-    """A process that diagnoses one case at a time; so when it dies, it is known of what."""
-
-    def __init__(self, setup: _Setup) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, *setup), daemon=True)
-        self.process.start()
-        theirs.close()
-        self.index: int | None = None
-        self.began = 0.0
-
-    def begin(self, index: int, cases: Sequence[Case]) -> None:
-        """Hands a case over."""
-        self.index, self.began = index, time.perf_counter()
-        try:
-            self.pipe.send(cases[index])
-        except OSError:
-            return  # it is gone; `finish` will see that
-
-    def finish(self) -> Result | None:
-        """The result of the case; None when the process died of it."""
-        self.index = None
-        try:
-            result: Result = self.pipe.recv()
-        except (EOFError, OSError):
-            return None
-        return result
-
-    def close(self) -> None:
-        """Ends the process."""
-        self.pipe.close()
-        self.process.terminate()
-        self.process.join()
-
-
-def _died(case: Case, worker: _Worker, others: Iterable[str]) -> Result:
-    worker.process.join(_LOOK_AFTER_SECONDS)  # it may still be on its way out
-    worker.close()
-    code = worker.process.exitcode or 0
-    how = f"was killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exited with status {code}"
-    row = failed_row(case, f"the process {how}", time.perf_counter() - worker.began)
-    return Result(row, dict.fromkeys(others, row), excerpt(case, row))
-
-
-def _serve(pipe: Connection, folders: Sequence[str], others: Mapping[str, Diagnose], diagnose_case: Diagnose) -> None:
-    """The worker: answers until the other end is closed. Ctrl-C is the parent's to handle."""
+def _load(folders: Sequence[str], others: Mapping[str, Diagnose], diagnose_case: Diagnose) -> None:
+    """What a process begins with. Ctrl-C is the parent's to handle."""
+    global _loaded
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    book = RuleBook.load(folders)
-    while True:
-        try:
-            case: Case = pipe.recv()
-        except (EOFError, OSError):
-            return
-        row = _row(case, partial(diagnose_case, case, book))
-        beside = {name: _row(case, partial(answer, case, book)) for name, answer in others.items()}
-        pipe.send(Result(row, beside, excerpt(case, row) if row.missed else ()))
+    _loaded = RuleBook.load(folders), others, diagnose_case
+
+
+def _result(case: Case) -> Result:
+    """What comes of a case, in a process of the pool."""
+    book, others, diagnose_case = _loaded
+    row = _row(case, partial(diagnose_case, case, book))
+    beside = {name: _row(case, partial(answer, case, book)) for name, answer in others.items()}
+    return Result(row, beside, excerpt(case, row) if row.missed else ())
+
+
+def _died(case: Case, others: Iterable[str]) -> Result:
+    row = failed_row(case, "its process died", 0.0)
+    return Result(row, dict.fromkeys(others, row), excerpt(case, row))
 
 
 def _row(case: Case, answer: Callable[[], Answer]) -> Row:
@@ -170,7 +131,7 @@ def _row(case: Case, answer: Callable[[], Answer]) -> Row:
         said = answer()
         seconds = time.perf_counter() - began
         return judge(case, said, seconds)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         what = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
         where = f"{os.path.basename(frame.filename)}:{frame.lineno}"

@@ -7,9 +7,7 @@ missing or torn costs speed, never correctness.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -18,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.documents import bounded, read_incident
+from logdiag.memory.embedding import Embedder, closest
 from logdiag.memory.incident import PREFIX, Incident, masked
 from logdiag.model import Action, Reason
 from logdiag.rules.folders import shipped_folder
 from logdiag.settings import cache
 
 if TYPE_CHECKING:
-    from logdiag.memory.embedding import Embedder
+    from array import array
 
 _FORM = b"logdiag-corpus/5\0"
 # What an incident that ships says.
@@ -37,20 +36,13 @@ class Corpus:
 
     incidents: tuple[Incident, ...] = ()
     origin: bytes = b""
-    _vectors: dict[str, list[tuple[tuple[float, ...], float]]] = field(default_factory=dict, repr=False, compare=False)
+    _vectors: dict[str, list[tuple[float, ...]]] = field(default_factory=dict, repr=False, compare=False)
 
     def nearest(self, query: array[float], k: int, embedder: Embedder) -> list[tuple[float, Incident]]:
         """The `k` most similar to a vector of the embedder, with their cosine, best first."""
-        # The fastest product of two vectors that Python has without NumPy: |a - b|**2 = |a|**2 + |b|**2 - 2ab.
-        asked = tuple(query)
-        own = math.hypot(*asked) ** 2
-        scores = [(own + square - math.dist(asked, row) ** 2) / 2 for row, square in self._embedded(embedder)]
-        best = sorted(range(len(scores)), key=lambda at: -scores[at])[:k]
-        return [(scores[at], self.incidents[at]) for at in best]
+        return [(score, self.incidents[at]) for score, at in closest(query, self._embedded(embedder), k)]
 
-    def _embedded(self, embedder: Embedder) -> list[tuple[tuple[float, ...], float]]:
-        """All vectors, each with the square of its length."""
-
+    def _embedded(self, embedder: Embedder) -> list[tuple[float, ...]]:
         def made() -> bytes:
             return b"".join(vector.tobytes() for vector in embedder.embed([item.signature for item in self.incidents]))
 
@@ -58,7 +50,7 @@ class Corpus:
             origin = hashlib.sha256(self.origin + embedder.name.encode()).digest()
             table, width = memoryview(_kept("corpus-vectors", origin, made)).cast("f"), embedder.dimensions
             rows = [tuple(table[start : start + width]) for start in range(0, len(table), width)]
-            self._vectors[embedder.name] = [(row, math.hypot(*row) ** 2) for row in rows]
+            self._vectors[embedder.name] = rows
         return self._vectors[embedder.name]
 
 

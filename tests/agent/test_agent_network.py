@@ -215,6 +215,6 @@ def test_the_environment_alone_does_not_trace(log: Path) -> None:
     with raw_server(answers) as (origin, got), ChatServer([calls("ranks"), calls("answer", **answer())]) as server:
         variables = {"LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x", "LANGSMITH_PROJECT": "p"}
         variables |= {"LANGSMITH_ENDPOINT": origin, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
-        code = [sys.executable, "-c", TRACED, log, f"openai:{MODEL}"]
+        code = [sys.executable, "-c", TRACED, str(log), f"openai:{MODEL}"]
         subprocess.run(code, env=environment(variables), capture_output=True, timeout=120, check=True)
     assert (got, len(server.requests)) == ([], 2)

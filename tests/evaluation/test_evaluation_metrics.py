@@ -93,8 +93,8 @@ def test_only_what_is_labelled_is_judged() -> None:
     """Rank and node without a label are not; a rank labelled as none is."""
     assert judge(case_of(), answer(rank=3, node="n1"), 0.0).rank_right is None
     assert judge(case_of(), answer(rank=3, node="n1"), 0.0).node_right is None
-    assert judge(case_of(rank_known=True), answer(rank=3), 0.0).rank_right is False
-    assert judge(case_of(rank_known=True, rank=3), answer(rank=3), 0.0).rank_right is True
+    assert judge(case_of(rank=None), answer(rank=3), 0.0).rank_right is False
+    assert judge(case_of(rank=3), answer(rank=3), 0.0).rank_right is True
     assert judge(case_of(node="n1"), answer(node="n1"), 0.0).node_right is True
 
 
@@ -110,7 +110,7 @@ def test_the_digest_is_searched_for_the_labelled_line() -> None:
 
 def test_no_answer_is_wrong_in_every_respect() -> None:
     """With a confidence of 0, so that it is no confident error."""
-    row = failed_row(case_of(rank_known=True, rank=3, node="n", actions=(Action.RESTART,)), "it broke", 0.1)
+    row = failed_row(case_of(rank=3, node="n", actions=(Action.RESTART,)), "it broke", 0.1)
     judged = (row.reason_right, row.category_right, row.root_right, row.rank_right, row.node_right, row.action_right)
     assert set(judged) == {False}
     assert (row.survived, row.false_stop, row.false_restart, row.confidence) == (False, True, False, 0.0)
@@ -177,9 +177,9 @@ def test_what_no_case_shows_is_not_measured() -> None:
 def test_a_rank_that_is_not_there_is_no_hit() -> None:
     """The share is over the cases that have a first failing rank."""
     rows = [
-        judge(case_of(rank_known=True, rank=3), answer(rank=3), 0.0),
-        judge(case_of(rank_known=True, rank=4), answer(rank=3), 0.0),
-        judge(case_of(rank_known=True), answer(), 0.0),
+        judge(case_of(rank=3), answer(rank=3), 0.0),
+        judge(case_of(rank=4), answer(rank=3), 0.0),
+        judge(case_of(rank=None), answer(), 0.0),
     ]
     assert measure(rows)["first_rank_hit"] == 0.5
 
