@@ -78,18 +78,20 @@ def recall(
 ) -> Recalled:
     """Asks the memory: for lines that people know, and where the rules leave something open for lines like past
     failures. What goes wrong with it is a note, and the rules decide."""
+    failed = None if exit_code is None else exit_code != 0
     recalled = Recalled(judgement)
+
+    def judged(found: Sequence[Finding]) -> Recalled:
+        return Recalled(judge(_replaced(survey, found), book, failed=failed, suspects=suspects))
+
     try:
         with opened(memory, patience=_PATIENCE) as store:
             found = known(survey, store, book)
             if found:
-                failed = None if exit_code is None else exit_code != 0
-                recalled = recalled._replace(
-                    judgement=judge(_replaced(survey, found), book, failed=failed, suspects=suspects)
-                )
-            recalled = recalled._replace(
-                judgement=_voted(survey, found, recalled.judgement, book, store, exit_code, suspects)
-            )
+                recalled = judged(found)
+            doubt = _doubt(recalled.judgement)
+            if doubt and (voted := alike(survey, recalled.judgement, doubt, store)):
+                recalled = judged([*found, *voted])
             root = recalled.judgement.root
             if root is not None:
                 if root.reason.category is Category.INFRASTRUCTURE and store.count():
@@ -111,36 +113,12 @@ def _gaps(store: Store) -> Iterator[str]:
         yield f"{count} could not be read and left out ({', '.join(ids[:3])}); logdiag incidents forget removes them"
 
 
-def _voted(
-    survey: Survey,
-    found: Sequence[Finding],
-    judgement: Judgement,
-    book: RuleBook,
-    store: Store,
-    exit_code: int | None,
-    suspects: Callable[[], Ranking],
-) -> Judgement:
-    """The judgement with what past failures say of the lines that rules and known lines leave open."""
-    failed = None if exit_code is None else exit_code != 0
-    supports = supports_of(judgement)
-    doubt = _doubt(judgement, supports[0])
-    voted = alike(survey, judgement, doubt, store) if doubt else ()
-    if not voted:
-        return judgement
-    return judge(_replaced(survey, [*found, *voted]), book, failed=failed, suspects=suspects)
-
-
-def _doubt(judgement: Judgement, kind: Support) -> Doubt | None:
+def _doubt(judgement: Judgement) -> Doubt | None:
     """What an answer leaves open; a machine's fault that a rule names is not softened by what is only alike."""
+    kind, root = supports_of(judgement)[0], judgement.root
     doubt = _DOUBT.get(kind)
-    if (
-        doubt
-        and kind is Support.GENERAL
-        and judgement.root
-        and judgement.root.reason.category is Category.INFRASTRUCTURE
-    ):
-        return doubt._replace(machine=True)
-    return doubt
+    of_machine = kind is Support.GENERAL and root is not None and root.reason.category is Category.INFRASTRUCTURE
+    return doubt._replace(machine=True) if doubt and of_machine else doubt
 
 
 def _replaced(survey: Survey, found: Sequence[Finding]) -> Survey:

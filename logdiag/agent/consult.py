@@ -133,7 +133,7 @@ def _talk(case: _Case, model: BaseChatModel, view: LogView, search: LineSearch, 
     assert case.prompt is not None
     channel = case.asker.channel.fork()
     none_allowed = case.diagnosis.root_cause is None or leaves_open(case.diagnosis)
-    talk = Conversation(channel, case.asker.ends, none_allowed, view.is_unique)
+    talk = Conversation(channel, case.asker.ends, none_allowed)
     case.talks.append(talk)
     try:
         case.asked = True

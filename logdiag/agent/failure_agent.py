@@ -6,7 +6,7 @@ The agent is LangChain's. What bounds it stands in `_Bounds`: turns, tool calls,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,6 @@ class Conversation:
     channel: Channel
     ends: float
     none_allowed: bool
-    is_unique: Callable[[str], bool] = lambda words: False
     opinion: Opinion | None = None
     error: str = ""
     steps: list[Step] = field(default_factory=list)
@@ -71,7 +70,7 @@ class Conversation:
         """Takes an answer, or says why it is refused."""
         if isinstance(answer, str):
             return self._refuse(answer)
-        grounded = ground(answer, self.channel, none_allowed=self.none_allowed, is_unique=self.is_unique)
+        grounded = ground(answer, self.channel, none_allowed=self.none_allowed)
         if isinstance(grounded, Refusal):
             return self._refuse(grounded.why)
         self.opinion = self.opinion or grounded

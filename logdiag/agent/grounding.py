@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from logdiag.agent.answer import Answer, Citation
@@ -32,13 +31,10 @@ class Refusal:
     why: str
 
 
-def ground(
-    answer: Answer, channel: Channel, *, none_allowed: bool, is_unique: Callable[[str], bool] = lambda words: False
-) -> Opinion | Refusal:
+def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion | Refusal:
     """The opinion that an answer amounts to, its lines being the log's own, or why it is refused.
 
-    `none_allowed` says that no cause of a failure is known, so that the reason `none` may be given; `is_unique` whether
-    some words stand on one line of the logs only.
+    `none_allowed` says that no cause of a failure is known, so that the reason `none` may be given.
     """
     if answer.reason is Reason.NONE and not none_allowed:
         return Refusal("the reason `none` cannot be given: the cause of a failure is known in this log")
@@ -47,7 +43,7 @@ def ground(
     root: Line | None = None
     evidence: list[Line] = []
     for citation in ([answer.root_line] if answer.root_line else []) + answer.evidence[:_MOST_EVIDENCE]:
-        line = _cited(citation, channel, is_unique)
+        line = _cited(citation, channel)
         if isinstance(line, Refusal):
             return line
         if citation is answer.root_line:
@@ -74,7 +70,7 @@ def _names_rank(line: Line, rank: int) -> bool:
     return line.rank == rank or rank in map(int, named)
 
 
-def _cited(citation: Citation, channel: Channel, is_unique: Callable[[str], bool]) -> Line | Refusal:
+def _cited(citation: Citation, channel: Channel) -> Line | Refusal:
     place = f"s{citation.source}:{citation.number}"
     shown = channel.shown(citation.source, citation.number)
     if not shown:
@@ -84,7 +80,7 @@ def _cited(citation: Citation, channel: Channel, is_unique: Callable[[str], bool
     if not said:
         return Refusal(f"line {place} does not say {citation.quote[:120]!r}: copy its words exactly")
     for item in said:
-        if len(quote) >= _SHORTEST_QUOTE or _is_whole(quote, item, channel) or is_unique(channel.back(quote)):
+        if len(quote) >= _SHORTEST_QUOTE or _is_whole(quote, item, channel):
             return item.line
     return Refusal(f"{quote!r} is too short to tell line {place} from others: copy more of its words")
 

@@ -99,15 +99,6 @@ class LogView:
             notes.insert(0, f"{least}{hits.count} line{'s match' if hits.count > 1 else ' matches'}")
         return Excerpt(hits.lines, "; ".join(dict.fromkeys(notes)))
 
-    def is_unique(self, words: str) -> bool:
-        """Whether exactly one line of the logs has these words, as far as can be searched."""
-        hits = _Hits(2)
-        ends = time.monotonic() + self._seconds
-        searched = [
-            self._grep_one(number, lambda text: words in text, ends, hits) for number in range(1, len(self.names) + 1)
-        ]
-        return all(searched) and hits.count == 1
-
     def around(self, line: Line, before: int, after: int) -> tuple[Line, ...]:
         """The kept lines that stand near a line, itself included."""
         near = self._kept.get(line.stream, ())

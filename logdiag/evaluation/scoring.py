@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from logdiag.evaluation.cases import Case
@@ -160,32 +160,24 @@ def judge(case: Case, answer: Answer, seconds: float) -> Row:
     )
 
 
-_NO_ANSWER: dict[str, Any] = dict.fromkeys(
-    (
-        *("reason", "category", "decided_by", "root_source", "root_line", "root_text", "rank", "node", "action"),
-        *("lines", "kept_lines", "kept_share"),
-    )
-)
-
-
 def failed_row(case: Case, error: str, seconds: float) -> Row:
-    """The row of a case that got no answer: wrong in every respect, with a confidence of 0."""
+    """The row of a case that got no answer: wrong in every respect that is judged, with a confidence of 0."""
     failed = not case.healthy
-    return Row(
-        **_truth(case),
-        **_NO_ANSWER,
-        confidence=0.0,
+    row = judge(case, Answer(Reason.OTHERS, Action.NONE, 0.0, "", kept=()), seconds)
+    return replace(
+        row,
+        reason=None,
+        category=None,
+        decided_by=None,
+        action=None,
+        kept_lines=None,
+        kept_share=None,
         reason_right=False,
         category_right=False,
         root_right=False,
-        rank_right=False if case.rank_known and failed else None,
-        node_right=False if case.node is not None and failed else None,
+        rank_right=None if row.rank_right is None else False,
         action_right=False,
-        false_restart=False,
         false_stop=failed and all(action.automatic for action in case.actions),
-        survived=False if failed else None,
-        seconds=round(seconds, 6),
-        root_among_suspects=False if failed else None,
         error=error,
     )
 

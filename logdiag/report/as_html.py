@@ -13,11 +13,8 @@ from logdiag.report.pages import page_by
 from logdiag.report.processes import processes_of
 from logdiag.report.timeline import timeline
 
-# Characters of the log on the page: a browser opens it at once, and a mail takes it. Of each log the last part counts
-# most.
-_MOST_OF_THE_LOG = 3_000_000
-_A_LINE = 24
-_SHARE_OF_START = 0.25
+# Lines of all logs together on the page: a browser opens it at once, and a mail takes it.
+_MOST_LINES = 12_000
 _NEAR_A_MARK = 3
 
 
@@ -86,38 +83,18 @@ def _told(diagnosis: Diagnosis) -> set[tuple[str, int]]:
 
 
 def _shown_lines(diagnosis: Diagnosis) -> dict[str, Sequence[Line]]:
-    """Which lines of each log the page shows, that of the root first."""
+    """Which lines of each log the page shows, that of the root first: the last ones, and those around what is pointed
+    to."""
     by_source: dict[str, list[Line]] = {}
     for line in diagnosis.digest.lines:
         by_source.setdefault(line.source, []).append(line)
     root = diagnosis.root_cause.source if diagnosis.root_cause else ""
-    order = sorted(by_source, key=lambda source: source != root)
     told = _told(diagnosis)
-    shown, left = {}, _MOST_OF_THE_LOG
-    for at, source in enumerate(order):
-        shown[source] = _within(by_source[source], left // (len(order) - at), told)
-        left -= sum(map(_size, shown[source]))
+    most = _MOST_LINES // max(len(by_source), 1)
+    shown: dict[str, Sequence[Line]] = {}
+    for source in sorted(by_source, key=lambda source: source != root):
+        lines = by_source[source]
+        pointed = [at for at, line in enumerate(lines) if (source, line.number) in told]
+        near = {by for at in pointed for by in range(at - _NEAR_A_MARK, at + _NEAR_A_MARK + 1)}
+        shown[source] = [line for at, line in enumerate(lines) if at in near or at >= len(lines) - most]
     return shown
-
-
-def _size(line: Line) -> int:
-    return min(len(line.text), 400) + _A_LINE
-
-
-def _within(lines: Sequence[Line], most: int, told: set[tuple[str, int]]) -> Sequence[Line]:
-    """The lines of a log that fit: those around what is pointed to, then the last and the first."""
-    if sum(map(_size, lines)) <= most:
-        return lines
-    pointed = [at for at, line in enumerate(lines) if (line.source, line.number) in told]
-    near = (by for at in pointed for by in range(max(at - _NEAR_A_MARK, 0), min(at + _NEAR_A_MARK + 1, len(lines))))
-    cut = round(len(lines) * _SHARE_OF_START)
-    kept: set[int] = set()
-    for room, order in ((most // 2, near), (most * 3 // 4, range(len(lines) - 1, cut, -1)), (most, range(cut))):
-        used = sum(_size(lines[at]) for at in kept)
-        for at in order:
-            if at not in kept:
-                used += _size(lines[at])
-                if used > room:
-                    break
-                kept.add(at)
-    return [lines[at] for at in sorted(kept)]

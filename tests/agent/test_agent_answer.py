@@ -206,7 +206,7 @@ def test_a_rank_is_taken_from_the_cited_line(line: str) -> None:
     assert "no line that you cite names rank 5" in wrong.why
 
 
-def test_a_short_quote_is_taken_where_it_is_the_whole_message_or_stands_once() -> None:
+def test_a_short_quote_is_taken_where_it_is_the_whole_message() -> None:
     """Else the refusal says that it is too short, which is true."""
     channel = Channel(Redactor(), "abc")
     channel.rows(parsed(["[rank3] Killed", "arena full at once"]))
@@ -215,7 +215,6 @@ def test_a_short_quote_is_taken_where_it_is_the_whole_message_or_stands_once() -
     assert isinstance(whole, Answer)
     assert isinstance(once, Answer)
     assert isinstance(ground(whole, channel, none_allowed=False), Opinion)
-    assert isinstance(ground(once, channel, none_allowed=False, is_unique=lambda words: words == "full"), Opinion)
     refused = ground(once, channel, none_allowed=False)
     assert isinstance(refused, Refusal)
     assert "too short" in refused.why

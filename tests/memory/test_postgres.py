@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.documents import Merged, to_text
-from logdiag.memory.incident import Outcome, fingerprint
+from logdiag.memory.documents import Merged
+from logdiag.memory.incident import Outcome
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Reason
-from tests.helpers import DATA, environment, run_logdiag
+from tests.helpers import environment, run_logdiag
 from tests.memory_helpers import incident, letters, python, text_of
 
 NOBODY = 65534
@@ -146,33 +146,6 @@ def test_it_does_what_sqlite_does(store: Store, address: str, tmp_path: Path) ->
     for refused in (lambda: store.get(a.id), lambda: store.forget(a.id), lambda: store.confirm(a.id, "mira")):
         with pytest.raises(MemoryStoreError, match="no such incident"):
             refused()
-
-
-def test_a_store_of_the_first_version_opens(address: str) -> None:
-    """In the tables of that time; what it holds is found and can be changed, and read by who may make no tables."""
-    import psycopg
-
-    document = to_text(incident("the widget jammed", id="i-22222222", node="n1", confirmed_by="mira"))
-    row = ("i-22222222", "the widget jammed", fingerprint("the widget jammed"), "ECCError", "unknown", "n1",
-           "2026-11-01T00:00:00Z", True, "2026-11-01T00:00:00Z", document)  # fmt: skip
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute((DATA / "memory" / "postgres-0.1.sql").read_bytes())
-        connection.execute(
-            b"INSERT INTO logdiag_incidents (id, signature, fingerprint, reason, outcome, node, seen_at, confirmed,"
-            b" changed_at, document) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            row,
-        )
-        connection.execute(b"CREATE ROLE guest LOGIN")
-        connection.execute(b"GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest")
-    with open_store(address.replace("tester@", "guest@"), shipped=False) as guest:
-        assert [item.id for item in guest.list()] == ["i-22222222"]
-    with open_store(address, embedder=letters(), shipped=False) as store:
-        (old,) = store.list(node="n1")
-        assert store.known([old.fingerprint]) == {old.fingerprint: (old,)}
-        assert [(round(score, 2), item) for score, item in store.nearest("the widget jammed", 1)] == [(1.0, old)]
-        new = store.add(incident("gear broke"))
-        assert store.nearest("gear broke", 1)[0][1] == new
-        assert store.confirm(old.id, "ada").history[-1].by == "ada"
 
 
 def test_one_failure_is_one_incident_and_a_bad_row_spoils_only_itself(store: Store, address: str) -> None:
