@@ -61,7 +61,7 @@ def evidence_of(diagnosis: Diagnosis, view: LogView, budget: int, job: Mapping[s
     groups = (
         (_SHARE_OF_FINDINGS, _around_findings(diagnosis, view)),
         (_SHARE_OF_SUSPECTS, _around_suspects(diagnosis, view)),
-        (_SHARE_OF_ENDS, chain(_ends(diagnosis, _LAST_LINES), _beginnings(diagnosis))),
+        (_SHARE_OF_ENDS, chain(_ends(diagnosis, _LAST_LINES), diagnosis.digest.lines[:_FIRST_LINES])),
         (_SHARE_OF_FAILURES, _failures(diagnosis.digest.lines)),
         (_SHARE_OF_RARE, _rare(diagnosis)),
     )
@@ -92,7 +92,7 @@ class _Choice:
         """Takes lines, and the first line like each, until a share of the tokens is spent."""
         for wanted in lines:
             for line in (self._first.get(_shape(wanted), wanted), wanted):
-                cost = _tokens_of_line(line)
+                cost = (min(len(line.text), _LONGEST_LINE) + _LONGEST_PREFIX) // _CHARACTERS_A_TOKEN + 1
                 if (line.stream, line.position) in self._taken or not line.text.strip():
                     continue
                 if self._shown[_shape(line)] >= _ALIKE and not all_of_them:
@@ -135,10 +135,6 @@ def similar_words(diagnosis: Diagnosis) -> list[str]:
     ]
 
 
-def _tokens_of_line(line: Line) -> int:
-    return (min(len(line.text), _LONGEST_LINE) + _LONGEST_PREFIX) // _CHARACTERS_A_TOKEN + 1
-
-
 def _shape(line: Line) -> str:
     return _VARYING.sub("0", line.message[:_LONGEST_LINE]) or line.text[:_LONGEST_LINE]
 
@@ -178,10 +174,6 @@ def _ends(diagnosis: Diagnosis, most: int) -> Iterator[Line]:
     yield from (line for row in zip_longest(*tails) for line in row if line is not None)
 
 
-def _beginnings(diagnosis: Diagnosis) -> Iterable[Line]:
-    return diagnosis.digest.lines[:_FIRST_LINES]
-
-
 def _failures(lines: Iterable[Line]) -> Iterator[Line]:
     """Lines that read like a failure or are logged as one, from the first and from the last inwards."""
     found = [
@@ -201,8 +193,9 @@ def _rare(diagnosis: Diagnosis) -> Iterator[Line]:
 
 def _facts(diagnosis: Diagnosis, view: LogView, job: Mapping[str, str], longest: int) -> Iterator[str]:
     """What rules and memory know, the most telling first, in at most `longest` characters."""
+    of_job = (f"the job's {name} is {value}" for name, value in job.items() if name != "user" and value)
     for fact in chain(
-        _verdict(diagnosis, view), _sources(view, diagnosis), _job(job), similar_words(diagnosis), _ranks(view)
+        _verdict(diagnosis, view), _sources(view, diagnosis), of_job, similar_words(diagnosis), _ranks(view)
     ):
         longest -= len(fact) + 1
         if longest < 0:
@@ -220,19 +213,19 @@ def _verdict(diagnosis: Diagnosis, view: LogView) -> Iterator[str]:
         yield "rules: the log shows no failure"
     elif root is None:
         yield "rules: the job failed, and no rule names the cause"
-    elif root.rule.startswith(MEMORY):
-        place = _place(view.find(root.source, root.line, root.text))
-        yield f"memory: {diagnosis.reason.value} at {place}, as a past failure with such a line; {_sure(diagnosis)}"
-    elif names_no_cause(diagnosis):
-        place = _place(view.find(root.source, root.line, root.text))
-        yield f"rules: no cause known; {place} only shows that the job failed ({diagnosis.summary} rule {root.rule})"
-    elif Support.SUSPECT in diagnosis.supports:
-        place = _place(view.find(root.source, root.line, root.text))
-        yield f"rules: no rule knows {place}; its words suggest {diagnosis.reason.value}, which is a guess"
     else:
         place = _place(view.find(root.source, root.line, root.text))
-        said = "" if of_people else f" {diagnosis.summary}"
-        yield f"rules: {diagnosis.reason.value} at {place};{said} {_sure(diagnosis)} (rule {root.rule})"
+        sure = f"about {diagnosis.confidence:.0%} of such answers are right"
+        if root.rule.startswith(MEMORY):
+            yield f"memory: {diagnosis.reason.value} at {place}, as a past failure with such a line; {sure}"
+        elif names_no_cause(diagnosis):
+            said = f"{diagnosis.summary} rule {root.rule}"
+            yield f"rules: no cause known; {place} only shows that the job failed ({said})"
+        elif Support.SUSPECT in diagnosis.supports:
+            yield f"rules: no rule knows {place}; its words suggest {diagnosis.reason.value}, which is a guess"
+        else:
+            said = "" if of_people else f" {diagnosis.summary}"
+            yield f"rules: {diagnosis.reason.value} at {place};{said} {sure} (rule {root.rule})"
     for item in diagnosis.consequences[:_MOST_ROWS]:
         ranks = f" on ranks {rank_ranges(item.ranks)}" if item.ranks else ""
         title = "" if of_people else f": {item.title}"
@@ -248,10 +241,6 @@ def _place(line: Line | None) -> str:
     return f"s{line.stream + 1}:{line.number}" if line else "a line that was not kept"
 
 
-def _sure(diagnosis: Diagnosis) -> str:
-    return f"about {diagnosis.confidence:.0%} of such answers are right"
-
-
 def _sources(view: LogView, diagnosis: Diagnosis) -> Iterator[str]:
     digest = diagnosis.digest
     yield f"the logs have {digest.total_lines} lines, of which {len(digest.lines)} are worth reading"
@@ -259,10 +248,6 @@ def _sources(view: LogView, diagnosis: Diagnosis) -> Iterator[str]:
         yield f"source s{number} is {name}"
     if len(view.names) > _MOST_ROWS:
         yield f"there are {len(view.names)} sources"
-
-
-def _job(job: Mapping[str, str]) -> Iterator[str]:
-    return (f"the job's {name} is {value}" for name, value in job.items() if name != "user" and value)
 
 
 def _ranks(view: LogView) -> Iterator[str]:

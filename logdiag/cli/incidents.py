@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import click
 
-from logdiag.cli.options import metadata_of, own_rules, store_in_force, text_or_json
+from logdiag.cli.options import REASONS, metadata_of, own_rules, store_in_force, text_or_json
 from logdiag.cli.output import print_json, say
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
@@ -21,7 +21,6 @@ from logdiag.read.prefixes import parse_line
 from logdiag.report.words import clean
 from logdiag.settings.places import default_memory
 
-_REASONS = click.Choice([item.value for item in Reason if item is not Reason.NONE])
 _ACTIONS = click.Choice([item.value for item in Action if item is not Action.NONE])
 _OUTCOMES = click.Choice([item.value for item in Outcome])
 _OF_THE_OLD_REASON = ("action", "cause", "remedy", "outcome")
@@ -55,7 +54,7 @@ def _said(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--remedy", metavar="TEXT", help="What was done about it."),
         click.option("--cause", metavar="TEXT", help="What happened, in a sentence."),
         click.option("--action", type=_ACTIONS, help="What to do when it comes again."),
-        click.option("--reason", type=_REASONS, metavar="REASON", help="What it was, a reason of the taxonomy."),
+        click.option("--reason", type=REASONS, metavar="REASON", help="What it was, a reason of the taxonomy."),
     ):
         command = option(command)
     return command
@@ -149,7 +148,7 @@ def correct_command(
 
 
 @incidents.command("list")
-@click.option("--reason", type=_REASONS, metavar="REASON", help="Only those of one reason.")
+@click.option("--reason", type=REASONS, metavar="REASON", help="Only those of one reason.")
 @click.option("--node", metavar="NAME", help="Only those of one node.")
 @click.option("--since", metavar="TIME", help="Only those since then, ISO 8601.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many, the latest first.")

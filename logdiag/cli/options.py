@@ -11,6 +11,7 @@ import click
 
 from logdiag.cli.output import note
 from logdiag.errors import LogdiagError, MemoryStoreError
+from logdiag.model import Reason
 from logdiag.report import FORMATS
 from logdiag.settings import WHEN, Settings, load_settings
 from logdiag.settings.places import default_memory
@@ -38,6 +39,7 @@ own_rules = click.option(
 """The option of every command that goes by rules."""
 
 _MOST_WORKERS = 8
+REASONS = click.Choice([item.value for item in Reason if item is not Reason.NONE])
 job_option = click.option(
     "--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logdiag.cli.options import job_option, metadata_of, own_rules, settings_in_force, text_or_json
+from logdiag.cli.options import REASONS, job_option, metadata_of, own_rules, settings_in_force, text_or_json
 from logdiag.cli.output import print_json, say
 from logdiag.errors import LogdiagError, RuleError
 from logdiag.model import Reason
@@ -46,14 +46,9 @@ def rules() -> None:
     """Look at the rules, prove them, and ask why one fires."""
 
 
-def _reasons(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The reasons that a shell may complete."""
-    return [item.value for item in Reason if item.value.startswith(incomplete)]
-
-
 @rules.command("list")
 @click.argument("words", nargs=-1)
-@click.option("--reason", help="Only the rules of one reason.", shell_complete=_reasons)
+@click.option("--reason", type=REASONS, metavar="REASON", help="Only the rules of one reason.")
 @own_rules
 def list_command(words: tuple[str, ...], reason: str | None, folders: tuple[str, ...]) -> None:
     """Print every rule, or those that hold all WORDS: id, role, reason, title. Looked through are patterns, too."""
@@ -127,7 +122,7 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
 
 @rules.command("new")
 @click.argument("line")
-@click.option("--reason", metavar="REASON", help="Its reason, see logdiag reasons; guessed from the line if left out.")
+@click.option("--reason", type=REASONS, metavar="REASON", help="Its reason; guessed from the line if left out.")
 @own_rules
 def new_command(line: str, reason: str | None, folders: tuple[str, ...]) -> None:
     """Write the first draft of a rule for LINE into the folder of --rules, or print it.
@@ -138,7 +133,7 @@ def new_command(line: str, reason: str | None, folders: tuple[str, ...]) -> None
     from logdiag.authoring.rule_file import Proposal, accept
 
     target = _target("rules new", folders) if folders else None
-    identity, text = new_rule(line, RuleBook.load(folders), _known_reason(reason))
+    identity, text = new_rule(line, RuleBook.load(folders), Reason(reason) if reason else None)
     if target is None:
         _print_file(f"# {identity}.yaml\n{text}")
     else:
@@ -168,7 +163,7 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
 
 
 @rules.command("suggest")
-@click.option("--reason", metavar="REASON", help="Only rules for one reason.")
+@click.option("--reason", type=REASONS, metavar="REASON", help="Only rules for one reason.")
 @click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
 @_healthy
 @_memory
@@ -184,10 +179,9 @@ def suggest_command(
     from logdiag.authoring.suggest import suggest
     from logdiag.memory.store import open_store
 
-    wanted = _known_reason(reason)
     target = _target("--accept", folders) if accepted else None
     with open_store(settings_in_force({"memory": place}).store_or_refusal()) as store:
-        found = suggest(store, reason=wanted, folders=folders, healthy=healthy)
+        found = suggest(store, reason=Reason(reason) if reason else None, folders=folders, healthy=healthy)
     if not found:
         click.echo("nothing to suggest: no two confirmed incidents of one reason are alike and unknown", err=True)
     sys.exit(_put([(f"{item.id} (from {', '.join(item.incidents)})", item) for item in found], target))
@@ -305,13 +299,6 @@ def draft_command(
         healthy=healthy,
     )
     sys.exit(_put([(drafted.id, drafted)], target))
-
-
-def _known_reason(name: str | None) -> Reason | None:
-    """The reason of an option; None where it was left out. Raises RuleError."""
-    if name is not None and name not in {item.value for item in Reason if item is not Reason.NONE}:
-        raise RuleError(f"--reason {name}: no such reason; see logdiag reasons")
-    return Reason(name) if name else None
 
 
 def _print_file(text: str) -> None:

@@ -26,8 +26,7 @@ class Course:
     """Where the job stands: its attempts (the last one's number), the furthest step, that of the furthest checkpoint,
     failures after which it was started again, nodes that are left out, batches to skip, and checkpoints that are not to
     be used, with the time up to which. `running` is the mark of an attempt of which no end is known, `log` its log.
-    `detected` is the event that says how it failed, until it is decided what to do about that; `decided` what the last
-    such decision was about."""
+    `decided` is what the last decision was about."""
 
     command: list[str] = field(default_factory=list)
     attempt: int = 0
@@ -39,7 +38,6 @@ class Course:
     distrusted: dict[str, float] = field(default_factory=dict)
     running: str = ""
     log: str = ""
-    detected: Mapping[str, Any] | None = None
     decided: Mapping[str, Any] | None = None
     over: bool = True
 
@@ -51,17 +49,15 @@ class Course:
             self.command, self.failures, self.over = list(event["command"]), [], False
         elif kind == "start":
             self.attempt, self.running, self.log = event["attempt"], event["mark"], event["log"]
-        elif kind == "detected":
-            self.detected = event
         elif kind == "end":
             self.running = ""
         elif kind == "choice":
             self._choose(event)
         elif kind == "over":
-            self.over, self.detected = True, None
+            self.over = True
 
     def _choose(self, event: Mapping[str, Any]) -> None:
-        self.detected, self.decided = None, event
+        self.decided = event
         self.furthest, self.saved = event["furthest"], event["saved"]
         if event["step"] != "stop":
             said = {**event["failure"]}

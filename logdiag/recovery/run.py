@@ -27,8 +27,6 @@ from logdiag.recovery.watch import Alarm, Watch
 from logdiag.rules import RuleBook
 
 _TICK = 0.1
-# So much of a log's end is read again where logdiag was killed before it decided.
-_ENOUGH, _PIECE = 1 << 22, 1 << 14
 # Those that end a job, and those that only tell it something.
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 _BY_A_PERSON = ("SIGINT", "SIGQUIT")
@@ -66,10 +64,10 @@ def run_job(setup: Setup) -> int:
     """Runs the job until it is done, is for a person, or somebody ends it. What its last attempt ended with, 128 and
     the signal's number where one ended it."""
     with _Signals() as signals:
-        left = _take_over(setup)
+        _take_over(setup)
         status = 0
         while not signals.ended_by:
-            ended, left = left or _attempt(setup, signals), None
+            ended = _attempt(setup, signals)
             status = ended.status if ended.status >= 0 else 128 - ended.status
             if signals.ended_by:
                 break
@@ -93,27 +91,16 @@ def _ended_by(setup: Setup, name: str, status: int) -> int:
     return status
 
 
-def _take_over(setup: Setup) -> _Ended | None:
-    """Goes on with a job whose logdiag was killed: what it left running is ended, for nobody reads its output. A
-    failure about which nothing was decided yet is given back."""
+def _take_over(setup: Setup) -> None:
+    """Goes on with a job whose logdiag was killed: what it left running is ended, for nobody reads its output."""
     ledger, course = setup.ledger, setup.ledger.course
     if not ledger.begin(setup.launcher.command):
-        return None
+        return
     if course.running:
         left = end_all(course.running)
         setup.say(f"attempt {course.attempt} lost its logdiag; {left} of its processes were ended")
         ledger.add("end", attempt=course.attempt, status=None)
     setup.say(f"going on with {ledger.path}: {course.attempt} attempts, {len(course.failures)} failures so far")
-    if not (seen := course.detected) or not os.path.exists(course.log):
-        return None
-    alarm = Alarm(seen["seen"], seen["why"]) if seen["seen"] != "exit" else None
-    watch = Watch(setup.book, setup.policy, 0.0)
-    with open(course.log, "rb") as file:
-        file.seek(max(0, os.path.getsize(course.log) - _ENOUGH))
-        while piece := file.read(_PIECE):
-            watch.saw(piece, 0.0)
-    watch.bad_at = seen["at"]
-    return _Ended(seen["status"] or 0, alarm, watch, _diagnosed(setup, course.log, seen["status"], alarm), None)
 
 
 def _attempt(setup: Setup, signals: _Signals) -> _Ended:

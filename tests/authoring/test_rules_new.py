@@ -42,7 +42,7 @@ def test_the_reason_is_guessed(line: str, reason: str) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["12 34"], "give the whole line"), ([LINE, "--reason", "Gremlins"], "no such reason; see logdiag reasons")],
+    [(["12 34"], "give the whole line"), ([LINE, "--reason", "Gremlins"], "'Gremlins' is not one of")],
 )
 def test_what_cannot_become_a_rule_is_refused(arguments: list[str], said: str) -> None:
     """In one sentence with a remedy."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,7 +16,6 @@ from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
 from logdiag.settings.places import default_memory
-from tests.helpers import DATA
 from tests.memory_helpers import incident, letters, letters_store, python, text_of
 from tests.test_imports import loaded_by
 
@@ -243,30 +241,6 @@ def test_looking_where_nothing_is_loads_no_database(tmp_path: Path) -> None:
     code = "import sys\nfrom logdiag.memory.store import open_store\nstore = open_store(sys.argv[1])\n"
     code += "assert store.count() == 0 and store.nearest('CUDA error', 3) and not store.known(['0' * 16])"
     assert loaded_by(code, str(tmp_path / "memory")) & {"sqlalchemy", "sqlite3", "numpy"} == set()
-
-
-def test_a_store_of_the_first_version_opens(tmp_path: Path) -> None:
-    """With its incidents, their history and their vectors; its index in the form of that time is left aside."""
-    folder = tmp_path / "memory"
-    folder.mkdir()
-    with sqlite3.connect(folder / "incidents.db") as connection:
-        connection.executescript((DATA / "memory" / "store-0.1.sql").read_text())
-        connection.execute("PRAGMA journal_mode = WAL")
-    connection.close()
-    embedded: list[str] = []
-    with open_store(folder, embedder=letters(embedded=embedded), shipped=False) as store:
-        assert [item.id for item in store.list()] == ["i-g4stjzst", "i-qgscks66", "i-zdqby6qs"]
-        old = store.get("i-zdqby6qs")
-        assert (old.confirmed_by, old.outcome, old.node) == ("mira", Outcome.WORKED, "node-004")
-        assert [said.by for said in old.history] == ["mira"]
-        assert store.known([old.fingerprint]) == {old.fingerprint: (old,)}
-        assert [(round(score, 2), item.id) for score, item in store.nearest("gear broke", 1)] == [(1.0, "i-g4stjzst")]
-        assert embedded == ["gear broke"]
-        assert store.confirm("i-g4stjzst", "ada").history[-1].by == "ada"
-        again, seen = store.remember(incident("NVRM: Xid (PCI:0000:5e:00): 48, pid=7", content="abc"))
-        assert (again.id, seen, again.times_seen) == ("i-qgscks66", True, 2)
-        store.forget("i-qgscks66")
-        assert store.stats()["incidents"] == 2
 
 
 def test_the_place_is_told_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

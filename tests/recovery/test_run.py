@@ -373,21 +373,6 @@ def test_a_killed_logdiag_goes_on_where_it_was(tmp_path: Path) -> None:
     assert choices(tmp_path / "s") == ["restart", "restart", "stop"]
 
 
-def test_what_was_seen_before_logdiag_was_killed_is_decided_after(tmp_path: Path) -> None:
-    """The bug stays a bug, and is not tried again; the steps of its log count."""
-    command = ["--state", str(tmp_path / "s"), "--", *python(steps(0, 12) + "print(lerning_rate)")]
-    run_logdiag("run", *command)
-    ledger = tmp_path / "s" / "ledger.jsonl"
-    rows = ledger.read_text().splitlines()
-    cut = next(at for at, row in enumerate(rows) if json.loads(row)["event"] == "detected")
-    ledger.write_text("\n".join(rows[: cut + 1]) + "\n")
-    done = run_logdiag("run", *command)
-    assert done.returncode == 1
-    assert len(events(tmp_path / "s", "start")) == 1
-    (choice,) = events(tmp_path / "s", "choice")
-    assert (choice["step"], choice["failure"]["reason"], choice["failure"]["step"]) == ("stop", "NameError", 11)
-
-
 def test_only_one_logdiag_watches_a_job(tmp_path: Path) -> None:
     """The second is told so."""
     job = started(["--state", str(tmp_path / "s"), "--", "sleep", "60"])
