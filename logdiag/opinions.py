@@ -1,10 +1,6 @@
-"""Who decides: the rules; the memory where they are silent or unsure, or where a person corrected them; a language
-model where neither is sure.
-
-What memory and model say becomes findings among those of the rules, so that one mechanism tells recoveries,
-consequences, ranks and nodes apart. A model names what was left open. It never chooses the action: that is the table's,
-and never one that a scheduler may carry out where the answer without the model was for a person.
-"""
+"""Who decides: rules; the memory where they are silent, unsure or corrected by a person; a language model where neither
+is sure. What memory and model say becomes findings beside those of the rules, judged in one way. A model never chooses
+the action, and never makes automatic what was for a person."""
 
 from __future__ import annotations
 

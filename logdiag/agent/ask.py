@@ -1,10 +1,7 @@
-"""Asking a model with one deadline and one fence, whatever is asked: nobody waits for a client that hangs, nor does the
-end of the program.
+"""Asking a model with one deadline: a client that hangs holds up neither the answer nor the end of the program.
 
-    with Asker("openai:gpt-5", seconds=30) as asker:
-        texts = asker.texts(system, asker.fenced(lines), times=3)
-
-`outcomes` is what all of it rests on: functions run in threads of their own, heard until the deadline.
+with Asker("openai:gpt-5", seconds=30) as asker:
+    texts = asker.texts(system, asker.fenced(lines), times=3)
 """
 
 from __future__ import annotations
@@ -32,10 +29,8 @@ T = TypeVar("T")
 
 
 def outcomes(tasks: Sequence[Callable[[], T]], ends: float) -> Iterator[T | BaseException]:
-    """What some functions, run at once, gave or raised, as it comes, until `ends`, a time of `time.monotonic`.
-
-    Those that are not done by then are left out; their threads end with the program.
-    """
+    """What functions that run at once return or raise, as it comes, until `ends` (of `time.monotonic`). Those that are
+    not done by then are left out; their threads end with the program."""
     done: SimpleQueue[T | BaseException] = SimpleQueue()
 
     def run(task: Callable[[], T]) -> None:
@@ -54,10 +49,8 @@ def outcomes(tasks: Sequence[Callable[[], T]], ends: float) -> Iterator[T | Base
 
 
 class Asker:
-    """One model, asked over one connection until `seconds` have passed since it was made.
-
-    `model` is `provider:model`, loaded when it is first asked, or a chat model; `channel` is what it is shown through.
-    """
+    """One model, asked over one connection for `seconds` from now on. `model` is `provider:model`, loaded when it is
+    first asked, or a chat model."""
 
     def __init__(self, model: BaseChatModel | str, seconds: float) -> None:
         self.ends = time.monotonic() + seconds
@@ -78,10 +71,8 @@ class Asker:
         return self.channel.fenced(self.channel.lines(list(lines)))
 
     def texts(self, system: str, user: str, times: int = 1) -> list[str]:
-        """The texts of `times` answers to the same question, asked at once; those that came in time.
-
-        Raises AgentError when none came, with what the first failure means.
-        """
+        """The answers to a question that is asked `times` times at once; those that came in time. Raises AgentError
+        when none came, with the first failure."""
         name = " ".join(["model", *self._names])
         texts: list[str] = []
         late = f"did not answer within {self._seconds:g} s; check its address, or raise --llm-timeout"

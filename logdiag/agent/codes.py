@@ -18,10 +18,8 @@ _NAME = re.compile(r"\b(?:E[A-Z0-9]{2,}|SIG[A-Z0-9]{2,}|nccl[A-Z]\w+)\b")
 
 
 def explain_code(kind: str, code: str, book: RuleBook) -> str:
-    """What a code says, in one or two sentences; for one that nobody knows, that it is unknown.
-
-    `kind` is one of KINDS. `code` is the number, or the name of an errno, a signal or a result of NCCL.
-    """
+    """What a code means, in one or two sentences, or that it is not known. `kind` is one of KINDS; `code` is the
+    number, or the name of an errno, a signal or a result of NCCL."""
     if kind not in KINDS:
         return f"{kind!r} is no kind of code; kinds are {', '.join(KINDS)}"
     named, numbered = _NAME.search(code), _NUMBER.search(code)

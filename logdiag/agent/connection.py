@@ -1,11 +1,9 @@
-"""The connections to a model's server: bounded in time and size, and to the address that was given and no other.
+"""The connections to a model's server, bounded in time and size. Redirects are not followed, so a prompt goes only to
+the address that was given.
 
     connection = Connection(ends)                     # a time of time.monotonic()
     model = load_model("openai:gpt-5", connection)
-    ...
-    connection.close()                                # whoever still reads is woken up and gets an error
-
-A redirect is an answer like any other error: the prompt goes nowhere else. httpx is loaded when a client is asked for.
+    connection.close()                                # whoever still reads gets an error
 """
 
 from __future__ import annotations

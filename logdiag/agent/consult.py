@@ -1,10 +1,9 @@
-"""Asks a language model about a diagnosis, within one deadline, and never fails.
+"""Asks a language model about a diagnosis, within one deadline; never raises.
 
     consultation = consult(diagnosis, ("job.log",), AgentSettings("openai:gpt-5"), book=book)
     consultation.opinion          # or None; consultation.notes says why
 
-Loading LangChain, connecting, every turn and every tool call happen in threads that nobody waits for beyond the
-deadline: a client that hangs cannot hold up the answer, nor the end of the program.
+Loading, connecting, turns and tool calls run in threads that nobody waits for beyond the deadline.
 """
 
 from __future__ import annotations
@@ -59,11 +58,10 @@ def consult(
     model: BaseChatModel | None = None,
     callbacks: Sequence[Any] = (),
 ) -> Consultation:
-    """What a model says of a diagnosis; it comes at the latest when `settings.timeout` seconds have passed.
+    """What a model says of a diagnosis, at the latest after `settings.timeout` seconds; failures become notes.
 
-    `sources` are those the diagnosis was made from, `job` the job's metadata. `model` is used instead of loading the
-    one that `settings` name. `callbacks` are LangChain's.
-    Whatever the model, its client or the network does ends in a note and no opinion; nothing is raised.
+    `sources` are those the diagnosis was made from, `job` the job's metadata, `model` a chat model to use instead of
+    loading the one of the settings, `callbacks` LangChain's.
     """
     began = time.monotonic()
     with Asker(settings.model if model is None else model, settings.timeout) as asker:

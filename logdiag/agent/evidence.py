@@ -1,8 +1,7 @@
-"""What the model is shown: a bundle of lines and facts under a budget of tokens.
+"""What the model is shown: lines and facts under a budget of tokens.
 
-Built grep-first with a tail: the lines that the findings rest on and the suspects with those around them, the end of
-each log, what reads like a failure, and what came only once; then the facts that no single line tells. Of lines that
-repeat, the first ones stand for all.
+First the lines of findings and suspects with those around them, then the end of each log, what reads like a failure,
+and what came only once. Of lines that repeat, the first ones are shown.
 """
 
 from __future__ import annotations

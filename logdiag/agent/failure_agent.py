@@ -34,11 +34,8 @@ _SHORTEST_TURN = 0.05
 
 @dataclass
 class Conversation:
-    """What one conversation may take, and what it came to so far; another thread may look at it at any time.
-
-    `ends` is a time of `time.monotonic`. There is an `opinion`, or an `error` that says why not, as the end of a
-    sentence that begins with "the model".
-    """
+    """One conversation: what it may take, and how far it is; another thread may read it at any time. It ends with an
+    `opinion`, or an `error` that completes the sentence "the model ..."."""
 
     channel: Channel
     ends: float
@@ -81,10 +78,8 @@ class Conversation:
         self.steps.append(Step(kind, round(time.monotonic() - began, 6), tokens_in, tokens_out))
 
     def heard(self, began: float, sent: Sequence[Any], said: Sequence[Any]) -> None:
-        """Counts a turn that began at a time of `time.monotonic`, by the messages of LangChain that went and came.
-
-        What a server says of its tokens may be wrong: the budget goes by the length of the texts at least.
-        """
+        """Counts a turn by LangChain's messages that went and came. A server may report its tokens wrongly: the budget
+        counts the length of the texts at least."""
         into, out = _tokens(said, "input_tokens"), _tokens(said, "output_tokens")
         self.tokens += max(into, _least_tokens(sent)) + max(out, _least_tokens(said))
         self.step("model", began, into, out)

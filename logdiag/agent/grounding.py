@@ -32,10 +32,8 @@ class Refusal:
 
 
 def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion | Refusal:
-    """The opinion that an answer amounts to, its lines being the log's own, or why it is refused.
-
-    `none_allowed` says that no cause of a failure is known, so that the reason `none` may be given.
-    """
+    """An answer as an opinion with lines of the log, or why it is refused. The reason `none` is refused unless
+    `none_allowed`: then no cause of a failure is known."""
     if answer.reason is Reason.NONE and not none_allowed:
         return Refusal("the reason `none` cannot be given: the cause of a failure is known in this log")
     if answer.root_line is None and answer.reason is not Reason.NONE:

@@ -1,7 +1,7 @@
-"""Finds who and where in log text: e-mail addresses, user names, host names, network and hardware addresses.
+"""Finds people and machines in log text: e-mail addresses, users, hosts, network and hardware addresses.
 
-A host or a user has no form of its own: it is known by what stands around it, and once known it is hidden wherever it
-stands alone. What diagnosis needs stays: PCI addresses, module and library paths, file:line, ports, versions, times.
+A host or user is recognised by the words around it, and from then on hidden wherever it stands. What a diagnosis needs
+stays: PCI addresses, library paths, file:line, ports, versions, times.
 """
 
 from __future__ import annotations
@@ -33,10 +33,8 @@ Hide = Callable[[str, str], str]
 
 
 def hide_identities(text: str, hide: Hide) -> str:
-    """The text with hosts, users, e-mail and other addresses replaced by what `hide(kind, value)` gives for each.
-
-    `kind` is one of KINDS, or `path` (the folder of a user with the name).
-    """
+    """The text with hosts, users and addresses replaced by what `hide(kind, value)` returns; `kind` is one of KINDS, or
+    `path` (the folder of a user, with the name)."""
     text = _ONE["email"].sub(lambda match: match[0] if match[0].startswith("git@") else hide("email", match[0]), text)
     text = _ONE["mac"].sub(lambda match: hide("mac", match[0]), text)
     text = _ONE["ipv6"].sub(lambda match: _ipv6(match[0], hide), text)

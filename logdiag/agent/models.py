@@ -43,12 +43,9 @@ def is_bounded(name: str) -> bool:
 
 
 def load_model(name: str, timeout: float, connection: Connection | None = None) -> BaseChatModel:
-    """The chat model `provider:model`, without retries of its own, over a connection that bounds it: the one that is
-    given, or one that ends in `timeout` seconds.
-
-    Address and key come from the provider's own variables (OPENAI_BASE_URL, OPENAI_API_KEY, OLLAMA_HOST ...). Raises
-    AgentError when a package or a key is missing, or when there is no such provider.
-    """
+    """The chat model `provider:model`, without retries, over a connection that bounds it (or a new one for `timeout`
+    seconds). Address and key come from the provider's own variables. Raises AgentError when a package, a key or the
+    provider is missing."""
     connection = connection or Connection(time.monotonic() + timeout)
     provider, colon, model = name.partition(":")
     if not (provider and colon and model):
@@ -106,10 +103,8 @@ def _arguments(provider: str, connection: Connection) -> dict[str, Any]:
 
 
 def failure_of(error: BaseException) -> str:
-    """What an error of a model's client means, as the end of the sentence "the model ...".
-
-    Clients differ, so it goes by the HTTP status where there is one, else by the kind of error.
-    """
+    """What an error of a model's client means, as the end of the sentence "the model ...": by the HTTP status where
+    there is one, else by the kind of error."""
     if (cause := _of_ours(error)) is not None:
         return TIMED_OUT if isinstance(cause, TimeoutError) else f"could not be asked: {cause}"
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)

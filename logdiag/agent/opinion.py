@@ -47,11 +47,10 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a model says broke first, after every line that it cites was found in the log as quoted.
+    """What a model says broke first; every line that it cites was found in the log as quoted.
 
-    `root` is None only with the reason `none`; `rank` is the one that failed first, None where no line tells. The words
-    (`cause`, `would_prove`) are plain text without control characters. `confidence` (0 to 1) is what the model said;
-    where too few of the `votes` `agreed`, times their share.
+    `root` is None only with the reason `none`; `rank` is None where no line names it. `cause` and `would_prove` are
+    plain text. `confidence` (0 to 1) is the model's, reduced where too few of the `votes` `agreed`.
     """
 
     reason: Reason
@@ -105,11 +104,11 @@ UNITED = 2 / 3
 
 
 def vote(opinions: Sequence[Opinion], asked: int) -> Opinion | None:
-    """The opinion with the reason that most of them give, and of those the root line that most name.
+    """The reason that most opinions give, with the root line that most of those name; None without opinions and for a
+    tie.
 
-    `asked` is the number of samples; those without an opinion count as disagreeing. Its confidence is the mean of
-    those who agree; where fewer than two thirds of the samples do, times their share. None without opinions, and where
-    two reasons have as many votes.
+    `asked` is the number of samples. The confidence is the mean of those who agree, times their share where they are
+    fewer than two thirds of the samples.
     """
     ranked = Counter(opinion.reason for opinion in opinions).most_common(2)
     if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):

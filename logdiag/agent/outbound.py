@@ -1,9 +1,9 @@
-"""The one way out to the model: every text is hidden, fenced and counted here, and every line shown is remembered.
+"""The only way out to the model: texts are hidden, fenced and counted here, and every line shown is remembered.
 
-learn_names(redactor, diagnosis, names, job)      # first: who and where, from everything that is known of the case
+learn_names(redactor, diagnosis, names, job)   # first: all names that the case knows
 channel = Channel(redactor, nonce)
-channel.rows(lines)          # "s1:123 | RuntimeError: ..." within the fence, as the model sees it
-channel.shown(1, 123)        # what that line said there: a quote must be found in it
+channel.rows(lines)          # "s1:123 | RuntimeError: ..." as the model sees it
+channel.shown(1, 123)        # what that line said: a quote must be found in it
 channel.leaving(text)        # any other text: a tool's result, an error, a refusal
 """
 
@@ -36,10 +36,8 @@ _NONCE_BYTES = 8
 
 
 def learn_names(redactor: Redactor, diagnosis: Diagnosis, sources: Iterable[str], job: Mapping[str, str]) -> None:
-    """Teaches a redactor the hosts, users, projects and secrets of a case, before anything of the case leaves.
-
-    `sources` are the names of the logs as they were given, `job` the job's metadata.
-    """
+    """Teaches a redactor the hosts, users, projects and secrets of a case. `sources` are the logs' names, `job` is the
+    job's metadata."""
     for name in (*sources, diagnosis.source):
         redactor.know_words(name)
     nodes = {past.node for past in diagnosis.similar} | {*diagnosis.recovery.exclude_nodes}

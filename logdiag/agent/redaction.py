@@ -36,10 +36,10 @@ _TELLING_LENGTH = 8
 
 
 class Redactor:
-    """Hides texts of one consultation: `hide` what leaves, `restore` what comes back, `manifest` says what was hidden.
+    """Hides the texts of one consultation; several threads may use one.
 
-    What was found in one text is hidden in all later ones, under the same pseudonym. So learn first, from everything
-    there is (`learn` from texts, `know` and `know_words` from fields), and hide after. Several threads may use one.
+    What was found in one text is hidden in all later ones under the same pseudonym. So teach it everything first
+    (`learn` texts, `know` and `know_words` fields), then hide.
     """
 
     def __init__(self) -> None:
@@ -68,10 +68,8 @@ class Redactor:
         self.hide(text)
 
     def hide(self, text: str) -> str:
-        """The text with pseudonyms such as `<host-1>` for what must not leave; its lines stay lines.
-
-        Hiding a hidden text again changes nothing. Raises AgentError where the library that knows secrets is missing.
-        """
+        """The text with pseudonyms such as `<host-1>`; lines stay lines, and hiding it again changes nothing. Raises
+        AgentError without the library that knows secrets."""
         with self._lock:
             text = _FOREIGN.sub(lambda match: self._known_or_mark(match[0]), text)
             text = self._without_known_secrets(text)

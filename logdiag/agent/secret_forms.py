@@ -1,8 +1,7 @@
-"""Finds secrets in log text: keys, tokens and passwords.
+"""Finds keys, tokens and passwords in log text.
 
-What `detect-secrets` knows is asked of it. Its other detectors are made for source code (quoted values, one a line);
-the patterns here are for what logs add: prefixes it lacks, headers, environment dumps, command lines, URLs, key blocks.
-None of them can run away: no pattern asks for anything behind an unbounded repeat.
+`detect-secrets` knows the common ones, but its other detectors are for source code. The patterns here are for logs:
+more prefixes, headers, environment dumps, command lines, URLs, key blocks. None can run away.
 """
 
 from __future__ import annotations
@@ -28,10 +27,8 @@ Hide = Callable[[str], str]
 
 
 def hide_secrets(text: str, hide: Hide) -> str:
-    """The text with every secret in it replaced by what `hide` gives for it; line ends stay where they are.
-
-    Raises AgentError where the library that knows the common forms is missing.
-    """
+    """The text with each secret replaced by what `hide` returns; line ends stay. Raises AgentError without the library
+    that knows the common forms."""
     text = _ONE["token"].sub(lambda match: hide(match[0]), text)
     for value in sorted(_detected(text), key=len, reverse=True):
         text = re.sub(rf"[\w-]{{0,80}}{re.escape(value)}[\w~-]*", lambda match: hide(match[0]), text)

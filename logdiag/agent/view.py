@@ -76,10 +76,8 @@ class LogView:
         return Excerpt(found, "" if found else "the log has no such lines, or they are too far to reach")
 
     def grep(self, pattern: str, source: int | None = None, most: int = 40) -> Excerpt:
-        """Lines that a regular expression matches, without regard to case: all, or the first and the last `most` / 2.
-
-        The search is bounded in time; the note counts the hits, and says when it did not reach the end of the logs.
-        """
+        """The lines that a regular expression matches, whatever their case: all, or the first and the last `most` / 2.
+        The note counts them, and says where time ran out."""
         matches, problem = _matcher(pattern)
         if matches is None:
             return Excerpt((), problem)

@@ -1,8 +1,7 @@
-"""The Log Agent: learns what a job's regular output looks like, so that the next run's digest leaves it out.
+"""The Log Agent learns a job's regular output, so that the digests of its next runs leave it out.
 
-It reads a few segments of a log. For each, a model proposes patterns several times over; what enough samples agree on
-is judged once more by the model, and then by a gate that asks no model. What passes becomes a filter file, bound to the
-job's metadata: from then on no model is needed.
+A model proposes patterns for a few segments of a log, several times over. What enough samples agree on is judged by the
+model once more, then by a gate without a model, and becomes a filter bound to the job's metadata.
 """
 
 from __future__ import annotations
@@ -63,13 +62,11 @@ def learn_filters(
     samples: int = 3,
     needed: int = 2,
 ) -> Iterator[Proposal]:
-    """Filters for the regular output of a log that no filter in force knows yet, each as soon as it is found.
+    """Filters for lines that no filter in force knows, each as soon as it is found.
 
-    `name` is the model's, for the provenance; `book` is loaded with its proof; `job` is the metadata that the filters
-    are bound to; `incidents` are past failures beside the shipped ones, whose lines no filter may drop. Of `samples`
-    answers `needed` must agree.
-    Raises RuleError when nothing is known of the job, AgentError when the model cannot be asked, SourceError for the
-    log.
+    `name` is the model's, for the provenance; `book` is loaded with its proof; `job` is what the filters are bound to;
+    no filter may drop a line of `incidents` or of the shipped ones. `needed` of `samples` answers must agree. Raises
+    RuleError for an unknown job, AgentError, and SourceError for the log.
     """
     bound = _binding(job)
     lines = _read(sources)

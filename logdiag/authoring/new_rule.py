@@ -21,11 +21,8 @@ _FEWEST_LETTERS = 4
 
 
 def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[str, str]:
-    """The id and the file of a rule that fires on a line.
-
-    Without a reason it is guessed: that of the rule that fires on the line today, else what the line's words say.
-    Raises RuleError for a line without words.
-    """
+    """The id and the file of a rule that fires on a line. Without a reason it is guessed, by the rule that fires today
+    or by the line's words. Raises RuleError for a line without words."""
     line = parse_line(text.strip())
     signature = masked(line)
     if not re.search(rf"[A-Za-z_]{{{_FEWEST_LETTERS}}}", signature):

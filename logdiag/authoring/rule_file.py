@@ -25,9 +25,8 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A rule or a filter that was proposed. `text` is its file; `problems` is why it must not be used, empty for one
-    that passed the gate. `incidents` are those that a rule is made of, `votes` is how many samples proposed a filter.
-    """
+    """A proposed rule or filter: its file's `text`, and `problems` that forbid its use. A rule is made of `incidents`;
+    a filter was proposed by `votes` samples."""
 
     id: str
     text: str
@@ -48,11 +47,8 @@ def rule_draft(
     explains: Iterable[str] = (),
     references: Sequence[str] = (),
 ) -> Proposal:
-    """The rule file for incidents of one reason, under an id that is not among `taken`.
-
-    Action and steps are those that people wrote down and that did not fail, what worked first; `explains` are names of
-    reasons.
-    """
+    """The rule file for incidents of one reason, with an id not among `taken`. Action and steps are people's, those
+    that worked first, without those that failed; `explains` are names of reasons."""
     told = sorted(incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
     good = [item for item in told if item.outcome is not Outcome.DID_NOT]
     actions = Counter(item.action.value for item in good if item.action is not Action.NONE)

@@ -1,8 +1,7 @@
 """The rule writer: a model drafts a failure rule from confirmed incidents of one kind.
 
-The model gives the words, the pattern and near misses. Reason and action are those that people confirmed, the firing
-examples are the incidents' own lines, and the draft must pass the gate of `logdiag rules suggest`; what the gate says
-is handed back to the model, a bounded number of times.
+The model gives words, pattern and near misses; reason, action and firing examples are the incidents'. What the gate
+objects to is handed back to the model a few times.
 """
 
 from __future__ import annotations
@@ -43,12 +42,11 @@ def draft_rule(
     folders: Sequence[str | os.PathLike[str]] = (),
     healthy: Sequence[str | os.PathLike[str]] = (),
 ) -> Proposal:
-    """A rule for incidents of one reason that people confirmed, with what the gate says against it.
+    """A rule for confirmed incidents of one reason, with what the gate says against it.
 
-    `context` are lines around the failure in the log, `others` the incidents on which it must not fire, `folders` the
-    rule folders in force beside the shipped one, `healthy` logs on which nothing may fire.
-    Raises RuleError for incidents that no person confirmed or that differ in their reason, AgentError when the model
-    cannot be asked or gives nothing of the form asked for.
+    `context` are lines around the failure, `others` incidents on which it must not fire, `folders` further rules in
+    force, `healthy` logs without failures. Raises RuleError for incidents that are unconfirmed or of several reasons,
+    AgentError when the model fails.
     """
     reason = _confirmed(incidents)
     system = _SYSTEM.format(nonce=asker.channel.nonce, reasons=", ".join(sorted(_EXPLAINABLE)))

@@ -1,8 +1,5 @@
-"""Proves what a rule says beside its patterns, by short logs that are made of its examples.
-
-A word of a rule, as `goes_on` or one reason of `explains`, is proved by a scene whose answer is another without the
-word. What the scenes made here do not show, a scene written in the rule's file does.
-"""
+"""Proves what a rule says beside its patterns: for each word, such as `goes_on`, some short log made of the rule's
+examples, or written in its file, must get another answer without the word."""
 
 from __future__ import annotations
 

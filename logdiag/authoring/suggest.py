@@ -1,8 +1,7 @@
-"""Proposes rules from what people confirmed: what incidents of one reason have in common becomes a pattern.
+"""Proposes rules from confirmed incidents: what those of one reason have in common becomes a pattern.
 
-A proposal has passed the gate that every rule passes (`logdiag rules test`), and further: it fires on each of its
-incidents, on none of another reason (the store's and the shipped ones), and on no line of the healthy logs it is given.
-What was stored is masked, so its examples are the incidents' lines with made-up values in the masks' places.
+A proposal passed `logdiag rules test`, and fires on its incidents, on none of another reason and on no healthy log.
+Stored lines are masked, so its examples have made-up values in place of the masks.
 """
 
 from __future__ import annotations
@@ -39,11 +38,9 @@ def suggest(
     folders: Sequence[str | os.PathLike[str]] = (),
     healthy: Sequence[str | os.PathLike[str]] = (),
 ) -> tuple[Proposal, ...]:
-    """A rule for each kind of line that at least two confirmed incidents of one reason share and that no narrow rule
-    knows yet.
+    """A rule for each kind of line that two or more confirmed incidents of one reason share and no narrow rule knows.
 
-    `folders` are the rule folders in force beside the shipped one, `healthy` logs on which nothing may fire. Raises
-    LogdiagError where one of them cannot be used.
+    `folders` are further rules in force, `healthy` logs on which nothing may fire. Raises LogdiagError.
     """
     own = confirmed(store)
     others = [*own, *store.shipped]

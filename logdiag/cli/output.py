@@ -88,11 +88,8 @@ def check_report(form: str, outputs: Iterable[str], *, brief: bool) -> None:
 
 
 def check_outputs(paths: Iterable[str], *, many: bool = False) -> None:
-    """Whether answers can be written there, before the work is done. A file of `many` answers is none of JSON, HTML or
-    SARIF.
-
-    Raises LogdiagError for a name that tells no format, and for a place that cannot be written.
-    """
+    """Whether answers can be written there, before the work is done; JSON, HTML and SARIF cannot hold `many`. Raises
+    LogdiagError."""
     for path in paths:
         suffix = os.path.splitext(path)[1].lower()
         known = [name for name in _FORM_OF if not (many and name in _OF_ONE)]

@@ -230,10 +230,8 @@ def learn_command(
 def learn(
     logs: Sequence[str], job: Mapping[str, str], option: str, flags: dict[str, object], samples: int = _SAMPLES
 ) -> int:
-    """Learns filters from logs by a model and prints them, or writes them where an option says so. The exit status.
-
-    Raises LogdiagError where no model may be asked, where none answers, and for logs and a job that do not serve.
-    """
+    """Learns filters from logs by a model, and prints them, or writes them where an option says so. The exit status.
+    Raises LogdiagError."""
     from logdiag.authoring.log_agent import learn_filters
     from logdiag.memory.store import open_store
 
@@ -338,10 +336,8 @@ def _target(option: str, folders: tuple[str, ...]) -> str:
 
 
 def asking(option: str, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
-    """The settings in force, who asks the model, and the folder to write to where an option says so.
-
-    Raises LogdiagError where no model is set up, or where it may not be asked.
-    """
+    """The settings in force, who asks the model, and the folder to write to where an option says so. Raises
+    LogdiagError where no model may be asked."""
     from logdiag.agent.ask import Asker
 
     settings = settings_in_force(flags)

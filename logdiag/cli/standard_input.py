@@ -1,8 +1,8 @@
-"""Standard input as the command reads it: copied to standard output on request, and never to the job's harm.
+"""Standard input, copied to standard output on request, never to the job's harm: a job that writes into a closed pipe
+dies.
 
-A copy that fails is given up, not the reading. The first SIGINT or SIGTERM ends the reading, so that what was read is
-diagnosed; whatever the job still prints is taken off the pipe (and passed on), since a job that writes into a closed
-pipe dies. A second signal ends the command.
+A copy that fails is given up, the reading goes on. The first SIGINT or SIGTERM ends the reading; what was read is
+diagnosed, and the rest is taken off the pipe and passed on. A second signal ends the command.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ _PIECE_BYTES = 1 << 16
 
 
 class StandardInput:
-    """An open file over standard input; with `copy` each piece is passed on to standard output at once.
-
-    Entered, it takes the two signals. `notes` says what went wrong with the copy. Left, it gives the signals back and,
-    where it copies or was interrupted, reads on until the job closes its end.
-    """
+    """An open file over standard input; with `copy` each piece is passed on at once. As a context it takes the two
+    signals, and at its end reads on, where it copies or was interrupted, until the job closes its end. `notes` says
+    what failed."""
 
     name = "<stdin>"
 

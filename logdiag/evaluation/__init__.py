@@ -1,10 +1,9 @@
 """How good the answers are: labelled cases in, measured shares with their uncertainty out.
 
-cases       case files -> Case           every problem of every file at once
-run         Case -> Result               in worker processes; a crash is a row
-scoring     Case and Answer -> Row       what was right, in each respect
-metrics     Rows -> shares, intervals, tables per reason
-document    everything -> one dictionary, the schema `logdiag.evaluation/1`
-table, page, compare                     read the document: a terminal, a browser, an older document
-baselines   what is done without logdiag would have answered
+cases       case files -> Case
+run         Case -> Result, in worker processes
+scoring     Case and Answer -> Row: what was right
+metrics     Rows -> shares, intervals, tables
+document    the schema `logdiag.evaluation/1`, which table, page and compare read
+baselines   what people without logdiag would have answered
 """

@@ -1,7 +1,6 @@
-"""What the baselines would have answered, judged like logdiag: each is what people do today without it.
+"""What people do today without logdiag, judged like it.
 
-A baseline names a reason and, where it looks at lines, the line; the action is the default of the reason. None of
-them knows how sure it is, so what is measured by confidence is not measured of them.
+A baseline names a reason and, if it reads lines, the line; the action is the reason's default. It has no confidence.
 """
 
 from __future__ import annotations

@@ -97,11 +97,8 @@ class CaseSet:
 
 
 def load_cases(paths: Iterable[str | os.PathLike[str]], split: str | None = None) -> CaseSet:
-    """The cases of all files and folders, or those of one split.
-
-    Raises CaseError with a line for each problem of each file: the file, the line, the field, what is wrong with it
-    and the remedy.
-    """
+    """The cases of all files and folders, or those of one split. Raises CaseError with a line for each problem of each
+    file: file, line, field, problem and remedy."""
     names = [os.fspath(path) for path in paths]
     problems: list[str] = []
     cases: list[Case] = []

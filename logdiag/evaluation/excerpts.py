@@ -25,10 +25,8 @@ class Excerpt:
 
 
 def excerpt(case: Case, row: Row) -> tuple[Excerpt, ...]:
-    """The labelled root line and the one that was named, each with the five lines before and after it.
-
-    Without either (a healthy log, for which nothing was found) the end of the log. Nothing of a log that went away.
-    """
+    """The labelled and the answered root line, each with five lines on both sides; without either the end of the log.
+    Empty for a log that went away."""
     try:
         return _chosen(case, row)
     except LogdiagError:

@@ -1,8 +1,5 @@
-"""A case's log as it stands in its file: raw lines, decompressed and nothing else.
-
-The pipeline reads logs through `logdiag.read.sources`, which opens envelopes and removes colours; a label may quote the
-line either way, so both are looked at.
-"""
+"""A case's log as it stands in its file: raw lines, only decompressed. A label may quote a line as the pipeline reads
+it (without envelope and colours) or as it is in the file; both count."""
 
 from __future__ import annotations
 

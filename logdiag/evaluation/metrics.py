@@ -113,10 +113,10 @@ def measure(rows: Sequence[Row]) -> dict[str, float | None]:
 
 
 def intervals(rows: Sequence[Row], *, resamples: int = 1000) -> dict[str, list[float]]:
-    """The 95 % interval of each metric that is measured by cases: Wilson's for shares, for the others the bootstrap's.
+    """The 95 % interval of each metric: Wilson's for shares, else the bootstrap's, with a fixed seed.
 
-    Cases of one fault resemble each other, so shares count as measured on as many cases as would be as sure if each
-    were a fault of its own, and the bootstrap draws whole faults. Its seed is fixed: the same rows, the same intervals.
+    Cases of one fault resemble each other: shares count as measured on fewer, independent cases, and the bootstrap
+    draws whole faults.
     """
     found: dict[str, list[float]] = {}
     for name, of in _SHARES.items():
@@ -161,11 +161,9 @@ def _share_interval(judged: Sequence[Sequence[bool]]) -> list[float]:
 
 
 def _design_effect(judged: Sequence[Sequence[bool]]) -> float:
-    """How many cases are worth one independent case: the variance of the share over faults to that over cases, as in
-    Rao and Scott, "A simple method for the analysis of clustered binary data" (1992), and never below 1.
-
-    Where all are judged alike the variance says nothing, and all cases of a fault count as one.
-    """
+    """How many cases are worth one independent case, at least 1: the variance of the share over faults to that over
+    cases (Rao and Scott, "A simple method for the analysis of clustered binary data", 1992). Where all are judged
+    alike, a fault counts as one case."""
     count, faults = sum(map(len, judged)), len(judged)
     share = sum(map(sum, judged)) / count
     if faults == 1 or share in (0.0, 1.0):

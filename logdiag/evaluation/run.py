@@ -57,12 +57,11 @@ def evaluate(
     diagnose_case: Diagnose = answer_case,
     advance: Callable[[], None] | None = None,
 ) -> list[Result]:
-    """A result for each case, in the order of the cases.
+    """A result for each case, in their order; RuleError comes before anything starts.
 
-    `folders` are rules beside the shipped ones, `jobs` the number of processes (default: one a core), `baselines` the
-    names of those to run too, and `beside` further ways to answer by their names. These and `diagnose_case` must be
-    functions of a module, or partial ones, so that another process can find them.
-    `advance` is called after each case. Raises RuleError before anything is started.
+    `folders` are rules beside the shipped ones, `jobs` the number of processes (one a core), `baselines` the names of
+    those to run too, `beside` further ways to answer. These and `diagnose_case` are functions of a module (or partial
+    ones), so that another process can find them. `advance` is called after each case.
     """
     RuleBook.load(folders)
     others = {name: partial(guess, name) for name in baselines} | dict(beside or {})

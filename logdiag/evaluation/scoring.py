@@ -12,11 +12,8 @@ from logdiag.model import Action, Diagnosis, Reason
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was said of a log, by a diagnosis or by a baseline.
-
-    `kept` are the digest's lines as (source, number, text), None where there is no digest. A baseline that does not
-    name lines or ranks at all is not judged on them.
-    """
+    """What a diagnosis or a baseline said of a log. `kept` are the digest's lines as (source, number, text), None
+    without a digest. A baseline that names no lines or no ranks is not judged on them."""
 
     reason: Reason
     action: Action
@@ -37,11 +34,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case, its label (`true_...`), its answer, and what was right of it.
+    """One case: its label (`true_...`), its answer, and what was right of it.
 
-    A judgement is None where the case is not labelled for it or nothing was to be found; `error` says why there was
-    no answer, and then every judgement that can be made is wrong. `seconds` is the time of the diagnosis alone, and
-    `supports` what its confidence was made of.
+    A judgement is None where the case has no such label. With an `error` every judgement is wrong. `seconds` is the
+    diagnosis alone; `supports` what its confidence rests on.
     """
 
     id: str

@@ -1,8 +1,5 @@
-"""The past incidents that ship with logdiag: the ground layer of every store, never changed.
-
-Parsed incidents and their vectors are kept in the cache folder, beside what they were made from; a cache that is
-missing or torn costs speed, never correctness.
-"""
+"""The past incidents that ship with logdiag, below every store, never changed. Parsed incidents and their vectors are
+cached; a missing or torn cache costs only time."""
 
 from __future__ import annotations
 

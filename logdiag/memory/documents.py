@@ -98,12 +98,9 @@ def _bounded(value: Any) -> Any:
 def imported(
     file: Iterable[str], name: str, checked: Callable[[Incident], Incident], *, own: bool = False
 ) -> list[Incident]:
-    """The incidents of an export, as `checked` makes them.
-
-    What others confirmed is theirs: it is marked as imported, and not confirmed here. With `own` it is an export of
-    one's own, whose confirmations count. `name` is what to call the file. Raises MemoryStoreError with the problems of
-    all lines.
-    """
+    """The incidents of an export, as `checked` makes them. What others confirmed is marked as imported and counts as
+    not confirmed, unless it is one's `own` export. `name` is what to call the file. Raises MemoryStoreError with all
+    problems."""
     found: list[Incident] = []
     problems: list[str] = []
     called = name or str(getattr(file, "name", "import"))

@@ -1,17 +1,13 @@
-"""Turns masked root lines into vectors: what they mean and how they are spelled, in one vector.
+"""Turns masked root lines into vectors: what they mean and how they are spelled.
 
     embedder = load_embedder()                # "static": ships with logdiag, needs nothing else
-    vectors = embedder.embed([masked(line)])  # one array of embedder.dimensions floats a line, each of length 1
+    vectors = embedder.embed([masked(line)])  # one array of embedder.dimensions floats a line, of length 1
 
-The first part is dense. `static` is the mean of one vector a token, made from all-MiniLM-L6-v2 by
-`evals/static_model.py` (the way of model2vec, Minishlab 2024; tokens weighted by how rare they are: SIF, Arora et al.
-2017). Any other name or folder is a model of sentence-transformers; `minilm` is all-MiniLM-L6-v2 itself.
-
-The second part is lexical: the pieces of three to five characters of each word, and the class that an exception line
-begins with, weighted by how rare each is (a shipped table of hashed counts) and sketched into a fixed number of
-dimensions (each piece adds to a few of them with a sign, both drawn by its hash: Kane and Nelson 2014).
-
-Both parts have a fixed length, so an inner product of two vectors is the weighted mean of the parts' cosines.
+The first part is dense: for `static` the mean of one vector a token, made from all-MiniLM-L6-v2 by
+`evals/static_model.py` (as model2vec, Minishlab 2024; weighted by SIF, Arora et al. 2017); else a model of
+sentence-transformers. The second is lexical: pieces of three to five characters and the exception's class, weighted by
+rarity and sketched into a fixed number of dimensions (Kane and Nelson 2014). An inner product of two vectors is the
+weighted mean of both cosines.
 """
 
 from __future__ import annotations
@@ -53,12 +49,9 @@ _HEADER = 128
 
 
 class Embedder(NamedTuple):
-    """What makes vectors of texts.
-
-    `name` says which model, with a hash of its weights, and how the lexical part is made: vectors of two embedders can
-    be compared when and only when their names are equal. `embed` gives one vector of `dimensions` numbers a text, of
-    length 1; of zeros for a text without a letter or a digit.
-    """
+    """What makes vectors of texts. Vectors of two embedders can be compared only when their names are equal: `name`
+    holds the model, a hash of its weights, and the lexical part's form. `embed` gives a vector of `dimensions` numbers
+    a text, of length 1, or zeros for a text without letters and digits."""
 
     name: str
     dimensions: int
@@ -66,10 +59,8 @@ class Embedder(NamedTuple):
 
 
 def load_embedder(name: str = "static") -> Embedder:
-    """The embedder of a model: `static`, `minilm`, or the name or folder of a model of sentence-transformers.
-
-    Raises MemoryStoreError when a library, the model or a shipped file is missing.
-    """
+    """The embedder `static`, `minilm`, or the name or folder of a model of sentence-transformers. Raises
+    MemoryStoreError when a library, the model or a shipped file is missing."""
     share = _LEXICAL_SHARE.get(name, _OTHER_SHARE)
     try:
         card: dict[str, Any] = json.loads((STATIC / CARD).read_text(encoding="utf-8"))

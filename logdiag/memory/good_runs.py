@@ -1,4 +1,4 @@
-"""The latest good run of each job, kept beside the incidents: of its lines only hashes and how often they came.
+"""The latest good run of each job, kept beside the incidents: hashes of its lines and how often each came.
 
 PLACE/good-runs/HASH-OF-THE-JOBS-NAME        a few kilobytes, overwritten by the next good run
 """

@@ -1,11 +1,6 @@
-"""Similarity search over a store: exact while it is small, above that from a file of FAISS.
-
-The vectors are in the database; the file can be made from them at any time. What came after the file was made is held
-in memory and searched exactly, until there is so much of it that a new file takes it in.
-
-Sources: FAISS (Douze et al. 2024, arXiv 2401.08281); the number of cells follows its guidelines (4 to 16 times the root
-of the number of vectors).
-"""
+"""Similarity search over a store: exact while it is small, above that by a file of FAISS (Douze et al. 2024, arXiv
+2401.08281). The vectors are in the database; the file can be made anew at any time. What came after it is searched
+exactly, until there is so much that a new file takes it in."""
 
 from __future__ import annotations
 

@@ -1,14 +1,12 @@
-"""Nodes on which jobs fail more often than chance would have it.
+"""Nodes on which jobs fail more often than by chance.
 
-If no node were worse than the others, each of n failures would fall on any of N nodes alike, and the k failures of one
-node would follow a binomial law with n trials of probability 1/N. Because the worst of N nodes was picked after the
-fact, the probabilities are corrected by Holm's method (S. Holm, A Simple Sequentially Rejective Multiple Test
-Procedure, Scandinavian Journal of Statistics 6, 1979), which holds however the counts depend on each other. A node is
-suspicious when it failed twice or more and its corrected p is below 0.05.
+If all N nodes were alike, the k of n failures on one node would follow a binomial law with probability 1/N. As the
+worst node is picked afterwards, probabilities are corrected by Holm's method (A Simple Sequentially Rejective Multiple
+Test Procedure, Scandinavian Journal of Statistics 6, 1979). A node with two failures and a corrected p below 0.05 is
+suspicious. Without the cluster's size N counts the nodes that failed, which only makes the test more careful.
 
-N is the size of the cluster. Where nobody tells it, the nodes that failed stand for it: they are fewer, so the test
-only becomes more careful. Only infrastructure failures count, since a script's own error is always told by the same
-first rank; a job counts once a node; and what was imported counts when somebody confirmed it here.
+Only infrastructure failures count, since a script's error is always printed by the same first rank; one a job and node;
+imported ones when they were confirmed here.
 """
 
 from __future__ import annotations
@@ -31,12 +29,9 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """How often a node failed first.
-
-    `failures` are its infrastructure failures in the last `days`, one a job, `jobs` the names of those jobs as far as
-    they are known, and `incidents` all that is remembered of it. `probability` is that of so many failures or more by
-    chance, `corrected` the same after Holm's correction for the number of nodes.
-    """
+    """How often a node failed first: `failures` of its infrastructure in the last `days`, one a job; the names of those
+    `jobs` as far as known; all `incidents` of it. `probability` is that of so many failures by chance, `corrected`
+    after Holm."""
 
     node: str
     failures: int
@@ -74,10 +69,8 @@ def suspicious_nodes(
 def node_records(
     store: Store, days: float = 30.0, *, nodes: int | None = None, until: str | None = None
 ) -> tuple[NodeRecord, ...]:
-    """Every node that failed in the `days` before `until` (ISO 8601, now if left out), the most suspicious first.
-
-    `nodes` is the number of nodes in the cluster. Raises MemoryStoreError where the store cannot be read.
-    """
+    """Every node that failed in the `days` before `until` (ISO 8601, now if left out), the most suspicious first;
+    `nodes` is the cluster's size. Raises MemoryStoreError."""
     end = utc(until or "") or now()
     since = utc((moment(end) - timedelta(days=days)).isoformat())
     by_node: dict[str, list[Incident]] = {}

@@ -1,14 +1,12 @@
-"""What the memory says of a failure: lines that people know already, lines like them, and what helped last time.
+"""What the memory says of a failure.
 
     known(survey, store, book)                findings for lines whose failure a person has confirmed here
-    alike(survey, judgement, doubt, store)    findings for lines that are like such failures, by vote
-    similar_to(line, reason, store)           past failures like a line, with what is known to help; they decide nothing
+    alike(survey, judgement, doubt, store)    findings for lines like such failures, by vote
+    similar_to(line, reason, store)           past failures like a line, with what helped; they decide nothing
 
-A failure that a person confirmed is known from then on: a line of the same wording is a cause like those that rules
-name. Where the rules are silent or unsure, the confirmed failures most alike to a line vote on its reason, each with
-its cosine squared and a weight that falls with its age. Incidents that ship with logdiag and what was imported and not
-confirmed here are shown beside the answer, and have no vote. What the memory says are findings like those of rules, so
-that recoveries, consequences, ranks and nodes are told apart the same way.
+A line with the wording of a confirmed failure is a cause like those of rules. Where rules are silent or unsure, the
+most similar confirmed failures vote on the reason, by cosine squared and age. Shipped and unconfirmed ones have no
+vote.
 """
 
 from __future__ import annotations

@@ -24,11 +24,8 @@ _PLACE = re.compile(r" on (?:rank \d|node \S).*|; \d+ other ranks?\b.*", re.DOTA
 
 
 def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> Incident:
-    """What is worth remembering of a diagnosis: its root line, or else its most suspicious one, with two lines either
-    side, all masked; of a failed job whose log shows no such line, how it ended.
-
-    Raises MemoryStoreError where the log shows no failure, or nothing at all.
-    """
+    """What to remember of a diagnosis: its root line, else its most suspicious line, with two lines either side, all
+    masked; else how the job ended. Raises MemoryStoreError where the log shows no failure."""
     place = _named_line(diagnosis)
     lines = diagnosis.digest.lines
     if place is not None:

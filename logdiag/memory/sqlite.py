@@ -1,10 +1,9 @@
 """Incidents in a SQLite file, with an index for similarity search beside it.
 
-    PLACE/incidents.db        the incidents and their vectors: all there is to know
+    PLACE/incidents.db        the incidents and their vectors
     PLACE/index-*.faiss       made from it where it is large, and made anew when missing or torn
 
-What was committed is on the disk. The file keeps a rollback journal, which works on network file systems too. Nothing
-is written before the first incident is added.
+The rollback journal works on network file systems too. Nothing is written before the first incident is added.
 """
 
 from __future__ import annotations

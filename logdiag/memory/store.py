@@ -1,9 +1,8 @@
 """The store of past incidents: what people and earlier diagnoses put in, above what ships with logdiag.
 
-with open_store("/srv/logdiag") as store:        # or postgresql://..., or LOGDIAG_MEMORY, or the user's data folder
+with open_store("/srv/logdiag") as store:        # or postgresql://...
     incident = store.add(Incident("", masked(line), Reason.ECC_ERROR, Action.RESTART_EXCLUDING_NODE))
     store.confirm(incident.id, by="mira", outcome=Outcome.WORKED)
-    store.by_fingerprint(incident.fingerprint)   # exact; needs nothing more
     store.nearest(masked(other_line), 5)         # similar; needs the extra `memory`
 """
 
@@ -42,11 +41,8 @@ T = TypeVar("T")
 
 
 class Store:
-    """Past incidents, those that ship with logdiag included. Get one from `open_store`.
-
-    It may be used from several threads in turn and by many processes at once. Whatever cannot be done raises
-    MemoryStoreError with one sentence: where, what, and the remedy.
-    """
+    """Past incidents, with those that ship with logdiag; made by `open_store`. Several threads in turn and many
+    processes may use it. Failures raise MemoryStoreError: where, what, and the remedy."""
 
     def __init__(self, place: str, embedder: str | Embedder, patience: float, *, shipped: bool) -> None:
         """As `open_store` makes it."""
@@ -95,11 +91,8 @@ class Store:
         return added
 
     def remember(self, incident: Incident) -> tuple[Incident, bool]:
-        """Adds an incident unless it is there already, and gives it as it is stored, and whether it was there.
-
-        It is the same one when its line is the same and its job is (by id, or by name), or where the jobs are not
-        known the log around the line. Then it only counts once more.
-        """
+        """Adds an incident, or counts it once more where it is there: of the same line and job, or of the same piece of
+        a log. What is stored, and whether it was there."""
         new = replace(self._checked(incident), id=_new_id())
         with self._database.rows(write=True) as rows:
             for old in rows.find(fingerprint=new.fingerprint, limit=_MOST_OCCURRENCES):
@@ -150,11 +143,11 @@ class Store:
         return (*self._find(fingerprint=wanted, limit=limit), *shipped)[:limit]
 
     def nearest(self, text: str, k: int = 5, *, own: bool = False) -> tuple[tuple[float, Incident], ...]:
-        """The `k` incidents most similar to a masked line, with their cosine, best first; with `own` without those that
-        ship with logdiag.
+        """The `k` incidents most like a masked line, with their cosine, best first; with `own` without the shipped
+        ones.
 
-        Incidents that were added since the last call get their vectors here, so the first call after a large import, or
-        by another embedder, takes longer (up to the store's patience: see `searched_all`).
+        New incidents get their vectors here, so the first search after a large import takes longer (see
+        `searched_all`).
         """
         (query,) = self._vectors_by.embed([text])
         found: list[tuple[float, Incident]] = []
@@ -181,11 +174,8 @@ class Store:
         cause: str | None = None,
         outcome: Outcome | None = None,
     ) -> Incident:
-        """Replaces what is given, and confirms the rest.
-
-        With another reason, what belonged to the old one and is not given goes: cause and remedy, the outcome, and the
-        action, which then is that of the reason's table. With another remedy the outcome goes.
-        """
+        """Replaces what is given, and confirms the rest. Another reason drops the old one's cause, remedy, outcome and
+        action where they are not given; another remedy drops the outcome."""
         if not by.strip():
             raise MemoryStoreError(f"{identity}: confirmed by nobody; say who confirms it")
         _refuse_shipped(identity)
@@ -237,12 +227,8 @@ class Store:
         return count
 
     def import_(self, file: Iterable[str], name: str = "", *, own: bool = False) -> Merged:
-        """Takes in what `export` wrote, all of it or nothing.
-
-        What others confirmed decides nothing until it is confirmed here; with `own` it is an export of one's own. Of
-        two forms of one incident the `better` one stays. Raises MemoryStoreError with the problems of all lines; `name`
-        is what to call the file there.
-        """
+        """Takes in what `export` wrote, all or nothing; see `imported` for `own` and `name`. Of two forms of one
+        incident the `better` one stays. Raises MemoryStoreError with the problems of all lines."""
         given = imported(file, name, self._checked, own=own)
         if not given:
             return Merged()
@@ -332,12 +318,12 @@ def open_store(
     shipped: bool = True,
     patience: float = math.inf,
 ) -> Store:
-    """The store in a folder, or in a database for `postgresql://user@host/database`.
+    """The store in a folder or at `postgresql://user@host/database`; None is `LOGDIAG_MEMORY` or the user's data
+    folder.
 
-    None is the place that `LOGDIAG_MEMORY` names, or else the user's data folder. Nothing is written there before the
-    first incident is added. `embedder` is the name of one (see `embedding.load_embedder`) or one that is loaded;
-    without `shipped` the incidents that ship with logdiag are left out. `patience` is how many seconds a search may
-    spend in all on incidents that have no vector yet. Raises MemoryStoreError.
+    Nothing is written before the first incident. `embedder` is one, or a name for `load_embedder`; without `shipped`
+    the incidents that ship are left out; `patience` is how many seconds searches may spend on incidents without a
+    vector. Raises MemoryStoreError.
     """
     named = os.fspath(place) if place is not None else default_memory()
     if os.path.exists(named) and not os.path.isdir(named):

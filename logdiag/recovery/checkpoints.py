@@ -1,7 +1,7 @@
-"""Which checkpoints are whole, told from their files alone: no framework is imported and nothing in them is run.
+"""Which checkpoints are whole, told from their files alone; no framework is imported, nothing in them is run.
 
-Known are folders of `torch.distributed.checkpoint`, safetensors, files of `torch.save` and NumPy (both zip), and
-Hugging Face's layouts. A checkpoint of another kind is whole when it has files, none of them empty or temporary.
+Known are `torch.distributed.checkpoint`, safetensors, `torch.save` and NumPy (zip), and Hugging Face's layouts. Any
+other is whole when it has files, none of them empty or temporary.
 """
 
 from __future__ import annotations
@@ -50,10 +50,8 @@ class Checkpoint:
 
 
 def checkpoints_in(folder: str) -> list[Checkpoint]:
-    """The checkpoints in a folder, the furthest last: by the step in their names, then by time.
-
-    Raises LogdiagError for what is no folder.
-    """
+    """The checkpoints in a folder, the furthest last: by the step in their names, then by time. Raises LogdiagError for
+    what is no folder."""
     if not os.path.isdir(folder):
         raise LogdiagError(f"--checkpoint-dir {folder}: no such folder; make it, or name the one the job saves into")
     found = []

@@ -1,7 +1,5 @@
-"""What became of a job that is watched, as JSON lines on disk, so that logdiag goes on where it was when it is killed.
-
-Each event is on the disk before what it says is done. `course_of` folds the events into where the job stands.
-"""
+"""What became of a watched job, as JSON lines, so that a killed logdiag goes on where it was. Each event is on the disk
+before it is acted on. `course_of` folds the events into where the job stands."""
 
 from __future__ import annotations
 

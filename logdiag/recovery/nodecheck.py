@@ -1,7 +1,7 @@
-"""Which nodes are bad, told by two rounds of small worlds that run a collective. What starts them stands elsewhere.
+"""Which nodes are bad, by two rounds of small worlds that run a collective.
 
-Round one pairs all nodes. Who was in a world that failed or was slow is a suspect, as one of its nodes is to blame.
-Round two pairs each suspect with a node that passed: where that world fails or is slow again, the suspect is bad.
+Round one pairs all nodes; those of a world that failed or was slow are suspects. Round two pairs each suspect with a
+node that passed; who fails or is slow again is bad.
 """
 
 from __future__ import annotations

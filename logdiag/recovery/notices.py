@@ -1,8 +1,5 @@
-"""Tells people what became of a job: a webhook, a Slack-compatible message, an annotation of GitHub Actions.
-
-Sending never holds the recovery up: a thread does it, tries again a few times, and gives up with a note. No line of the
-log is sent, only the verdict's own words, the step and the node.
-"""
+"""Tells people what became of a job: a webhook, a Slack message, an annotation of GitHub Actions. A thread sends, with
+a few retries, so that recovery never waits. Only the verdict, the step and the node are sent, no line of the log."""
 
 from __future__ import annotations
 

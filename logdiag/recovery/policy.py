@@ -31,9 +31,8 @@ _DEFAULT = os.path.join(os.path.dirname(__file__), "policy.yaml")
 class Failure:
     """One failure of a job, as far as the table asks.
 
-    `seen` says who saw it: the diagnosis of the log, or the watch (`hang`, `spike`). `known` that the answer is sure
-    (what the watch measured always is). `rule` is what knows the root line, `step` the last one that was made.
-    `progressed` says that the job came further than ever before.
+    `seen` by the diagnosis of the log or by the watch (`hang`, `spike`). `known`: the answer is sure; the watch always
+    is. `rule` knows the root line, `step` is the last one made, `progressed` means further than ever before.
     """
 
     seen: Seen
@@ -178,10 +177,8 @@ class Policy(_Strict):
 
 
 def load_policy(path: str | None = None, restarts: int | None = None) -> Policy:
-    """The default policy, in which a file replaces what it names; `restarts` replaces the budget of the whole job.
-
-    Raises LogdiagError with all problems, each naming file, line, key and remedy.
-    """
+    """The default policy, with what a file replaces; `restarts` is the budget of the whole job. Raises LogdiagError
+    with all problems: file, line, key and remedy."""
     file = _file(_DEFAULT)
     document = load_yaml(file)
     if path is not None:

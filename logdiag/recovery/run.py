@@ -1,8 +1,5 @@
-"""`logdiag run`: starts a job, watches it, and on a failure diagnoses, decides and starts it again.
-
-All that must outlive logdiag itself goes into the ledger before it is done; the policy decides, the diagnosis only says
-what happened.
-"""
+"""`logdiag run`: starts a job, watches it, and on a failure diagnoses, decides and starts it again. What must outlive
+logdiag goes into the ledger first."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ _PARTIAL = ".partial"
 
 
 class Saver:
-    """Saves a model, its optimizers and whatever else has `state_dict` and `load_state_dict`, one save at a time.
+    """Saves a model, its optimizers and whatever else has a `state_dict`, one save at a time.
 
-    Every rank makes one, in a folder that all of them see, after its process group. The copy in memory is kept for the
-    next save: it takes as much host memory as the state itself, pinned where there is a GPU. Nothing is deleted.
+    Each rank makes one, after its process group, in a folder that all see. The copy stays in host memory for the next
+    save (pinned where there is a GPU). Nothing is deleted.
     """
 
     def __init__(self, folder: str, model: Any, optimizers: Any = (), **others: Any) -> None:
@@ -55,11 +55,8 @@ class Saver:
         self._last: tuple[int, Any] | None = None
 
     def save(self, step: int) -> None:
-        """Begins to save the state after so many steps; returns once it is copied and may change again.
-
-        Waits for the save before it. Raises LogdiagError, on all ranks, where that one failed; who catches it may go
-        on, and the next call saves again.
-        """
+        """Begins to save the state after so many steps; returns once it is copied. Waits for the save before it, and
+        raises LogdiagError on all ranks where that one failed; the next call saves again."""
         import torch.distributed as dist
         from torch.distributed.checkpoint import async_save
 

@@ -15,12 +15,9 @@ _LEFT_ALONE = ("COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "SUSPENDED")
 
 
 def choice_for(answer: Diagnosis, policy: Policy, folder: str) -> dict[str, str]:
-    """What to do about the run of a job that an answer tells of, as further facts of the job: `choice`, `choice_why`,
-    `choice_node`, `choice_seconds`. Empty for a run that did not fail, or that is not to be touched.
-
-    `folder` keeps what was decided about each job; asked again about the same run it says the same. Raises LogdiagError
-    where it cannot be used.
-    """
+    """What to do about a run of a job, as facts of the job: `choice`, `choice_why`, `choice_node`, `choice_seconds`;
+    empty for one that did not fail or is to be left alone. `folder` keeps what was decided, so that asking again gives
+    the same. Raises LogdiagError."""
     job = answer.job
     if not answer.failed or job.get("state") in _LEFT_ALONE:
         return {}

@@ -23,11 +23,8 @@ _SAID_FIRST = ("Restart from the last checkpoint.", "Restart from the last check
 def recover(
     judgement: Judgement, book: RuleBook, *, failed: bool | None, sure: bool = True, suspicious: tuple[str, ...] = ()
 ) -> Recovery:
-    """The recovery for a root cause; for a failure without one, what to collect.
-
-    Of an answer that is not `sure` no action is automatic. `suspicious` are nodes on which jobs failed more often than
-    chance, the worst first.
-    """
+    """The recovery for a root cause; without one, what to collect. No action is automatic unless the answer is `sure`.
+    `suspicious` are nodes that failed more often than chance, the worst first."""
     if failed is None and judgement.root is None:
         return Recovery(
             Action.NONE, False, (), _collect(Reason.OTHERS, book), "The log does not tell whether it failed."

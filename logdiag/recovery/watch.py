@@ -1,7 +1,5 @@
-"""What the output of a running job tells while it runs: steps, losses, broken machines, and that nothing moves.
-
-Times are seconds of any clock that only goes forward; whoever feeds the watch passes them in.
-"""
+"""What a running job's output tells: steps, losses, broken machines, and that nothing moves. Times are seconds of a
+clock that only goes forward, passed in by the caller."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The report for a person: the verdict, what to do, the root line in its context, consequences folded.
-
-The layout is made of rows of (text, style), so a pipe gets plain text without `rich` being loaded. On a terminal the
-same rows are coloured, sentences wrap at words, and log lines are cut to the width around what tells of trouble.
-"""
+"""The report for a person. It is made of rows of (text, style): a pipe gets plain text without `rich` being loaded; on
+a terminal rows are coloured, sentences wrap, and log lines are cut to the width around what tells of trouble."""
 
 from __future__ import annotations
 
@@ -42,10 +39,8 @@ _ROWS_OF_THE_VERDICT = 4
 
 
 class Row(NamedTuple):
-    """One row of a report: a label, behind which what does not fit is indented, and spans of (text, style).
-
-    The first span of a row `of_log` is a line of a log: it is cut to the width, not wrapped.
-    """
+    """One row: a label, under which further lines are indented, and spans of (text, style). The first span of a row
+    `of_log` is a line of a log, which is cut, not wrapped."""
 
     label: tuple[tuple[str, str], ...] = ()
     spans: tuple[tuple[str, str], ...] = ()

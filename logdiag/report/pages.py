@@ -16,11 +16,8 @@ _LONGEST = 400
 
 
 def page_by(folder: Path, longest: int = _LONGEST, /, **values: object) -> str:
-    """The page of the template, style and script (if there is one) of a folder: `page.html`, `page.css`, `page.js`.
-
-    Every value is escaped, its controls made visible, and cut at `longest` characters. The page's policy lets only its
-    own style and script in.
-    """
+    """The page made of `page.html`, `page.css` and `page.js` (if there is one) of a folder. Values are escaped and cut
+    at `longest` characters; its policy lets only its own style and script in."""
     own = {name: folder / f"page.{ending}" for name, ending in (("style", "css"), ("script", "js"))}
     parts = {name: file.read_text(encoding="utf-8") if file.exists() else "" for name, file in own.items()}
     hashes = {f"{name}_hash": Markup(_hash(part)) for name, part in parts.items()}

@@ -1,8 +1,5 @@
-"""The timeline of a job as drawings: the whole run, and its processes around the first failure.
-
-What is drawn where; `timeline.html` draws it. Widths are shares of the place there is, so that one drawing fits a
-screen and a telephone.
-"""
+"""The timeline of a job: the whole run, and its processes around the first failure. `timeline.html` draws it. Widths
+are shares, so that a drawing fits a screen and a telephone."""
 
 from __future__ import annotations
 

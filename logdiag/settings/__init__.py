@@ -1,10 +1,8 @@
-"""What is in force, and where each value came from.
+"""What is in force, and where each value came from. Flags win over the environment (`LOGDIAG_*`), that over
+`logdiag.toml` (see `config_files`), that over defaults.
 
-    settings = load_settings({"llm": "openai:gpt-5"})     # flags, of which None stands for "not given"
+    settings = load_settings({"llm": "openai:gpt-5"})     # flags; None stands for "not given"
     settings.votes, settings.origins["votes"]             # 3, "logdiag.toml"
-
-Flags win over the environment (`LOGDIAG_*`), that over the `logdiag.toml` files that are obeyed (see `config_files`),
-and those over the defaults.
 """
 
 from __future__ import annotations
@@ -32,11 +30,10 @@ Said = tuple[str, str, object]
 class Settings:
     """The values in force.
 
-    `rules` are folders of rules of one's own, `memory` the incident store, empty for the default one. `llm` is a
-    model as `provider:model`, empty for none, `llm_when` when it is asked, `llm_timeout` the seconds it may take
-    altogether, `votes` how many answers are held against each other, `budget` the tokens of log it is shown.
-    `offline` forbids every network access. `origins` says where each value came from, `files` which files were looked
-    for and what became of them, `notes` what the user should know of that.
+    `rules` are folders of one's own rules, `memory` the incident store (empty: the default one), `llm` a model as
+    `provider:model`, `llm_when` when it is asked, `llm_timeout` its seconds altogether, `votes` how many answers are
+    compared, `budget` the tokens of log it is shown. `offline` forbids every network access. `origins` says where
+    values came from, `files` what became of each settings file, `notes` what the user should know.
     """
 
     rules: tuple[str, ...] = ()
@@ -76,13 +73,9 @@ def load_settings(
     environ: Mapping[str, str] = os.environ,
     folder: str | os.PathLike[str] = ".",
 ) -> Settings:
-    """The settings in force in a folder.
-
-    `flags` are what the command line says, None for what it leaves open; `config` among them, or else `LOGDIAG_CONFIG`,
-    is a file to read instead of those that are looked for. `llm` may also be one of always, unsure and never,
-    everywhere: it then says when to ask. Raises LogdiagError with all problems at once, each naming the file or
-    variable and the key.
-    """
+    """The settings in force in a folder. `flags` come from the command line; `config` among them, or `LOGDIAG_CONFIG`,
+    is a file to read instead of those that are looked for. `llm` may also be always, unsure or never: when to ask.
+    Raises LogdiagError with all problems, each with its place and key."""
     given = dict(flags or {})
     named = given.pop("config", None) or environ.get("LOGDIAG_CONFIG")
     files = (named_file(str(named)),) if named else look_for(folder)

@@ -1,9 +1,5 @@
-"""What was made once and would take long to make again: compiled rules, parsed incidents, their vectors.
-
-A cache that is missing, torn, of another version or not to be written costs speed, never correctness. Nothing foreign
-is believed: a file is read only when it and its folder are the user's own (see `places`), and what it holds was made
-from exactly these bytes.
-"""
+"""What takes long to make again: compiled rules, parsed incidents, their vectors. Without a usable cache everything
+works, only slower. A file is believed only when it and its folder are the user's own (see `places`)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Which `logdiag.toml` files are obeyed, and in what: that depends on whose a file is and where it lies.
+"""Which `logdiag.toml` files are obeyed:
 
-- The user's own, in the platform's folder for settings, may set everything.
-- The nearest one in the working directory or above it, up to the repository's root or the home folder, may set only
-  what sends nothing anywhere and names no store.
-- One that somebody else owns or may write to, and one further up, sets nothing, and a note says so.
-- One that the user names stands in the place of all these and may set everything.
+- one that the user names, instead of all others, and else the user's own, may set everything;
+- the nearest in the working directory or above, up to the repository's root or the home folder, may set only what sends
+  nothing and names no store;
+- one that others own or may write to, and one further up, sets nothing, and a note says so.
 """
 
 from __future__ import annotations
@@ -42,10 +41,8 @@ def named_file(path: str | os.PathLike[str]) -> ConfigFile:
 
 
 def look_for(folder: str | os.PathLike[str]) -> tuple[ConfigFile, ...]:
-    """The user's own file, then those in a folder and above it, each with what became of it; a later one's values win.
-
-    Raises LogdiagError for one that is to be obeyed and cannot be read.
-    """
+    """The user's own file, then those in a folder and above it, each with what became of it; later values win. Raises
+    LogdiagError for one that cannot be read."""
     own = config_file()
     found = [_own(own)] if own else []
     chain = _with_those_above(os.path.abspath(folder))

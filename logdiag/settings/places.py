@@ -1,8 +1,5 @@
-"""Where a user's own files lie, and which files are the user's own: only those are believed.
-
-A file is the user's own when the user or root owns it and nobody else may write to it. Its folder counts too: who may
-write to that may put another file in its place.
-"""
+"""Where a user's own files lie, and which files are the user's own: the user or root owns it, nobody else may write to
+it, and the same holds for its folder."""
 
 from __future__ import annotations
 
@@ -88,10 +85,7 @@ def why_foreign_path(path: str) -> str:
 
 
 def why_foreign(status: os.stat_result) -> str:
-    """Why a file is not the user's own: who owns it or who else may write to it; empty when it is.
-
-    Where a system has no such owners, every file that the user can read is taken for the user's own.
-    """
+    """Why a file is not the user's own; empty when it is, and on systems without such owners."""
     if not hasattr(os, "geteuid"):
         return ""
     if status.st_uid not in (os.geteuid(), 0):
