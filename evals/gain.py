@@ -56,7 +56,7 @@ def touched(case: Case, book: RuleBook) -> frozenset[str]:
 
     Without any other catalogue the answer to the log stays the same.
     """
-    data = b"".join(piece for _, _, piece in case.pieces())
+    data = "".join(f"{line}\n" for _, _, line in case.lines()).encode()
     matching = set[str]()
     for matcher, patterns in ((book.matcher, book.scanned), (book.softening_matcher, book.softening)):
         matching.update(book.rules[patterns[number][0]].id for _, numbers in matcher.find(data) for number in numbers)

@@ -37,7 +37,6 @@ from rich.table import Table
 
 from evals.static_model import ROOT, shipped_lines
 from logdiag.evaluation.cases import Case, load_cases
-from logdiag.evaluation.logs import encoded, lines_with
 from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import Incident, masked
 from logdiag.memory.nearest import Nearest
@@ -287,7 +286,7 @@ def novel_failure(incidents: int) -> dict[str, Any]:
 def root_line(case: Case) -> str:
     """The first whole line that holds the label's root."""
     root = case.roots[0]
-    return next((line for _, _, line in lines_with(case.pieces(), [encoded(root)])), root)
+    return next((line for _, _, line in case.lines() if root in line), root)
 
 
 def _flat(vectors: Vectors, queries: Vectors) -> Any:

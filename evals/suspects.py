@@ -265,9 +265,7 @@ def samples_of(texts: Iterable[Text], jobs: int | None = None) -> list[Sample]:
 
 
 def _text(case: Case) -> str:
-    return (
-        case.log if case.log is not None else b"\n".join(line for _, _, line in case.pieces()).decode(errors="replace")
-    )
+    return case.log if case.log is not None else "\n".join(line for _, _, line in case.lines())
 
 
 @lru_cache(maxsize=1)

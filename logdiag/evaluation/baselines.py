@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from logdiag.evaluation.cases import Case
-from logdiag.evaluation.logs import RawLine, last_lines, lines_with
+from logdiag.evaluation.logs import RawLine, last_lines
 from logdiag.evaluation.scoring import Answer
 from logdiag.evaluation.tables import TABLES
 from logdiag.model import Action, Reason
@@ -30,16 +30,9 @@ _EXCEPTION = re.compile(
     r"(?:^|[\s\])|])((?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Timeout|Invalid|NotFound)|gaierror))"
     r"(?=:\s|:?\s*$)"
 )
-_MENTIONS_EXCEPTION = (b"Error", b"Exception", b"Interrupt", b"Timeout", b"Invalid", b"NotFound", b"gaierror")
-
 _GREP = re.compile(
     r"(?i)\b(?:errors?|exceptions?|traceback|fail(?:ed|ure|s)?|fatal|killed|abort(?:ed)?|panic|timed? ?out|oom|"
     r"segmentation fault|core dumped|denied|refused|cannot|xid)\b|(?-i:\w(?:Error|Exception)\b)"
-)
-# Every line that the above finds holds one of these; they are looked for first, because that is fast.
-_GREP_WORDS = (
-    *(b"error", b"exception", b"traceback", b"fail", b"fatal", b"killed", b"abort", b"panic", b"time", b"oom"),
-    *(b"segmentation fault", b"core dumped", b"denied", b"refused", b"cannot", b"xid"),
 )
 # gpualert classifies the last 50 lines of standard output and of standard error; a case holds both as one.
 _GPUALERT_LINES = 100
@@ -81,7 +74,7 @@ def reason_of_class(name: str) -> Reason:
 
 def _exit_code_or_last_line(case: Case) -> _Guess:
     """The job's exit code where it tells more than "failed"; else the class that the last line names."""
-    last = next(iter(last_lines(case.pieces(), 1)), None)
+    last = next(iter(last_lines(case.lines(), 1)), None)
     code = case.exit_code
     if code is not None:
         known = _EXIT_CODES.get(128 - code if code < 0 else code)
@@ -96,7 +89,7 @@ def _exit_code_or_last_line(case: Case) -> _Guess:
 def _last_exception(case: Case) -> _Guess:
     """The class of the last exception that the log prints."""
     last = None
-    for line in lines_with(case.pieces(), _MENTIONS_EXCEPTION):
+    for line in case.lines():
         if named := _EXCEPTION.search(line[2][:2000]):
             last = _Guess(reason_of_class(named[1]), line)
     return last or _Guess(Reason.NONE)
@@ -104,7 +97,7 @@ def _last_exception(case: Case) -> _Guess:
 
 def _keyword_grep(case: Case) -> _Guess:
     """The first line that `grep -i -m1 error` and its kind find, read by keyword."""
-    for line in lines_with(case.pieces(), _GREP_WORDS, fold=True):
+    for line in case.lines():
         text = line[2][:10_000]
         if _GREP.search(text):
             named = _EXCEPTION.search(text[:2000])
@@ -118,7 +111,7 @@ def _gpualert(case: Case) -> _Guess:
     """The gpualert package's classifier, on what that package shows it. It names no line."""
     if case.exit_code == 0:
         return _Guess(Reason.NONE)  # it looks only at jobs that failed
-    tail = "\n".join(text for _, _, text in last_lines(case.pieces(), _GPUALERT_LINES))
+    tail = "\n".join(text for _, _, text in last_lines(case.lines(), _GPUALERT_LINES))
     classify = import_module("gpualert.parse_errors").parse_errors
     label = classify("", tail, case.exit_code or 0).split("\n", 1)[0]
     return _Guess(_GPUALERT.get(label, Reason.OTHERS) if label else Reason.NONE)

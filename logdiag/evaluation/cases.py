@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
 from logdiag.errors import CaseError, SourceError
-from logdiag.evaluation.logs import Piece, encoded, file_pieces, log_files, missing_texts, text_pieces, unpacked
+from logdiag.evaluation.logs import RawLine, encoded, file_lines, log_files, text_lines, unpacked
 from logdiag.model import Action, Category, Reason
 
 _SUFFIXES = tuple(f".jsonl{packed}" for packed in ("", ".zst", ".gz", ".xz", ".bz2"))
@@ -75,9 +75,9 @@ class Case(BaseModel, frozen=True):
         """The log as `diagnose` takes it."""
         return self.log_file if self.log is None and self.log_file else encoded(self.log or "")
 
-    def pieces(self) -> Iterator[Piece]:
-        """The log as it stands in its file or files, for the functions of `logs`."""
-        return file_pieces(self.log_file) if self.log is None and self.log_file else text_pieces(self.log or "")
+    def lines(self) -> Iterator[RawLine]:
+        """The lines of the log as they stand in its file or files. Raises CaseError for what cannot be unpacked."""
+        return file_lines(self.log_file) if self.log is None and self.log_file else text_lines(self.log or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,19 +216,18 @@ def _log_problems(case: Case, roots: list[tuple[str, str]]) -> Iterator[str]:
     if case.log is not None and case.log_file is not None:
         yield "log_file: stands beside log; keep one of them"
         return
-    texts = [text for _, text in roots]
+    where = "log" if case.log_file is None else f"log_file: {case.log_file}"
+    missing = dict(roots)
     try:
-        if case.log_file is None:
-            filled, missing = bool((case.log or "").strip()), [text for text in texts if text not in (case.log or "")]
-        else:
-            filled = any(os.path.getsize(name) for name in log_files(case.log_file))
-            missing = missing_texts(case.log_file, texts) if filled else []
+        files = log_files(case.log_file) if case.log_file else []
+        filled = bool((case.log or "").strip()) or any(map(os.path.getsize, files))
+        for _, _, line in case.lines() if filled and missing else ():
+            missing = {name: text for name, text in missing.items() if text not in line}
     except (SourceError, CaseError) as error:
         yield f"log_file: {error}"
         return
     if not filled:
-        yield f"{'log' if case.log_file is None else f'log_file: {case.log_file}'}: is empty; give the job's output"
+        yield f"{where}: is empty; give the job's output"
         return
-    for name, text in roots:
-        if text in missing:
-            yield f"{name}: {text[:80]!r} is in no line of the log; quote it as it stands there"
+    for name, text in missing.items():
+        yield f"{name}: {text[:80]!r} is in no line of the log; quote it as it stands there"

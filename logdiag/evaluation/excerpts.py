@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case
-from logdiag.evaluation.logs import encoded, last_lines, lines_between, lines_with
+from logdiag.evaluation.logs import last_lines
 from logdiag.evaluation.scoring import Row
 
 _AROUND = 5
@@ -34,13 +34,12 @@ def excerpt(case: Case, row: Row) -> tuple[Excerpt, ...]:
 
 
 def _chosen(case: Case, row: Row) -> tuple[Excerpt, ...]:
-    found = next(lines_with(case.pieces(), [encoded(case.roots[0])]), None) if case.roots else None
+    found = next((line for line in case.lines() if case.roots[0] in line[2]), None) if case.roots else None
     labelled = found[:2] if found else None
     answered = (row.root_source or "", row.root_line) if row.root_line is not None else None
     places = [place for place in (labelled, answered) if place]
     if not places:
-        return tuple(Excerpt(*line[:2], _cut(line[2], "")) for line in last_lines(case.pieces(), _AROUND))
-    spans = [(source, number - _AROUND, number + _AROUND) for source, number in places]
+        return tuple(Excerpt(*line[:2], _cut(line[2], "")) for line in last_lines(case.lines(), _AROUND))
     return tuple(
         Excerpt(
             source,
@@ -49,7 +48,8 @@ def _chosen(case: Case, row: Row) -> tuple[Excerpt, ...]:
             labelled=(source, number) == labelled,
             answered=(source, number) == answered,
         )
-        for source, number, text in lines_between(case.pieces(), spans)
+        for source, number, text in case.lines()
+        if any(source == near[0] and abs(number - near[1]) <= _AROUND for near in places)
     )
 
 

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from logdiag.evaluation.cases import Case
-from logdiag.evaluation.logs import encoded, line_at, lines_with
 from logdiag.model import Action, Diagnosis, Reason
 
 
@@ -211,7 +210,7 @@ def _is_root(case: Case, line: tuple[str, int, str]) -> bool:
     if any(root in text for root in case.roots):
         return True
     # A label may quote what cleaning took away: colours, or the envelope around the line.
-    raw = line_at(case.pieces(), source, number)
+    raw = next((line[2] for line in case.lines() if line[:2] == (source, number)), "")
     return any(root in raw for root in case.roots)
 
 
@@ -221,4 +220,4 @@ def _survived(case: Case, kept: tuple[tuple[str, int, str], ...]) -> bool:
     if any(label in text for _, _, text in kept):
         return True
     places = {(source, number) for source, number, _ in kept}
-    return any((source, number) in places for source, number, _ in lines_with(case.pieces(), [encoded(label)]))
+    return any(label in text and (source, number) in places for source, number, text in case.lines())

@@ -5,19 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from logdiag.errors import CaseError
 from logdiag.evaluation.cases import load_cases
-from logdiag.evaluation.logs import file_pieces, last_lines, lines_between, lines_in, lines_with, missing_texts
+from logdiag.evaluation.logs import file_lines, last_lines
 from logdiag.model import Action, Reason
 from tests.evaluation_helpers import KEY_ERROR_LOG, healthy, labelled, out_of_memory, write_cases
 from tests.helpers import run_logdiag, zstd
@@ -110,8 +106,8 @@ def test_a_log_may_be_a_file_or_a_folder_beside_the_case_file(tmp_path: Path) ->
     )
     file, folder = load_cases([path]).cases
     assert (file.source, folder.source) == (str(tmp_path / "logs/one.log.zst"), str(job))
-    assert list(lines_in(file.pieces()))[35] == (str(tmp_path / "logs/one.log.zst"), 36, "KeyError: 'caption'")
-    assert [line for line in lines_in(folder.pieces()) if line[1] == 1] == [
+    assert list(file.lines())[35] == (str(tmp_path / "logs/one.log.zst"), 36, "KeyError: 'caption'")
+    assert [line for line in folder.lines() if line[1] == 1] == [
         (str(job / "rank_0.log"), 1, "step: 1 loss: 3.0"),
         (str(job / "rank_1.log"), 1, "step: 1 loss: 2.9990 lr: 1e-04"),
     ]
@@ -228,32 +224,14 @@ def test_a_log_file_that_cannot_be_used_is_a_problem(tmp_path: Path) -> None:
         assert expected in problem
 
 
-def test_a_text_is_found_across_the_pieces_of_a_long_file(tmp_path: Path) -> None:
-    """A label that stands where one piece read ends and the next begins."""
+def test_a_long_file_has_its_lines_whole(tmp_path: Path) -> None:
+    """Where one piece read ends and the next begins, a blank line, a last line without its end."""
     path = tmp_path / "long.log"
-    label = "KeyError: 'caption'"
-    for start in (_PIECE - len(label) // 2, _PIECE - 1, _PIECE - len(label), _PIECE):
-        path.write_bytes(b"x" * start + label.encode() + b"\n" + b"y" * _PIECE)
-        assert missing_texts(str(path), [label, "nowhere"]) == ["nowhere"]
-
-
-@given(st.lists(st.sampled_from(["", " ", "short", "a word here", "WORD", "x" * _PIECE, "é\ufffd"]), max_size=9))
-def test_lines_are_the_same_however_they_are_looked_for(lines: list[str]) -> None:
-    """Long files are read in pieces; a look at pieces finds what a look at every line would."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "job.log")
-        Path(path).write_bytes("\n".join(lines).encode())
-        numbered = [(path, number, text) for number, text in enumerate(lines, 1)]
-        while numbered and not numbered[-1][2]:
-            numbered.pop()
-        assert [line for line in lines_in(file_pieces(path)) if line[1] <= len(numbered)] == numbered
-        assert list(lines_with(file_pieces(path), [b"word"])) == [line for line in numbered if "word" in line[2]]
-        folded = list(lines_with(file_pieces(path), [b"word"], fold=True))
-        assert folded == [line for line in numbered if "word" in line[2].lower()]
-        assert last_lines(file_pieces(path), 2) == [line for line in numbered if line[2].strip()][-2:]
-        spans = [(path, 2, 3), (path, 3, 5), ("other", 1, 9)]
-        between = [line for line in lines_between(file_pieces(path), spans) if line[1] <= len(numbered)]
-        assert between == [line for line in numbered if 2 <= line[1] <= 5]
+    for start in (_PIECE - 10, _PIECE - 1, _PIECE, _PIECE + 1):
+        path.write_bytes(b"x" * start + b"\nKeyError: 'caption'\n\n" + b"y" * _PIECE)
+        lines = list(file_lines(str(path)))
+        assert [(number, len(text)) for _, number, text in lines] == [(1, start), (2, 19), (3, 0), (4, _PIECE)]
+        assert [number for _, number, _ in last_lines(lines, 2)] == [2, 4]
 
 
 def test_only_the_cases_of_a_split(tmp_path: Path) -> None:
