@@ -17,7 +17,7 @@ import multiprocessing
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -87,17 +87,13 @@ def in_forms(case: Case) -> Iterator[Case]:
     lines = case.log.splitlines()
     began = datetime(2026, 11, 20, 8, 0, 0)
     clock = (began + timedelta(seconds=second) for second in range(len(lines)))
-    yield replace(
-        case,
-        log="".join(
-            f"{time:%b %d %H:%M:%S} gpu-7 train[812]: {line}\n" for time, line in zip(clock, lines, strict=True)
-        ),
-    )
+    headed = (f"{time:%b %d %H:%M:%S} gpu-7 train[812]: {line}\n" for time, line in zip(clock, lines, strict=True))
+    yield case.model_copy(update={"log": "".join(headed)})
     wrapped = (line[at : at + _WIDTH] for line in lines for at in range(0, max(len(line), 1), _WIDTH))
-    yield replace(case, log="".join(f"{part}\n" for part in wrapped))
+    yield case.model_copy(update={"log": "".join(f"{part}\n" for part in wrapped)})
     cut = "".join(f"{line}\n" for line in lines[: len(lines) * 9 // 10])
     if cut and (case.healthy or any(root in cut for root in case.roots)):
-        yield replace(case, log=cut)
+        yield case.model_copy(update={"log": cut})
 
 
 def measure(case: Case, book: RuleBook) -> list[Change]:

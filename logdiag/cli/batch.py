@@ -10,7 +10,16 @@ from typing import Any
 import click
 
 from logdiag.cli.options import given, shared
-from logdiag.cli.output import check_outputs, note, print_answer, print_trace, standard, status_of, write_outputs
+from logdiag.cli.output import (
+    Printing,
+    check_outputs,
+    note,
+    print_answer,
+    print_trace,
+    standard,
+    status_of,
+    write_outputs,
+)
 from logdiag.errors import SourceError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
@@ -61,7 +70,7 @@ def batch(
         if form == "text" and not digest:
             out.write(job_line(answer) + "\n")
         else:
-            print_answer(answer, form, digest=digest)
+            print_answer(answer, Printing(form, digest))
         if verbose:
             print_trace(answer)
         write_outputs(answer, outputs, append=bool(done))

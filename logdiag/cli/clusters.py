@@ -13,7 +13,7 @@ import click
 
 from logdiag.cli.main import report_on
 from logdiag.cli.options import brief_report, form_of_report, given, settings_in_force, shared
-from logdiag.cli.output import check_report, standard, status_of
+from logdiag.cli.output import printing, standard, status_of
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
@@ -92,7 +92,7 @@ def _report(
     further: Callable[[Diagnosis], Mapping[str, str]] | None = None,
 ) -> None:
     """Gathers a job and prints its diagnosis, with further facts of the job."""
-    check_report(said["form"], said["outputs"], brief=said["brief"])
+    how = printing(said)
     asked = given(said)
     standard()
     gathered = gather()
@@ -108,7 +108,6 @@ def _report(
         answer = told(diagnose(*gathered.sources, **asked, exit_code=gathered.exit_code, first=first_told))
         return replace(answer, job={**answer.job, **(further(answer) if further else {})})
 
-    names = ("form", "digest", "brief", "verbose", "outputs")
-    answer = report_on(ask, asked, **{name: said[name] for name in names})
+    answer = report_on(ask, asked, how)
     if said["by_category"]:
         sys.exit(status_of(answer))

@@ -198,13 +198,14 @@ def forget_command(store: Store, identities: tuple[str, ...]) -> None:
 
 
 @incidents.command("export")
-@click.argument("file", default="-", type=click.File("w", encoding="utf-8"), metavar="[FILE]")
+@click.argument("file", default="-", type=click.File("w", encoding="utf-8", lazy=False), metavar="[FILE]")
 @_on_store
 def export_command(store: Store, file: TextIO) -> None:
     """Write all incidents as JSON lines, to share them; to standard output without FILE."""
     count = store.export(file)
     _say_unreadable(store)
-    say(f"{file.name}: {count} incidents", err=True)
+    if file.name != "<stdout>":
+        say(f"{file.name}: {count} incidents", err=True)
 
 
 @incidents.command("import")

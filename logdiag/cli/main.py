@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, NoReturn
 
 import click
@@ -17,9 +16,10 @@ import click
 from logdiag._version import __version__
 from logdiag.cli.options import brief_report, form_of_report, given, shared
 from logdiag.cli.output import (
-    check_report,
+    Printing,
     print_answer,
     print_trace,
+    printing,
     progress_bar,
     standard,
     status_of,
@@ -151,23 +151,13 @@ def commands() -> None:
 @click.option("--show-prompt", is_flag=True, help="Print what a model would be sent, and stop.")
 @shared
 def diagnose_command(
-    paths: tuple[str, ...],
-    form: str,
-    tee: bool,
-    job_status: int | None,
-    run: int | None,
-    brief: bool,
-    show_prompt: bool,
-    digest: bool,
-    by_category: bool,
-    verbose: bool,
-    outputs: tuple[str, ...],
+    paths: tuple[str, ...], tee: bool, job_status: int | None, run: int | None, show_prompt: bool, by_category: bool,
     **said: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Diagnose ONE job from its files and folders; several paths are its ranks and nodes. Without PATH, or for -,
     read a pipe."""
     _check_paths(paths)
-    check_report(form, outputs, brief=brief)
+    how = printing(said, err=tee)
     asked = given(said)
     if not tee:
         standard()
@@ -184,55 +174,39 @@ def diagnose_command(
                 answer = diagnose(*sources, **asked, exit_code=job_status, run=run, advance=advance, first=first)
             return replace(answer, notes=(*answer.notes, *stdin.notes)) if stdin else answer
 
-        answer = report_on(ask, asked, form=form, digest=digest, err=tee, brief=brief, verbose=verbose, outputs=outputs)
+        answer = report_on(ask, asked, how)
     if by_category:
         sys.exit(status_of(answer))
 
 
 def report_on(
-    ask: Callable[[Callable[[Diagnosis], None]], Diagnosis],
-    asked: Mapping[str, Any],
-    *,
-    form: str,
-    digest: bool,
-    brief: bool,
-    verbose: bool,
-    outputs: Sequence[str],
-    err: bool = False,
+    ask: Callable[[Callable[[Diagnosis], None]], Diagnosis], asked: Mapping[str, Any], how: Printing
 ) -> Diagnosis:
     """Asks for a diagnosis, prints it and writes the files. `ask` is given what to do with the answer before a model
     is asked; `asked` is what `given` made of the options."""
-    show = partial(print_answer, form=form, digest=digest, err=err, brief=brief, verbose=verbose)
     shown: list[Diagnosis] = []
 
     def first(answer: Diagnosis) -> None:
-        if form == "text" and not digest:
+        if how.text:
             shown.append(answer)
-            show(answer)
+            print_answer(answer, how)
             click.echo(f"\nasking {asked['llm'].model} ...", err=True)
 
     answer = ask(first)
     if shown and answer.decided_by != "agent":
         for note in answer.notes[len(shown[0].notes) :]:
-            print(f"Note: {clean(note)}", file=standard(err=err))
+            print(f"Note: {clean(note)}", file=standard(err=how.err))
     else:
-        show(answer)
-    _say_more(answer, verbose=verbose, outputs=outputs, remember=asked["remember"])
-    return answer
-
-
-def _say_more(answer: Diagnosis, *, verbose: bool, outputs: Sequence[str], remember: bool) -> None:
-    """What follows the report: the model's trace, the files, and what was not done."""
-    if verbose:
+        print_answer(answer, how)
+    if how.verbose:
         print_trace(answer)
-    write_outputs(answer, outputs)
-    if remember and answer.failed is False and not any(" good run" in note for note in answer.notes):
-        said = (
-            "nothing was remembered: the log shows no failure; logdiag incidents add LOG --line N --reason REASON does"
-        )
-        click.echo(f"logdiag: {said}", err=True)
+    write_outputs(answer, how.outputs)
+    if asked["remember"] and answer.failed is False and not any(" good run" in note for note in answer.notes):
+        said = "the log shows no failure; logdiag incidents add LOG --line N --reason REASON does"
+        click.echo(f"logdiag: nothing was remembered: {said}", err=True)
     if sys.stdout is not None:
         sys.stdout.flush()
+    return answer
 
 
 def _check_paths(paths: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, NamedTuple, TextIO
 
 import click
 
@@ -58,33 +58,50 @@ def standard(*, err: bool = False) -> TextIO:
     return stream
 
 
-def print_answer(
-    answer: Diagnosis, form: str, *, digest: bool = False, err: bool = False, brief: bool = False, verbose: bool = False
-) -> None:
+class Printing(NamedTuple):
+    """How an answer is printed, and the files that it is written to; `err` for standard error."""
+
+    form: str = "text"
+    digest: bool = False
+    brief: bool = False
+    verbose: bool = False
+    outputs: tuple[str, ...] = ()
+    err: bool = False
+
+    @property
+    def text(self) -> bool:
+        """Whether it is the report for people."""
+        return self.form == "text" and not self.digest
+
+
+def print_answer(answer: Diagnosis, how: Printing) -> None:
     """The answer in one form; text in colour and to its width on a terminal."""
-    out = standard(err=err)
-    if form != "text" and not digest:
-        out.write(render(answer, form) + "\n")
+    out = standard(err=how.err)
+    if how.form != "text" and not how.digest:
+        out.write(render(answer, how.form) + "\n")
         return
     from logdiag.report import as_text
 
-    if digest:
+    if how.digest:
         rows = as_text.digest_rows(answer.digest, answer.changes)
     else:
-        rows = as_text.brief_rows(answer) if brief else as_text.report_rows(answer, verbose=verbose)
+        rows = as_text.brief_rows(answer) if how.brief else as_text.report_rows(answer, verbose=how.verbose)
     if out.isatty():
-        repeat = "" if digest or brief else one_line(answer)
-        as_text.print_rows(rows, out, colour="NO_COLOR" not in os.environ, repeat=repeat, wrap=not brief)
+        repeat = "" if how.digest or how.brief else one_line(answer)
+        as_text.print_rows(rows, out, colour="NO_COLOR" not in os.environ, repeat=repeat, wrap=not how.brief)
         return
     for row in rows:
         out.write(f"{row}\n")
 
 
-def check_report(form: str, outputs: Iterable[str], *, brief: bool) -> None:
-    """Whether an answer can be printed and written as it is asked for. Raises click.UsageError and LogdiagError."""
-    if brief and form != "text":
-        raise click.UsageError(f"--brief shortens the text report; it cannot be used with --format {form}")
-    check_outputs(outputs)
+def printing(said: dict[str, Any], *, err: bool = False) -> Printing:
+    """How the options ask to print an answer, which are taken out of `said`. Raises click.UsageError and LogdiagError
+    where that cannot be done."""
+    how = Printing(**{name: said.pop(name) for name in ("form", "digest", "brief", "verbose", "outputs")}, err=err)
+    if how.brief and how.form != "text":
+        raise click.UsageError(f"--brief shortens the text report; it cannot be used with --format {how.form}")
+    check_outputs(how.outputs)
+    return how
 
 
 def check_outputs(paths: Iterable[str], *, many: bool = False) -> None:

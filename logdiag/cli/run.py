@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from logdiag.cli.options import job_option, memory_in_force, metadata_of, own_rules, settings_in_force
-from logdiag.cli.output import note, print_answer
+from logdiag.cli.output import Printing, note, print_answer
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
@@ -90,7 +90,7 @@ def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str |
 
     setup = Setup(
         launcher, policy, book, Ledger(said["state"]), notifier, said["checkpoint_dir"], diagnosed, note,
-        partial(print_answer, form="text", err=True),
+        partial(print_answer, how=Printing(err=True)),
     )  # fmt: skip
     try:
         status = run_job(setup)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from evals.recall import measure_kept, measure_reason, summary, without
@@ -39,7 +37,11 @@ def test_what_the_rules_forgot_a_confirmed_case_teaches(cases: list[Case]) -> No
     other cases, and the shipped incidents none. Three reasons; `evals/results/recall.json` has all, and their mean."""
     measured = []
     for reason in (Reason.ECC_ERROR, Reason.S3_STORAGE_ERROR, Reason.CUDA_ERROR):
-        own = [replace(case, split=None) for case in cases if case.reasons[0] is reason and case.split == "dev"]
+        own = [
+            case.model_copy(update={"split": None})
+            for case in cases
+            if case.reasons[0] is reason and case.split == "dev"
+        ]
         measured += measure_reason(reason, own, own)
     figures = summary(measured, [])["forgotten"]
     for name in ("ECCError", "S3StorageError", "CUDAError"):
