@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.documents import bounded, read_incident
@@ -18,9 +19,6 @@ from logdiag.memory.incident import PREFIX, Incident, masked
 from logdiag.model import Action, Reason
 from logdiag.rules.folders import shipped_folder
 from logdiag.settings import cache
-
-if TYPE_CHECKING:
-    from array import array
 
 _FORM = b"logdiag-corpus/5\0"
 # What an incident that ships says.

@@ -396,7 +396,6 @@ def test_broken_rules_are_named_all_at_once(tmp_path: Path) -> None:
         (["batch", "-o", "answer.json", "x.log"], "answer.json"),
         (["completion", "tcsh"], "tcsh"),
         (["--no-such-option"], "--no-such-option"),
-        (["--job", "colour=red"], "colour=red"),
         (["--job", "nothing"], "nothing"),
         (["--rules", "/no/such/folder"], "/no/such/folder"),
         (["batch"], "PATH"),
