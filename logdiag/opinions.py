@@ -18,7 +18,7 @@ from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.suspects.stand_in import RULE as SUSPECTED
 from logdiag.memory.recall import Doubt, alike, known, similar_to
 from logdiag.memory.store import Store, opened
-from logdiag.model import Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Similar, Support
+from logdiag.model import TROUBLE, Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Similar, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -46,7 +46,6 @@ _LONGEST_TITLE = 160
 _OF_PEERS = (Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR, Reason.CONNECTION_ERROR)
 # A clean end that a model cites stands among so many last lines, at no level of trouble.
 _LAST_LINES = 30
-_TROUBLE = ("WARNING", "ERROR", "SEVERE", "CRITICAL", "FATAL")
 
 # After a large import a diagnosis gives past failures their vectors for so many seconds at most.
 _PATIENCE = 1.0
@@ -259,7 +258,7 @@ def _is_later(line: Line | None, before: Diagnosis) -> bool:
     if line is None or (root is not None and root.source == line.source and root.line >= line.number):
         return False
     last = [item for item in before.digest.lines if item.stream == line.stream][-_LAST_LINES:]
-    return line.level not in _TROUBLE and any(item.position == line.position for item in last)
+    return line.level not in (*TROUBLE, "WARNING") and any(item.position == line.position for item in last)
 
 
 def _with_the_models_word(before: Diagnosis, after: Diagnosis, opinion: Opinion) -> Diagnosis:

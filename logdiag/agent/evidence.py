@@ -15,7 +15,7 @@ from itertools import chain, zip_longest
 from logdiag.agent.opinion import names_no_cause
 from logdiag.agent.view import LogView
 from logdiag.memory.recall import RULE as MEMORY
-from logdiag.model import Diagnosis, Line, Support
+from logdiag.model import TROUBLE, Diagnosis, Line, Support
 from logdiag.model.plain import rank_ranges
 
 # Log text takes more tokens than prose: numbers, paths and identifiers.
@@ -36,7 +36,6 @@ _FAILURE = re.compile(
     r"refused|denied|lost|unreachable|panic|segfault|oom|out of memory|no space|cannot|unable|terminated|signal|"
     r"exit(?:ed)?|corrupt\w*|invalid|mismatch|missing|not found|nan|unhealthy|uncorrectable|reset)\b"
 )
-_LEVELS_OF_TROUBLE = ("ERROR", "SEVERE", "CRITICAL", "FATAL")
 # 12   0x7f3a   3f2b8c1e-5a7d: what differs between lines that say the same
 _VARYING = re.compile(r"\b(?:0x[0-9a-f]+|[0-9a-f]{8,}(?:-[0-9a-f]{4,})*)\b|\d+")
 
@@ -178,7 +177,7 @@ def _failures(lines: Iterable[Line]) -> Iterator[Line]:
     found = [
         line
         for line in lines
-        if line.level in ("WARNING", *_LEVELS_OF_TROUBLE) or _FAILURE.search(line.message[:_LONGEST_LINE])
+        if line.level in TROUBLE or line.level == "WARNING" or _FAILURE.search(line.message[:_LONGEST_LINE])
     ]
     for pair in zip(found, reversed(found), strict=True):
         yield from pair

@@ -12,7 +12,7 @@ from logdiag.authoring.rule_gate import example_of
 from logdiag.errors import RuleError
 from logdiag.memory.corpus import load_corpus
 from logdiag.memory.incident import Incident
-from logdiag.model import Line, Role
+from logdiag.model import CALM, Line, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 from logdiag.rules.book import example_line
@@ -20,7 +20,6 @@ from logdiag.rules.check import check
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
 
-_QUIET = (None, "INFO", "DEBUG", "TRACE", "NOTICE")
 _TELLING = re.compile(
     r"(?i)error|exception|fail|fatal|abort|panic|traceback|\bwarn|\bkill|\boom|out of memory|corrupt|refused|"
     r"denied|timed?[ -]?out|unreachable|not found|no such|cannot|could not|can't|unable|invalid|illegal|lost|"
@@ -47,7 +46,13 @@ def protected(lines: Sequence[Line], book: RuleBook) -> list[bool]:
         # The source line below a frame, and the line that ends a traceback.
         below = within and not frame
         within = frame or (within and line.message.startswith((" ", "\t")))
-        found.append(fires or frame or below or line.level not in _QUIET or bool(_TELLING.search(line.text)))
+        found.append(
+            fires
+            or frame
+            or below
+            or (line.level is not None and line.level not in CALM)
+            or bool(_TELLING.search(line.text))
+        )
     return found
 
 

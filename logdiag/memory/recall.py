@@ -20,7 +20,7 @@ from logdiag.judge.judgement import Judgement
 from logdiag.memory.documents import moment, now
 from logdiag.memory.incident import Incident, Outcome, fingerprint, frames_before, masked, same_place, skeleton
 from logdiag.memory.store import Store
-from logdiag.model import Action, Category, Finding, Line, Reason, Role, Similar, Support
+from logdiag.model import CALM, Action, Category, Finding, Line, Reason, Role, Similar, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -57,7 +57,6 @@ _MOST_LINES = 200
 _MOST_EXCEPTIONS = 8
 # What frameworks and launchers say of any failure.
 _WRAPPERS = frozenset({Reason.RUNTIME_ERROR, Reason.CALLED_PROCESS_ERROR, Reason.OTHERS})
-_ORDINARY = frozenset({"TRACE", "DEBUG", "INFO", "NOTICE"})
 
 
 class Doubt(NamedTuple):
@@ -227,7 +226,7 @@ def _unnamed_lines(survey: Survey, judgement: Judgement) -> list[Line]:
         line
         for line in survey.lines
         if (line.stream, line.position) not in named
-        and line.level not in _ORDINARY
+        and line.level not in CALM
         and not (last and line.stream == last.stream and line.position > last.position)
         and not line.message.startswith((" ", "\t"))
         and _tells(line.message)
