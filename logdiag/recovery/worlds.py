@@ -12,9 +12,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from typing import IO
 
 from logdiag.errors import LogdiagError
@@ -86,81 +89,65 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
 def run_worlds(launch: Launch, worlds: Sequence[World]) -> list[Outcome]:
     """Runs the worlds, so many at a time, and gives their outcomes in the same order. Whatever happens, no launcher is
     left running."""
-    waiting = list(enumerate(worlds))
-    running: dict[int, _Running] = {}
-    outcomes: dict[int, Outcome] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < _AT_A_TIME:
-                index, world = waiting.pop(0)
-                running[index] = _Running(launch, world, index)
-            for index, each in list(running.items()):
-                if each.over(time.monotonic()):
-                    outcomes[index] = running.pop(index).outcome()
-            time.sleep(_TICK)
-    finally:
-        for each in running.values():
-            each.end()
-    return [outcomes[index] for index in range(len(worlds))]
+    stopped = threading.Event()
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        try:
+            return list(pool.map(partial(_outcome_of, launch, stopped), range(len(worlds)), worlds))
+        finally:
+            stopped.set()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Member:
     node: str
     process: subprocess.Popen[bytes]
     printed: IO[bytes]
 
 
-@dataclass(slots=True)
-class _Running:
-    """A world whose members run."""
+def _outcome_of(launch: Launch, stopped: threading.Event, index: int, world: World) -> Outcome:
+    """Runs a world to its end. Once a member has failed the others have a moment, then they are ended."""
+    with contextlib.ExitStack() as started:
+        members: list[_Member] = []
+        started.callback(_end, members)
+        for node, command in zip(world, commands_of(launch, world, index), strict=True):
+            if stopped.is_set():
+                break
+            printed = started.enter_context(tempfile.TemporaryFile())
+            source = started.enter_context(open(member.__file__, "rb"))
+            process = subprocess.Popen(
+                command, stdin=source, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            members.append(_Member(node, process, printed))
+        until = time.monotonic() + launch.seconds + _CONNECTING
+        while None in (statuses := [each.process.poll() for each in members]):
+            if any(statuses):
+                until = min(until, time.monotonic() + _LAST_WORDS)
+            if stopped.is_set() or time.monotonic() > until:
+                _end(members)
+            time.sleep(_TICK)
+        return _put_together(world, members)
 
-    launch: Launch
-    world: World
-    index: int
-    members: list[_Member] = field(default_factory=list)
-    until: float = 0.0
 
-    def __post_init__(self) -> None:
-        self.until = time.monotonic() + self.launch.seconds + _CONNECTING
-        for node, command in zip(self.world, commands_of(self.launch, self.world, self.index), strict=True):
-            printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `outcome`)
-            with open(member.__file__, "rb") as source:
-                process = subprocess.Popen(
-                    command, stdin=source, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True
-                )
-            self.members.append(_Member(node, process, printed))
+def _end(members: Sequence[_Member]) -> None:
+    """Ends what still runs of the launchers; the members on other nodes end by themselves when their time is up."""
+    for each in members:
+        if each.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(each.process.pid, signal.SIGKILL)
+            each.process.wait()
 
-    def over(self, now: float) -> bool:
-        """Whether all members have ended. Once one has failed the others have a moment, then they are ended."""
-        statuses = [each.process.poll() for each in self.members]
-        if any(statuses):
-            self.until = min(self.until, now + _LAST_WORDS)
-        if now > self.until:
-            self.end()
-        return None not in statuses
 
-    def end(self) -> None:
-        """Ends what still runs of the launchers; the members on other nodes end by themselves when their time is up."""
-        for each in self.members:
-            if each.process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(each.process.pid, signal.SIGKILL)
-                each.process.wait()
-
-    def outcome(self) -> Outcome:
-        """What the members printed, put together: the least bandwidth and the worst of the rest."""
-        said = [row for each in self.members for row in _figures(_text(each.printed))]
-        # A launcher that was ended from here has nothing to say.
-        failed = sorted((each for each in self.members if each.process.returncode), key=_was_ended)
-        why = next(filter(None, map(_last_words, failed)), "not done in time" if failed else "no figures were printed")
-        for each in self.members:
-            each.printed.close()
-        if failed or len(said) < len(self.members):
-            return Outcome(self.world, None, why)
-        lost = [row.resent for row in said if row.resent is not None]
-        bandwidth, latency = min(row.bandwidth for row in said), max(row.latency for row in said)
-        return Outcome(self.world, Figures(said[0].over, bandwidth, latency, max(lost) if lost else None))
+def _put_together(world: World, members: Sequence[_Member]) -> Outcome:
+    """What the members printed: the least bandwidth and the worst of the rest."""
+    said = [row for each in members for row in _figures(_text(each.printed))]
+    # A launcher that was ended from here has nothing to say.
+    failed = sorted((each for each in members if each.process.returncode), key=_was_ended)
+    why = next(filter(None, map(_last_words, failed)), "not done in time" if failed else "no figures were printed")
+    if failed or len(said) < len(members):
+        return Outcome(world, None, why)
+    lost = [row.resent for row in said if row.resent is not None]
+    bandwidth, latency = min(row.bandwidth for row in said), max(row.latency for row in said)
+    return Outcome(world, Figures(said[0].over, bandwidth, latency, max(lost) if lost else None))
 
 
 def _was_ended(each: _Member) -> bool:
