@@ -7,19 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from logdiag.model import Diagnosis
 from logdiag.model.plain import rank_ranges
-from logdiag.report.words import (
-    action_words,
-    advice,
-    amount,
-    change_words,
-    clean,
-    headline,
-    likely,
-    lost_words,
-    suspects_of,
-    times_words,
-    where,
-)
+from logdiag.report import words
+from logdiag.report.words import clean
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~&$@-])")
 # https://token.example/x   www.example.org   mira@example.org   which would be made links
@@ -28,37 +17,39 @@ _LINK = re.compile(r"(?i)(?:\b[a-z][a-z0-9+.-]{0,30}://|\bwww\.|\b(?:mailto|xmpp
 
 def to_markdown(diagnosis: Diagnosis) -> str:
     """The report as one Markdown document."""
-    blocks = [f"## {_safe(headline(diagnosis))}", _safe(diagnosis.summary)]
+    blocks = [f"## {_safe(words.headline(diagnosis))}", _safe(diagnosis.summary)]
     blocks += [*_verdict(diagnosis), *_lines_of_the_log(diagnosis), *_what_else(diagnosis)]
     notes = "\n".join(f"> {_safe(note)}" for note in diagnosis.notes)
-    return "\n\n".join([*blocks, *([notes] if notes else []), _safe(amount(diagnosis))])
+    return "\n\n".join([*blocks, *([notes] if notes else []), _safe(words.amount(diagnosis))])
 
 
 def _verdict(diagnosis: Diagnosis) -> Iterator[str]:
     """What to do, when it happened, and what is lost."""
     if diagnosis.failed:
-        yield f"**What to do** {_safe(action_words(diagnosis.recovery))}"
-    elif said := advice(diagnosis):
+        yield f"**What to do** {_safe(words.action_words(diagnosis.recovery))}"
+    elif said := words.advice(diagnosis):
         yield _safe(said)
-    if when := times_words(diagnosis):
+    if when := words.times_words(diagnosis):
         yield f"**When** {_safe(when)}"
-    if lost := lost_words(diagnosis):
+    if lost := words.lost_words(diagnosis):
         yield f"**Lost** {_safe(lost)}"
 
 
 def _lines_of_the_log(diagnosis: Diagnosis) -> Iterator[str]:
     if root := diagnosis.root_cause:
-        yield f"**Root cause** {_code(where(root))} ({_code(root.rule)})"
+        yield f"**Root cause** {_code(words.where(root))} ({_code(root.rule)})"
         yield _fenced(
             f"{'>' if item.role == 'root' else ' '} {clean(item.source)}:{item.line} | {clean(item.text)}"
             for item in diagnosis.evidence
         )
     if diagnosis.changes:
         yield "New since the good run:"
-        yield _fenced(f"{where(item)} [{change_words(item)}] | {clean(item.text)}" for item in diagnosis.changes)
-    if suspects := suspects_of(diagnosis):
+        yield _fenced(
+            f"{words.where(item)} [{words.change_words(item)}] | {clean(item.text)}" for item in diagnosis.changes
+        )
+    if suspects := words.suspects_of(diagnosis):
         yield "Most suspicious lines:"
-        yield _fenced(f"{where(item)} | {clean(item.text)}" for item in suspects)
+        yield _fenced(f"{words.where(item)} | {clean(item.text)}" for item in suspects)
 
 
 def _what_else(diagnosis: Diagnosis) -> Iterator[str]:
@@ -79,17 +70,17 @@ def _what_else(diagnosis: Diagnosis) -> Iterator[str]:
         yield "\n".join(
             f"- {past.similarity:.0%} {past.reason.value}: {_safe(past.words)}" for past in diagnosis.similar
         )
-    if others := likely(diagnosis):
+    if others := words.likely(diagnosis):
         yield "Also possible: " + ", ".join(item.reason.value for item in others)
 
 
 def _safe(text: str) -> str:
     """Words without markup; what would be made a link is shown as code."""
-    words, parts, after = clean(text), [], 0
-    for link in _LINK.finditer(words):
-        parts += [_SPECIAL.sub(r"\\\1", words[after : link.start()]), f"`{link[0]}`"]
+    plain, parts, after = clean(text), [], 0
+    for link in _LINK.finditer(plain):
+        parts += [_SPECIAL.sub(r"\\\1", plain[after : link.start()]), f"`{link[0]}`"]
         after = link.end()
-    return "".join([*parts, _SPECIAL.sub(r"\\\1", words[after:])])
+    return "".join([*parts, _SPECIAL.sub(r"\\\1", plain[after:])])
 
 
 def _code(text: str) -> str:

@@ -8,23 +8,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from logdiag.model import Change, Consequence, Diagnosis, Digest, Evidence, Reason
-from logdiag.report.words import (
-    action_words,
-    advice,
-    amount,
-    change_words,
-    clean,
-    cut,
-    headline,
-    likely,
-    logs_words,
-    lost_words,
-    rank_words,
-    standing_words,
-    suspects_of,
-    times_words,
-    where,
-)
+from logdiag.report import words
+from logdiag.report.words import clean
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -105,7 +90,7 @@ def _cut_row(row: Row, label: Text, width: int) -> Text:
         label = Text("\u2026", style=row.label[0][1]) + label[len(label) - most + 1 :]
     rest = Text.assemble(*row.spans[1:])
     (text, style), room = row.spans[0], max(width - label.cell_len - rest.cell_len, _NARROWEST)
-    shown = Text(cut(text, room), style=style)
+    shown = Text(words.cut(text, room), style=style)
     shown.truncate(room, overflow="ellipsis")
     return label + shown + rest
 
@@ -116,17 +101,17 @@ def report_rows(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Row]
     if diagnosis.root_cause:
         rule = (f"  {diagnosis.root_cause.rule}", "dim")
         yield _BLANK
-        yield Row((("Root cause  ", "bold"),), ((where(diagnosis.root_cause), "cyan"), rule))
+        yield Row((("Root cause  ", "bold"),), ((words.where(diagnosis.root_cause), "cyan"), rule))
         yield from _evidence_rows(diagnosis)
     if diagnosis.changes:
         yield _BLANK
         yield from _change_rows(diagnosis.changes[: None if verbose else _MOST_CHANGES])
-    if suspects := suspects_of(diagnosis):
+    if suspects := words.suspects_of(diagnosis):
         yield _BLANK
         yield Row((("Most suspicious lines", "bold"),))
         for item in suspects:
-            yield Row(((f"  {where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True)
-    if (verbose or diagnosis.kind) and (standings := standing_words(diagnosis)):
+            yield Row(((f"  {words.where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True)
+    if (verbose or diagnosis.kind) and (standings := words.standing_words(diagnosis)):
         yield _BLANK
         group = f"  group {clean(diagnosis.collectives.group)}" if diagnosis.collectives else ""
         yield Row((("Collective", "bold"),), ((group, "dim"),))
@@ -144,7 +129,7 @@ def report_rows(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Row]
         yield Row((("  Why: ", "dim"),), ((clean(diagnosis.recovery.why), "dim"),))
     yield from _other_rows(diagnosis, verbose=verbose)
     yield _BLANK
-    yield Row((), ((amount(diagnosis), "dim"),))
+    yield Row((), ((words.amount(diagnosis), "dim"),))
 
 
 def brief_rows(diagnosis: Diagnosis) -> Iterator[Row]:
@@ -152,11 +137,11 @@ def brief_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     verdict = list(_verdict_rows(diagnosis))[:_ROWS_OF_THE_VERDICT]
     root = diagnosis.root_cause
     if root:
-        place = Row((("Root cause  ", "bold"),), ((where(root), "cyan"),))
+        place = Row((("Root cause  ", "bold"),), ((words.where(root), "cyan"),))
         verdict += [place, Row((("          > ", "dim"),), ((clean(root.text), ""),), of_log=True)]
     else:
-        for item in suspects_of(diagnosis):
-            verdict.append(Row(((f"  {where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True))
+        for item in words.suspects_of(diagnosis):
+            verdict.append(Row(((f"  {words.where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True))
     yield from verdict[:6]
 
 
@@ -164,28 +149,28 @@ def _change_rows(changes: Sequence[Change]) -> Iterator[Row]:
     if changes:
         yield Row((("New since the good run", "bold"),))
     for item in changes:
-        label = ((f"  {where(item)}  ", "cyan"),)
-        yield Row(label, ((clean(item.text), ""), (f"  [{change_words(item)}]", "yellow")), of_log=True)
+        label = ((f"  {words.where(item)}  ", "cyan"),)
+        yield Row(label, ((clean(item.text), ""), (f"  [{words.change_words(item)}]", "yellow")), of_log=True)
 
 
 def _verdict_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     """Whether it failed, why, what to do and when, what is lost, in five rows at most."""
     style = {True: "bold red", False: "bold green", None: "bold yellow"}[diagnosis.failed]
-    yield Row((), ((headline(diagnosis), style),))
+    yield Row((), ((words.headline(diagnosis), style),))
     yield Row((), ((clean(diagnosis.summary), "bold"),))
     if diagnosis.failed:
-        yield Row((("What to do  ", "bold"),), ((action_words(diagnosis.recovery), "yellow"),))
-    elif said := advice(diagnosis):
+        yield Row((("What to do  ", "bold"),), ((words.action_words(diagnosis.recovery), "yellow"),))
+    elif said := words.advice(diagnosis):
         yield Row((), ((said, ""),))
-    if (diagnosis.failed or advice(diagnosis)) and (when := times_words(diagnosis)):
+    if (diagnosis.failed or words.advice(diagnosis)) and (when := words.times_words(diagnosis)):
         yield Row((("When        ", "bold"),), ((when, ""),))
-    if lost := lost_words(diagnosis):
+    if lost := words.lost_words(diagnosis):
         yield Row((("Lost        ", "bold"),), ((lost, ""),))
 
 
 def _consequence_rows(consequences: Iterable[Consequence]) -> Iterator[Row]:
     for item in consequences:
-        ranks = f"  {rank_words(item.ranks)}" if item.ranks else ""
+        ranks = f"  {words.rank_words(item.ranks)}" if item.ranks else ""
         said = f"{clean(item.reason)}  {clean(item.title)}"
         yield Row(((f"  {item.count:>5}x  ", "dim"),), ((said, ""), (ranks, "dim")))
 
@@ -209,10 +194,10 @@ def _other_rows(diagnosis: Diagnosis, *, verbose: bool) -> Iterator[Row]:
             said = f"{past.reason.value}  {clean(past.words)}."
             label = (f"  {past.similarity:>4.0%}  ", "dim")
             yield Row((label,), ((said, ""), (f"  {clean(past.incident)}", "dim")))
-    if others := likely(diagnosis):
+    if others := words.likely(diagnosis):
         yield _BLANK
         yield Row((("Also possible: ", "dim"),), ((", ".join(item.reason.value for item in others), "dim"),))
-    read = logs_words(diagnosis)
+    read = words.logs_words(diagnosis)
     if diagnosis.notes or diagnosis.incident or read or verbose:
         yield _BLANK
     if read:
@@ -244,7 +229,11 @@ def _evidence_rows(diagnosis: Diagnosis) -> Iterator[Row]:
         yield Row(((f"  {mark} {item.line:>{width}} | ", style),), (text,), of_log=True)
         before = item
     for item in elsewhere:
-        yield Row(((f"    {clean(item.source)}:{item.line}  ", "cyan"),), ((clean(item.text), "dim"),), of_log=True)
+        yield Row(
+            ((f"    {clean(item.source)}:{item.line}  ", "cyan"),),
+            ((clean(item.text), "dim"),),
+            of_log=True,
+        )
 
 
 def digest_rows(digest: Digest, changes: Sequence[Change] = ()) -> Iterator[Row]:
