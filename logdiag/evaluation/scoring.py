@@ -158,20 +158,19 @@ def judge(case: Case, answer: Answer, seconds: float) -> Row:
 def failed_row(case: Case, error: str, seconds: float) -> Row:
     """The row of a case that got no answer: wrong in every respect that is judged, with a confidence of 0."""
     failed = not case.healthy
-    row = judge(case, Answer(Reason.OTHERS, Action.NONE, 0.0, "", kept=()), seconds)
+    row = judge(case, Answer(Reason.OTHERS, Action.NONE, 0.0, ""), seconds)
     return replace(
         row,
         reason=None,
         category=None,
         decided_by=None,
         action=None,
-        kept_lines=None,
-        kept_share=None,
         reason_right=False,
         category_right=False,
         root_right=False,
         rank_right=None if row.rank_right is None else False,
         action_right=False,
+        survived=False if failed else None,
         false_stop=failed and all(action.automatic for action in case.actions),
         error=error,
     )

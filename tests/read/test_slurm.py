@@ -260,7 +260,7 @@ def test_the_answer_says_what_the_policy_does(tmp_path: Path) -> None:
         (("4711", "--policy", "p.yaml"), "--policy p.yaml: is for what is decided; give --decide DIR"),
         (("4711",), "there is no scontrol and no sacct here"),
         (("train.log",), "train.log: no job id of Slurm; give a number, for instance 4711"),
-        (("-1",), "no such option"),
+        (("-1",), "No such option"),
         (("4711", "--brief", "--format", "json"), "--brief shortens the text report"),
     ],
 )
