@@ -75,7 +75,12 @@ def _lines(*texts: str) -> list[Line]:
 
 def _hosts(lines: list[Line], known: Collection[int]) -> dict[int, str]:
     spoke = numbered_speakers(lines).numbers
-    return hosts_said(lines, lambda line: {spoke.get((0, line.position), line.rank)} - {None}, known)
+
+    def ranks_of(line: Line) -> set[int]:
+        rank = spoke.get((0, line.position), line.rank)
+        return set() if rank is None else {rank}
+
+    return hosts_said(lines, ranks_of, known)
 
 
 @pytest.mark.parametrize(
