@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from logdiag.judge.ranks.speakers import node_named_in, nodes_of_speakers, numbered_speakers
+from logdiag.judge.ranks.speakers import numbered_speakers
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
 
@@ -99,48 +97,6 @@ def test_a_record_with_a_clock_of_another_kind_is_no_part_of_the_one_above() -> 
     """The boat's words are not the diver's."""
     lines = _lines(*_interleaved("09.35.10 . diver/{} "), "09.36.10 . boat", "         batch 7 is lost")
     assert [numbered_speakers(lines).numbers.get((0, line.position)) for line in lines[-2:]] == [None, None]
-
-
-@pytest.mark.parametrize(
-    "words", ["suited boat=skiff{}; board=9", "cliff:ledge{} fine", "on parallel{} half a", "@ shop-{}:"]
-)
-def test_names_that_neighbours_share_are_their_nodes(words: str) -> None:
-    """Whatever the software calls them; eight processes on four of them."""
-    ends = "abcd" if words.startswith("@") else "1234"
-    lines = _lines(*(f"[rank{rank}]: {words.format(ends[rank // 2])}" for rank in (3, 0, 7, 4, 1, 6, 2, 5)))
-    nodes = nodes_of_speakers(lines, numbered_speakers(lines))
-    assert sorted(nodes) == list(range(8))
-    assert nodes[4] == nodes[5] != nodes[6]
-    assert nodes[5].endswith(ends[2])
-
-
-def test_few_lines_tell_the_nodes_of_their_neighbours() -> None:
-    """Processes 0 to 7 on four machines; of those that said where they run some lines were not kept."""
-    lines = _lines(*_interleaved("h={:02d} ", 8), *(f"h={n:02d} up host=tarn-c{n // 2 + 11}" for n in (2, 4, 5)))
-    nodes = nodes_of_speakers(lines, numbered_speakers(lines))
-    assert nodes == {2: "tarn-c12", 3: "tarn-c12", 4: "tarn-c13", 5: "tarn-c13"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        lambda rank: f"tile{rank % 2}",
-        lambda rank: f"stage{rank // 4}",
-        lambda rank: f"seat{rank}",
-        lambda rank: "cask9",
-    ],
-)
-def test_other_numbered_names_are_no_nodes(name: Callable[[int], str]) -> None:
-    """The same again on every machine, a part of the model, one for each process, one for all."""
-    lines = _lines(*(f"[rank{rank}]: ready with {name(rank)}" for rank in range(8)))
-    assert not nodes_of_speakers(lines, numbered_speakers(lines))
-
-
-def test_a_line_names_a_node_by_its_whole_name() -> None:
-    """And only where it names one alone."""
-    (line,) = _lines("birch05 dropped out of the mesh")
-    assert node_named_in(line, ["birch05", "birch0", "birch"]) == "birch05"
-    assert node_named_in(_lines("birch05 lost birch06")[0], ["birch05", "birch06"]) is None
 
 
 def test_a_line_whose_first_word_begins_many_is_no_part_of_a_record() -> None:

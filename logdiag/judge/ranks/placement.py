@@ -16,11 +16,10 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from typing import TypeVar
 
-from logdiag.judge.ranks.speakers import NO_NODES
+from logdiag.judge.ranks.speakers import NO_NODES, PROCESSES
 from logdiag.model import Line
-from logdiag.scan.survey import Opening
 
-__all__ = ["PROCESSES", "Placement", "placement_in"]
+__all__ = ["Placement", "may_be_a_host", "placement_in", "words_of"]
 
 # ltr-b04-021   t-6e69   r-04   46403   hd-a04-02.local
 _WORD = re.compile(r"[^\W_][\w.]*(?:-[\w.]+)*")
@@ -28,26 +27,6 @@ _HOST = re.compile(r"(?=.*[\d-])(?P<stem>[A-Za-z]{2,}|[A-Za-z](?=\d+[A-Za-z]))[A
 _COUNTED = re.compile(r"(?P<stem>[A-Za-z]{0,12})[-_.]?(?P<number>\d{1,5})")
 # ranks: 0=wa@dlm-70 1=wb@dlm-71   hosts: shard0=nbx50 shard1=nbx51   {"0": ["nbx50", 1, 3918], "1": ["nbx51", ...
 _ITEM = re.compile(r"(?<![\w.=:-])(?=[a-z]{0,12}\d{1,5}(?:[=:]|\": ?\[\")[A-Za-z])")
-PROCESSES = frozenset(
-    [
-        "rank",
-        "task",
-        "worker",
-        "replica",
-        "proc",
-        "process",
-        "member",
-        "lane",
-        "r",
-        "w",
-        "peer",
-        "pe",
-        "seat",
-        "learner",
-        "trainer",
-        "ordinal",
-    ]
-)
 _HOMES = frozenset(["on", "host", "node", "machine"])
 _HOSTS = _HOMES | frozenset(["at", "to", "hostname"])
 _COUNTERS = ["step", "epoch", "iter", "iteration", "round", "batch", "attempt", "try"]
@@ -181,10 +160,9 @@ class Placement:
         return found.pop() if len(found) == 1 else None
 
 
-def placement_in(lines: Sequence[Line], openings: Iterable[Opening] = ()) -> Placement:
+def placement_in(lines: Sequence[Line], first: Sequence[Line] = ()) -> Placement:
     """What the first lines of the logs and the kept ones list. Of several listings that counts which says rank, or else
     names hosts, and of those the longest; others add what they say of the same ranks."""
-    first = list(islice((line for opening in openings for line in opening.lines()), _MOST_LINES))
     read = {(line.stream, line.position) for line in first}
     looked_at = [*first, *(line for line in lines if (line.stream, line.position) not in read)][:_MOST_LINES]
     rows = [_row(line) for line in looked_at]
@@ -249,7 +227,7 @@ def _seats_of(listing: _Listing) -> Iterator[list[tuple[str, str]]]:
         names = listing.columns[place]
         if listing.nouns[place] in _SEATS and names[0].isdigit() and listing.tells_apart(names):
             yield [(listing.nouns[place], name) for name in names]
-        if not all(map(_may_be_a_host, names)) or (place != listing.hosts and listing.tells_apart(names)):
+        if not all(map(may_be_a_host, names)) or (place != listing.hosts and listing.tells_apart(names)):
             continue
         for seat in sorted(listing.others, key=lambda at: listing.nouns[at] not in _SEATS):
             pairs = list(zip(names, listing.columns[seat], strict=True))
@@ -266,11 +244,11 @@ def _homes(forms: Mapping[Words, _Rows]) -> dict[str, str]:
         columns = tuple(zip(*rows.words, strict=True))
         for at in range(2, len(form)):
             hosts = columns[at]
-            if form[at - 1] not in _HOMES or form[at] or not all(_may_be_a_host(word, said=True) for word in hosts):
+            if form[at - 1] not in _HOMES or form[at] or not all(may_be_a_host(word, said=True) for word in hosts):
                 continue
             for names in columns[at - 1 :: -1]:
                 pairs = set(zip(names, hosts, strict=True))
-                if len(pairs) == len(set(names)) >= _FEWEST and all(_may_be_a_host(name) for name in names):
+                if len(pairs) == len(set(names)) >= _FEWEST and all(may_be_a_host(name) for name in names):
                     _add(homes, names, hosts)
                     break
     return homes
@@ -365,7 +343,7 @@ def _hosts_of(listing: _Listing) -> int | None:
             if (
                 said is not behind_a_word
                 or listing.nouns[at] in _SEATS
-                or not all(_may_be_a_host(word, said=said) for word in column)
+                or not all(may_be_a_host(word, said=said) for word in column)
             ):
                 continue
             own_name = not said and tuple(map(_number, column)) == listing.ranks  # learner-0 rank=0
@@ -415,8 +393,8 @@ def _hosts_between(text: str, spans: Sequence[re.Match[str]]) -> list[str]:
     ends = [0, *(span.end() for span in spans)]
     starts = [*(span.start() for span in spans), len(text)]
     between = [_words(text[end:start]) for end, start in zip(ends, starts, strict=True)]
-    behind = [[word for word in words[:2] if _may_be_a_host(word)][:1] for words in between[1:]]
-    before = [[word for word in words if _may_be_a_host(word)][-1:] for words in between[:-1]]
+    behind = [[word for word in words[:2] if may_be_a_host(word)][:1] for words in between[1:]]
+    before = [[word for word in words if may_be_a_host(word)][-1:] for words in between[:-1]]
     hosts = behind if all(behind) else before
     return [host for (host,) in hosts] if all(hosts) else []
 
@@ -454,9 +432,13 @@ class _Row:
 
 
 def _row(line: Line) -> _Row:
-    text = line.text[:_LONGEST]
-    if line.clock:
-        before, _, after = text.partition(line.clock)
+    return _row_of(line.text[:_LONGEST], line.clock)
+
+
+@lru_cache(_MOST_LINES)
+def _row_of(text: str, clock: str | None) -> _Row:
+    if clock:
+        before, _, after = text.partition(clock)
         text = before + _FRACTION.sub("", after, 1)
     return _Row(text, _words(text))
 
@@ -528,7 +510,12 @@ def _is_heard(column: Words, heard: Mapping[str, int]) -> bool:
     )
 
 
-def _may_be_a_host(word: str, *, said: bool = False) -> bool:
+def may_be_a_host(word: str, *, said: bool = False) -> bool:
     """By its form; what is called like a device, as gpu-04, only where the word before it has said so."""
     found = _HOST.fullmatch(word)
     return found is not None and (found["stem"].lower() not in NO_NODES or (said and "-" in word))
+
+
+def words_of(line: Line) -> Words:
+    """The words of a line without its clock."""
+    return _row(line).words

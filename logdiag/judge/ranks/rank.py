@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
-from logdiag.judge.ranks.hosts import host_told
+from logdiag.judge.ranks.hosts import host_told, hosts_in_order, hosts_said, node_named_in
 from logdiag.judge.ranks.launchers import Worker, first_observed
 from logdiag.judge.ranks.owners import Owners, owners_in
-from logdiag.judge.ranks.placement import PROCESSES, Placement, placement_in
-from logdiag.judge.ranks.speakers import Speakers, node_named_in, nodes_of_speakers, numbered_speakers
+from logdiag.judge.ranks.placement import Placement, placement_in
+from logdiag.judge.ranks.speakers import PROCESSES, Speakers, numbered_speakers
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role
 from logdiag.scan.survey import Opening
@@ -49,8 +49,8 @@ _MISSED = re.compile(
 _NAMED = re.compile(
     rf'(?i)(?<![a-z])(?:(?:{_ONE})s?|(?:stream|channel) to)"?[ =:#._-]{{0,3}}\[?(\d{{1,5}})(?![\w:.]*\d|[\w/-])'
 )
-# Kept lines.
-_LONGEST_TRACEBACK = 200
+# Kept lines; lines that are asked for hosts.
+_LONGEST_TRACEBACK, _MOST_LINES = 200, 1500
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
 _FEWEST_THAT_AGREE = 2
 
@@ -66,6 +66,8 @@ class _Facts:
     owners: Owners
     speakers: Callable[[], Speakers]
     placement: Callable[[], Placement]
+    said_hosts: Callable[[], Mapping[int, str]]
+    in_order: Callable[[], Mapping[int, str]]
     collectives: Collectives | None
 
     @property
@@ -79,6 +81,25 @@ class _Facts:
         of_lines = (line.rank for line in self.lines if line.rank is not None)
         return frozenset([*self.speakers().numbers.values(), *self.placement().listed, *of_lines])
 
+    def ranks_in(self, line: Line) -> set[int]:
+        """The process that a line is of, else those that it names."""
+        own = self.speaker_of(line)
+        return self.named_in(line) if own is None else {own}
+
+    @property
+    def hosts(self) -> Mapping[int, str]:
+        """The host of each rank, by what lines say beside its name, by prefixes, and by the listings."""
+        pairs = {(line.rank, line.node) for line in self.lines}
+        prefixed = {rank: node for rank, node in pairs if rank is not None and node}
+        sure = len(prefixed) == sum(rank is not None and node is not None for rank, node in pairs)
+        return {**self.said_hosts(), **(prefixed if sure else {}), **self.placement().hosts}
+
+    @property
+    def host(self) -> str | None:
+        """The host of ranks that the root's line is of or names."""
+        known = set(self.hosts.values())
+        return self.root.finding.node if self.root.finding.node in known else node_named_in(self.root.line, known)
+
     @property
     def first_observed(self) -> int | None:
         return first_observed(self.workers)
@@ -89,6 +110,13 @@ class _Facts:
             return line.rank
         listed = self.placement().rank_of(line)
         return self.speakers().numbers.get((line.stream, line.position)) if listed is None else listed
+
+    @property
+    def waiting(self) -> set[int]:
+        """The processes that say the same as the root's line, numbers aside."""
+        form = _NUMBERS.sub("0", self.root.line.message)
+        alike = (line for line in self.lines if line.message and _NUMBERS.sub("0", line.message) == form)
+        return {own for line in alike if (own := self.speaker_of(line)) is not None}
 
     def named_in(self, line: Line) -> set[int]:
         """The processes that a line's words name."""
@@ -128,16 +156,6 @@ def listed_by_the_launcher(facts: _Facts) -> int | None:
     return facts.placement().rank_of(facts.root.line)
 
 
-def listed_alone_on_its_node(facts: _Facts) -> int | None:
-    """A listing tells the only rank of the node that the root's line names, where it gives each node one, from the
-    first on."""
-    hosts = facts.placement().hosts
-    node = facts.root.finding.node or node_named_in(facts.root.line, hosts.values())
-    rank_on = {host: rank for rank, host in hosts.items()}
-    one_each = len(rank_on) == len(hosts) > 1 and min(hosts) <= 1 and len(hosts) == max(hosts) - min(hosts) + 1
-    return rank_on.get(node or "") if one_each else None
-
-
 def waited_for(facts: _Facts) -> int | None:
     """The others waited in vain for the only other process that the root's line names."""
     if facts.root.reason not in _WAITED:
@@ -150,10 +168,24 @@ def waited_for(facts: _Facts) -> int | None:
     return others.pop() if len(others) == 1 else None
 
 
-def named_in_its_words(facts: _Facts) -> int | None:
-    """Nothing tells who speaks, and the root's words name one process by its number: `task 7 ended by signal 11`."""
-    named = set(map(int, _NAMED.findall(facts.root.line.text)))
-    return named.pop() if len(named) == 1 and facts.root.reason not in _WAITED else None
+def silent_while_all_wait(facts: _Facts) -> int | None:
+    """All processes but one say that they waited in vain."""
+    silent = facts.ranks - facts.waiting if facts.root.reason in _WAITED else frozenset()
+    return next(iter(silent)) if len(silent) == 1 and len(facts.waiting) >= _FEWEST_THAT_AGREE else None
+
+
+def first_that_waited(facts: _Facts) -> int | None:
+    """Nobody is named as missing, and all waited or lost a peer: the first of them."""
+    alone = facts.root.reason is Reason.NCCL_REMOTE_ERROR or not facts.ranks - facts.waiting
+    return facts.speaker_of(facts.root.line) if facts.root.reason in _WAITED and alone else None
+
+
+def only_rank_of_its_host(facts: _Facts) -> int | None:
+    """The root's line is of a host or names one, and every rank from the first on has a host of its own."""
+    hosts = facts.hosts
+    rank_on = {host: rank for rank, host in hosts.items()}
+    one_each = len(rank_on) == len(hosts) > 1 and min(hosts) <= 1 and len(hosts) == max(hosts) - min(hosts) + 1
+    return rank_on.get(facts.host or "") if one_each else None
 
 
 def named_by_its_process(facts: _Facts) -> int | None:
@@ -179,14 +211,6 @@ def owner_of_its_process(facts: _Facts) -> int | None:
 def owner_of_its_gpu(facts: _Facts) -> int | None:
     """The root's line names a GPU by its PCI address, and NCCL told on that node which rank has it."""
     return facts.owners.of_gpu(facts.node, facts.root.finding.facts.get("pci", ""))
-
-
-def only_rank_of_its_node(facts: _Facts) -> int | None:
-    """The root's line names a node, and every rank from 0 on has a node of its own."""
-    pairs = {(line.node, line.rank) for line in facts.lines if line.node and line.rank is not None}
-    ranks: dict[str | None, int | None] = dict(pairs)
-    one_each = len(ranks) == len(pairs) > 1 and set(ranks.values()) == set(range(len(pairs)))
-    return ranks.get(facts.root.finding.node) if one_each else None
 
 
 def number_of_its_gpu(facts: _Facts) -> int | None:
@@ -262,7 +286,6 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     named_by_its_pod,
     owner_of_its_gpu,
     owner_of_its_process,
-    only_rank_of_its_node,
     number_of_its_gpu,
     number_of_nccl_device,
     record_above_a_caught_exception,
@@ -272,8 +295,9 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     repeats_its_words,
     reported_as_ended_first,
     number_of_its_device,
-    listed_alone_on_its_node,
-    named_in_its_words,
+    silent_while_all_wait,
+    first_that_waited,
+    only_rank_of_its_host,
 )
 """In this order."""
 
@@ -282,7 +306,8 @@ GUESSES = frozenset(
     for decide in (
         waited_for,
         numbered_speaker,
-        named_in_its_words,
+        silent_while_all_wait,
+        first_that_waited,
         number_of_its_gpu,
         number_of_nccl_device,
         repeats_its_words,
@@ -311,8 +336,15 @@ def rank_and_node(
     """The root's rank and node, and the decision that found the rank. `faults` are all that broke, `lines` the kept
     ones, `places` those that tell which rank has which GPU, `collectives` where each rank stood in what hung, and
     `openings` the logs' first lines, where a launcher may list its ranks."""
-    speakers, placement = cache(lambda: numbered_speakers(lines)), cache(lambda: placement_in(lines, openings))
-    facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), speakers, placement, collectives)
+    first = cache(lambda: [line for opening in openings for line in opening.lines()])
+    placement = cache(lambda: placement_in(lines, first()))
+    speakers = cache(lambda: numbered_speakers(lines, first()))
+    said_hosts = cache(lambda: hosts_said([*first(), *lines][:_MOST_LINES], facts.ranks_in, facts.ranks))
+    in_order = cache(lambda: hosts_in_order(first(), facts.ranks, facts.speakers().word))
+    owners = owners_in(places)
+    facts = _Facts(
+        root, faults, lines, timeline.workers, owners, speakers, placement, said_hosts, in_order, collectives
+    )
     made = first_that_applies(RANK, facts, without=without)
     if made is None:
         return None, _node(facts, None), ()
@@ -324,7 +356,7 @@ def rank_and_node(
 
 def _node(facts: _Facts, rank: int | None) -> str | None:
     """The node of the root: named on its line, by other lines of its rank, by the launcher's summary or its listing, in
-    the words of its line or of those of its rank, or the only one."""
+    the words of its line or of those of its rank, the only one, or by its place in a row of them."""
     root = facts.root
     # A watchdog's line is of a rank that waited, and on that one's node.
     absent = set(map(int, _NUMBERS.findall(root.finding.facts.get("absent", "")))) - {root.line.rank}
@@ -338,13 +370,16 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
         if len(named) == 1:
             return named.pop()
     every = {line.node for line in facts.lines if line.node}
-    spoken = nodes_of_speakers(facts.lines, facts.speakers())
+    spoken = facts.said_hosts()
     known = {*every, *spoken.values(), *facts.placement().hosts.values()}
     short = {node.partition(".")[0]: node for node in known}
     named_short = short.get(node_named_in(root.line, short) or "")
     if told := node_named_in(root.line, known) or named_short or spoken.get(-1 if rank is None else rank):
         return told
-    return every.pop() if len(every) == 1 else None if every else host_told(root.line, facts.lines)
+    if len(every) == 1:
+        return every.pop()
+    ordered = facts.in_order().get(rank) if rank is not None else None
+    return ordered or (None if every else host_told(root.line, facts.lines))
 
 
 def _host_of_speaker(facts: _Facts) -> str | None:
