@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import cache, cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.errors import RuleError
 from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title, with_nines
@@ -36,6 +36,15 @@ _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTUR
 
 Patterns = list[tuple[int, str]]
 """The patterns that one matcher looks for, by their numbers: each with the index of its rule."""
+
+
+class Marks(NamedTuple):
+    """Whether what was found on a line marks a `frame` of a traceback or the `call` of a collective, and whether a rule
+    may `fire`: it is more than such marks."""
+
+    frame: bool
+    call: bool
+    fire: bool
 
 
 class RuleBook:
@@ -95,6 +104,7 @@ class RuleBook:
             narrower = narrower_in(self)
         self.narrower = narrower
         self._words = words
+        self._marks: dict[tuple[int, ...], Marks] = {}
         self._shared: list[Fireable] = []  # made when it is first asked, and for all diagnoses
 
     def _of_role(self, role: Role) -> frozenset[int]:
@@ -146,22 +156,29 @@ class RuleBook:
 
         return marshal.dumps([words_for(pattern) for _, pattern in self.scanned], MARSHAL)
 
-    def structural(self, patterns: tuple[int, ...]) -> bool:
-        """Whether one of these patterns marks a frame of a traceback."""
-        return not self._structural.isdisjoint(patterns)
+    def marks_of(self, patterns: tuple[int, ...]) -> Marks:
+        """What a line may be on which these patterns were found."""
+        marks = self._marks.get(patterns)
+        if marks is None:
+            if len(self._marks) > _MOST_TOLD:
+                self._marks.clear()
+            marks = self._marks[patterns] = Marks(
+                not self._structural.isdisjoint(patterns),
+                not self._calls.isdisjoint(patterns),
+                not self._never_fire.issuperset(patterns),
+            )
+        return marks
 
-    def may_fire(self, patterns: tuple[int, ...]) -> bool:
-        """Whether one of these patterns is more than a mark of a traceback's frame or of a collective's call."""
-        return not self._never_fire.issuperset(patterns)
+    def take_all_digits(self, patterns: tuple[int, ...]) -> bool:
+        """Whether these patterns match on a line whichever digits stand where it has some."""
+        asked = (self.scanned[number] for number in patterns)
+        return all(self.rules[index].shipped and not asks_for_a_digit(pattern) for index, pattern in asked)
 
-    def tells_of_calls(self, patterns: tuple[int, ...]) -> bool:
-        """Whether one of these patterns is of a rule that tells where a rank is in its collectives."""
-        return not self._calls.isdisjoint(patterns)
-
-    def calls_on(self, patterns: tuple[int, ...], line: Line) -> list[dict[str, str]]:
-        """What a line tells of a rank's collectives: the groups of each such pattern that matches on it."""
+    def calls_on(self, patterns: tuple[int, ...], text: str) -> list[Match]:
+        """Where patterns that tell of a rank's collectives match on a line."""
+        line = Line("", 0, text)
         found = (self.search(self.scanned[number][1], line) for number in patterns if number in self._calls)
-        return [match.groupdict() for match in found if match]
+        return [match for match in found if match]
 
     def confirm(self, line: Line, patterns: Iterable[int], frames: str = "") -> Finding | None:
         """The narrowest rule that really fires on the line, of those whose patterns were found there.
