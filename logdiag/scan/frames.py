@@ -13,6 +13,7 @@ _MOST_ALIKE = 20
 _MOST_TEXTS, _MOST_LATEST = 20_000, 256
 # Lines between two frames of one traceback, or between the last frame and the exception.
 _BETWEEN = 3
+_LONGEST_TRACEBACK = 200
 
 KeptLine = tuple[int, int, bytes]
 """Position, number and text of a line."""
@@ -23,7 +24,7 @@ class Frames:
 
     def __init__(self) -> None:
         self._seen: Counter[bytes] = Counter()
-        self._latest: OrderedDict[bytes, list[KeptLine]] = OrderedDict()
+        self._latest: OrderedDict[object, list[KeptLine]] = OrderedDict()
 
     def first_among(self, places: Sequence[int], texts: Sequence[bytes]) -> list[int]:
         """Those of a block's frames, given by their places and texts, of which not enough in the same words came
@@ -44,19 +45,15 @@ class Frames:
                         break
         return first
 
-    def is_common(self, text: bytes) -> bool:
-        """Whether frames in these words are not kept any more."""
-        return self._seen[text] >= _MOST_ALIKE
-
-    def remember(self, text: bytes, around: list[KeptLine]) -> None:
-        """Remembers the lines around the latest frame in these words."""
-        self._latest.pop(text, None)
-        self._latest[text] = around
+    def remember(self, key: object, around: list[KeptLine]) -> None:
+        """Remembers lines of the latest traceback of its kind, in place of the one before it."""
+        self._latest.pop(key, None)
+        self._latest[key] = around
         if len(self._latest) > _MOST_LATEST:
             self._latest.popitem(last=False)
 
     def latest(self) -> Iterable[KeptLine]:
-        """The lines around the latest frames."""
+        """What is remembered."""
         return (line for around in self._latest.values() for line in around)
 
 
@@ -64,7 +61,7 @@ def above(places: Sequence[int], place: int) -> list[int]:
     """Those of a block's frames that stand in the traceback which ends at a place."""
     found: list[int] = []
     for frame in reversed(places[: bisect_left(places, place)]):
-        if place - frame > _BETWEEN:
+        if place - frame > _BETWEEN or len(found) >= _LONGEST_TRACEBACK:
             break
         found.append(frame)
         place = frame

@@ -229,11 +229,12 @@ class Shapes:
         return len(self.known) >= _MOST_SHAPES or len(self.shapes) >= _MOST_LOOKED_AT
 
     def latest_unknown(self, looked: Looked, most: int) -> list[int]:
-        """The latest lines of a block whose shapes are not told apart any more, in order."""
+        """The latest lines of a block whose shapes are not told apart any more, in order; none that come often."""
         if not self.is_full:
             return []
+        rare = {key for key in looked.counts.keys() - self.known.keys() if looked.counts[key] < _FREQUENT}
         backwards = range(len(looked.shapes) - 1, -1, -1)
-        return [*islice((at for at in backwards if looked.shapes[at] not in self.known), most)][::-1]
+        return [*islice((at for at in backwards if looked.shapes[at] in rare), most)][::-1]
 
     def apart(self) -> Shapes:
         """Others that count for themselves; what rules can say of a line is the same for all."""

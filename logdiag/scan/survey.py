@@ -231,11 +231,13 @@ class _Series:
 @dataclass(slots=True)
 class _Found:
     """What was found in a block, by the indices of its lines: `frames` of tracebacks, `ends` where a rule fired, and of
-    these `marks` where it is no hint; `windows` are lines to keep, each from one up to another."""
+    these `marks` where it is no hint; the `latest` of each kind that is only counted; `windows` are lines to keep, each
+    from one up to another."""
 
     frames: list[int]
     ends: list[int] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
+    latest: dict[_Kind, int] = field(default_factory=dict)
     windows: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -323,7 +325,6 @@ class _Reader:
         found = _Found(self.shapes.frames_in(looked))
         shapes, quiet = looked.shapes, self.shapes.quiet
         counted: Counter[str] = Counter()
-        latest: dict[_Kind, int] = {}
         for index, patterns in hits:
             text = lines[index][:_LONGEST_TEXT]
             frame, call, fires = self.book.marks_of(patterns)
@@ -337,9 +338,9 @@ class _Reader:
                 self._look_at(looked.block, index, text, patterns, found)
             elif known[1]:
                 counted[known[1]] += 1
-                latest[known[0]] = index
+                found.latest[known[0]] = index
         self.survey.uncounted_in[self.stream.index].update(counted)
-        for kind, index in sorted(latest.items(), key=itemgetter(1)):
+        for kind, index in sorted(found.latest.items(), key=itemgetter(1)):
             self.floods.remember(kind, *self._kept(looked.block, lines, index))
         return found
 
@@ -358,17 +359,21 @@ class _Reader:
 
     def _around_frames(self, block: Block, lines: BlockLines, found: _Found) -> list[tuple[int, int]]:
         """Which lines of a block to keep around frames of tracebacks: those that say something new, and those above a
-        finding. Around the latest that say nothing new they are remembered."""
+        finding. Around the latest that say nothing new, and above the latest lines of floods, they are remembered."""
         frames = sorted(found.frames)
         texts = [lines[at][:_LONGEST_STEP] for at in frames]
         chosen = set(self.frames.first_among(frames, texts))
         for end in found.ends:
             chosen.update(above(frames, end))
         before, after = _AROUND_FRAME
-        for text, at in dict(zip(texts, frames, strict=True)).items():
-            if at not in chosen and self.frames.is_common(text):
-                around = range(max(at - before, 0), min(at + after + 1, lines.count))
-                self.frames.remember(text, [self._kept(block, lines, near) for near in around])
+        latest: list[tuple[object, list[int]]] = [
+            (text, [at]) for text, at in dict(zip(texts, frames, strict=True)).items()
+        ]
+        latest += [(kind, traceback) for kind, at in found.latest.items() if (traceback := above(frames, at))]
+        for key, places in latest:
+            if not chosen.issuperset(places):
+                around = range(max(min(places) - before, 0), min(max(places) + after + 1, lines.count))
+                self.frames.remember(key, [self._kept(block, lines, near) for near in around])
         return [(at - before, at + after + 1) for at in chosen]
 
     def _kept(self, block: Block, lines: BlockLines, at: int) -> tuple[int, int, bytes]:

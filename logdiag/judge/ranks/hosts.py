@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from logdiag.model import Line
+from logdiag.model import Line, with_nines
 
 __all__ = ["host_told"]
 
@@ -64,4 +64,8 @@ def host_told(root: Line, lines: Sequence[Line]) -> str | None:
 
 
 def _named_in(lines: Sequence[Line]) -> set[str]:
-    return {found["node"] for line in lines for form in _TOLD for found in form.finditer(line.text)}
+    # No form asks for a certain digit: of lines that differ in digits only, one tells whether they name any.
+    alike = {with_nines(line.text): line.text for line in lines}
+    naming = {key for key, text in alike.items() if any(form.search(text) for form in _TOLD)}
+    texts = (line.text for line in lines if with_nines(line.text) in naming) if naming else ()
+    return {found["node"] for text in texts for form in _TOLD for found in form.finditer(text)}
