@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -41,8 +41,7 @@ class Part(NamedTuple):
 
 
 class Matcher:
-    """A compiled set of patterns; `find` gives (end offset, patterns) for each place where an expression of theirs
-    ends.
+    """A compiled set of patterns, looked for in blocks and on single lines.
 
     A pattern is given by the expressions of which it needs at least one; those that patterns share are looked for once.
     """
@@ -57,10 +56,6 @@ class Matcher:
     def __reduce__(self) -> tuple[object, ...]:
         """For another process on the same machine."""
         return Matcher.restore, (self.dumped,)
-
-    def find(self, data: bytes) -> Iterable[tuple[int, list[int]]]:
-        """Where the expressions end, in order, and the patterns that may match there."""
-        return [(end, self._owners[expression]) for end, expression in self._ends(data)]
 
     def _ends(self, data: bytes) -> list[tuple[int, int]]:
         """Where which expressions end, in order; they are counted through all parts."""
@@ -103,7 +98,8 @@ class Matcher:
 
     def on(self, text: str) -> set[int]:
         """The patterns that may match somewhere in a text."""
-        return {pattern for _, found in self.find(text.encode(errors="replace")) for pattern in found}
+        ends = self._ends(text.encode(errors="replace"))
+        return {pattern for _, expression in ends for pattern in self._owners[expression]}
 
     @property
     def dumped(self) -> list[tuple[list[list[int]], bytes]] | None:

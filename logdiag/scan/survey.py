@@ -486,7 +486,7 @@ def surveys(
     """Reads every stream once, each into a survey of its own, with the help of a crew if there is one. `advance` and
     what is raised: see `survey`."""
     found: list[Survey] = []
-    all_kept = True
+    all_kept, kept = True, 0
     most_findings = max(_MOST_FINDINGS_A_RULE // max(len(streams), 1), _FEWEST_FINDINGS)
     last_lines = max(min(_LAST_LINES, _MOST_LAST_LINES // max(len(streams), 1)), _FEWEST_LAST_LINES)
     for stream in streams:
@@ -498,8 +498,10 @@ def surveys(
         reader.survey.complete = stream.complete
         found.append(reader.survey)
         all_kept = all_kept and reader.kept.complete
-        if sum(len(one.lines) for one in found) > 2 * _MOST_LINES:
+        kept += len(reader.survey.lines)
+        if kept > 2 * _MOST_LINES:
             all_kept = _thin(found) and all_kept
+            kept = sum(len(one.lines) for one in found)
     if not (_thin(found) and all_kept):
         streams[0].notes.append(_TOO_MANY)
     if not any(one.total_bytes for one in found) and not any(stream.complete for stream in streams):
