@@ -59,7 +59,9 @@ def touched(case: Case, book: RuleBook) -> frozenset[str]:
     data = "".join(f"{line}\n" for _, _, line in case.lines()).encode()
     matching = set[str]()
     for matcher, patterns in ((book.matcher, book.scanned), (book.softening_matcher, book.softening)):
-        matching.update(book.rules[patterns[number][0]].id for _, numbers in matcher.find(data) for number in numbers)
+        matching.update(
+            book.rules[patterns[number][0]].id for _, _, numbers in matcher.hits(data) for number in numbers
+        )
     narrower = (_narrower(book)[rule] for rule in matching if rule in _narrower(book))
     alone = (names for names in narrower if len(names) == 1)
     return frozenset(_catalogue_of(rule) for rule in matching).union(*alone)

@@ -40,7 +40,7 @@ def protected(lines: Sequence[Line], book: RuleBook) -> list[bool]:
     for line in lines:
         data = line.text.encode(errors="replace")
         patterns = tuple({number for _, _, numbers in book.scan(data) for number in numbers})
-        frame = book.structural(patterns)
+        frame = book.marks_of(patterns).frame
         finding = book.confirm(line, sorted(patterns)) if patterns else None
         fires = finding is not None and finding.role is not Role.HARMLESS
         # The source line below a frame, and the line that ends a traceback.

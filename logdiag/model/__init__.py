@@ -83,12 +83,13 @@ def median(values: Iterable[float]) -> float:
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
-_ALL_NINES = bytes.maketrans(b"012345678", b"999999999")
+ALL_NINES = bytes.maketrans(b"012345678", b"999999999")
+"""Makes every digit of a text in bytes a 9."""
 
 
 def with_nines(text: str) -> bytes:
     """A text with every digit a 9, as UTF-8: the same for texts that differ in digits only."""
-    return text.encode("utf-8", "surrogatepass").translate(_ALL_NINES)
+    return text.encode("utf-8", "surrogatepass").translate(ALL_NINES)
 
 
 class Category(_Word):

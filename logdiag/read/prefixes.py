@@ -53,7 +53,7 @@ _DAYS = frozenset({"date", "us_date", "month", "month_day"})
 # A clock begins with the first of these that there is.
 _PARTS_OF_TIME = ("date", "us_date", "month", "month_day", "clock", "year", "day", "fraction")
 # Of so many lines, of at most this length, it is remembered where they say what.
-_MOST_KNOWN, _LONGEST_KNOWN = 4096, 500
+_MOST_KNOWN, _LONGEST_KNOWN = 16_384, 500
 _known: dict[tuple[bytes, tuple[str | None, ...] | None], _Places] = {}
 _MOST_PREFIXES = 10
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
+from operator import eq
 
 from logdiag.model import CommonPrefix, with_nines
 from logdiag.read.forms import Forms, shipped_forms
@@ -114,33 +115,45 @@ def _may_name_a_process(head: bytes) -> bool:
 
 
 @lru_cache(maxsize=1 << 12)
-def _pieces(head: bytes) -> tuple[list[str], list[str]]:
+def _pieces(head: bytes) -> tuple[list[str], tuple[str, ...]]:
     """The pieces of a line's head, and each as a pattern."""
     tokens = _TOKEN.findall(head.decode(errors="replace"))[:_MOST_TOKENS]
-    return tokens, [_kind(token) for token in tokens]
+    return tokens, tuple([_kind(token) for token in tokens])
 
 
 def _agreed(lines: Sequence[str]) -> list[str]:
     """The patterns of the pieces that nearly all lines begin with."""
     # Lines that differ in numbers alone have the same pieces.
     alike = Counter(with_nines(line[:_LONGEST_PREFIX]) for line in lines)
-    rows = [(*_pieces(head), times) for head, times in alike.items()]
+    rows: Counter[tuple[str, ...]] = Counter()
+    for head, times in alike.items():
+        rows[_pieces(head)[1]] += times
+    parts = [*_agreed_kinds(frozenset(rows.items()))]
+    if parts and parts[-1] == _PADDING:
+        # What is more than the least of it belongs to the messages: they are indented.
+        agreeing = (tokens for tokens, kinds in map(_pieces, alike) if all(map(eq, kinds, parts)))
+        parts[-1] = min(tokens[len(parts) - 1] for tokens in agreeing if len(tokens) >= len(parts))
+    return parts
+
+
+@lru_cache(maxsize=256)  # neighbouring files begin alike
+def _agreed_kinds(rows: frozenset[tuple[tuple[str, ...], int]]) -> tuple[str, ...]:
+    """The kinds of the pieces that nearly all lines begin with; each row is those of some lines, and their number."""
+    total = sum(times for _, times in rows)
+    left = list(rows)
     parts: list[str] = []
     for at in range(_MOST_TOKENS):
         kinds: Counter[str] = Counter()
-        for _, row, times in rows:
+        for row, times in left:
             # A line that ends within the prefix is one whose message is empty.
             kinds[row[at] if len(row) > at else _ENDED] += times
         ended = kinds.pop(_ENDED, 0)
         kind, count = kinds.most_common(1)[0] if kinds else ("", 0)
-        if count + ended < _AGREEING * len(lines) or count < len(lines) / 2 or _SIDE.match(kind):
+        if count + ended < _AGREEING * total or count < total / 2 or _SIDE.match(kind):
             break
         parts.append(kind)
-        rows = [each for each in rows if len(each[1]) <= at or each[1][at] == kind]
-    if parts and parts[-1] == _PADDING:
-        # What is more than the least of it belongs to the messages: they are indented.
-        parts[-1] = min(tokens[len(parts) - 1] for tokens, _, _ in rows if len(tokens) >= len(parts))
-    return parts
+        left = [each for each in left if len(each[0]) <= at or each[0][at] == kind]
+    return tuple(parts)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -139,7 +139,7 @@ class Watch:
     def _causes(self, data: bytes, now: float) -> list[Finding]:
         told = []
         for start, end, patterns in self._book.scan(data):
-            if not self._book.may_fire(patterns):
+            if not self._book.marks_of(patterns).fire:
                 continue
             text = data[start : min(end, start + _LONGEST)].decode(errors="replace")
             finding = self._book.confirm(parse_line(text, "", 1), patterns)

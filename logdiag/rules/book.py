@@ -5,12 +5,11 @@ from __future__ import annotations
 import marshal
 import os
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import cache, cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.errors import RuleError
 from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title, with_nines
@@ -36,6 +35,15 @@ _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTUR
 
 Patterns = list[tuple[int, str]]
 """The patterns that one matcher looks for, by their numbers: each with the index of its rule."""
+
+
+class Marks(NamedTuple):
+    """Whether what was found on a line marks a `frame` of a traceback or the `call` of a collective, and whether a rule
+    may `fire`: it is more than such marks."""
+
+    frame: bool
+    call: bool
+    fire: bool
 
 
 class RuleBook:
@@ -79,7 +87,8 @@ class RuleBook:
             number for number, (index, _) in enumerate(self.softening) if self.roles[index] in _TOLD_OF_A_LINE
         )
         # Of lines that differ in digits only, by the patterns that were asked; kept for the next diagnosis.
-        self._kinds_told: dict[tuple[bytes, tuple[int, ...]], dict[int, str]] = {}
+        self._kinds_told: dict[tuple[bytes, tuple[int, ...], tuple[int, ...]], frozenset[str]] = {}
+        self._asked: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._structural = self._of_role(Role.STRUCTURE)
         self._calls = self._of_role(Role.CALL)
         self._never_fire = self._structural | self._calls
@@ -95,6 +104,7 @@ class RuleBook:
             narrower = narrower_in(self)
         self.narrower = narrower
         self._words = words
+        self._marks: dict[tuple[int, ...], Marks] = {}
         self._shared: list[Fireable] = []  # made when it is first asked, and for all diagnoses
 
     def _of_role(self, role: Role) -> frozenset[int]:
@@ -146,22 +156,29 @@ class RuleBook:
 
         return marshal.dumps([words_for(pattern) for _, pattern in self.scanned], MARSHAL)
 
-    def structural(self, patterns: tuple[int, ...]) -> bool:
-        """Whether one of these patterns marks a frame of a traceback."""
-        return not self._structural.isdisjoint(patterns)
+    def marks_of(self, patterns: tuple[int, ...]) -> Marks:
+        """What a line may be on which these patterns were found."""
+        marks = self._marks.get(patterns)
+        if marks is None:
+            if len(self._marks) > _MOST_TOLD:
+                self._marks.clear()
+            marks = self._marks[patterns] = Marks(
+                not self._structural.isdisjoint(patterns),
+                not self._calls.isdisjoint(patterns),
+                not self._never_fire.issuperset(patterns),
+            )
+        return marks
 
-    def may_fire(self, patterns: tuple[int, ...]) -> bool:
-        """Whether one of these patterns is more than a mark of a traceback's frame or of a collective's call."""
-        return not self._never_fire.issuperset(patterns)
+    def take_all_digits(self, patterns: tuple[int, ...]) -> bool:
+        """Whether these patterns match on a line whichever digits stand where it has some."""
+        asked = (self.scanned[number] for number in patterns)
+        return all(self.rules[index].shipped and not asks_for_a_digit(pattern) for index, pattern in asked)
 
-    def tells_of_calls(self, patterns: tuple[int, ...]) -> bool:
-        """Whether one of these patterns is of a rule that tells where a rank is in its collectives."""
-        return not self._calls.isdisjoint(patterns)
-
-    def calls_on(self, patterns: tuple[int, ...], line: Line) -> list[dict[str, str]]:
-        """What a line tells of a rank's collectives: the groups of each such pattern that matches on it."""
+    def calls_on(self, patterns: tuple[int, ...], text: str) -> list[Match]:
+        """Where patterns that tell of a rank's collectives match on a line."""
+        line = Line("", 0, text)
         found = (self.search(self.scanned[number][1], line) for number in patterns if number in self._calls)
-        return [match.groupdict() for match in found if match]
+        return [match for match in found if match]
 
     def confirm(self, line: Line, patterns: Iterable[int], frames: str = "") -> Finding | None:
         """The narrowest rule that really fires on the line, of those whose patterns were found there.
@@ -209,35 +226,51 @@ class RuleBook:
     def kinds_of(self, lines: Sequence[Line]) -> list[frozenset[str]]:
         """Of what kinds each line is, by the names of the rules in `context/kinds/` and of those that announce another
         try; one scan over all of them."""
-        texts = [line.text.encode(errors="replace") for line in lines]
-        starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
-        asked: set[tuple[int, int]] = set()
-        for end, found in self.softening_matcher.find(b"\n".join(texts)):
-            if not self._told_of_a_line.isdisjoint(found):
-                at = bisect_right(starts, max(end - 1, 0)) - 1
-                asked.update((at, number) for number in found if number in self._told_of_a_line)
-        kinds: list[frozenset[str]] = [frozenset()] * len(lines)
         if len(self._kinds_told) > _MOST_TOLD:
             self._kinds_told.clear()
-        told = [self._told_of(line) for line in lines]
-        for at, number in asked:
-            kind = told[at].get(number)
-            if kind is None:
-                index, pattern = self.softening[number]
-                rule, line = self.rules[index], lines[at]
-                holds = self.search(pattern, line) is not None and self._stands(rule, line, "")
-                kind = rule.id.rpartition("/")[2] if holds else ""
-                if rule.shipped and not any(map(asks_for_a_digit, (pattern, *rule.unless))):
-                    told[at][number] = kind
-            if kind:
-                kinds[at] |= {kind}
+        texts = [line.text.encode(errors="replace") for line in lines]
+        starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
+        kinds: list[frozenset[str]] = [frozenset()] * len(lines)
+        for at, patterns in self.softening_matcher.on_lines(b"\n".join(texts), starts):
+            for_all_digits, others = self._asked_for(patterns)
+            if for_all_digits or others:
+                kinds[at] = self._told_of(lines[at], for_all_digits) | self._holding(lines[at], others)
         return kinds
 
-    def _told_of(self, line: Line) -> dict[int, str]:
-        """What is remembered of lines that differ from one in digits only, by pattern; of long ones nothing."""
-        if len(line.text) > _LONGEST_TOLD:
-            return {}
-        return self._kinds_told.setdefault((with_nines(line.text), line.starts), {})
+    def _asked_for(self, patterns: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Those of the patterns that tell of what kind a line is: those of which the answer holds for all lines that
+        differ in digits only, and the others."""
+        asked = self._asked.get(patterns)
+        if asked is None:
+            if len(self._asked) > _MOST_TOLD:
+                self._asked.clear()
+            numbers = [number for number in patterns if number in self._told_of_a_line]
+            others = [number for number in numbers if not self._takes_all_digits(*self.softening[number])]
+            asked = self._asked[patterns] = tuple(n for n in numbers if n not in others), tuple(others)
+        return asked
+
+    def _takes_all_digits(self, index: int, pattern: str) -> bool:
+        rule = self.rules[index]
+        return rule.shipped and not any(map(asks_for_a_digit, (pattern, *rule.unless)))
+
+    def _told_of(self, line: Line, numbers: tuple[int, ...]) -> frozenset[str]:
+        """The kinds by patterns that take all digits, remembered for lines that differ in digits only, if not long."""
+        if not numbers or len(line.text) > _LONGEST_TOLD:
+            return self._holding(line, numbers)
+        key = with_nines(line.text), line.starts, numbers
+        told = self._kinds_told.get(key)
+        if told is None:
+            told = self._kinds_told[key] = self._holding(line, numbers)
+        return told
+
+    def _holding(self, line: Line, numbers: tuple[int, ...]) -> frozenset[str]:
+        """The kinds of a line by those of these patterns that hold on it."""
+        asked = ((self.rules[index], pattern) for index, pattern in map(self.softening.__getitem__, numbers))
+        return frozenset(
+            rule.id.rpartition("/")[2]
+            for rule, pattern in asked
+            if self.search(pattern, line) is not None and self._stands(rule, line, "")
+        )
 
     def confirm_all(self, line: Line, frames: str = "") -> Finding | None:
         """As `confirm`, for a line that no scan has seen."""

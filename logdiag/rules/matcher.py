@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-__all__ = ["MARSHAL", "Hit", "Matcher"]
+__all__ = ["MARSHAL", "Hit", "Matcher", "starts_of_lines"]
 
 _FORM = "logdiag-rules/9"
+_MOST_TOGETHER = 4096
 MARSHAL = 4
 """The form of marshal that every Python from 3.10 on reads: what a wheel holds was written by another."""
 
@@ -39,8 +41,7 @@ class Part(NamedTuple):
 
 
 class Matcher:
-    """A compiled set of patterns; `find` gives (end offset, patterns) for each place where an expression of theirs
-    ends.
+    """A compiled set of patterns, looked for in blocks and on single lines.
 
     A pattern is given by the expressions of which it needs at least one; those that patterns share are looked for once.
     """
@@ -48,37 +49,57 @@ class Matcher:
     def __init__(self, parts: Sequence[Part], name: str) -> None:
         self.parts = tuple(parts)
         self.name = name
+        self._owners = [owners for part in self.parts for owners in part.owners]
+        # Of the expressions that end on a line, the patterns that may match there: the same come again and again.
+        self._together: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
         """For another process on the same machine."""
         return Matcher.restore, (self.dumped,)
 
-    def find(self, data: bytes) -> Iterable[tuple[int, list[int]]]:
-        """Where the expressions end, in order, and the patterns that may match there."""
-        found = [[(end, part.owners[expression]) for end, expression in part.scan(data)] for part in self.parts]
-        return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=itemgetter(0))
+    def _ends(self, data: bytes) -> list[tuple[int, int]]:
+        """Where which expressions end, in order; they are counted through all parts."""
+        if len(self.parts) == 1:
+            return self.parts[0].scan(data)
+        firsts = accumulate((len(part.owners) for part in self.parts), initial=0)
+        parts = zip(self.parts, firsts, strict=False)
+        found = [(end, first + at) for part, first in parts for end, at in part.scan(data)]
+        return sorted(found, key=itemgetter(0))
 
     def hits(self, data: bytes) -> list[Hit]:
         """The lines of a block (whole lines) on which a pattern may match, in order."""
-        hits: list[Hit] = []
-        start, end, patterns = 0, -2, set[int]()
-        for offset, found in self.find(data):
-            if offset > end + 1:  # a match may take the line's end with it
-                if patterns:
-                    hits.append((start, end, tuple(sorted(patterns))))
-                place = max(offset - 1, 0)
-                start = data.rfind(b"\n", 0, place) + 1
-                end = data.find(b"\n", place)
-                end = len(data) if end < 0 else end
-                patterns = set()
-            patterns.update(found)
-        if patterns:
-            hits.append((start, end, tuple(sorted(patterns))))
-        return hits
+        starts = starts_of_lines(data)
+        return [(starts[at], starts[at + 1] - 1, patterns) for at, patterns in self.on_lines(data, starts)]
+
+    def on_lines(self, data: bytes, starts: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
+        """The same by the numbers of the lines, from 0, of which `starts_of_lines` is known."""
+        hits: list[tuple[int, tuple[int, ...]]] = []
+        line, next_line, found = 0, -1, list[int]()
+        for end, expression in self._ends(data):
+            if end > next_line:  # a match may take the line's end with it
+                if found:
+                    hits.append((line, self._patterns_of(tuple(found))))
+                    found = []
+                line = bisect_right(starts, max(end - 1, 0), line) - 1
+                next_line = starts[line + 1]
+            found.append(expression)
+        if found:
+            hits.append((line, self._patterns_of(tuple(found))))
+        return [hit for hit in hits if hit[1]]
+
+    def _patterns_of(self, expressions: tuple[int, ...]) -> tuple[int, ...]:
+        patterns = self._together.get(expressions)
+        if patterns is None:
+            if len(self._together) >= _MOST_TOGETHER:
+                self._together.clear()
+            patterns = tuple(sorted({pattern for each in expressions for pattern in self._owners[each]}))
+            self._together[expressions] = patterns
+        return patterns
 
     def on(self, text: str) -> set[int]:
         """The patterns that may match somewhere in a text."""
-        return {pattern for _, found in self.find(text.encode(errors="replace")) for pattern in found}
+        ends = self._ends(text.encode(errors="replace"))
+        return {pattern for _, expression in ends for pattern in self._owners[expression]}
 
     @property
     def dumped(self) -> list[tuple[list[list[int]], bytes]] | None:
@@ -149,6 +170,11 @@ class Matcher:
             )
         except Exception:  # any failure only means that the patterns are compiled again
             return None
+
+
+def starts_of_lines(data: bytes) -> list[int]:
+    """Where each line of a block begins, and where one behind the last would."""
+    return list(accumulate(map((1).__add__, map(len, data.split(b"\n"))), initial=0))
 
 
 def _hyperscan(database: Any) -> Callable[[bytes], list[tuple[int, int]]]:

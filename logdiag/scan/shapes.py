@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate
+from itertools import islice
 from typing import Any, NamedTuple
 
-from logdiag.model import Block, CommonPrefix, Digest, Line
+from logdiag.model import ALL_NINES, Block, CommonPrefix, Digest, Line
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
-from logdiag.rules.matcher import Matcher
+from logdiag.rules.matcher import Matcher, starts_of_lines
 from logdiag.scan.kinds_of_log import KindOfLog
 
 __all__ = [
@@ -53,6 +52,10 @@ _IN_QUOTES = re.compile(rb'"((?:[^"\\]|\\.){0,200})"(:?)')
 _JSON_MESSAGE = re.compile(rb'"(?:message|msg)": ?"')
 _LOGFMT_TEXT = re.compile(rb'\b(?:msg|message|event|err|error|cause|reason|detail|text)="((?:[^"\\]|\\.){0,2000})"')
 _MOST_SHAPES = 20_000
+# Shapes that differ in more than names and numbers; each is looked at, which takes 100 microseconds, and is kept.
+_MOST_LOOKED_AT = 8000
+# What is known of shapes by the rules alone, and so for all logs.
+_OF_RULES = ("settled", "quiet", "framing", "steady", "not_scanned", "found", "asked")
 # A shape that comes so often in one block is worth asking whether rules can fire on it, in a log that is so long.
 _FREQUENT, _WORTH_ASKING = 50, 2000
 _LONGEST_SHAPE = 4096
@@ -77,7 +80,6 @@ class BlockLines:
         self._sealed = block.sealed if isinstance(block, Block) else {}
         self._opened = block.opened if isinstance(block, Block) else bytes
         self._lines: list[bytes] | None = None
-        self._starts: list[int] = []
         self._first = [0]
 
     def __getitem__(self, index: int) -> bytes:
@@ -102,13 +104,6 @@ class BlockLines:
         for _ in range(behind):
             end, start = start - 1, self._data.rfind(b"\n", 0, max(start - 1, 0)) + 1
         return self._data[start:end]
-
-    def index_at(self, offset: int) -> int:
-        """The line that begins at an offset of the block."""
-        if not self._starts:
-            # With its newline, a line is as long as it is from its start to the next one's.
-            self._starts = list(accumulate(map(len, self._data.splitlines(keepends=True)), initial=0))
-        return bisect_right(self._starts, offset) - 1
 
     def joined(self, indices: Iterable[int]) -> bytes:
         """Some of the lines as a block of their own."""
@@ -144,11 +139,10 @@ class Looked(NamedTuple):
         if self.hits is not None:
             return self.hits if none_settled else [hit for hit in self.hits if self.shapes[hit[0]] not in settled]
         if none_settled:
-            return [(lines.index_at(start), patterns) for start, _, patterns in matcher.hits(self.block.data)]
+            return matcher.on_lines(self.block.data, starts_of_lines(self.block.data))
         asked = [index for index, shape in enumerate(self.shapes) if shape not in settled]
         data = lines.joined(asked)
-        place = BlockLines(data)
-        return [(asked[place.index_at(start)], patterns) for start, _, patterns in matcher.hits(data)]
+        return [(asked[at], patterns) for at, patterns in matcher.on_lines(data, starts_of_lines(data))]
 
 
 def _received(block: Block, counts: dict[bytes, int], places: Iterable[int], *found: Any) -> Looked:
@@ -202,7 +196,9 @@ class _Shape:
 class Shapes:
     """Counts line shapes over all streams. `add` says which lines of a block are worth keeping; `latest` are the shapes
     of the latest block. Of frequent shapes `settled` are those of which no rule can say anything, whatever numbers
-    their lines hold, and `quiet` those that are only marks of a traceback's frame or of a collective's call."""
+    their lines hold, and `quiet` those that are only marks of a traceback's frame or of a collective's call; `framing`
+    are those of them that are no calls. Of `steady` ones rules may fire, but what is `found` on a line is found on all
+    that differ from it in digits only. On those `not_scanned`, which are all these, no rule needs to be looked for."""
 
     book: RuleBook
     filters: tuple[Filter, ...]
@@ -213,6 +209,10 @@ class Shapes:
     checkpoint_keys: set[bytes] = field(default_factory=set)
     settled: set[bytes] = field(default_factory=set)
     quiet: set[bytes] = field(default_factory=set)
+    framing: set[bytes] = field(default_factory=set)
+    steady: set[bytes] = field(default_factory=set)
+    not_scanned: set[bytes] = field(default_factory=set)
+    found: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
     asked: set[bytes] = field(default_factory=set)
     total: int = 0
     unshaped: int = 0
@@ -223,9 +223,23 @@ class Shapes:
         # The first lines of what every job may print tell what the job was; those of one job's own chatter do not.
         self.bound = frozenset(item.id for item in self.filters if item.job)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no further shapes are told apart."""
+        return len(self.known) >= _MOST_SHAPES or len(self.shapes) >= _MOST_LOOKED_AT
+
+    def latest_unknown(self, looked: Looked, most: int) -> list[int]:
+        """The latest lines of a block whose shapes are not told apart any more, in order; none that come often."""
+        if not self.is_full:
+            return []
+        rare = {key for key in looked.counts.keys() - self.known.keys() if looked.counts[key] < _FREQUENT}
+        backwards = range(len(looked.shapes) - 1, -1, -1)
+        return [*islice((at for at in backwards if looked.shapes[at] in rare), most)][::-1]
+
     def apart(self) -> Shapes:
         """Others that count for themselves; what rules can say of a line is the same for all."""
-        return Shapes(self.book, self.filters, settled=self.settled, quiet=self.quiet, asked=self.asked)
+        known = {name: getattr(self, name) for name in _OF_RULES}
+        return Shapes(self.book, self.filters, **known)
 
     def add(self, looked: Looked, originals: BlockLines, position: int) -> list[int]:
         """The indices of those of a block's lines that are the first of their shapes and not left out by a filter of
@@ -235,17 +249,16 @@ class Shapes:
         """
         counts = self.latest = looked.counts
         wanted: set[bytes] = set()
-        for key, count in counts.items():
-            shape = self.known.get(key)
-            if shape is None:
-                if len(self.known) < _MOST_SHAPES:
-                    wanted.add(key)
-                else:
-                    self.unshaped += count
-                continue
-            shape.count += count
+        met = counts.keys() & self.known.keys()
+        for key in met:
+            shape = self.known[key]
+            shape.count += counts[key]
             if shape.open:
                 wanted.add(key)
+        if self.is_full:
+            self.unshaped += len(looked.shapes) - sum(map(counts.__getitem__, met))
+        else:
+            wanted.update(counts.keys() - met)
         self.total += len(looked.shapes)
         if self.total > _WORTH_ASKING:
             self._settle(counts)
@@ -257,10 +270,47 @@ class Shapes:
             if key not in self.asked and len(self.asked) < _MOST_SHAPES:
                 self.asked.add(key)
                 patterns = self.book.patterns_on_shape(key)
+                marks = self.book.marks_of(patterns)
                 if not patterns:
                     self.settled.add(key)
-                elif not self.book.may_fire(patterns):
+                elif not marks.fire:
                     self.quiet.add(key)
+                    if marks.call:
+                        continue
+                    self.framing.add(key)
+                elif self.book.take_all_digits(patterns):
+                    self.steady.add(key)
+                else:
+                    continue
+                self.not_scanned.add(key)
+
+    def hits_in(self, looked: Looked, lines: BlockLines) -> Hits:
+        """The lines of a block on which a rule may fire; those that are known to be marks alone are left out."""
+        hits = looked.found(lines, self.book.matcher, self.not_scanned)
+        if self.steady.isdisjoint(looked.counts):
+            return hits
+        for at, shape in enumerate(looked.shapes):
+            if shape in self.steady and (patterns := self._found_on(lines[at])):
+                hits.append((at, patterns))
+        if len(self.found) >= _MOST_SHAPES:
+            self.not_scanned -= self.steady
+            self.steady.clear()
+        return sorted(hits)
+
+    def _found_on(self, text: bytes) -> tuple[int, ...]:
+        """The patterns that are found on a line of a steady shape, and on all that differ from it in digits only."""
+        nines = text.translate(ALL_NINES)
+        patterns = self.found.get(nines)
+        if patterns is None:
+            patterns = next((patterns for _, patterns in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
+            self.found[nines] = patterns
+        return patterns
+
+    def frames_in(self, looked: Looked) -> list[int]:
+        """The lines of a block that are frames of tracebacks by their shape, which nobody looks for in them."""
+        if self.framing.isdisjoint(looked.counts):
+            return []
+        return [at for at, shape in enumerate(looked.shapes) if shape in self.framing]
 
     def _look_at(self, wanted: set[bytes], looked: Looked, originals: BlockLines, position: int) -> list[int]:
         """Which lines of the wanted shapes to keep; shapes not met before are judged."""
@@ -286,7 +336,7 @@ class Shapes:
         return kept
 
     def _new(self, key: bytes, count: int, original: bytes, block: Block, position: int) -> _Shape | None:
-        if len(self.known) >= _MOST_SHAPES or len(key) > _LONGEST_SHAPE:
+        if self.is_full or len(key) > _LONGEST_SHAPE:
             self.unshaped += count
             return None
         finer = _finer(original[:_LONGEST_SHAPE])

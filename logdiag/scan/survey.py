@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.errors import SourceError
-from logdiag.model import Block, CommonPrefix, Finding, Line, Role
+from logdiag.model import ALL_NINES, Block, CommonPrefix, Finding, Line, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
+from logdiag.scan.frames import Frames, above
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.runs import Heads
 from logdiag.scan.shapes import BlockLines, Hits, KeptLines, Looked, Shapes, looked_through
@@ -44,12 +46,15 @@ _TOO_MANY = "more lines are worth reading than can be judged in time: of each lo
 # So many findings of a rule in each of many logs; the latest one comes on top.
 _FEWEST_FINDINGS = 60
 _MOST_REMEMBERED = 1024
+# Where lines say more than can be told apart, so many of the latest are kept.
+_LATEST_UNKNOWN = 2000
 _LONGEST_TEXT = 8192
 # From this many hits of the same patterns on, only hits that say something new are confirmed.
 _MANY_HITS = 200
 _VERY_MANY_HITS = 5000
 _MOST_KINDS = 20_000
 _MOST_LATEST = 8
+_MOST_TEXTS = 4096
 _MOST_MARKS_A_BLOCK = 200
 # After a line that is no mark (the latest of a flood, one that only the memory knows) enough steps must be known to
 # tell that it was survived.
@@ -62,11 +67,13 @@ _PLACES, _LINES_OF_A_PLACE = 32, 16
 # Where a launcher lists its ranks: so many first lines, of so many streams.
 _OPENING, _MOST_OPENINGS, _LONGEST_OPENING = 400, 64, 1000
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
-_LONG_NUMBER = re.compile(rb"\d[\d:.,-]{3,}|0x[0-9a-f]+")
-_SHORT_NUMBER = re.compile(rb"(?<![\w:.,-])\d{1,3}(?![\w:.,-]*\d)")
+# Both begin with a digit, which is found many times faster than what must not stand before it.
+_LONG_NUMBER = re.compile(rb"[0-9](?:[\d:.,-]{3,}|(?<=0)x[0-9a-f]+)")
+_SHORT_NUMBER = re.compile(rb"[0-9](?<![\w:.,-][0-9])\d{0,2}(?![\w:.,-]*\d)")
 
 
 Patterns = tuple[int, ...]
+_Kind = tuple[Patterns, tuple[bytes, ...]]
 
 
 class Opening(NamedTuple):
@@ -126,38 +133,47 @@ class _Floods:
 
     def __init__(self) -> None:
         self._hits: Counter[Patterns] = Counter()
-        self._rules: dict[tuple[Patterns, bytes], str] = {}
-        self._latest: OrderedDict[tuple[Patterns, bytes], tuple[tuple[int, int], bytes]] = OrderedDict()
+        self._rules: dict[_Kind, str] = {}
+        self._latest: OrderedDict[_Kind, tuple[int, int, bytes]] = OrderedDict()
+        # Where short numbers stand in lines that differ in digits only.
+        self._short_numbers: dict[bytes, list[slice]] = {}
 
-    def known(self, patterns: Patterns, text: bytes, place: tuple[int, int]) -> str | None:
-        """The rule that such a line belongs to, empty for none; None when it is to be looked at. `place` is its
-        position and its number in the file."""
+    def known(self, patterns: Patterns, text: bytes) -> tuple[_Kind, str] | None:
+        """The kind of a line and the rule that it belongs to, empty for none; None when it is to be looked at."""
         self._hits[patterns] += 1
         if self._hits[patterns] <= _MANY_HITS:
             return None
-        key = self._kind(patterns, text)
-        rule = self._rules.get(key)
-        if rule:
-            self._latest.pop(key, None)
-            self._latest[key] = (place, text)
-            if len(self._latest) > _MOST_LATEST:
-                self._latest.popitem(last=False)
-        return rule
+        kind = self._kind(patterns, text)
+        rule = self._rules.get(kind)
+        return None if rule is None else (kind, rule)
+
+    def remember(self, kind: _Kind, position: int, number: int, text: bytes) -> None:
+        """Remembers the latest line of a kind; `number` is its own in the file."""
+        self._latest.pop(kind, None)
+        self._latest[kind] = (position, number, text)
+        if len(self._latest) > _MOST_LATEST:
+            self._latest.popitem(last=False)
 
     def learn(self, patterns: Patterns, text: bytes, finding: Finding | None) -> None:
         """Remembers which rule a frequent kind of line belongs to, or that none fires on it."""
         if self._hits[patterns] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
             self._rules[self._kind(patterns, text)] = finding.rule if finding else ""
 
-    def _kind(self, patterns: Patterns, text: bytes) -> tuple[Patterns, bytes]:
-        if self._hits[patterns] > _VERY_MANY_HITS:
-            return patterns, b" ".join(_SHORT_NUMBER.findall(text))
-        return patterns, _LONG_NUMBER.sub(b"", text)
+    def _kind(self, patterns: Patterns, text: bytes) -> _Kind:
+        if self._hits[patterns] <= _VERY_MANY_HITS:
+            return patterns, (_LONG_NUMBER.sub(b"", text),)
+        nines = text.translate(ALL_NINES)
+        places = self._short_numbers.get(nines)
+        if places is None:
+            if len(self._short_numbers) >= _MOST_TEXTS:
+                self._short_numbers.clear()
+            places = self._short_numbers[nines] = [slice(*found.span()) for found in _SHORT_NUMBER.finditer(nines)]
+        return patterns, tuple([text[place] for place in places])
 
     def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, Patterns]]:
         """The last line of each kind that was only counted: what failed in the end may be the last of many."""
-        for (patterns, _), (place, text) in self._latest.items():
-            yield line_of(*place, text), patterns
+        for (patterns, _), place in self._latest.items():
+            yield line_of(*place), patterns
 
 
 class _Tail:
@@ -212,6 +228,19 @@ class _Series:
             self._every *= 2
 
 
+@dataclass(slots=True)
+class _Found:
+    """What was found in a block, by the indices of its lines: `frames` of tracebacks, `ends` where a rule fired, and of
+    these `marks` where it is no hint; the `latest` of each kind that is only counted; `windows` are lines to keep, each
+    from one up to another."""
+
+    frames: list[int]
+    ends: list[int] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
+    latest: dict[_Kind, int] = field(default_factory=dict)
+    windows: list[tuple[int, int]] = field(default_factory=list)
+
+
 class _Reader:
     """Reads one stream into a survey."""
 
@@ -227,7 +256,9 @@ class _Reader:
         self.prefix: CommonPrefix | None = None
         self.after = 0
         self.floods = _Floods()
-        self.calls = Calls(self._line)
+        self.frames = Frames()
+        self.unknown: deque[tuple[int, int, bytes]] = deque(maxlen=_LATEST_UNKNOWN)
+        self.calls = Calls(self.book.calls_on, self._line)
         self.series = _Series()
         self.findings_of: Counter[str] = Counter()
         self.latest_of: dict[str, Finding] = {}
@@ -242,8 +273,8 @@ class _Reader:
             lines = BlockLines(block)
             lines.count = len(shapes)
             firsts = self.shapes.add(looked, lines, self.position)
-            hits = looked.found(lines, self.book.matcher, self.shapes.settled)
-            self._keep(block, lines, shapes, firsts, hits)
+            hits = self.shapes.hits_in(looked, lines)
+            self._keep(looked, lines, firsts, hits)
             wanted = _OPENING if self.stream.index < _MOST_OPENINGS else 0
             for at in range(min(len(shapes), wanted - len(self.opening))):
                 self.opening.append((self.position + at, block.number_of(at), lines[at][:_LONGEST_OPENING]))
@@ -251,6 +282,8 @@ class _Reader:
             advance(self.stream.bytes_read)
         for position, number, text in self.tail.lines(self.tail.most):
             self.kept.keep(position, number, text)
+        for kept in (*self.unknown, *self.frames.latest()):
+            self.kept.keep(*kept)
         for line, patterns in self.floods.latest_lines(self._line):
             self._confirm(line, patterns)
         self.survey.findings.extend(self.latest_of.values())
@@ -265,59 +298,90 @@ class _Reader:
             # What a machine repeats is no measure of what a job does.
             self.shapes = self.survey.shapes = self.shapes.apart()
 
-    def _keep(
-        self,
-        block: Block,
-        lines: BlockLines,
-        shapes: list[bytes],
-        firsts: list[int],
-        hits: Hits,
-    ) -> None:
+    def _keep(self, looked: Looked, lines: BlockLines, firsts: list[int], hits: Hits) -> None:
+        """Keeps what is worth it of a block: `firsts` are the first lines of their shapes."""
+        block, shapes, count = looked.block, looked.shapes, len(looked.shapes)
+        found = self._found(looked, lines, hits)
+        windows = [(0, self.after), *found.windows, *self._around_frames(block, lines, found)]
+        if (before := min(start for start, _ in windows)) < 0:
+            for position, number, line in self.tail.lines(-before):
+                self.kept.keep(position, number, line)
+        self.after = max(max(end for _, end in windows) - count, 0)
         wanted = set(firsts)
-        wanted.update(range(min(self.after, len(shapes))))
-        self.after = max(0, self.after - len(shapes))
-        marks: list[int] = []
-        for index, patterns in hits:
-            text = lines[index][:_LONGEST_TEXT]
-            place = self.position + index, block.number_of(index)
-            if self.book.tells_of_calls(patterns):
-                self._call(place, text, patterns)
-            frame = self.book.structural(patterns)
-            may_fire = self.book.may_fire(patterns) and shapes[index] not in self.shapes.quiet
-            if not frame and not may_fire:
-                continue
-            if not frame and (rule := self.floods.known(patterns, text, place)) is not None:
-                self.survey.uncounted_in[self.stream.index][rule] += bool(rule)
-                continue
-            finding, (before, after) = None, _AROUND_FRAME
-            if may_fire:
-                finding, (before, after) = self._confirm(self._line(*place, text), patterns)
-            if not frame:
-                self.floods.learn(patterns, text, finding)
-            if finding is not None and finding.role is not Role.HINT:
-                marks.append(index)
-            if after:
-                wanted.update(range(max(0, index - before), min(index + after + 1, len(shapes))))
-                self.after = max(self.after, index + after + 1 - len(shapes))
-                if before > index:
-                    for position, number, line in self.tail.lines(before - index):
-                        self.kept.keep(position, number, line)
+        for start, end in windows:
+            wanted.update(range(max(start, 0), min(end, count)))
         again = self._mark_heads(block, lines, shapes)
         self._mark_progress(
-            block, lines, shapes, sorted([*marks, *again, *self._mark_checkpoints(block, lines, shapes)])
+            block, lines, shapes, sorted([*found.marks, *again, *self._mark_checkpoints(block, lines, shapes)])
         )
         for at in sorted(wanted):
-            self.kept.keep(self.position + at, block.number_of(at), lines[at][:_LONGEST_TEXT])
+            self.kept.keep(*self._kept(block, lines, at))
+        unknown = self.shapes.latest_unknown(looked, _LATEST_UNKNOWN)
+        self.unknown.extend([self._kept(block, lines, at) for at in unknown])
         self.tail.add(block, self.position, lines)
 
-    def _call(self, place: tuple[int, int], text: bytes, patterns: Patterns) -> None:
-        """Remembers what a line tells of a rank's collectives."""
-        if found := self.book.calls_on(patterns, Line(self.stream.name, 0, text.decode(errors="replace"))):
-            self.calls.add(*place, text, found)
+    def _found(self, looked: Looked, lines: BlockLines, hits: Hits) -> _Found:
+        """Looks at the lines of a block on which a rule may fire; those of floods are counted."""
+        found = _Found(self.shapes.frames_in(looked))
+        shapes, quiet = looked.shapes, self.shapes.quiet
+        counted: Counter[str] = Counter()
+        for index, patterns in hits:
+            text = lines[index][:_LONGEST_TEXT]
+            frame, call, fires = self.book.marks_of(patterns)
+            fires = fires and shapes[index] not in quiet
+            if call:
+                self.calls.add(self.position + index, looked.block.number_of(index), text, patterns)
+            if not fires:
+                if frame:
+                    found.frames.append(index)
+            elif frame or (known := self.floods.known(patterns, text)) is None:
+                self._look_at(looked.block, index, text, patterns, found)
+            elif known[1]:
+                counted[known[1]] += 1
+                found.latest[known[0]] = index
+        self.survey.uncounted_in[self.stream.index].update(counted)
+        for kind, index in sorted(found.latest.items(), key=itemgetter(1)):
+            self.floods.remember(kind, *self._kept(looked.block, lines, index))
+        return found
+
+    def _look_at(self, block: Block, index: int, text: bytes, patterns: Patterns, found: _Found) -> None:
+        """Asks the rules about one line."""
+        line = self._line(self.position + index, block.number_of(index), text)
+        finding, (before, after) = self._confirm(line, patterns)
+        if not self.book.marks_of(patterns).frame:
+            self.floods.learn(patterns, text, finding)
+        if finding is not None:
+            found.ends.append(index)
+            if finding.role is not Role.HINT:
+                found.marks.append(index)
+        if after:
+            found.windows.append((index - before, index + after + 1))
+
+    def _around_frames(self, block: Block, lines: BlockLines, found: _Found) -> list[tuple[int, int]]:
+        """Which lines of a block to keep around frames of tracebacks: those that say something new, and those above a
+        finding. Around the latest that say nothing new, and above the latest lines of floods, they are remembered."""
+        frames = sorted(found.frames)
+        texts = [lines[at][:_LONGEST_STEP] for at in frames]
+        chosen = set(self.frames.first_among(frames, texts))
+        for end in found.ends:
+            chosen.update(above(frames, end))
+        before, after = _AROUND_FRAME
+        latest: list[tuple[object, list[int]]] = [
+            (text, [at]) for text, at in dict(zip(texts, frames, strict=True)).items()
+        ]
+        latest += [(kind, traceback) for kind, at in found.latest.items() if (traceback := above(frames, at))]
+        for key, places in latest:
+            if not chosen.issuperset(places):
+                around = range(max(min(places) - before, 0), min(max(places) + after + 1, lines.count))
+                self.frames.remember(key, [self._kept(block, lines, near) for near in around])
+        return [(at - before, at + after + 1) for at in chosen]
+
+    def _kept(self, block: Block, lines: BlockLines, at: int) -> tuple[int, int, bytes]:
+        return self.position + at, block.number_of(at), lines[at][:_LONGEST_TEXT]
 
     def _confirm(self, line: Line, patterns: Patterns) -> tuple[Finding | None, tuple[int, int]]:
         """The finding on a line, if any, and how many lines before and after it are worth keeping."""
-        around = _AROUND_FRAME if self.book.structural(patterns) else (0, 0)
+        around = _AROUND_FRAME if self.book.marks_of(patterns).frame else (0, 0)
         finding = self.book.confirm(line, patterns)
         if finding is None or finding.role is Role.HARMLESS:
             return None, around
@@ -422,7 +486,7 @@ def surveys(
     """Reads every stream once, each into a survey of its own, with the help of a crew if there is one. `advance` and
     what is raised: see `survey`."""
     found: list[Survey] = []
-    all_kept = True
+    all_kept, kept = True, 0
     most_findings = max(_MOST_FINDINGS_A_RULE // max(len(streams), 1), _FEWEST_FINDINGS)
     last_lines = max(min(_LAST_LINES, _MOST_LAST_LINES // max(len(streams), 1)), _FEWEST_LAST_LINES)
     for stream in streams:
@@ -434,8 +498,10 @@ def surveys(
         reader.survey.complete = stream.complete
         found.append(reader.survey)
         all_kept = all_kept and reader.kept.complete
-        if sum(len(one.lines) for one in found) > 2 * _MOST_LINES:
+        kept += len(reader.survey.lines)
+        if kept > 2 * _MOST_LINES:
             all_kept = _thin(found) and all_kept
+            kept = sum(len(one.lines) for one in found)
     if not (_thin(found) and all_kept):
         streams[0].notes.append(_TOO_MANY)
     if not any(one.total_bytes for one in found) and not any(stream.complete for stream in streams):

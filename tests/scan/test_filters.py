@@ -185,6 +185,18 @@ def test_a_filter_cannot_hide_a_failure(tmp_path: Path) -> None:
     assert_adds_up(answer)
 
 
+def test_of_more_shapes_than_are_told_apart_the_latest_are_kept(book: RuleBook) -> None:
+    """What a log says at its end is worth as much as what it said first."""
+    words = ["ash", "birch", "cedar", "dogwood", "elm", "fir", "gorse", "hazel", "ivy", "juniper", "kauri", "larch"]
+    lines = [f"{a} {b} {c} {d} went" for a in words for b in words for c in words for d in words]
+    # More than the last lines of any log behind it, which are kept as they are.
+    answer = diagnosed(book, *lines, *[f"step {at} loss 2.5" for at in range(300)])
+    kept = {line.number for line in answer.digest.lines}
+    assert kept >= {*range(1, 8001), *range(len(lines) - 1900, len(lines) + 1)}
+    assert len(kept) < 11_000
+    assert_adds_up(answer)
+
+
 def test_too_many_kept_lines_leave_the_earliest_and_the_latest() -> None:
     """The beginning tells what the job was, the end what killed it; the middle gives way."""
     lines = KeptLines(most=10)

@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 
 from logdiag.judge.ranks.placement import may_be_a_host, words_of
 from logdiag.judge.ranks.speakers import NO_NODES
-from logdiag.model import Line
+from logdiag.model import Line, with_nines
 
 __all__ = ["host_told", "hosts_in_order", "hosts_said", "node_named_in"]
 
@@ -83,7 +83,11 @@ def host_told(root: Line, lines: Sequence[Line]) -> str | None:
 
 
 def _named_in(lines: Sequence[Line]) -> set[str]:
-    return {found["node"] for line in lines for form in _TOLD for found in form.finditer(line.text)}
+    # No form asks for a certain digit: of lines that differ in digits only, one tells whether they name any.
+    alike = {with_nines(line.text): line.text for line in lines}
+    naming = {key for key, text in alike.items() if any(form.search(text) for form in _TOLD)}
+    texts = (line.text for line in lines if with_nines(line.text) in naming) if naming else ()
+    return {found["node"] for text in texts for form in _TOLD for found in form.finditer(text)}
 
 
 def node_named_in(line: Line, nodes: Iterable[str]) -> str | None:
