@@ -23,8 +23,9 @@ from logdiag.judge.suspects.stand_in import (
     unknown_lines,
 )
 from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, timeline_of
+from logdiag.judge.tracebacks.forms import FRAME
 from logdiag.judge.unexplained import unexplained
-from logdiag.model import Collectives, Decision, Line, Reason, Role
+from logdiag.model import CALM, Collectives, Decision, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -33,6 +34,8 @@ __all__ = ["Judgement", "judge"]
 _MOST_SUSPICIOUS = most_suspicious_line.__name__
 # Above this chance a log shows the failure of which only its caller knows.
 _SHOWN = 0.2
+# So many suspects an answer shows, and so many may be the cause.
+_SUSPECTS = 3
 # Fewer lines before a fault may be the end of a longer log ...
 _TELLING_START = 40
 
@@ -90,7 +93,12 @@ def judge(
         of_machines=survey.of_machines,
         without=without,
     )
-    if outcome is Outcome.FAILED and _MOST_SUSPICIOUS not in without:
+    hint = (
+        hint_among_the_suspects(sides.broke, suspects, without) if root is None and outcome is Outcome.FAILED else None
+    )
+    if hint is not None:
+        root, found = hint, (*found, decision(hint_among_the_suspects, hint.line, "root"))
+    elif outcome is Outcome.FAILED and _MOST_SUSPICIOUS not in without:
         root, suspected = _or_suspected(root, sides, survey, book, suspects)
         found = (*found, *suspected)
     if root is not None and (meant := named_by_its_words(root, without)):
@@ -207,6 +215,19 @@ def _root_by_rules(
     return printed or root, (*found, *why)
 
 
+def hint_among_the_suspects(
+    broke: Sequence[Fault], suspects: Callable[[], Ranking], without: frozenset[str]
+) -> Fault | None:
+    """The job failed, and of the most suspicious lines a rule knows one, as an often harmless one: it is the cause."""
+    if hint_among_the_suspects.__name__ in without:
+        return None
+    hints = {(fault.line.stream, fault.line.position): fault for fault in broke if fault.finding.role is Role.HINT}
+    places = ((ranked.line.stream, ranked.line.position) for ranked in suspects().lines[:_SUSPECTS])
+    named = next((hints[at] for at in places if at in hints and hints[at].reason is not Reason.OTHERS), None)
+    like = (fault for fault in hints.values() if named and fault.finding.rule == named.finding.rule)
+    return next((fault for fault in like if named and fault.reason is named.reason), None)
+
+
 def _or_suspected(
     root: Fault | None, sides: _Sides, survey: Survey, book: RuleBook, suspects: Callable[[], Ranking]
 ) -> tuple[Fault | None, tuple[Decision, ...]]:
@@ -223,11 +244,17 @@ def _or_suspected(
     symptoms = {(found.line.stream, found.line.position) for found in survey.findings if found.role is Role.SYMPTOM}
     known = symptoms | _places((*sides.recovered, *sides.afterwards, *(sides.told if bar == SURE else ())))
 
+    # Who was told to end from outside did not end by what it noted calmly.
+    stopped = root is not None and timeline.kinds.is_a("stop-from-outside", root.line)
+
     def is_no_cause(ranked: RankedLine) -> bool:
         line = ranked.line
         worked_on = len(timeline.steps_after(line)) >= STEPS_OF_RECOVERY and ranked.score < SURE[0]
         other = bar == SURE and line.rank is not None and timeline.first_observed not in (None, line.rank)
-        return worked_on or other or (line.stream, line.position) in known
+        calm = stopped and line.level in CALM
+        return (
+            worked_on or other or calm or FRAME.match(line.message) is not None or (line.stream, line.position) in known
+        )
 
     suspected = most_suspicious_line(root, suspects(), bar, is_no_cause)
     return (suspected, (decision(most_suspicious_line, suspected.line, "root"),)) if suspected else (root, ())

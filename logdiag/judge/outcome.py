@@ -143,9 +143,13 @@ def ends_in_trouble(facts: _Facts) -> Outcome | None:
 def looks_like_a_failure(facts: _Facts) -> Outcome | None:
     """A line stands out as one that ended the job, whatever its words. In software that rules know, one that is logged
     as calm does so only where the log ends in complaints."""
-    standing = [item for item in facts.suspects().lines if not _is_recovered(item.line, facts.recovered)]
+    standing = [
+        item
+        for item in facts.suspects().lines
+        if not _is_recovered(item.line, facts.recovered) and not facts.timeline.is_habit(item.line)
+    ]
     chance = sum(item.score for item in standing)
-    if chance < _IN_UNKNOWN:
+    if not standing or chance < _IN_UNKNOWN:
         return None
     unknown = facts.unknown_lines()
     if standing[0].line.level in CALM and not unknown and not facts.complaints:

@@ -139,7 +139,8 @@ def service_delivers_again(fault: Fault, timeline: Timeline, later: _Later) -> b
 
 
 def container_started_after_all(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """Kubernetes could not set a pod up at first, and starts its container later; nothing breaks any more."""
+    """Kubernetes could not set a pod up at first, or a launcher queued its job again, and it starts later; nothing
+    breaks any more."""
     if fault.died or later.broke_after(fault.line) or not timeline.kinds.is_a("pod-set-up", fault.line):
         return None
     return timeline.started_after(fault.line) or None

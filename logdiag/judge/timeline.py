@@ -17,7 +17,7 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.ranks.launchers import Worker, first_observed, summary_of
 from logdiag.judge.tracebacks.forms import UNCAUGHT
-from logdiag.model import Line, Role
+from logdiag.model import CALM, Line, Role
 from logdiag.scan.survey import Survey
 
 __all__ = ["LINES_AFTER_A_COMPLAINT", "STEPS_OF_RECOVERY", "Timeline", "fault_habit", "timeline_of"]
@@ -30,6 +30,8 @@ LINES_AFTER_A_COMPLAINT = 3
 _FEW_LINES_OF_CALM = 2
 # So many of the next lines that say what was said before show that the work goes on.
 _AS_BEFORE, _LOOKED_AT = 8, 100
+# So many of them between two like lines show that it worked after the first of these.
+_MUCH_CALM = 8
 # So many plain lines after one without a level show that the program went on.
 _MUCH = 20
 # Seconds: more than time zones differ, and less than makes the last day of a year and the first of the next far apart.
@@ -141,6 +143,16 @@ class Timeline(NamedTuple):
     def transferred_after(self, line: Line) -> bool:
         """Whether a download or upload is complete after a line."""
         return bool(_after(self.transfers.get(line.stream, ()), line.position))
+
+    def is_habit(self, line: Line) -> bool:
+        """Whether a calm line is one that the job prints as a habit: its words come again, with much work between."""
+        if line.level not in CALM:
+            return False
+        words, calm = _NUMBERS.sub("0", line.message), self.calm.get(line.stream, ())
+        like = [
+            other.position for other in self.printed.get(line.stream, ()) if words == _NUMBERS.sub("0", other.message)
+        ]
+        return bool(like) and bisect_right(calm, like[-1]) - bisect_right(calm, like[0]) > _MUCH_CALM
 
     def started_after(self, line: Line) -> bool:
         """Whether Kubernetes started a container of the pod after a line."""
