@@ -30,7 +30,7 @@ LINES_AFTER_A_COMPLAINT = 3
 _FEW_LINES_OF_CALM = 2
 # So many of the next lines that say what was said before show that the work goes on.
 _AS_BEFORE, _LOOKED_AT = 8, 100
-# So many of them between two like lines show that it worked after the first of these.
+# So many ordinary lines between two like ones show that it worked after the first of these.
 _MUCH_CALM = 8
 # So many plain lines after one without a level show that the program went on.
 _MUCH = 20
