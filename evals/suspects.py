@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evals.endings import SYLLABLES, scenes
-from evals.trees import as_nested, fitted_trees, values_by_trees
+from evals.trees import as_nested, fitted_trees, slope_of_shares, values_by_trees
 from evals.wording import causes_fitted, reasons_fitted, wordings, write
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
@@ -350,10 +350,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """All that gives a line its value: the parts of the network, and the trees that correct them."""
+    """All that gives a line its value: the parts of the network, and the trees beside them."""
 
     parts: Sequence[Part]
-    trees: Any
+    trees: Sequence[Any]
 
     def values(self, sample: Sample) -> Floats:
         """The value of each candidate of a scaled sample."""
@@ -407,26 +407,12 @@ def _slopes(layers: Sequence[Floats], batch: Sequence[Sample], drop: float, rng:
     before = inputs @ hidden + biases
     units = np.maximum(before, 0)
     values = units @ out
-    slope = np.concatenate([_of_log(part, sample.wanted) for part, sample in _parts(values, batch)]) / len(batch)
+    starts = np.cumsum([0, *(len(sample.wanted) for sample in batch[:-1])])
+    _, slopes = slope_of_shares(values, np.concatenate([sample.wanted for sample in batch]), starts)
+    slope = (slopes / len(batch)).astype(np.float32)
     back = (slope[:, None] * out) * (before > 0)
     of_inputs = (back @ hidden.T) * kept
     return [inputs.T @ back, back.sum(axis=0), units.T @ slope, meaning.T @ of_inputs[:, width:]]
-
-
-def _parts(values: Floats, batch: Sequence[Sample]) -> Iterator[tuple[Floats, Sample]]:
-    start = 0
-    for sample in batch:
-        yield values[start : start + len(sample.wanted)], sample
-        start += len(sample.wanted)
-
-
-def _of_log(values: Floats, wanted: Floats) -> Floats:
-    """The slope of minus the logarithm of the accepted candidates' share of the whole."""
-    shares = np.exp(values - values.max())
-    shares /= shares.sum()
-    accepted = shares * wanted
-    slope: Floats = shares - accepted / (accepted.sum() + 1e-12)
-    return slope
 
 
 def scaled(given: Sequence[Sample]) -> tuple[list[Sample], Scales]:
@@ -459,13 +445,13 @@ def fit(given: Sequence[Sample]) -> tuple[dict[str, Any], bytes]:
     taught = teach(train_on)
     spread, failure = _calibrated(train_on)
     table, meaning_scales, meaning_centres = _table(taught.parts, scales)
-    trees, base = as_nested(taught.trees, scales.centres, scales.spreads)
+    trees = as_nested(taught.trees, scales.centres, scales.spreads)
     card = {
         "features": [feature.name for feature in FEATURES],
         "centres": scales.centres,
         "spreads": scales.spreads,
         **_joined(taught.parts),
-        "bias": base - _CLIPPED * _DIRECT,
+        "bias": -_CLIPPED * _DIRECT,
         "meaning_scales": meaning_scales,
         "meaning_centres": meaning_centres,
         "temperature": spread,

@@ -42,6 +42,7 @@ def supports_of(judgement: Judgement) -> tuple[Support, ...]:
         kind,
         *[Support.RIVAL] * min(len(rivals), _MOST_RIVALS),
         *[Support.DISAGREEING_CHAIN] * bool(within),
+        *[Support.UNKNOWN_SOFTWARE] * judgement.unknown_software,
         *[Support.TRIAL] * root.finding.trial,
         *[Support.UNEXPLAINED] * unexplained,
         *[Support.SURVIVED] * (bool(judgement.recovered) and not root.died),

@@ -74,12 +74,8 @@ _FRAME = re.compile(r"^\s*(?:File \"|at [\w.$<]|#?\d+:? +(?:0x|[\w:<]+::)|\.\.\.
 _ENDING_NUMBER = re.compile(r"(?i)\b(?:exit(?:ed|code)?|status|code|signal|rc|returned|with)[ :=(]{1,3}-?\d{1,3}\b")
 # exit code 0   status 0   0 of 16 failed is none
 _CLEAN_NUMBER = re.compile(r"(?i)\b(?:exit(?:ed|code)?|status|code|rc|returned|with)[ :=(]{1,3}0\b(?![.x])")
-# Python's and Java's words between the tracebacks of a chain: the cause stands before the first, after the second
-_CHAINED = re.compile(r"^(?:The above exception was|During handling of the above)|^Caused by: ")
 # attempt 2 of 5   call 12/12   retry 3   (1/3)
 _NUMBERED = re.compile(r"\b\d{1,3} ?(?:/|of) ?\d{1,3}\b")
-# rank 44   worker 3   seat 12   node-7
-_NAMES_PEER = re.compile(r"\b[A-Za-z]{2,12}[ -]\d{1,4}\b")
 # rank 44   worker 3   seat 12   r02   w19: in a line's text
 _PEER = re.compile(r"\b(?P<word>[A-Za-z]{1,12})[ =#-]?0*(?P<number>\d{1,5})\b")
 _PEER_WORDS = frozenset(["rank", "ranks", "worker", "peer", "seat", "process", "member", "trainer", "node", "r", "w"])
@@ -123,11 +119,6 @@ class View:
     def levels(self) -> list[int]:
         """0 (not told) to 5 (fatal)."""
         return [_level(line) for line in self.lines]
-
-    @cached_property
-    def loudest(self) -> int:
-        """The highest of the levels."""
-        return max(self.levels, default=0)
 
     @cached_property
     def loud_until(self) -> dict[int, list[int]]:
@@ -202,26 +193,15 @@ class View:
         return _last_work(self)
 
     @cached_property
-    def ties(self) -> tuple[list[int], list[int], list[float]]:
-        """For each line: how many earlier and later lines share a rare token with it, and the share of its tokens that
-        no line had before."""
+    def ties(self) -> tuple[list[int], list[float]]:
+        """For each line: how many earlier lines share a rare token with it, and the share of its tokens that no line
+        had before."""
         return _ties(self.bodies)
 
     @cached_property
     def named_speakers(self) -> list[frozenset[str]]:
         """Which other speakers each line names."""
         return _named_speakers(self.speakers, self.bodies)
-
-    @cached_property
-    def blamed(self) -> Counter[str]:
-        """How many lines of others name each speaker."""
-        return Counter(name for names in self.named_speakers for name in names)
-
-    @cached_property
-    def accused(self) -> tuple[list[int], list[int]]:
-        """For each rare line: how many rare lines before are by or about a speaker that it names, and how many after
-        name its speaker, or one that it names."""
-        return _accused(self.speakers, self.named_speakers, self.rare)
 
     @cached_property
     def quotations(self) -> tuple[list[float], list[float]]:
@@ -233,11 +213,6 @@ class View:
     def named_until(self) -> list[int]:
         """How many named exceptions stand before each place, and in all."""
         return _until([_NAMED_FAULT.search(body) is not None for body in self.bodies])
-
-    @cached_property
-    def chained_until(self) -> list[int]:
-        """How many links of chained tracebacks stand before each place, and in all."""
-        return _until([_CHAINED.search(body) is not None for body in self.bodies])
 
     @cached_property
     def clean_ends(self) -> int:
@@ -354,20 +329,18 @@ def _is_regular(view: View, shape: str) -> bool:
     return spread >= _REGULAR_SPAN * total or count - len(found) > total / 10
 
 
-def _ties(bodies: Sequence[str]) -> tuple[list[int], list[int], list[float]]:
+def _ties(bodies: Sequence[str]) -> tuple[list[int], list[float]]:
     tokens = [set(_TOKEN.findall(body)) for body in bodies]
     lines_of: dict[str, list[int]] = {}
     for at, found in enumerate(tokens):
         for token in found:
             lines_of.setdefault(token, []).append(at)
-    before, after, newness = [], [], []
+    before, newness = [], []
     for at, found in enumerate(tokens):
         tied = {other for token in found if 1 < len(lines_of[token]) <= _RARE for other in lines_of[token]}
-        earlier = sum(other < at for other in tied)
-        before.append(min(earlier, _MOST_TIES))
-        after.append(min(len(tied) - earlier - (at in tied), _MOST_TIES))
+        before.append(min(sum(other < at for other in tied), _MOST_TIES))
         newness.append(sum(lines_of[token][0] == at for token in found) / max(len(found), 1))
-    return before, after, newness
+    return before, newness
 
 
 def _named_speakers(speakers: Sequence[str], bodies: Sequence[str]) -> list[frozenset[str]]:
@@ -383,26 +356,6 @@ def _named_speakers(speakers: Sequence[str], bodies: Sequence[str]) -> list[froz
         numbers = [int(found["number"]) for found in _PEER.finditer(body) if found["word"].lower() in words]
         named.append(frozenset(known.get(number, "") for number in numbers) - {speaker, ""})
     return named
-
-
-def _accused(
-    speakers: Sequence[str], named: Sequence[frozenset[str]], rare: Sequence[bool]
-) -> tuple[list[int], list[int]]:
-    by_or_about = [
-        names | {speaker} if is_rare else frozenset()
-        for speaker, names, is_rare in zip(speakers, named, rare, strict=True)
-    ]
-    before, after = [], []
-    seen: Counter[str] = Counter()
-    for at, names in enumerate(named):
-        before.append(max((seen[name] for name in names), default=0) if rare[at] else 0)
-        seen.update(by_or_about[at])
-    told: Counter[str] = Counter()
-    for at in reversed(range(len(named))):
-        after.append(max(told[name] for name in by_or_about[at]) if rare[at] else 0)
-        if rare[at]:
-            told.update(named[at])
-    return before, after[::-1]
 
 
 def _last_work(view: View) -> int:
@@ -467,11 +420,10 @@ def _left_out_after(view: View, at: int) -> int:
     return max(view.after[at] - view.kept_after[at], 0)
 
 
-def _own(view: View, at: int) -> tuple[int, int]:
-    """How many lines the same speaker says before and after."""
+def _own_after(view: View, at: int) -> int:
+    """How many lines the same speaker says after."""
     places = view.places_of_speaker[view.speakers[at]]
-    index = bisect_left(places, at)
-    return index, len(places) - index - 1
+    return len(places) - bisect_left(places, at) - 1
 
 
 def _own_regular_after(view: View, at: int) -> int:
@@ -490,11 +442,9 @@ def _loud(view: View, level: int, start: int, end: int) -> int:
     return counted[min(end, len(view.lines))] - counted[max(min(start, len(view.lines)), 0)]
 
 
-def _same_shape(view: View, at: int) -> tuple[int, int]:
-    """How many lines of this shape stand before and after."""
-    places = view.places[view.shapes[at]]
-    index = bisect_left(places, at)
-    return index, len(places) - index - 1
+def _same_shape_before(view: View, at: int) -> int:
+    """How many lines of this shape stand before."""
+    return bisect_left(view.places[view.shapes[at]], at)
 
 
 def _share(view: View, at: int, of: Callable[[str], bool]) -> float:
@@ -517,30 +467,19 @@ FEATURES = tuple(
     Feature(*item)
     for item in (
         ("level", "How loud is the line, 0 (not told) to 5 (fatal)?", lambda v, i: v.levels[i]),
-        ("below loudest", "How far is it below the log's loudest level?", lambda v, i: v.loudest - v.levels[i]),
         (
             "as loud",
             "Which share of the lines is as loud or louder?",
             lambda v, i: _loud(v, v.levels[i], 0, len(v.lines)) / len(v.lines) if v.levels[i] else 1.0,
         ),
         ("louder before", "How many lines before are as loud?", lambda v, i: _log(_loud(v, max(v.levels[i], 1), 0, i))),
-        (
-            "louder after",
-            "How many lines after are as loud?",
-            lambda v, i: _log(_loud(v, max(v.levels[i], 1), i + 1, len(v.lines))),
-        ),
-        ("errors before", "How many errors stand before?", lambda v, i: _log(_loud(v, 4, 0, i))),
-        ("errors after", "How many errors come after?", lambda v, i: _log(_loud(v, 4, i + 1, len(v.lines)))),
         ("errors next", "How many errors are among the next lines?", lambda v, i: _loud(v, 4, i + 1, i + 1 + _NEAR)),
         ("errors just before", "How many among the lines just before?", lambda v, i: _loud(v, 4, i - _NEAR, i)),
         ("warnings before", "How many warnings or errors stand before?", lambda v, i: _log(_loud(v, 3, 0, i))),
         ("warnings after", "And after?", lambda v, i: _log(_loud(v, 3, i + 1, len(v.lines)))),
-        ("level before", "How loud is the line before?", lambda v, i: _beside(v.levels, i - 1)),
         ("level after", "How loud is the line after?", lambda v, i: _beside(v.levels, i + 1)),
         ("count", "How often does its shape come?", lambda v, i: _log(v.counts[v.shapes[i]])),
-        ("of shape before", "How many lines of its shape came before?", lambda v, i: _log(_same_shape(v, i)[0])),
-        ("of shape after", "How many lines of its shape follow?", lambda v, i: _log(_same_shape(v, i)[1])),
-        ("regular", "Is it regular output?", lambda v, i: float(v.regular[i])),
+        ("of shape before", "How many lines of its shape came before?", lambda v, i: _log(_same_shape_before(v, i))),
         ("speakers", "How many speakers say it?", lambda v, i: _log(v.speakers_of_shape[v.shapes[i]])),
         ("kept place", "Where among the kept lines?", lambda v, i: i / len(v.lines)),
         (
@@ -568,20 +507,8 @@ FEATURES = tuple(
             "How long after the last of the work?",
             lambda v, i: _gap(v, v.last_work, i) * (1 if i > v.last_work else -1),
         ),
-        ("blamed", "How many lines of others name its speaker?", lambda v, i: _log(v.blamed[v.speakers[i]])),
         ("blames", "How many other speakers does it name?", lambda v, i: min(len(v.named_speakers[i]), 3)),
-        (
-            "accused before",
-            "How many rare lines before are by or about one that it names?",
-            lambda v, i: _log(v.accused[0][i]),
-        ),
-        (
-            "accused later",
-            "How many rare lines after name its speaker, or one that it names?",
-            lambda v, i: _log(v.accused[1][i]),
-        ),
-        ("regular next", "Regular output next?", lambda v, i: sum(v.regular[i + 1 : i + 1 + _NEAR])),
-        ("own after", "How much does its speaker say after?", lambda v, i: _log(_own(v, i)[1])),
+        ("own after", "How much does its speaker say after?", lambda v, i: _log(_own_after(v, i))),
         ("own regular after", "How much of that is regular?", lambda v, i: _log(_own_regular_after(v, i))),
         (
             "rare before",
@@ -594,32 +521,18 @@ FEATURES = tuple(
             lambda v, i: v.rare_until[min(i + 1 + _NEAR, len(v.lines))] - v.rare_until[i + 1],
         ),
         ("ties before", "How many earlier lines share a rare token?", lambda v, i: v.ties[0][i]),
-        ("ties after", "How many later lines share one (they quote it)?", lambda v, i: v.ties[1][i]),
-        ("newness", "Which share of its tokens is new?", lambda v, i: v.ties[2][i]),
+        ("newness", "Which share of its tokens is new?", lambda v, i: v.ties[1][i]),
         ("quoted", "Which share of it does a later, different line quote?", lambda v, i: v.quotations[0][i]),
         ("quotes", "Which share of it quotes an earlier one?", lambda v, i: v.quotations[1][i]),
         ("faults before", "How many named exceptions stand before?", lambda v, i: _log(v.named_until[i])),
         ("faults after", "How many come after?", lambda v, i: _log(v.named_until[-1] - v.named_until[i + 1])),
-        ("chain before", "Stands a chained traceback's link before?", lambda v, i: min(v.chained_until[i], 3)),
-        (
-            "chain after",
-            "Does one come after?",
-            lambda v, i: min(v.chained_until[-1] - v.chained_until[i], 3),
-        ),
-        ("pause before", "How long was the pause before it?", lambda v, i: _gap(v, i - 1, i)),
-        ("pause after", "And after it?", lambda v, i: _gap(v, i, i + 1)),
-        ("time to the end", "How long did the log go on?", lambda v, i: _gap(v, i, len(v.lines) - 1)),
-        ("time since regular", "How long since regular output?", lambda v, i: _gap(v, _last_regular(v, i), i)),
-        ("indent", "How far is it indented?", lambda v, i: min(v.indents[i], 20)),
         (
             "indent step",
             "How much further than the line before?",
             lambda v, i: v.indents[i] - _beside(v.indents, i - 1),
         ),
-        ("indent next", "How much further is the next?", lambda v, i: _beside(v.indents, i + 1) - v.indents[i]),
         ("frame", "Is it a frame of a traceback?", lambda v, i: float(v.frames[i])),
         ("frames before", "How many frames stand just before?", lambda v, i: sum(v.frames[max(i - 4, 0) : i])),
-        ("frames after", "How many come just after?", lambda v, i: sum(v.frames[i + 1 : i + 4])),
         (
             "frames ago",
             "How many frames stand in the lines before?",
@@ -634,22 +547,9 @@ FEATURES = tuple(
         ("words", "How many words has it?", lambda v, i: _log(v.bodies[i].count(" "))),
         ("path", "Does it name a path?", lambda v, i: _hits(_PATH, v, i)),
         ("colons", "How many colons?", lambda v, i: min(v.bodies[i].count(": "), 5)),
-        (
-            "quotation marks",
-            "How many quotation marks?",
-            lambda v, i: min(v.bodies[i].count("'") + v.bodies[i].count('"'), 8),
-        ),
         ("keys", "How many key=value pairs?", lambda v, i: min(len(_KEY_VALUE.findall(v.bodies[i])), 8)),
         ("brackets", "How many brackets?", lambda v, i: min(v.bodies[i].count("(") + v.bodies[i].count("["), 8)),
-        ("ends with colon", "Does it announce what follows?", lambda v, i: float(v.bodies[i].endswith(":"))),
-        ("ending number", "Does it name an exit code, status or signal?", lambda v, i: _hits(_ENDING_NUMBER, v, i)),
-        ("clean number", "Does it name an exit code of 0?", lambda v, i: _hits(_CLEAN_NUMBER, v, i)),
-        ("ends cleanly", "How many of the last lines name an exit code of 0?", lambda v, i: v.clean_ends),
-        ("ends badly", "How many of the last lines name another?", lambda v, i: v.bad_ends),
         ("numbered", "Is it one of a numbered row (attempt 2 of 5)?", lambda v, i: _hits(_NUMBERED, v, i)),
-        ("names peer", "Does it name another (rank 44, seat 3)?", lambda v, i: _hits(_NAMES_PEER, v, i)),
-        ("ends regular", "Does the log end in regular output?", lambda v, i: sum(v.regular[-5:])),
-        ("ends loud", "How loud are the log's last lines?", lambda v, i: max(v.levels[-6:])),
         (CAUSE_WORDS, "How much are its words those of a cause?", lambda v, i: cause_by_wording(v.bodies[i])),
     )
 )

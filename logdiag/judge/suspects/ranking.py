@@ -1,7 +1,7 @@
 """Suspects: which line of a log broke it, ranked by structure, meaning and words, without a rule.
 
 A small network scores each candidate from what `line_features` asks of it and from the meaning of its words (a
-table of numbers for each token of the shipped static model); small decision trees correct it. The scores of a log
+table of numbers for each token of the shipped static model); small decision trees add theirs. The scores of a log
 share one whole with the chance that it shows no failure at all. `python -m evals.suspects` trains it; its weights are
 data in `weights/`.
 """

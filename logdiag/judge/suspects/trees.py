@@ -1,7 +1,7 @@
-"""Small decision trees that correct the network's value of a line, from the same features.
+"""Small decision trees whose values are added to the network's, from the same features.
 
-A network weighs all features at once, a tree asks one after the other; where they differ, their sum is right more often
-than either. `python -m evals.suspects` trains them.
+A network weighs all features and the words' meaning at once, a tree asks one after the other; their sum is right more
+often than either. `python -m evals.suspects` trains them.
 """
 
 from __future__ import annotations
