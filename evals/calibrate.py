@@ -2,6 +2,7 @@
 
     python -m evals.calibrate                             # fits the weights again from evals/results/supports.json
     python -m evals.calibrate --collect NAME CASES...     # counts answers to labelled cases first, under this name
+    python -m evals.calibrate --collect NAME --resting-on SUPPORT CASES...    # only those that rest on this
     python -m evals.calibrate --check CASES...            # how well the weights in force do on cases not used for them
 
 Count answers only at first contact, before any rule was made with sight of the logs: those to known logs are nearly
@@ -71,8 +72,9 @@ def weights_text(weights: dict[Support, float]) -> str:
     return _HEAD + "".join(f"  {kind.value}: {weight}\n" for kind, weight in weights.items())
 
 
-def _collect(name: str, cases: Sequence[str]) -> None:
+def _collect(name: str, cases: Sequence[str], resting_on: str | None) -> None:
     rows = [result.row for result in evaluate(load_cases(cases).cases)]
+    rows = [row for row in rows if resting_on is None or resting_on in row.supports]
     document = json.loads(COUNTS.read_text(encoding="utf-8")) if COUNTS.exists() else {"sets": {}}
     document["sets"][name] = counts_of(rows)
     COUNTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -102,6 +104,7 @@ def main() -> int:
     """Counts, fits or checks."""
     parser = argparse.ArgumentParser(prog="evals.calibrate", description="Fits the confidence.")
     parser.add_argument("--collect", metavar="NAME")
+    parser.add_argument("--resting-on", metavar="SUPPORT", choices=[kind.value for kind in Support])
     parser.add_argument("--check", action="store_true")
     parser.add_argument("cases", nargs="*")
     arguments = parser.parse_args()
@@ -110,7 +113,7 @@ def main() -> int:
             _check(arguments.cases)
             return 0
         if arguments.collect:
-            _collect(arguments.collect, arguments.cases)
+            _collect(arguments.collect, arguments.cases, arguments.resting_on)
         _fit()
     except LogdiagError as error:
         print(error, file=sys.stderr)

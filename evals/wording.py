@@ -34,6 +34,9 @@ _LEAST_LINES = {REASONS: 3, CAUSES: 4}
 _SHARPNESS = 10.0
 # What a root line, a written message or a rule's example, and another line of a log count.
 _ROOT, _MESSAGE, _OTHER = 2.0, 0.5, 1.0
+# What a root line counts for its reason, where a message counts 1: on authors left out of the training right for 85.1 %
+# of root lines, 83.6 % where both count the same.
+_LOGGED = 4.0
 _PULL = 2.0
 Floats = NDArray[np.floating[Any]]
 
@@ -75,8 +78,10 @@ def reasons_fitted(roots: Sequence[tuple[str, str]]) -> Fitted:
     """The model of reasons, from root lines (what they say, and the reason) and all messages."""
     from sklearn.linear_model import RidgeClassifier
 
-    bodies, reasons = zip(*roots, *_messages("cause", "symptom"), strict=True)
-    return _fitted(REASONS, RidgeClassifier(class_weight="balanced"), bodies, reasons, None)
+    messages = list(_messages("cause", "symptom"))
+    bodies, reasons = zip(*roots, *messages, strict=True)
+    counts = [_LOGGED] * len(roots) + [1.0] * len(messages)
+    return _fitted(REASONS, RidgeClassifier(class_weight="balanced"), bodies, reasons, counts)
 
 
 def causes_fitted(roots: Sequence[str], others: Sequence[str]) -> Fitted:
@@ -91,9 +96,7 @@ def causes_fitted(roots: Sequence[str], others: Sequence[str]) -> Fitted:
     return _fitted(CAUSES, Ridge(alpha=_PULL), bodies, wanted, counts)
 
 
-def _fitted(
-    name: str, model: Any, bodies: Sequence[str], wanted: Sequence[object], counts: Sequence[float] | None
-) -> Fitted:
+def _fitted(name: str, model: Any, bodies: Sequence[str], wanted: Sequence[object], counts: Sequence[float]) -> Fitted:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     counted = TfidfVectorizer(analyzer=terms_of, min_df=_LEAST_LINES[name])

@@ -19,6 +19,8 @@ _MOST_FROM_MEMORY = 0.97
 # Words that no rule knows are never sure.
 _MOST_FROM_WORDS = 0.59
 _FROM_MEMORY = frozenset({Support.SAME, Support.NEARLY_SAME, Support.ALIKE, Support.FAINTLY_ALIKE})
+# A class or a symptom, which says less where nobody knows what else the software prints.
+_SAY_LITTLE = frozenset({Support.GENERAL, Support.CATCH_ALL, Support.SYMPTOM, Support.BARE_SYMPTOM})
 
 
 def supports_of(judgement: Judgement) -> tuple[Support, ...]:
@@ -42,6 +44,7 @@ def supports_of(judgement: Judgement) -> tuple[Support, ...]:
         kind,
         *[Support.RIVAL] * min(len(rivals), _MOST_RIVALS),
         *[Support.DISAGREEING_CHAIN] * bool(within),
+        *[Support.UNKNOWN_SOFTWARE] * (judgement.unknown_software and kind in _SAY_LITTLE),
         *[Support.TRIAL] * root.finding.trial,
         *[Support.UNEXPLAINED] * unexplained,
         *[Support.SURVIVED] * (bool(judgement.recovered) and not root.died),

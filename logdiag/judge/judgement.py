@@ -18,6 +18,8 @@ from logdiag.judge.suspects.ranked import RankedLine, Ranking
 from logdiag.judge.suspects.stand_in import (
     SURE,
     bar_before,
+    is_unknown_software,
+    knows_only_its_class,
     most_suspicious_line,
     named_by_its_words,
     unknown_lines,
@@ -48,6 +50,7 @@ class Judgement(NamedTuple):
     order of the log. `progressed` says whether steps were made before the root, or at all, None where the log is too
     short to tell; `outcome` whether the job failed; `complaints` are lines of trouble that no rule knows. `decisions`
     say which decision put each fault where it is; `collectives` where each rank stood in a collective that hung.
+    `unknown_software` says that the root is an exception's class or a symptom, in software that no rule knows.
     """
 
     root: Fault | None
@@ -64,6 +67,7 @@ class Judgement(NamedTuple):
     timeline: Timeline
     decisions: tuple[Decision, ...]
     collectives: Collectives | None = None
+    unknown_software: bool = False
 
 
 def judge(
@@ -104,7 +108,8 @@ def judge(
     if root is not None and (meant := named_by_its_words(root, without)):
         root, found = meant, (*found, decision(named_by_its_words, root.line, meant.reason.value))
     collectives = _collectives(survey, timeline) if survey.calls else None
-    judgement = _around(in_words_of_the_table(root, collectives, book), sides, survey, found, without, collectives)
+    root = in_words_of_the_table(root, collectives, book)
+    judgement = _around(root, sides, survey, book, found, without, collectives)
     decisions = (*judgement.decisions, *sides.set_aside, *ended)
     return judgement._replace(complaints=complaints, progressed=progressed, outcome=outcome, decisions=decisions)
 
@@ -121,6 +126,7 @@ def _around(
     root: Fault | None,
     sides: _Sides,
     survey: Survey,
+    book: RuleBook,
     found: tuple[Decision, ...],
     without: frozenset[str],
     collectives: Collectives | None,
@@ -150,6 +156,7 @@ def _around(
         timeline=sides.timeline,
         decisions=(*sides.decisions, *found, *by, *followed),
         collectives=collectives,
+        unknown_software=root is not None and knows_only_its_class(root) and is_unknown_software(survey.lines, book),
     )
 
 

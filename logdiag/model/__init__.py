@@ -240,6 +240,7 @@ class Support(_Word):
     SURVIVED = "survived"
     TRIAL = "trial"
     CLEAR_WORDS = "clear_words"
+    UNKNOWN_SOFTWARE = "unknown_software"
 
 
 class CommonPrefix(NamedTuple):

@@ -6,7 +6,7 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.judge.suspects.stand_in import is_unknown_software
-from logdiag.model import Line
+from logdiag.model import Line, Support
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, steps
@@ -76,6 +76,15 @@ def test_software_is_unknown_only_where_a_longer_log_holds_nothing_that_a_rule_k
     assert is_unknown_software(unknown, book)
     assert not is_unknown_software(unknown[:20], book)
     assert not is_unknown_software([*unknown, *_lines(*steps(1, 1))], book)
+
+
+def test_an_exceptions_class_is_surer_in_software_that_a_rule_knows(book: RuleBook) -> None:
+    """A class alone names the reason less often where nobody knows what else that software prints."""
+    tides = [f"tide {number} counted, 12 isles answered" for number in range(60)]
+    fault = "java.util.NoSuchElementException: next on empty iterator"
+    unknown, known = diagnosed(book, *tides, fault), diagnosed(book, *steps(1, 1), *tides, fault)
+    assert unknown.supports == (*known.supports, Support.UNKNOWN_SOFTWARE)
+    assert unknown.confidence < known.confidence
 
 
 @pytest.mark.parametrize("text", ["\n\n", "=====\n-----\n", "1\n2\n", "| |\n^^^^\n"])

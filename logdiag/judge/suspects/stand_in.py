@@ -22,6 +22,7 @@ __all__ = [
     "SURE",
     "bar_before",
     "is_unknown_software",
+    "knows_only_its_class",
     "most_suspicious_line",
     "named_by_its_words",
     "names_no_cause",
@@ -56,7 +57,7 @@ def names_no_cause(root: Fault, kinds: Kinds) -> bool:
     return root.reason is Reason.OTHERS and bare and not root.finding.supports
 
 
-def _knows_only_its_class(root: Fault) -> bool:
+def knows_only_its_class(root: Fault) -> bool:
     """Whether the rule of a root knows no more than an exception's class, or what a failure makes others print."""
     finding = root.finding
     return (finding.generality > 0 or finding.role is Role.SYMPTOM) and not finding.supports
@@ -69,7 +70,7 @@ def bar_before(root: Fault | None, kinds: Kinds, lines: Sequence[Line], book: Ru
         return 0.0, 0.0
     if names_no_cause(root, kinds):
         return _LEAST
-    if not _knows_only_its_class(root):
+    if not knows_only_its_class(root):
         return None
     return _CLEAR if is_unknown_software(lines, book) else SURE
 
