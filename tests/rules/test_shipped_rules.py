@@ -19,7 +19,7 @@ from logdiag.rules.check import check
 from logdiag.rules.folders import shipped_folder
 from tests.helpers import LOGS, ROOT, SHARED, log_of
 
-# Facts of late 2025: NVIDIA's Xid catalogue, its decode sheet of 144 to 150, the appendix of the Fabric Manager's guide.
+# Facts of late 2025: NVIDIA's Xid catalogue, its decode sheet of 144 to 150, the Fabric Manager guide's appendix.
 VENDOR = ROOT / "tests" / "data" / "vendor"
 REAL = SHARED / "reallogs" / "dev.jsonl"
 OURS = ("logdiag", "rules", "corpus", "tests", "evals")
