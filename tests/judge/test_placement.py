@@ -187,3 +187,66 @@ def test_the_listing_is_found_where_its_rows_are_not_kept(book: RuleBook) -> Non
     answer = diagnosed(book, *listing, *steps, *failure)
     assert answer.root_cause is not None
     assert (answer.root_cause.rank, answer.root_cause.node) == (37, "gpu-04")
+
+
+_NAMED = ["ash", "birch", "cedar", "douglas"]
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        [
+            f"planter: bed {at} is {name.title()}, rooted at {('elm-7', 'oak-3')[at // 2]}"
+            for at, name in enumerate(_NAMED)
+        ],
+        [f"go {name} no {at} at {('elm-7', 'oak-3')[at // 2]} tray {at % 2}" for at, name in enumerate(_NAMED)],
+        ["row elm-7: Ash (0), Birch (1)", "row oak-3: Cedar (2), Douglas (3)"],
+    ],
+)
+def test_plain_words_are_names_of_ranks(listing: list[str]) -> None:
+    """Rows that differ in plain words, and names with their numbers in brackets."""
+    named = [word for word in " ".join(listing).replace(",", "").split() if word.lower() in _NAMED]
+    found = placement_in(_lines(*listing, *(f"{name}> leg {leg} done" for leg in range(3) for name in named)))
+    assert found.rank_of(_lines(f"{named[2]}> no column 'weft', told to {named[0]}")[0]) == 2
+    assert dict(found.hosts) == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
+
+
+def test_as_many_names_behind_a_range_are_those_of_its_ranks() -> None:
+    """In whatever order the rows come; pairs in brackets are names too."""
+    rows = ["seats 2-3 oak-3: loom-0 loom-1", "seats 0-1 elm-7: warp-0 warp-1"]
+    rows += [f"[{name}] pick {pick}" for pick in range(3) for name in ("warp-0", "warp-1", "loom-0", "loom-1")]
+    found = placement_in(_lines(*rows))
+    assert found.rank_of(_lines("[loom-1] no such table")[0]) == 3
+    assert found.hosts[3] == "oak-3"
+    rows = ["elm-7 seats=0..1 tiles=(0,0) (0,1)", "oak-3 seats=2..3 tiles=(1,0) (1,1)"]
+    rows += [f"tile{{at=({at // 2},{at % 2})}}: pick {pick}" for pick in range(3) for at in range(4)]
+    assert placement_in(_lines(*rows)).rank_of(_lines("tile{at=(1,0)}: no such table")[0]) == 2
+
+
+def test_a_range_of_lettered_numbers_names_ranks() -> None:
+    """Few lines may name one of them."""
+    rows = ["cards g0..g3 are in nest elm-7", "cards g4..g7 are in nest oak-3"]
+    assert placement_in(_lines(*rows)).rank_of(_lines("weave: g5 brings 5120x10")[0]) == 5
+
+
+def test_a_number_at_a_host_is_a_rank_only_where_lines_begin_with_both() -> None:
+    """What is said of a host may count anything."""
+    listing = ['Shed "fe-mill" takes lanes 0 through 1', 'Shed "fe-vat" takes lanes 2 through 3']
+    speaking = [f"<{host}/{at}> Lane open" for host in ("fe-mill", "fe-vat") for at in range(2)]
+    assert placement_in(_lines(*listing, *speaking)).rank_of(_lines("<fe-vat/1> no space left")[0]) == 3
+    assert placement_in(_lines(*listing)).rank_of(_lines("no pulse from fe-vat (1 of 3)")[0]) is None
+
+
+def test_ranks_may_be_counted_host_by_host() -> None:
+    """Where the head of the log says how many are on each; else nothing tells."""
+    speaking = [f"{host}#{at} card {at} open" for host in ("elm-7", "oak-3") for at in range(4)]
+    line = _lines("oak-3#2 row 7 unreadable")[0]
+    assert placement_in(_lines("2 hosts of 4 stones", "  elm-7", "  oak-3", *speaking)).rank_of(line) == 6
+    assert placement_in(_lines("some stones", "  elm-7", "  oak-3", *speaking)).rank_of(line) is None
+
+
+def test_the_process_that_starts_others_counts_too() -> None:
+    """Julia's first worker is number 2."""
+    rows = [f"  worker {at + 2} = slab {at}  elm-7  gpu {at}" for at in range(4)]
+    assert placement_in(_lines(*rows)).rank_of(_lines("From worker 4: piece 2 is torn")[0]) == 2
+    assert set(placement_in(_lines(*rows)).hosts.values()) == {"elm-7"}

@@ -142,3 +142,12 @@ def test_a_column_of_numbers_may_be_wide() -> None:
     """`00009 IOSRV`: five digits, of which the first is 0."""
     lines = _lines(*(f"012/0604{at:02d} {at % 4:05d} STEP  it {1000 + at}" for at in range(24)))
     assert numbered_speakers(lines).numbers[0, 7] == 3
+
+
+def test_a_number_in_brackets_is_no_column_of_bare_ones() -> None:
+    """`<2> ` begins what a process says, `64 ` a row of measurements."""
+    rows = [f"{step}\t2.8\n<{step % 4}> reel {step} read" for step in range(12)]
+    lines = [parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate("\n".join(rows).split("\n"))]
+    numbers = numbered_speakers(lines).numbers
+    assert numbers[0, 5] == 2
+    assert (0, 4) not in numbers

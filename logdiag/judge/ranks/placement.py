@@ -1,19 +1,20 @@
 """Which process and which host a rank is, as a launcher lists it.
 
 `rank 4 host c1s1n2 pid 87831 chip 0`, `task=37 node=hd-a04-02 pid=52067`, `2     46403   ltr-b04-021   2`,
-`ranks: 0=wa@dlm-70 1=wb@dlm-71`, `worker 4 up, group 2` said by process 13370: a listing is lines of one form. In one
-column of them stands a number that each line has for itself, which counts the ranks. The columns beside it tell by
-which word a rank speaks later (its process, its unit), and on which host it is.
+`ranks: 0=wa@dlm-70 1=wb@dlm-71`, `ship 2 is Corvo, moored at clin-b`, `worker 4 up, group 2` said by process 13370: a
+listing is lines of one form. In one column of them stands a number that each line has for itself, which counts the
+ranks. The columns beside it tell by which word a rank speaks later (its name, its process, its unit), and on which host
+it is.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from typing import TypeVar
 
 from logdiag.judge.ranks.speakers import NO_NODES, PROCESSES
@@ -21,12 +22,16 @@ from logdiag.model import Line
 
 __all__ = ["Placement", "may_be_a_host", "placement_in", "words_of"]
 
-# ltr-b04-021   t-6e69   r-04   46403   hd-a04-02.local
-_WORD = re.compile(r"[^\W_][\w.]*(?:-[\w.]+)*")
+# ltr-b04-021   t-6e69   r-04   46403   hd-a04-02.local   (2,3)
+_WORD = re.compile(r"[^\W_][\w.]*(?:-[\w.]+)*|\(\d{1,4},\d{1,4}\)")
 _HOST = re.compile(r"(?=.*[\d-])(?P<stem>[A-Za-z]{2,}|[A-Za-z](?=\d+[A-Za-z]))[A-Za-z\d.]*(?:-[A-Za-z\d.]+)*")
 _COUNTED = re.compile(r"(?P<stem>[A-Za-z]{0,12})[-_.]?(?P<number>\d{1,5})")
 # ranks: 0=wa@dlm-70 1=wb@dlm-71   hosts: shard0=nbx50 shard1=nbx51   {"0": ["nbx50", 1, 3918], "1": ["nbx51", ...
-_ITEM = re.compile(r"(?<![\w.=:-])(?=[a-z]{0,12}\d{1,5}(?:[=:]|\": ?\[\")[A-Za-z])")
+_ITEM = re.compile(r"(?<![\w.=:-])(?=[a-z]{0,12}\d{1,5}(?:=|: ?|\": ?\[?\")[A-Za-z])")
+# Argo (0), Kon-Tiki (1), Fram (2)
+_NUMBERED_NAME = re.compile(r"(?P<name>[A-Za-z][\w.-]*) ?\((?P<number>\d{1,5})\)")
+# qs-r2n07#3 I1121 16:52:22.131192  45545 stone.cc:88] card 3   (the fourth process there)
+_ONE_OF_HOST = re.compile(r"^\W{0,2}(?P<host>[A-Za-z][\w.-]*)[#/](?P<number>\d{1,2})(?![\w.])")
 _HOMES = frozenset(["on", "host", "node", "machine"])
 _HOSTS = _HOMES | frozenset(["at", "to", "hostname"])
 _COUNTERS = ["step", "epoch", "iter", "iteration", "round", "batch", "attempt", "try"]
@@ -36,19 +41,23 @@ _NO_RANKS = frozenset([*_COUNTERS, *_PARTS, *_DEVICES])
 _SHORT = {"r": "rank", "w": "worker"}
 _SEATS = frozenset([*_DEVICES, "slot"])
 # map 0..7=mc1-node00   bw0273   procs    4 -    7   cores c00..c03   Ranks 8 to 15: node-2   PEs 4,5,6,7
+# lanes 6 through 11
 _SPAN = re.compile(
-    r"(?<![\w.-])[a-z]{0,3}(?P<first>\d{1,6}) ?(?:\.\.|-|to) {0,6}[a-z]{0,3}(?P<last>\d{1,6})(?![\w.]|-\d)"
-    r"|(?<![\w.-])(?P<each>\d{1,9}(?:,\d{1,9}){1,4096})(?![\w.])"
+    r"(?<![\w.-])(?P<stem>[a-z]{0,3})(?P<first>\d{1,6}) ?(?:\.\.|-|to|through) {0,6}[a-z]{0,3}(?P<last>\d{1,6})"
+    r"(?![\w.]|-\d)"
+    r"|(?<![\w.-])(?!(?<=\()\d+,\d+\))(?P<each>\d{1,9}(?:,\d{1,9}){1,4096})(?![\w.])"
 )
 # 18h12m49s   00:14
 _CLOCK = re.compile(r"\d\d?[hH.:]\d\d")
 # .000   ,123456   (what a clock leaves)
 _FRACTION = re.compile(r"^[.,]\d+")
-_HOLE = "several1"
+_HOLE, _SEVERAL, _OF_ROW = "several1", "several", "of its row"
 _MOST_LINES, _MOST_SPANS, _MOST_IN_A_ROW = 4000, 64, 4096
-_HEAD, _LONGEST, _MOST_WORDS = 12, 1000, 8192
+_HEAD_OF_PAIRS, _HEAD, _LONGEST, _MOST_WORDS = 6, 24, 1000, 8192
 _SHORTEST_WORD, _SHORT_STEM = 3, 2
 _FEWEST = 2  # rows
+_MOST_NAMES = 2  # in a row
+_FIRST_OF_JULIA = 2
 _MOST_LEFT_OUT = 256  # of so many ranks one is listed; sparser numbers are those of processes
 # Of a column's words so many must be heard of elsewhere, each on so many lines.
 _SHARE_HEARD, _HEARD = 0.5, 2
@@ -166,9 +175,12 @@ def placement_in(lines: Sequence[Line], first: Sequence[Line] = ()) -> Placement
     read = {(line.stream, line.position) for line in first}
     looked_at = [*first, *(line for line in lines if (line.stream, line.position) not in read)][:_MOST_LINES]
     rows = [_row(line) for line in looked_at]
+    if (counted := _host_by_host(rows)).seats:
+        return counted
     heard = _heard_in(rows)
+    heads = {pair for row in rows for pair in pairwise(row.words[:_HEAD_OF_PAIRS])}
     forms = _forms(rows)
-    found = ((listing, _own_words(listing, heard)) for listing in (*_blocks(rows), *_listings(forms)))
+    found = [(listing, _own_words(listing, heard)) for listing in (*_blocks(rows), *_listings(forms))]
     telling = [(listing, own) for listing, own in found if _tells(listing, own)]
     telling.sort(key=lambda told: told[0].weight, reverse=True)
     ranks: dict[str, int] = {}
@@ -183,8 +195,11 @@ def placement_in(lines: Sequence[Line], first: Sequence[Line] = ()) -> Placement
             _add(ranks, column, listing.ranks)
         if listing.hosts is not None:
             _add(hosts, listing.ranks, listing.columns[listing.hosts])
-        for pairs in _seats_of(listing):
+        for pairs in _seats_of(listing, heads):
             _add(seats, pairs, listing.ranks)
+    for listing, _ in found if not hosts else ():
+        if only := _only_host(listing):
+            _add(hosts, listing.ranks, only)
     homes = _homes(forms)
     hosts = {rank: homes.get(host, host) for rank, host in hosts.items()}
     for word, rank in ranks.items():
@@ -197,8 +212,24 @@ def _tells(listing: _Listing, own: Sequence[Words]) -> bool:
     """Whether it is a listing of processes, and tells something of them. One that leaves some out calls them so, or by
     words that are heard, and says where they are."""
     if listing.whole or listing.noun == "rank":
-        return bool(own) or listing.hosts is not None
+        return bool(own) or listing.hosts is not None or any(listing.nouns[at] in PROCESSES for at in listing.others)
     return listing.hosts is not None and (listing.noun in PROCESSES or (bool(own) and listing.names_hosts))
+
+
+def _host_by_host(rows: Sequence[_Row]) -> Placement:
+    """The ranks by host and number there, and their hosts, where lines begin with both, and what stands above the first
+    of them lists the hosts and says how many there are, of how many each: `4 hosts of 8 stones`."""
+    found = [_ONE_OF_HOST.match(row.text) for row in rows]
+    spoken = {(own["host"], int(own["number"])) for own in found if own and may_be_a_host(own["host"])}
+    above = [row.words for row, _ in zip(rows, takewhile(lambda own: own is None, found), strict=False)]
+    spoke = {host for host, _ in spoken}
+    listed = list(dict.fromkeys(word for words in above for word in words if word in spoke))
+    each = 1 + max((number for _, number in spoken), default=0)
+    stated = any({str(len(listed)), str(each)}.issubset(words) for words in above)
+    if not stated or len(listed) < max(_FEWEST, len(spoke)):
+        return Placement()
+    seats = {(host, str(number)): at * each + number for at, host in enumerate(listed) for number in range(each)}
+    return Placement(seats=seats, hosts={rank: host for (host, _), rank in seats.items()})
 
 
 def _add(to: dict[Key, Value], keys: Iterable[Key], values: Iterable[Value]) -> None:
@@ -216,22 +247,29 @@ def _own_words(listing: _Listing, heard: Mapping[str, int]) -> list[Words]:
         shared = (place == listing.hosts and not listing.whole) or (
             place != listing.at and not set(column).isdisjoint(own)
         )
-        if listing.tells_apart(column) and _is_heard(column, heard) and not shared:
+        # cards g8..g15 are in nest hx-41: nothing else is called so
+        lettered = place == listing.at and listing.form[0] == _SEVERAL and listing.whole and bool(_stem(column[0]))
+        known = lettered or _is_heard(column, heard)
+        if listing.tells_apart(column) and known and not shared:
             found.append(column)
     return found
 
 
-def _seats_of(listing: _Listing) -> Iterator[list[tuple[str, str]]]:
-    """What tells a rank in two words: a device and its number, or a host and a device or number on it."""
+def _seats_of(listing: _Listing, heads: Collection[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """What tells a rank in two words: a device and its number, or a host and a device or number on it; its place among
+    those of a host only where `heads` has most such pairs, with which lines begin."""
     for place in listing.others:
         names = listing.columns[place]
-        if listing.nouns[place] in _SEATS and names[0].isdigit() and listing.tells_apart(names):
+        if listing.nouns[place] in _SEATS | PROCESSES and names[0].isdigit() and listing.tells_apart(names):
             yield [(listing.nouns[place], name) for name in names]
         if not all(map(may_be_a_host, names)) or (place != listing.hosts and listing.tells_apart(names)):
             continue
         for seat in sorted(listing.others, key=lambda at: listing.nouns[at] not in _SEATS):
             pairs = list(zip(names, listing.columns[seat], strict=True))
-            counted = seat == place + 1 or listing.nouns[seat] in _SEATS
+            if listing.nouns[seat] == _OF_ROW:
+                counted = 2 * sum(pair in heads for pair in pairs) >= len(pairs)
+            else:
+                counted = seat == place + 1 or listing.nouns[seat] in _SEATS
             if counted and all(_number(number) >= 0 for _, number in pairs) and len(set(pairs)) == listing.size:
                 yield pairs
                 break
@@ -271,7 +309,7 @@ class _Rows:
     words: list[Words] = field(default_factory=list)
 
 
-def _forms(rows: Iterable[_Row]) -> dict[Words, _Rows]:
+def _forms(rows: Sequence[_Row]) -> dict[Words, _Rows]:
     """All rows by their form; a line of many items counts as so many rows. Rows of forms that differ in one word have a
     form too, where a host may have a plain word for a name: `slot 0  rowan  pid 28329`."""
     found: dict[Words, _Rows] = {}
@@ -290,11 +328,33 @@ def _forms(rows: Iterable[_Row]) -> dict[Words, _Rows]:
             if form[at] and not form[at - 1]:
                 opened = (*form[:at], "", *form[at + 1 :])
                 alike[opened].append(of_form)
+    for form, run in _runs(rows):
+        found.setdefault(form, _Rows(())).words.extend(run)
     for form, several in alike.items():
         if len(several) >= _FEWEST:
             of_form = found.setdefault(form, _Rows(several[0].above))
             of_form.words.extend(words for other in several for words in other.words)
     return found
+
+
+def _runs(rows: Sequence[_Row]) -> Iterator[tuple[Words, list[Words]]]:
+    """Rows that follow each other, are numbered in order, and differ in one or two plain words: the names of processes.
+    `ship 0 is Alma, moored at ward-a1`, `start amber no 0 at pool-04 tray 0 pid 6621`."""
+    run: list[Words] = []
+    for row in (*(row.words for row in rows), ()):
+        if run and len(row) == len(run[-1]) and _differ(row, run[-1]):
+            run.append(row)
+            continue
+        columns = tuple(zip(*run, strict=True)) if len(run) > _FEWEST else ()
+        if any(_number(column[0]) in {0, 1} and _follow([column]) for column in columns):
+            yield tuple(_fixed(column[0]) if len(set(map(_fixed, column))) == 1 else "" for column in columns), run
+        run = [row]
+
+
+def _differ(row: Words, above: Words) -> bool:
+    """Whether two rows are of one form but for one or two plain words, and not of the very same."""
+    pairs = [(one, other) for one, other in zip(map(_fixed, row), map(_fixed, above), strict=True) if one != other]
+    return 0 < len(pairs) <= _MOST_NAMES and all(one and other for one, other in pairs)
 
 
 def _listings(forms: Mapping[Words, _Rows]) -> Iterator[_Listing]:
@@ -356,6 +416,19 @@ def _hosts_of(listing: _Listing) -> int | None:
     return None
 
 
+def _only_host(listing: _Listing) -> Words:
+    """The host that all ranks are on, where the number of a device or what stands behind the host counts as they do:
+    `0=oil1:0 1=oil1:1`, `slab 0  sg01  gpu 0`."""
+    for place in listing.others if listing.whole else ():
+        names = listing.columns[place]
+        seats = (at for at in listing.others if at == place + 1 or listing.nouns[at] in _SEATS)
+        host = names[0] if len(set(names)) == 1 and listing.nouns[place] not in _SEATS else ""
+        is_host = may_be_a_host(host) and host.islower()  # BW-2 is a kind of card
+        if is_host and any(tuple(map(_number, listing.columns[at])) == listing.ranks for at in seats):
+            return names
+    return ()
+
+
 def _blocks(lines: Iterable[_Row]) -> Iterator[_Listing]:
     """The listings whose rows each name several ranks, by a range or one by one."""
     found: dict[Words, list[tuple[Words, tuple[Words, ...]]]] = defaultdict(list)
@@ -366,23 +439,38 @@ def _blocks(lines: Iterable[_Row]) -> Iterator[_Listing]:
         if (hosts := _hosts_between(line.text, spans)) and _follow(members):
             found[line.text,] = [((host, _HOLE), (each,)) for host, each in zip(hosts, members, strict=True)]
         elif spans and row.count(_HOLE) == len(spans):
-            found[_form(row)].append((row, members))
+            row, names = _names_behind(row, {len(numbers) for numbers in members})
+            found[_form(row)].append((row, (*members, names) if names else members))
+        elif len(named := _NUMBERED_NAME.findall(line.text)) >= _FEWEST:
+            before = _words(line.text[: line.text.index(named[0][0])])
+            found[_form(before)].append(((*before, _HOLE, _HOLE), tuple(zip(*named, strict=True))))
     yield from filter(None, map(_expanded, found.values()))
 
 
+def _names_behind(row: Words, sizes: Collection[int]) -> tuple[Words, Words]:
+    """The names at a row's end, where they are as many as a range of it has numbers, and the row with a hole for them:
+    `places 4-6 bz-11: stoker-0 stoker-1 stoker-2`."""
+    for size in sizes:
+        names = row[-size:]
+        if _FEWEST <= size < len(row) and _HOLE not in names and not any(map(_fixed, names)):
+            return (*row[:-size], _HOLE), names
+    return row, ()
+
+
 def _members(span: re.Match[str]) -> Words:
-    """The numbers that a range or a row of them names."""
+    """The numbers that a range or a row of them names, as names where letters stand before them."""
     if span["each"]:
         return tuple(span["each"].split(","))
     first, last = int(span["first"]), int(span["last"])
-    return tuple(map(str, range(first, last + 1))) if 0 <= last - first < _MOST_IN_A_ROW else ()
+    many = range(first, last + 1) if 0 <= last - first < _MOST_IN_A_ROW else ()
+    return tuple(f"{span['stem']}{number}" for number in many)
 
 
 def _follow(rows: Sequence[Words]) -> bool:
     """Whether the numbers of the rows go on where those of the row before ended, from the first on."""
-    if not all(rows):
+    numbers = [_number(number) for row in rows for number in row]
+    if not all(rows) or -1 in numbers:
         return False
-    numbers = [int(number) for row in rows for number in row]
     return numbers[0] <= 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
@@ -405,7 +493,7 @@ def _expanded(rows: Sequence[tuple[Words, tuple[Words, ...]]]) -> _Listing | Non
     nouns = tuple(noun.removesuffix("s") for noun in ("", *_form(rows[0][0])[:-1]))
     holes = [at for at, word in enumerate(rows[0][0]) if word == _HOLE]
     named = [hole for hole in range(len(holes)) if nouns[holes[hole]] in PROCESSES]
-    fits = (hole for hole in (*named, *range(len(holes))) if _follow([members[hole] for _, members in rows]))
+    fits = (hole for hole in (*named, *range(len(holes))) if _follow(_in_order(rows, hole)))
     hole = next(fits, None)
     if hole is None or len(rows) < _FEWEST:
         return None
@@ -413,10 +501,17 @@ def _expanded(rows: Sequence[tuple[Words, tuple[Words, ...]]]) -> _Listing | Non
     for row, members in rows:
         for k in range(len(members[hole])):
             each = iter(numbers[k] if len(numbers) == len(members[hole]) else "" for numbers in members)
-            lines.append(tuple(next(each) if word == _HOLE else word for word in row))
+            lines.append((*(next(each) if word == _HOLE else word for word in row), str(k)))
     columns = tuple(zip(*lines, strict=True))
-    ranks = tuple(map(int, columns[holes[hole]]))
-    return _with_hosts(_Listing(("several", *_form(rows[0][0])), nouns, columns, holes[hole], ranks, len(set(ranks))))
+    ranks = tuple(map(_number, columns[holes[hole]]))
+    nouns = (*nouns, _OF_ROW)
+    return _with_hosts(_Listing((_SEVERAL, *_form(rows[0][0])), nouns, columns, holes[hole], ranks, len(set(ranks))))
+
+
+def _in_order(rows: Sequence[tuple[Words, tuple[Words, ...]]], hole: int) -> list[Words]:
+    """The numbers in one hole of each row, by the first of them: who starts processes may list them as they come."""
+    numbers = [members[hole] for _, members in rows]
+    return sorted(numbers, key=lambda row: _number(row[0])) if all(numbers) else numbers
 
 
 def _words(text: str) -> Words:
@@ -491,7 +586,9 @@ def _counting(form: Words, columns: Sequence[Words]) -> int | None:
         first = 1 if len(stem) <= _SHORT_STEM else 0  # VEGA01 and VEGA02 are hosts
         whole = min(numbers) <= first and rows == max(numbers) - min(numbers) + 1
         if before in PROCESSES and max(numbers) < _MOST_LEFT_OUT * rows:
-            found.append((0 if before == "rank" else 1, not whole, at))
+            # worker  2 = slab  0   (Julia's own process is worker 1)
+            behind_julia = min(numbers) == _FIRST_OF_JULIA and rows == max(numbers) - 1
+            found.append((0 if before == "rank" else 3 if behind_julia else 1, not whole, at))
         elif whole and before not in _NO_RANKS:
             found.append((3 if stem else 2, False, at))
         elif before and not stem and hosted and before not in _NO_RANKS | NO_NODES:

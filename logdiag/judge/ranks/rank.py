@@ -41,7 +41,7 @@ _WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
 _ONE = "|".join(sorted(word for word in PROCESSES if len(word) > 1))
 # absent: 10   missing ordinals: 0,3   no part from 1   rank 3 never posted   seat 13 not among them
 _MISSED = re.compile(
-    r"(?i)\b(?:missing|absent|mute|unheard|silent|without|no part from|wait(?:s|ed|ing)? (?:for|on))\b\W{0,4}"
+    r"(?i)\b(?:missing|lacking|absent|mute|unheard|silent|without|no part from|wait(?:s|ed|ing)? (?:for|on))\b\W{0,4}"
     rf"(?:(?:{_ONE})s?\W{{0,3}})?(?P<some>\d{{1,5}}(?:, ?\d{{1,5}})*)(?![\w./]| ?(?:m?s|sec\w*|of)\b)"
     rf"|\b(?:{_ONE})[ =:#._-]{{0,3}}(?P<one>\d{{1,5}}) (?:did not|never|is gone|gone|not|has not|left|lost|absent)\b"
 )
@@ -53,6 +53,7 @@ _NAMED = re.compile(
 _LONGEST_TRACEBACK, _MOST_LINES = 200, 1500
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
 _FEWEST_THAT_AGREE = 2
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,8 @@ def numbered_speaker(facts: _Facts) -> int | None:
 
 def listed_by_the_launcher(facts: _Facts) -> int | None:
     """A listing tells which rank the process, the unit or the place is that the root's line names first."""
-    if facts.root.reason in _WAITED:
-        return None
+    if facts.root.reason in _WAITED or len(facts.placement().named_in(facts.root.line)) > _MOST_NAMED:
+        return None  # roll call (2,0)=here (2,1)=here (2,2)=here (2,3)=....
     return facts.placement().rank_of(facts.root.line)
 
 

@@ -28,7 +28,7 @@ _NUMBERED = re.compile(
 _HEAD, _RECORD = 72, 240
 # 0000025504 21 L3001   129.15 n 0009 PORT   |  7 |   [03/08]   [2.vault]   (one of the first columns is a bare number)
 _COLUMNS = 4
-_BARE = re.compile(r"\W{0,2}(\d{1,4}|0\d{4})(?P<of>/\d{1,5})?(?:\.[a-z]+)?\W{0,2}")
+_BARE = re.compile(r"(?P<sign>\W{0,2})(?P<number>\d{1,4}|0\d{4})(?P<of>/\d{1,5})?(?:\.[a-z]+)?\W{0,2}")
 _FEWEST, _LEAST_FALLING, _LEAST_SCORE = 4, 0.1, 4.0
 # Numbers that leave many out, and those without a word, must come back so often.
 _SHARE_OF_NUMBERS, _OFTEN, _BARE_OFTEN = 0.6, 4, 2
@@ -111,13 +111,14 @@ def numbered_speakers(lines: Sequence[Line], first: Sequence[Line] = ()) -> Spea
 @lru_cache(_MOST_LINES)
 def _first_numbers(text: str) -> Mapping[str, int]:
     """The first number behind each word in a line's head, by word; and the columns that are bare numbers, by their
-    place, those like 3/16 by place and stroke."""
+    place and the signs before them, those like 3/16 by place and stroke."""
     found: dict[str, int] = {}
     for match in _NUMBERED.finditer(text, 0, _RECORD if text.startswith("{") or "=" in text[:40] else _HEAD):
         found.setdefault(match["word"].lower(), int(match["number"]))
     for at, column in enumerate(text[:_HEAD].split()[:_COLUMNS]):
         if bare := _BARE.fullmatch(column):
-            found[f"{at}/" if bare["of"] else str(at)] = int(bare[1])
+            of_all = "/" if bare["of"] else ""
+            found[f"{at}{bare['sign']}{of_all}"] = int(bare["number"])
     return found
 
 
