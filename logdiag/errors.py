@@ -13,8 +13,6 @@ Each message is one sentence that names the file, the field and the remedy.
 
 from __future__ import annotations
 
-__all__ = ["AgentError", "CaseError", "LogdiagError", "MemoryStoreError", "RuleError", "SourceError", "WeightsError"]
-
 
 class LogdiagError(Exception):
     """Something that logdiag was given cannot be used."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from logdiag.scan.crew import Crew
     from logdiag.scan.good_run import GoodRun
 
-__all__ = ["Memory", "diagnose"]
-
 Memory: TypeAlias = "Store | str | os.PathLike[str] | Literal[False] | None"
 """A store of past failures or its place; None for the one that `LOGDIAG_MEMORY` names, or else what ships with logdiag
 alone; False for none at all. The user's own store, which the command asks, is read only where it is named."""

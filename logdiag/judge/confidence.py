@@ -10,8 +10,6 @@ from logdiag.judge.judgement import Judgement
 from logdiag.judge.outcome import Outcome
 from logdiag.model import Reason, Role, Support
 
-__all__ = ["confidence_in", "confidence_of", "supports_of"]
-
 _MOST_RIVALS = 3
 _MOST_WHERE_NOT_KNOWN = 0.5
 # One person's word about a line is not more than that, however often it was right when it was measured.

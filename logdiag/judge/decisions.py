@@ -12,8 +12,6 @@ from typing import TypeVar
 
 from logdiag.model import Decision, Line
 
-__all__ = ["decision", "first_that_applies"]
-
 T = TypeVar("T")
 
 

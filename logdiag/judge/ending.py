@@ -9,8 +9,6 @@ from typing import NamedTuple
 from logdiag.judge.timeline import Timeline
 from logdiag.model import CALM, TROUBLE, Line
 
-__all__ = ["Ending", "ending_of"]
-
 # So many lines at the end of a log tell how it ended; the like of its last status, one a process, may be further up.
 _LAST_LINES = 8
 _LAST_OF_EACH = 64

@@ -14,8 +14,6 @@ from logdiag.model import TROUBLE, Decision, Finding, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["exit_reason"]
-
 TOLD = "programs/reason-told"
 # Lines of ordinary work that a program may still log while it leaves.
 _MOST_CALM = 3

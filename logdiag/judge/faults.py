@@ -14,8 +14,6 @@ from logdiag.model import CALM, Category, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["CATCH_ALL", "Fault", "find_faults", "with_reason"]
-
 _QUIET_LEVELS = CALM | {"WARNING"}
 CATCH_ALL = "python/uncaught-exception"
 # File ".../multiprocessing/process.py", line 314, in _bootstrap   (its head may have got among another's lines)

@@ -31,8 +31,6 @@ from logdiag.model import CALM, Collectives, Decision, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["Judgement", "judge"]
-
 _MOST_SUSPICIOUS = most_suspicious_line.__name__
 # Above this chance a log shows the failure of which only its caller knows.
 _SHOWN = 0.2

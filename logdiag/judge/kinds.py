@@ -8,8 +8,6 @@ from typing import NamedTuple
 from logdiag.model import Line
 from logdiag.rules import RuleBook
 
-__all__ = ["Kinds", "kinds_of"]
-
 
 class Kinds(NamedTuple):
     """The kinds of each line, by stream and position; lines of no kind are left out."""

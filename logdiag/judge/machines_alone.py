@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from logdiag.judge.judgement import Judgement
 
-__all__ = ["summary_of_machines"]
-
 _NO_JOB = "no job's log is here"
 
 

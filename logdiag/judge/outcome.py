@@ -17,9 +17,6 @@ from logdiag.judge.suspects.stand_in import ENOUGH_LINES
 from logdiag.judge.timeline import Timeline
 from logdiag.model import CALM, TROUBLE, Decision, Ended, Line
 
-__all__ = ["OUTCOME", "Outcome", "how_it_ended", "outcome_of"]
-
-
 # Above this chance of a failure an error behind the last words is believed ...
 _SUSPICIOUS = 0.35
 # ... and a line alone above these: in software that no rule knows, in a log too short to tell whose it is, and in

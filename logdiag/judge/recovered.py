@@ -15,8 +15,6 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import LINES_AFTER_A_COMPLAINT, STEPS_OF_RECOVERY, Timeline, fault_habit
 from logdiag.model import Category, Decision, Line, Reason, Role
 
-__all__ = ["RECOVERED", "Standing", "sort_by_standing"]
-
 # So many ordinary log lines after an error that was only logged show that its process went on ...
 _LINES_OF_CALM = 8
 # ... and so many after what a process usually goes on from.

@@ -14,8 +14,6 @@ from logdiag.judge.faults import CATCH_ALL, Fault
 from logdiag.judge.timeline import Timeline
 from logdiag.model import Category, Decision, Reason, Role, Support
 
-__all__ = ["DISORDER", "ROOT", "find_root", "in_order", "is_consequence"]
-
 DISORDER = 400
 """What other processes print is out of order by up to so many lines, because each buffers its own output."""
 

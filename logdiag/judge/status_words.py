@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from logdiag.model import number_in
 
-__all__ = ["status_words"]
-
 # What shells add to a signal's number.
 _SHELLS = 128
 _SIGNALS = {

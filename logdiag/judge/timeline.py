@@ -20,8 +20,6 @@ from logdiag.judge.tracebacks.forms import UNCAUGHT
 from logdiag.model import CALM, Line, Role
 from logdiag.scan.survey import Survey
 
-__all__ = ["LINES_AFTER_A_COMPLAINT", "STEPS_OF_RECOVERY", "Timeline", "fault_habit", "timeline_of"]
-
 # So many steps after a fault show that its process went on; fewer may be a progress bar closing.
 STEPS_OF_RECOVERY = 3
 # So many lines after a refused line of a job script show that the script went on.

@@ -13,8 +13,6 @@ from logdiag.model import CALM, TROUBLE, Line
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["MOST_COMPLAINTS", "unexplained"]
-
 MOST_COMPLAINTS = 2
 # Of a log without a root cause only the end tells whether it ended badly.
 _LAST_LINES = 30

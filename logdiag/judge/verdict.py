@@ -45,8 +45,6 @@ from logdiag.scan.survey import Survey
 if TYPE_CHECKING:
     from logdiag.opinions import Recalled
 
-__all__ = ["SURE", "decide"]
-
 # Below this the answer says that it is not sure, and what to collect next.
 SURE = 0.6
 _MOST_EVIDENCE = 12

@@ -16,8 +16,6 @@ from logdiag.scan.jobs import jobs_in
 from logdiag.scan.runs import only_run, runs_in
 from logdiag.scan.survey import Survey
 
-__all__ = ["one_job", "one_run"]
-
 _OTHER_RUNS = "other runs"
 _MOST_NAMED = 3
 

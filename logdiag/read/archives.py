@@ -16,8 +16,6 @@ from typing import Any, BinaryIO, Protocol
 from logdiag.read.decompression import broken_stream_errors, decompressing
 from logdiag.read.names import in_order, is_log
 
-__all__ = ["Archive", "Member", "archive_of"]
-
 _BLOCK = 512
 _PIECE_BYTES = 1 << 20
 _MOST_MEMBERS = 20_000

@@ -17,8 +17,6 @@ from logdiag.read.envelopes import Unwrap, opened, recognise
 from logdiag.read.forms import Forms
 from logdiag.read.recorder_prefix import common_prefix
 
-__all__ = ["Form", "blocks_of", "form_of_plain", "lines_between", "plain_blocks"]
-
 # The form of a log is learnt from so much of it.
 _LEARNT_BYTES = 1 << 18
 # A pipe hands over little at a time; that much is gathered before it is scanned.

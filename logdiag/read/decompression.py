@@ -7,11 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-__all__ = [
-    "CHUNK_BYTES", "archive_kind_of_file", "broken_stream_errors", "decompressed", "decompressing", "kind_of_archive",
-    "looks_binary",
-]  # fmt: skip
-
 CHUNK_BYTES = 1 << 20
 """So much is read at a time; where the last line in it ends, a block of lines ends."""
 _SHORTEST_HEAD = 6

@@ -18,8 +18,6 @@ from logdiag.read.line_wrapping import joined, width_of
 from logdiag.read.record_keys import FEWEST_RECORDS, learnt
 from logdiag.read.records import Record, from_micros, head_of, is_of_logger, object_in, told_of, with_message
 
-__all__ = ["Unwrap", "opened", "recognise"]
-
 # Of the first lines so many are records, or those of a logger, which say when or how loud they are.
 _MOST_SAMPLED, _MOSTLY, _OFTEN = 200, 0.6, 0.25
 _FIRST = 20

@@ -16,8 +16,6 @@ from logdiag.model import number_in
 from logdiag.model.plain import rank_ranges
 from logdiag.read.decompression import broken_stream_errors, decompressed
 
-__all__ = ["LARGEST_DUMP", "holds_dump", "is_dump", "lines_of_dump"]
-
 LARGEST_DUMP = 1 << 26
 """Bytes; a larger one is not read. 2,000 records take up to 2 MB."""
 

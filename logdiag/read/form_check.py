@@ -13,8 +13,6 @@ from logdiag.read.forms import Form, Forms, Sample
 from logdiag.read.prefixes import heads_of, parse_line
 from logdiag.rules.tables import Problem, problem_at
 
-__all__ = ["check", "plain_line", "read_alone"]
-
 # A pattern that needs longer on a sample with a part repeated so often can run away on a log.
 _TIME_LIMIT = 0.05
 _LONG = 4000

@@ -16,8 +16,6 @@ from logdiag.rules import limits
 from logdiag.rules.folders import RuleFile, RuleFiles
 from logdiag.rules.tables import Strict, all_of, line_with, load_yaml, validated
 
-__all__ = ["FIELDS", "parse", "rivals"]
-
 FIELDS = frozenset(
     ("rank", "node", "level", "speaker", "date", "us_date", "month", "day", "year", "month_day", "clock", "fraction")
 )

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 from logdiag.settings import cache as kept
 
-__all__ = ["Form", "Forms", "Keys", "Sample", "compile_forms", "folded", "load_forms", "own_forms", "shipped_forms"]
-
 Folder = str | os.PathLike[str]
 Match = Any
 """What a form found: a match of `re` or of `regex`."""

@@ -12,8 +12,6 @@ from itertools import pairwise
 
 from logdiag.read.prefixes import parse_line
 
-__all__ = ["joined", "width_of"]
-
 _NARROWEST, _WIDEST = 60, 400
 # One line may be as long as the longest and end in a word by chance, and many ranks may say the same.
 _FEWEST_TORN = 2

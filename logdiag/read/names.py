@@ -7,8 +7,6 @@ import re
 
 from logdiag.model import number_in
 
-__all__ = ["in_order", "is_log", "node_in", "rank_in"]
-
 _ENDINGS = r"log|out|err|txt|stdout|stderr|jsonl?|o\d+|e\d+"
 _WORDS = r"log|stdout|stderr|dmesg|syslog|messages|console|output|nohup"
 _PLACES = r"(?:global_?)?rank|worker|task|proc|process|node|host|pod|replica"

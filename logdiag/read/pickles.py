@@ -13,8 +13,6 @@ from typing import Any
 
 from logdiag.errors import SourceError
 
-__all__ = ["plain_pickle"]
-
 _MARK = object()
 _BINGET, _LONG_BINGET, _BININT1, _MEMOIZE, _STOP = b"hjK\x94."
 # What loads, makes or calls something, by its opcode.

@@ -16,8 +16,6 @@ from itertools import islice
 from logdiag.model import CommonPrefix, Line, number_in, with_nines
 from logdiag.read.forms import Form, Forms, Match, folded, shipped_forms
 
-__all__ = ["heads_of", "parse_line"]
-
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _DAYS_IN_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)

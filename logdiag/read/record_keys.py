@@ -13,8 +13,6 @@ from typing import TypeVar
 from logdiag.read.forms import Forms, Keys, folded
 from logdiag.read.records import LEVELNO, UNITS, Record, level_of, opened_up, plan_of
 
-__all__ = ["FEWEST_RECORDS", "learnt"]
-
 FEWEST_RECORDS = 4
 """Of fewer records nothing is learnt."""
 # Of the records, so many have what the logger writes into each; of a key's values, so many are of one kind.

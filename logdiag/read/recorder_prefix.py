@@ -19,8 +19,6 @@ from logdiag.model import CommonPrefix, with_nines
 from logdiag.read.forms import Forms, shipped_forms
 from logdiag.read.prefixes import parse_line
 
-__all__ = ["common_prefix"]
-
 _FEWEST_LINES, _MOST_LINES = 4, 120
 _LONGEST_PREFIX = 240
 _MOST_TOKENS = 80

@@ -11,23 +11,6 @@ from typing import NamedTuple
 
 from logdiag.read.forms import Forms, Keys, folded, shipped_forms
 
-__all__ = [
-    "LEVELNO",
-    "UNITS",
-    "Plan",
-    "Record",
-    "from_micros",
-    "head_of",
-    "is_of_logger",
-    "level_of",
-    "object_in",
-    "opened_up",
-    "plan_of",
-    "read_record",
-    "told_of",
-    "with_message",
-]
-
 Record = dict[str, object]
 
 _SAID = ("message", "msg", "excvalue")

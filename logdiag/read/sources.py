@@ -34,8 +34,6 @@ from logdiag.read.flight_recorder import LARGEST_DUMP, holds_dump, is_dump, line
 from logdiag.read.forms import Forms
 from logdiag.read.names import in_order, is_log, node_in, rank_in
 
-__all__ = ["Known", "Limits", "Source", "Stream", "limits_of", "open_sources"]
-
 
 class Readable(Protocol):
     """An open file, as far as it is read here."""

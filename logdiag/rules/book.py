@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from logdiag.rules.digitless import Fireable
     from logdiag.rules.folders import Folder
 
-__all__ = ["Hit", "RuleBook", "asks_for_a_digit", "example_line"]
-
 # What takes every digit alike, or counts; and what does not: a digit, or a group that comes again.
 _ANY_DIGITS, _CERTAIN_DIGIT = re.compile(r"\{\d*,?\d*\}|0-9"), re.compile(r"\d|\(\?P=")
 _MOST_TOLD, _LONGEST_TOLD = 8192, 500

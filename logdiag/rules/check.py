@@ -11,8 +11,6 @@ from logdiag.rules.book import RuleBook, example_line
 from logdiag.rules.schema import Filter, Rule
 from logdiag.rules.tables import Problem, problem_at
 
-__all__ = ["check"]
-
 # A pattern that needs longer on one of these lines can run away on a log.
 _TIME_LIMIT = 0.05
 # A log is scanned as bytes: [äö] would be any of their bytes, and ä+ repeats the last of them.

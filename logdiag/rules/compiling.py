@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from logdiag.read.forms import Forms
     from logdiag.rules.files import Parsed
 
-__all__ = ["compiled_matchers", "healthy_text", "joined", "narrower_in"]
-
 _CALM = (Role.PROGRESS, Role.HARMLESS)
 # They say of any line what it is beside what rules make of it, and are nobody's rivals.
 _BESIDE_THE_RULES = (Role.KIND, Role.CALL)

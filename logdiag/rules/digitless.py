@@ -24,8 +24,6 @@ else:
     import sre_constants as constants
     import sre_parse as parser
 
-__all__ = ["Fireable", "words_for"]
-
 _DIGITS = b"0123456789"
 # Longer shapes are left to be looked at line by line.
 _LONGEST = 2000

@@ -25,8 +25,6 @@ from logdiag.rules.folders import RuleFile, RuleFiles, shipped_folder
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 from logdiag.rules.tables import Strict, all_of, below, line_of, load_yaml, validated
 
-__all__ = ["FORMS", "Parsed", "parse", "schema_of"]
-
 _LONGEST_SHOWN = 200
 _FAILURE_ROLES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
 _CONTEXT_ROLES = (

@@ -15,10 +15,6 @@ from logdiag.errors import RuleError
 from logdiag.rules import limits
 from logdiag.rules.matcher import MARSHAL
 
-__all__ = [
-    "Folder", "RuleFile", "RuleFiles", "compiled_part", "keep_compiled", "own_files", "read_folders", "shipped_folder",
-]  # fmt: skip
-
 Folder = str | os.PathLike[str]
 
 

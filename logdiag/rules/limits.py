@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["LARGEST", "MOST_BYTES", "MOST_BYTES_OF_A_FILE", "MOST_FILES", "MOST_FOLDERS", "size", "wrong_with"]
-
 MOST_FOLDERS = 10_000
 MOST_FILES = 5_000
 MOST_BYTES = 8 << 20

@@ -22,8 +22,6 @@ else:
 
 from logdiag.rules.searching import unanchored
 
-__all__ = ["best_literals", "scan_form", "without_names"]
-
 _NAME = re.compile(r"\(\?P<\w+>")
 _NAME_AGAIN = re.compile(r"\(\?P=\w+\)")
 _BOUNDS = re.compile(r"\{(\d+),(\d*)\}")

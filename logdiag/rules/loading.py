@@ -18,8 +18,6 @@ from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 from logdiag.settings import cache as stored
 
-__all__ = ["compile_shipped", "load"]
-
 _COMPILED, _PROOF_FILE = "rules", "proof"
 # What proves a rule or a filter, and no diagnosis needs.
 _PROOF = ("references", "fires", "quiet", "scenes", "drops", "keeps", "file")

@@ -16,8 +16,6 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-__all__ = ["MARSHAL", "Hit", "Matcher", "starts_of_lines"]
-
 _FORM = "logdiag-rules/9"
 _MOST_TOGETHER = 4096
 MARSHAL = 4

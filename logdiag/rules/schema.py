@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Filter", "ReasonEntry", "Rule"]
-
 # What has no rows shares this; nobody changes it.
 _NOTHING: Any = {}
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from logdiag.model import Line
 
-__all__ = ["TOO_SLOW", "Match", "Searcher", "unanchored"]
-
 Match = Any
 """What a search found: a match of `re` or of `regex`."""
 _Search = Callable[..., Match | None]

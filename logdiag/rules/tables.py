@@ -18,11 +18,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from logdiag.errors import RuleError
 from logdiag.rules.folders import RuleFile
 
-__all__ = [
-    "Problem", "Strict", "all_of", "below", "line_of", "line_with", "load_yaml", "problem_at", "section_of",
-    "validated",
-]  # fmt: skip
-
 _LONGEST_CAUSE = 200
 _Model = TypeVar("_Model", bound=BaseModel)
 _Item = TypeVar("_Item")

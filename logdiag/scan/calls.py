@@ -9,8 +9,6 @@ from typing import NamedTuple
 from logdiag.model import Line
 from logdiag.rules.searching import Match
 
-__all__ = ["Call", "Calls"]
-
 # Of one rank in one group, and of all of one log.
 _MOST_OF_A_RANK, _MOST_SPEAKERS = 64, 1 << 16
 _MOST_FORMS = 4096

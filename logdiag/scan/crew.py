@@ -29,8 +29,6 @@ from logdiag.rules import RuleBook
 from logdiag.scan.kinds_of_log import kind_of_block
 from logdiag.scan.shapes import BlockLines, Looked, looked_through
 
-__all__ = ["Crew", "crew_for", "serve"]
-
 # A larger file is given out in parts; what one task may hold when it is unpacked.
 _LARGE, _PART, _MOST = 8 * CHUNK_BYTES, 4 * CHUNK_BYTES, 32 << 20
 _TASKS_AHEAD = 2

@@ -6,8 +6,6 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Frames"]
-
 # Of frames in the same words, numbers included, so many are kept. Other ranks that name themselves say other words.
 _MOST_ALIKE = 20
 _MOST_TEXTS, _MOST_LATEST = 20_000, 256

@@ -10,8 +10,6 @@ from hashlib import blake2b
 from logdiag.model import Change, Line
 from logdiag.scan.shapes import Shapes, words_of
 
-__all__ = ["HASH_BYTES", "GoodRun", "changes_since", "good_run"]
-
 # A line that comes so often, and so many times as often as in the good run, has changed.
 _FEWEST, _TIMES = 5, 4.0
 HASH_BYTES = 6

@@ -10,8 +10,6 @@ from itertools import combinations
 
 from logdiag.scan.survey import Survey
 
-__all__ = ["jobs_in"]
-
 # slurm-4711.out   jobA.err   run_12.log   exp-lr3.log   llm.o4711 (PBS)
 _JOB = re.compile(r"(?i)^((?:slurm|job|run|exp|experiment|trial)[-_.]?[A-Z0-9][\w-]*?|[\w-]+\.[oe]\d{3,})(?:\.|$)")
 _RANK = re.compile(r"(?i)[-_.]?(?:rank|task|proc|node|host|worker)[-_.]?\d+|(?<=\.)e(?=\d)")

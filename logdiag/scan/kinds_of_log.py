@@ -13,8 +13,6 @@ from typing import NamedTuple
 from logdiag.model import Block, Line, with_nines
 from logdiag.rules import RuleBook
 
-__all__ = ["JOB_OUTPUT", "KindOfLog", "kind_of_block"]
-
 # A line in this form names the program that printed it.
 _SYSLOG_FORM = "context/kinds/syslog-form"
 _LEARNT_BYTES, _MOST_LINES = 1 << 18, 100

@@ -14,8 +14,6 @@ from logdiag.scan.steps import step_number
 if TYPE_CHECKING:
     from logdiag.scan.survey import Survey
 
-__all__ = ["Heads", "Run", "only_run", "runs_in"]
-
 # So many of the first lines that say something are a log's head; of them so many must come again, so near each other.
 _HEAD, _AMONG, _FEWEST, _SHARE, _NEAR = 8, 40, 2, 0.6, 60
 _LETTERS = re.compile(r"[A-Za-z]")

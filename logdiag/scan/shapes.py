@@ -24,20 +24,6 @@ from logdiag.rules import Filter, RuleBook
 from logdiag.rules.matcher import Matcher, starts_of_lines
 from logdiag.scan.kinds_of_log import KindOfLog
 
-__all__ = [
-    "CHECKPOINT_KINDS",
-    "BlockLines",
-    "Hits",
-    "KeptLines",
-    "Looked",
-    "Shapes",
-    "digest",
-    "filters_for",
-    "is_told",
-    "looked_through",
-    "words_of",
-]
-
 CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoint-loaded"})
 """The kinds of lines that tell of a checkpoint."""
 

@@ -6,8 +6,6 @@ import re
 
 from logdiag.model import Line
 
-__all__ = ["step_number"]
-
 # step: 12 loss ...   iteration  100/  500 |   'global_step': 7   Step [12/500]   45%|####  | 198/500 [00:10<00:12
 _STEP = re.compile(
     r"(?i)(?<![a-z0-9])(?:global[_ ]?)?(?:step|iter|iteration|it)s?\b[\"']?\s{0,10}[:=\[(#]?\s{0,10}(\d{1,9})\b"

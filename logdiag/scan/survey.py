@@ -29,8 +29,6 @@ from logdiag.scan.shapes import BlockLines, Hits, KeptLines, Looked, Shapes, loo
 if TYPE_CHECKING:
     from logdiag.scan.crew import Crew
 
-__all__ = ["Survey", "joined", "survey", "surveys"]
-
 # Lines kept around a finding and around a frame of a traceback: (before, after).
 _AROUND_FINDING = (10, 16)
 _AROUND_FRAME = (1, 3)

@@ -13,8 +13,6 @@ from logdiag.model import number_in
 from logdiag.scan.calls import Call
 from logdiag.scan.survey import Survey
 
-__all__ = ["Group", "Seat", "groups_of", "moment", "rank_behind"]
-
 # Larger ones are numbers that were never set.
 _LARGEST_SEQUENCE = 1 << 40
 # So much of the numbers from 0 on must be known ranks for the gaps between them to be ranks too.

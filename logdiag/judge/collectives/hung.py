@@ -14,8 +14,6 @@ from logdiag.model import TROUBLE, Collectives, Line, RankInGroup, median
 from logdiag.model.plain import rank_ranges
 from logdiag.scan.survey import Survey
 
-__all__ = ["collectives_in"]
-
 # Data of each rank may differ in size there, or only the root's counts.
 _ANY_SIZE = re.compile(r"to_?all|coalesced|gatherv?$|scatterv?$|send|recv|barrier", re.IGNORECASE)
 _EQUAL_SIZE = re.compile(r"all_?gather(?!v)|reduce_?scatter(?!v)", re.IGNORECASE)

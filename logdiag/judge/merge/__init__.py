@@ -1,3 +1,1 @@
 """Several sources become one case: each log is taken for what it is, and a machine's weather is left out."""
-
-__all__: list[str] = []

@@ -16,8 +16,6 @@ from logdiag.scan.kinds_of_log import JOB_OUTPUT, KindOfLog
 from logdiag.scan.shapes import Shapes, digest
 from logdiag.scan.survey import Survey, joined
 
-__all__ = ["Case", "case_of"]
-
 # Lines of a machine's log that are kept on either side of one of its faults.
 _AROUND = 3
 

@@ -10,8 +10,6 @@ from typing import NamedTuple
 from logdiag.model import Line, Role
 from logdiag.scan.survey import Survey
 
-__all__ = ["Window", "apart", "window_of"]
-
 _A_YEAR = 366 * 86_400.0
 # Machines without a clock print years that nobody lives in: from the year 2100 on.
 _NO_CLOCK = 4.1e9

@@ -12,8 +12,6 @@ from logdiag.model import Finding, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-__all__ = ["Sifted", "faults_of_a_machine_alone", "faults_that_end_jobs", "name_among", "sifted"]
-
 _ENDS_JOBS = "ends-jobs"
 _TOLD = (Role.CAUSE, Role.SYMPTOM)
 # Logs in which the kernel, a card's agent or a scheduler's daemon speaks, and no service that fails in its own way.

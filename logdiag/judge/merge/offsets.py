@@ -14,8 +14,6 @@ from logdiag.model import Line, median
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
-__all__ = ["Offsets", "offsets_of", "set_right"]
-
 # So many moments must be shared, so much of all that are must agree, within so many seconds of each other. Clocks that
 # differ by less are kept as they are.
 _FEWEST, _MOST_OF_THEM, _SPREAD, _LEAST = 3, 0.8, 1.0, 2.0

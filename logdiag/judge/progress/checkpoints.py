@@ -11,8 +11,6 @@ from logdiag.rules import RuleBook
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
-__all__ = ["progress_of"]
-
 # checkpoints/step-0500.pt   /ckpt/global_step500   /out/checkpoint-500   iter_0000500   (epoch 4 @ 500 updates)
 _STEP = re.compile(
     r"(?i)(?:step|iteration|iter|checkpoint|ckpt)s?[\"']?[ _=:-]{0,10}(\d{1,9})(?![\d.]*\d)|@ (\d{1,9}) updates\b"

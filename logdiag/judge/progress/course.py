@@ -9,8 +9,6 @@ from logdiag.judge.judgement import Judgement
 from logdiag.judge.progress.times import Clocks
 from logdiag.scan.survey import Survey
 
-__all__ = ["course_of"]
-
 # So many kinds of consequences are told of.
 _MOST_TOLD = 3
 

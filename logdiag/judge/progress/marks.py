@@ -9,8 +9,6 @@ from logdiag.judge.judgement import Judgement
 from logdiag.model import Mark, Role
 from logdiag.scan.survey import Survey
 
-__all__ = ["marks_of"]
-
 
 def marks_of(judgement: Judgement, survey: Survey) -> tuple[Mark, ...]:
     """The root first, then what followed it, other faults, clean ends, checkpoints and steps."""

@@ -15,8 +15,6 @@ from logdiag.model import Line
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
-__all__ = ["LOSS", "changes_of_level"]
-
 # step 198 loss 2.31   'loss': 2.31   lm loss: 2.310000E+00 |   train_loss=2.31
 LOSS = re.compile(
     r"(?i)(?:^|[\s{,|'\"])(?:lm |train(?:ing)?[_ /]?)?loss['\"]?\s{0,4}[:=(|]?\s{0,4}"

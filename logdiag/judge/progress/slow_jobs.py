@@ -17,8 +17,6 @@ from logdiag.model import Line, Reason, median
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
-__all__ = ["SlowJob", "slow_job"]
-
 # Seconds without a word, and times the usual step, after which a job that is then ended is one that hung.
 _SILENT, _STEPS_LONG = 300.0, 10.0
 # ... JOB 4711 ON node-004 CANCELLED AT 2026-11-04T10:00:00 DUE TO TIME LIMIT ***

@@ -11,8 +11,6 @@ from logdiag.model import Line, Times
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
-__all__ = ["Clocks", "clock_near", "last_step", "seconds_to_end", "times_of"]
-
 # So many lines before it, a line without a clock is taken to be printed at the time of a line of its process.
 _NEAR = 60
 # What is logged between two steps may look like progress too: so many lines of it are looked at for a step's number.

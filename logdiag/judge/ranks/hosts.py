@@ -16,8 +16,6 @@ from logdiag.judge.ranks.placement import may_be_a_host, words_of
 from logdiag.judge.ranks.speakers import NO_NODES
 from logdiag.model import Line, with_nines
 
-__all__ = ["host_told", "hosts_in_order", "hosts_said", "node_named_in"]
-
 # gpu-07   ip-10-0-2-7.ec2.internal   10.0.2.7   (a plain word or a bare number is none, unless a launcher says so)
 _HOST = r"(?P<node>(?=[\w.-]*[\d.-])(?!\d+(?:\.\d+)?(?![\w.-]))\w[\w.-]{1,119}(?<![.-]))"
 _TOLD = tuple(

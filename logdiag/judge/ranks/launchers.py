@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from logdiag.model import Line
 
-__all__ = ["Worker", "first_observed", "summary_of"]
-
 # Root Cause (first observed failure):   (stands before the last entry; a log that is cut above it does not tell)
 _TABLE_FIRST = re.compile(r"\bRoot Cause \(first observed failure\)")
 # The launcher's table:   host      : node-004

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from logdiag.model import Finding, number_in
 
-__all__ = ["Owners", "owners_in"]
-
 # 0000:3b:00.0   3b:00   (domain, bus, device, function)
 _ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?")
 

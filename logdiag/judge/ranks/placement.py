@@ -20,8 +20,6 @@ from typing import TypeVar
 from logdiag.judge.ranks.speakers import NO_NODES, PROCESSES
 from logdiag.model import Line
 
-__all__ = ["Placement", "may_be_a_host", "placement_in", "words_of"]
-
 # ltr-b04-021   t-6e69   r-04   46403   hd-a04-02.local   (2,3)
 _WORD = re.compile(r"[^\W_][\w.]*(?:-[\w.]+)*|\(\d{1,4},\d{1,4}\)")
 _HOST = re.compile(r"(?=.*[\d-])(?P<stem>[A-Za-z]{2,}|[A-Za-z](?=\d+[A-Za-z]))[A-Za-z\d.]*(?:-[A-Za-z\d.]+)*")

@@ -18,8 +18,6 @@ from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role
 from logdiag.scan.survey import Opening
 
-__all__ = ["GUESSES", "RANK", "rank_and_node", "rank_from"]
-
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
 _NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
 _LAUNCHER = re.compile(r"torch[./]distributed[./](?:run|launcher|elastic)")

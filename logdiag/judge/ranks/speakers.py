@@ -17,8 +17,6 @@ from math import log2
 
 from logdiag.model import TROUBLE, Line
 
-__all__ = ["NO_NODES", "PROCESSES", "Speakers", "numbered_speakers"]
-
 # w09   seat-5   lathe 5   hawk.08   diver/4   r=44   hand{id=5   "seat": 2   eta.train.4
 # but no part of a time, a version, a path or a size
 _NUMBERED = re.compile(

@@ -11,8 +11,6 @@ from logdiag.scan.good_run import GoodRun
 from logdiag.scan.shapes import words_of
 from logdiag.scan.survey import Survey
 
-__all__ = ["in_order_of_suspicion", "weighed", "without_weather"]
-
 # What a line counts that the good run printed too, and one that only comes far more often now.
 _KNOWN, _MORE_OFTEN = 0.02, 0.5
 # What follows from a failure is new too: each kind of new line counts so much of the one before it.

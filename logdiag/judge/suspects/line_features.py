@@ -19,8 +19,6 @@ from logdiag.model import Digest, Line
 from logdiag.scan.shapes import is_told
 from logdiag.scan.survey import Survey
 
-__all__ = ["CAUSE_WORDS", "FEATURES", "Feature", "View", "body_of", "candidates_of", "features_of", "view_of"]
-
 # So many lines are looked at, and so many of them may be suspects.
 _MOST_LINES = 1500
 _MOST_CANDIDATES = 400

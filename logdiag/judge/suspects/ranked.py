@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from logdiag.model import Line
 
-__all__ = ["RankedLine", "Ranking"]
-
 
 class RankedLine(NamedTuple):
     """A suspect; `score` is the chance, 0 to 1, that it is the line that names what broke first."""

@@ -29,20 +29,6 @@ from logdiag.scan.survey import Survey
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "RankedLine",
-    "Ranking",
-    "Weights",
-    "failure_inputs",
-    "failure_score",
-    "load_weights",
-    "odds_of",
-    "ranking",
-    "score_lines",
-    "suspects",
-    "token_numbers",
-]
-
 WEIGHTS = Path(__file__).parent / "weights"
 CARD = "suspects.json"
 TABLE = "suspects.tokens"

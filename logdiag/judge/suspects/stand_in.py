@@ -16,19 +16,6 @@ from logdiag.judge.suspects.ranked import RankedLine, Ranking
 from logdiag.model import TROUBLE, Action, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 
-__all__ = [
-    "ENOUGH_LINES",
-    "RULE",
-    "SURE",
-    "bar_before",
-    "is_unknown_software",
-    "knows_only_its_class",
-    "most_suspicious_line",
-    "named_by_its_words",
-    "names_no_cause",
-    "unknown_lines",
-]
-
 RULE = "suspects"
 """What stands as the `rule` of a finding that no rule made."""
 

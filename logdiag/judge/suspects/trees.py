@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["Tree", "features_in", "sum_of_trees", "tree_from"]
-
 Tree: TypeAlias = "float | tuple[int, float, Tree, Tree]"
 """A leaf's value, or a question: which feature (its place in the table), up to which value, the tree where it is at
 most that, the tree where it is more."""

@@ -24,8 +24,6 @@ from pathlib import Path
 from logdiag.errors import WeightsError
 from logdiag.model import Reason
 
-__all__ = ["CAUSES", "REASONS", "WEIGHTS", "cause_by_wording", "reasons_by_wording", "term_key", "terms_of"]
-
 WEIGHTS = Path(__file__).parent / "weights"
 # The models' names: each has a card, NAME.json, and a table, NAME.words.
 REASONS, CAUSES = "reasons", "causes"

@@ -16,8 +16,6 @@ from logdiag.judge.kinds import Kinds
 from logdiag.judge.tracebacks import forms
 from logdiag.model import Line
 
-__all__ = ["Link", "RaisedException", "Traceback", "find_tracebacks", "unmixed"]
-
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.
 _LARGEST_GAP = 400

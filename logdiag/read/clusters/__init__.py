@@ -1,3 +1,1 @@
 """What a cluster tells of a job: its logs, its end and its machines, gathered as sources for one diagnosis."""
-
-__all__: list[str] = []

@@ -9,8 +9,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-__all__ = ["logs_of_batch_job"]
-
 # %j   %4a   %%
 _PLACEHOLDER = re.compile(r"%(\d*)([A-Za-z%])")
 _OPTIONS = {"-o": "StdOut", "--output": "StdOut", "-e": "StdErr", "--error": "StdErr"}

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from logdiag.read.sources import Known
 
-__all__ = ["Gathered"]
-
 
 @dataclass(frozen=True, slots=True)
 class Gathered:

@@ -21,8 +21,6 @@ from logdiag.errors import LogdiagError, SourceError
 from logdiag.read.clusters.gathered import Gathered
 from logdiag.read.sources import Known
 
-__all__ = ["gather"]
-
 # job/pretrain-7b   pod/trainer-0
 _TARGET = re.compile(r"(job|pod)/([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)")
 # Seconds to connect, and between two pieces of an answer.

@@ -23,8 +23,6 @@ from logdiag.read.clusters.batch_logs import logs_of_batch_job
 from logdiag.read.clusters.gathered import Gathered
 from logdiag.read.sources import Known
 
-__all__ = ["gather"]
-
 # 4711   4711_3 (a task of an array)   4711+1 (a part of a heterogeneous job)
 _JOB_ID = re.compile(r"\d{1,10}(?:[_+]\d{1,7})?")
 # JobState=FAILED Reason=NonZeroExitCode Dependency=(null)
