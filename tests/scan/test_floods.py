@@ -36,7 +36,7 @@ TELLING = (
     "OSError: [Errno 28] No space left on device",
     "ValueError: bad header in part-{}.tar after 3 tries of 8",
     "ValueError: coordinator_address should be defined",
-    "RuntimeError: CUDA error: an illegal memory access was encountered",
+    "RuntimeError: CUDA error: misaligned address",
 )
 
 
