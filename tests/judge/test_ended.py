@@ -60,7 +60,7 @@ def _outcome(book: RuleBook, lines: list[str], suspects: Ranking) -> Outcome:
 
 def test_one_bad_status_among_the_processes_last_ones_is_a_failure(book: RuleBook) -> None:
     """Each process has a status of its own in the last lines; that the last of them is 0 says nothing of the others."""
-    seats = [f"03:10:0{seat} keeper: seat {name} left, code {code}" for seat, name, code in
+    seats = [f"03:10:0{seat} keeper end {name} code {code}" for seat, name, code in
              [(1, "amber", 0), (2, "fawn", 12), (3, "coral", 0)]]  # fmt: skip
     assert diagnosed(book, *steps(1, 100), *seats).failed is True
     assert diagnosed(book, *steps(1, 100), *[line.replace("12", "0") for line in seats]).failed is False
