@@ -229,6 +229,7 @@ def test_the_rank_in_the_name_of_an_actor_is_the_rank(book: RuleBook) -> None:
     [
         ("wait on ring op 40112 over 100 s, rank 2 did not enter", 2),
         ("all-reduce 77 timed out after 120 s, 3 of 4 there, absent: 2", 2),
+        ("all-reduce 77 timed out after 120 s, lacking=[2]", 2),
         ("all-reduce 77: channel to ordinal 2 was closed by the remote side", 2),
         ("all-reduce 77 timed out after 120 s, 3 of 4 there", None),
     ],
