@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Generator, Iterable, Iterator
-from functools import partial
 from itertools import chain
 from typing import BinaryIO, NamedTuple
 
 from logdiag.model import Block, CommonPrefix
 from logdiag.read.decompression import CHUNK_BYTES
-from logdiag.read.envelopes import Unwrap, opened, recognise
+from logdiag.read.envelopes import Envelope, recognise
 from logdiag.read.forms import Forms
 from logdiag.read.recorder_prefix import common_prefix
+from logdiag.read.unwrapping import LONGEST_LINE, unwrapped
 
 # The form of a log is learnt from so much of it.
 _LEARNT_BYTES = 1 << 18
 # A pipe hands over little at a time; that much is gathered before it is scanned.
 _LEAST_BYTES = 1 << 17
-# A line longer than this is cut into pieces that share its number; a line must fit into memory more than once.
-_LONGEST_LINE = 4 << 20
 
 _COLOUR = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-Za-z]?)")
 # [36m(RayTrainWorker pid=4711)[0m   ^[[31mERROR^[[0m   \u001b[31mERROR   (a page, a pager or a record took the escape)
@@ -40,9 +38,9 @@ def blocks_of(
         return
     pieces = chain([first], pieces)
     head = _head_of(first[0])
-    unwrap = recognise(head, forms)
-    if unwrap is not None:
-        for block in _unwrapped_blocks(stream, pieces, unwrap, forms, settled):
+    envelope = recognise(head, forms)
+    if envelope is not None:
+        for block in _unwrapped_blocks(stream, pieces, envelope, forms, settled):
             yield block._replace(wrapped=tuple(head)) if block.offset == 0 else block
         return
     yield from plain_blocks(stream, pieces, _form_of(first[0], forms))
@@ -120,50 +118,34 @@ def _form_of(first: bytes, forms: Forms | None) -> Form:
 def _unwrapped_blocks(
     stream: int,
     pieces: Iterator[tuple[bytes, bool]],
-    unwrap: Unwrap,
+    envelope: Envelope,
     forms: Forms | None,
     settled: Container[bytes],
 ) -> Iterator[Block]:
-    """Gathers unwrapped lines into blocks."""
+    """Unwrapped lines as blocks."""
     form: Form | None = None
     offset = 0
-    opening = partial(opened, unwrap=unwrap)
-    for gathered in _gathered(pieces, unwrap, settled):
-        numbers = tuple([at for at, _, _ in gathered])
-        data = b"\n".join([line for _, line, _ in gathered])
-        sealed = {index: raw for index, (_, _, raw) in enumerate(gathered) if raw}
+    first, *_ = next(pieces)
+    # The sooner it is known what settles, the fewer records are taken apart.
+    every = chain(_parts_of(first), (data for data, _ in pieces))
+    for found in unwrapped(every, envelope, settled):
+        data, sealed = b"\n".join(found.lines), found.sealed
         if b"\r" in data:  # lines will be split
-            data, sealed = b"\n".join([opening(raw) if raw else line for _, line, raw in gathered]), {}
+            opened = (envelope.opened(sealed[at]) if at in sealed else line for at, line in enumerate(found.lines))
+            data, sealed = b"\n".join(opened), {}
         form = form or _form_of(data, forms)
-        block = _clean_block(stream, numbers[0], offset, data, numbers, form)
-        yield block._replace(sealed=sealed, opened=opening) if sealed else block
+        block = _clean_block(stream, found.numbers[0], offset, data, tuple(found.numbers), form)
+        yield block._replace(sealed=sealed, opened=envelope.opened) if sealed else block
         offset += len(data) + 1
 
 
-def _gathered(
-    pieces: Iterator[tuple[bytes, bool]], unwrap: Unwrap, settled: Container[bytes]
-) -> Iterator[list[tuple[int, bytes, bytes]]]:
-    """The unwrapped lines of each piece of a file, whatever became of them there."""
-    number, piece = 1, 0
-
-    def numbered() -> Iterator[tuple[int, bytes]]:
-        nonlocal number, piece
-        for data, whole in pieces:
-            for line in data.removesuffix(b"\n").split(b"\n"):
-                yield number, line
-                number += whole
-            piece += 1
-
-    gathered: list[tuple[int, bytes, bytes]] = []
-    of = 0
-    for line in unwrap(numbered(), settled):
-        if piece != of and gathered:
-            yield gathered
-            gathered = []
-        of = piece
-        gathered.append(line)
-    if gathered:
-        yield gathered
+def _parts_of(piece: bytes) -> Iterator[bytes]:
+    """A piece in smaller ones of whole lines."""
+    start = 0
+    while start < len(piece):
+        end = piece.find(b"\n", start + _LEARNT_BYTES) + 1 or len(piece)
+        yield piece[start:end]
+        start = end
 
 
 def _whole_lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
@@ -179,7 +161,7 @@ def _whole_lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
         else:
             parts.append(chunk)
             held += len(chunk)
-            if held > _LONGEST_LINE:
+            if held > LONGEST_LINE:
                 data = b"".join(parts)
                 cut = data.rfind(b"\n") + 1
                 yield data[:cut] or data, bool(cut)

@@ -8,9 +8,9 @@ each line keeps the number of the file's line it began on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import cast
+from typing import NamedTuple, cast
 
 from logdiag.model import number_in
 from logdiag.read.forms import Forms, Keys, shipped_forms
@@ -22,19 +22,31 @@ from logdiag.read.records import Record, from_micros, head_of, is_of_logger, obj
 _MOST_SAMPLED, _MOSTLY, _OFTEN = 200, 0.6, 0.25
 _FIRST = 20
 _LONGEST_LABEL = 120
-Numbered = tuple[int, bytes]
-Unwrapped = tuple[int, bytes, bytes]
-Unwrap = Callable[[Iterable[Numbered], Container[bytes]], Iterator[Unwrapped]]
-"""Takes (number, line) pairs of the file and gives (number, line, b"") of the program's output. Where the line without
-its digits is a settled one, it may be given so, with what it stands in: to be opened when it is wanted after all."""
-
 _DIGITS = b"0123456789"
 _NO_DIGITS = {ord(digit): None for digit in "0123456789"}
-# In this order, so that a message that was binary may go on to the end.
-_TOLD_OF_AN_ENTRY = (b"__REALTIME_TIMESTAMP", b"_HOSTNAME", b"MESSAGE")
-_CURSOR = b'"__CURSOR"'
-_MOST_KNOWN = 20_000
-_LONGEST_KNOWN = 4096
+# Docker splits what is longer.
+_LONGEST_OF_DOCKER = 16_000
+
+Numbered = tuple[int, bytes]
+
+
+class Envelope(NamedTuple):
+    """What stands around a program's lines. `unwrap` takes some whole records, each with the number of its line in the
+    file, and gives the lines in them with theirs. A record is a line, or with `entries` what stands between two empty
+    lines; `goes_on` tells of one whether the next may hold the rest of its message. `alike` tells of one that became a
+    single line whether all that differ from it in digits only become the same but for digits, where those are the same
+    that `levels` finds; None where no record is worth asking."""
+
+    unwrap: Callable[[Iterable[Numbered]], Iterator[Numbered]]
+    goes_on: Callable[[bytes], bool]
+    alike: Callable[[bytes], bool] | None = None
+    levels: re.Pattern[bytes] | None = None
+    entries: bool = False
+
+    def opened(self, record: bytes) -> bytes:
+        """The line in a record that holds one."""
+        return next(self.unwrap([(0, record)]))[1]
+
 
 # 2026-11-01T10:00:00.123456789Z stderr F message
 _CRI = re.compile(
@@ -42,48 +54,7 @@ _CRI = re.compile(
 )
 
 
-def opened(sealed: bytes, unwrap: Unwrap) -> bytes:
-    """The line that stands in what was given beside it."""
-    return next(unwrap(((0, line) for line in sealed.split(b"\n")), ()))[1]
-
-
-class _Seals:
-    """What each record became, by the record without its digits: for one that differs in digits only becomes the same
-    but for digits. A number that says how bad something is becomes a word: where a record has one, it is looked at."""
-
-    def __init__(self, settled: Container[bytes], levels: re.Pattern[bytes] | None = None) -> None:
-        self._settled, self._levels = settled, levels
-        self._known: dict[bytes, bytes] = {}
-
-    def settled(self, record: bytes) -> bytes | None:
-        """The settled line that a record stands for."""
-        key = self._key(record)
-        text = self._known.get(key)
-        if text == b"":
-            text = self._known.get(self._with_levels(key, record))
-        return text if text is not None and text in self._settled else None
-
-    def learn(self, record: bytes, text: bytes) -> None:
-        """Remembers what a record became."""
-        if len(self._known) >= _MOST_KNOWN or len(record) > _LONGEST_KNOWN:
-            return
-        key = self._key(record)
-        if self._levels and self._levels.search(record):
-            self._known[key] = b""
-            key = self._with_levels(key, record)
-        self._known[key] = text.translate(None, _DIGITS)
-
-    def _key(self, record: bytes) -> bytes:
-        # Where an entry of a journal stands is told by nothing that is read of it.
-        at = record.find(_CURSOR)
-        end = record.find(b'",', at) if at >= 0 else -1
-        return (record[:at] + record[end:] if end >= 0 else record).translate(None, _DIGITS)
-
-    def _with_levels(self, key: bytes, record: bytes) -> bytes:
-        return b" ".join((key, *(self._levels.findall(record) if self._levels else ())))
-
-
-def recognise(head: list[bytes], forms: Forms | None = None) -> Unwrap | None:
+def recognise(head: list[bytes], forms: Forms | None = None) -> Envelope | None:
     """The envelope that the first lines of a stream show, or None for plain text. `forms` say what the keys of records
     mean; the shipped ones if left out."""
     forms = forms or shipped_forms()
@@ -91,15 +62,24 @@ def recognise(head: list[bytes], forms: Forms | None = None) -> Unwrap | None:
     if not sample:
         return None
     if all(_CRI.match(line) for line in sample):
-        return _unwrap_cri
+        return Envelope(_unwrap_cri, partial(_is_flagged, flag=b"P"), partial(_is_flagged, flag=b"F"))
     if sample[0].startswith(b"__CURSOR="):
-        return _unwrap_journal_export
+        return Envelope(_unwrap_journal_export, _never, _always, entries=True)
     if _is_torchelastic_error(sample):
-        return _unwrap_torchelastic_error
+        return Envelope(_unwrap_torchelastic_error, _never)
     if told := _of_records(head, forms):
-        return partial(_unwrap_json, forms=told)
+        alike, levels = partial(_is_told_alike, forms=told), _numbered_levels(told.keys)
+        return Envelope(partial(_unwrap_json, forms=told), _may_be_part_of_docker, alike, levels)
     width = width_of(head)
-    return None if width is None else partial(_unwrap_wrapped, width=width)
+    return None if width is None else Envelope(partial(joined, width=width), partial(_is_full, width=width))
+
+
+def _always(_record: bytes) -> bool:
+    return True
+
+
+def _never(_record: bytes) -> bool:
+    return False
 
 
 def _of_records(head: Sequence[bytes], forms: Forms) -> Forms | None:
@@ -137,51 +117,53 @@ def _record_in(line: bytes, keys: Keys) -> tuple[bytes, Record] | None:
     return found and _told_in(found, keys)
 
 
-def _unwrap_wrapped(lines: Iterable[Numbered], _settled: Container[bytes], width: int) -> Iterator[Unwrapped]:
-    yield from ((number, line, b"") for number, line in joined(lines, width))
+def _is_full(line: bytes, width: int) -> bool:
+    return len(line.removesuffix(b"\r").decode(errors="replace")) == width
 
 
-def _unwrap_json(lines: Iterable[Numbered], settled: Container[bytes], forms: Forms) -> Iterator[Unwrapped]:
+def _unwrap_json(lines: Iterable[Numbered], forms: Forms) -> Iterator[Numbered]:
     """Docker's json-file, `journalctl -o json`, and loggers that write one object a line."""
-    seals = _Seals(settled, _numbered_levels(forms.keys))
     started, number, head = b"", 0, b""
     for at, line in lines:
-        if not started and (text := seals.settled(line)) is not None:
-            yield at, text, line
-            continue
         found = _record_in(line, forms.keys)
         if found is None:
             if line.strip():
-                yield at, line, b""
+                yield at, line
             continue
         label, record = found
         text = told_of(record, forms.keys).encode(errors="replace")
         if not started:
             said = head_of(record, forms)
             number, head = at, label + (f"{said} ".encode(errors="replace") if said else b"")
-            if settled and b"\n" not in text.rstrip(b"\n") and _is_told_alike(line, record, text, forms.keys):
-                seals.learn(line, head + text.rstrip(b"\n"))
         started += text
-        if "log" in record and not text.endswith(b"\n") and len(text) >= 16_000:
-            continue  # Docker splits at 16 KiB; the rest is in the next record
-        yield from ((number, head + part, b"") for part in started.rstrip(b"\n").split(b"\n"))
+        if "log" in record and not text.endswith(b"\n") and len(text) >= _LONGEST_OF_DOCKER:
+            continue  # the rest is in the next record
+        yield from ((number, head + part) for part in started.rstrip(b"\n").split(b"\n"))
         started = b""
     if started:
-        yield number, head + started, b""
+        yield number, head + started
+
+
+def _may_be_part_of_docker(line: bytes) -> bool:
+    return len(line) >= _LONGEST_OF_DOCKER and b'"log"' in line
 
 
 @lru_cache(maxsize=8)
 def _numbered_levels(keys: Keys) -> re.Pattern[bytes]:
-    """`"level": 50`   `"PRIORITY":"3"`"""
+    """A level that a number tells, to its end: `"level": 50,`   `"PRIORITY":"3"`   `"PRIORITY":""`"""
     names = "|".join(map(re.escape, (*keys.levels, "PRIORITY", "levelno")))
-    return re.compile(rf'"(?:{names})" *: *"?(\d+)'.encode())
+    return re.compile(rf'"(?:{names})" *: *(?:""|"?\d+[",}}\s])'.encode())
 
 
-def _is_told_alike(line: bytes, record: Record, text: bytes, keys: Keys) -> bool:
+def _is_told_alike(line: bytes, forms: Forms) -> bool:
     """Whether a record is told alike but for its digits whatever these are: what it leaves out it always does."""
-    if b"\\u" in line:
+    if line.find(b"{", 0, _LONGEST_LABEL) < 0:
+        return True
+    found = _record_in(line, forms.keys)
+    if found is None or b"\\u" in line:
         return False
-    bare = told_of(cast(Record, _without_digits(record)), keys).encode(errors="replace")
+    text = told_of(found[1], forms.keys).encode(errors="replace")
+    bare = told_of(cast(Record, _without_digits(found[1])), forms.keys).encode(errors="replace")
     return bare.translate(None, _DIGITS) == text.translate(None, _DIGITS)
 
 
@@ -193,70 +175,50 @@ def _without_digits(value: object) -> object:
     return [_without_digits(item) for item in value] if isinstance(value, list) else value
 
 
-def _unwrap_cri(lines: Iterable[Numbered], settled: Container[bytes]) -> Iterator[Unwrapped]:
+def _unwrap_cri(lines: Iterable[Numbered]) -> Iterator[Numbered]:
     """The container runtimes' own form; `P` marks a part that the next line goes on with."""
-    seals = _Seals(settled)
     started, number = b"", 0
     for at, line in lines:
-        if not started and (text := seals.settled(line)) is not None:
-            yield at, text, line
-            continue
         match = _CRI.match(line)
         if match is None:
-            yield at, line, b""
+            yield at, line
             continue
-        whole = not started and match[2] == b"F"
         if not started:
             number, started = at, match[1] + b" "
         started += match[3]
         if match[2] == b"F":
-            if whole and settled:
-                seals.learn(line, started)
-            yield number, started, b""
+            yield number, started
             started = b""
     if started:
-        yield number, started, b""
+        yield number, started
 
 
-def _unwrap_journal_export(lines: Iterable[Numbered], settled: Container[bytes]) -> Iterator[Unwrapped]:
-    """`journalctl -o export`: fields one a line, an empty line after each entry; binary values follow their length."""
-    seals = _Seals(settled)
-    fields: dict[bytes, bytes] = {}
-    number, binary = 0, b""
-    for at, line in lines:
-        if binary:
-            fields[binary] = line[8:] if len(line) > 8 else line
-            binary = b""
-        elif line:
+def _is_flagged(line: bytes, flag: bytes) -> bool:
+    match = _CRI.match(line)
+    return match is not None and match[2] == flag
+
+
+def _unwrap_journal_export(entries: Iterable[Numbered]) -> Iterator[Numbered]:
+    """`journalctl -o export`: fields one a line; binary values follow their length."""
+    for number, entry in entries:
+        fields: dict[bytes, bytes] = {}
+        binary = b""
+        for line in entry.split(b"\n"):
             name, equals, value = line.partition(b"=")
-            number = at if name == b"MESSAGE" else number
-            if equals:
+            if binary:
+                fields[binary] = line[8:] if len(line) > 8 else line
+                binary = b""
+            elif equals:
                 fields[name] = value
             else:
                 binary = name
-        elif fields:
-            yield from _journal_entry(number, fields, seals)
-            fields = {}
-    if fields:
-        yield from _journal_entry(number, fields, seals)
-
-
-def _journal_entry(number: int, fields: dict[bytes, bytes], seals: _Seals) -> Iterator[Unwrapped]:
-    if b"MESSAGE" not in fields:
-        return
-    entry = b"\n".join([name + b"=" + fields[name] for name in _TOLD_OF_AN_ENTRY if name in fields])
-    if (text := seals.settled(entry)) is not None:
-        yield number, text, entry
-        return
-    micros = fields.get(b"__REALTIME_TIMESTAMP", b"")
-    counted = number_in(micros)
-    stamp = "" if counted is None else from_micros(counted)
-    host = fields.get(b"_HOSTNAME", b"").decode(errors="replace")
-    said = " ".join(part for part in (f"{host}:" if host else "", stamp) if part)
-    parts = [(f"{said} ".encode() if said else b"") + part for part in fields[b"MESSAGE"].split(b"\n")]
-    if len(parts) == 1:
-        seals.learn(entry, parts[0])
-    yield from ((number, part, b"") for part in parts)
+        if b"MESSAGE" not in fields:
+            continue
+        counted = number_in(fields.get(b"__REALTIME_TIMESTAMP", b""))
+        stamp = "" if counted is None else from_micros(counted)
+        host = fields.get(b"_HOSTNAME", b"").decode(errors="replace")
+        said = " ".join(part for part in (f"{host}:" if host else "", stamp) if part)
+        yield number, (f"{said} ".encode() if said else b"") + fields[b"MESSAGE"]
 
 
 def _is_torchelastic_error(sample: list[bytes]) -> bool:
@@ -265,7 +227,7 @@ def _is_torchelastic_error(sample: list[bytes]) -> bool:
     return sample[0].lstrip().startswith(b'{"message": {') or b'"py_callstack"' in sample[0]
 
 
-def _unwrap_torchelastic_error(lines: Iterable[Numbered], _settled: Container[bytes]) -> Iterator[Unwrapped]:
+def _unwrap_torchelastic_error(lines: Iterable[Numbered]) -> Iterator[Numbered]:
     import json
 
     for at, line in lines:
@@ -273,6 +235,6 @@ def _unwrap_torchelastic_error(lines: Iterable[Numbered], _settled: Container[by
             message = json.loads(line)["message"]
             text = message["extraInfo"]["py_callstack"] if isinstance(message, dict) else str(message)
         except (ValueError, KeyError, TypeError, RecursionError):
-            yield at, line, b""
+            yield at, line
             continue
-        yield from ((at, part, b"") for part in str(text).encode(errors="replace").split(b"\n"))
+        yield from ((at, part) for part in str(text).encode(errors="replace").split(b"\n"))

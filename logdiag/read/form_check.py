@@ -36,8 +36,8 @@ def read_alone(text: str, forms: Forms) -> Line:
 def plain_line(text: str, forms: Forms) -> str:
     """A record in JSON, or another envelope, as the plain line that it becomes; any other line as it is."""
     data = text.encode(errors="replace")
-    unwrap = recognise([data], forms)
-    found = next(unwrap([(1, data)], ()), None) if unwrap else None
+    envelope = recognise([data], forms)
+    found = next(envelope.unwrap([(1, data)]), None) if envelope else None
     return found[1].decode(errors="replace") if found else text
 
 

@@ -23,7 +23,7 @@ from logdiag.errors import SourceError
 from logdiag.model import CommonPrefix
 from logdiag.read.blocks import Form, lines_between, plain_blocks
 from logdiag.read.decompression import CHUNK_BYTES, broken_stream_errors
-from logdiag.read.envelopes import opened, recognise
+from logdiag.read.envelopes import recognise
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.kinds_of_log import kind_of_block
@@ -176,8 +176,8 @@ class Crew:
                 block = looked.block
                 if not taken:
                     prefix = task.form.prefix if task.form else block.prefix
-                    if block.wrapped and (unwrap := recognise(list(block.wrapped))):
-                        opening = partial(opened, unwrap=unwrap)
+                    if block.wrapped and (envelope := recognise(list(block.wrapped))):
+                        opening = envelope.opened
                 taken += 1
                 first = block.first_line + number - 1
                 numbers = block.line_numbers and tuple(at + number - 1 for at in block.line_numbers)

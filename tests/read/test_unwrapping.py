@@ -1,0 +1,76 @@
+"""Records that are not taken apart, because one like them was, hold the lines that they would hold taken apart."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from logdiag.read.blocks import blocks_of
+from logdiag.scan.shapes import BlockLines
+from tests.helpers import log_of
+
+DIGITS = b"0123456789"
+SAID = ("step {} loss 2.{}", "rank {} saved {} shards", "worker-{} lost: exit code {}", "port {}", "", "{}", "a\nb {}")
+
+
+class AllBut:
+    """All lines, less those in which one of these words stands, or what is no text."""
+
+    def __init__(self, *words: bytes) -> None:
+        self.words = (*words, b"\0")
+
+    def __contains__(self, line: object) -> bool:
+        return isinstance(line, bytes) and not any(word in line for word in self.words)
+
+
+def record_of(form: str, source: random.Random, at: int) -> bytes:
+    """One record, now and then an odd one."""
+    said = source.choice(SAID).format(source.randrange(2000), source.randrange(90))
+    if source.random() < 0.02:
+        return source.choice((b"", b"fatal: the runtime died 3", b'{"msg": "torn', b"  {}", b"12"))
+    if form == "export":
+        priority = source.choice("67") if source.random() < 0.9 else "3"
+        fields = f"__CURSOR=s={source.randrange(1 << 60):x}\n__REALTIME_TIMESTAMP={17724384e8 + at:.0f}\n"
+        fields += f"_HOSTNAME=node-{at % 3}\nPRIORITY={priority}\n" * source.choice((1, 1, 1, 0))
+        message = said.replace("\n", " ").encode()
+        if source.random() < 0.05:
+            return fields.encode() + b"MESSAGE\n" + len(message).to_bytes(8, "little") + message + b"\n"
+        return fields.encode() + b"MESSAGE=" + message + b"\n_PID=%d\n" % source.randrange(50_000)
+    if form == "container":
+        flag = "P" if source.random() < 0.05 else "F"
+        return f"2026-03-02T08:00:00.{at:09d}Z stdout {flag} ".encode() + said.replace("\n", " ").encode()
+    if form == "docker":
+        long = source.random() < 0.01
+        told = {"log": "x" * 16_384 if long else f"{said}\n", "time": f"2026-03-02T08:00:00.{at:09d}Z"}
+        return json.dumps(told).encode()
+    if form == "journal":
+        entry = {"__CURSOR": f"s={source.randrange(1 << 60):x}", "__REALTIME_TIMESTAMP": str(1772438400000000 + at)}
+        return json.dumps({**entry, "PRIORITY": source.choice("6663"), "MESSAGE": said}).encode()
+    level = source.choice((30, 30, 30, 40, 50, "info", source.randrange(9000)))
+    return json.dumps({"level": level, "ts": 1772438400 + at, "rank": at % 4, "msg": said, "status": at % 3}).encode()
+
+
+@pytest.mark.parametrize("form", ["logger", "journal", "docker", "container", "export"])
+@pytest.mark.parametrize("unlike", [(), (b"loss",), (b"ERROR", b"worker")])
+def test_what_is_passed_over_holds_what_it_would_hold_taken_apart(form: str, unlike: tuple[bytes, ...]) -> None:
+    """Each line and its number, wherever the pieces of the file are cut and whichever lines are settled."""
+    source = random.Random(f"{form}{unlike}")
+    first = [record_of(form, random.Random(1), 0)] * 25
+    data = log_of(*(record.decode() for record in [*first, *(record_of(form, source, at) for at in range(4000))]))
+    pieces = [data[start : start + 150_000] for start in range(0, len(data), 150_000)]
+    expected = [
+        (block.number_of(at), line)
+        for block in blocks_of(0, iter(pieces))
+        for at, line in enumerate(block.data.split(b"\n"))
+    ]
+    found, sealed = [], 0
+    for block in blocks_of(0, iter(pieces), settled=AllBut(*unlike)):
+        lines = BlockLines(block)
+        sealed += len(block.sealed)
+        for at, line in enumerate(block.data.split(b"\n")):
+            found.append((block.number_of(at), lines[at]))
+            assert line in (lines[at], lines[at].translate(None, DIGITS))
+    assert found == expected
+    assert sealed > 800
