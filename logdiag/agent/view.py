@@ -10,7 +10,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 from logdiag.errors import SourceError
@@ -231,7 +231,7 @@ def _line(stream: Stream, block: Block, index: int, at: int, position: int, text
     """Line `at` of a block that begins at `position` of its stream."""
     said, number = text[:_LONGEST_LINE].decode(errors="replace"), block.number_of(at)
     line = parse_line(said, stream.name, number, stream=index, position=position + at, prefix=block.prefix)
-    return replace(line, rank=stream.rank if line.rank is None else line.rank, node=line.node or stream.node)
+    return line._replace(rank=stream.rank if line.rank is None else line.rank, node=line.node or stream.node)
 
 
 def _matcher(pattern: str) -> tuple[Callable[[str], bool] | None, str]:

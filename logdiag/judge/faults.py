@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 from logdiag.judge.kinds import Kinds
@@ -128,7 +127,7 @@ def _only_noted(finding: Finding) -> bool:
 def _unmix(finding: Finding, book: RuleBook) -> Finding:
     """A finding on a line into which two processes wrote the same exception."""
     said = unmixed(finding.line.message) if finding.rule == CATCH_ALL else ""
-    named = book.confirm_all(replace(finding.line, text=said, starts=(0,))) if said else None
+    named = book.confirm_all(finding.line._replace(text=said, starts=(0,))) if said else None
     return named._replace(line=finding.line) if named else finding
 
 
@@ -157,7 +156,7 @@ def _findings_of(
     if below is not None:
         own = below
     elif exception.said and not remembered:
-        own = book.confirm_all(replace(line, text=exception.said, starts=(0,)))
+        own = book.confirm_all(line._replace(text=exception.said, starts=(0,)))
         own = own and own._replace(line=line)
     elif own is None or book.asks_for_frames(own.rule):
         own = book.confirm_all(line, "\n".join(exception.frames)) or own
@@ -178,7 +177,7 @@ def _told_below(exception: RaisedException, book: RuleBook, kinds: Kinds) -> Fin
     if first is None or not only_named or not _WORDS.search(first.message):
         return None
     said = f"{exception.name}: {first.message.strip()}"
-    told = book.confirm_all(replace(exception.line, text=said, starts=(0,)), "\n".join(exception.frames))
+    told = book.confirm_all(exception.line._replace(text=said, starts=(0,)), "\n".join(exception.frames))
     return told._replace(line=first) if told and told.role is Role.CAUSE else None
 
 

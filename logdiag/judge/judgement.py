@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from logdiag.judge.decisions import decision
@@ -165,7 +164,7 @@ def in_words_of_the_table(root: Fault | None, collectives: Collectives | None, b
     if root.reason is not Reason.NCCL_TIMEOUT_ERROR:
         return root
     said = f"collective hang ({collectives.kind}): {collectives.summary}"
-    told = book.confirm_all(replace(root.line, text=said, starts=(0,)))
+    told = book.confirm_all(root.line._replace(text=said, starts=(0,)))
     if told is None:
         return root
     facts = {**root.finding.facts, "absent": ", ".join(map(str, collectives.ranks)), "kind": collectives.kind}

@@ -281,8 +281,7 @@ class Block(NamedTuple):
         return self.line_numbers[min(index, len(self.line_numbers) - 1)] if self.line_numbers else self.first_line
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line as it stands in its source, with what its prefixes say.
 
     `starts` are the offsets at which the message may begin: the line's start, and the end of each prefix. `time` is

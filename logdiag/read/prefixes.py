@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 
 from logdiag.model import CommonPrefix, Line, number_in, with_nines
@@ -50,6 +51,7 @@ _RUN_INTO = re.compile(
 _DAYS = frozenset({"date", "us_date", "month", "month_day"})
 # A clock begins with the first of these that there is.
 _PARTS_OF_TIME = ("date", "us_date", "month", "month_day", "clock", "year", "day", "fraction")
+_PARTS_OF_DAY = ("date", "us_date", "month_day", "year", "month", "day")
 # Of so many lines, of at most this length, it is remembered where they say what.
 _MOST_KNOWN, _LONGEST_KNOWN = 16_384, 500
 _known: dict[tuple[bytes, tuple[str | None, ...] | None], _Places] = {}
@@ -294,23 +296,32 @@ def _seconds(said: Mapping[str, str | None]) -> float | None:
 
 
 def _counted(said: Mapping[str, str | None]) -> float | None:
-    if said.get("date"):
-        year, month, day = (int(part) for part in (said["date"] or "").replace("/", "-").split("-"))
-    elif said.get("us_date"):
-        month, day, year = (int(part) for part in (said["us_date"] or "").split("/"))
-    elif month_day := said.get("month_day"):
+    day = _seconds_to_day(*map(said.get, _PARTS_OF_DAY))
+    if day is None:
+        return None
+    hours, minutes, seconds = (said.get("clock") or "0:0:0").split(":")
+    return day + int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(said.get("fraction") or 0)
+
+
+@lru_cache(maxsize=256)
+def _seconds_to_day(
+    date: str | None, us_date: str | None, month_day: str | None, in_year: str | None, named: str | None, of: str | None
+) -> int | None:
+    """The seconds from the epoch to the start of a day. Raises ValueError for what is no number."""
+    if date:
+        year, month, day = (int(part) for part in date.replace("/", "-").split("-"))
+    elif us_date:
+        month, day, year = (int(part) for part in us_date.split("/"))
+    elif month_day:
         year, month, day = 1972, int(month_day[:-2]), int(month_day[-2:])
-    elif said.get("year"):
-        year, month, day = int(said["year"] or 0), _MONTHS.get(said["month"] or "", 0), int(said["day"] or 0)
-    elif said.get("month"):
-        year, month, day = 1976, _MONTHS.get(said["month"] or "", 0), int(said["day"] or 0)
+    elif in_year or named:
+        year, month, day = int(in_year or 1976), _MONTHS.get(named or "", 0), int(of or 0)
     else:
         return None
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if year < 1970 or not 1 <= month <= 12 or not 1 <= day <= _DAYS_IN_MONTH[month - 1] + (leap and month == 2):
         return None
-    hours, minutes, seconds = (int(part) for part in (said["clock"] or "0:0:0").split(":"))
     # Days of the Gregorian calendar before the date, counted from a March so that leap days come last.
     years, months = (year, month - 3) if month > 2 else (year - 1, month + 9)
     days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * months + 2) // 5 + day - 1 - 719_468
-    return days * 86_400 + hours * 3600 + minutes * 60 + seconds + float(said.get("fraction") or 0)
+    return days * 86_400

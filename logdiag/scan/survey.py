@@ -9,7 +9,7 @@ import re
 from bisect import bisect
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -533,7 +533,7 @@ def _line_of(stream: Stream, prefix: CommonPrefix | None, position: int, number:
         text.decode(errors="replace"), stream.name, number, stream=stream.index, position=position, prefix=prefix
     )
     if (line.rank is None and stream.rank is not None) or (line.node is None and stream.node):
-        line = replace(line, rank=stream.rank if line.rank is None else line.rank, node=line.node or stream.node)
+        line = line._replace(rank=stream.rank if line.rank is None else line.rank, node=line.node or stream.node)
     return line
 
 

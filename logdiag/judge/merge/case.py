@@ -70,7 +70,7 @@ def _tells_of_a_program(part: Survey, kind: KindOfLog, book: RuleBook) -> bool:
         return False  # within an envelope lines do not show who printed them
     told = [finding.line for finding in part.findings if finding.role in (Role.CAUSE, Role.SYMPTOM, Role.FINISHED)]
     machines = {rule.id.rpartition("/")[2] for rule in book.rules if rule.id.startswith("context/logs/machine/")}
-    bare = [replace(line, starts=(0,)) for line in told]
+    bare = [line._replace(starts=(0,)) for line in told]
     return any(
         not line.text.startswith((" ", "\t")) and machines.isdisjoint(found) and not _of_syslog(found)
         for line, found in zip(bare, book.kinds_of(bare), strict=True)
@@ -136,7 +136,7 @@ def _placed(line: Line, node_of: Callable[[str | None], str | None], ahead: floa
     """A machine's line with the node's name that the job uses, by the job's clock, and of no rank, whatever the name of
     its folder."""
     time = None if line.time is None else line.time - ahead
-    return replace(line, rank=None, node=node_of(line.node), time=time)
+    return line._replace(rank=None, node=node_of(line.node), time=time)
 
 
 def _of_clocks(part: Survey, ahead: float) -> str:

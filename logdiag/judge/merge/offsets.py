@@ -86,7 +86,7 @@ def set_right(part: Survey, offsets: Offsets) -> Survey:
 
     def right(line: Line) -> Line:
         ahead = offsets.ahead.get(_clock(line, offsets.clocks))
-        return replace(line, time=line.time - ahead) if ahead and line.time is not None else line
+        return line._replace(time=line.time - ahead) if ahead and line.time is not None else line
 
     return replace(
         part,

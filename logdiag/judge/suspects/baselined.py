@@ -54,7 +54,7 @@ def without_weather(survey: Survey, good: GoodRun, changes: Sequence[Change]) ->
         return (line.source, line.number) not in more and good.knows(line)
 
     lines = [
-        replace(line, level="WARNING") if line.level in TROUBLE and weather(line) else line for line in survey.lines
+        line._replace(level="WARNING") if line.level in TROUBLE and weather(line) else line for line in survey.lines
     ]
     findings = [
         finding._replace(role=Role.HINT) if finding.role in _BROKE and weather(finding.line) else finding
