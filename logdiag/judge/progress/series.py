@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from logdiag.judge.merge.clocks import apart
 from logdiag.model import Line
-from logdiag.scan.steps import step_number
+from logdiag.scan.steps import number_told, step_number
 from logdiag.scan.survey import Survey
 
 # step 198 loss 2.31   'loss': 2.31   lm loss: 2.310000E+00 |   train_loss=2.31
@@ -91,8 +91,8 @@ def _times(steps: Sequence[Line]) -> Iterator[tuple[Line, float]]:
 
 def _values(steps: Sequence[Line], number: re.Pattern[str]) -> Iterator[tuple[Line, float]]:
     for line in steps:
-        found = number.search(line.text)
-        if found and math.isfinite(value := float(found[1].replace(",", ""))):
+        told = number_told(number, line)
+        if told and math.isfinite(value := float(told.replace(",", ""))):
             yield line, value
 
 
