@@ -31,7 +31,7 @@ _Numbered = tuple[int, bytes]
 
 def width_of(head: Sequence[bytes]) -> int | None:
     """The width, in characters, at which the lines of a stream were broken; None where they were not."""
-    lines = [line.decode(errors="replace") for line in head]
+    lines = b"\n".join(head).decode(errors="replace").split("\n")
     width = max(map(len, lines), default=0)
     if not _NARROWEST <= width <= _WIDEST:
         return None

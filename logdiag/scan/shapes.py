@@ -28,9 +28,11 @@ CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoin
 """The kinds of lines that tell of a checkpoint."""
 
 _DIGITS = b"0123456789"
-# Numbers in base 16, quoted words and paths, which vary as numbers do.
+# Numbers in base 16, quoted words and paths, which vary as numbers do. All begin with one of a set of characters, which
+# is found faster than either of several beginnings.
 _VARYING = re.compile(
-    rb"\b0x[0-9a-fA-F]+|\b[0-9a-f]{6,}(?:-[0-9a-f]+)*\b|'[^']{0,200}'|\"[^\"]{0,200}\"|(?:/[\w.@%+-]+){2,}|[#=._-]{6,}"
+    rb"[0-9a-f'\"/#=._-](?:(?<=\b[0-9a-f])(?:(?<=0)x[0-9a-fA-F]+|[0-9a-f]{5,}(?:-[0-9a-f]+)*\b)"
+    rb"|(?<=')[^']{0,200}'|(?<=\")[^\"]{0,200}\"|(?<=/)[\w.@%+-]+(?:/[\w.@%+-]+)+|(?<=[#=._-])[#=._-]{5,})"
 )
 # What a record says is no quoted word that varies.
 # {"ts": 17.2, "node": "b-12", "state": "GONE", "note": "no pulse"}   (names and values; all but `b-12` stays)
