@@ -59,7 +59,8 @@ def unwrapped(pieces: Iterable[bytes], envelope: Envelope, settled: Container[by
             if at < done:
                 continue
             found.seal(numbers[done:at], known[done:at], records[done:at])
-            done = at + 1
+            # Where none is sealed, all are taken apart at once.
+            done = at + 1 if envelope.alike else len(records)
             while done < len(records) and envelope.goes_on(records[done - 1]):
                 done += 1
             message = [*held, *zip(numbers[at:done], records[at:done], strict=True)]
@@ -74,9 +75,9 @@ def unwrapped(pieces: Iterable[bytes], envelope: Envelope, settled: Container[by
         found.seal(numbers[done:], known[done:], records[done:])
         if found.lines:
             yield found
-    if held:
-        found = Unwrapped()
-        found.add(envelope.unwrap(held))
+    found = Unwrapped()
+    found.add(envelope.unwrap(held))
+    if found.lines:
         yield found
 
 
