@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 from evals.calibrate import COUNTS, counts_of
-from evals.retrieval import root_line
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
 from logdiag.evaluation.scoring import Row, answer_of, judge
@@ -67,17 +66,19 @@ def without(book: RuleBook, reason: Reason) -> RuleBook:
 
 
 def incident_of_case(case: Case) -> Incident:
-    """What a person would have confirmed of a case."""
-    return Incident("", masked(parse_line(root_line(case))), case.reasons[0], case.actions[0], confirmed_by="label")
+    """What a person would have confirmed of a case: by the first whole line that holds the label's root."""
+    label = case.roots[0]
+    root = next((line for _, _, line in case.lines() if label in line), label)
+    return Incident("", masked(parse_line(root)), case.reasons[0], case.actions[0], confirmed_by="label")
 
 
-def measure_reason(reason: Reason, cases: Sequence[Case], everything: Sequence[Case]) -> list[Measured]:
-    """All failures of one reason, with its rules switched off; nothing is learnt where there is no `everything`."""
+def measure_reason(reason: Reason, cases: Sequence[Case], everything: Sequence[Case] = ()) -> list[Measured]:
+    """All failures of one reason, with its rules switched off."""
     book = without(RuleBook.load(proof=True), reason)
     measured = measure_kept(cases, everything, book)
     for at, (case, one) in enumerate(zip(cases, measured, strict=True)):
         twins = [other for other in cases if other is not case and other.fault and other.fault == case.fault]
-        learnt = _row_with(twins[:1], case, book) if twins and everything else None
+        learnt = _row_with(twins[:1], case, book) if twins else None
         measured[at] = replace(one, reason=reason.value, learnt=learnt)
     return measured
 

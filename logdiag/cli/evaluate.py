@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logdiag.cli.options import own_rules, text_or_json
+from logdiag.cli.options import PATH, own_rules, text_or_json
 from logdiag.cli.output import check_writable, write_file
 from logdiag.errors import CaseError
 from logdiag.evaluation.baselines import available
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command("eval")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False), metavar="CASES...")
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="CASES...")
 @text_or_json
 @click.option("--json", "json_file", metavar="FILE", help="Write the whole evaluation to FILE too.")
 @click.option("--html", "html_file", metavar="FILE", help="Write a page with charts and every miss to FILE too.")

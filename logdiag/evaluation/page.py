@@ -14,16 +14,7 @@ from logdiag.evaluation.cases import Case
 from logdiag.evaluation.logs import last_lines
 from logdiag.evaluation.metrics import METRICS
 from logdiag.evaluation.scoring import Row
-from logdiag.evaluation.words import (
-    Columns,
-    beside,
-    columns_of,
-    interval_words,
-    kinds_of_miss,
-    measured,
-    shown,
-    value_words,
-)
+from logdiag.evaluation.words import Columns, beside, columns_of, interval_words, measured, value_words
 from logdiag.model import Reason
 from logdiag.report.pages import page_by
 
@@ -63,9 +54,7 @@ def page(document: Mapping[str, Any], cases: Sequence[Case], rows: Sequence[Row]
         answers=sorted({*truths, *answered}, key=lambda name: order.get(name, len(order))),
         depth=lambda count, total: math.ceil(5 * count / total),
         missed=[
-            (row, kinds_of_miss(row), _judged(row), _log(case, row))
-            for case, row in zip(cases, rows, strict=True)
-            if row.missed
+            (row, row.missed, row.judged, _log(case, row)) for case, row in zip(cases, rows, strict=True) if row.missed
         ],
     )
 
@@ -76,20 +65,6 @@ def _bins(bins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         {**item, "radius": round(4 + 5 * math.sqrt(item["n"] / most), 1), "part": item["n"] / most} for item in bins
     ]
-
-
-def _judged(row: Row) -> list[tuple[str, str, str, bool]]:
-    """Truth and answer in each respect that is judged, and whether it is right."""
-    sure = "" if row.confidence is None or row.error else f" (confidence {row.confidence:.2f})"
-    root = "none" if row.root_line is None else f"line {row.root_line}: {row.root_text}"
-    judged = (
-        ("Reason", " or ".join(row.accepted_reasons), f"{shown(row.reason)}{sure}", row.reason_right),
-        ("Root line", shown(row.true_root), root, row.root_right),
-        ("Rank", shown(row.true_rank), shown(row.rank), row.rank_right),
-        ("Node", shown(row.true_node), shown(row.node), row.node_right),
-        ("Action", " or ".join(row.accepted_actions), shown(row.action), row.action_right),
-    )
-    return [(name, truth, answer, right) for name, truth, answer, right in judged if right is not None]
 
 
 def _log(case: Case, row: Row) -> list[tuple[str, list[tuple[str, str, str]]]]:
