@@ -18,7 +18,7 @@ from logdiag.evaluation.baselines import available
 from logdiag.evaluation.cases import CaseSet, load_cases
 from logdiag.evaluation.compare import compare, read_document
 from logdiag.evaluation.document import document_of
-from logdiag.evaluation.run import Diagnose, answer_case, answer_with, evaluate
+from logdiag.evaluation.run import Diagnose, answer_case, evaluate
 from logdiag.evaluation.scoring import Row
 from logdiag.settings import WHEN, load_settings
 
@@ -102,7 +102,7 @@ def _measured(
     # In the same run is measured what the model and the memory are worth.
     beside: dict[str, Diagnose] = {}
     if llm is not None and memory is not None:
-        beside["rules and memory"] = partial(answer_with, memory=memory)
+        beside["rules and memory"] = partial(answer_case, memory=memory)
     if llm is not None or memory is not None:
         beside["rules alone"] = answer_case
     names, notes = available() if baselines else ((), ())
@@ -113,7 +113,7 @@ def _measured(
             jobs=jobs,
             baselines=names,
             beside=beside,
-            diagnose_case=partial(answer_with, memory=memory or False, llm=llm),
+            diagnose_case=partial(answer_case, memory=memory or False, llm=llm),
             advance=advance,
         )
     return document_of(case_set, results, folders=folders, notes=notes), [result.row for result in results]

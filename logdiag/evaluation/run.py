@@ -35,14 +35,10 @@ class Result:
     baselines: dict[str, Row] = field(default_factory=dict)
 
 
-def answer_with(case: Case, book: RuleBook, *, memory: Memory = False, llm: AgentSettings | None = None) -> Answer:
-    """What logdiag says of a case's log with a memory and a language model, the job's exit code not told."""
+def answer_case(case: Case, book: RuleBook, *, memory: Memory = False, llm: AgentSettings | None = None) -> Answer:
+    """What logdiag says of a case's log, by the rules alone or with a memory and a language model; the job's exit code
+    is not told."""
     return answer_of(diagnose(case.source, rules=book, memory=memory, llm=llm))
-
-
-def answer_case(case: Case, book: RuleBook) -> Answer:
-    """What logdiag says of a case's log, the job's exit code not told."""
-    return answer_of(diagnose(case.source, rules=book, memory=False))
 
 
 def evaluate(
