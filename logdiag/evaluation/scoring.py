@@ -98,17 +98,18 @@ class Row:
     def judged(self) -> tuple[Judged, ...]:
         """Every respect in which the case is labelled."""
         root = "none" if self.root_line is None else f"line {self.root_line}: {self.root_text}"
-        respects = (
+        respects: tuple[tuple[str, object, object, bool | None], ...] = (
             ("reason", " or ".join(self.accepted_reasons), self.reason, self.reason_right),
             ("root line", self.true_root, root, self.root_right),
             ("rank", self.true_rank, self.rank, self.rank_right),
             ("node", self.true_node, self.node, self.node_right),
             ("action", " or ".join(self.accepted_actions), self.action, self.action_right),
         )
-        words = [
-            (what, *("none" if one is None else str(one) for one in pair), right) for what, *pair, right in respects
-        ]
-        return tuple(Judged(what, truth, answer, right) for what, truth, answer, right in words if right is not None)
+        return tuple(
+            Judged(what, "none" if truth is None else str(truth), "none" if answer is None else str(answer), right)
+            for what, truth, answer, right in respects
+            if right is not None
+        )
 
     @property
     def missed(self) -> tuple[str, ...]:
