@@ -3,7 +3,9 @@
     python -m evals.calibrate                             # fits the weights again from evals/results/supports.json
     python -m evals.calibrate --collect NAME CASES...     # counts answers to labelled cases first, under this name
     python -m evals.calibrate --collect NAME --resting-on SUPPORT CASES...    # only those that rest on this
-    python -m evals.calibrate --check CASES...            # how well the weights in force do on cases not used for them
+
+How well the weights in force do, `logdiag eval` says on cases not used for them: calibration error, confident errors,
+abstentions.
 
 Count answers only at first contact, before any rule was made with sight of the logs: those to known logs are nearly
 always right and would teach that nothing makes an answer doubtful. The counts hold no text of any log: what an answer
@@ -92,26 +94,14 @@ def _fit() -> None:
         print(f"{kind.value:18} {weight:6.2f}  alone {confidence_of([kind], weights):.2f}")
 
 
-def _check(cases: Sequence[str]) -> None:
-    from logdiag.evaluation.metrics import measure
-
-    metrics = measure([result.row for result in evaluate(load_cases(cases).cases)])
-    for name in ("reason_accuracy", "ece", "confident_error_rate", "abstention_rate"):
-        print(f"{name:22} {metrics[name]}")
-
-
 def main() -> int:
     """Counts, fits or checks."""
     parser = argparse.ArgumentParser(prog="evals.calibrate", description="Fits the confidence.")
     parser.add_argument("--collect", metavar="NAME")
     parser.add_argument("--resting-on", metavar="SUPPORT", choices=[kind.value for kind in Support])
-    parser.add_argument("--check", action="store_true")
     parser.add_argument("cases", nargs="*")
     arguments = parser.parse_args()
     try:
-        if arguments.check:
-            _check(arguments.cases)
-            return 0
         if arguments.collect:
             _collect(arguments.collect, arguments.cases, arguments.resting_on)
         _fit()

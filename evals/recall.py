@@ -23,15 +23,11 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from evals.calibrate import COUNTS, counts_of
-from evals.retrieval import root_line
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
 from logdiag.evaluation.scoring import Row, answer_of, judge
@@ -70,53 +66,43 @@ def without(book: RuleBook, reason: Reason) -> RuleBook:
 
 
 def incident_of_case(case: Case) -> Incident:
-    """What a person would have confirmed of a case."""
-    return Incident("", masked(parse_line(root_line(case))), case.reasons[0], case.actions[0], confirmed_by="label")
+    """What a person would have confirmed of a case: by the first whole line that holds the label's root."""
+    label = case.roots[0]
+    root = next((line for _, _, line in case.lines() if label in line), label)
+    return Incident("", masked(parse_line(root)), case.reasons[0], case.actions[0], confirmed_by="label")
 
 
-def measure_reason(reason: Reason, cases: Sequence[Case], everything: Sequence[Case]) -> list[Measured]:
+def measure_reason(reason: Reason, cases: Sequence[Case], everything: Sequence[Case] = ()) -> list[Measured]:
     """All failures of one reason, with its rules switched off."""
     book = without(RuleBook.load(proof=True), reason)
-    measured = []
-    with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/none") as shipped:
-        for case in cases:
-            rules, alone = _row(case, book, False), _row(case, book, shipped)
-            past = learnt = None
-            if not everything:
-                measured.append(Measured(case.id, reason.value, rules, alone))
-                continue
-            with open_store(f"{folder}/{case.id.replace('/', '-')}") as store:
-                store.add_all(_incidents_of_others(case, everything))
-                past = _row(case, book, store)
-            twin = next(
-                (other for other in cases if other is not case and other.fault and other.fault == case.fault), None
-            )
-            if twin is not None:
-                with open_store(f"{folder}/{case.id.replace('/', '-')}-learnt") as store:
-                    store.add(incident_of_case(twin))
-                    learnt = _row(case, book, store)
-            measured.append(Measured(case.id, reason.value, rules, alone, past, learnt))
+    measured = measure_kept(cases, everything, book)
+    for at, (case, one) in enumerate(zip(cases, measured, strict=True)):
+        twins = [other for other in cases if other is not case and other.fault and other.fault == case.fault]
+        learnt = _row_with(twins[:1], case, book) if twins else None
+        measured[at] = replace(one, reason=reason.value, learnt=learnt)
     return measured
 
 
-def measure_kept(cases: Sequence[Case], everything: Sequence[Case] = ()) -> list[Measured]:
-    """Cases with all rules, without a memory and with the shipped incidents; with those of `everything`, too, but for
-    the case's own fault, if there are any."""
-    book = RuleBook.load()
+def measure_kept(
+    cases: Sequence[Case], everything: Sequence[Case] = (), book: RuleBook | None = None
+) -> list[Measured]:
+    """Cases by the rules alone (all of them, unless a book is given) and with the shipped incidents; with those of
+    `everything`, too, but for the case's own fault, if there are any."""
+    book = book or RuleBook.load()
     measured = []
-    with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/none") as store:
+    with tempfile.TemporaryDirectory() as folder, open_store(folder) as shipped:
         for case in cases:
-            past = None
-            if everything:
-                with open_store(f"{folder}/{case.id.replace('/', '-')}") as full:
-                    full.add_all(_incidents_of_others(case, everything))
-                    past = _row(case, book, full)
-            measured.append(Measured(case.id, "", _row(case, book, False), _row(case, book, store), past))
+            others = [other for other in everything if not _same_fault(other, case)]
+            past = _row_with(others, case, book) if everything else None
+            measured.append(Measured(case.id, "", _row(case, book, False), _row(case, book, shipped), past))
     return measured
 
 
-def _incidents_of_others(case: Case, everything: Sequence[Case]) -> list[Incident]:
-    return [incident_of_case(other) for other in everything if not _same_fault(other, case)]
+def _row_with(others: Sequence[Case], case: Case, book: RuleBook) -> Row:
+    """With the shipped incidents and those of other cases."""
+    with tempfile.TemporaryDirectory() as folder, open_store(folder) as store:
+        store.add_all([incident_of_case(other) for other in others])
+        return _row(case, book, store)
 
 
 def _same_fault(one: Case, other: Case) -> bool:
@@ -180,24 +166,6 @@ def summary(forgotten: Sequence[Measured], kept: Sequence[Measured]) -> dict[str
     }
 
 
-def show(figures: dict[str, Any]) -> None:
-    """The figures as a table."""
-    table = Table(title="Rules of one reason switched off: share of its failures named right, in percent")
-    for name in ("reason", "cases", "rules left", "+ shipped", "+ past", "learnt (cases)", "learnt", "its line"):
-        table.add_column(name, justify="left" if name == "reason" else "right")
-
-    def percent(value: float | None) -> str:
-        return "-" if value is None else f"{100 * value:.1f}"
-
-    for reason, row in figures["forgotten"].items():
-        shares = [percent(row[name]) for name in ("rules_left", "with_shipped", "with_past")]
-        learnt = [str(row["learnt_cases"]), percent(row["learnt"]), percent(row["learnt_root"])]
-        table.add_row(reason, str(row["cases"]), *shares, *learnt)
-    console = Console(width=120)
-    console.print(table)
-    console.print("all rules on, with the shipped incidents:", figures["kept"])
-
-
 def _count(forgotten: Sequence[Measured]) -> None:
     """Adds what the memory's answers rested on to the counts that the confidence is fitted on."""
     rows = [
@@ -215,8 +183,6 @@ def main() -> int:
     parser.add_argument("cases", nargs="+")
     parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument("--counts", action="store_true")
-    parser.add_argument("--shipped", action="store_true", help="only the incidents that ship, which is faster")
-    parser.add_argument("-v", "--verbose", action="store_true", help="also list what is still wrong")
     arguments = parser.parse_args()
     try:
         cases = load_cases(arguments.cases).cases
@@ -227,32 +193,14 @@ def main() -> int:
     for case in cases:
         if not case.healthy and case.roots:
             by_reason[case.reasons[0]].append(case)
-    ordered = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    largest_first = sorted(by_reason.items(), key=lambda item: -len(item[1]))
     with multiprocessing.get_context("spawn").Pool() as pool:
-        parts = [
-            pool.apply_async(measure_reason, (reason, rows, () if arguments.shipped else cases))
-            for reason, rows in ordered
-        ]
-        past = () if arguments.shipped else cases
-        kept = pool.starmap(measure_kept, [(cases[start::8], past) for start in range(8)], chunksize=1)
+        parts = [pool.apply_async(measure_reason, (reason, rows, cases)) for reason, rows in largest_first]
+        kept = pool.starmap(measure_kept, [(cases[start::8], cases) for start in range(8)], chunksize=1)
         forgotten = [one for part in parts for one in part.get()]
-    figures = summary(forgotten, [one for rows in kept for one in rows])
-    show(figures)
-    arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    if arguments.verbose:
-        for one in forgotten:
-            for name, row in (("shipped", one.shipped), ("past", one.past), ("learnt", one.learnt)):
-                if row is not None and not row.reason_right:
-                    print(
-                        one.case,
-                        name,
-                        row.reason,
-                        row.decided_by,
-                        row.supports,
-                        row.root_text,
-                        row.true_root,
-                        sep=" | ",
-                    )
+    figures = json.dumps(summary(forgotten, [one for rows in kept for one in rows]), indent=1)
+    print(figures)
+    arguments.json.write_text(f"{figures}\n", encoding="utf-8")
     if arguments.counts:
         _count(forgotten)
     return 0

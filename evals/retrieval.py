@@ -1,12 +1,8 @@
-"""Measures what the memory finds: how often the nearest past failures had the right reason, and how fast.
+"""Measures how fast the memory is: a million incidents, and a process that asks once: evals/results/memory.json.
 
-    python -m evals.retrieval CASES...          # leave one out, by model
-    python -m evals.retrieval --bench           # a million incidents, a fresh process: evals/results/memory.json
+    python -m evals.retrieval
 
-Leave one out: each labelled failure's masked root line is looked for among those of all others (`within`), and among
-the corpus that ships with logdiag (`corpus`). Right is a reason that the label accepts. `1-NN` takes the nearest one's,
-`5-NN` the one that the five nearest speak for, each with its cosine squared; `recall@5` is whether one of the five is
-right; `fault` is whether one of the five is the same fault, among cases whose fault another case has too.
+What the memory is worth, `python -m evals.recall` says.
 """
 
 from __future__ import annotations
@@ -22,32 +18,24 @@ import sys
 import tempfile
 import time
 from array import array
-from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
 from evals.static_model import ROOT, shipped_lines
-from logdiag.evaluation.cases import Case, load_cases
 from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import Incident, masked
 from logdiag.memory.nearest import Nearest
 from logdiag.memory.sqlite import SqliteFile
 from logdiag.memory.store import open_store
 from logdiag.model import Action, Reason
-from logdiag.read.prefixes import parse_line
 
 RESULTS = ROOT / "evals" / "results" / "memory.json"
 _NEAREST = 5
-_MODELS = ("static", "minilm")
 
 Vectors = NDArray[np.float32]
 
@@ -65,90 +53,6 @@ print(time.perf_counter() - begun)
 heavy = {"torch", "transformers", "sentence_transformers", "tokenizers", "faiss"} & set(sys.modules)
 assert not heavy, heavy
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A failure with its label: the masked root line, the accepted reasons (the first one first) and the fault."""
-
-    text: str
-    reasons: tuple[Reason, ...]
-    fault: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """Shares in percent; `fault` is None where no two cases share one."""
-
-    cases: int
-    nearest: float
-    vote: float
-    recall: float
-    fault: float | None
-
-
-def labelled(paths: Sequence[str]) -> list[Known]:
-    """The failures of labelled cases."""
-    cases = [case for case in load_cases(paths).cases if not case.healthy and case.roots]
-    return [Known(masked(parse_line(root_line(case))), case.reasons, case.fault) for case in cases]
-
-
-def shipped() -> list[Known]:
-    """The corpus."""
-    return [
-        Known(masked(parse_line(incident["signature"])), (Reason(path.stem),))
-        for path in sorted((ROOT / "corpus").glob("*/*.yaml"))
-        for incident in yaml.safe_load(path.read_text()) or []
-    ]
-
-
-def score(asked: Sequence[Known], memory: Sequence[Known], cosines: Vectors) -> Score:
-    """How well `memory` speaks for `asked`, by their cosines (asked, memory); those below -1 are left out."""
-    nearest = vote = recall = fault = with_fault = 0
-    faults = Counter(known.fault for known in memory)
-    for known, row in zip(asked, cosines, strict=True):
-        best = [int(place) for place in np.argsort(-row, kind="stable")[:_NEAREST] if row[place] >= -1]
-        weights: dict[Reason, float] = defaultdict(float)
-        for place in best:
-            weights[memory[place].reasons[0]] += max(float(row[place]), 0.0) ** 2
-        nearest += memory[best[0]].reasons[0] in known.reasons
-        vote += max(weights, key=lambda reason: weights[reason]) in known.reasons
-        recall += any(memory[place].reasons[0] in known.reasons for place in best)
-        if known.fault and faults[known.fault] > 1:
-            with_fault += 1
-            fault += any(memory[place].fault == known.fault for place in best)
-    share = 100 / len(asked)
-    return Score(
-        len(asked), nearest * share, vote * share, recall * share, 100 * fault / with_fault if with_fault else None
-    )
-
-
-def leave_one_out(embedder: Embedder, cases: Sequence[Known]) -> Score:
-    """Each case against all others."""
-    vectors = _vectors(embedder, cases)
-    cosines = vectors @ vectors.T
-    np.fill_diagonal(cosines, -2)
-    return score(cases, cases, cosines)
-
-
-def from_corpus(embedder: Embedder, cases: Sequence[Known]) -> Score:
-    """Each case against the corpus."""
-    memory = shipped()
-    return score(cases, memory, _vectors(embedder, cases) @ _vectors(embedder, memory).T)
-
-
-def table_of(paths: Sequence[str], models: Sequence[str]) -> Table:
-    """What each model finds of the cases."""
-    cases = labelled(paths)
-    table = Table(title=f"{len(cases)} failures: right in % (1-NN / 5-NN / recall@5 / fault), and milliseconds a line")
-    for name in ("model", "dimensions", "within", "corpus", "ms"):
-        table.add_column(name)
-    for name in models:
-        embedder = load_embedder(name)
-        row = [name, str(embedder.dimensions)]
-        row += [_said(leave_one_out(embedder, cases)), _said(from_corpus(embedder, cases))]
-        table.add_row(*row, f"{_embed_ms(embedder, [case.text for case in cases[:100]]):.2f}")
-    return table
 
 
 def synthetic(base: Vectors, count: int, seed: int) -> Vectors:
@@ -283,12 +187,6 @@ def novel_failure(incidents: int) -> dict[str, Any]:
     }
 
 
-def root_line(case: Case) -> str:
-    """The first whole line that holds the label's root."""
-    root = case.roots[0]
-    return next((line for _, _, line in case.lines() if root in line), root)
-
-
 def _flat(vectors: Vectors, queries: Vectors) -> Any:
     """The exact answer: ids (queries, 5)."""
     import faiss
@@ -305,11 +203,6 @@ def _search_times(nearest: Nearest, queries: Sequence[array[float]]) -> tuple[li
         processor.append(time.thread_time() - used)
         wall.append(time.perf_counter() - clock)
     return wall, processor
-
-
-def _vectors(embedder: Embedder, cases: Sequence[Known]) -> Vectors:
-    """The cases' vectors, (n, d)."""
-    return np.array(embedder.embed([case.text for case in cases]), np.float32)
 
 
 def _embed_ms(embedder: Embedder, lines: Sequence[str]) -> float:
@@ -332,33 +225,22 @@ def _at(seconds: Sequence[float], percent: int) -> float:
     return round(1000 * float(np.percentile(seconds, percent)), 2)
 
 
-def _said(found: Score) -> str:
-    fault = "" if found.fault is None else f" / {found.fault:.1f}"
-    return f"{found.nearest:.1f} / {found.vote:.1f} / {found.recall:.1f}{fault}"
-
-
 def main() -> None:
-    """Measures, prints, and with `--bench` writes the result."""
-    parser = argparse.ArgumentParser(description="Measures what the memory finds, and how fast.")
-    parser.add_argument("cases", nargs="*", help="labelled cases, the format of logdiag eval")
-    parser.add_argument("--model", action="append", metavar="NAME", help="instead of all models")
-    parser.add_argument("--bench", action="store_true", help="measure speed too, and write evals/results/memory.json")
-    parser.add_argument("--incidents", type=int, default=_COUNT, help="for --bench (default: %(default)s)")
+    """Measures, writes the result and prints it."""
+    parser = argparse.ArgumentParser(description="Measures how fast the memory is.")
+    parser.add_argument("--incidents", type=int, default=_COUNT, help="how many are searched (default: %(default)s)")
     given = parser.parse_args()
-    if given.cases:
-        Console(width=140).print(table_of(given.cases, given.model or _MODELS))
-    if given.bench:
-        machine = {"processors": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()[0]}
-        versions = {name: metadata.version(name) for name in ("numpy", "faiss-cpu")}
-        result = {
-            "fresh": fresh_process(),
-            "novel": novel_failure(5000),
-            "search": bench(given.incidents),
-            "machine": machine,
-            "versions": versions,
-        }
-        RESULTS.write_text(json.dumps(result, indent=2) + "\n")
-        print(json.dumps(result, indent=2))
+    machine = {"processors": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()[0]}
+    versions = {name: metadata.version(name) for name in ("numpy", "faiss-cpu")}
+    result = {
+        "fresh": fresh_process(),
+        "novel": novel_failure(5000),
+        "search": bench(given.incidents),
+        "machine": machine,
+        "versions": versions,
+    }
+    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import pytest
 
 from logdiag.rules import ReasonEntry, Rule
 from logdiag.settings import cache
-from tests.helpers import LOGS, environment, loaded_anew
+from tests.helpers import LOGS, environment
 
 ASKED = """
 import sys
@@ -27,12 +27,17 @@ TRUE_ACTION = "restart_excluding_node"
 FORGED_ACTION = "restart"
 
 
-def asked(folder: Path, temporary: Path) -> str:
+def asked(site: Path, folder: Path, temporary: Path) -> str:
     """The action for the sample log, from a process with this cache folder."""
     temporary.mkdir(exist_ok=True)
-    env = environment({"LOGDIAG_CACHE": str(folder), "TMPDIR": str(temporary)})
+    env = environment({"PYTHONPATH": str(site), "LOGDIAG_CACHE": str(folder), "TMPDIR": str(temporary)})
     done = subprocess.run(
-        [sys.executable, "-c", ASKED, str(LOGS / "demo.log")], capture_output=True, text=True, env=env, check=True
+        [sys.executable, "-c", ASKED, str(LOGS / "demo.log")],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=True,
+        cwd=site,
     )
     return done.stdout.strip()
 
@@ -50,12 +55,10 @@ def forged(content: bytes) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def forgery(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
+def forgery(site: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
     """The name and the content of a cache file of the shipped rules that were replaced."""
     folder = tmp_path_factory.mktemp("forgery") / "cache"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGDIAG_CACHE", str(folder))
-        loaded_anew()
+    assert asked(site, folder, folder.with_name("tmp")) == TRUE_ACTION
     (file,) = folder.glob("rules-*")
     return file.name, forged(file.read_bytes())
 
@@ -70,9 +73,9 @@ def poisoned(forgery: tuple[str, bytes], own_cache: Path) -> Path:
     return file
 
 
-def test_the_forgery_would_be_believed_of_the_user_alone(poisoned: Path, tmp_path: Path) -> None:
+def test_the_forgery_would_be_believed_of_the_user_alone(poisoned: Path, site: Path, tmp_path: Path) -> None:
     """The control of the tests below: what is forged there does change the answer when nothing speaks against it."""
-    assert asked(poisoned.parent, tmp_path / "tmp") == FORGED_ACTION
+    assert asked(site, poisoned.parent, tmp_path / "tmp") == FORGED_ACTION
 
 
 def everybody_writes(file: Path) -> None:
@@ -130,10 +133,10 @@ def test_what_another_may_have_written_is_not_believed(own_cache: Path, give_awa
     assert cache.read("thing", b"origin") is None
 
 
-def test_rules_that_another_may_have_written_are_compiled_anew(poisoned: Path, tmp_path: Path) -> None:
+def test_rules_that_another_may_have_written_are_compiled_anew(poisoned: Path, site: Path, tmp_path: Path) -> None:
     """The action is that of the shipped rules."""
     everybody_writes(poisoned)
-    assert asked(poisoned.parent, tmp_path / "tmp") == TRUE_ACTION
+    assert asked(site, poisoned.parent, tmp_path / "tmp") == TRUE_ACTION
 
 
 def test_nobody_else_may_read_or_write_what_is_kept(own_cache: Path) -> None:
@@ -160,26 +163,26 @@ def test_what_was_kept_comes_back_for_the_same_origin_only(own_cache: Path) -> N
     assert cache.read("thing", b"other") is None
 
 
-def test_where_the_folder_cannot_be_used_one_among_the_temporary_files_serves(tmp_path: Path) -> None:
+def test_where_the_folder_cannot_be_used_one_among_the_temporary_files_serves(site: Path, tmp_path: Path) -> None:
     """A home that cannot be written costs the first run its time, not each."""
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     unusable, temporary = tmp_path / "file" / "cache", tmp_path / "tmp"
-    assert asked(unusable, temporary) == TRUE_ACTION
+    assert asked(site, unusable, temporary) == TRUE_ACTION
     (folder,) = temporary.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     (file,) = folder.glob("rules-*")
     before = file.stat().st_ino  # what is used gets a new time, what is made again a new place
-    assert asked(unusable, temporary) == TRUE_ACTION
+    assert asked(site, unusable, temporary) == TRUE_ACTION
     assert file.stat().st_ino == before
 
 
-def test_a_folder_squatted_among_the_temporary_files_is_not_used(tmp_path: Path) -> None:
+def test_a_folder_squatted_among_the_temporary_files_is_not_used(site: Path, tmp_path: Path) -> None:
     """Somebody made it first: nothing is read there and nothing written."""
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     squatted = tmp_path / "tmp" / f"logdiag-{os.getuid()}"
     squatted.mkdir(parents=True)
     squatted.chmod(0o777)
-    assert asked(tmp_path / "file" / "cache", tmp_path / "tmp") == TRUE_ACTION
+    assert asked(site, tmp_path / "file" / "cache", tmp_path / "tmp") == TRUE_ACTION
     assert list(squatted.iterdir()) == []
 
 

@@ -202,16 +202,16 @@ def resident() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-def test_two_thousand_diagnoses_leave_memory_flat(book: RuleBook) -> None:
-    """The second thousand needs no more than the first, and no descriptor stays open."""
+def test_hundreds_of_diagnoses_leave_memory_flat(book: RuleBook) -> None:
+    """The second half needs no more than the first, and no descriptor stays open; `make soak` makes ten thousand."""
     log = b"step 1 loss 2.0\nstep 2 loss 1.9\n" + DEMO[-3000:]
 
-    def thousand() -> None:
+    def half() -> None:
         with ThreadPoolExecutor(2) as pool:
-            assert len(set(pool.map(lambda _: diagnose(log, rules=book, memory=False).reason, range(1000)))) == 1
+            assert len(set(pool.map(lambda _: diagnose(log, rules=book, memory=False).reason, range(250)))) == 1
 
-    thousand()
+    half()
     before, files = resident(), len(os.listdir("/proc/self/fd"))
-    thousand()
-    assert resident() - before < 8 << 20
+    half()
+    assert resident() - before < 2 << 20
     assert len(os.listdir("/proc/self/fd")) <= files

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from logdiag.cli.options import given, shared
+from logdiag.cli.options import PATH, form_option, given, shared
 from logdiag.cli.output import (
     Printing,
     check_outputs,
@@ -38,10 +38,8 @@ _NO_FAILURE = ("no failure", "the log does not tell")
 
 
 @click.command("batch", epilog=_EXAMPLES, short_help="Diagnose many jobs, one a PATH, one answer a line.")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False), metavar="PATH...")
-@click.option(
-    "-f", "--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="How to print each."
-)
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
+@form_option(*_FORMATS, what="How to print each.")
 @shared
 def batch(
     paths: tuple[str, ...],

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from logdiag.cli.main import report_on
-from logdiag.cli.options import brief_report, form_of_report, given, settings_in_force, shared
+from logdiag.cli.options import PATH, brief_report, form_of_report, given, settings_in_force, shared
 from logdiag.cli.output import printing, standard, status_of
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
@@ -36,7 +36,7 @@ Examples:
 
 @click.command("slurm", epilog=_EXAMPLES_OF_SLURM, short_help="Diagnose a job of Slurm by its id.")
 @click.argument("job_id", metavar="JOBID")
-@click.argument("logs", nargs=-1, type=click.Path(readable=False), metavar="[LOG]...")
+@click.argument("logs", nargs=-1, type=PATH, metavar="[LOG]...")
 @click.option("--kernel-logs", metavar="PATTERN", help="Where the nodes' kernel logs are kept; %N is a node's name.")
 @click.option(
     "--decide",

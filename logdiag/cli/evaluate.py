@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from logdiag.cli.options import own_rules, text_or_json
+from logdiag.cli.options import PATH, own_rules, text_or_json
 from logdiag.cli.output import check_writable, write_file
 from logdiag.errors import CaseError
 from logdiag.evaluation.baselines import available
-from logdiag.evaluation.cases import load_cases
-from logdiag.evaluation.compare import Comparison, compare, read_document
+from logdiag.evaluation.cases import CaseSet, load_cases
+from logdiag.evaluation.compare import compare, read_document
 from logdiag.evaluation.document import document_of
-from logdiag.evaluation.run import Diagnose, Result, answer_case, answer_with, evaluate
+from logdiag.evaluation.run import Diagnose, answer_case, evaluate
 from logdiag.evaluation.scoring import Row
 from logdiag.settings import WHEN, load_settings
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command("eval")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False), metavar="CASES...")
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="CASES...")
 @text_or_json
 @click.option("--json", "json_file", metavar="FILE", help="Write the whole evaluation to FILE too.")
 @click.option("--html", "html_file", metavar="FILE", help="Write a page with charts and every miss to FILE too.")
@@ -51,6 +51,7 @@ def evaluate_command(
     json_file: str | None,
     html_file: str | None,
     old_file: str | None,
+    split: str | None,
     **asked: Any,
 ) -> None:
     """Measure how right logdiag is on labelled cases.
@@ -67,8 +68,8 @@ def evaluate_command(
     for option, file in (("--json", json_file), ("--html", html_file)):
         if file:
             check_writable(option, file)
-    document, results = _measured(paths, **asked)
-    rows = [result.row for result in results]
+    case_set = load_cases(paths, split)
+    document, rows = _measured(case_set, **asked)
     comparison = compare(old["cases"], rows) if old else None
     if comparison:
         document["comparison"] = comparison.to_dict()
@@ -77,38 +78,33 @@ def evaluate_command(
     if html_file:
         from logdiag.evaluation.page import page
 
-        write_file("--html", html_file, page(document, results))
-    _print(document, rows, comparison, form)
+        write_file("--html", html_file, page(document, case_set.cases, rows))
+    if form == "json":
+        # In ASCII, so that nothing of a log can steer a terminal.
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    else:
+        from logdiag.evaluation.table import print_comparison, print_document
+
+        print_document(document, rows)
+        if comparison:
+            print_comparison(comparison)
     if comparison and comparison.regressions:
         sys.exit(1)
 
 
-def _print(document: dict[str, Any], rows: Sequence[Row], comparison: Comparison | None, form: str) -> None:
-    if form == "json":
-        # In ASCII, so that nothing of a log can steer a terminal.
-        sys.stdout.write(json.dumps(document, indent=1) + "\n")
-        return
-    from logdiag.evaluation.table import print_comparison, print_document
-
-    print_document(document, rows)
-    if comparison:
-        print_comparison(comparison)
-
-
 def _measured(
-    paths: Sequence[str],
-    baselines: bool,
-    split: str | None,
-    folders: tuple[str, ...],
-    memory: str | None,
-    jobs: int | None,
-    **model: Any,
-) -> tuple[dict[str, Any], list[Result]]:
-    """The evaluation of the cases, and what came of each."""
-    case_set = load_cases(paths, split)
+    case_set: CaseSet, *, baselines: bool, folders: tuple[str, ...], memory: str | None, jobs: int | None, **model: Any
+) -> tuple[dict[str, Any], list[Row]]:
+    """The evaluation of the cases, and the row of each."""
     llm = _model(model)
     if memory is not None:
         memory = load_settings({"memory": memory}).store_or_refusal()
+    # In the same run is measured what the model and the memory are worth.
+    beside: dict[str, Diagnose] = {}
+    if llm is not None and memory is not None:
+        beside["rules and memory"] = partial(answer_case, memory=memory)
+    if llm is not None or memory is not None:
+        beside["rules alone"] = answer_case
     names, notes = available() if baselines else ((), ())
     with _progress(len(case_set.cases)) as advance:
         results = evaluate(
@@ -116,11 +112,11 @@ def _measured(
             folders=folders,
             jobs=jobs,
             baselines=names,
-            beside=_beside(memory, llm),
-            diagnose_case=partial(answer_with, memory=memory or False, llm=llm),
+            beside=beside,
+            diagnose_case=partial(answer_case, memory=memory or False, llm=llm),
             advance=advance,
         )
-    return document_of(case_set, results, folders=folders, notes=notes), results
+    return document_of(case_set, results, folders=folders, notes=notes), [result.row for result in results]
 
 
 def _model(said: Mapping[str, Any]) -> AgentSettings | None:
@@ -133,16 +129,6 @@ def _model(said: Mapping[str, Any]) -> AgentSettings | None:
     if settings.offline:
         raise CaseError(f"--llm {settings.llm}: offline is set ({settings.origins['offline']}); nothing may be asked")
     return AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
-
-
-def _beside(memory: str | None, llm: AgentSettings | None) -> dict[str, Diagnose]:
-    """What to measure in the same run: the same without the model, and without the memory."""
-    beside: dict[str, Diagnose] = {}
-    if llm is not None and memory is not None:
-        beside["rules and memory"] = partial(answer_with, memory=memory)
-    if llm is not None or memory is not None:
-        beside["rules alone"] = answer_case
-    return beside
 
 
 @contextmanager

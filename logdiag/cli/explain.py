@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from logdiag.cli.options import own_rules
+from logdiag.cli.options import PATH, own_rules
 from logdiag.model import Decision, Diagnosis
 from logdiag.pipeline import diagnose
 from logdiag.report.words import clean, headline
@@ -15,7 +15,7 @@ _LONGEST_LINE = 160
 
 
 @click.command("explain")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False))
+@click.argument("paths", nargs=-1, required=True, type=PATH)
 @own_rules
 @click.option("--exit-code-of-job", "exit_code", type=int, metavar="N", help="What the job itself ended with.")
 def explain_command(paths: tuple[str, ...], folders: tuple[str, ...], exit_code: int | None) -> None:

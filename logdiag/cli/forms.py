@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from logdiag.cli.options import own_rules
+from logdiag.cli.options import PATH, own_rules
 from logdiag.cli.output import say
 
 
@@ -21,7 +21,7 @@ def forms() -> None:
 
 
 @forms.command("test")
-@click.argument("folders", nargs=-1, type=click.Path(readable=False), metavar="[DIR]...")
+@click.argument("folders", nargs=-1, type=PATH, metavar="[DIR]...")
 def test_command(folders: tuple[str, ...]) -> None:
     """Prove the shipped log forms, and those in DIR/forms/, by their samples. All problems are printed at once."""
     from logdiag.read.form_check import check

@@ -10,8 +10,8 @@ from typing import Any, TextIO
 
 import click
 
-from logdiag.cli.options import REASONS, metadata_of, own_rules, store_in_force, text_or_json
-from logdiag.cli.output import print_json, say
+from logdiag.cli.options import PATH, REASONS, added, metadata_of, own_rules, store_in_force, text_or_json
+from logdiag.cli.output import print_listed, say
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import Store, open_store
@@ -47,17 +47,14 @@ def _on_store(command: Callable[..., None]) -> Callable[..., None]:
     return opened
 
 
-def _said(command: Callable[..., None]) -> Callable[..., None]:
-    """What a person may say of an incident."""
-    for option in (
-        click.option("--outcome", type=_OUTCOMES, help="Whether the remedy helped."),
-        click.option("--remedy", metavar="TEXT", help="What was done about it."),
-        click.option("--cause", metavar="TEXT", help="What happened, in a sentence."),
-        click.option("--action", type=_ACTIONS, help="What to do when it comes again."),
-        click.option("--reason", type=REASONS, metavar="REASON", help="What it was, a reason of the taxonomy."),
-    ):
-        command = option(command)
-    return command
+# What a person may say of an incident.
+_said = added(
+    click.option("--reason", type=REASONS, metavar="REASON", help="What it was, a reason of the taxonomy."),
+    click.option("--action", type=_ACTIONS, help="What to do when it comes again."),
+    click.option("--cause", metavar="TEXT", help="What happened, in a sentence."),
+    click.option("--remedy", metavar="TEXT", help="What was done about it."),
+    click.option("--outcome", type=_OUTCOMES, help="Whether the remedy helped."),
+)
 
 
 @click.group(
@@ -72,7 +69,7 @@ def incidents() -> None:
 
 
 @incidents.command("add")
-@click.argument("log", required=False, type=click.Path(readable=False))
+@click.argument("log", required=False, type=PATH)
 @click.option("--line", "number", type=click.IntRange(min=1), metavar="N", help="The line of LOG that names the cause.")
 @click.option("--signature", metavar="TEXT", help="The line that names the cause, when there is no log.")
 @_said
@@ -160,7 +157,7 @@ def list_command(store: Store, reason: str | None, shipped: bool, form: str, **w
     listed = store.list(reason=Reason(reason) if reason else None, **wanted)
     found = [item for item in listed if shipped or item.seen_at]
     _say_unreadable(store)
-    _print(form, [asdict(item) for item in found], map(_row, found))
+    print_listed(form, [asdict(item) for item in found], map(_row, found))
     if not found and form == "text":
         click.echo("no incidents yet; logdiag --remember LOG keeps one", err=True)
 
@@ -184,7 +181,7 @@ def search_command(store: Store, text: str, limit: int, form: str) -> None:
     wanted = _failure(text, None, None, None, ()).signature if os.path.exists(text) else masked(parse_line(text))
     found = store.nearest(wanted, limit)
     documents = [{"similarity": round(score, 4), **asdict(item)} for score, item in found]
-    _print(form, documents, (f"{score:.2f}  {_row(item)}" for score, item in found))
+    print_listed(form, documents, (f"{score:.2f}  {_row(item)}" for score, item in found))
 
 
 @incidents.command("forget")
@@ -231,7 +228,7 @@ def stats_command(store: Store, form: str) -> None:
     known = f"{stats['incidents']} incidents, {stats['confirmed']} confirmed; {stats['shipped']} ship with it"
     span = [f"from {stats['first_seen']} to {stats['last_seen']}"] if stats["incidents"] else []
     counts = [f"{count:>7}  {name}" for name, count in (*stats["reasons"].items(), *stats["outcomes"].items())]
-    _print(form, stats, [f"{stats['place']}: {known}", *span, *counts])
+    print_listed(form, stats, [f"{stats['place']}: {known}", *span, *counts])
 
 
 @incidents.command("nodes")
@@ -257,7 +254,7 @@ def nodes_command(store: Store, days: float, size: int | None, form: str) -> Non
         rows.append(
             f"{mark} {item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}"
         )
-    _print(form, [{**asdict(item), "suspicious": item.suspicious} for item in records], rows)
+    print_listed(form, [{**asdict(item), "suspicious": item.suspicious} for item in records], rows)
 
 
 def _failure(
@@ -347,16 +344,7 @@ def _show(incident: Incident, form: str) -> None:
     rows = [f"{incident.id}  {incident.reason.value}  {_action(incident)}  {incident.outcome.value}"]
     rows += [f"  {name + ':':<15}{value}" for name, value in told if value]
     rows += [f"  {entry.at[:19] + 'Z':<22}{entry.by or 'logdiag'}: {entry.what}" for entry in incident.history]
-    _print(form, asdict(incident), rows)
-
-
-def _print(form: str, document: object, rows: Iterable[str]) -> None:
-    """A document for programs, or its rows for people."""
-    if form == "json":
-        print_json(document)
-        return
-    for row in rows:
-        say(row)
+    print_listed(form, asdict(incident), rows)
 
 
 def _action(incident: Incident) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from typing import Any, Literal
 
 import click
@@ -16,49 +17,49 @@ from logdiag.report import FORMATS
 from logdiag.settings import WHEN, Settings, load_settings
 from logdiag.settings.places import default_memory
 
-form_of_report = click.option(
-    "-f",
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="How to print the answer.",
-)
+_MOST_WORKERS = 8
+PATH = click.Path(readable=False)
+"""The name of a file or a folder, which a shell completes; whoever opens it says what is wrong with it."""
+REASONS = click.Choice([item.value for item in Reason if item is not Reason.NONE])
+
+Command = Callable[..., None]
+
+
+def added(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Adds several options to a command, in this order."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def form_option(*forms: str, what: str = "How to print it.") -> Callable[[Command], Command]:
+    """The option for how something is printed, the first form unless another is given."""
+    kinds = click.Choice(forms)
+    return click.option("-f", "--format", "form", type=kinds, default=forms[0], show_default=True, help=what)
+
+
+form_of_report = form_option(*FORMATS, what="How to print the answer.")
 brief_report = click.option("--brief", is_flag=True, help="The verdict in six lines at most.")
 """The options of every command that prints one answer."""
 
+text_or_json = form_option("text", "json")
+"""The option of every command that prints a list, for people or for programs."""
+
 own_rules = click.option(
-    "--rules",
-    "folders",
-    multiple=True,
-    type=click.Path(readable=False),
-    metavar="DIR",
+    "--rules", "folders", multiple=True, type=PATH, metavar="DIR",
     help="A folder of your own rules, and of log forms in its forms/; may be repeated.",
-)
+)  # fmt: skip
 """The option of every command that goes by rules."""
 
-_MOST_WORKERS = 8
-REASONS = click.Choice([item.value for item in Reason if item is not Reason.NONE])
 job_option = click.option(
     "--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."
 )
 """The option of every command that reads the log of a job."""
 
-text_or_json = click.option(
-    "-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="How to print it.",
-)  # fmt: skip
-"""The option of every command that prints a list, for people or for programs."""
+offline = click.option("--offline", is_flag=True, default=None, help="No model, and no connection at all.")
+"""The option of every command that could reach the network."""
 
-_SHARED = (
+shared = added(
     click.option(
-        "-o",
-        "--output",
-        "outputs",
-        multiple=True,
-        type=click.Path(readable=False),
-        metavar="FILE",
+        "-o", "--output", "outputs", multiple=True, type=PATH, metavar="FILE",
         help="Write the answer to FILE too: .txt, .json, .jsonl, .md, .html or .sarif; may be repeated.",
     ),
     click.option(
@@ -66,62 +67,45 @@ _SHARED = (
     ),
     click.option("-v", "--verbose", is_flag=True, help="Fold nothing; show on standard error what a model was asked."),
     click.option(
-        "--exit-code",
-        "by_category",
-        is_flag=True,
+        "--exit-code", "by_category", is_flag=True,
         help="Exit 0 healthy, 10 infrastructure, 11 framework, 12 script, 13 the log does not tell.",
     ),
     click.option(
-        "--max-seconds",
-        type=click.FloatRange(min=0, min_open=True),
-        metavar="SECONDS",
+        "--max-seconds", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
         help="Stop reading then, and diagnose what was read.",
     ),
     click.option(
         "--max-bytes", type=click.IntRange(min=1), metavar="BYTES", help="The same after so much log, uncompressed."
     ),
     click.option(
-        "--workers",
-        type=click.IntRange(min=0),
-        metavar="N",
+        "--workers", type=click.IntRange(min=0), metavar="N",
         help="So many processes read large logs, 0 for this one alone; else as many as there are cores, up to 8.",
     ),
     own_rules,
     job_option,
     click.option(
-        "--memory",
-        "place",
-        type=click.Path(readable=False),
-        metavar="PLACE",
+        "--memory", "place", type=PATH, metavar="PLACE",
         help="Past failures: a folder, or postgresql://...; else LOGDIAG_MEMORY or the user's data folder.",
     ),
     click.option(
-        "--baseline",
-        "baselines",
-        multiple=True,
-        type=click.Path(readable=False),
-        metavar="LOG",
+        "--baseline", "baselines", multiple=True, type=PATH, metavar="LOG",
         help="The log of a good run of this job: what is new since counts most; may be repeated.",
     ),
     click.option("--no-memory", is_flag=True, help="Let the rules alone decide."),
     click.option("--remember", is_flag=True, help="Keep this failure as an incident, or a named job's good run."),
     click.option(
-        "--llm",
-        multiple=True,
-        metavar="MODEL",
+        "--llm", multiple=True, metavar="MODEL",
         help="A language model as provider:model, and when to ask it: always, unsure (default) or never.",
     ),
     click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take altogether."),
     click.option("--votes", type=int, metavar="N", help="How many answers of the model are held against each other."),
     click.option(
-        "--config",
-        "config_file",
-        type=click.Path(readable=False),
-        metavar="FILE",
+        "--config", "config_file", type=PATH, metavar="FILE",
         help="Settings to go by, instead of the logdiag.toml files that are looked for (see logdiag config).",
     ),
-    click.option("--offline", is_flag=True, default=None, help="No model, and no connection at all."),
-)
+    offline,
+)  # fmt: skip
+"""The options of every command that makes diagnoses."""
 
 
 def settings_in_force(flags: Mapping[str, object]) -> Settings:
@@ -160,13 +144,6 @@ def metadata_of(pairs: Iterable[str]) -> dict[str, str]:
 def _cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def shared(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options to a command."""
-    for option in reversed(_SHARED):
-        command = option(command)
-    return command
 
 
 def given(said: Mapping[str, Any]) -> dict[str, Any]:

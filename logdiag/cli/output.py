@@ -44,6 +44,15 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
+def print_listed(form: str, document: object, rows: Iterable[str]) -> None:
+    """A document for programs, or its rows for people, as `text_or_json` says."""
+    if form == "json":
+        print_json(document)
+        return
+    for row in rows:
+        say(row)
+
+
 def status_of(answer: Diagnosis) -> int:
     """The exit status of an answer with --exit-code."""
     return _NOT_KNOWN if answer.failed is None else _STATUS[answer.category]

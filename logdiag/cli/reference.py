@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from logdiag.cli.options import text_or_json
-from logdiag.cli.output import print_json
+from logdiag.cli.output import print_json, print_listed
 from logdiag.model import Reason
 from logdiag.rules import RuleBook
 
@@ -20,11 +20,8 @@ def reasons(form: str) -> None:
         for reason in Reason
         if (entry := table.get(reason))
     ]
-    if form == "json":
-        print_json(rows)
-        return
-    for row in rows:
-        click.echo(f"{row['reason']:<19}  {row['category']:<14}  {row['action']:<22}  {row['meaning']}")
+    words = (f"{row['reason']:<19}  {row['category']:<14}  {row['action']:<22}  {row['meaning']}" for row in rows)
+    print_listed(form, rows, words)
 
 
 @click.command("schema", short_help="Print the JSON Schema of an answer, or of a rule file for editors.")

@@ -5,15 +5,25 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from logdiag.cli.options import REASONS, job_option, metadata_of, own_rules, settings_in_force, text_or_json
-from logdiag.cli.output import print_json, say
+from logdiag.cli.options import (
+    PATH,
+    REASONS,
+    added,
+    job_option,
+    metadata_of,
+    offline,
+    own_rules,
+    settings_in_force,
+    text_or_json,
+)
+from logdiag.cli.output import print_listed, say
 from logdiag.errors import LogdiagError, RuleError
 from logdiag.model import Reason
 from logdiag.report.words import clean
@@ -29,6 +39,11 @@ _healthy = click.option(
     "--healthy", multiple=True, metavar="PATH", help="Logs of healthy jobs, on which nothing may fire."
 )
 _memory = click.option("--memory", "place", metavar="PLACE", help="The store of incidents; LOGDIAG_MEMORY if left out.")
+_model = added(
+    click.option("--llm", metavar="MODEL", help="The language model as provider:model; LOGDIAG_LLM if left out."),
+    click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long each question may take."),
+    offline,
+)
 # Learning takes several questions, each of which may take the time of --llm-timeout.
 _QUESTIONS, _SAMPLES = 8, 3
 _LONGEST = 10_000
@@ -93,7 +108,7 @@ def show_command(identity: str, folders: tuple[str, ...]) -> None:
 
 
 @rules.command("test")
-@click.argument("folders", nargs=-1, type=click.Path(readable=False), metavar="[DIR]...")
+@click.argument("folders", nargs=-1, type=PATH, metavar="[DIR]...")
 @text_or_json
 def test_command(folders: tuple[str, ...], form: str) -> None:
     """Prove the rules of DIR, by their examples and against all shipped ones; without DIR, prove the shipped rules.
@@ -108,15 +123,11 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
     paths = {file.path for file in own_files(folders).contents.values()}
     own = {item.id for item in book.entries if item.file in paths} if folders else None
     problems = check(book, own) or prove(book, own)
-    if form == "json":
-        print_json([asdict(problem) for problem in problems])
-    else:
-        for problem in problems:
-            say(str(problem))
-        proved = [rule for rule in book.rules if own is None or rule.id in own]
-        filters = [item for item in book.filters if own is None or item.id in own]
-        examples = sum(len(rule.fires) + len(rule.quiet) for rule in proved)
-        click.echo(f"{len(proved)} rules, {len(filters)} filters, {examples} examples, {len(problems)} problems")
+    proved = [rule for rule in book.rules if own is None or rule.id in own]
+    filters = [item for item in book.filters if own is None or item.id in own]
+    examples = sum(len(rule.fires) + len(rule.quiet) for rule in proved)
+    count = f"{len(proved)} rules, {len(filters)} filters, {examples} examples, {len(problems)} problems"
+    print_listed(form, [asdict(problem) for problem in problems], [*map(str, problems), count])
     sys.exit(1 if problems else 0)
 
 
@@ -187,19 +198,8 @@ def suggest_command(
     sys.exit(_put([(f"{item.id} (from {', '.join(item.incidents)})", item) for item in found], target))
 
 
-def _model(command: Callable[..., None]) -> Callable[..., None]:
-    """Which model is asked."""
-    for option in (
-        click.option("--offline", is_flag=True, default=None, help="No model and no network."),
-        click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long each question may take."),
-        click.option("--llm", metavar="MODEL", help="The language model as provider:model; LOGDIAG_LLM if left out."),
-    ):
-        command = option(command)
-    return command
-
-
 @rules.command("learn-filters")
-@click.argument("logs", nargs=-1, required=True, type=click.Path(readable=False), metavar="LOG...")
+@click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
 @job_option
 @click.option(
     "--samples", type=click.IntRange(1, 15), default=_SAMPLES, show_default=True, metavar="N", help="How many votes."

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from typing import NamedTuple
 
 from logdiag.evaluation.cases import Case
 from logdiag.evaluation.logs import RawLine, last_lines
@@ -38,8 +38,7 @@ _GREP = re.compile(
 _GPUALERT_LINES = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Guess:
+class _Guess(NamedTuple):
     reason: Reason
     line: RawLine | None = None
 

@@ -150,10 +150,13 @@ def _cases_in(path: str, data: bytes, places: dict[str, str], problems: list[str
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not line.strip():
             continue
-        where = f"{path}:{number}"
+        where, found = f"{path}:{number}", list[str]()
         try:
             document = json.loads(line, object_pairs_hook=_object)
-            found = _problems(document, where, places)
+            identity = document.get("id")
+            before = places.setdefault(identity, where) if isinstance(identity, str) else where
+            if before != where:
+                found.append(f"id: {identity!r} is that of {before} already; give each case its own")
             if isinstance(document.get("log_file"), str):
                 document["log_file"] = os.path.join(os.path.dirname(path), document["log_file"])
             case = Case.model_validate(document)
@@ -173,15 +176,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(document) != len(pairs):
         raise ValueError("a key is given twice")
     return document
-
-
-def _problems(document: dict[str, Any], where: str, places: dict[str, str]) -> list[str]:
-    """Whether the id is that of another case."""
-    identity = document.get("id")
-    if not isinstance(identity, str):
-        return []
-    before = places.setdefault(identity, where)
-    return [] if before == where else [f"id: {identity!r} is that of {before} already; give each case its own"]
 
 
 def _complaint(item: Mapping[str, Any]) -> str:

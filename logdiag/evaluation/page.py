@@ -5,35 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from logdiag.evaluation.excerpts import Excerpt
+from logdiag.errors import LogdiagError
+from logdiag.evaluation.cases import Case
+from logdiag.evaluation.logs import last_lines
 from logdiag.evaluation.metrics import METRICS
-from logdiag.evaluation.run import Result
 from logdiag.evaluation.scoring import Row
-from logdiag.evaluation.words import (
-    Columns,
-    beside,
-    columns_of,
-    interval_words,
-    kinds_of_miss,
-    measured,
-    shown,
-    value_words,
-)
+from logdiag.evaluation.words import Columns, beside, columns_of, interval_words, measured, value_words
 from logdiag.model import Reason
 from logdiag.report.pages import page_by
 
 _LONGEST = 1000
+# Of a log are shown so many lines on both sides of a root line, and so much of a long one.
+_AROUND, _LONGEST_LINE = 5, 600
 _TILES = (
     "reason_accuracy", "root_line_hit", "first_rank_hit", "action_accuracy",
     "false_alarm_rate", "confident_error_rate", "ece", "root_line_survival",
 )  # fmt: skip
 
 
-def page(document: Mapping[str, Any], results: Sequence[Result]) -> str:
-    """The page of a document and the results that it was made of. Every miss of the results is on it."""
+def page(document: Mapping[str, Any], cases: Sequence[Case], rows: Sequence[Row]) -> str:
+    """The page of a document, and of the cases and rows that it was made of. Every miss is on it."""
     tables: list[tuple[str, str, Columns]] = [
         ("Beside the baselines", "The same cases, judged in the same way.", beside(document)),
         ("By split", "", document["by_split"]),
@@ -42,13 +37,12 @@ def page(document: Mapping[str, Any], results: Sequence[Result]) -> str:
     confusion: Mapping[str, Mapping[str, int]] = document["confusion"]
     truths = sorted(confusion, key=lambda name: order.get(name, len(order)))
     answered = {answer for answers in confusion.values() for answer in answers}
-    missed = [result for result in results if result.row.missed]
     return page_by(
         Path(__file__).parent,
         _LONGEST,
         document=document,
-        healthy=sum(result.row.healthy for result in results),
-        cases=len(results),
+        healthy=sum(row.healthy for row in rows),
+        cases=len(rows),
         metrics=METRICS,
         tiles=_TILES,
         value_words=value_words,
@@ -60,7 +54,7 @@ def page(document: Mapping[str, Any], results: Sequence[Result]) -> str:
         answers=sorted({*truths, *answered}, key=lambda name: order.get(name, len(order))),
         depth=lambda count, total: math.ceil(5 * count / total),
         missed=[
-            (result.row, kinds_of_miss(result.row), _judged(result.row), _log(result.excerpt)) for result in missed
+            (row, row.missed, row.judged, _log(case, row)) for case, row in zip(cases, rows, strict=True) if row.missed
         ],
     )
 
@@ -73,34 +67,50 @@ def _bins(bins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _judged(row: Row) -> list[tuple[str, str, str, bool]]:
-    """Truth and answer in each respect that is judged, and whether it is right."""
-    sure = "" if row.confidence is None or row.error else f" (confidence {row.confidence:.2f})"
-    root = "none" if row.root_line is None else f"line {row.root_line}: {row.root_text}"
-    judged = (
-        ("Reason", " or ".join(row.accepted_reasons), f"{shown(row.reason)}{sure}", row.reason_right),
-        ("Root line", shown(row.true_root), root, row.root_right),
-        ("Rank", shown(row.true_rank), shown(row.rank), row.rank_right),
-        ("Node", shown(row.true_node), shown(row.node), row.node_right),
-        ("Action", " or ".join(row.accepted_actions), shown(row.action), row.action_right),
-    )
-    return [(name, truth, answer, right) for name, truth, answer, right in judged if right is not None]
-
-
-def _log(lines: Sequence[Excerpt]) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """The excerpt by source; each line as its number, its text and whose root line it is, after a gap one without."""
-    width = len(str(max((line.number for line in lines), default=0)))
+def _log(case: Case, row: Row) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """What is shown of a log, by source: of each line its number, its text and whose root line it is, after a gap one
+    without. Empty for a log that went away."""
+    try:
+        lines = shown_lines(case, row)
+    except LogdiagError:
+        return []
+    width = len(str(max((number for _, number, _, _ in lines), default=0)))
     return [
-        ("" if source == "<bytes>" else source, list(_rows(list(group), width)))
-        for source, group in groupby(lines, key=lambda line: line.source)
+        ("" if source == "<bytes>" else source, list(_with_gaps(group, width)))
+        for source, group in groupby(lines, key=itemgetter(0))
     ]
 
 
-def _rows(lines: Sequence[Excerpt], width: int) -> Iterator[tuple[str, str, str]]:
-    last = lines[0].number - 1
-    for line in lines:
-        if line.number != last + 1:
+def shown_lines(case: Case, row: Row) -> list[tuple[str, int, str, str]]:
+    """The labelled and the answered root line, each with five lines on both sides, without either the end of the log:
+    source, number, text, and whose root line it is (`labelled`, `answered`, `both` or nobody's). Raises LogdiagError
+    for a log that went away."""
+    label = case.roots[0] if case.roots else None
+    labelled = next((line[:2] for line in case.lines() if label in line[2]), None) if label else None
+    answered = (row.root_source or "", row.root_line) if row.root_line is not None else None
+    names = {answered: "answered", labelled: "labelled"} | ({labelled: "both"} if labelled == answered else {})
+    places = [place for place in names if place]
+    if not places:
+        return [(*line[:2], _cut(line[2]), "") for line in last_lines(case.lines(), _AROUND)]
+    return [
+        (source, number, _cut(text, label if (source, number) == labelled else None), names.get((source, number), ""))
+        for source, number, text in case.lines()
+        if any(source == near and abs(number - at) <= _AROUND for near, at in places)
+    ]
+
+
+def _with_gaps(lines: Iterator[tuple[str, int, str, str]], width: int) -> Iterator[tuple[str, str, str]]:
+    last = None
+    for _, number, text, kind in lines:
+        if last is not None and number != last + 1:
             yield f"{'':>{width}} \u22ee", "", "gap"
-        last = line.number
-        marks = [name for name, there in (("labelled", line.labelled), ("answered", line.answered)) if there]
-        yield f"{line.number:>{width}}  ", line.text, "both" if len(marks) == 2 else "".join(marks)
+        last = number
+        yield f"{number:>{width}}  ", text, kind
+
+
+def _cut(text: str, around: str | None = None) -> str:
+    """A long line reduced to the part that matters."""
+    if len(text) <= _LONGEST_LINE:
+        return text
+    start = max(0, min(text.find(around) - 80, len(text) - _LONGEST_LINE)) if around else 0
+    return ("\u2026" if start else "") + text[start : start + _LONGEST_LINE] + "\u2026"

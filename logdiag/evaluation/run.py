@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from logdiag.evaluation.baselines import guess
 from logdiag.evaluation.cases import Case
-from logdiag.evaluation.excerpts import Excerpt, excerpt
 from logdiag.evaluation.scoring import Answer, Row, answer_of, failed_row, judge
 from logdiag.pipeline import Memory, diagnose
 from logdiag.rules import RuleBook
@@ -30,21 +29,16 @@ _Setup = tuple[tuple[str, ...], Mapping[str, Diagnose], Diagnose]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one case: its row, the rows of the baselines by name, and the lines to show where it missed."""
+    """What came of one case: its row, and the rows of the baselines by name."""
 
     row: Row
     baselines: dict[str, Row] = field(default_factory=dict)
-    excerpt: tuple[Excerpt, ...] = ()
 
 
-def answer_with(case: Case, book: RuleBook, *, memory: Memory = False, llm: AgentSettings | None = None) -> Answer:
-    """What logdiag says of a case's log with a memory and a language model, the job's exit code not told."""
+def answer_case(case: Case, book: RuleBook, *, memory: Memory = False, llm: AgentSettings | None = None) -> Answer:
+    """What logdiag says of a case's log, by the rules alone or with a memory and a language model; the job's exit code
+    is not told."""
     return answer_of(diagnose(case.source, rules=book, memory=memory, llm=llm))
-
-
-def answer_case(case: Case, book: RuleBook) -> Answer:
-    """What logdiag says of a case's log, the job's exit code not told."""
-    return answer_of(diagnose(case.source, rules=book, memory=False))
 
 
 def evaluate(
@@ -114,14 +108,13 @@ def _load(folders: Sequence[str], others: Mapping[str, Diagnose], diagnose_case:
 def _result(case: Case) -> Result:
     """What comes of a case, in a process of the pool."""
     book, others, diagnose_case = _loaded
-    row = _row(case, partial(diagnose_case, case, book))
     beside = {name: _row(case, partial(answer, case, book)) for name, answer in others.items()}
-    return Result(row, beside, excerpt(case, row) if row.missed else ())
+    return Result(_row(case, partial(diagnose_case, case, book)), beside)
 
 
 def _died(case: Case, others: Iterable[str]) -> Result:
     row = failed_row(case, "its process died", 0.0)
-    return Result(row, dict.fromkeys(others, row), excerpt(case, row))
+    return Result(row, dict.fromkeys(others, row))
 
 
 def _row(case: Case, answer: Callable[[], Answer]) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from logdiag.evaluation.cases import Case
 from logdiag.model import Action, Diagnosis, Reason
@@ -29,6 +29,15 @@ class Answer:
     cost: float | None = None
     supports: tuple[str, ...] = ()
     suspects: tuple[tuple[str, int, str], ...] = ()
+
+
+class Judged(NamedTuple):
+    """In one respect, what the label says and what was answered, in words, and whether that is right."""
+
+    what: str
+    truth: str
+    answer: str
+    right: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +95,29 @@ class Row:
         return self.true_reason == Reason.NONE.value
 
     @property
-    def missed(self) -> bool:
-        """Whether anything that was judged is wrong."""
-        judged = (self.reason_right, self.root_right, self.rank_right, self.node_right, self.action_right)
-        return False in judged or self.error is not None
+    def judged(self) -> tuple[Judged, ...]:
+        """Every respect in which the case is labelled."""
+        root = "none" if self.root_line is None else f"line {self.root_line}: {self.root_text}"
+        respects: tuple[tuple[str, object, object, bool | None], ...] = (
+            ("reason", " or ".join(self.accepted_reasons), self.reason, self.reason_right),
+            ("root line", self.true_root, root, self.root_right),
+            ("rank", self.true_rank, self.rank, self.rank_right),
+            ("node", self.true_node, self.node, self.node_right),
+            ("action", " or ".join(self.accepted_actions), self.action, self.action_right),
+        )
+        return tuple(
+            Judged(what, "none" if truth is None else str(truth), "none" if answer is None else str(answer), right)
+            for what, truth, answer, right in respects
+            if right is not None
+        )
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """In what respects it was missed: a crash alone, or a false alarm, or those of `judged` that are wrong."""
+        if self.error:
+            return ("crash",)
+        wrong = [one.what for one in self.judged if not one.right]
+        return tuple("false alarm" if self.healthy and what == "reason" else what for what in wrong)
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain values, ready for JSON."""

@@ -59,35 +59,13 @@ def columns_of(columns: Columns) -> list[tuple[str, ...]]:
     return rows
 
 
-def kinds_of_miss(row: Row) -> list[str]:
-    """In what respects a case was missed, in short."""
-    kinds = ["crash"] if row.error else []
-    if not row.reason_right and not row.error:
-        kinds.append("false alarm" if row.healthy else "reason")
-    judged = {"root line": row.root_right, "rank": row.rank_right, "node": row.node_right, "action": row.action_right}
-    return kinds + ([] if row.error else [name for name, right in judged.items() if right is False])
-
-
 def miss_words(row: Row) -> list[str]:
     """What was expected and what was answered, for each respect in which a case was missed."""
     if row.error:
         return [f"crash: {row.error}"]
     sure = f" ({row.confidence:.2f})" if row.confidence is not None else ""
-    answers = {
-        "false alarm": f"{row.reason}{sure} on a healthy job",
-        "reason": f"{_or(row.accepted_reasons)}, answered {row.reason}{sure}",
-        "root line": f"answered line {row.root_line}" if row.root_line is not None else "not found",
-        "rank": f"{shown(row.true_rank)}, answered {shown(row.rank)}",
-        "node": f"{shown(row.true_node)}, answered {shown(row.node)}",
-        "action": f"{_or(row.accepted_actions)}, answered {row.action}",
-    }
-    return [f"{kind}: {answers[kind]}" for kind in kinds_of_miss(row)]
-
-
-def _or(names: Sequence[str]) -> str:
-    return " or ".join(names)
-
-
-def shown(value: object) -> str:
-    """A label or an answer; none where there is none."""
-    return "none" if value is None else str(value)
+    told = {one.what: f"{one.truth}, answered {one.answer}" for one in row.judged}
+    told["reason"] += sure
+    told["false alarm"] = f"{row.reason}{sure} on a healthy job"
+    told["root line"] = f"answered line {row.root_line}" if row.root_line is not None else "not found"
+    return [f"{what}: {told[what]}" for what in row.missed]

@@ -41,7 +41,7 @@ _KEEP_SECONDS = 3600.0
 # Vectors are kept in half precision: a cosine changes by less than 0.001.
 _KEPT = np.dtype("<f2")
 
-# Cells that a query looks into, and how a vector is kept in its cell: measured by `python -m evals.retrieval --bench`.
+# Cells that a query looks into, and how a vector is kept in its cell: measured by `python -m evals.retrieval`.
 # With 8 bits a number instead of 16, near neighbours change places (recall@5 of a million 0.87), whatever the cells.
 _PROBES = 16
 _CODES = "SQfp16"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from logdiag.model import Change, Consequence, Diagnosis, Digest, Evidence, Reason
+from logdiag.model import Change, Consequence, Diagnosis, Digest, Evidence, Reason, RootCause, Similar
 from logdiag.report import words
 from logdiag.report.words import clean
 
@@ -98,81 +98,85 @@ def _cut_row(row: Row, label: Text, width: int) -> Text:
 def report_rows(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Row]:
     """The report, row by row; `verbose` folds nothing and says what the answer rests on."""
     yield from _verdict_rows(diagnosis)
-    if diagnosis.root_cause:
-        rule = (f"  {diagnosis.root_cause.rule}", "dim")
+    if root := diagnosis.root_cause:
         yield _BLANK
-        yield Row((("Root cause  ", "bold"),), ((words.where(diagnosis.root_cause), "cyan"), rule))
-        yield from _evidence_rows(diagnosis)
-    if diagnosis.changes:
-        yield _BLANK
-        yield from _change_rows(diagnosis.changes[: None if verbose else _MOST_CHANGES])
-    if suspects := words.suspects_of(diagnosis):
-        yield _BLANK
-        yield Row((("Most suspicious lines", "bold"),))
-        for item in suspects:
-            yield Row(((f"  {words.where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True)
-    if (verbose or diagnosis.kind) and (standings := words.standing_words(diagnosis)):
-        yield _BLANK
-        group = f"  group {clean(diagnosis.collectives.group)}" if diagnosis.collectives else ""
-        yield Row((("Collective", "bold"),), ((group, "dim"),))
-        yield from (Row((("  ", ""),), ((standing, ""),)) for standing in standings)
-    if diagnosis.consequences:
-        yield _BLANK
-        yield Row((("Consequences", "bold"),))
-        yield from _consequence_rows(diagnosis.consequences if verbose else _folded(diagnosis.consequences))
-    if diagnosis.recovery.steps:
-        yield _BLANK
-        yield Row((("Steps", "bold"),))
-        for number, step in enumerate(diagnosis.recovery.steps, 1):
-            yield Row(((f"  {number}. ", ""),), ((clean(step), ""),))
+        yield Row((("Root cause  ", "bold"),), ((words.where(root), "cyan"), (f"  {root.rule}", "dim")))
+        yield from _evidence_rows(root, diagnosis.evidence)
+    changes = diagnosis.changes[: None if verbose else _MOST_CHANGES]
+    yield from _section("New since the good run", map(_change_row, changes))
+    yield from _section("Most suspicious lines", _suspect_rows(diagnosis))
+    standings = words.standing_words(diagnosis) if verbose or diagnosis.kind else []
+    group = f"  group {clean(diagnosis.collectives.group)}" if diagnosis.collectives else ""
+    yield from _section("Collective", (Row((("  ", ""),), ((standing, ""),)) for standing in standings), group)
+    consequences = diagnosis.consequences if verbose else _folded(diagnosis.consequences)
+    yield from _section("Consequences", map(_consequence_row, consequences))
+    steps = enumerate(diagnosis.recovery.steps, 1)
+    yield from _section("Steps", (Row(((f"  {number}. ", ""),), ((clean(step), ""),)) for number, step in steps))
     if diagnosis.failed:
-        yield Row((("  Why: ", "dim"),), ((clean(diagnosis.recovery.why), "dim"),))
-    yield from _other_rows(diagnosis, verbose=verbose)
+        yield _dim("  Why: ", clean(diagnosis.recovery.why))
+    yield from _section("Similar failures", map(_similar_row, diagnosis.similar))
+    if others := words.likely(diagnosis):
+        yield _BLANK
+        yield _dim("Also possible: ", ", ".join(item.reason.value for item in others))
+    yield from _remarks(diagnosis, verbose=verbose)
     yield _BLANK
-    yield Row((), ((words.amount(diagnosis), "dim"),))
+    yield _dim("", words.amount(diagnosis))
 
 
 def brief_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     """The report in six rows at most: the verdict, what to do, where, the line itself or the suspicious ones."""
     verdict = list(_verdict_rows(diagnosis))[:_ROWS_OF_THE_VERDICT]
-    root = diagnosis.root_cause
-    if root:
-        place = Row((("Root cause  ", "bold"),), ((words.where(root), "cyan"),))
-        verdict += [place, Row((("          > ", "dim"),), ((clean(root.text), ""),), of_log=True)]
+    if root := diagnosis.root_cause:
+        verdict.append(Row((("Root cause  ", "bold"),), ((words.where(root), "cyan"),)))
+        verdict.append(Row((("          > ", "dim"),), ((clean(root.text), ""),), of_log=True))
     else:
-        for item in words.suspects_of(diagnosis):
-            verdict.append(Row(((f"  {words.where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True))
+        verdict += _suspect_rows(diagnosis)
     yield from verdict[:6]
 
 
-def _change_rows(changes: Sequence[Change]) -> Iterator[Row]:
-    if changes:
-        yield Row((("New since the good run", "bold"),))
-    for item in changes:
-        label = ((f"  {words.where(item)}  ", "cyan"),)
-        yield Row(label, ((clean(item.text), ""), (f"  [{words.change_words(item)}]", "yellow")), of_log=True)
+def _section(title: str, rows: Iterable[Row], more: str = "") -> Iterator[Row]:
+    """Rows under their title, after an empty one; nothing where there are none."""
+    for at, row in enumerate(rows):
+        if at == 0:
+            yield _BLANK
+            yield Row(((title, "bold"),), ((more, "dim"),))
+        yield row
+
+
+def _dim(label: str, text: str) -> Row:
+    return Row(((label, "dim"),), ((text, "dim"),))
+
+
+def _suspect_rows(diagnosis: Diagnosis) -> Iterator[Row]:
+    for item in words.suspects_of(diagnosis):
+        yield Row(((f"  {words.where(item)}  ", "cyan"),), ((clean(item.text), ""),), of_log=True)
+
+
+def _change_row(item: Change) -> Row:
+    label = ((f"  {words.where(item)}  ", "cyan"),)
+    return Row(label, ((clean(item.text), ""), (f"  [{words.change_words(item)}]", "yellow")), of_log=True)
 
 
 def _verdict_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     """Whether it failed, why, what to do and when, what is lost, in five rows at most."""
     style = {True: "bold red", False: "bold green", None: "bold yellow"}[diagnosis.failed]
+    advice = words.advice(diagnosis)
     yield Row((), ((words.headline(diagnosis), style),))
     yield Row((), ((clean(diagnosis.summary), "bold"),))
     if diagnosis.failed:
         yield Row((("What to do  ", "bold"),), ((words.action_words(diagnosis.recovery), "yellow"),))
-    elif said := words.advice(diagnosis):
-        yield Row((), ((said, ""),))
-    if (diagnosis.failed or words.advice(diagnosis)) and (when := words.times_words(diagnosis)):
+    elif advice:
+        yield Row((), ((advice, ""),))
+    if (diagnosis.failed or advice) and (when := words.times_words(diagnosis)):
         yield Row((("When        ", "bold"),), ((when, ""),))
     if lost := words.lost_words(diagnosis):
         yield Row((("Lost        ", "bold"),), ((lost, ""),))
 
 
-def _consequence_rows(consequences: Iterable[Consequence]) -> Iterator[Row]:
-    for item in consequences:
-        ranks = f"  {words.rank_words(item.ranks)}" if item.ranks else ""
-        said = f"{clean(item.reason)}  {clean(item.title)}"
-        yield Row(((f"  {item.count:>5}x  ", "dim"),), ((said, ""), (ranks, "dim")))
+def _consequence_row(item: Consequence) -> Row:
+    ranks = f"  {words.rank_words(item.ranks)}" if item.ranks else ""
+    said = f"{clean(item.reason)}  {clean(item.title)}"
+    return Row(((f"  {item.count:>5}x  ", "dim"),), ((said, ""), (ranks, "dim")))
 
 
 def _folded(consequences: tuple[Consequence, ...]) -> Iterator[Consequence]:
@@ -185,40 +189,34 @@ def _folded(consequences: tuple[Consequence, ...]) -> Iterator[Consequence]:
         yield Consequence(Reason.OTHERS.value, unnamed[0].title + more, sum(item.count for item in unnamed), ranks)
 
 
-def _other_rows(diagnosis: Diagnosis, *, verbose: bool) -> Iterator[Row]:
-    """Past failures, other readings, and what else a reader should know."""
-    if diagnosis.similar:
-        yield _BLANK
-        yield Row((("Similar failures", "bold"),))
-        for past in diagnosis.similar:
-            said = f"{past.reason.value}  {clean(past.words)}."
-            label = (f"  {past.similarity:>4.0%}  ", "dim")
-            yield Row((label,), ((said, ""), (f"  {clean(past.incident)}", "dim")))
-    if others := words.likely(diagnosis):
-        yield _BLANK
-        yield Row((("Also possible: ", "dim"),), ((", ".join(item.reason.value for item in others), "dim"),))
+def _similar_row(past: Similar) -> Row:
+    said = f"{past.reason.value}  {clean(past.words)}."
+    return Row(((f"  {past.similarity:>4.0%}  ", "dim"),), ((said, ""), (f"  {clean(past.incident)}", "dim")))
+
+
+def _remarks(diagnosis: Diagnosis, *, verbose: bool) -> Iterator[Row]:
+    """What else a reader should know."""
     read = words.logs_words(diagnosis)
     if diagnosis.notes or diagnosis.incident or read or verbose:
         yield _BLANK
     if read:
-        yield Row((("Read: ", "dim"),), ((read, "dim"),))
+        yield _dim("Read: ", read)
     if diagnosis.job:
-        told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in diagnosis.job.items())
-        yield Row((("Job:  ", "dim"),), ((clean(told), "dim"),))
+        yield _dim(
+            "Job:  ", clean(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in diagnosis.job.items()))
+        )
     for note in diagnosis.notes:
-        yield Row((("Note: ", "dim"),), ((clean(note), "dim"),))
+        yield _dim("Note: ", clean(note))
     if diagnosis.incident:
-        said = f"Remembered as {diagnosis.incident}; logdiag incidents confirm or correct it."
-        yield Row((), ((said, "dim"),))
+        yield _dim("", f"Remembered as {diagnosis.incident}; logdiag incidents confirm or correct it.")
     if verbose:
         supports = ", ".join(item.value for item in diagnosis.supports) or "nothing"
-        yield Row((("Decided by: ", "dim"),), ((f"{diagnosis.decided_by}; rests on {supports}", "dim"),))
+        yield _dim("Decided by: ", f"{diagnosis.decided_by}; rests on {supports}")
 
 
-def _evidence_rows(diagnosis: Diagnosis) -> Iterator[Row]:
-    root = diagnosis.root_cause
-    near = [item for item in diagnosis.evidence if root and item.source == root.source]
-    elsewhere = [item for item in diagnosis.evidence if item not in near]
+def _evidence_rows(root: RootCause, evidence: Sequence[Evidence]) -> Iterator[Row]:
+    """The lines of the root's log with their numbers, then those of other logs."""
+    near = [item for item in evidence if item.source == root.source]
     width = max((len(str(item.line)) for item in near), default=1)
     before: Evidence | None = None
     for item in near:
@@ -228,18 +226,18 @@ def _evidence_rows(diagnosis: Diagnosis) -> Iterator[Row]:
         text = (clean(item.text), style if item.role == "root" else "")
         yield Row(((f"  {mark} {item.line:>{width}} | ", style),), (text,), of_log=True)
         before = item
-    for item in elsewhere:
-        yield Row(
-            ((f"    {clean(item.source)}:{item.line}  ", "cyan"),),
-            ((clean(item.text), "dim"),),
-            of_log=True,
-        )
+    for item in evidence:
+        if item.source != root.source:
+            place = f"    {clean(item.source)}:{item.line}  "
+            yield Row(((place, "cyan"),), ((clean(item.text), "dim"),), of_log=True)
 
 
 def digest_rows(digest: Digest, changes: Sequence[Change] = ()) -> Iterator[Row]:
     """What is worth reading of a log, with what each line stands for, and the receipt; what changed since a good run
     leads it."""
-    yield from _change_rows(changes)
+    if changes:
+        yield Row((("New since the good run", "bold"),))
+        yield from map(_change_row, changes)
     width = len(str(max((line.number for line in digest.lines), default=1)))
     source, last = None, 0
     for line in digest.lines:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from copy import copy
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -81,12 +81,8 @@ class RuleBook:
         self.drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
         self._searcher = Searcher(_own_patterns(self.entries))
         self.search = self._searcher.on
-        self._told_of_a_line = frozenset(
-            number for number, (index, _) in enumerate(self.softening) if self.roles[index] in _TOLD_OF_A_LINE
-        )
         # Of lines that differ in digits only, by the patterns that were asked; kept for the next diagnosis.
         self._kinds_told: dict[tuple[bytes, tuple[int, ...], tuple[int, ...]], frozenset[str]] = {}
-        self._asked: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._structural = self._of_role(Role.STRUCTURE)
         self._calls = self._of_role(Role.CALL)
         self._never_fire = self._structural | self._calls
@@ -102,8 +98,11 @@ class RuleBook:
             narrower = narrower_in(self)
         self.narrower = narrower
         self._words = words
-        self._marks: dict[tuple[int, ...], Marks] = {}
-        self._shared: list[Fireable] = []  # made when it is first asked, and for all diagnoses
+        # What is made when it is first asked, and kept for all diagnoses: the same patterns come again and again.
+        self.marks_of = lru_cache(_MOST_TOLD)(self._marks_of)
+        self._asked_for = lru_cache(_MOST_TOLD)(self._sorted_by_digits)
+        self._fireable = cache(self._new_fireable)
+        self._framed = cache(self._with_framed_rivals)
 
     def _of_role(self, role: Role) -> frozenset[int]:
         """The numbers of the patterns of such rules, among those that are scanned for."""
@@ -136,16 +135,12 @@ class RuleBook:
 
     def patterns_on_shape(self, shape: bytes) -> tuple[int, ...]:
         """The patterns that may match on a line that reads so without its digits, whatever these are."""
-        return self._fireable.on(shape)
+        return self._fireable().on(shape)
 
-    @property
-    def _fireable(self) -> Fireable:
+    def _new_fireable(self) -> Fireable:
         from logdiag.rules.digitless import Fireable
 
-        if not self._shared:
-            words = marshal.loads(self._words or self.words)
-            self._shared.append(Fireable([pattern for _, pattern in self.scanned], words))
-        return self._shared[0]
+        return Fireable([pattern for _, pattern in self.scanned], marshal.loads(self._words or self.words))
 
     @property
     def words(self) -> bytes:
@@ -154,18 +149,13 @@ class RuleBook:
 
         return marshal.dumps([words_for(pattern) for _, pattern in self.scanned], MARSHAL)
 
-    def marks_of(self, patterns: tuple[int, ...]) -> Marks:
+    def _marks_of(self, patterns: tuple[int, ...]) -> Marks:
         """What a line may be on which these patterns were found."""
-        marks = self._marks.get(patterns)
-        if marks is None:
-            if len(self._marks) > _MOST_TOLD:
-                self._marks.clear()
-            marks = self._marks[patterns] = Marks(
-                not self._structural.isdisjoint(patterns),
-                not self._calls.isdisjoint(patterns),
-                not self._never_fire.issuperset(patterns),
-            )
-        return marks
+        return Marks(
+            not self._structural.isdisjoint(patterns),
+            not self._calls.isdisjoint(patterns),
+            not self._never_fire.issuperset(patterns),
+        )
 
     def take_all_digits(self, patterns: tuple[int, ...]) -> bool:
         """Whether these patterns match on a line whichever digits stand where it has some."""
@@ -235,21 +225,18 @@ class RuleBook:
                 kinds[at] = self._told_of(lines[at], for_all_digits) | self._holding(lines[at], others)
         return kinds
 
-    def _asked_for(self, patterns: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _sorted_by_digits(self, patterns: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Those of the patterns that tell of what kind a line is: those of which the answer holds for all lines that
         differ in digits only, and the others."""
-        asked = self._asked.get(patterns)
-        if asked is None:
-            if len(self._asked) > _MOST_TOLD:
-                self._asked.clear()
-            numbers = [number for number in patterns if number in self._told_of_a_line]
-            others = [number for number in numbers if not self._takes_all_digits(*self.softening[number])]
-            asked = self._asked[patterns] = tuple(n for n in numbers if n not in others), tuple(others)
-        return asked
-
-    def _takes_all_digits(self, index: int, pattern: str) -> bool:
-        rule = self.rules[index]
-        return rule.shipped and not any(map(asks_for_a_digit, (pattern, *rule.unless)))
+        for_all: list[int] = []
+        others: list[int] = []
+        for number in patterns:
+            index, pattern = self.softening[number]
+            rule = self.rules[index]
+            if self.roles[index] in _TOLD_OF_A_LINE:
+                certain = not rule.shipped or any(map(asks_for_a_digit, (pattern, *rule.unless)))
+                (others if certain else for_all).append(number)
+        return tuple(for_all), tuple(others)
 
     def _told_of(self, line: Line, numbers: tuple[int, ...]) -> frozenset[str]:
         """The kinds by patterns that take all digits, remembered for lines that differ in digits only, if not long."""
@@ -282,7 +269,7 @@ class RuleBook:
 
     def asks_for_frames(self, rule: str) -> bool:
         """Whether a narrower rule than this one asks where an exception was raised."""
-        return rule in self._framed
+        return rule in self._framed()
 
     def is_progress(self, line: Line) -> bool:
         """Whether a line says that a step of the job's work was made."""
@@ -311,8 +298,7 @@ class RuleBook:
             return False
         return not rule.within or any(self._searcher.within(pattern, frames) for pattern in rule.within)
 
-    @cached_property
-    def _framed(self) -> frozenset[str]:
+    def _with_framed_rivals(self) -> frozenset[str]:
         framed = {index for index, rule in enumerate(self.rules) if rule.within}
         return frozenset(
             self.rules[index].id for index, narrow in self.narrower.items() if not framed.isdisjoint(narrow)
@@ -331,7 +317,6 @@ class RuleBook:
 
     def fresh(self) -> RuleBook:
         """The same rules for one diagnosis, with nothing passed over yet."""
-        _ = self._framed  # made once, not for each
         book = copy(self)
         book._searcher = self._searcher.fresh()
         book.search = book._searcher.on
@@ -350,9 +335,8 @@ class RuleBook:
         )
 
     def _narrowest(self, matched: dict[int, Match]) -> int:
-        candidates = [index for index in matched if self.narrower.get(index, frozenset()).isdisjoint(matched)] or list(
-            matched
-        )
+        narrowest = [index for index in matched if self.narrower.get(index, frozenset()).isdisjoint(matched)]
+        candidates = narrowest or matched
         return min(candidates, key=lambda i: (_ROLE_ORDER.index(self.roles[i]), -len(matched[i][0]), self.rules[i].id))
 
     def _finding(self, index: int, line: Line, match: Match) -> Finding:

@@ -58,8 +58,10 @@ def _compiled(patterns: Sequence[tuple[str, str]], healthy: str) -> Matcher:
         return Matcher.compile(forms)
     except ValueError as error:
         for (file, pattern), form in zip(patterns, forms, strict=True):
-            if any(str(error).startswith(f"{expression}: ") for expression in form):
-                raise RuleError(f"{file}: match: {pattern}: {error}; rewrite the pattern") from error
+            try:
+                Matcher.compile([form])
+            except ValueError as own:
+                raise RuleError(f"{file}: match: {pattern}: {own}; rewrite the pattern") from own
         raise RuleError(f"rules: match: {error}; rewrite the pattern") from error
 
 

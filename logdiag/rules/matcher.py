@@ -129,7 +129,7 @@ class Matcher:
 
     @staticmethod
     def compile(patterns: Sequence[Sequence[str]]) -> Matcher:
-        """Raises ValueError naming the expression that cannot be scanned for."""
+        """Raises ValueError where one cannot be scanned for."""
         needed: dict[str, list[int]] = {}
         for index, expressions in enumerate(patterns):
             for expression in expressions:
@@ -150,7 +150,7 @@ class Matcher:
         try:
             database.compile(expressions=encoded, ids=list(range(len(encoded))), elements=len(encoded), flags=flags)
         except hyperscan.error as error:
-            raise ValueError(_first_bad(hyperscan, encoded, flags) or str(error)) from error
+            raise ValueError(str(error)) from error
         return Matcher([Part(_hyperscan(database), owners, hyperscan.dumpb(database))], "hyperscan")
 
     @staticmethod
@@ -210,14 +210,3 @@ def _one_by_one(expressions: Sequence[str]) -> Callable[[bytes], list[tuple[int,
         )
 
     return scan
-
-
-def _first_bad(hyperscan: Any, expressions: list[bytes], flags: list[int]) -> str | None:
-    for expression, flag in zip(expressions, flags, strict=True):
-        try:
-            hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK).compile(
-                expressions=[expression], ids=[0], elements=1, flags=[flag]
-            )
-        except hyperscan.error as error:
-            return f"{expression.decode()}: {error}"
-    return None

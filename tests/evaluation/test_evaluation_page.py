@@ -12,9 +12,8 @@ import pytest
 
 from logdiag.evaluation.cases import load_cases
 from logdiag.evaluation.document import document_of
-from logdiag.evaluation.excerpts import excerpt
-from logdiag.evaluation.page import page
-from logdiag.evaluation.run import Result, answer_case, evaluate
+from logdiag.evaluation.page import page, shown_lines
+from logdiag.evaluation.run import answer_case, evaluate
 from logdiag.evaluation.scoring import judge
 from logdiag.model import Reason
 from logdiag.rules import RuleBook
@@ -80,7 +79,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
     case_set = load_cases([path])
     results = evaluate(case_set.cases, jobs=1, diagnose_case=accident)
-    return page(document_of(case_set, results, notes=[ATTACK]), results)
+    return page(document_of(case_set, results, notes=[ATTACK]), case_set.cases, [result.row for result in results])
 
 
 def test_the_page_is_well_formed(content: str) -> None:
@@ -161,7 +160,8 @@ def test_a_page_without_misses_says_so(tmp_path: Path) -> None:
     """And the parts that need labels nobody gave say that."""
     case_set = load_cases([write_cases(tmp_path / "cases.jsonl", labelled())])
     results = evaluate(case_set.cases, jobs=1)
-    text = Reader(page(document_of(case_set, results), results)).text
+    rows = [result.row for result in results]
+    text = Reader(page(document_of(case_set, results), case_set.cases, rows)).text
     assert "None: every judged answer is right." in text
     assert "not labelled" in text
 
@@ -169,28 +169,22 @@ def test_a_page_without_misses_says_so(tmp_path: Path) -> None:
 def test_an_excerpt_of_a_long_line_holds_what_was_labelled(book: RuleBook) -> None:
     """However far to the right it stands."""
     case = case_of(log=f"{'x' * 5000} KeyError: 'caption' {'y' * 5000}\nend\n", reasons=(Reason.INDEX_ERROR,))
-    row = judge(case, answer_case(case, book), 0.0)
-    line = excerpt(case, row)[0]
-    assert line.labelled
-    assert "KeyError: 'caption'" in line.text
-    assert len(line.text) < 700
+    _, _, text, kind = shown_lines(case, judge(case, answer_case(case, book), 0.0))[0]
+    assert kind in ("labelled", "both")
+    assert "KeyError: 'caption'" in text
+    assert len(text) < 700
 
 
 def test_an_excerpt_without_a_root_is_the_end_of_the_log() -> None:
     """What a reader looks at first."""
     case = case_of(log=HEALTHY_LOG, reasons=(Reason.NONE,), roots=())
     row = judge(case, answer(reason=Reason.NONE, root=None), 0.0)
-    assert [line.number for line in excerpt(case, row)] == [57, 58, 59, 60, 61]
+    assert [number for _, number, _, _ in shown_lines(case, row)] == [57, 58, 59, 60, 61]
 
 
 def test_an_excerpt_ends_where_nothing_more_is_wanted() -> None:
     """Both lines, merged when they are near each other."""
     case = case_of(log=KEY_ERROR_LOG)
-    row = judge(case, answer(root=("<bytes>", 31, "Traceback")), 0.0)
-    lines = excerpt(case, row)
-    assert [line.number for line in lines] == [*range(26, 37)]
-    assert [(line.number, line.labelled, line.answered) for line in lines if line.labelled or line.answered] == [
-        (31, False, True),
-        (36, True, False),
-    ]
-    assert isinstance(Result(row, excerpt=lines).excerpt, tuple)
+    lines = shown_lines(case, judge(case, answer(root=("<bytes>", 31, "Traceback")), 0.0))
+    assert [number for _, number, _, _ in lines] == [*range(26, 37)]
+    assert [(number, kind) for _, number, _, kind in lines if kind] == [(31, "answered"), (36, "labelled")]
