@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 from logdiag.authoring.rule_file import Proposal, in_a_folder
 from logdiag.authoring.rule_gate import example_of
@@ -36,65 +34,45 @@ def protected(lines: Sequence[Line], book: RuleBook) -> list[bool]:
     """For each line, whether no filter may drop it: a rule fires on it, it belongs to a traceback, or it speaks of
     trouble or at the level of a warning."""
     found: list[bool] = []
-    within = False
+    within = False  # a traceback: its frames, the source line below each, and the line that ends it
     for line in lines:
         data = line.text.encode(errors="replace")
         patterns = tuple({number for _, _, numbers in book.scan(data) for number in numbers})
-        frame = book.marks_of(patterns).frame
         finding = book.confirm(line, sorted(patterns)) if patterns else None
         fires = finding is not None and finding.role is not Role.HARMLESS
-        # The source line below a frame, and the line that ends a traceback.
-        below = within and not frame
+        loud = line.level is not None and line.level not in CALM
+        frame = book.marks_of(patterns).frame
+        found.append(fires or frame or within or loud or bool(_TELLING.search(line.text)))
         within = frame or (within and line.message.startswith((" ", "\t")))
-        found.append(
-            fires
-            or frame
-            or below
-            or (line.level is not None and line.level not in CALM)
-            or bool(_TELLING.search(line.text))
-        )
     return found
 
 
-@dataclass(frozen=True)
-class Gate:
-    """The book in force, loaded with its proof, the lines of a log with which of them are protected, and past incidents
-    beside the shipped ones."""
+def known_failures(book: RuleBook, incidents: Iterable[Incident]) -> list[Line]:
+    """What no filter may drop in any log: the examples of all rules for failures, what filters keep, and the root lines
+    of incidents and of the shipped ones. `book` is loaded with its proof."""
+    texts = [text for rule in book.rules if Role(rule.role) not in _HEALTHY for text in rule.fires]
+    texts += [text for item in book.filters for text in item.keeps]
+    lines = [example_line(text)[0] for text in texts]
+    return lines + [parse_line(example_of(item.signature)) for item in (*incidents, *load_corpus().incidents)]
 
-    book: RuleBook
-    lines: Sequence[Line]
-    kept: Sequence[bool]
-    incidents: Sequence[Incident] = ()
 
-    def problems(self, proposal: Proposal) -> tuple[str, ...]:
-        """Why a filter must not be used; empty for one that may."""
-        try:
-            with in_a_folder([proposal]) as folder:
-                alone = RuleBook([], parse(RuleFiles([folder])).filters)
-        except RuleError as error:
-            return (str(error),)
-        wrong = [f"{item.what}; {item.remedy}" for item in check(alone)]
-        if wrong:
-            return tuple(wrong)
-        dropped = [at for at, line in enumerate(self.lines) if alone.filters_of(line)]
-        if len(dropped) < _FEWEST:
-            wrong.append(f"drops {len(dropped)} lines of the log; a filter is for what comes again")
-        for at in dropped:
-            if self.kept[at]:
-                line = self.lines[at]
-                wrong.append(f"drops {line.source}:{line.number}, which may matter: {line.text[:160]!r}")
-                break
-        known = next((line for line in self._known if alone.filters_of(line)), None)
-        if known is not None:
-            wrong.append(f"drops what a rule or a past incident knows as a failure: {known.text[:160]!r}")
+def problems_of(
+    proposal: Proposal, lines: Sequence[Line], kept: Sequence[bool], known: Sequence[Line]
+) -> tuple[str, ...]:
+    """Why a filter must not be used: what `protected` says of a log's `lines`, and `known_failures`; empty for one that
+    may."""
+    try:
+        with in_a_folder([proposal]) as folder:
+            alone = RuleBook([], parse(RuleFiles([folder])).filters)
+    except RuleError as error:
+        return (str(error),)
+    if wrong := [f"{item.what}; {item.remedy}" for item in check(alone)]:
         return tuple(wrong)
-
-    @cached_property
-    def _known(self) -> list[Line]:
-        """The example lines of all rules for failures, what filters keep, and the incidents' root lines."""
-        texts: Iterable[str] = (
-            *(text for rule in self.book.rules if Role(rule.role) not in _HEALTHY for text in rule.fires),
-            *(text for item in self.book.filters for text in item.keeps),
-        )
-        lines = [example_line(text)[0] for text in texts]
-        return lines + [parse_line(example_of(item.signature)) for item in (*self.incidents, *load_corpus().incidents)]
+    dropped = [at for at, line in enumerate(lines) if alone.filters_of(line)]
+    if len(dropped) < _FEWEST:
+        wrong.append(f"drops {len(dropped)} lines of the log; a filter is for what comes again")
+    if line := next((lines[at] for at in dropped if kept[at]), None):
+        wrong.append(f"drops {line.source}:{line.number}, which may matter: {line.text[:160]!r}")
+    if line := next((line for line in known if alone.filters_of(line)), None):
+        wrong.append(f"drops what a rule or a past incident knows as a failure: {line.text[:160]!r}")
+    return tuple(wrong)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from logdiag.authoring.rule_file import Proposal, in_a_folder
 from logdiag.memory.incident import Incident, masked
@@ -37,20 +37,6 @@ MASK = re.compile("|".join(MASKS))
 """What stands in a signature where its line had a number, a name or a place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Incidents of one reason whose lines have `shape` in common: words, and gaps between them; empty where it is not
-    known."""
-
-    shape: tuple[str, ...]
-    incidents: tuple[Incident, ...]
-
-    @property
-    def signatures(self) -> list[str]:
-        """Their masked lines, each once."""
-        return list(dict.fromkeys(item.signature for item in self.incidents))
-
-
 def example_of(signature: str, variant: int = 0) -> str:
     """A line whose masked form is the signature, with made-up values."""
     filled = [_filled(signature, at) for at in (*_VARIANTS[variant:], *_VARIANTS[:variant])]
@@ -63,12 +49,11 @@ def _filled(signature: str, variant: int) -> str:
 
 def judged_drafts(
     drafts: Sequence[Proposal],
-    groups: Sequence[Group],
-    others: Sequence[Incident],
+    incidents: Iterable[Incident],
     folders: Sequence[str | os.PathLike[str]],
     healthy: Sequence[str | os.PathLike[str]],
 ) -> list[Proposal]:
-    """The drafts with what is wrong with each."""
+    """The drafts with what is wrong with each. `incidents` are those that they were made of, and all others."""
     if not drafts:
         return []
     with in_a_folder(drafts) as folder:
@@ -76,46 +61,42 @@ def judged_drafts(
         book = RuleBook.load([*folders, folder], proof=True)
     names = {draft.id for draft in drafts}
     found = [(item.rule, f"{item.what}; {item.remedy}") for item in check(book, names)]
-    found += [*_regular(book, names), *_against_logs(alone, healthy)]
-    for draft, group in zip(drafts, groups, strict=True):
-        found += [(draft.id, what) for what in _against_incidents(alone, draft.id, group, others)]
-    return [replace(draft, problems=tuple(what for name, what in found if name == draft.id)) for draft in drafts]
-
-
-def _regular(book: RuleBook, names: set[str]) -> Iterator[tuple[str, str]]:
-    """The new rules whose own examples healthy jobs print, and what is wrong."""
     for owner, example in ((rule.id, example) for rule in book.rules if rule.id in names for example in rule.fires):
         line, _ = example_line(example, book.forms)
         if book.is_progress(line) or book.filters_of(line):
-            yield owner, f"its example {line.text!r} is what healthy jobs print"
+            found.append((owner, f"its example {line.text!r} is what healthy jobs print"))
+    found += _against_logs(alone, healthy)
+    known = {item.id: item for item in incidents}
+    for draft in drafts:
+        found += [(draft.id, what) for what in _against_incidents(alone, draft, known)]
+    return [replace(draft, problems=tuple(what for name, what in found if name == draft.id)) for draft in drafts]
 
 
-def _against_incidents(book: RuleBook, name: str, group: Group, others: Iterable[Incident]) -> list[str]:
+def _against_incidents(book: RuleBook, draft: Proposal, incidents: Mapping[str, Incident]) -> Iterator[str]:
     """What a rule does wrong on the incidents that are remembered."""
-    index = next(at for at, rule in enumerate(book.rules) if rule.id == name)
+    index = next(at for at, rule in enumerate(book.rules) if rule.id == draft.id)
 
-    def fires(signature: str) -> list[bool]:
-        return [book.claims(index, parse_line(example_of(signature, variant)), "") for variant in range(len(_VARIANTS))]
+    def fires(incident: Incident) -> list[bool]:
+        examples = (example_of(incident.signature, variant) for variant in range(len(_VARIANTS)))
+        return [book.claims(index, parse_line(example), "") for example in examples]
 
-    missed = [item for item in group.incidents if not all(fires(item.signature))]
-    wrong = [item for item in others if item.reason is not group.incidents[0].reason and any(fires(item.signature))]
-    return [f"does not fire on its incident {item.id}" for item in missed] + [
-        f"fires on incident {item.id}, which is {item.reason.value}" for item in wrong
-    ]
+    for name in draft.incidents:
+        if not all(fires(incidents[name])):
+            yield f"does not fire on its incident {name}"
+    for item in incidents.values():
+        if item.reason.value != book.rules[index].reason and any(fires(item)):
+            yield f"fires on incident {item.id}, which is {item.reason.value}"
 
 
-def _against_logs(book: RuleBook, logs: Sequence[str | os.PathLike[str]]) -> list[tuple[str, str]]:
+def _against_logs(book: RuleBook, logs: Sequence[str | os.PathLike[str]]) -> Iterator[tuple[str, str]]:
     """The first line of each healthy log that a rule fires on: the rule's id and what is wrong."""
-    found: dict[tuple[str, str], str] = {}
+    seen: set[tuple[str, str]] = set()
     for stream in open_sources(tuple(logs), forms=book.forms) if logs else ():
         for block in stream.blocks():
             for start, end, _ in book.scan(block.data):
                 line = parse_line(block.data[start:end].decode(errors="replace"), prefix=block.prefix)
                 finding = book.confirm_all(line)
-                if finding is not None:
+                if finding is not None and (finding.rule, stream.name) not in seen:
+                    seen.add((finding.rule, stream.name))
                     number = block.number_of(block.data.count(b"\n", 0, start))
-                    found.setdefault(
-                        (finding.rule, stream.name),
-                        f"fires on the healthy log {stream.name}:{number}: {line.text[:160]!r}",
-                    )
-    return [(name, what) for (name, _), what in found.items()]
+                    yield finding.rule, f"fires on the healthy log {stream.name}:{number}: {line.text[:160]!r}"
