@@ -103,12 +103,10 @@ def _ranks(view: LogView, channel: Channel) -> str:
     summaries = view.ranks()
     if not summaries:
         return "no line of these logs names a rank"
-    facts: Sequence[str] = [
-        f"rank {item.rank}, node {item.node or 'not named'}, {item.kept} lines worth reading, the last is:"
-        for item in summaries[:_MOST_RANKS]
-    ]
-    lines = channel.rows([item.last for item in summaries[:_MOST_RANKS]]).split("\n")
-    rows = [row for row in lines if row != "..."]
-    told = channel.text("\n".join(facts)).split("\n")
+    rows: list[str] = []
+    for item in summaries[:_MOST_RANKS]:
+        node = item.node or "not named"
+        rows.append(channel.text(f"rank {item.rank}, node {node}, {item.kept} lines worth reading, the last is:"))
+        rows.append(channel.rows([item.last]))
     more = [f"and {len(summaries) - _MOST_RANKS} more ranks"] if len(summaries) > _MOST_RANKS else []
-    return channel.fenced("\n".join([part for pair in zip(told, rows, strict=True) for part in pair] + more))
+    return channel.fenced("\n".join(rows + more))
