@@ -67,14 +67,22 @@ def consult(
     with Asker(settings.model if model is None else model, settings.timeout) as asker:
         case = _Case(diagnosis, tuple(sources), settings, job or {}, book, asker)
         errors = _asked(case, tuple(callbacks))
-    opinion = vote([talk.opinion for talk in tuple(case.talks) if talk.opinion], settings.votes)
+    talks = tuple(case.talks)
+    opinion = vote([talk.opinion for talk in talks if talk.opinion], settings.votes)
     error = "" if opinion else errors[0] if errors else "gave answers that contradict each other"
-    return Consultation(
-        opinion=opinion,
-        trace=_trace(case, error, time.monotonic() - began),
-        notes=tuple(_notes(case, opinion, error or next(iter(errors), ""), own_model=model is not None)),
-        prompt=str(case.prompt or ""),
+    steps = tuple(step for talk in talks for step in tuple(talk.steps))
+    costs = [talk.cost for talk in talks if talk.cost is not None]
+    trace = Trace(
+        steps=steps,
+        tokens_in=sum(step.tokens_in for step in steps),
+        tokens_out=sum(step.tokens_out for step in steps),
+        cost=sum(costs) if costs else None,
+        seconds=round(time.monotonic() - began, 6),
+        refusals=tuple(why for talk in talks for why in tuple(talk.refusals)),
+        error=error,
     )
+    notes = _notes(case, opinion, error or next(iter(errors), ""), own_model=model is not None)
+    return Consultation(opinion, trace, tuple(notes), str(case.prompt or ""))
 
 
 def _asked(case: _Case, callbacks: tuple[Any, ...]) -> list[str]:
@@ -142,21 +150,6 @@ def _talk(case: _Case, model: BaseChatModel, view: LogView, search: LineSearch, 
     return "" if talk.opinion else talk.error
 
 
-def _trace(case: _Case, error: str, seconds: float) -> Trace:
-    talks = tuple(case.talks)
-    steps = tuple(step for talk in talks for step in tuple(talk.steps))
-    costs = [talk.cost for talk in talks if talk.cost is not None]
-    return Trace(
-        steps=steps,
-        tokens_in=sum(step.tokens_in for step in steps),
-        tokens_out=sum(step.tokens_out for step in steps),
-        cost=sum(costs) if costs else None,
-        seconds=round(seconds, 6),
-        refusals=tuple(why for talk in talks for why in tuple(talk.refusals)),
-        error=error,
-    )
-
-
 def _notes(case: _Case, opinion: Opinion | None, error: str, *, own_model: bool) -> list[str]:
     """Why there is no opinion, how far votes went apart, and what left the machine, to where."""
     notes: list[str] = []
@@ -180,6 +173,4 @@ def _notes(case: _Case, opinion: Opinion | None, error: str, *, own_model: bool)
 
 def _plural(kind: str, count: int) -> str:
     """hosts   1 host   1 address"""
-    if count != 1:
-        return kind
-    return kind.removesuffix("es") if kind == "addresses" else kind.removesuffix("s")
+    return kind if count != 1 else kind.removesuffix("es" if kind == "addresses" else "s")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from logdiag.agent.codes import KINDS, explain_code
@@ -32,28 +34,25 @@ class LineSearch:
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._given = lines
-        self._lines: list[Line] = []
-        self._vectors: list[tuple[float, ...]] = []
         self._embed = load_embedder().embed
         self._lock = threading.Lock()
 
     def nearest(self, query: str, most: int) -> list[Line]:
         """The lines that are most like a text, best first."""
         with self._lock:
-            if not self._vectors:
-                self._make_ready()
-        return [self._lines[at] for _, at in closest(self._embed([masked(query)])[0], self._vectors, most)]
+            lines, vectors = self._ready
+        return [lines[at] for _, at in closest(self._embed([masked(query)])[0], vectors, most)]
 
-    def _make_ready(self) -> None:
+    @cached_property
+    def _ready(self) -> tuple[list[Line], list[array[float]]]:
         latest: dict[str, Line] = {}
         for line in reversed(self._given):
             if len(latest) < _MOST_EMBEDDED:
                 latest.setdefault(masked(line), line)
-        vectors = zip(latest.values(), map(tuple, self._embed(list(latest))), strict=True)
-        for line, vector in vectors:
-            if any(vector):  # else it has neither a letter nor a digit
-                self._lines.append(line)
-                self._vectors.append(vector)
+        vectors = self._embed(list(latest))
+        # Without a letter or a digit a line has no vector.
+        told = [pair for pair in zip(latest.values(), vectors, strict=True) if any(pair[1])]
+        return [line for line, _ in told], [vector for _, vector in told]
 
 
 def tools_for(view: LogView, search: LineSearch, channel: Channel, book: RuleBook) -> list[BaseTool]:
