@@ -19,9 +19,10 @@ from logdiag.agent.ask import Asker, objects_in
 from logdiag.agent.forms import instructions
 from logdiag.agent.outbound import learn_words
 from logdiag.agent.redaction import PSEUDONYM, Redactor
-from logdiag.authoring.filter_gate import known_failures, problems_of, protected
-from logdiag.authoring.rule_file import Proposal, as_yaml, printable
+from logdiag.authoring.gate import known_failures, problems_of, protected
+from logdiag.authoring.rule_file import Proposal, as_yaml
 from logdiag.errors import RuleError
+from logdiag.memory.documents import printable
 from logdiag.memory.incident import Incident
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from logdiag.errors import RuleError
+from logdiag.memory.documents import printable
 from logdiag.memory.incident import Incident, Outcome
 from logdiag.model import Action
 
@@ -105,11 +106,6 @@ def in_a_folder(proposals: Iterable[Proposal]) -> Iterator[str]:
         for proposal in proposals:
             accept(replace(proposal, problems=()), folder)
         yield folder
-
-
-def printable(text: str) -> str:
-    """A text with blanks for the signs that cannot be printed."""
-    return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def free_id(title: str, taken: set[str]) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 
 from logdiag.agent.ask import Asker, objects_in
 from logdiag.agent.forms import instructions
+from logdiag.authoring.gate import example_of, judged_drafts
 from logdiag.authoring.rule_file import Proposal, rule_draft
-from logdiag.authoring.rule_gate import example_of, judged_drafts
 from logdiag.authoring.suggest import near_wordings
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Incident, masked

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from logdiag.authoring.gate import MASKS, example_of, judged_drafts
 from logdiag.authoring.rule_file import Proposal, rule_draft
-from logdiag.authoring.rule_gate import MASK, MASKS, example_of, judged_drafts
 from logdiag.memory.incident import PREFIX, Incident, Outcome
 from logdiag.memory.store import Store
+from logdiag.memory.tokenizer import MASK
 from logdiag.model import Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook

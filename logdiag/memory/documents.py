@@ -146,7 +146,12 @@ def _not_ours(incident: Incident) -> Iterator[str]:
 
 def one_line(text: str, longest: int = _LONGEST_TEXT) -> str:
     """A text in one line of bounded length, without controls."""
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 2 * longest]).split())[:longest]
+    return " ".join(printable(text[: 2 * longest]).split())[:longest]
+
+
+def printable(text: str) -> str:
+    """A text with blanks for the signs that cannot be printed."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def now() -> str:

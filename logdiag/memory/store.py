@@ -126,9 +126,9 @@ class Store:
     def known(self, fingerprints: Iterable[str]) -> Mapping[str, Sequence[Incident]]:
         """What people confirmed here of exactly these failures: for each fingerprint its confirmed incidents, the
         latest first, those that ship with logdiag left out."""
-        found: dict[str, Any] = {}
+        found: dict[str, tuple[Incident, ...]] = {}
         for incident in self._find(fingerprint=tuple(set(fingerprints)), confirmed=True, limit=_MOST_CONFIRMED):
-            found.setdefault(incident.fingerprint, []).append(incident)
+            found[incident.fingerprint] = (*found.get(incident.fingerprint, ()), incident)
         return found
 
     def confirmed(self, most: int) -> Sequence[Incident]:
