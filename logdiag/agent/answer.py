@@ -4,11 +4,12 @@ was shown, and says what is quoted."""
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from logdiag.agent.ask import objects_in
+from logdiag.agent.forms import data_of
 from logdiag.agent.opinion import Opinion
 from logdiag.agent.outbound import Channel
 from logdiag.agent.prompts import TOLD
@@ -73,36 +74,8 @@ class Answer(_Closed):
     confidence: float = Field(ge=0, le=1)
 
 
-_LINE_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "source": {"type": "integer", "description": "1 for s1"},
-        "number": {"type": "integer", "description": "the line's number in that source"},
-        "quote": {"type": "string", "description": "words of that line, copied exactly"},
-    },
-    "required": ["source", "number", "quote"],
-    "additionalProperties": False,
-}
-# Written out, for not every server follows references within a schema.
-ANSWER_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "reason": {"type": "string", "enum": [reason.value for reason in Reason]},
-        "root_line": {**_LINE_SCHEMA, "description": "the line that names what broke first"},
-        "rank": {
-            "type": ["integer", "null"],
-            "description": "the rank (worker, replica, seat) that failed first, as a line that you cite names it; "
-            "null where none does",
-        },
-        "evidence": {"type": "array", "items": _LINE_SCHEMA, "maxItems": _MOST_EVIDENCE},
-        "cause": {"type": "string", "description": "what broke first and why, in one or two sentences"},
-        "who_must_act": {"type": "string", "enum": ["user", "infrastructure"]},
-        "would_prove": {"type": "string", "description": "what to look at that would prove it"},
-        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-    },
-    "required": ["reason", "root_line", "rank", "evidence", "cause", "who_must_act", "would_prove", "confidence"],
-    "additionalProperties": False,
-}
+ANSWER_SCHEMA = data_of("answer.yaml")
+ANSWER_SCHEMA["properties"]["reason"]["enum"] = [reason.value for reason in Reason]
 
 
 def read_answer(given: object) -> Answer:

@@ -88,7 +88,16 @@ def consult(
 def _asked(case: _Case, callbacks: tuple[Any, ...]) -> list[str]:
     """Prepares a case and holds its conversations, until the deadline; why some gave no opinion."""
     late = f"did not answer within {case.settings.timeout:g} s"
-    ready = next(outcomes([partial(_ready, case)], case.asker.ends), None)
+
+    def made_ready() -> tuple[BaseChatModel, LogView, LineSearch]:
+        view = _prepare(case)
+        model = case.asker.model()
+        with LOADING:
+            # Conversations that load it at the same time can find it half loaded.
+            importlib.import_module("langchain.agents.middleware")
+        return model, view, LineSearch(case.diagnosis.digest.lines)
+
+    ready = next(outcomes([made_ready], case.asker.ends), None)
     if not isinstance(ready, tuple):
         return [late if ready is None else failure_of(ready)]
     talks = [partial(_talk, case, *ready, callbacks)] * case.settings.votes
@@ -120,16 +129,6 @@ def _prepare(case: _Case) -> LogView:
     learn_names(channel.redactor, case.diagnosis, view.names, case.job)
     case.prompt = prompt_of(bundle, channel, ROUNDS, case.book.reasons)
     return view
-
-
-def _ready(case: _Case) -> tuple[BaseChatModel, LogView, LineSearch]:
-    """What all conversations of a case share."""
-    view = _prepare(case)
-    model = case.asker.model()
-    with LOADING:
-        # Conversations that load it at the same time can find it half loaded.
-        importlib.import_module("langchain.agents.middleware")
-    return model, view, LineSearch(case.diagnosis.digest.lines)
 
 
 def _talk(case: _Case, model: BaseChatModel, view: LogView, search: LineSearch, callbacks: tuple[Any, ...]) -> str:
