@@ -1,17 +1,36 @@
-"""The form of a model's answer: closed, the same for a tool call and for JSON in words. There is no action in it."""
+"""A model's answer: its form, which has no action in it, and how it is held against the log: every line that it cites
+was shown, and says what is quoted."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from logdiag.agent.ask import objects_in
-from logdiag.model import Reason
+from logdiag.agent.forms import data_of
+from logdiag.agent.opinion import Opinion
+from logdiag.agent.outbound import Channel
+from logdiag.agent.prompts import TOLD
+from logdiag.model import Line, Reason
+from logdiag.report.words import clean
 
 _MOST_EVIDENCE = 8
 _PROBLEMS = 5
+_SHORTEST_QUOTE = 8
+_LONGEST_WORDS = 600
+# rank 44   worker=3   w19   m07   [seat 3]   17/48   [3]   but not 02:16:49 and not op 52830
+_RANK = re.compile(
+    r"(?i)(?<![a-z])(?:rank|worker|replica|seat|trainer|process|proc|peer|member|cell)[ _:=#-]{0,2}(\d{1,7})"
+    r"(?![\d.]|:\d\d)|(?<![^\s|\[(])(?:[a-z]{1,2}(\d{1,7})(?![\w.-])|(\d{1,7})(?=/\d|\]))"
+)
+# s1:123 (40 like this) | text
+_ROW = re.compile(r"^\s*s\d+:\d+[^|\n]{0,30}\| ?")
+
+
+class AnswerError(Exception):
+    """Why an answer cannot be taken, in words for the model."""
 
 
 def _number(value: object) -> object:
@@ -55,52 +74,82 @@ class Answer(_Closed):
     confidence: float = Field(ge=0, le=1)
 
 
-_LINE_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "source": {"type": "integer", "description": "1 for s1"},
-        "number": {"type": "integer", "description": "the line's number in that source"},
-        "quote": {"type": "string", "description": "words of that line, copied exactly"},
-    },
-    "required": ["source", "number", "quote"],
-    "additionalProperties": False,
-}
-# Written out, for not every server follows references within a schema.
-ANSWER_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "reason": {"type": "string", "enum": [reason.value for reason in Reason]},
-        "root_line": {**_LINE_SCHEMA, "description": "the line that names what broke first"},
-        "rank": {
-            "type": ["integer", "null"],
-            "description": "the rank (worker, replica, seat) that failed first, as a line that you cite names it; "
-            "null where none does",
-        },
-        "evidence": {"type": "array", "items": _LINE_SCHEMA, "maxItems": _MOST_EVIDENCE},
-        "cause": {"type": "string", "description": "what broke first and why, in one or two sentences"},
-        "who_must_act": {"type": "string", "enum": ["user", "infrastructure"]},
-        "would_prove": {"type": "string", "description": "what to look at that would prove it"},
-        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-    },
-    "required": ["reason", "root_line", "rank", "evidence", "cause", "who_must_act", "would_prove", "confidence"],
-    "additionalProperties": False,
-}
+ANSWER_SCHEMA = data_of("answer.yaml")
+ANSWER_SCHEMA["properties"]["reason"]["enum"] = [reason.value for reason in Reason]
 
 
-def read_answer(given: object) -> Answer | str:
-    """The answer in a tool call's arguments, or what is wrong with it, in words for the model."""
+def read_answer(given: object) -> Answer:
+    """The answer in a tool call's arguments. Raises AnswerError."""
     try:
         return Answer.model_validate(given)
     except ValidationError as error:
-        problems = [
-            f"{'.'.join(str(part) for part in item['loc']) or 'answer'}: {item['msg']}" for item in error.errors()
-        ]
-        return "the answer does not have the form asked for: " + "; ".join(problems[:_PROBLEMS])
+        problems = [f"{'.'.join(map(str, item['loc'])) or 'answer'}: {item['msg']}" for item in error.errors()]
+        said = "; ".join(problems[:_PROBLEMS])
+        raise AnswerError(f"the answer does not have the form asked for: {said}") from error
 
 
-def read_text(text: str) -> Answer | str:
-    """The answer in words: the last JSON object that has a reason, in a fence or not, or what is wrong."""
-    candidates = objects_in(text, "reason")
-    if not candidates:
-        return "there is no answer: call the tool `answer`, or write one JSON object with its fields"
-    return read_answer(candidates[-1])
+def read_text(text: str) -> Answer:
+    """The answer in words: the last JSON object that has a reason, in a fence or not. Raises AnswerError."""
+    if candidates := objects_in(text, "reason"):
+        return read_answer(candidates[-1])
+    raise AnswerError("there is no answer: call the tool `answer`, or write one JSON object with its fields")
+
+
+def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion:
+    """An answer as an opinion with lines of the log. The reason `none` needs `none_allowed`: then no cause of a failure
+    is known. Raises AnswerError."""
+    if answer.reason is Reason.NONE and not none_allowed:
+        raise AnswerError("the reason `none` cannot be given: the cause of a failure is known in this log")
+    if answer.root_line is None and answer.reason is not Reason.NONE:
+        raise AnswerError("root_line is missing: cite the line that names what broke first")
+    root = _cited(answer.root_line, channel) if answer.root_line else None
+    cited = dict.fromkeys(_cited(citation, channel) for citation in answer.evidence[:_MOST_EVIDENCE])
+    evidence = tuple(line for line in cited if line is not root)
+    if answer.rank is not None and not any(_names_rank(line, answer.rank) for line in (root, *evidence) if line):
+        raise AnswerError(f"no line that you cite names rank {answer.rank}: cite one that does, or leave the rank out")
+    return Opinion(
+        reason=answer.reason,
+        root=root,
+        evidence=evidence,
+        cause=_words(answer.cause, channel),
+        who_must_act=answer.who_must_act,
+        would_prove=_words(answer.would_prove, channel),
+        confidence=answer.confidence,
+        rank=answer.rank,
+    )
+
+
+def _names_rank(line: Line, rank: int) -> bool:
+    """Whether a line is of a rank by its prefix or its process, or names it."""
+    named = (found[1] or found[2] or found[3] for found in _RANK.finditer(line.text))
+    return line.rank == rank or rank in map(int, named)
+
+
+def _cited(citation: Citation, channel: Channel) -> Line:
+    """The line that was shown, and says what is quoted; a short quote must be all of it, or all but its prefixes."""
+    place = f"s{citation.source}:{citation.number}"
+    shown = channel.shown(citation.source, citation.number)
+    if not shown:
+        raise AnswerError(f"line {place} was not shown to you: cite only lines that you have read")
+    quote = _squashed(_ROW.sub("", citation.quote)).strip("\u2026 ").removesuffix("...").removeprefix("...").strip()
+    said = [item for item in shown if quote and quote in _squashed(item.text)]
+    if not said:
+        raise AnswerError(f"line {place} does not say {citation.quote[:120]!r}: copy its words exactly")
+    for item in said:
+        whole = (_squashed(item.text).strip("\u2026 "), _squashed(channel.leaving(item.line.message)))
+        if len(quote) >= _SHORTEST_QUOTE or quote in whole:
+            return item.line
+    raise AnswerError(f"{quote!r} is too short to tell line {place} from others: copy more of its words")
+
+
+def _squashed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _words(text: str, channel: Channel) -> str:
+    """A model's words as plain text: no controls, no line breaks, real names; none where they repeat what it was
+    told."""
+    plain = _squashed(text)
+    if channel.nonce in plain or any(told in plain for told in TOLD):
+        return ""
+    return clean(channel.back(plain[: _LONGEST_WORDS * 2]), _LONGEST_WORDS)

@@ -73,11 +73,20 @@ class Asker:
     def texts(self, system: str, user: str, times: int = 1) -> list[str]:
         """The answers to a question that is asked `times` times at once; those that came in time. Raises AgentError
         when none came, with the first failure."""
+
+        def said() -> str:
+            model = self.model()
+            from langchain_core.messages import HumanMessage, SystemMessage
+            from langsmith import tracing_context
+
+            with tracing_context(enabled=False):  # whatever the environment says
+                return str(model.invoke([SystemMessage(system), HumanMessage(user)]).text)
+
         name = " ".join(["model", *self._names])
         texts: list[str] = []
         late = f"did not answer within {self._seconds:g} s; check its address, or raise --llm-timeout"
         failure = AgentError(f"the {name} {late}")
-        for outcome in outcomes([lambda: self._said(system, user)] * times, self.ends):
+        for outcome in outcomes([said] * times, self.ends):
             if isinstance(outcome, str):
                 texts.append(outcome)
             elif isinstance(outcome, AgentError):
@@ -94,15 +103,6 @@ class Asker:
             if isinstance(self._model, str):
                 self._model = load_model(self._model, self._seconds, self._connection)
             return self._model
-
-    def _said(self, system: str, user: str) -> str:
-        """One answer in words."""
-        model = self.model()
-        from langchain_core.messages import HumanMessage, SystemMessage
-        from langsmith import tracing_context
-
-        with tracing_context(enabled=False):
-            return str(model.invoke([SystemMessage(system), HumanMessage(user)]).text)
 
 
 def objects_in(text: str, key: str) -> list[dict[str, Any]]:

@@ -26,27 +26,20 @@ def explain_code(kind: str, code: str, book: RuleBook) -> str:
     name = named[0] if named else ""
     value = int(numbered[0]) if numbered else None
     if kind in ("xid", "sxid"):
-        said = _of_driver(kind, value, book)
-    elif kind == "exit":
-        said = _of_exit(value)
+        rows = ((rule, rule.rows.get(str(value))) for rule in book.rules if rule.code_group == kind)
+        known = (f"{row.get('title', rule.title)}. {row.get('why', rule.why)}" for rule, row in rows if row is not None)
+        said = next(known, "")
+    elif kind == "errno":
+        number: int = getattr(errno, name, -1) if name else -1 if value is None else value
+        called = errno.errorcode.get(number)
+        said = f"errno {number} is {called}: {os.strerror(number)}." if called else ""
+    elif kind == "nccl":
+        table = data_of("codes.yaml")["nccl"]
+        number = next((at for at in table if table[at][0] == name or (not name and at == value)), -1)
+        said = "NCCL result {} is {}: {}.".format(number, *table[number]) if number in table else ""
     else:
-        said = {"errno": _of_errno, "signal": _of_signal, "nccl": _of_nccl}[kind](name, value)
+        said = _of_exit(value) if kind == "exit" else _of_signal(name, value)
     return said or f"no meaning of {kind} {code.strip()[:40]} is known"
-
-
-def _of_driver(kind: str, value: int | None, book: RuleBook) -> str:
-    for rule in book.rules:
-        row = rule.rows.get(str(value)) if rule.code_group == kind else None
-        if row is not None:
-            return f"{row.get('title', rule.title)}. {row.get('why', rule.why)}"
-    return ""
-
-
-def _of_errno(name: str, value: int | None) -> str:
-    number: int = getattr(errno, name, -1) if name else -1 if value is None else value
-    if number not in errno.errorcode:
-        return ""
-    return f"errno {number} is {errno.errorcode[number]}: {os.strerror(number)}."
 
 
 def _of_signal(name: str, value: int | None) -> str:
@@ -71,10 +64,3 @@ def _of_exit(value: int | None) -> str:
     number = -value if value < 0 else value - 128 if value < 193 else 256 - value
     ended_by = _of_signal("", number) if number > 0 and (value < 0 or 128 < value < 256) else ""
     return f"exit code {value}: ended by a signal; {ended_by}" if ended_by else ""
-
-
-def _of_nccl(name: str, value: int | None) -> str:
-    for number, (called, meaning) in data_of("codes.yaml")["nccl"].items():
-        if called == name or (not name and number == value):
-            return f"NCCL result {number} is {called}: {meaning}."
-    return ""

@@ -67,20 +67,37 @@ def consult(
     with Asker(settings.model if model is None else model, settings.timeout) as asker:
         case = _Case(diagnosis, tuple(sources), settings, job or {}, book, asker)
         errors = _asked(case, tuple(callbacks))
-    opinion = vote([talk.opinion for talk in tuple(case.talks) if talk.opinion], settings.votes)
+    talks = tuple(case.talks)
+    opinion = vote([talk.opinion for talk in talks if talk.opinion], settings.votes)
     error = "" if opinion else errors[0] if errors else "gave answers that contradict each other"
-    return Consultation(
-        opinion=opinion,
-        trace=_trace(case, error, time.monotonic() - began),
-        notes=tuple(_notes(case, opinion, error or next(iter(errors), ""), own_model=model is not None)),
-        prompt=str(case.prompt or ""),
+    steps = tuple(step for talk in talks for step in tuple(talk.steps))
+    costs = [talk.cost for talk in talks if talk.cost is not None]
+    trace = Trace(
+        steps=steps,
+        tokens_in=sum(step.tokens_in for step in steps),
+        tokens_out=sum(step.tokens_out for step in steps),
+        cost=sum(costs) if costs else None,
+        seconds=round(time.monotonic() - began, 6),
+        refusals=tuple(why for talk in talks for why in tuple(talk.refusals)),
+        error=error,
     )
+    notes = _notes(case, opinion, error or next(iter(errors), ""), own_model=model is not None)
+    return Consultation(opinion, trace, tuple(notes), str(case.prompt or ""))
 
 
 def _asked(case: _Case, callbacks: tuple[Any, ...]) -> list[str]:
     """Prepares a case and holds its conversations, until the deadline; why some gave no opinion."""
     late = f"did not answer within {case.settings.timeout:g} s"
-    ready = next(outcomes([partial(_ready, case)], case.asker.ends), None)
+
+    def made_ready() -> tuple[BaseChatModel, LogView, LineSearch]:
+        view = _prepare(case)
+        model = case.asker.model()
+        with LOADING:
+            # Conversations that load it at the same time can find it half loaded.
+            importlib.import_module("langchain.agents.middleware")
+        return model, view, LineSearch(case.diagnosis.digest.lines)
+
+    ready = next(outcomes([made_ready], case.asker.ends), None)
     if not isinstance(ready, tuple):
         return [late if ready is None else failure_of(ready)]
     talks = [partial(_talk, case, *ready, callbacks)] * case.settings.votes
@@ -114,16 +131,6 @@ def _prepare(case: _Case) -> LogView:
     return view
 
 
-def _ready(case: _Case) -> tuple[BaseChatModel, LogView, LineSearch]:
-    """What all conversations of a case share."""
-    view = _prepare(case)
-    model = case.asker.model()
-    with LOADING:
-        # Conversations that load it at the same time can find it half loaded.
-        importlib.import_module("langchain.agents.middleware")
-    return model, view, LineSearch(case.diagnosis.digest.lines)
-
-
 def _talk(case: _Case, model: BaseChatModel, view: LogView, search: LineSearch, callbacks: tuple[Any, ...]) -> str:
     """One conversation; why it came to no opinion, empty where it did."""
     from langsmith import tracing_context
@@ -140,21 +147,6 @@ def _talk(case: _Case, model: BaseChatModel, view: LogView, search: LineSearch, 
     except Exception as error:  # anything that a model's client, or a callback, raises
         talk.error = talk.error or failure_of(error)
     return "" if talk.opinion else talk.error
-
-
-def _trace(case: _Case, error: str, seconds: float) -> Trace:
-    talks = tuple(case.talks)
-    steps = tuple(step for talk in talks for step in tuple(talk.steps))
-    costs = [talk.cost for talk in talks if talk.cost is not None]
-    return Trace(
-        steps=steps,
-        tokens_in=sum(step.tokens_in for step in steps),
-        tokens_out=sum(step.tokens_out for step in steps),
-        cost=sum(costs) if costs else None,
-        seconds=round(seconds, 6),
-        refusals=tuple(why for talk in talks for why in tuple(talk.refusals)),
-        error=error,
-    )
 
 
 def _notes(case: _Case, opinion: Opinion | None, error: str, *, own_model: bool) -> list[str]:
@@ -180,6 +172,4 @@ def _notes(case: _Case, opinion: Opinion | None, error: str, *, own_model: bool)
 
 def _plural(kind: str, count: int) -> str:
     """hosts   1 host   1 address"""
-    if count != 1:
-        return kind
-    return kind.removesuffix("es") if kind == "addresses" else kind.removesuffix("s")
+    return kind if count != 1 else kind.removesuffix("es" if kind == "addresses" else "s")

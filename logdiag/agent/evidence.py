@@ -7,7 +7,7 @@ and what came only once. Of lines that repeat, the first ones are shown.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -15,7 +15,7 @@ from itertools import chain, zip_longest
 from logdiag.agent.opinion import names_no_cause
 from logdiag.agent.view import LogView
 from logdiag.memory.recall import RULE as MEMORY
-from logdiag.model import TROUBLE, Diagnosis, Line, Support
+from logdiag.model import TROUBLE, Diagnosis, Evidence, Line, RootCause, Support, Suspect
 from logdiag.model.plain import rank_ranges
 
 # Log text takes more tokens than prose: numbers, paths and identifiers.
@@ -53,17 +53,21 @@ class Bundle:
 
 def evidence_of(diagnosis: Diagnosis, view: LogView, budget: int, job: Mapping[str, str] | None = None) -> Bundle:
     """The bundle for a diagnosis in at most `budget` tokens. `job` is the job's metadata; its user is left out."""
+    digest = diagnosis.digest
     facts = tuple(_facts(diagnosis, view, job or {}, budget // 4 * _CHARACTERS_A_TOKEN))
     left = budget - sum(map(tokens_of, facts))
     choice = _Choice(diagnosis, left)
+    suspects = _found(view, diagnosis.suspects)
+    named = _found(view, [diagnosis.root_cause] if diagnosis.root_cause else []) + suspects
+    near_suspects = (near for line in suspects for near in view.around(line, _AROUND_A_SUSPECT, _AROUND_A_SUSPECT))
     groups = (
         (_SHARE_OF_FINDINGS, _around_findings(diagnosis, view)),
-        (_SHARE_OF_SUSPECTS, _around_suspects(diagnosis, view)),
-        (_SHARE_OF_ENDS, chain(_ends(diagnosis, _LAST_LINES), diagnosis.digest.lines[:_FIRST_LINES])),
-        (_SHARE_OF_FAILURES, _failures(diagnosis.digest.lines)),
-        (_SHARE_OF_RARE, _rare(diagnosis)),
+        (_SHARE_OF_SUSPECTS, near_suspects),
+        (_SHARE_OF_ENDS, chain(_ends(digest.lines), digest.lines[:_FIRST_LINES])),
+        (_SHARE_OF_FAILURES, _failures(digest.lines)),
+        (_SHARE_OF_RARE, (line for line in reversed(digest.lines) if (line.source, line.number) not in digest.counts)),
     )
-    choice.take(_named(diagnosis, view), _SHARE_OF_FINDINGS, all_of_them=True)
+    choice.take(named, _SHARE_OF_FINDINGS, all_of_them=True)
     for share, lines in groups:
         choice.take(lines, share)
     return Bundle(choice.lines, choice.counts, facts, choice.spent + budget - left)
@@ -137,39 +141,28 @@ def _shape(line: Line) -> str:
     return _VARYING.sub("0", line.message[:_LONGEST_LINE]) or line.text[:_LONGEST_LINE]
 
 
-def _named(diagnosis: Diagnosis, view: LogView) -> list[Line]:
-    """The lines that the answer names: its root and its suspects."""
-    root = diagnosis.root_cause
-    found = [view.find(root.source, root.line, root.text)] if root else []
-    found += [view.find(item.source, item.line, item.text) for item in diagnosis.suspects]
-    return [line for line in found if line is not None]
+def _found(view: LogView, places: Iterable[RootCause | Suspect | Evidence]) -> list[Line]:
+    """The kept lines that an answer speaks of."""
+    lines = (view.find(item.source, item.line, item.text) for item in places)
+    return [line for line in lines if line is not None]
 
 
 def _around_findings(diagnosis: Diagnosis, view: LogView) -> Iterator[Line]:
     """The lines of the evidence, the root first, and then those around each."""
     roles = ("root", "context", "consequence")
-    evidence = sorted(diagnosis.evidence, key=lambda item: roles.index(item.role) if item.role in roles else 3)
-    found = [view.find(item.source, item.line, item.text) for item in evidence]
-    known = [line for line in found if line is not None]
+    evidence = sorted(diagnosis.evidence, key=lambda item: (*roles, item.role).index(item.role))
+    known = _found(view, evidence)
     yield from known
     for line in known:
         yield from view.around(line, _BEFORE, _AFTER)
 
 
-def _around_suspects(diagnosis: Diagnosis, view: LogView) -> Iterator[Line]:
-    """The lines around each suspicious one."""
-    for item in diagnosis.suspects:
-        if (line := view.find(item.source, item.line, item.text)) is not None:
-            yield from view.around(line, _AROUND_A_SUSPECT, _AROUND_A_SUSPECT)
-
-
-def _ends(diagnosis: Diagnosis, most: int) -> Iterator[Line]:
+def _ends(lines: Iterable[Line]) -> Iterator[Line]:
     """The last lines of each log, the very last ones of all first."""
-    by_stream: dict[int, list[Line]] = {}
-    for line in diagnosis.digest.lines:
-        by_stream.setdefault(line.stream, []).append(line)
-    tails = [lines[: -most - 1 : -1] for lines in by_stream.values()]
-    yield from (line for row in zip_longest(*tails) for line in row if line is not None)
+    by_stream: dict[int, deque[Line]] = {}
+    for line in lines:
+        by_stream.setdefault(line.stream, deque(maxlen=_LAST_LINES)).appendleft(line)
+    yield from (line for row in zip_longest(*by_stream.values()) for line in row if line is not None)
 
 
 def _failures(lines: Iterable[Line]) -> Iterator[Line]:
@@ -181,12 +174,6 @@ def _failures(lines: Iterable[Line]) -> Iterator[Line]:
     ]
     for pair in zip(found, reversed(found), strict=True):
         yield from pair
-
-
-def _rare(diagnosis: Diagnosis) -> Iterator[Line]:
-    """Lines that stand for no others, the latest first."""
-    digest = diagnosis.digest
-    return (line for line in reversed(digest.lines) if (line.source, line.number) not in digest.counts)
 
 
 def _facts(diagnosis: Diagnosis, view: LogView, job: Mapping[str, str], longest: int) -> Iterator[str]:
@@ -230,8 +217,7 @@ def _verdict(diagnosis: Diagnosis, view: LogView) -> Iterator[str]:
         yield f"rules: {item.count}x {item.reason}{ranks}, taken for a consequence{title}"
     for other in diagnosis.candidates:
         yield f"rules: it could also be {other.reason.value}"
-    lines = [view.find(item.source, item.line, item.text) for item in diagnosis.suspects]
-    if places := [_place(line) for line in lines if line is not None]:
+    if places := [_place(line) for line in _found(view, diagnosis.suspects)]:
         yield f"lines that stand out by how they stand in the log, whatever they say: {', '.join(places)}"
 
 

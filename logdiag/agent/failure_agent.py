@@ -6,12 +6,11 @@ The agent is LangChain's. What bounds it stands in `_Bounds`: turns, tool calls,
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from logdiag.agent.answer import ANSWER_SCHEMA, Answer, read_answer, read_text
-from logdiag.agent.grounding import Refusal, ground
+from logdiag.agent.answer import ANSWER_SCHEMA, Answer, AnswerError, ground, read_answer, read_text
 from logdiag.agent.models import TIMED_OUT
 from logdiag.agent.opinion import Opinion, Step
 from logdiag.agent.outbound import Channel
@@ -63,14 +62,15 @@ class Conversation:
                 self.error = f"did not come to an answer within {_MOST_TOKENS:,} tokens"
         return bool(self.opinion or self.error)
 
-    def offer(self, answer: Answer | str) -> str:
+    def offer(self, read: Callable[[], Answer]) -> str:
         """Takes an answer, or says why it is refused."""
-        if isinstance(answer, str):
-            return self._refuse(answer)
-        grounded = ground(answer, self.channel, none_allowed=self.none_allowed)
-        if isinstance(grounded, Refusal):
-            return self._refuse(grounded.why)
-        self.opinion = self.opinion or grounded
+        try:
+            opinion = ground(read(), self.channel, none_allowed=self.none_allowed)
+        except AnswerError as refused:
+            self.refusals.append(str(refused))
+            self.step("refused", time.monotonic())
+            return self.channel.leaving(f"Refused: {refused}. Correct it and answer again.")
+        self.opinion = self.opinion or opinion
         return ""
 
     def step(self, kind: str, began: float, tokens_in: int = 0, tokens_out: int = 0) -> None:
@@ -83,12 +83,10 @@ class Conversation:
         into, out = _tokens(said, "input_tokens"), _tokens(said, "output_tokens")
         self.tokens += max(into, _least_tokens(sent)) + max(out, _least_tokens(said))
         self.step("model", began, into, out)
-        self.cost = _added(self.cost, said)
-
-    def _refuse(self, why: str) -> str:
-        self.refusals.append(why)
-        self.step("refused", time.monotonic())
-        return self.channel.leaving(f"Refused: {why}. Correct it and answer again.")
+        for message in said:
+            cost = (message.response_metadata.get("token_usage") or {}).get("cost")
+            if isinstance(cost, (int, float)) and 0 <= cost <= _MOST_COUNTED:
+                self.cost = (self.cost or 0.0) + cost
 
 
 def ask(
@@ -100,7 +98,7 @@ def ask(
     from langchain_core.tools import StructuredTool
 
     def answer(**given: Any) -> str:
-        return talk.offer(read_answer(given)) or "Taken."
+        return talk.offer(lambda: read_answer(given)) or "Taken."
 
     final = StructuredTool(
         name="answer", description="Your answer, once you have it.", args_schema=ANSWER_SCHEMA, func=answer
@@ -132,7 +130,7 @@ def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
             message = state["messages"][-1]
             if message.additional_kwargs.get("refusal"):
                 talk.error = "declined to answer"
-            elif not message.tool_calls and (why := talk.offer(_answer_in(message))) and not talk.over:
+            elif not message.tool_calls and (why := talk.offer(lambda: _answer_in(message))) and not talk.over:
                 return {"jump_to": "model", "messages": [HumanMessage(why)]}
             return {"jump_to": "end"} if talk.over or not message.tool_calls else None
 
@@ -174,11 +172,13 @@ def _tool_call(talk: Conversation, request: Any, handler: Any) -> Any:
     return result
 
 
-def _answer_in(message: Any) -> Answer | str:
+def _answer_in(message: Any) -> Answer:
     """The answer that a message without tool calls holds in words, or in a call that could not be read."""
     for call in message.invalid_tool_calls:
-        answer = read_text(str(call.get("args")))
-        return answer if isinstance(answer, Answer) else f"the arguments of {call.get('name')} are not valid JSON"
+        try:
+            return read_text(str(call.get("args")))
+        except AnswerError as refused:
+            raise AnswerError(f"the arguments of {call.get('name')} are not valid JSON") from refused
     return read_text(str(message.text))
 
 
@@ -192,13 +192,3 @@ def _least_tokens(messages: Sequence[Any]) -> int:
     """Fewer tokens than messages can have, by their length."""
     texts = ((message.content, getattr(message, "tool_calls", "")) for message in messages if message is not None)
     return sum(len(str(content)) + len(str(calls)) for content, calls in texts) // 8
-
-
-def _added(cost: float | None, messages: Sequence[Any]) -> float | None:
-    """The cost so far and that of these messages, as far as the server says it."""
-    for message in messages:
-        used = message.response_metadata.get("token_usage") or {}
-        more = used.get("cost")
-        if isinstance(more, (int, float)) and 0 <= more <= _MOST_COUNTED:
-            cost = (cost or 0.0) + more
-    return cost

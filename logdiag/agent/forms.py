@@ -1,5 +1,6 @@
 """What the agent knows by wording is data beside this file: the forms of names (`identities.yaml`) and of secrets
-(`secrets.yaml`), what codes mean (`codes.yaml`), and what a model is told (`instructions.txt`)."""
+(`secrets.yaml`), what codes mean (`codes.yaml`), the form of an answer (`answer.yaml`), and what a model is told
+(`instructions.txt`)."""
 
 from __future__ import annotations
 

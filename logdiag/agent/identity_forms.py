@@ -145,12 +145,10 @@ def _groups(match: re.Match[str], kind: str, hide: Hide) -> str:
     groups = match.groupdict()
     for group in sorted({kind, f"{kind}2"} & groups.keys(), key=match.start):
         value = groups[group]
-        if not value or not _is_name(kind, value):
-            continue
-        text += match.string[place : match.start(group)] + (
-            _named(value, hide) if kind == "host" else hide(kind, value)
-        )
-        place = match.end(group)
+        if value and _is_name(kind, value):
+            text += match.string[place : match.start(group)]
+            text += _named(value, hide) if kind == "host" else hide(kind, value)
+            place = match.end(group)
     return text + match.string[place : match.end()]
 
 
@@ -193,11 +191,10 @@ def _at_host(match: re.Match[str], hide: Hide) -> str:
 
 
 def _in_path(match: re.Match[str], hide: Hide) -> str:
-    user = match["user"]
-    if user.lower() in _WORDS:
+    if match["user"].lower() in _WORDS:
         return match[0]
     hide("path", match[0])
-    return match["folder"] + hide("user", user)
+    return match["folder"] + hide("user", match["user"])
 
 
 def _in_shared_path(match: re.Match[str], hide: Hide) -> str:

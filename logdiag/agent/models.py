@@ -31,7 +31,13 @@ _NO_KEY = "none"
 _MOST_ANSWER_TOKENS = 8192
 # Ollama cuts what is longer than its window off without a word, and its window is small unless one asks.
 _OLLAMA_WINDOW = 32_768
-
+_TOO_MUCH = ("refused the request", "; it may lack tool calls or room for the prompt")
+_STATUS = {
+    **dict.fromkeys((401, 403), ("refused the key", "; set the provider's key")),
+    404: ("is not known to its server", "; check the model's name and the address"),
+    429: ("is over its rate limit", "; try again later"),
+    **dict.fromkeys((400, 413, 422), _TOO_MUCH),
+}
 
 # Providers whose clients are OpenAI's, or take an HTTP client under the same name.
 _TAKE_A_CLIENT = frozenset({"openai", "azure_openai", "deepseek", "xai", "openrouter", "groq", "perplexity"})
@@ -133,12 +139,5 @@ def _of_ours(error: BaseException | None) -> BaseException | None:
 def _status_words(status: int) -> str:
     if status < 400:
         return f"sends on to another address (HTTP {status}), which is not followed; set the address that is meant"
-    if status in (401, 403):
-        return f"refused the key (HTTP {status}); set the provider's key"
-    if status == 404:
-        return "is not known to its server (HTTP 404); check the model's name and the address"
-    if status == 429:
-        return "is over its rate limit (HTTP 429); try again later"
-    if status in (400, 413, 422):
-        return f"refused the request (HTTP {status}); it may lack tool calls or room for the prompt"
-    return f"failed on its server (HTTP {status})"
+    says, advice = _STATUS.get(status, ("failed on its server", ""))
+    return f"{says} (HTTP {status}){advice}"

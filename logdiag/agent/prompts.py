@@ -43,19 +43,13 @@ class Prompt:
 def prompt_of(bundle: Bundle, channel: Channel, rounds: int, reasons: Mapping[Reason, ReasonEntry]) -> Prompt:
     """The prompt for a bundle; `reasons` says what each means. What of it comes from the job goes through the channel
     and stands in its fence."""
-    system = _SYSTEM.format(nonce=channel.nonce, rounds=rounds, reasons=_told_of(reasons))
+    rows: list[str] = []
+    for category in Category:
+        rows.append(f"{category.value}:")
+        for reason in [reason for reason in Reason if reason.category is category]:
+            rows.append(f"- {reason.value}: {reasons[reason].for_models if reason in reasons else _NO_FAILURE}")
     user = _USER.format(
         facts=channel.fenced(channel.text("\n".join(bundle.facts))),
         lines=channel.fenced(channel.rows(bundle.lines, bundle.counts)),
     )
-    return Prompt(system, user)
-
-
-def _told_of(reasons: Mapping[Reason, ReasonEntry]) -> str:
-    """The reasons by category, each with what it means."""
-    rows: list[str] = []
-    told = {reason: reasons[reason].for_models if reason in reasons else _NO_FAILURE for reason in Reason}
-    for category in Category:
-        rows.append(f"{category.value}:")
-        rows.extend(f"- {reason.value}: {said}" for reason, said in told.items() if reason.category is category)
-    return "\n".join(rows)
+    return Prompt(_SYSTEM.format(nonce=channel.nonce, rounds=rounds, reasons="\n".join(rows)), user)

@@ -32,20 +32,19 @@ def hide_secrets(text: str, hide: Hide) -> str:
     text = _ONE["token"].sub(lambda match: hide(match[0]), text)
     for value in sorted(_detected(text), key=len, reverse=True):
         text = re.sub(rf"[\w-]{{0,80}}{re.escape(value)}[\w~-]*", lambda match: hide(match[0]), text)
-    text = _ONE["public_key"].sub(lambda match: _put(match, "value", hide), text)
-    text = _without_key_blocks(text, hide)
-    text = _ONE["header"].sub(lambda match: _put(match, "rest", hide), text)
-    text = _ONE["cookie"].sub(lambda match: _put(match, "rest", hide), text)
-    text = _ONE["in_url"].sub(lambda match: _in_url(match, hide), text)
-    text = _ONE["in_query"].sub(lambda match: _in_query(match, hide), text)
-    text = _ONE["bearer"].sub(lambda match: _put(match, "value", hide, _may_be(match["value"])), text)
-    text = _ONE["basic"].sub(lambda match: _put(match, "value", hide, _is_user_and_password(match["value"])), text)
-    text = _ONE["command"].sub(lambda match: _put(match, "value", hide), text)
+    text = _without_key_blocks(_without("public_key", text, hide), hide)
+    for name in ("header", "cookie", "in_url", "in_query", "bearer", "basic", "command"):
+        text = _without(name, text, hide)
     text = _without_named(_ONE["named"], _without_named(_ONE["flag"], text, hide), hide)
-    text = _ONE["said"].sub(lambda match: _put(match, "value", hide, _is_said(match)), text)
-    text = _ONE["tracker"].sub(lambda match: _of_tracker(match, hide), text)
-    text = _ONE["near_word"].sub(lambda match: _put(match, "value", hide, _is_random(match["value"], 16)), text)
+    for name in ("said", "tracker", "near_word"):
+        text = _without(name, text, hide)
     return _ONE["long"].sub(lambda match: hide(match[0]) if _is_random(match[0], 32) else match[0], text)
+
+
+def _without(form: str, text: str, hide: Hide) -> str:
+    """The text with the values of a form hidden, where they can be secrets."""
+    wanted = _WANTED.get(form, bool)
+    return _ONE[form].sub(lambda match: _put(match, "value", hide) if wanted(match) else match[0], text)
 
 
 @cache
@@ -66,18 +65,14 @@ def _detected(text: str) -> set[str]:
     return {value for value in found if len(value) >= 8 and any(sign.isdigit() for sign in value)}
 
 
-def _put(match: re.Match[str], group: str, hide: Hide, wanted: bool = True) -> str:
-    """A match with one of its groups hidden."""
+def _put(match: re.Match[str], group: str, hide: Hide) -> str:
+    """A match with one of its groups hidden, unless that is a stand-in already: one sign of the last planes, which no
+    log uses."""
     value = match[group]
-    if not wanted or _is_hidden(value):
+    if len(value.rstrip("\\,;.)]}")) <= 1 and value[:1] >= "\U000f0000":
         return match[0]
     start, end = match.start(group) - match.start(), match.end(group) - match.start()
     return match[0][:start] + hide(value) + match[0][end:]
-
-
-def _is_hidden(value: str) -> bool:
-    """Whether a value is a stand-in already: one sign of the last planes, which no log uses."""
-    return len(value.rstrip("\\,;.)]}")) <= 1 and value[:1] >= "\U000f0000"
 
 
 def _without_named(pattern: re.Pattern[str], text: str, hide: Hide) -> str:
@@ -119,21 +114,15 @@ def _is_said(match: re.Match[str]) -> bool:
     return match["what"].lower().startswith(("pass", "pwd")) or _may_be(value)
 
 
-def _in_url(match: re.Match[str], hide: Hide) -> str:
-    value = match["value"]
-    # ssh://git@host names everybody; //host:8080/a@b is a port and a path.
-    return match[0] if value == "git" or re.match(r"[^:]*:\d{1,5}/", value) else _put(match, "value", hide)
-
-
-def _in_query(match: re.Match[str], hide: Hide) -> str:
+def _is_of_query(match: re.Match[str]) -> bool:
     wanted = bool(_ONE["signing"].fullmatch(match["name"])) or _is_random(match["value"], 20)
-    return _put(match, "value", hide, wanted and not _ONE["no_secret"].fullmatch(match["value"]))
+    return wanted and not _ONE["no_secret"].fullmatch(match["value"])
 
 
-def _of_tracker(match: re.Match[str], hide: Hide) -> str:
+def _is_of_tracker(match: re.Match[str]) -> bool:
     before = match.string[max(0, match.start("value") - 24) : match.start("value")]
     value = match["value"]
-    return _put(match, "value", hide, not _ONE["commit"].search(before) and not value.isalpha() and not value.isdigit())
+    return not _ONE["commit"].search(before) and not value.isalpha() and not value.isdigit()
 
 
 def _may_be(value: str) -> bool:
@@ -164,17 +153,25 @@ def _is_random(value: str, least: int) -> bool:
         return False
     if least < 32 and re.fullmatch(r"[0-9a-f]{24,}|[0-9A-F]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", value):
         return not value.isdigit()
+    few, share = (1, 0.25) if least < 32 else (3, 0.38)
     kinds = ["d" if sign.isdigit() else "u" if sign.isupper() else "l" if sign.isalpha() else "-" for sign in value]
     changes = sum(one != other and "-" not in (one, other) for one, other in pairwise(kinds))
-    signs = len(kinds) - kinds.count("-")
-    few = 1 if least < 32 else 3
-    return (
-        kinds.count("d") >= few
-        and kinds.count("l") >= few
-        and kinds.count("u") >= few
-        and changes >= (0.25 if least < 32 else 0.38) * signs
-        and kinds.count("-") <= 0.15 * len(kinds)
-    )
+    others = kinds.count("-")
+    mixed = all(kinds.count(kind) >= few for kind in "dlu")
+    return mixed and changes >= share * (len(kinds) - others) and others <= 0.15 * len(kinds)
+
+
+# Which values of a form are secrets, where not all are.
+_WANTED: dict[str, Callable[[re.Match[str]], bool]] = {
+    # ssh://git@host names everybody; //host:8080/a@b is a port and a path.
+    "in_url": lambda match: match["value"] != "git" and not re.match(r"[^:]*:\d{1,5}/", match["value"]),
+    "in_query": _is_of_query,
+    "bearer": lambda match: _may_be(match["value"]),
+    "basic": lambda match: _is_user_and_password(match["value"]),
+    "said": _is_said,
+    "tracker": _is_of_tracker,
+    "near_word": lambda match: _is_random(match["value"], 16),
+}
 
 
 def _without_key_blocks(text: str, hide: Hide) -> str:
@@ -188,7 +185,11 @@ def _without_key_blocks(text: str, hide: Hide) -> str:
         if marks:
             if marks[0]["end"]:
                 _hide_key_above(lines, at, hide)
-            lines[at] = _without_marked(line, marks, bool(inside), hide)
+            place, shown, within = 0, "", bool(inside)
+            for mark in marks:
+                shown += _key_text(line[place : mark.start()], hide, within) + mark[0]
+                place, within = mark.end(), not mark["end"]
+            lines[at] = shown + _key_text(line[place:], hide, within)
             inside = 0 if marks[-1]["end"] else _MOST_BETWEEN
         elif inside:
             run = _ONE["key_line"].search(line)
@@ -208,17 +209,8 @@ def _hide_key_above(lines: list[str], at: int, hide: Hide) -> None:
         lines[above] = _put(run, "value", hide)
 
 
-def _without_marked(line: str, marks: list[re.Match[str]], inside: bool, hide: Hide) -> str:
-    """A line with marks of keys on it, without what stands between a key's begin and its end."""
-    shown, place = "", 0
-    for number, mark in enumerate(marks):
-        between = line[place : mark.start()]
-        within = inside if not number else not marks[number - 1]["end"]
-        shown += (_key_text(between, hide) if within else between) + mark[0]
-        place = mark.end()
-    rest = line[place:]
-    return shown + (rest if marks[-1]["end"] else _key_text(rest, hide))
-
-
-def _key_text(text: str, hide: Hide) -> str:
+def _key_text(text: str, hide: Hide, within: bool) -> str:
+    """What stands beside a key's marks, hidden where it is within them."""
+    if not within:
+        return text
     return re.sub(r"(?s)[A-Za-z0-9+/=\\].*[A-Za-z0-9+/=]", lambda match: hide(match[0]), text, count=1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from logdiag.agent.codes import KINDS, explain_code
@@ -32,28 +34,25 @@ class LineSearch:
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._given = lines
-        self._lines: list[Line] = []
-        self._vectors: list[tuple[float, ...]] = []
         self._embed = load_embedder().embed
         self._lock = threading.Lock()
 
     def nearest(self, query: str, most: int) -> list[Line]:
         """The lines that are most like a text, best first."""
         with self._lock:
-            if not self._vectors:
-                self._make_ready()
-        return [self._lines[at] for _, at in closest(self._embed([masked(query)])[0], self._vectors, most)]
+            lines, vectors = self._ready
+        return [lines[at] for _, at in closest(self._embed([masked(query)])[0], vectors, most)]
 
-    def _make_ready(self) -> None:
+    @cached_property
+    def _ready(self) -> tuple[list[Line], list[array[float]]]:
         latest: dict[str, Line] = {}
         for line in reversed(self._given):
             if len(latest) < _MOST_EMBEDDED:
                 latest.setdefault(masked(line), line)
-        vectors = zip(latest.values(), map(tuple, self._embed(list(latest))), strict=True)
-        for line, vector in vectors:
-            if any(vector):  # else it has neither a letter nor a digit
-                self._lines.append(line)
-                self._vectors.append(vector)
+        vectors = self._embed(list(latest))
+        # Without a letter or a digit a line has no vector.
+        told = [pair for pair in zip(latest.values(), vectors, strict=True) if any(pair[1])]
+        return [line for line, _ in told], [vector for _, vector in told]
 
 
 def tools_for(view: LogView, search: LineSearch, channel: Channel, book: RuleBook) -> list[BaseTool]:
@@ -103,12 +102,10 @@ def _ranks(view: LogView, channel: Channel) -> str:
     summaries = view.ranks()
     if not summaries:
         return "no line of these logs names a rank"
-    facts: Sequence[str] = [
-        f"rank {item.rank}, node {item.node or 'not named'}, {item.kept} lines worth reading, the last is:"
-        for item in summaries[:_MOST_RANKS]
-    ]
-    lines = channel.rows([item.last for item in summaries[:_MOST_RANKS]]).split("\n")
-    rows = [row for row in lines if row != "..."]
-    told = channel.text("\n".join(facts)).split("\n")
+    rows: list[str] = []
+    for item in summaries[:_MOST_RANKS]:
+        node = item.node or "not named"
+        rows.append(channel.text(f"rank {item.rank}, node {node}, {item.kept} lines worth reading, the last is:"))
+        rows.append(channel.rows([item.last]))
     more = [f"and {len(summaries) - _MOST_RANKS} more ranks"] if len(summaries) > _MOST_RANKS else []
-    return channel.fenced("\n".join([part for pair in zip(told, rows, strict=True) for part in pair] + more))
+    return channel.fenced("\n".join(rows + more))

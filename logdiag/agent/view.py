@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 from logdiag.errors import SourceError
 from logdiag.model import Block, Diagnosis, Line
@@ -54,26 +54,36 @@ class LogView:
     def __init__(self, diagnosis: Diagnosis, sources: tuple[object, ...], read_seconds: float = _READ_SECONDS) -> None:
         self.diagnosis = diagnosis
         self._seconds = read_seconds
+        self._kept: dict[int, list[Line]] = {}
+        self._by_name: dict[tuple[str, int], list[Line]] = {}
+        for line in diagnosis.digest.lines:
+            self._kept.setdefault(line.stream, []).append(line)
+            self._by_name.setdefault((line.source, line.number), []).append(line)
         self._streams = _readable_again(sources)
-        named = {line.stream: line.source for line in diagnosis.digest.lines}
-        count = max(len(self._streams), max(named, default=-1) + 1)
-        streams = [self._stream(at + 1) for at in range(count)]
-        self.names = tuple(stream.name if stream else named.get(at, "<stdin>") for at, stream in enumerate(streams))
+        self._streams += [None] * (max(self._kept, default=-1) + 1 - len(self._streams))
+        self.names = tuple(
+            stream.name if stream else self._kept[at][-1].source if at in self._kept else "<stdin>"
+            for at, stream in enumerate(self._streams)
+        )
 
     def lines(self, source: int, first: int, last: int, most: int = 60) -> Excerpt:
         """The lines `first` to `last` of a source, at most `most` of them."""
         wanted = range(first, min(last, first + most - 1) + 1)
         if not 1 <= source <= len(self.names):
             return Excerpt((), f"there is no source {source}; there are {len(self.names)}")
-        stream = self._stream(source)
-        if stream is None:
+        if self._streams[source - 1] is None:
             kept = tuple(line for line in self._kept.get(source - 1, ()) if line.number in wanted)
             return Excerpt(kept[:most], "this log cannot be read again: only lines worth keeping are left")
+        found: list[Line] = []
         try:
-            found = tuple(self._read(stream, source, wanted))[:most]
+            for number, _, parsed in self._texts(source, first):
+                if number >= wanted.stop or len(found) == most:
+                    break
+                if number in wanted:
+                    found.append(parsed())
         except SourceError:
             return Excerpt((), f"source {source} can no longer be read")
-        return Excerpt(found, "" if found else "the log has no such lines, or they are too far to reach")
+        return Excerpt(tuple(found), "" if found else "the log has no such lines, or they are too far to reach")
 
     def grep(self, pattern: str, source: int | None = None, most: int = 40) -> Excerpt:
         """The lines that a regular expression matches, whatever their case: all, or the first and the last `most` / 2.
@@ -81,21 +91,26 @@ class LogView:
         matches, problem = _matcher(pattern)
         if matches is None:
             return Excerpt((), problem)
+        if source is not None and not 1 <= source <= len(self.names):
+            return Excerpt((), f"there is no source {source}; there are {len(self.names)}")
         ends = time.monotonic() + self._seconds
-        hits = _Hits(most)
+        first: list[Line] = []
+        last: deque[Line] = deque(maxlen=max(1, most // 2))
+        count = 0
         notes: list[str] = []
-        chosen = [source] if source is not None else range(1, len(self.names) + 1)
-        for number in chosen:
-            if not 1 <= number <= len(self.names):
-                return Excerpt((), f"there is no source {number}; there are {len(self.names)}")
-            if not self._grep_one(number, matches, ends, hits):
-                notes.append(f"source {number} was not searched to its end")
+        for number in range(1, len(self.names) + 1) if source is None else [source]:
+            for line in self._matching(number, matches, ends):
+                if line is None:
+                    notes.append(f"source {number} was not searched to its end")
+                else:
+                    (first if len(first) < most - most // 2 else last).append(line)
+                    count += 1
         least = "at least " if notes else ""
-        if hits.count > most:
-            notes.insert(0, f"{least}{hits.count} lines match; the first and the last {most // 2} are shown")
-        elif hits.count:
-            notes.insert(0, f"{least}{hits.count} line{'s match' if hits.count > 1 else ' matches'}")
-        return Excerpt(hits.lines, "; ".join(dict.fromkeys(notes)))
+        if count > most:
+            notes.insert(0, f"{least}{count} lines match; the first and the last {most // 2} are shown")
+        elif count:
+            notes.insert(0, f"{least}{count} line{'s match' if count > 1 else ' matches'}")
+        return Excerpt((*first, *last), "; ".join(notes))
 
     def around(self, line: Line, before: int, after: int) -> tuple[Line, ...]:
         """The kept lines that stand near a line, itself included."""
@@ -117,95 +132,45 @@ class LogView:
         at = self._by_name.get((source, number), ())
         return next((line for line in at if line.text == text), at[0] if at else None)
 
-    def _stream(self, source: int) -> Stream | None:
-        return self._streams[source - 1] if source <= len(self._streams) else None
-
-    @cached_property
-    def _kept(self) -> dict[int, list[Line]]:
-        kept: dict[int, list[Line]] = {}
-        for line in self.diagnosis.digest.lines:
-            kept.setdefault(line.stream, []).append(line)
-        return kept
-
-    @cached_property
-    def _by_name(self) -> dict[tuple[str, int], list[Line]]:
-        kept: dict[tuple[str, int], list[Line]] = {}
-        for line in self.diagnosis.digest.lines:
-            kept.setdefault((line.source, line.number), []).append(line)
-        return kept
-
-    def _read(self, stream: Stream, source: int, wanted: range) -> Iterator[Line]:
-        for block, position in self._blocks(stream):
-            if block.number_of(0) >= wanted.stop:
-                return
-            if block.number_of(_count(block) - 1) >= wanted.start:
-                texts = block.data.split(b"\n")
-                for at in range(_count(block)):
-                    if block.number_of(at) in wanted:
-                        yield _line(stream, block, source - 1, at, position, texts[at])
-
-    def _blocks(self, stream: Stream) -> Iterator[tuple[Block, int]]:
-        """Blocks with the position of their first line, while there is time."""
+    def _texts(self, source: int, first: int = 0) -> Iterator[tuple[int, str, Callable[[], Line]]]:
+        """The lines of a source from a number on, while there is time: number, text, and what makes a `Line` of it."""
+        stream = self._streams[source - 1]
         ends = time.monotonic() + self._seconds
         position = 0
-        for block in stream.blocks():
-            yield block, position
-            position += _count(block)
+        for block in stream.blocks() if stream else ():
+            count = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
+            if block.number_of(count - 1) >= first:
+                for at, data in enumerate(block.data.split(b"\n")[:count]):
+                    text = data[:_LONGEST_LINE].decode(errors="replace")
+                    yield block.number_of(at), text, partial(_line, stream, source - 1, block, at, position + at, text)
+            position += count
             if time.monotonic() > ends:
                 return
 
-    def _texts(self, stream: Stream, source: int) -> Iterator[tuple[Callable[[], Line], str]]:
-        """Each line of a stream, made when it is asked for, with its text."""
-        for block, position in self._blocks(stream):
-            for at, text in enumerate(block.data.split(b"\n")[: _count(block)]):
-                made = partial(_line, stream, block, source - 1, at, position, text)
-                yield made, text[:_LONGEST_LINE].decode(errors="replace")
-
-    def _grep_one(self, source: int, matches: Callable[[str], bool], ends: float, hits: _Hits) -> bool:
-        """Adds what matches in one source; False when it was not searched to its end."""
+    def _matching(self, source: int, matches: Callable[[str], bool], ends: float) -> Iterator[Line | None]:
+        """The lines of a source that match, and None at last where it was not searched to its end."""
         reached, complete = -1, True
-        stream = self._stream(source)
         try:
-            for make, text in self._texts(stream, source) if stream else ():
-                if matches(text):
-                    hits.add(make())
-                reached += 1
-                if not reached % 256 and time.monotonic() > ends:
-                    complete = False
-                    break
-        except TimeoutError:
-            return False
-        except SourceError:
-            complete = False
-        # The digest holds the end of the log, which a bounded read may not reach.
-        rest = [line for line in self._kept.get(source - 1, ()) if line.position > reached]
-        try:
-            for line in rest:
-                if matches(line.text[:_LONGEST_LINE]):
-                    hits.add(line)
+            try:
+                for _, text, parsed in self._texts(source):
+                    if matches(text):
+                        yield parsed()
+                    reached += 1
+                    if not reached % 256 and time.monotonic() > ends:
+                        complete = False
+                        break
+            except SourceError:
+                complete = False
+            # The digest holds the end of the log, which a bounded read may not reach.
+            for line in self._kept.get(source - 1, ()):
+                if line.position > reached:
+                    complete = complete and self._streams[source - 1] is None
+                    if matches(line.text[:_LONGEST_LINE]):
+                        yield line
         except TimeoutError:
             complete = False
-        return complete and (stream is None or not rest)
-
-
-class _Hits:
-    """The first and the last lines of those that were found, and how many there were."""
-
-    def __init__(self, most: int) -> None:
-        self.count = 0
-        self._first: list[Line] = []
-        self._most_first = most - most // 2
-        self._last: deque[Line] = deque(maxlen=max(1, most // 2))
-
-    def add(self, line: Line) -> None:
-        """One more, behind the others."""
-        self.count += 1
-        (self._first if len(self._first) < self._most_first else self._last).append(line)
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """Those that are kept, in their order."""
-        return (*self._first, *self._last)
+        if not complete:
+            yield None
 
 
 def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:
@@ -223,14 +188,10 @@ def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:
     return streams
 
 
-def _count(block: Block) -> int:
-    return block.data.count(b"\n") + (not block.data.endswith(b"\n"))
-
-
-def _line(stream: Stream, block: Block, index: int, at: int, position: int, text: bytes) -> Line:
-    """Line `at` of a block that begins at `position` of its stream."""
-    said, number = text[:_LONGEST_LINE].decode(errors="replace"), block.number_of(at)
-    line = parse_line(said, stream.name, number, stream=index, position=position + at, prefix=block.prefix)
+def _line(stream: Stream | None, index: int, block: Block, at: int, position: int, text: str) -> Line:
+    """The text of line `at` of a block as a line of the stream with this index."""
+    assert stream is not None
+    line = parse_line(text, stream.name, block.number_of(at), stream=index, position=position, prefix=block.prefix)
     return line._replace(rank=stream.rank if line.rank is None else line.rank, node=line.node or stream.node)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 
 from logdiag.authoring.rule_file import as_yaml, free_id, headline
 from logdiag.authoring.suggest import pattern_of
@@ -30,16 +29,15 @@ def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[s
     pattern = pattern_of(signature)
     if not re.search(pattern, line.message):
         pattern = re.escape(line.message)
-    title = headline(line.message)
     document = {
         "reason": (reason or _guessed(line, book)).value,
-        "title": title,
+        "title": headline(line.message),
         "why": _WHY,
         "match": [pattern],
         "examples": {"fires": [line.text]},
     }
-    taken: Collection[str] = {rule.id for rule in book.rules}
-    return free_id(re.sub(r"<\w+>|\d+", " ", masked(line)), set(taken)), as_yaml(document)
+    identity = free_id(re.sub(r"<\w+>|\d+", " ", signature), {rule.id for rule in book.rules})
+    return identity, as_yaml(document)
 
 
 def _guessed(line: Line, book: RuleBook) -> Reason:

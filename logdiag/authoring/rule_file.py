@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from logdiag.errors import RuleError
+from logdiag.memory.documents import printable
 from logdiag.memory.incident import Incident, Outcome
 from logdiag.model import Action
 
@@ -47,8 +48,8 @@ def rule_draft(
     explains: Iterable[str] = (),
     references: Sequence[str] = (),
 ) -> Proposal:
-    """The rule file for incidents of one reason, with an id not among `taken`. Action and steps are people's, those
-    that worked first, without those that failed; `explains` are names of reasons."""
+    """The rule file for incidents of one reason, with an id that joins those `taken`. Action and steps are people's,
+    those that worked first, without those that failed; `explains` are names of reasons."""
     told = sorted(incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
     good = [item for item in told if item.outcome is not Outcome.DID_NOT]
     actions = Counter(item.action.value for item in good if item.action is not Action.NONE)
@@ -71,7 +72,15 @@ def rule_draft(
 
 def as_yaml(document: dict[str, Any]) -> str:
     """A rule or filter as YAML, without signs that cannot be printed."""
-    return yaml.safe_dump(_printable(document), sort_keys=False, allow_unicode=True, width=10_000)
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shown(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [shown(item) for item in value]
+        return printable(value) if isinstance(value, str) else value
+
+    return yaml.safe_dump(shown(document), sort_keys=False, allow_unicode=True, width=10_000)
 
 
 def accept(proposal: Proposal, folder: str | os.PathLike[str]) -> Path:
@@ -99,19 +108,13 @@ def in_a_folder(proposals: Iterable[Proposal]) -> Iterator[str]:
         yield folder
 
 
-def _printable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _printable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_printable(item) for item in value]
-    return "".join(sign if sign.isprintable() else " " for sign in value) if isinstance(value, str) else value
-
-
 def free_id(title: str, taken: set[str]) -> str:
-    """An id made of a title, that no rule has yet."""
+    """An id made of a title, that no rule has yet; it is taken from now on."""
     words = re.findall(r"[a-z0-9]+", title.lower())[:6] or ["known", "failure"]
     base = f"own/{'-'.join(words)}"
-    return next(name for name in (base, *(f"{base}-{number}" for number in range(2, 10_000))) if name not in taken)
+    name = next(name for name in (base, *(f"{base}-{number}" for number in range(2, 10_000))) if name not in taken)
+    taken.add(name)
+    return name
 
 
 def headline(text: str) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 
 from logdiag.agent.ask import Asker, objects_in
 from logdiag.agent.forms import instructions
+from logdiag.authoring.gate import example_of, judged_drafts
 from logdiag.authoring.rule_file import Proposal, rule_draft
-from logdiag.authoring.rule_gate import Group, example_of, judged_drafts
 from logdiag.authoring.suggest import near_wordings
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Incident, masked
@@ -31,6 +31,7 @@ _LONGEST_PATTERN = 400
 _LONGEST_WORDS = 400
 
 _SYSTEM = instructions(Path(__file__).with_name("draft_rule.txt"))
+_EXPLAINABLE = frozenset(item.value for item in Reason if item is not Reason.NONE)
 
 
 def draft_rule(
@@ -48,25 +49,31 @@ def draft_rule(
     force, `healthy` logs without failures. Raises RuleError for incidents that are unconfirmed or of several reasons,
     AgentError when the model fails.
     """
-    reason = _confirmed(incidents)
+    if len({item.reason for item in incidents}) != 1 or incidents[0].reason is Reason.NONE:
+        raise RuleError("a rule is drafted from incidents of one reason; give the ids of such")
+    if unconfirmed := [item.id for item in incidents if not item.confirmed_by]:
+        raise RuleError(f"incident {unconfirmed[0]}: nobody confirmed it; use logdiag incidents confirm")
     system = _SYSTEM.format(nonce=asker.channel.nonce, reasons=", ".join(sorted(_EXPLAINABLE)))
     asked = _question(incidents, context, others, asker)
-    taken = {rule.id for rule in RuleBook.load(folders).rules}
+    ids = {rule.id for rule in RuleBook.load(folders).rules}
     best: Proposal | None = None
     refused = ""
     for _ in range(_ATTEMPTS):
         if best is not None and time.monotonic() > asker.ends:
             break
         (text,) = asker.texts(system, asked + refused)
-        draft = _draft(text, reason, incidents, taken)
+        draft = _draft(text, incidents, set(ids))
         if draft is None:
             refused = "\n\nYour last answer was not the JSON object asked for, with a title, a why and a pattern."
             continue
-        best = _judged(draft, incidents, others, folders, healthy)
+        try:
+            (best,) = judged_drafts([draft], (*incidents, *others), folders, healthy)
+        except RuleError as error:
+            # Without the place of the gate's own temporary file.
+            best = replace(draft, problems=(str(error).split(".yaml:", 1)[-1].lstrip("0123456789: "),))
         if not best.problems:
             break
-        said = asker.fenced(["; ".join(best.problems[:3])])
-        refused = f"\n\nYour last rule did not pass:\n{said}\nCorrect it."
+        refused = f"\n\nYour last rule did not pass:\n{asker.fenced(['; '.join(best.problems[:3])])}\nCorrect it."
     if best is None:
         raise RuleError(
             "the model drafted no rule: it gave no JSON object with a title, a why and a pattern; try another"
@@ -85,16 +92,6 @@ def lines_around(digest: Digest, incidents: Sequence[Incident], number: int = 0)
     return [line.text for line in lines[start : start + _MOST_CONTEXT]]
 
 
-def _confirmed(incidents: Sequence[Incident]) -> Reason:
-    reasons = {item.reason for item in incidents}
-    if len(reasons) != 1 or Reason.NONE in reasons:
-        raise RuleError("a rule is drafted from incidents of one reason; give the ids of such")
-    unconfirmed = [item.id for item in incidents if not item.confirmed_by]
-    if unconfirmed:
-        raise RuleError(f"incident {unconfirmed[0]}: nobody confirmed it; use logdiag incidents confirm")
-    return incidents[0].reason
-
-
 def _question(incidents: Sequence[Incident], context: Sequence[str], others: Sequence[Incident], asker: Asker) -> str:
     """What the model is shown, hidden as one text and marked as data; what is known of people and hosts first."""
     redactor = asker.channel.redactor
@@ -104,38 +101,34 @@ def _question(incidents: Sequence[Incident], context: Sequence[str], others: Seq
         redactor.know("user", item.job.get("user"))
         redactor.know_words(item.job.get("name", ""))
     shapes = list(dict.fromkeys(item.signature for item in incidents))
-    near = near_wordings(Group((), tuple(incidents)), others)
-    causes = [item.cause for item in incidents if item.cause][:3]
     parts = [
         "Example lines of the failure, with made-up values:",
         *(example_of(shape) for shape in shapes[:_MOST_EXAMPLES]),
         "What people say of it:",
-        *causes,
+        *[item.cause for item in incidents if item.cause][:3],
         "Lines around it in a log:",
         *context[:_MOST_CONTEXT],
         "Lines of other failures, which must not match:",
-        *(example_of(shape) for shape in near),
+        *near_wordings(incidents, others),
     ]
     return f"The failure's reason is {incidents[0].reason.value}.\n{asker.fenced(parts)}"
 
 
-def _draft(text: str, reason: Reason, incidents: Sequence[Incident], taken: set[str]) -> Proposal | None:
+def _draft(text: str, incidents: Sequence[Incident], taken: set[str]) -> Proposal | None:
     """The rule file that an answer amounts to; None for an answer without form."""
-    said = next(iter(objects_in(text, "pattern")), None)
-    if said is None or not all(
-        isinstance(said.get(name), str) and said[name].strip() for name in ("title", "why", "pattern")
-    ):
-        return None
-    if len(said["pattern"]) > _LONGEST_PATTERN:
+    said = next(iter(objects_in(text, "pattern")), {})
+    words = [said.get(name) for name in ("title", "why", "pattern")]
+    if not all(isinstance(word, str) and word.strip() for word in words) or len(said["pattern"]) > _LONGEST_PATTERN:
         return None
     fires = list(dict.fromkeys(example_of(item.signature) for item in incidents))[:_MOST_EXAMPLES]
     quiet = list(dict.fromkeys(clean(line) for line in _texts(said.get("quiet")) if line not in fires))
+    own = incidents[0].reason.value
     return rule_draft(
         incidents,
         said["pattern"],
         title=said["title"][:_LONGEST_WORDS],
         why=said["why"][:_LONGEST_WORDS],
-        explains=[name for name in _texts(said.get("explains")) if name in _EXPLAINABLE and name != reason.value],
+        explains=[name for name in _texts(said.get("explains")) if name in _EXPLAINABLE and name != own],
         references=["Drafted by a language model"],
         fires=fires,
         quiet=quiet[:_MOST_EXAMPLES],
@@ -143,24 +136,5 @@ def _draft(text: str, reason: Reason, incidents: Sequence[Incident], taken: set[
     )
 
 
-_EXPLAINABLE = frozenset(item.value for item in Reason if item is not Reason.NONE)
-
-
 def _texts(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str) and item.strip()] if isinstance(value, list) else []
-
-
-def _judged(
-    draft: Proposal,
-    incidents: Sequence[Incident],
-    others: Sequence[Incident],
-    folders: Sequence[str | os.PathLike[str]],
-    healthy: Sequence[str | os.PathLike[str]],
-) -> Proposal:
-    """A draft with what speaks against it."""
-    try:
-        (judged,) = judged_drafts([draft], [Group((), tuple(incidents))], others, folders, healthy)
-    except RuleError as error:
-        # Without the place of the gate's own temporary file.
-        return replace(draft, problems=(str(error).split(".yaml:", 1)[-1].lstrip("0123456789: "),))
-    return judged

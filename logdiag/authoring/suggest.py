@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from logdiag.authoring.gate import MASKS, example_of, judged_drafts
 from logdiag.authoring.rule_file import Proposal, rule_draft
-from logdiag.authoring.rule_gate import MASK, MASKS, Group, example_of, judged_drafts
 from logdiag.memory.incident import PREFIX, Incident, Outcome
 from logdiag.memory.store import Store
+from logdiag.memory.tokenizer import MASK
 from logdiag.model import Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
@@ -31,6 +33,19 @@ _GAP = ""
 _CLASS = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Interrupt|Exit):?")
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Incidents of one reason whose lines have `shape` in common: words, and gaps between them."""
+
+    shape: tuple[str, ...]
+    incidents: tuple[Incident, ...]
+
+    @property
+    def examples(self) -> list[str]:
+        """A line for each wording."""
+        return list(dict.fromkeys(example_of(item.signature) for item in self.incidents))
+
+
 def suggest(
     store: Store,
     *,
@@ -43,31 +58,32 @@ def suggest(
     `folders` are further rules in force, `healthy` logs on which nothing may fire. Raises LogdiagError.
     """
     own = confirmed(store)
-    others = [*own, *store.shipped]
+    known = [*own, *store.shipped]
     book = RuleBook.load(folders, proof=True)
+    taken = {rule.id for rule in book.rules}
+
+    def proposed(groups: Sequence[_Group]) -> list[Proposal]:
+        judged = judged_drafts([_draft(group, known, taken) for group in groups], known, folders, healthy)
+        taken.difference_update(item.id for item in judged if item.problems)
+        return judged
+
     groups = [
         group
         for wanted in dict.fromkeys(item.reason for item in own if item.reason is not Reason.NONE)
         if reason in (None, wanted)
         for group in _groups([item for item in own if item.reason is wanted])
-        if len(group.incidents) >= _FEWEST and not _known(book, group)
+        if len(group.incidents) >= _FEWEST and not _is_known(book, group)
     ]
-    taken = {rule.id for rule in book.rules}
-    judged = judged_drafts(_drafts(groups, others, taken), groups, others, folders, healthy)
+    judged = proposed(groups)
     # What is too wide in common may hold for each wording by itself.
-    narrower = [
-        part
-        for group, item in zip(groups, judged, strict=True)
-        if item.problems
-        for part in _by_wording(group)
-        if len(part.incidents) >= _FEWEST
-    ]
-    passed = [item for item in judged if not item.problems]
-    taken |= {item.id for item in passed}
-    again = judged_drafts(_drafts(narrower, others, taken), narrower, others, folders, healthy)
+    wordings: dict[tuple[Reason, str], list[Incident]] = {}
+    for group, item in zip(groups, judged, strict=True):
+        for incident in group.incidents if item.problems else ():
+            wordings.setdefault((incident.reason, incident.signature), []).append(incident)
+    again = proposed([_Group(_words(key[1]), tuple(it)) for key, it in wordings.items() if len(it) >= _FEWEST])
     done = {identity for item in again for identity in item.incidents}
-    failed = [item for item in judged if item.problems and not done.issuperset(item.incidents)]
-    return tuple(sorted((*passed, *again, *failed), key=lambda item: bool(item.problems)))
+    first = [item for item in judged if not item.problems or not done.issuperset(item.incidents)]
+    return tuple(sorted((*first, *again), key=lambda item: bool(item.problems)))
 
 
 def confirmed(store: Store) -> list[Incident]:
@@ -78,18 +94,18 @@ def confirmed(store: Store) -> list[Incident]:
 # --- what lines have in common ---
 
 
-def _groups(incidents: Iterable[Incident]) -> list[Group]:
+def _groups(incidents: Iterable[Incident]) -> list[_Group]:
     """Incidents that share a shape, each in one group."""
-    groups: list[Group] = []
+    groups: list[_Group] = []
     for incident in sorted(incidents, key=lambda item: (item.signature, item.id)):
         words = _words(incident.signature)
         for at, group in enumerate(groups):
             shape = _shared(group.shape, words)
             if shape:
-                groups[at] = Group(shape, (*group.incidents, incident))
+                groups[at] = _Group(shape, (*group.incidents, incident))
                 break
         else:
-            groups.append(Group(words, (incident,)))
+            groups.append(_Group(words, (incident,)))
     return groups
 
 
@@ -115,29 +131,18 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...] | None:
     while shape and shape[-1] == _GAP:
         shape.pop()
     least = max(_SHARED * max(_letters(one), _letters(other)), _SHARED_LETTERS)
-    return tuple(shape) if _letters(shape) >= least and any(_literal(word) for word in shape) else None
+    # The scan for many patterns needs letters to look for.
+    literal = any(re.search(r"[A-Za-z_]{4}", MASK.sub(" ", word)) for word in shape)
+    return tuple(shape) if literal and _letters(shape) >= least else None
 
 
 def _numbers(words: Iterable[str]) -> list[str]:
     return [number for word in words for number in re.findall(r"(?<![\w.])\d+(?![\w.])", MASK.sub("", word))]
 
 
-def _by_wording(group: Group) -> list[Group]:
-    """A group for each signature."""
-    return [
-        Group(_words(text), tuple(item for item in group.incidents if item.signature == text))
-        for text in group.signatures
-    ]
-
-
 def _letters(words: Iterable[str]) -> int:
     """The letters of words, without the class of an exception, which every line of one reason may begin with."""
     return sum(sum(map(str.isalpha, MASK.sub("", word))) for word in words if not _CLASS.fullmatch(word))
-
-
-def _literal(word: str) -> bool:
-    """Whether a word has a part that the scan for many patterns can look for."""
-    return bool(re.search(r"[A-Za-z_]{4}", MASK.sub(" ", word)))
 
 
 # --- the rule ---
@@ -177,56 +182,42 @@ def pattern_of(signature: str) -> str:
     return _pattern(_words(signature))
 
 
-def _drafts(groups: Iterable[Group], others: Sequence[Incident], taken: set[str]) -> list[Proposal]:
-    drafts: list[Proposal] = []
-    for group in groups:
-        drafts.append(_draft(group, others, taken.union(item.id for item in drafts)))
-    return drafts
-
-
-def _draft(group: Group, others: Iterable[Incident], taken: set[str]) -> Proposal:
+def _draft(group: _Group, known: Iterable[Incident], taken: set[str]) -> Proposal:
     """A rule file for a group; the words come from what people wrote about the incidents."""
     told = sorted(group.incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
     cause = next((item.cause for item in told if item.cause), "")
+    title = " ".join(word for word in group.shape if word != _GAP and not MASK.search(word)) or "A known failure"
     return rule_draft(
         group.incidents,
         _pattern(group.shape),
-        title=re.split(r"(?<=[.!?])\s|:\s", cause)[0].rstrip(".") if cause else _title_of(group),
+        title=re.split(r"(?<=[.!?])\s|:\s", cause)[0].rstrip(".") if cause else title,
         why=cause or f"Seen before, and confirmed by {told[0].confirmed_by}.",
-        fires=list(dict.fromkeys(example_of(text) for text in group.signatures))[:_MOST_FIRES],
-        quiet=[example_of(text) for text in near_wordings(group, others)],
+        fires=group.examples[:_MOST_FIRES],
+        quiet=near_wordings(group.incidents, known),
         taken=taken,
     )
 
 
-def _title_of(group: Group) -> str:
-    return " ".join(word for word in group.shape if word != _GAP and not MASK.search(word)) or "A known failure"
-
-
-def near_wordings(group: Group, others: Iterable[Incident]) -> list[str]:
-    """The wordings of other reasons that share most words with the group's."""
-    words = {word for signature in group.signatures for word in signature.lower().split()}
+def near_wordings(incidents: Sequence[Incident], known: Iterable[Incident]) -> list[str]:
+    """A line for each of the known wordings of other reasons that share most words with incidents of one reason."""
+    words = {word for item in incidents for word in item.signature.lower().split()}
     scored = {
         item.signature: len(words & set(item.signature.lower().split()))
-        for item in others
-        if item.reason is not group.incidents[0].reason
+        for item in known
+        if item.reason is not incidents[0].reason
     }
     best = sorted(scored, key=lambda text: (-scored[text], text))
-    return [text for text in best[:_MOST_QUIET] if scored[text] > 1]
+    return [example_of(text) for text in best[:_MOST_QUIET] if scored[text] > 1]
 
 
-# --- what is known already ---
-
-
-def _known(book: RuleBook, group: Group) -> bool:
+def _is_known(book: RuleBook, group: _Group) -> bool:
     """Whether a rule that is not a general one gives the group's reason already."""
     rules = {rule.id: rule for rule in book.rules}
-    for signature in group.signatures:
-        finding = book.confirm_all(parse_line(example_of(signature)))
+    for example in group.examples:
+        finding = book.confirm_all(parse_line(example))
         if finding is None or finding.role is not Role.CAUSE or finding.reason is not group.incidents[0].reason:
             return False
         rule = rules[finding.rule]
-        in_table = finding.facts.get(rule.code_group or "", "") in rule.rows
-        if finding.generality and not in_table:
+        if finding.generality and finding.facts.get(rule.code_group or "", "") not in rule.rows:
             return False
     return True

@@ -35,18 +35,14 @@ class Corpus:
 
     def nearest(self, query: array[float], k: int, embedder: Embedder) -> list[tuple[float, Incident]]:
         """The `k` most similar to a vector of the embedder, with their cosine, best first."""
-        return [(score, self.incidents[at]) for score, at in closest(query, self._embedded(embedder), k)]
-
-    def _embedded(self, embedder: Embedder) -> list[tuple[float, ...]]:
-        def made() -> bytes:
-            return b"".join(vector.tobytes() for vector in embedder.embed([item.signature for item in self.incidents]))
-
         if embedder.name not in self._vectors:
             origin = hashlib.sha256(self.origin + embedder.name.encode()).digest()
-            table, width = memoryview(_kept("corpus-vectors", origin, made)).cast("f"), embedder.dimensions
+            texts = [item.signature for item in self.incidents]
+            made = _kept("corpus-vectors", origin, lambda: b"".join(map(bytes, embedder.embed(texts))))
+            table, width = memoryview(made).cast("f"), embedder.dimensions
             rows = [tuple(table[start : start + width]) for start in range(0, len(table), width)]
             self._vectors[embedder.name] = rows
-        return self._vectors[embedder.name]
+        return [(score, self.incidents[at]) for score, at in closest(query, self._vectors[embedder.name], k)]
 
 
 @lru_cache(maxsize=1)
@@ -60,11 +56,10 @@ def corpus_in(folder: Path) -> Corpus:
     contents = {path: path.read_bytes() for path in sorted(folder.rglob("*.yaml"))}
     source = b"\0".join(part for path, content in contents.items() for part in (os.fsencode(path.name), content))
     origin = hashlib.sha256(source).digest()
-    documents = _kept("corpus", origin, lambda: [_as_kept(item) for item in _parsed(contents)])
-    return Corpus(tuple(map(_incident, documents)), origin)
+    return Corpus(tuple(map(_incident, _kept("corpus", origin, lambda: _parsed(contents)))), origin)
 
 
-def _parsed(contents: dict[Path, bytes]) -> list[Incident]:
+def _parsed(contents: dict[Path, bytes]) -> list[dict[str, Any]]:
     import yaml
 
     found = []
@@ -75,15 +70,10 @@ def _parsed(contents: dict[Path, bytes]) -> list[Incident]:
             if read is None:
                 raise MemoryStoreError(f"{path}: {given.get('id')}: {problems[0]}; see corpus/README.md for the form")
             window = tuple(masked(line) for line in read.window)
-            found.append(
-                bounded(replace(read, id=f"{PREFIX}{read.id}", signature=masked(read.signature), window=window))
-            )
+            read = replace(read, id=f"{PREFIX}{read.id}", signature=masked(read.signature), window=window)
+            told = {name: getattr(bounded(read), name) for name in _TOLD}
+            found.append({**told, "reason": read.reason.value, "action": read.action.value})
     return found
-
-
-def _as_kept(incident: Incident) -> dict[str, Any]:
-    told = {name: getattr(incident, name) for name in _TOLD}
-    return {**told, "reason": incident.reason.value, "action": incident.action.value}
 
 
 def _incident(kept: dict[str, Any]) -> Incident:

@@ -78,9 +78,11 @@ class Database(ABC):
     meanings: Sequence[tuple[str, str]]
     """What an error's code or words hold, and what that means for people; `{said}` stands for its words."""
 
-    def __init__(self, name: str, tables: Tables, engine: Engine) -> None:
-        """`name` is where it is, without a password."""
+    def __init__(self, name: str, index_folder: str, tables: Tables, engine: Engine) -> None:
+        """`name` is where it is, without a password; `index_folder` where indexes for the search lie, empty where there
+        is no such place."""
         self.name = name
+        self.index_folder = index_folder
         self.tables = tables
         self.unreadable: set[str] = set()
         """The ids of the incidents that were left out so far because their rows cannot be read."""
@@ -104,7 +106,10 @@ class Database(ABC):
                 self._begin(connection, write=write)
                 yield connection
         except DBAPIError as error:
-            raise MemoryStoreError(f"{self.name}: {self._meaning(error.orig)}") from error.orig
+            said = " ".join(str(error.orig).split()) or type(error.orig).__name__
+            code = getattr(error.orig, "sqlstate", said) or "no answer"
+            meaning = next((meaning for part, meaning in self.meanings if part in code), "{said}; run it again")
+            raise MemoryStoreError(f"{self.name}: {meaning.format(said=said)}") from error.orig
         finally:
             if not self._prepared:
                 self.close()
@@ -142,22 +147,12 @@ class Database(ABC):
         self._nearest = None
 
     @abstractmethod
-    def index_folder(self) -> str:
-        """Where indexes for the search lie; empty where there is no such place."""
-
-    @abstractmethod
     def _prepare(self, connection: Connection) -> int:
         """Makes the tables where there are none; the version of those that are there."""
 
     @abstractmethod
     def _begin(self, connection: Connection, *, write: bool) -> None:
         """What comes first in a transaction; one that writes waits for those before it."""
-
-    def _meaning(self, error: BaseException | None) -> str:
-        said = " ".join(str(error).split()) or type(error).__name__
-        code = getattr(error, "sqlstate", said) or "no answer"
-        meaning = next((meaning for part, meaning in self.meanings if part in code), "{said}; run it again")
-        return meaning.format(said=said)
 
 
 class Rows:
@@ -211,14 +206,12 @@ class Rows:
 
     def put(self, incident: Incident) -> Incident:
         """Adds an incident, or replaces the one of its id; gives it back."""
-        columns, own = self._table.c, self._table.c.id == incident.id
-        old = self._connection.execute(sql.select(columns.signature).where(own)).first()
-        if old is not None and old.signature == incident.signature:
+        own = self._table.c.id == incident.id
+        if self._connection.scalar(sql.select(self._table.c.signature).where(own)) == incident.signature:
             self._connection.execute(sql.update(self._table).where(own), _values(incident))
-            return incident
-        if old is not None:
+        else:
             self.delete(incident.id)  # a vector belongs to its row for good
-        self.add([incident])
+            self.add([incident])
         return incident
 
     def delete(self, identity: str) -> bool:
@@ -241,15 +234,11 @@ class Rows:
 
 
 def _values(incident: Incident) -> dict[str, object]:
+    texts = ("id", "signature", "fingerprint", "node", "seen_at", "changed_at")
     return {
-        "id": incident.id,
-        "signature": incident.signature,
-        "fingerprint": incident.fingerprint,
+        **{name: getattr(incident, name) for name in texts},
         "reason": incident.reason.value,
         "outcome": incident.outcome.value,
-        "node": incident.node,
-        "seen_at": incident.seen_at,
         "confirmed": bool(incident.confirmed_by),
-        "changed_at": incident.changed_at,
         "document": to_text(incident),
     }

@@ -108,7 +108,7 @@ def imported(
         if not line.strip():
             continue
         read, wrong = read_incident(line)
-        wrong = wrong or (_not_ours(read) if read else [])
+        wrong += list(_not_ours(read)) if read else []
         problems += [f"{called}:{number}: {each}" for each in wrong]
         if read is not None and not wrong:
             incident = checked(read) if own else _foreign(checked(read), os.path.basename(called))
@@ -133,21 +133,25 @@ def _foreign(incident: Incident, file: str) -> Incident:
     return bounded(replace(incident, imported=incident.imported or there, confirmed_by="", history=history))
 
 
-def _not_ours(incident: Incident) -> list[str]:
+def _not_ours(incident: Incident) -> Iterator[str]:
     """What an import may not say."""
     if incident.id.startswith(PREFIX):
-        return [f"id: {incident.id} ships with logdiag; leave it out"]
-    if incident.id and not _ID.fullmatch(incident.id):
-        return [f"id: {incident.id[:40]!r} is none; leave it out, or give i- and eight letters or digits"]
+        yield f"id: {incident.id} ships with logdiag; leave it out"
+    elif incident.id and not _ID.fullmatch(incident.id):
+        yield f"id: {incident.id[:40]!r} is none; leave it out, or give i- and eight letters or digits"
     # Clocks differ: a day from now.
-    tomorrow = _written(datetime.now(timezone.utc) + timedelta(days=1))
-    seen = utc(incident.seen_at)
-    return [f"seen_at: {seen} is still to come; correct it"] if seen > tomorrow else []
+    elif (seen := utc(incident.seen_at)) > _written(datetime.now(timezone.utc) + timedelta(days=1)):
+        yield f"seen_at: {seen} is still to come; correct it"
 
 
 def one_line(text: str, longest: int = _LONGEST_TEXT) -> str:
     """A text in one line of bounded length, without controls."""
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 2 * longest]).split())[:longest]
+    return " ".join(printable(text[: 2 * longest]).split())[:longest]
+
+
+def printable(text: str) -> str:
+    """A text with blanks for the signs that cannot be printed."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def now() -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
+from logdiag.memory.tokenizer import MASK
 from logdiag.model import Action, Line, Reason
 
 PREFIX = "corpus/"
@@ -146,7 +147,7 @@ _VARIES = (
     (re.compile(r"\b[a-z][a-z0-9-]*(?:\.[a-z0-9-]+){2,}\b(?![.:]?\w|:)"), "<n>"),
     # data/shard_7.bin   w3   fp16   shard-a17
     (re.compile(r"[^\s\[\](){}<>,;:='\"|]*(?:/|(?<=\w)\d|\d(?=\w)|<n>)[^\s\[\](){}<>,;:='\"|]*"), "<n>"),
-    (re.compile(r"<(?:n|id|hex|time|address|url|path|pci)>"), "<n>"),
+    (MASK, "<n>"),
     (re.compile(r"<n>(?:[\W_]*<n>)+"), "<n>"),
 )
 

@@ -59,7 +59,7 @@ class Nearest:
     def __init__(self, database: Database, embedder: Embedder) -> None:
         self.embedder = embedder
         self._database = database
-        self._folder = database.index_folder()
+        self._folder = database.index_folder
         self._index, self._last = self._stored_index()
         self._ids = np.empty(0, np.int64)
         self._vectors = np.empty((0, embedder.dimensions), np.float32)

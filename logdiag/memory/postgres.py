@@ -48,18 +48,8 @@ class PostgresDatabase(Database):
             "postgresql+psycopg://", creator=connected, pool_size=1, max_overflow=0, use_native_hstore=False
         )
         tables = Tables("logdiag_", "logdiag_models")
-        super().__init__(without_password(address), tables, engine)
-        self._address = address
+        super().__init__(without_password(address), _index_folder(address), tables, engine)
         self._store = Table("logdiag_store", tables.all, Column("version", Integer, nullable=False))
-
-    def index_folder(self) -> str:
-        """As `Database.index_folder`."""
-        name = f"memory-{hashlib.sha256(self._address.encode()).hexdigest()[:16]}"
-        for folder in usable_folders():
-            with suppress(OSError):
-                make_private(os.path.join(folder, name))
-                return os.path.join(folder, name)
-        return ""
 
     def _prepare(self, connection: Connection) -> int:
         def is_there(table: Table) -> bool:
@@ -76,3 +66,13 @@ class PostgresDatabase(Database):
         connection.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_SECONDS}s'"))
         if write:
             connection.execute(_LOCK)
+
+
+def _index_folder(address: str) -> str:
+    """A folder of the user's own for the indexes of a database."""
+    for folder in usable_folders():
+        path = os.path.join(folder, f"memory-{hashlib.sha256(address.encode()).hexdigest()[:16]}")
+        with suppress(OSError):
+            make_private(path)
+            return path
+    return ""

@@ -77,16 +77,18 @@ def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
     none where a rule says the same of the line. Raises MemoryStoreError."""
     if not store.count():
         return ()
-    ruled = {(finding.line.stream, finding.line.position): finding for finding in survey.findings}
+    ruled = {_place(finding.line): finding for finding in survey.findings}
     found = []
     for line, incident, support in _matches(survey, store):
-        rule = ruled.get((line.stream, line.position))
-        symptom = rule is not None and rule.role is Role.SYMPTOM
-        if rule and (symptom or rule.role is Role.CAUSE) and _agrees(rule, incident, book):
-            continue
         named = _finding(line, incident, incident.reason, (support,), book)
-        # What others say of a failure stays that: where a cause is in the log too, it comes first.
-        found.append(named._replace(role=Role.SYMPTOM) if symptom else named)
+        if (rule := ruled.get(_place(line))) and rule.role in (Role.CAUSE, Role.SYMPTOM):
+            entry = book.reasons.get(rule.reason)
+            action = rule.action or (Action(entry.action) if entry else None)
+            if rule.reason is incident.reason and incident.action in (action, Action.NONE):
+                continue
+            # What others say of a failure stays that: where a cause is in the log too, it comes first.
+            named = named._replace(role=rule.role)
+        found.append(named)
     return tuple(found)
 
 
@@ -112,7 +114,10 @@ def _open_lines(survey: Survey, judgement: Judgement, doubt: Doubt) -> Iterator[
         guessed = Support.SUSPECT in judgement.root.finding.supports
         yield judgement.root.line, Reason.OTHERS if guessed else judgement.root.reason, doubt.root
     if doubt.exceptions is not None:
-        for line in _unknown_exceptions(judgement):
+        # The last lines of other tracebacks whose exception no narrow rule knows, the first of each kind.
+        died = [event for event in (*judgement.independent, *judgement.consequences) if event.died]
+        lines = [event.line for event in died if event.finding.generality and event.reason is Reason.OTHERS]
+        for line in list({masked(line): line for line in reversed(lines)}.values())[-_MOST_EXCEPTIONS:]:
             yield line, Reason.OTHERS, doubt.exceptions
     if doubt.elsewhere is not None:
         for line in _unnamed_lines(survey, judgement):
@@ -127,10 +132,13 @@ def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
     seen = {incident.id for _, incident in scored}
     scored += [(score, incident) for score, incident in store.nearest(signature, _NEAREST) if incident.id not in seen]
 
-    def rank(item: tuple[float, Incident]) -> float:
-        return -item[0] * _usefulness(item[1]) * (1.0 if item[1].reason is reason else _OF_ANOTHER_REASON)
+    def usefulness(item: tuple[float, Incident]) -> float:
+        score, incident = item
+        confirmed = 1.0 if incident.confirmed_by else _UNCONFIRMED
+        same = 1.0 if incident.reason is reason else _OF_ANOTHER_REASON
+        return score * _recency(incident) * _OUTCOME_WEIGHT[incident.outcome] * confirmed * same
 
-    ranked = sorted(scored, key=rank)
+    ranked = sorted(scored, key=usefulness, reverse=True)
     return tuple(
         Similar(
             incident=incident.id,
@@ -163,8 +171,12 @@ def _matches(survey: Survey, store: Store) -> Iterator[tuple[Line, Incident, Sup
     for signature, occurrences in lines.items():
         same = exact.get(fingerprint(signature), ())
         nearly = loose.get(skeleton(signature), ()) if loose and not same else ()
-        for line in occurrences if same or nearly else ():
-            there = _of_this_place(same or nearly, signature, line, survey)
+        incidents = same or nearly
+        with_frames = any(item.frames for item in incidents)
+        for line in occurrences if incidents else ():
+            # The latest one that was raised where this line was, as far as the log tells.
+            frames = frames_before(survey.lines, line) if with_frames else ()
+            there = next((item for item in incidents if same_place(signature, item.frames, frames)), None)
             if there is not None:
                 yield line, there, Support.SAME if same else Support.NEARLY_SAME
 
@@ -185,7 +197,7 @@ def _longest_words(confirmed: Sequence[Incident]) -> frozenset[str]:
 def _worth_knowing(survey: Survey, words: frozenset[str]) -> Mapping[str, list[Line]]:
     """Kept lines by their signature: those that say something and have one of the words, if any are given, without the
     job's steps."""
-    steps = {(step.stream, step.position) for step in survey.progress}
+    steps = set(map(_place, survey.progress))
     found: dict[str, list[Line]] = {}
     ordinary = set()
     for line in survey.lines[-_MOST_LOOKED_UP:]:
@@ -193,39 +205,24 @@ def _worth_knowing(survey: Survey, words: frozenset[str]) -> Mapping[str, list[L
         if words and words.isdisjoint(_WORD.findall(line.message.lower())):
             continue
         signature = masked(line)
-        if (line.stream, line.position) in steps:
+        if _place(line) in steps:
             ordinary.add(signature)
         elif _tells(signature):
             found.setdefault(signature, []).append(line)
     return {signature: lines for signature, lines in found.items() if signature not in ordinary}
 
 
-def _of_this_place(incidents: Sequence[Incident], signature: str, line: Line, survey: Survey) -> Incident | None:
-    """The latest incident that was raised where this line was, as far as the log tells."""
-    frames = frames_before(survey.lines, line) if any(item.frames for item in incidents) else ()
-    return next((item for item in incidents if same_place(signature, item.frames, frames)), None)
-
-
-def _unknown_exceptions(judgement: Judgement) -> list[Line]:
-    """The last lines of other tracebacks whose exception no narrow rule knows, the first of each kind."""
-    events = [event for event in (*judgement.independent, *judgement.consequences) if event.died]
-    lines = [event.line for event in events if event.finding.generality and event.reason is Reason.OTHERS]
-    return list({masked(line): line for line in reversed(lines)}.values())[-_MOST_EXCEPTIONS:]
-
-
 def _unnamed_lines(survey: Survey, judgement: Judgement) -> list[Line]:
     """The lines that may name a cause that no rule knows: not those of findings, tracebacks and steps, nor ordinary
     ones, nor those that come after the root."""
-    named = {
-        (finding.line.stream, finding.line.position) for finding in survey.findings if finding.role is not Role.HINT
-    }
-    named.update((step.stream, step.position) for step in survey.progress)
+    named = {_place(finding.line) for finding in survey.findings if finding.role is not Role.HINT}
+    named.update(map(_place, survey.progress))
     tells = judgement.root is not None and judgement.root.reason is not Reason.OTHERS
     last = judgement.root.line if tells and judgement.root else None
     lines = [
         line
         for line in survey.lines
-        if (line.stream, line.position) not in named
+        if _place(line) not in named
         and line.level not in CALM
         and not (last and line.stream == last.stream and line.position > last.position)
         and not line.message.startswith((" ", "\t"))
@@ -287,15 +284,12 @@ def _finding(
     )
 
 
+def _place(line: Line) -> tuple[int, int]:
+    return line.stream, line.position
+
+
 def _tells(text: str, letters: int = _FEWEST_LETTERS) -> bool:
     return sum(character.isalpha() for character in text) >= letters
-
-
-def _agrees(rule: Finding, incident: Incident, book: RuleBook) -> bool:
-    """Whether a rule says of a line what people said of it."""
-    entry = book.reasons.get(rule.reason)
-    action = rule.action or (Action(entry.action) if entry else None)
-    return rule.reason is incident.reason and incident.action in (action, Action.NONE)
 
 
 def _recency(incident: Incident) -> float:
@@ -304,11 +298,6 @@ def _recency(incident: Incident) -> float:
         return _WHEN_OLD
     days = max(0.0, (moment(now()) - moment(incident.seen_at)).total_seconds() / 86_400)
     return _WHEN_OLD + (1 - _WHEN_OLD) * math.exp(-days / _DECAY_DAYS)
-
-
-def _usefulness(incident: Incident) -> float:
-    confirmed = 1.0 if incident.confirmed_by else _UNCONFIRMED
-    return _recency(incident) * _OUTCOME_WEIGHT[incident.outcome] * confirmed
 
 
 def _day(text: str) -> str:

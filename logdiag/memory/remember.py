@@ -26,14 +26,13 @@ _PLACE = re.compile(r" on (?:rank \d|node \S).*|; \d+ other ranks?\b.*", re.DOTA
 def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> Incident:
     """What to remember of a diagnosis: its root line, else its most suspicious line, with two lines either side, all
     masked; else how the job ended. Raises MemoryStoreError where the log shows no failure."""
-    place = _named_line(diagnosis)
     lines = diagnosis.digest.lines
-    if place is not None:
+    if place := _named_line(diagnosis):
         found = _incident_at(place, [line for line in lines if line.source == place.source])
     elif diagnosis.failed:
-        source = os.path.basename(diagnosis.source)
         found = Incident("", masked(diagnosis.summary), Reason.OTHERS, Action.FIX_AND_RESUBMIT)
-        found = replace(found, provenance=source, content=_content(lines[-_CONTENT:]))
+        content = _content(lines[-_CONTENT:])
+        found = replace(found, provenance=os.path.basename(diagnosis.source), content=content)
     else:
         raise MemoryStoreError(
             f"{diagnosis.source}: no line was found that names what broke; pick one with --line or --signature"
@@ -42,7 +41,10 @@ def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> I
     if diagnosis.reason is not Reason.NONE:
         found = replace(found, reason=diagnosis.reason, action=diagnosis.recovery.action)
     if root := diagnosis.root_cause:
-        found = replace(found, cause=_title(diagnosis), node=root.node or "")
+        # What happened, without what belongs to this job alone.
+        title = _PLACE.sub("", diagnosis.summary).rstrip(".")
+        own = (root.node and root.node in title) or masked(title) != " ".join(title.split())
+        found = replace(found, cause="" if own else title, node=root.node or "")
     return found
 
 
@@ -108,14 +110,6 @@ def _named_line(diagnosis: Diagnosis) -> Line | None:
     place = next((line for line in kept if line.text == found.text), None)
     place = place or parse_line(found.text, found.source, found.line)
     return place if masked(place) else None
-
-
-def _title(diagnosis: Diagnosis) -> str:
-    """What happened, without what belongs to this job alone; empty where nothing is left."""
-    title = _PLACE.sub("", diagnosis.summary).rstrip(".")
-    root = diagnosis.root_cause
-    named = root is not None and root.node and root.node in title
-    return "" if named or masked(title) != " ".join(title.split()) else title
 
 
 def _content(lines: Sequence[Line]) -> str:

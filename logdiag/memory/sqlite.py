@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import suppress
+from urllib.parse import quote
 
 from sqlalchemy import Connection, create_engine, inspect
 from sqlalchemy.pool import StaticPool
@@ -37,31 +38,23 @@ class SqliteFile(Database):
     )
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
         # The one connection keeps what was made ready for it.
         engine = create_engine("sqlite://", creator=self._connected, poolclass=StaticPool)
-        super().__init__(os.path.join(folder, "incidents.db"), Tables("", "embedders"), engine)
-
-    def index_folder(self) -> str:
-        """As `Database.index_folder`."""
-        return self._folder
+        super().__init__(os.path.join(folder, "incidents.db"), folder, Tables("", "embedders"), engine)
 
     def _connected(self) -> sqlite3.Connection:
         """A connection to the file, which is made where there is none."""
         try:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            os.makedirs(self.index_folder, mode=0o700, exist_ok=True)
             # Commands and names of jobs are nobody else's: SQLite gives the files beside it the same permissions.
             with suppress(FileExistsError):
                 os.close(os.open(self.name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
             raise MemoryStoreError(
-                f"{self._folder}: cannot be made ({error.strerror}); name another place with --memory"
+                f"{self.index_folder}: cannot be made ({error.strerror}); name another place with --memory"
             ) from error
-        path = os.path.abspath(self.name)
-        for sign in "%?#":
-            path = path.replace(sign, f"%{ord(sign):02x}")
         connection = sqlite3.connect(
-            f"file:{path}?mode=rw",
+            f"file:{quote(os.fsencode(os.path.abspath(self.name)))}?mode=rw",
             uri=True,
             timeout=_PATIENCE_SECONDS,
             isolation_level=None,
@@ -73,22 +66,20 @@ class SqliteFile(Database):
         return connection
 
     def _prepare(self, connection: Connection) -> int:
-        if _number(connection, "application_id") == _APPLICATION:
-            return _number(connection, "user_version")
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        # Several processes may make the tables at once: who comes second finds them.
-        if not inspect(connection).get_table_names():
-            self.tables.all.create_all(connection)
-            connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION}")
-            connection.exec_driver_sql(f"PRAGMA user_version = {self.version}")
-        if _number(connection, "application_id") != _APPLICATION:
-            raise MemoryStoreError(f"{self.name}: a database of another program; name another place with --memory")
-        return _number(connection, "user_version")
+        def number(name: str) -> int:
+            return int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
+
+        if number("application_id") != _APPLICATION:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            # Several processes may make the tables at once: who comes second finds them.
+            if not inspect(connection).get_table_names():
+                self.tables.all.create_all(connection)
+                connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION}")
+                connection.exec_driver_sql(f"PRAGMA user_version = {self.version}")
+            if number("application_id") != _APPLICATION:
+                raise MemoryStoreError(f"{self.name}: a database of another program; name another place with --memory")
+        return number("user_version")
 
     def _begin(self, connection: Connection, *, write: bool) -> None:
         if write:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _number(connection: Connection, name: str) -> int:
-    return int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())

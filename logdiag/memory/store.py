@@ -24,6 +24,7 @@ from logdiag.memory.documents import SCHEMA, Merged, better, bounded, imported, 
 from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import PREFIX, Incident, Outcome, Said, masked
 from logdiag.model import Action, Reason
+from logdiag.model.plain import plain
 from logdiag.settings.places import default_memory, without_password
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Store:
 
     def __init__(self, place: str, embedder: str | Embedder, patience: float, *, shipped: bool) -> None:
         """As `open_store` makes it."""
+        self.place = without_password(place)
+        """Where it is, without a password."""
         self._address = place
         self._embedder = embedder
         self._patience = patience
@@ -59,11 +62,6 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def place(self) -> str:
-        """Where it is, without a password."""
-        return without_password(self._address)
 
     @property
     def shipped(self) -> tuple[Incident, ...]:
@@ -289,20 +287,13 @@ class Store:
     def _checked(self, incident: Incident) -> Incident:
         """As it is stored: masked, so that no path or address is kept, with an id and a time."""
         _refuse_shipped(incident.id)
-        signature = masked(incident.signature)
+        signature, window = masked(incident.signature), tuple(map(masked, incident.window))
         if not signature:
             raise MemoryStoreError(
                 f"{self.place}: an incident without a signature; give the line that named the failure"
             )
-        return _as_kept(
-            replace(
-                incident,
-                id=incident.id or _new_id(),
-                signature=signature,
-                window=tuple(masked(line) for line in incident.window),
-                seen_at=utc(incident.seen_at) or now(),
-            )
-        )
+        new = replace(incident, id=incident.id or _new_id(), seen_at=utc(incident.seen_at) or now())
+        return _as_kept(replace(new, signature=signature, window=window))
 
     def _unknown(self, identity: str) -> MemoryStoreError:
         if identity in self.unreadable:
@@ -350,25 +341,21 @@ def _same_failure(old: Incident, new: Incident) -> bool:
 
 
 def _corrected(old: Incident, by: str, told: Mapping[str, Any]) -> Incident:
+    """An incident with what a person says of it; its history says what became what."""
     fresh: dict[str, Any] = {}
     if told.get("reason", old.reason) is not old.reason:
         fresh = {"action": Action.NONE, "cause": "", "remedy": "", "outcome": Outcome.UNKNOWN}
     elif told.get("remedy", old.remedy) != old.remedy:
         fresh = {"outcome": Outcome.UNKNOWN}
     new = replace(old, **{**fresh, **told}, confirmed_by=by)
-    return replace(new, history=(*old.history, Said(now(), by, _what_changed(old, new))))
-
-
-def _what_changed(old: Incident, new: Incident) -> str:
-    """A correction in words: what became what."""
     changes = []
     for name in ("reason", "action", "outcome", "cause", "remedy"):
-        before, after = getattr(old, name), getattr(new, name)
+        before, after = (plain(getattr(item, name)) or "nothing" for item in (old, new))
         if before != after:
-            before, after = (getattr(value, "value", value) or "nothing" for value in (before, after))
             changes.append(f"{name} {before} -> {after}")
-    said = "confirmed again" if old.confirmed_by else "confirmed"
-    return f"corrected: {'; '.join(changes)}" if changes else said
+    confirmed = "confirmed again" if old.confirmed_by else "confirmed"
+    said = Said(now(), by, f"corrected: {'; '.join(changes)}" if changes else confirmed)
+    return replace(new, history=(*old.history, said))
 
 
 def _seen_again(old: Incident, new: Incident) -> Incident:

@@ -13,6 +13,7 @@ CARD = "card.json"
 # No token of the static model is longer; without a bound a word of n letters would take n * n look-ups.
 _LONGEST_PIECE = 20
 MASK = re.compile(r"<(?:n|path|hex|id|time|address|url|pci)>")
+"""What stands in a masked line for a number, a name or a place."""
 _WORD = re.compile(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
 
 

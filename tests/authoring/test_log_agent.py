@@ -12,7 +12,7 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.agent.ask import Asker
-from logdiag.authoring.filter_gate import protected
+from logdiag.authoring.gate import protected
 from logdiag.authoring.log_agent import learn_filters
 from logdiag.authoring.rule_file import Proposal, accept
 from logdiag.errors import AgentError, RuleError

@@ -1,0 +1,166 @@
+"""What every proposal must pass, in which no model has a say. A rule fires on its incidents, on none of another reason,
+on no healthy log, and leaves the examples of all other rules to them. A filter drops regular output, and nothing that a
+reader may need."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from logdiag.authoring.rule_file import Proposal, in_a_folder
+from logdiag.errors import RuleError
+from logdiag.memory.corpus import load_corpus
+from logdiag.memory.incident import Incident, masked
+from logdiag.memory.tokenizer import MASK
+from logdiag.model import CALM, Line, Role
+from logdiag.read.prefixes import parse_line
+from logdiag.read.sources import open_sources
+from logdiag.rules import RuleBook
+from logdiag.rules.book import example_line
+from logdiag.rules.check import check
+from logdiag.rules.files import parse
+from logdiag.rules.folders import RuleFiles
+
+_TELLING = re.compile(
+    r"(?i)error|exception|fail|fatal|abort|panic|traceback|\bwarn|\bkill|\boom|out of memory|corrupt|refused|"
+    r"denied|timed?[ -]?out|unreachable|not found|no such|cannot|could not|can't|unable|invalid|illegal|lost|"
+    r"exit(?:ed| ?code)|signal|segfault|core dumped|preempt|cancel|evict|drain|throttl|ecc\b|xid|nan\b|\binf\b|"
+    r"overflow|diverge|"
+    r"\bretry|\bstall|\bhang|hung\b|deadlock|mismatch|missing|unexpected|disconnect|reset by"
+)
+# Roles of rules whose examples no filter may drop: all but those that say that the job goes on.
+_HEALTHY = (Role.PROGRESS, Role.HARMLESS)
+_FEWEST = 3
+MASKS = {
+    "<n>": (r"\d{1,20}(?:\.\d{1,20})?", "7", "1204481"),
+    "<hex>": (r"(?:0x)?[0-9a-fA-F]{1,64}", "0x7f3a12c0", "0x55d01e80f2"),
+    "<id>": (r"[0-9a-fA-F-]{36}", "3f2b8c1e-5a7d-4e90-b1c2-9d8e7f6a5b4c", "c81d4e2e-bcf2-11e6-869b-7df92533d2db"),
+    "<pci>": (r"(?:PCI:)?[0-9a-fA-F:.]{7,20}", "0000:3b:00", "0000:c1:00"),
+    "<time>": (r"[0-9TZ:., -]{8,40}", "2026-01-05 09:10:11", "2026-10-25 23:59:01"),
+    "<address>": (r"\d{1,3}(?:\.\d{1,3}){3}", "192.0.2.17", "198.51.100.203"),
+    "<url>": (
+        r"[A-Za-z0-9]{2,6}://[^\s'\"<>)\]]{1,400}", "https://example.org/a/b", "https://example.net/other/place"
+    ),
+    "<path>": (r"[~.]{0,2}/[\w.@+%=:/-]{1,400}", "/data/run/part", "/srv/jobs/other/place"),
+}  # fmt: skip
+"""For each mask what it can stand for, and what stands there in examples: after some words a short number would be
+taken for a telling one."""
+_VARIANTS = (1, 2)
+
+
+def example_of(signature: str, variant: int = 0) -> str:
+    """A line whose masked form is the signature, with made-up values."""
+    filled = [_filled(signature, at) for at in (*_VARIANTS[variant:], *_VARIANTS[:variant])]
+    return next((text for text in filled if masked(text) == signature), filled[0])
+
+
+def _filled(signature: str, variant: int) -> str:
+    return MASK.sub(lambda match: MASKS[match[0]][variant], signature)
+
+
+def judged_drafts(
+    drafts: Sequence[Proposal],
+    incidents: Iterable[Incident],
+    folders: Sequence[str | os.PathLike[str]],
+    healthy: Sequence[str | os.PathLike[str]],
+) -> list[Proposal]:
+    """The drafts with what is wrong with each. `incidents` are those that they were made of, and all others."""
+    if not drafts:
+        return []
+    with in_a_folder(drafts) as folder:
+        alone = RuleBook(parse(RuleFiles([folder])).rules)
+        book = RuleBook.load([*folders, folder], proof=True)
+    names = {draft.id for draft in drafts}
+    found = [(item.rule, f"{item.what}; {item.remedy}") for item in check(book, names)]
+    for owner, example in ((rule.id, example) for rule in book.rules if rule.id in names for example in rule.fires):
+        line, _ = example_line(example, book.forms)
+        if book.is_progress(line) or book.filters_of(line):
+            found.append((owner, f"its example {line.text!r} is what healthy jobs print"))
+    found += _against_logs(alone, healthy)
+    known = {item.id: item for item in incidents}
+    for draft in drafts:
+        found += [(draft.id, what) for what in _against_incidents(alone, draft, known)]
+    return [replace(draft, problems=tuple(what for name, what in found if name == draft.id)) for draft in drafts]
+
+
+def _against_incidents(book: RuleBook, draft: Proposal, incidents: Mapping[str, Incident]) -> Iterator[str]:
+    """What a rule does wrong on the incidents that are remembered."""
+    index = next(at for at, rule in enumerate(book.rules) if rule.id == draft.id)
+
+    def fires(incident: Incident) -> list[bool]:
+        examples = (example_of(incident.signature, variant) for variant in range(len(_VARIANTS)))
+        return [book.claims(index, parse_line(example), "") for example in examples]
+
+    for name in draft.incidents:
+        if not all(fires(incidents[name])):
+            yield f"does not fire on its incident {name}"
+    for item in incidents.values():
+        if item.reason.value != book.rules[index].reason and any(fires(item)):
+            yield f"fires on incident {item.id}, which is {item.reason.value}"
+
+
+def _against_logs(book: RuleBook, logs: Sequence[str | os.PathLike[str]]) -> Iterator[tuple[str, str]]:
+    """The first line of each healthy log that a rule fires on: the rule's id and what is wrong."""
+    seen: set[tuple[str, str]] = set()
+    for stream in open_sources(tuple(logs), forms=book.forms) if logs else ():
+        for block in stream.blocks():
+            for start, end, _ in book.scan(block.data):
+                line = parse_line(block.data[start:end].decode(errors="replace"), prefix=block.prefix)
+                finding = book.confirm_all(line)
+                if finding is not None and (finding.rule, stream.name) not in seen:
+                    seen.add((finding.rule, stream.name))
+                    number = block.number_of(block.data.count(b"\n", 0, start))
+                    yield finding.rule, f"fires on the healthy log {stream.name}:{number}: {line.text[:160]!r}"
+
+
+# --- filters ---
+
+
+def protected(lines: Sequence[Line], book: RuleBook) -> list[bool]:
+    """For each line, whether no filter may drop it: a rule fires on it, it belongs to a traceback, or it speaks of
+    trouble or at the level of a warning."""
+    found: list[bool] = []
+    within = False  # a traceback: its frames, the source line below each, and the line that ends it
+    for line in lines:
+        data = line.text.encode(errors="replace")
+        patterns = tuple({number for _, _, numbers in book.scan(data) for number in numbers})
+        finding = book.confirm(line, sorted(patterns)) if patterns else None
+        fires = finding is not None and finding.role is not Role.HARMLESS
+        loud = line.level is not None and line.level not in CALM
+        frame = book.marks_of(patterns).frame
+        found.append(fires or frame or within or loud or bool(_TELLING.search(line.text)))
+        within = frame or (within and line.message.startswith((" ", "\t")))
+    return found
+
+
+def known_failures(book: RuleBook, incidents: Iterable[Incident]) -> list[Line]:
+    """What no filter may drop in any log: the examples of all rules for failures, what filters keep, and the root lines
+    of incidents and of the shipped ones. `book` is loaded with its proof."""
+    texts = [text for rule in book.rules if Role(rule.role) not in _HEALTHY for text in rule.fires]
+    texts += [text for item in book.filters for text in item.keeps]
+    lines = [example_line(text)[0] for text in texts]
+    return lines + [parse_line(example_of(item.signature)) for item in (*incidents, *load_corpus().incidents)]
+
+
+def problems_of(
+    proposal: Proposal, lines: Sequence[Line], kept: Sequence[bool], known: Sequence[Line]
+) -> tuple[str, ...]:
+    """Why a filter must not be used: what `protected` says of a log's `lines`, and `known_failures`; empty for one that
+    may."""
+    try:
+        with in_a_folder([proposal]) as folder:
+            alone = RuleBook([], parse(RuleFiles([folder])).filters)
+    except RuleError as error:
+        return (str(error),)
+    if wrong := [f"{item.what}; {item.remedy}" for item in check(alone)]:
+        return tuple(wrong)
+    dropped = [at for at, line in enumerate(lines) if alone.filters_of(line)]
+    if len(dropped) < _FEWEST:
+        wrong.append(f"drops {len(dropped)} lines of the log; a filter is for what comes again")
+    if line := next((lines[at] for at in dropped if kept[at]), None):
+        wrong.append(f"drops {line.source}:{line.number}, which may matter: {line.text[:160]!r}")
+    if line := next((line for line in known if alone.filters_of(line)), None):
+        wrong.append(f"drops what a rule or a past incident knows as a failure: {line.text[:160]!r}")
+    return tuple(wrong)
