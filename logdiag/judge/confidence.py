@@ -76,7 +76,7 @@ def _kind_without_root(judgement: Judgement) -> Support:
 
 def _kind(root: Fault) -> Support:
     finding = root.finding
-    if finding.role is Role.HINT:
+    if finding.role is Role.HINT or (root.quiet and finding.role is Role.SYMPTOM):
         return Support.HINT
     if finding.role is Role.SYMPTOM:
         return Support.BARE_SYMPTOM if finding.reason is Reason.OTHERS else Support.SYMPTOM

@@ -25,8 +25,8 @@ _KILLED = frozenset({"9", "SIGKILL"})
 
 
 class _Standing(NamedTuple):
-    """What stands, by kind; `last_hints` are those after which the job printed nothing of its work, `failed` what the
-    caller knows."""
+    """What stands, by kind; `last_hints` are those after which the job printed nothing of its work, `last_warnings` the
+    symptoms of a machine, a peer or a service that were printed as such, `failed` what the caller knows."""
 
     loud: tuple[Fault, ...]
     quiet: tuple[Fault, ...]
@@ -34,6 +34,7 @@ class _Standing(NamedTuple):
     quiet_symptoms: tuple[Fault, ...]
     hints: tuple[Fault, ...]
     last_hints: tuple[Fault, ...]
+    last_warnings: tuple[Fault, ...]
     failed: bool | None
 
 
@@ -87,6 +88,11 @@ def hint_with_no_work_after_it(faults: _Standing) -> Fault | None:
     return faults.last_hints[-1] if faults.last_hints and faults.failed is None else None
 
 
+def warning_with_no_work_after_it(faults: _Standing) -> Fault | None:
+    """What a machine, a peer or a service did, though only warned of: the job printed nothing of its work after it."""
+    return _most_telling(faults.last_warnings) if faults.last_warnings and faults.failed is not False else None
+
+
 ROOT: tuple[Callable[[_Standing], Fault | None], ...] = (
     loud_cause_that_nothing_explains,
     quiet_cause_and_no_symptom,
@@ -94,6 +100,7 @@ ROOT: tuple[Callable[[_Standing], Fault | None], ...] = (
     quiet_symptom_behind_a_bare_end,
     most_telling_symptom,
     last_hint_of_a_failed_job,
+    warning_with_no_work_after_it,
     hint_with_no_work_after_it,
 )
 """In this order."""
@@ -131,6 +138,14 @@ def _by_kind(broke: Sequence[Fault], timeline: Timeline) -> _Standing:
         quiet_symptoms=tuple(fault for fault in told if fault.finding.role is Role.SYMPTOM and fault.quiet),
         hints=tuple(hints),
         last_hints=tuple(hint for hint in hints if _may_stand_alone(hint, timeline) and _is_last(hint, timeline)),
+        last_warnings=tuple(
+            fault
+            for fault in told
+            if fault.finding.role is Role.SYMPTOM
+            and fault.quiet
+            and fault.reason.category is Category.INFRASTRUCTURE
+            and _is_last(fault, timeline)
+        ),
         failed=timeline.failed,
     )
 
