@@ -20,7 +20,8 @@ from contextlib import contextmanager
 
 __all__ = ["LAUNCHER", "Hosts", "hosts", "why_not"]
 
-LAUNCHER = f"ip netns exec {{host}} {sys.executable} - {{member}}"
+# Without site-packages, so that all measure over TCP: sixteen that load torch at once would wait for the processor.
+LAUNCHER = f"ip netns exec {{host}} {sys.executable} -S - {{member}}"
 """How a node check starts a member in a host."""
 _TAP, _RAW, _SET = 0x0002, 0x1000, 0x400454CA
 _FRAME = 65_536

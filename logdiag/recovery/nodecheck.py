@@ -20,10 +20,11 @@ World = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a world measured: over what, bytes a second, seconds, and the share of segments that were sent again (None
-    where it is not known)."""
+    """What a world measured: over what, by how many processes, bytes a second that each node sends, seconds, and the
+    share of segments that were sent again (None where it is not known)."""
 
     over: str
+    processes: int
     bandwidth: float
     latency: float
     resent: float | None
@@ -40,8 +41,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """The medians of a round, with which each world is compared."""
+    """The medians of a round, with which each world is compared; `per_node` are the processes on each node."""
 
+    per_node: float
     bandwidth: float
     latency: float
     resent: float
@@ -90,6 +92,7 @@ def usual_of(outcomes: Sequence[Outcome]) -> Usual | None:
     if len(measured) < 2:
         return None
     return Usual(
+        median_high(outcome.figures.processes / len(outcome.world) for outcome in outcomes if outcome.figures),
         median_high(figures.bandwidth for figures in measured),
         median_low(figures.latency for figures in measured),
         median_low(figures.resent or 0.0 for figures in measured),
@@ -104,6 +107,8 @@ def complaint(outcome: Outcome, usual: Usual | None) -> str:
     if usual is None:
         return ""
     found = []
+    if figures.processes < usual.per_node * len(outcome.world):
+        found.append(f"few GPUs: {figures.processes} on {len(outcome.world)} nodes, usual are {usual.per_node:g} a node")
     if figures.bandwidth < _SLOW * usual.bandwidth:
         found.append(f"slow: {figures.bandwidth / 1e6:.3g} MB/s, usual are {usual.bandwidth / 1e6:.3g}")
     if figures.latency > _LATE * usual.latency + _PAUSE:
