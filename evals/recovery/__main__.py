@@ -34,9 +34,10 @@ _OUT = Path(__file__).parents[1] / "results" / "recovery.json"
 # kind, and the rank that it strikes
 FIVE = (("kill", 2), ("torn", 0), ("lost", 1), ("spike", 0), ("bug", 0))
 TWENTY_FIVE = (
-    ("kill", 2), ("link", 1), ("stop", 3), ("torn", 0), ("store", 0), ("lost", 1), ("spike", 0), ("oom", 2), ("kill", 0),
-    ("disk", 0), ("supervisor", 1), ("stall", 2), ("break", 3), ("nan", 0), ("words", 0), ("memory", 3), ("stall", 1),
-    ("cut", 0), ("store", 0), ("kill", 1), ("stop", 0), ("disk", 0), ("supervisor", 2), ("kill", 3), ("bug", 0),
+    ("kill", 2), ("link", 1), ("stop", 3), ("torn", 0), ("store", 0), ("lost", 1), ("spike", 0), ("oom", 2),
+    ("kill", 0), ("disk", 0), ("supervisor", 1), ("stall", 2), ("break", 3), ("nan", 0), ("words", 0), ("memory", 3),
+    ("stall", 1), ("cut", 0), ("store", 0), ("kill", 1), ("stop", 0), ("disk", 0), ("supervisor", 2), ("kill", 3),
+    ("bug", 0),
 )  # fmt: skip
 
 
@@ -119,11 +120,15 @@ def measure(
                 break
         seconds = time.time() - began
     events = [json.loads(row) for row in (folder / "state" / "ledger.jsonl").read_text().splitlines()]
-    final = float((folder / "final").read_text())
-    came = report(schedule, plan, folder, events)
-    alone = undisturbed(plan, events, torch)
-    return {**came, "exit_status": status, "logdiag_started": launches, "seconds": round(seconds, 1),
-            "load_of_the_machine": [round(load, 1), round(os.getloadavg()[0], 1)], "final_loss": final, "final_loss_undisturbed": alone}  # fmt: skip
+    return {
+        **report(schedule, plan, folder, events),
+        "exit_status": status,
+        "logdiag_started": launches,
+        "seconds": round(seconds, 1),
+        "load_of_the_machine": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "final_loss": float((folder / "final").read_text()),
+        "final_loss_undisturbed": undisturbed(plan, events, torch),
+    }
 
 
 def undisturbed(plan: dict[str, Any], events: Sequence[Event], torch: str) -> float:
@@ -132,9 +137,13 @@ def undisturbed(plan: dict[str, Any], events: Sequence[Event], torch: str) -> fl
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "ckpt").mkdir()
         file = Path(folder, "plan.json")
-        file.write_text(json.dumps({**plan, "folder": folder, "faults": [], "store": "", "seconds": 0, "inside": False}))
+        file.write_text(
+            json.dumps({**plan, "folder": folder, "faults": [], "store": "", "seconds": 0, "inside": False})
+        )
         environ = {**os.environ, "LOGDIAG_RUN_SKIP": ",".join(f"{first}-{last}" for first, last in skipped)}
-        subprocess.run(job_of(",".join(_LOOPBACK[:_WORLD]), file, torch), env=environ, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            job_of(",".join(_LOOPBACK[:_WORLD]), file, torch), env=environ, stdout=subprocess.DEVNULL, check=True
+        )
         return float(Path(folder, "final").read_text())
 
 

@@ -3,8 +3,8 @@
 `python -m evals.recovery.train launch NODES PLAN` starts one rank a node and ends them all when one ends, as launchers
 do. Each rank listens on, or calls from, its node's address (127.0.0.2, ...). A step is the same whenever it is made:
 batch N is drawn from the seed N, and sums are taken in the order of the ranks. PLAN (JSON) says where the job saves,
-how often, and which faults come at which step; a fault happens once, a bad batch stays bad. `inside` says that each node
-is a network namespace of that name.
+how often, and which faults come at which step; a fault happens once, a bad batch stays bad. `inside` says that each
+node is a network namespace of that name.
 """
 
 from __future__ import annotations

@@ -108,7 +108,9 @@ def complaint(outcome: Outcome, usual: Usual | None) -> str:
         return ""
     found = []
     if figures.processes < usual.per_node * len(outcome.world):
-        found.append(f"few GPUs: {figures.processes} on {len(outcome.world)} nodes, usual are {usual.per_node:g} a node")
+        found.append(
+            f"few GPUs: {figures.processes} on {len(outcome.world)} nodes, usual are {usual.per_node:g} a node"
+        )
     if figures.bandwidth < _SLOW * usual.bandwidth:
         found.append(f"slow: {figures.bandwidth / 1e6:.3g} MB/s, usual are {usual.bandwidth / 1e6:.3g}")
     if figures.latency > _LATE * usual.latency + _PAUSE:

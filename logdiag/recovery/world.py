@@ -6,9 +6,9 @@ It is sent to nodes where logdiag is not installed, so it needs Python 3.8 and n
 torch it measures an all_reduce: over NCCL by one process for each GPU of each node, where no GPU is over gloo. Else it
 measures a ring over plain TCP. Under torchrun the processes are torchrun's.
 
-Prints one line, MARK and then JSON: `over`, `processes` (of the whole world), `bandwidth` (bytes a second that each node
-sends), `latency` (seconds) and `resent` (the share of segments that TCP had to send again, null where nobody counts it).
-Its exit status is 0 only if all of it went well.
+Prints one line, MARK and then JSON: `over`, `processes` (of the whole world), `bandwidth` (bytes a second that each
+node sends), `latency` (seconds) and `resent` (the share of segments that TCP had to send again, null where nobody
+counts it). Its exit status is 0 only if all of it went well.
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ def _over_ring(said: argparse.Namespace, doing: _Doing) -> dict[str, Any] | None
     ring = _Ring(hosts, said.rank, said.port, doing)
     kind, counts = shares([_WORD.unpack(word) for word in ring.gathered(_WORD.pack(*_best_kind()))], said.per_node)
     if kind != "tcp":
-        return _by_processes(kind, said, doing, counts)
+        _by_processes(kind, said, doing, counts)
+        return None
     latency = ring.latency(first=said.rank == 0)
     # At its best: a busy machine costs some of the times, a slow link all of them.
     bandwidth = max(ring.bandwidth((said.megabytes << 20) // _TIMES) for _ in range(_TIMES))
@@ -160,8 +161,8 @@ def _over_ring(said: argparse.Namespace, doing: _Doing) -> dict[str, Any] | None
 
 
 def shares(best: Sequence[tuple[int, ...]], per_node: int) -> tuple[str, list[int]]:
-    """What all members can do, from the best kind and the GPUs of each, and how many processes each starts: one for each
-    GPU, unless a number is given."""
+    """What all members can do, from the best kind and the GPUs of each, and how many processes each starts: one for
+    each GPU, unless a number is given."""
     kind = _KINDS[min(number for number, _ in best)]
     if kind == "tcp":
         return kind, [1] * len(best)
@@ -169,8 +170,8 @@ def shares(best: Sequence[tuple[int, ...]], per_node: int) -> tuple[str, list[in
 
 
 def _best_kind() -> tuple[int, int]:
-    """The best that this machine can, and its GPUs. A process of its own looks: whoever has used CUDA cannot fork, and a
-    torch that cannot be loaded, or dies of it, is none."""
+    """The best that this machine can, and its GPUs. A process of its own looks: whoever has used CUDA cannot fork, and
+    a torch that cannot be loaded, or dies of it, is none."""
     with contextlib.suppress(Exception), ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         return pool.submit(_torch_here).result()
     return 0, 0

@@ -36,8 +36,8 @@ _LONGEST = 300
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How members are started: a template's words, the first port, the data of one collective, the seconds of one world,
-    and the processes on each node, 0 for one a GPU."""
+    """How members are started: a template's words, the first port, the data of one collective, the seconds of one
+    world, and the processes on each node, 0 for one a GPU."""
 
     words: tuple[str, ...]
     port: int
