@@ -77,7 +77,8 @@ def check(nodes: Sequence[str], run: Callable[[Sequence[World]], Sequence[Outcom
     suspects = [node for node in nodes if node not in good]
     waves = tuple(tuple(run(wave)) for wave in second_round(suspects, good))
     second = [outcome for wave in waves for outcome in wave]
-    return Check(answer_of(nodes, first, second), usual, (first, *waves))
+    answer = _answer(nodes, usual, good, second) if good else _nothing_told(nodes, first)
+    return Check(answer, usual, (first, *waves))
 
 
 def first_round(nodes: Sequence[str]) -> list[World]:
@@ -136,15 +137,16 @@ def second_round(suspects: Sequence[str], good: Sequence[str]) -> list[list[Worl
     ]
 
 
-def answer_of(nodes: Sequence[str], first: Sequence[Outcome], second: Sequence[Outcome]) -> Answer:
-    """What the two rounds say. Where nothing passed in round one, nothing can be told of any node."""
-    usual = usual_of(first)
-    good = passed(first, usual)
-    if not good:
-        why = next((outcome.why for outcome in first), "")
-        note = f"no world passed, so it cannot be told who is to blame; check the launcher and the ports first ({why})"
-        return Answer((), {}, tuple(nodes), (note,))
+def _nothing_told(nodes: Sequence[str], first: Sequence[Outcome]) -> Answer:
+    why = next((outcome.why for outcome in first), "")
+    note = f"no world passed, so it cannot be told who is to blame; check the launcher and the ports first ({why})"
+    return Answer((), {}, tuple(nodes), (note,))
+
+
+def _answer(nodes: Sequence[str], usual: Usual | None, good: Sequence[str], second: Sequence[Outcome]) -> Answer:
+    """What the two rounds say; `good` are those that passed round one."""
+    # The suspect is the last of its world.
     bad = {outcome.world[-1]: said for outcome in second if (said := complaint(outcome, usual))}
-    cleared = tuple(outcome.world[-1] for outcome in second if outcome.world[-1] not in bad)
+    cleared = {outcome.world[-1] for outcome in second if outcome.world[-1] not in bad}
     notes = () if usual else ("one world alone gave figures: there was nothing to hold speeds against",)
     return Answer(tuple(node for node in nodes if node in {*good, *cleared}), bad, (), notes)

@@ -179,7 +179,7 @@ def _decide(setup: Setup, ended: _Ended) -> Choice:
     saved = max((item.step for item in checkpoints if item.step is not None and not item.torn), default=-1)
     ledger.choose(choice, failure, attempt=course.attempt, saved=saved, skip=skip, distrusted=distrusted)
     where = f" at step {failure.step}" if failure.step is not None else ""
-    what = f"attempt {course.attempt} failed{where}: {_named(failure, ended)}. {choice.why}"
+    what = f"attempt {course.attempt} failed{where}: {_named(failure, ended)}; {choice.why}"
     notice = Notice("restarted", what, course.attempt, failure.reason.value, failure.node, failure.step)
     if choice.step == "stop":
         if ended.answer is not None:
