@@ -104,8 +104,9 @@ def _print_plan(nodes: tuple[str, ...], launch: Launch, form: str) -> None:
         plan = {"schema": "logdiag.nodecheck-plan/1", "processes_per_node": per_node, "first_round": rows}
         print(json.dumps(plan, indent=2))
         return
-    print(f"Round one: {len(worlds)} worlds at the same time, each at most {launch.seconds:g} s")
-    print(f"  on each node {_count(launch.per_node)}; all of a world run one collective together")
+    processes = _many(launch.per_node, "process", "es") if launch.per_node else "one process for each GPU, else one"
+    print(f"Round one: {_many(len(worlds), 'world')} at the same time, each at most {launch.seconds:g} s;")
+    print(f"on each node {processes}, and all of a world run one collective together")
     for world, commands in worlds:
         print(f"  {', '.join(world)}")
         for command in commands:
@@ -113,10 +114,8 @@ def _print_plan(nodes: tuple[str, ...], launch: Launch, form: str) -> None:
     print("Round two: each node of a world that fails or is slow, with a node that passed; who fails again is bad.")
 
 
-def _count(per_node: int) -> str:
-    if per_node:
-        return f"{per_node} process{'es' if per_node > 1 else ''}"
-    return "one process for each GPU, or one where there is none"
+def _many(count: int, noun: str, plural: str = "s") -> str:
+    return f"{count} {noun}{plural if count != 1 else ''}"
 
 
 def _json(found: Check, seconds: float) -> str:
@@ -145,4 +144,5 @@ def _text(found: Check, seconds: float) -> str:
             f"{usual.per_node:g} processes a node"
         )
     rows += [f"Note: {clean(note)}" for note in answer.notes]
-    return "\n".join([*rows, f"{worlds} worlds in {1 + (len(found.waves) > 1)} rounds, {seconds:.1f} s"])
+    rounds = _many(1 + (len(found.waves) > 1), "round")
+    return "\n".join([*rows, f"{_many(worlds, 'world')} in {rounds}, {seconds:.1f} s"])

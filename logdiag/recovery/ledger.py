@@ -58,10 +58,9 @@ class Course:
         self.decided = event
         self.furthest, self.saved = event["furthest"], event["saved"]
         if event["step"] != "stop":
-            said = {**event["failure"]}
-            self.failures.append(
-                Failure(**{**said, "reason": Reason(said["reason"]), "advice": Action(said["advice"])})
-            )
+            said = event["failure"]
+            reason, advice = Reason(said["reason"]), Action(said["advice"])
+            self.failures.append(Failure(**{**said, "reason": reason, "advice": advice}))
             self.excluded += [event["node"]] if event["node"] else []
             self.skipped += [(first, last) for first, last in event["skip"]]
             self.distrusted.update(event["distrusted"])

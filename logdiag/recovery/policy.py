@@ -151,13 +151,6 @@ class Row(_Strict):
             and self.same_step in (None, same_step)
         )
 
-    @property
-    def fits_everything(self) -> bool:
-        """Whether the row has no condition."""
-        return not (self.seen or self.advice or self.reason or self.rule) and (
-            self.known is self.progress is self.same_step is None
-        )
-
 
 class Policy(_Strict):
     """The whole file."""
@@ -171,7 +164,7 @@ class Policy(_Strict):
 
     @model_validator(mode="after")
     def _each_failure_has_a_row(self) -> Policy:
-        if not self.rows[-1].fits_everything:
+        if not self.rows[-1].model_fields_set <= {"name", "do", "renewed"}:
             raise ValueError("rows: the last row must have no condition, so that each failure has one")
         return self
 

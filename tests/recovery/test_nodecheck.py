@@ -260,7 +260,7 @@ def test_a_plan_starts_nothing(tmp_path: Path) -> None:
         "touch", "started", "127.0.0.5", "--hosts", "127.0.0.3,127.0.0.4,127.0.0.5", "--rank", "2", "--port", "29404",
         "--megabytes", "64", "--seconds", "60", "--per-node", "0",
     ]  # fmt: skip
-    assert "on each node one process for each GPU, or one where there is none" in text
+    assert "on each node one process for each GPU, else one," in text
     assert "on each node 4 processes" in run_logdiag(*arguments, "--per-node", "4", cwd=tmp_path).stdout.decode()
     assert not (tmp_path / "started").exists()
 
