@@ -116,7 +116,7 @@ def _attempt(setup: Setup, signals: _Signals) -> _Ended:
                skip=course.skipped)  # fmt: skip
     child = Child(words, setup.launcher.environ(course, number, path, mark), log)
     signals.child = child
-    watch = Watch(setup.book, setup.policy, time.monotonic())
+    watch = Watch(setup.book, setup.policy, time.monotonic(), course.slowest_start)
     alarm = _follow(setup, child, watch, number)
     status = child.status
     answer = None
