@@ -18,21 +18,26 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["LAUNCHER", "Hosts", "hosts", "why_not"]
+__all__ = ["INSIDE", "LAUNCHER", "Hosts", "hosts", "why_not"]
 
-LAUNCHER = f"ip netns exec {{host}} {sys.executable} - {{member}}"
+INSIDE = ("ip", "netns", "exec")
+"""Before a host's name and a command: runs it there."""
+
+# Without site-packages, so that all measure over TCP: sixteen that load torch at once would wait for the processor.
+LAUNCHER = f"{' '.join(INSIDE)} {{host}} {sys.executable} -S - {{member}}"
 """How a node check starts a member in a host."""
 _TAP, _RAW, _SET = 0x0002, 0x1000, 0x400454CA
 _FRAME = 65_536
 
 
 class Hosts:
-    """Hosts and what can be done to their links; `names` are their addresses."""
+    """Hosts and what can be done to their links; `names` are their addresses, `here` is this machine's among them."""
 
     def __init__(self, count: int, megabits: float) -> None:
         number = os.getpid() % 60_000
-        self._switch = f"switch-{number}"
-        self.names = tuple(f"10.{number // 250 + 1}.{number % 250}.{at}" for at in range(1, count + 1))
+        self._switch, self._own = f"switch-{number}", f"own{number}"
+        network = f"10.{number // 250 + 1}.{number % 250}"
+        self.names, self.here = tuple(f"{network}.{at}" for at in range(1, count + 1)), f"{network}.254"
         self._cables: list[subprocess.Popen[bytes]] = []
         self._megabits = megabits
 
@@ -47,6 +52,13 @@ class Hosts:
             )
             self._address(name)
             self.slow(name, self._megabits)
+
+        _ip(
+            f"-n {self._switch} link add port type veth peer name {self._own} netns {os.getpid()}",
+            f"-n {self._switch} link set port master bridge up",
+            f"addr add {self.here}/24 dev {self._own}",
+            f"link set {self._own} up",
+        )
 
     def cut(self, name: str) -> None:
         """Nothing passes any more, though the link looks whole."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def main() -> None:
     said = parser.parse_args()
     if reason := why_not():
         sys.exit(reason)
-    runs = []
+    runs, load = [], os.getloadavg()[0]
     for seed in range(said.runs):
         runs.append(run_once(seed, said.hosts))
         print(runs[-1], flush=True)
@@ -94,6 +95,7 @@ def main() -> None:
     report = {
         "hosts": said.hosts,
         "setting": f"links of {_MEGABITS:g} Mbit/s, {_MEGABYTES} MB over TCP within {_SECONDS:g} s, two cores",
+        "load_of_the_machine": [round(load, 1), round(os.getloadavg()[0], 1)],
         "runs": said.runs,
         "exact": sum(row["exact"] for row in runs),
         "bad": dict(Counter(kind for row in runs for kind in row["kinds"])),

@@ -28,15 +28,13 @@ from logdiag.recovery.saving import Saver
 __all__ = ["measure"]
 
 _OUT = Path(__file__).parent / "results" / "saving.json"
-_WIDTH, _SAVES, _STEPS = 4096, 4, 6
+_WIDTH, _SAVES, _STEPS = 4096, 4, 4
 MODES = ("torch.save", "dcp.save", "Saver")
 
 
 def _saving(mode: str, folder: str, layers: int) -> None:
     """One process that trains and saves; prints what it measured."""
     import torch
-    from torch.distributed import checkpoint as dcp
-    from torch.distributed.checkpoint.state_dict import get_state_dict
 
     model = torch.nn.Sequential(*(torch.nn.Linear(_WIDTH, _WIDTH, bias=False) for _ in range(layers)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -50,48 +48,50 @@ def _saving(mode: str, folder: str, layers: int) -> None:
         optimizer.step()
         return time.monotonic() - started
 
-    def save(number: int) -> None:
-        if mode == "Saver":
-            saver.save(number)
-            return
-        state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
-        path = f"{folder}/step_{number}"
-        if mode == "dcp.save":
-            dcp.save(state, checkpoint_id=path, no_dist=True)
-            return
-        with open(f"{path}.pt", "wb") as file:
-            torch.save(state, file)
-            os.fsync(file.fileno())
-
     train()
     quiet = [train() for _ in range(_STEPS)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     blocked, durable, busy = [], [], []
     for number in range(1, _SAVES + 1):
-        ended: list[float] = []
-        watcher = threading.Thread(target=_watch, args=(f"{folder}/step_{number}", ended))
         started = time.monotonic()
         if mode == "Saver":
+            ended: list[float] = []
+            watcher = threading.Thread(target=_watch, args=(f"{folder}/step_{number}", ended))
             watcher.start()
-        save(number)
-        blocked.append(time.monotonic() - started)
-        if mode == "Saver":
+            saver.save(number)
+            blocked.append(time.monotonic() - started)
             while not ended:
                 busy.append(train())
             watcher.join()
-        durable.append(ended[0] - started if ended else blocked[-1])
+            durable.append(ended[0] - started)
+        else:
+            _save_at_once(mode, f"{folder}/step_{number}", model, optimizer)
+            blocked.append(time.monotonic() - started)
+            durable.append(blocked[-1])
         shutil.rmtree(f"{folder}/step_{number - 1}", ignore_errors=True)
-        quiet += [train() for _ in range(_STEPS // 2)]
+        quiet.append(train())
     saver.close()
-    print(json.dumps({
-        "parameters_gb": sum(each.numel() for each in model.parameters()) * 4 / 1e9,
-        "blocked": [round(value, 2) for value in blocked],
-        "durable": [round(value, 2) for value in durable],
-        "step": round(median(quiet), 2),
-        "step_while_saving": round(median(busy), 2) if busy else None,
-        "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
-        "peak_before_saving_gb": round(before / 1e6, 2),
-    }))  # fmt: skip
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sizes = {"parameters_gb": sum(each.numel() for each in model.parameters()) * 4 / 1e9, "peak_gb": peak / 1e6}
+    times = {"step": median(quiet), "step_while_saving": median(busy) if busy else 0.0}
+    figures = {**sizes, "peak_before_saving_gb": before / 1e6, **times}
+    rounded = {name: round(value, 2) for name, value in figures.items()}
+    rounds = {"blocked": [round(value, 2) for value in blocked], "durable": [round(value, 2) for value in durable]}
+    print(json.dumps({**rounds, **rounded}))
+
+
+def _save_at_once(mode: str, path: str, model: Any, optimizer: Any) -> None:
+    import torch
+    from torch.distributed import checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+    if mode == "dcp.save":
+        dcp.save(state, checkpoint_id=path, no_dist=True)
+        return
+    with open(f"{path}.pt", "wb") as file:
+        torch.save(state, file)
+        os.fsync(file.fileno())
 
 
 def _watch(path: str, ended: list[float]) -> None:
@@ -144,6 +144,7 @@ def _started(mode: str, folder: str, layers: int) -> subprocess.Popen[bytes]:
 def measure(layers: int, kills: int) -> dict[str, Any]:
     """All modes one after the other, then the kills."""
     report: dict[str, Any] = {"layers_of_4096_x_4096": layers, "saves": _SAVES, "optimizer": "AdamW"}
+    load = os.getloadavg()[0]
     for mode in MODES:
         with tempfile.TemporaryDirectory() as folder:
             printed, _ = _started(mode, folder, layers).communicate()
@@ -151,6 +152,7 @@ def measure(layers: int, kills: int) -> dict[str, Any]:
         print(mode, report[mode], flush=True)
     later = {mode: median(report[mode]["blocked"][1:]) for mode in MODES}
     report["blocked_times_shorter_than"] = {mode: round(later[mode] / later["Saver"], 1) for mode in MODES[:2]}
+    report["load_of_the_machine"] = [round(load, 1), round(os.getloadavg()[0], 1)]
     report["killed"] = _killed(kills, layers)
     print(report["killed"])
     return report

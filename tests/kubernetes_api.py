@@ -11,20 +11,24 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["CUT", "JOB", "NODE", "POD", "Answers", "event", "job", "node", "pod", "served"]
+__all__ = ["CUT", "HANGS", "JOB", "JOBSET", "NODE", "POD", "Answers", "event", "job", "jobset", "node", "pod", "served"]
 
 Answers = dict[str, Any]
 """By path, and for logs `path?container=NAME` (with `&previous`): a document, the bytes of a log, or a status."""
 
 NAMESPACE = "research"
 JOB = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/pretrain"
+JOBSET = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets/pretrain"
 POD = f"/api/v1/namespaces/{NAMESPACE}/pods"
 NODE = "/api/v1/nodes"
 CUT = b"and then the connection breaks"
 """A log that ends so is broken off."""
+HANGS = 0
+"""Instead of a status: no answer comes."""
 
 _BEGAN, _LATER = "2026-11-20T10:00:00Z", "2026-11-20T10:31:00Z"
 _SELECTOR = {"batch.kubernetes.io/controller-uid": "4e1c"}
+_SELECTORS = ("batch.kubernetes.io/controller-uid=4e1c", "jobset.sigs.k8s.io/jobset-name=pretrain")
 
 
 def job(*conditions: tuple[str, str, str], active: int = 0) -> Answers:
@@ -35,6 +39,15 @@ def job(*conditions: tuple[str, str, str], active: int = 0) -> Answers:
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "pretrain", "uid": "4e1c-77"},
         "spec": {"selector": {"matchLabels": _SELECTOR}, "template": template},
         "status": {"active": active, "conditions": ends, "startTime": _BEGAN},
+    }  # fmt: skip
+
+
+def jobset(*conditions: tuple[str, str, str]) -> Answers:
+    """A JobSet with (type, reason, message) of what became of it."""
+    ends = [{"type": kind, "status": "True", "reason": why, "message": said} for kind, why, said in conditions]
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "pretrain", "uid": "5f2d-88"},
+        "spec": {"replicatedJobs": [{"name": "workers", "replicas": 2}]}, "status": {"conditions": ends, "restarts": 0},
     }  # fmt: skip
 
 
@@ -87,11 +100,25 @@ class _Handler(BaseHTTPRequestHandler):
             key += f"?container={asked['container'][0]}{'&previous' if asked['previous'][0] == 'True' else ''}"
         if self.headers["Authorization"] != "Bearer of-a-test":
             self._answer(401, _status(401))
-        elif url.path == POD and asked.get("labelSelector") != ["batch.kubernetes.io/controller-uid=4e1c"]:
+        elif url.path == POD and asked.get("labelSelector", [""])[0] not in _SELECTORS:
             self._answer(400, _status(400))
         else:
             found = self.answers.get(key, 404)
+            if isinstance(found, list):
+                found = self._page(found, int(asked["limit"][0]), asked.get("continue", ["0"])[0])
+            if found == HANGS:
+                self.server.ended.wait()  # type: ignore[attr-defined]
             self._answer(found, _status(found)) if isinstance(found, int) else self._answer(200, found)
+
+    def _page(self, items: list[Any], limit: int, after: str) -> Any:
+        """A part of a list, with the token for the next; a status among the items is the answer for the page there."""
+        first = int(after)
+        if first < len(items) and isinstance(items[first], int):
+            return items[first]
+        last = next((at for at in range(first, len(items)) if isinstance(items[at], int)), len(items))
+        last = min(last, first + limit)
+        more = {"continue": str(last), "remainingItemCount": len(items) - last} if last < len(items) else {}
+        return {"items": items[first:last], "metadata": {"resourceVersion": "17", **more}}
 
     def _answer(self, status: int, document: Any) -> None:
         """A document at once, a log in pieces as it is streamed by an API server."""
@@ -118,14 +145,14 @@ def _status(code: int) -> Answers:
 def served(answers: Answers, folder: Path) -> Iterator[dict[str, str]]:
     """Serves answers; gives the environment with a kubeconfig that leads there."""
     lists: Answers = {POD: [], f"/api/v1/namespaces/{NAMESPACE}/events": [], "/api/v1/namespaces/default/events": []}
-    whole = {**lists, **answers}
-    documents = {key: {"items": value} if isinstance(value, list) else value for key, value in whole.items()}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"answers": documents}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"answers": {**lists, **answers}}))
+    server.ended = threading.Event()  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
         yield {"KUBECONFIG": str(kubeconfig(folder, server.server_port)), "HOME": str(folder)}
     finally:
+        server.ended.set()  # type: ignore[attr-defined]
         server.shutdown()
         thread.join()
         server.server_close()

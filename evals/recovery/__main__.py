@@ -15,29 +15,35 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+from evals.namespaces import hosts, why_not
 
 __all__ = ["FIVE", "TWENTY_FIVE", "measure"]
 
 Event = dict[str, Any]
 _SAVE_EVERY, _SECONDS_A_STEP, _NODES, _WORLD = 10, 0.03, 12, 4
 _POLICY = "hang: {{times: 20, at_least: {patience}, after_fault: 1}}\nwait: {{seconds: 1}}\n"
+_LOSSES = ("steps_lost_most", "steps_lost_most_by_a_rollback", "steps_lost_most_with_a_broken_checkpoint")
+_LOOPBACK = tuple(f"127.0.0.{number + 2}" for number in range(_NODES))
 _OUT = Path(__file__).parents[1] / "results" / "recovery.json"
 # kind, and the rank that it strikes
 FIVE = (("kill", 2), ("torn", 0), ("lost", 1), ("spike", 0), ("bug", 0))
 TWENTY_FIVE = (
-    ("kill", 2), ("cut", 0), ("stop", 3), ("torn", 0), ("store", 0), ("lost", 1), ("spike", 0), ("oom", 2), ("kill", 0),
-    ("disk", 0), ("supervisor", 1), ("stall", 2), ("break", 3), ("nan", 0), ("words", 0), ("memory", 3), ("stall", 1),
-    ("cut", 0), ("store", 0), ("kill", 1), ("stop", 0), ("disk", 0), ("supervisor", 2), ("kill", 3), ("bug", 0),
+    ("kill", 2), ("link", 1), ("stop", 3), ("torn", 0), ("store", 0), ("lost", 1), ("spike", 0), ("oom", 2),
+    ("kill", 0), ("disk", 0), ("supervisor", 1), ("stall", 2), ("break", 3), ("nan", 0), ("words", 0), ("memory", 3),
+    ("stall", 1), ("cut", 0), ("store", 0), ("kill", 1), ("stop", 0), ("disk", 0), ("supervisor", 2), ("kill", 3),
+    ("bug", 0),
 )  # fmt: skip
 
 
-def plan_of(schedule: Sequence[tuple[str, int]], folder: Path, store: str) -> dict[str, Any]:
-    """One fault in each stretch of two checkpoints, a few steps after the first; those of a save at the second."""
+def plan_of(schedule: Sequence[tuple[str, int]], folder: Path, store: str, *, inside: bool) -> dict[str, Any]:
+    """One fault in each stretch of two checkpoints, a few steps after the first; those of a save at the second.
+    `inside` says that each node is a network namespace."""
     faults: list[dict[str, Any]] = []
     bad: list[dict[str, Any]] = []
     for number, (kind, rank) in enumerate(schedule):
@@ -50,12 +56,12 @@ def plan_of(schedule: Sequence[tuple[str, int]], folder: Path, store: str) -> di
     steps = 2 * _SAVE_EVERY * len(schedule) + 2 * _SAVE_EVERY
     faults[-1]["step"] = steps + 1
     return {"folder": str(folder), "steps": steps, "save_every": _SAVE_EVERY, "seconds": _SECONDS_A_STEP,
-            "store": store, "faults": faults, "bad_batches": bad}  # fmt: skip
+            "store": store, "faults": faults, "bad_batches": bad, "inside": inside}  # fmt: skip
 
 
 @contextmanager
-def object_store() -> Iterator[str]:
-    """A store on loopback that takes what is put, and can be told to be down for some seconds."""
+def object_store(address: str) -> Iterator[str]:
+    """A store that takes what is put, and can be told to be down for some seconds."""
     down = [0.0]
 
     class Handler(BaseHTTPRequestHandler):
@@ -71,9 +77,9 @@ def object_store() -> Iterator[str]:
 
         def log_message(self, *_: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer((address, 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/bucket"
+        yield f"http://{address}:{server.server_address[1]}/bucket"
         server.shutdown()
 
 
@@ -89,18 +95,22 @@ def measure(
     schedule: Sequence[tuple[str, int]], folder: Path, *, quiet: bool = False, torch: str = "", patience: float = 3
 ) -> dict[str, Any]:
     """Runs the schedule, and the same batches without faults; what came of it. `torch` is a Python with torchrun, and
-    `patience` the seconds of silence that are a hang at least."""
+    `patience` the seconds of silence that are a hang at least. Each node is a network namespace where that can be, but
+    torchrun's are this machine."""
     (folder / "ckpt").mkdir(parents=True)
     (folder / "policy.yaml").write_text(_POLICY.format(patience=patience))
-    (folder / "hosts").write_text("".join(f"127.0.0.{number + 2}\n" for number in range(_NODES)))
-    with object_store() as store:
-        plan = plan_of(schedule, folder, store)
+    inside = not torch and not why_not()
+    with ExitStack() as opened:
+        made = opened.enter_context(hosts(_NODES)) if inside else None
+        nodes, here = (made.names, made.here) if made else (_LOOPBACK, "127.0.0.1")
+        (folder / "hosts").write_text("".join(f"{node}\n" for node in nodes))
+        plan = plan_of(schedule, folder, opened.enter_context(object_store(here)), inside=inside)
         (folder / "plan.json").write_text(json.dumps(plan))
         options = {"--policy": "policy.yaml", "--nodes": "hosts", "--checkpoint-dir": "ckpt", "--state": "state"}
         words = [word for name, file in options.items() for word in (name, str(folder / file))]
         job = job_of(f"{{nodes:{_WORLD}}}", folder / "plan.json", torch)
         words = [sys.executable, "-m", "logdiag", "run", *words, "--", *job]
-        began, launches = time.time(), 0
+        began, launches, load = time.time(), 0, os.getloadavg()[0]
         while True:
             # A service manager starts logdiag again when it is killed.
             launches += 1
@@ -110,11 +120,15 @@ def measure(
                 break
         seconds = time.time() - began
     events = [json.loads(row) for row in (folder / "state" / "ledger.jsonl").read_text().splitlines()]
-    final = float((folder / "final").read_text())
-    came = report(schedule, plan, folder, events)
-    alone = undisturbed(plan, events, torch)
-    return {**came, "exit_status": status, "logdiag_started": launches, "seconds": round(seconds, 1),
-            "final_loss": final, "final_loss_undisturbed": alone}  # fmt: skip
+    return {
+        **report(schedule, plan, folder, events),
+        "exit_status": status,
+        "logdiag_started": launches,
+        "seconds": round(seconds, 1),
+        "load_of_the_machine": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "final_loss": float((folder / "final").read_text()),
+        "final_loss_undisturbed": undisturbed(plan, events, torch),
+    }
 
 
 def undisturbed(plan: dict[str, Any], events: Sequence[Event], torch: str) -> float:
@@ -123,10 +137,13 @@ def undisturbed(plan: dict[str, Any], events: Sequence[Event], torch: str) -> fl
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "ckpt").mkdir()
         file = Path(folder, "plan.json")
-        file.write_text(json.dumps({**plan, "folder": folder, "faults": [], "store": "", "seconds": 0}))
+        file.write_text(
+            json.dumps({**plan, "folder": folder, "faults": [], "store": "", "seconds": 0, "inside": False})
+        )
         environ = {**os.environ, "LOGDIAG_RUN_SKIP": ",".join(f"{first}-{last}" for first, last in skipped)}
-        nodes = ",".join(f"127.0.0.{number + 2}" for number in range(_WORLD))
-        subprocess.run(job_of(nodes, file, torch), env=environ, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            job_of(",".join(_LOOPBACK[:_WORLD]), file, torch), env=environ, stdout=subprocess.DEVNULL, check=True
+        )
         return float(Path(folder, "final").read_text())
 
 
@@ -141,7 +158,7 @@ def report(
         rows.append({"fault": kind, **_one(json.loads(note.read_text()), events)} if note.exists() else {"fault": kind})
     recoverable = [row for row in rows if row["fault"] != "bug"]
     survived = [row for row in recoverable if row.get("to_progress") is not None]
-    lost = [row["steps_lost"] for row in survived]
+    lost = {kind: [row["steps_lost"] for row in survived if _kind_of_loss(row) == kind] for kind in _LOSSES}
     return {
         "schema": "logdiag.recovery/1",
         "faults": len(rows),
@@ -151,13 +168,20 @@ def report(
         "wrong_restarts": sum(row["fault"] == "bug" and row.get("action") != "stop" for row in rows),
         "checkpoint_interval_steps": plan["save_every"],
         "steps": plan["steps"],
-        "steps_lost_mean": round(mean(lost), 1),
-        "steps_lost_most": max(lost),
+        "steps_lost_mean": round(mean(row["steps_lost"] for row in survived), 1),
+        **{name: max(steps) for name, steps in lost.items() if steps},
         "seconds_to_detection_mean": round(mean(row["to_detection"] for row in survived), 2),
         "seconds_to_progress_mean": round(mean(row["to_progress"] for row in survived), 2),
         "stopped_at": next((row.get("reason", "") for row in rows if row.get("action") == "stop"), ""),
         "rows": rows,
     }
+
+
+def _kind_of_loss(row: dict[str, Any]) -> str:
+    """What a fault broke with the newest checkpoint is lost whatever is done, and a spike is only known when some steps
+    have followed: neither is held against the interval between two checkpoints."""
+    _most, rolled_back, broken = _LOSSES
+    return broken if row["fault"] == "break" else rolled_back if row.get("action") == "rollback" else _most
 
 
 def _one(note: dict[str, Any], events: Sequence[Event]) -> dict[str, Any]:

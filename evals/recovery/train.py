@@ -3,7 +3,8 @@
 `python -m evals.recovery.train launch NODES PLAN` starts one rank a node and ends them all when one ends, as launchers
 do. Each rank listens on, or calls from, its node's address (127.0.0.2, ...). A step is the same whenever it is made:
 batch N is drawn from the seed N, and sums are taken in the order of the ranks. PLAN (JSON) says where the job saves,
-how often, and which faults come at which step; a fault happens once, a bad batch stays bad.
+how often, and which faults come at which step; a fault happens once, a bad batch stays bad. `inside` says that each
+node is a network namespace of that name.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from evals.namespaces import INSIDE
 from logdiag.recovery.hook import resume
 
 Plan = dict[str, Any]
@@ -196,6 +198,14 @@ def _cut() -> None:
     time.sleep(1e6)
 
 
+def _cut_link(plan: Plan) -> None:
+    """The node's link goes down and stays so: nobody is told, and whoever is started there reaches no other."""
+    if not plan["inside"]:
+        _cut()
+    subprocess.run(["ip", "link", "set", "eth0", "down"], check=True)
+    time.sleep(1e6)
+
+
 def _kill_logdiag() -> None:
     """kill -9 for the process that watches this job."""
     process = os.getpid()
@@ -233,6 +243,7 @@ FAULTS: dict[str, Callable[[Plan, str], object]] = {
     "stop": lambda plan, node: os.kill(os.getpid(), signal.SIGSTOP),
     "stall": lambda plan, node: time.sleep(1e6),
     "cut": lambda plan, node: _cut(),
+    "link": lambda plan, node: _cut_link(plan),
     "lost": lambda plan, node: _xid(node, "79, pid=4711, name=python, GPU has fallen off the bus."),
     "memory": lambda plan, node: _xid(node, "48, pid=4711, An uncorrectable double bit error (DBE) has occurred"),
     "oom": lambda plan, node: _out_of_memory(),
@@ -249,7 +260,10 @@ def launch(nodes: list[str], plan: str) -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = [*_PROGRAM, "rank", ",".join(nodes), plan, str(port)]
-    ranks = [subprocess.Popen([*words, str(rank)]) for rank in range(len(nodes))]
+    inside = json.loads(Path(plan).read_text())["inside"]
+    ranks = [
+        subprocess.Popen([*([*INSIDE, node] if inside else []), *words, str(rank)]) for rank, node in enumerate(nodes)
+    ]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         while not any(rank.poll() for rank in ranks):

@@ -31,6 +31,7 @@ Examples:
 _EXAMPLES_OF_K8S = """\b
 Examples:
   logdiag k8s job/pretrain -n research
+  logdiag k8s jobset/pretrain -n research     all jobs of a JobSet, as one case
   logdiag k8s pod/trainer-0 --format markdown"""
 
 
@@ -69,14 +70,14 @@ def slurm_command(
 
 
 @click.command("k8s", epilog=_EXAMPLES_OF_K8S, short_help="Diagnose a job or a pod of Kubernetes by its name.")
-@click.argument("target", metavar="job/NAME|pod/NAME")
+@click.argument("target", metavar="job/NAME|jobset/NAME|pod/NAME")
 @click.option("-n", "--namespace", metavar="NAME", help="Where it is; else as the kubeconfig says.")
 @form_of_report
 @brief_report
 @shared
 def k8s_command(target: str, namespace: str | None, **said: Any) -> None:
-    """Diagnose a job or a pod of Kubernetes: the logs of its containers, also before a restart, what became of them,
-    events and its nodes' conditions, as one case."""
+    """Diagnose a job, a JobSet or a pod of Kubernetes: the logs of its containers, also before a restart, what became
+    of them, events and its nodes' conditions, as one case."""
     settings = settings_in_force({"config": said["config_file"], "offline": said["offline"]})
     if settings.offline:
         raise LogdiagError(f"{target}: offline is set ({settings.origins['offline']}); the cluster cannot be asked")

@@ -50,6 +50,13 @@ _BAD, _NOT_DONE = 1, 2
 @click.option(
     "--seconds", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="The most that a world may take."
 )
+@click.option(
+    "--per-node",
+    type=click.IntRange(0, 64),
+    default=0,
+    show_default="one for each GPU, else one",
+    help="Processes on each node.",
+)
 @text_or_json
 def nodecheck_command(
     hosts: str | None, hosts_file: str | None, template: str, plan: bool, form: str, **said: Any
@@ -59,7 +66,7 @@ def nodecheck_command(
     if os.name != "posix":
         raise LogdiagError("logdiag nodecheck needs Linux or another Unix")
     nodes = _nodes(hosts, hosts_file)
-    launch = launch_of(template, said["port"], said["megabytes"], said["seconds"])
+    launch = launch_of(template, said["port"], said["megabytes"], said["seconds"], said["per_node"])
     if plan:
         _print_plan(nodes, launch, form)
         return
@@ -93,14 +100,22 @@ def _print_plan(nodes: tuple[str, ...], launch: Launch, form: str) -> None:
     worlds = [(world, commands_of(launch, world, index)) for index, world in enumerate(first_round(nodes))]
     if form == "json":
         rows = [{"nodes": world, "commands": commands} for world, commands in worlds]
-        print(json.dumps({"schema": "logdiag.nodecheck-plan/1", "first_round": rows}, indent=2))
+        per_node = launch.per_node or "one for each GPU"
+        plan = {"schema": "logdiag.nodecheck-plan/1", "processes_per_node": per_node, "first_round": rows}
+        print(json.dumps(plan, indent=2))
         return
-    print(f"Round one: {len(worlds)} worlds at the same time, each at most {launch.seconds:g} s")
+    processes = _many(launch.per_node, "process", "es") if launch.per_node else "one process for each GPU, else one"
+    print(f"Round one: {_many(len(worlds), 'world')} at the same time, each at most {launch.seconds:g} s;")
+    print(f"on each node {processes}, and all of a world run one collective together")
     for world, commands in worlds:
         print(f"  {', '.join(world)}")
         for command in commands:
             print(f"    {shlex.join(command)}")
     print("Round two: each node of a world that fails or is slow, with a node that passed; who fails again is bad.")
+
+
+def _many(count: int, noun: str, plural: str = "s") -> str:
+    return f"{count} {noun}{plural if count != 1 else ''}"
 
 
 def _json(found: Check, seconds: float) -> str:
@@ -124,6 +139,10 @@ def _text(found: Check, seconds: float) -> str:
     rows += [f"good: {len(answer.good)} of {len(answer.good) + len(answer.bad)} nodes"] if answer.good else []
     if usual:
         over = next(each.figures.over for wave in found.waves for each in wave if each.figures)
-        rows.append(f"usual: {usual.bandwidth / 1e6:.3g} MB/s, {usual.latency * 1e3:.3g} ms, over {over}")
+        rows.append(
+            f"usual: {usual.bandwidth / 1e6:.3g} MB/s from each node, {usual.latency * 1e3:.3g} ms, over {over}, "
+            f"{usual.per_node:g} processes a node"
+        )
     rows += [f"Note: {clean(note)}" for note in answer.notes]
-    return "\n".join([*rows, f"{worlds} worlds in {1 + (len(found.waves) > 1)} rounds, {seconds:.1f} s"])
+    rounds = _many(1 + (len(found.waves) > 1), "round")
+    return "\n".join([*rows, f"{_many(worlds, 'world')} in {rounds}, {seconds:.1f} s"])

@@ -62,7 +62,8 @@ def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str |
     again from its last whole checkpoint, without a broken node, or before a spike of the loss; or left to a person."""
     if os.name != "posix":
         raise LogdiagError("logdiag run needs Linux or another Unix; diagnose the job's log with logdiag LOG")
-    settings = settings_in_force({"rules": folders, "memory": place, "offline": said["offline"]})
+    flags = {"rules": folders, "memory": place, "offline": said["offline"]}
+    settings = settings_in_force(flags)
     if settings.offline and said["notify"]:
         raise LogdiagError(f"--notify: offline is set ({settings.origins['offline']}); nothing may be sent")
     policy = load_policy(said["policy_file"], said["restart"])
@@ -70,23 +71,14 @@ def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str |
     if said["checkpoint_dir"]:
         checkpoints_in(said["checkpoint_dir"])
     job = metadata_of(said["job"])
-    flags = {"rules": folders, "memory": place, "offline": said["offline"]}
     if said["learns"]:
         _check_learning(job, flags)
     notifier = Notifier(said["notify"])
-    book = RuleBook.load(settings.rules)
-    memory = memory_in_force(settings)
+    book, memory = RuleBook.load(settings.rules), memory_in_force(settings)
 
     def diagnosed(log: str, status: int | None) -> Diagnosis:
-        return diagnose(
-            log,
-            rules=book,
-            memory=memory,
-            remember=said["remember"],
-            exit_code=status,
-            job=job,
-            max_seconds=_MOST_SECONDS,
-        )
+        return diagnose(log, rules=book, memory=memory, remember=said["remember"], exit_code=status, job=job,
+                        max_seconds=_MOST_SECONDS)  # fmt: skip
 
     setup = Setup(
         launcher, policy, book, Ledger(said["state"]), notifier, said["checkpoint_dir"], diagnosed, note,

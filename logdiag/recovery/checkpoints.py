@@ -12,8 +12,10 @@ import pickle
 import re
 import struct
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from logdiag.errors import LogdiagError
@@ -93,16 +95,10 @@ def _torn_folder(folder: str, files: list[str]) -> str:
     problems = (
         _missing_parts(files),
         *(_torn_file(file) for file in files),
-        *(_torn_layout(place, names) for place, names in _by_folder(files)),
+        # Files come folder by folder.
+        *(_torn_layout(place, set(map(os.path.basename, group))) for place, group in groupby(files, os.path.dirname)),
     )
     return next((problem for problem in problems if problem), "")
-
-
-def _by_folder(files: Iterable[str]) -> Iterator[tuple[str, set[str]]]:
-    folders: dict[str, set[str]] = {}
-    for file in files:
-        folders.setdefault(os.path.dirname(file), set()).add(os.path.basename(file))
-    yield from folders.items()
 
 
 def _torn_layout(folder: str, names: set[str]) -> str:
@@ -122,10 +118,7 @@ def _torn_layout(folder: str, names: set[str]) -> str:
 
 def _missing_parts(files: Iterable[str]) -> str:
     """Which parts are missing of files that are numbered `2-of-4`, in words; empty for none."""
-    parts: dict[tuple[str, str, str], int] = {}
-    for match in filter(None, map(_PART.fullmatch, files)):
-        kind = match[1], match[3], match[4]
-        parts[kind] = parts.get(kind, 0) + 1
+    parts = Counter((match[1], match[3], match[4]) for match in map(_PART.fullmatch, files) if match)
     for (before, count, after), there in parts.items():
         if there < int(count):
             return f"{before}*-of-{count}{after}: {there} of {int(count)} parts are there"

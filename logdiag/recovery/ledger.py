@@ -23,8 +23,9 @@ _NAME = "ledger.jsonl"
 class Course:
     """Where the job stands: its attempts (the last one's number), the furthest step, that of the furthest checkpoint,
     failures after which it was started again, nodes that are left out, batches to skip, and checkpoints that are not to
-    be used, with the time up to which. `running` is the mark of an attempt of which no end is known, `log` its log.
-    `decided` is what the last decision was about."""
+    be used, with the time up to which. `slowest_start` are the most seconds that an attempt, begun at `began`, took to
+    its first step. `running` is the mark of an attempt of which no end is known, `log` its log. `decided` is what the
+    last decision was about."""
 
     command: list[str] = field(default_factory=list)
     attempt: int = 0
@@ -34,6 +35,8 @@ class Course:
     excluded: list[str] = field(default_factory=list)
     skipped: list[tuple[int, int]] = field(default_factory=list)
     distrusted: dict[str, float] = field(default_factory=dict)
+    began: float = 0.0
+    slowest_start: float = 0.0
     running: str = ""
     log: str = ""
     decided: Mapping[str, Any] | None = None
@@ -47,6 +50,9 @@ class Course:
             self.command, self.failures, self.over = list(event["command"]), [], False
         elif kind == "start":
             self.attempt, self.running, self.log = event["attempt"], event["mark"], event["log"]
+            self.began = event["at"]
+        elif kind == "progress":
+            self.slowest_start = max(self.slowest_start, event["at"] - self.began)
         elif kind == "end":
             self.running = ""
         elif kind == "choice":
@@ -58,10 +64,9 @@ class Course:
         self.decided = event
         self.furthest, self.saved = event["furthest"], event["saved"]
         if event["step"] != "stop":
-            said = {**event["failure"]}
-            self.failures.append(
-                Failure(**{**said, "reason": Reason(said["reason"]), "advice": Action(said["advice"])})
-            )
+            said = event["failure"]
+            reason, advice = Reason(said["reason"]), Action(said["advice"])
+            self.failures.append(Failure(**{**said, "reason": reason, "advice": advice}))
             self.excluded += [event["node"]] if event["node"] else []
             self.skipped += [(first, last) for first, last in event["skip"]]
             self.distrusted.update(event["distrusted"])

@@ -20,10 +20,11 @@ World = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a world measured: over what, bytes a second, seconds, and the share of segments that were sent again (None
-    where it is not known)."""
+    """What a world measured: over what, by how many processes, bytes a second that each node sends, seconds, and the
+    share of segments that were sent again (None where it is not known)."""
 
     over: str
+    processes: int
     bandwidth: float
     latency: float
     resent: float | None
@@ -40,8 +41,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """The medians of a round, with which each world is compared."""
+    """The medians of a round, with which each world is compared; `per_node` are the processes on each node."""
 
+    per_node: float
     bandwidth: float
     latency: float
     resent: float
@@ -75,7 +77,8 @@ def check(nodes: Sequence[str], run: Callable[[Sequence[World]], Sequence[Outcom
     suspects = [node for node in nodes if node not in good]
     waves = tuple(tuple(run(wave)) for wave in second_round(suspects, good))
     second = [outcome for wave in waves for outcome in wave]
-    return Check(answer_of(nodes, first, second), usual, (first, *waves))
+    answer = _answer(nodes, usual, good, second) if good else _nothing_told(nodes, first)
+    return Check(answer, usual, (first, *waves))
 
 
 def first_round(nodes: Sequence[str]) -> list[World]:
@@ -90,6 +93,7 @@ def usual_of(outcomes: Sequence[Outcome]) -> Usual | None:
     if len(measured) < 2:
         return None
     return Usual(
+        median_high(outcome.figures.processes / len(outcome.world) for outcome in outcomes if outcome.figures),
         median_high(figures.bandwidth for figures in measured),
         median_low(figures.latency for figures in measured),
         median_low(figures.resent or 0.0 for figures in measured),
@@ -104,6 +108,10 @@ def complaint(outcome: Outcome, usual: Usual | None) -> str:
     if usual is None:
         return ""
     found = []
+    if figures.processes < usual.per_node * len(outcome.world):
+        found.append(
+            f"few GPUs: {figures.processes} on {len(outcome.world)} nodes, usual are {usual.per_node:g} a node"
+        )
     if figures.bandwidth < _SLOW * usual.bandwidth:
         found.append(f"slow: {figures.bandwidth / 1e6:.3g} MB/s, usual are {usual.bandwidth / 1e6:.3g}")
     if figures.latency > _LATE * usual.latency + _PAUSE:
@@ -129,15 +137,16 @@ def second_round(suspects: Sequence[str], good: Sequence[str]) -> list[list[Worl
     ]
 
 
-def answer_of(nodes: Sequence[str], first: Sequence[Outcome], second: Sequence[Outcome]) -> Answer:
-    """What the two rounds say. Where nothing passed in round one, nothing can be told of any node."""
-    usual = usual_of(first)
-    good = passed(first, usual)
-    if not good:
-        why = next((outcome.why for outcome in first), "")
-        note = f"no world passed, so it cannot be told who is to blame; check the launcher and the ports first ({why})"
-        return Answer((), {}, tuple(nodes), (note,))
+def _nothing_told(nodes: Sequence[str], first: Sequence[Outcome]) -> Answer:
+    why = next((outcome.why for outcome in first), "")
+    note = f"no world passed, so it cannot be told who is to blame; check the launcher and the ports first ({why})"
+    return Answer((), {}, tuple(nodes), (note,))
+
+
+def _answer(nodes: Sequence[str], usual: Usual | None, good: Sequence[str], second: Sequence[Outcome]) -> Answer:
+    """What the two rounds say; `good` are those that passed round one."""
+    # The suspect is the last of its world.
     bad = {outcome.world[-1]: said for outcome in second if (said := complaint(outcome, usual))}
-    cleared = tuple(outcome.world[-1] for outcome in second if outcome.world[-1] not in bad)
+    cleared = {outcome.world[-1] for outcome in second if outcome.world[-1] not in bad}
     notes = () if usual else ("one world alone gave figures: there was nothing to hold speeds against",)
     return Answer(tuple(node for node in nodes if node in {*good, *cleared}), bad, (), notes)

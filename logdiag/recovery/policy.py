@@ -151,13 +151,6 @@ class Row(_Strict):
             and self.same_step in (None, same_step)
         )
 
-    @property
-    def fits_everything(self) -> bool:
-        """Whether the row has no condition."""
-        return not (self.seen or self.advice or self.reason or self.rule) and (
-            self.known is self.progress is self.same_step is None
-        )
-
 
 class Policy(_Strict):
     """The whole file."""
@@ -171,7 +164,7 @@ class Policy(_Strict):
 
     @model_validator(mode="after")
     def _each_failure_has_a_row(self) -> Policy:
-        if not self.rows[-1].fits_everything:
+        if not self.rows[-1].model_fields_set <= {"name", "do", "renewed"}:
             raise ValueError("rows: the last row must have no condition, so that each failure has one")
         return self
 
@@ -211,10 +204,10 @@ def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_
     step = row.do[min(times, len(row.do)) - 1]
     said = f"{row.name}, {_time(times)}"
     if step != "stop" and (spent := _spent(policy, failure, history)):
-        return Choice("stop", f"{said}: {spent}", row.name, times)
+        return Choice("stop", f"{said}: stopped for a person, since {spent}", row.name, times)
     if step == "exclude" and not (failure.node and can_exclude):
         lacking = "it cannot be left out" if failure.node else "the log names no node to leave out"
-        return Choice("restart", f"{said}: restarted where it was, for {lacking}", row.name, times)
+        return Choice("restart", f"{said}: restarted where it was, since {lacking}", row.name, times)
     if step == "wait":
         seconds = policy.wait.seconds * 2 ** (times - 1)
         return Choice(step, f"{said}: tried again after {seconds:g} s", row.name, times, seconds=seconds)
@@ -222,7 +215,7 @@ def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_
         "restart": "restarted from the last complete checkpoint",
         "exclude": f"restarted without {failure.node}",
         "rollback": "restarted from a checkpoint before it, without the batches around it",
-        "stop": "for a person, as the table says",
+        "stop": "stopped for a person",
     }[step]
     return Choice(step, f"{said}: {why}", row.name, times, node=failure.node if step == "exclude" else "")
 
@@ -240,14 +233,14 @@ def _counted(failure: Failure, history: Sequence[Failure], lasting: bool) -> Seq
 def _spent(policy: Policy, failure: Failure, history: Sequence[Failure]) -> str:
     """Which budget is spent, in words; empty for none."""
     if len(history) >= policy.budget.restarts:
-        return f"for a person, the budget of {policy.budget.restarts} restarts is spent"
+        return f"the budget of {policy.budget.restarts} restarts is spent"
     in_vain = 0 if failure.progressed else 1
     for earlier in reversed(history) if in_vain else ():
         if earlier.progressed:
             break
         in_vain += 1
     if in_vain > policy.budget.without_progress:
-        return f"for a person, {policy.budget.without_progress} restarts in a row brought it no further"
+        return f"{policy.budget.without_progress} restarts in a row brought it no further"
     return ""
 
 

@@ -70,7 +70,8 @@ def run_job(setup: Setup) -> int:
                 break
             if status == 0 and ended.alarm is None:
                 attempts = setup.ledger.course.attempt
-                _over(setup, "done", f"the job is done{f', after {attempts} attempts' if attempts > 1 else ''}")
+                done = f"the job is done{f', after {attempts} attempts' if attempts > 1 else ''}"
+                _over(setup, Notice("done", done, attempts))
                 return 0
             status = status or 1
             choice = _decide(setup, ended)
@@ -115,7 +116,7 @@ def _attempt(setup: Setup, signals: _Signals) -> _Ended:
                skip=course.skipped)  # fmt: skip
     child = Child(words, setup.launcher.environ(course, number, path, mark), log)
     signals.child = child
-    watch = Watch(setup.book, setup.policy, time.monotonic())
+    watch = Watch(setup.book, setup.policy, time.monotonic(), course.slowest_start)
     alarm = _follow(setup, child, watch, number)
     status = child.status
     answer = None
@@ -179,15 +180,16 @@ def _decide(setup: Setup, ended: _Ended) -> Choice:
     saved = max((item.step for item in checkpoints if item.step is not None and not item.torn), default=-1)
     ledger.choose(choice, failure, attempt=course.attempt, saved=saved, skip=skip, distrusted=distrusted)
     where = f" at step {failure.step}" if failure.step is not None else ""
-    what = f"attempt {course.attempt} failed{where}: {_named(failure, ended)}. {choice.why}"
-    notice = Notice("restarted", what, course.attempt, failure.reason.value, failure.node, failure.step)
-    if choice.step == "stop":
-        if ended.answer is not None:
-            setup.show(ended.answer)
-        _over(setup, "stopped", what, notice)
-    else:
+    what = f"attempt {course.attempt} failed{where}: {_named(failure, ended)}; {choice.why}"
+    event = "stopped" if choice.step == "stop" else "restarted"
+    notice = Notice(event, what, course.attempt, failure.reason.value, failure.node, failure.step)
+    if event == "restarted":
         setup.say(what)
         setup.notifier.send(notice)
+        return choice
+    if ended.answer is not None:
+        setup.show(ended.answer)
+    _over(setup, notice)
     return choice
 
 
@@ -201,15 +203,13 @@ def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[Checkpoint]) -> 
     if saved := newest(checkpoints, course.distrusted):
         # Steps may be counted anew in each epoch, or not be printed at all.
         progressed = progressed or (saved != ended.start if saved.step is None else saved.step > course.saved)
-    told = Failure("log", Reason.OTHERS, Action.NONE, False, step=step, progressed=progressed)
-    if answer is not None:
-        told = failure_of(answer, step, progressed=progressed)
     kind = ended.alarm.kind if ended.alarm else ""
+    told = failure_of(answer, step, progressed=progressed) if answer else None
     if kind == "spike":
         return Failure("spike", Reason.OTHERS, Action.ROLLBACK_AND_SKIP, True, step=step, progressed=progressed)
-    if kind == "hang" and not told.known:
+    if kind == "hang" and not (told and told.known):
         return Failure("hang", Reason.OTHERS, Action.RESTART, True, step=step, progressed=progressed)
-    return told
+    return told or Failure("log", Reason.OTHERS, Action.NONE, False, step=step, progressed=progressed)
 
 
 def _rollback(
@@ -241,11 +241,11 @@ def _named(failure: Failure, ended: _Ended) -> str:
     return f"{failure.reason}{f' on {failure.node}' if failure.node else ''} ({failure.rule})"
 
 
-def _over(setup: Setup, event: str, text: str, notice: Notice | None = None) -> None:
-    setup.ledger.add("over", how=event, why=text)
-    setup.say(text)
-    said = notice or Notice(event, text, setup.ledger.course.attempt)
-    setup.notifier.send(Notice(event, said.text, said.attempt, said.reason, said.node, said.step))
+def _over(setup: Setup, notice: Notice) -> None:
+    """The job is done, or for a person: written down and told."""
+    setup.ledger.add("over", how=notice.event, why=notice.text)
+    setup.say(notice.text)
+    setup.notifier.send(notice)
 
 
 class _Signals:

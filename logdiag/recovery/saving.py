@@ -99,10 +99,14 @@ class Saver:
 
     def close(self) -> None:
         """Waits for the last save and gives the copy's memory back. Raises LogdiagError where that save failed."""
+        import torch.distributed as dist
+
         try:
             self.wait()
         finally:
             self._stager.close()
+            if self._group is not None:
+                dist.destroy_process_group(self._group)
 
 
 class _Job:

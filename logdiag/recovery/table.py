@@ -25,20 +25,15 @@ def recover(
 ) -> Recovery:
     """The recovery for a root cause; without one, what to collect. No action is automatic unless the answer is `sure`.
     `suspicious` are nodes that failed more often than chance, the worst first."""
-    if failed is None and judgement.root is None:
-        return Recovery(
-            Action.NONE, False, (), _collect(Reason.OTHERS, book), "The log does not tell whether it failed."
-        )
     if failed is False:
         return _NOTHING
     if judgement.root is None:
-        return Recovery(
-            Action.FIX_AND_RESUBMIT,
-            False,
-            (),
-            _collect(Reason.OTHERS, book),
-            "The job failed, but its log does not say why.",
+        action, why = (
+            (Action.NONE, "The log does not tell whether it failed.")
+            if failed is None
+            else (_UNKNOWN, "The job failed, but its log does not say why.")
         )
+        return Recovery(action, False, (), _collect(Reason.OTHERS, book), why)
     finding = judgement.root.finding
     entry = book.reasons.get(finding.reason)
     action = finding.action or (Action(entry.action) if entry else _UNKNOWN)

@@ -33,7 +33,7 @@ _MOST_BYTES, _MOST_LINES, _LONGEST = 1 << 20, 200, 2000
 # So many of each must be known before they say what is usual.
 _FEW_STEPS, _FEW_LOSSES, _STEPS_OF_RECOVERY, _REMEMBERED = 5, 10, 3, 100
 # What still prints without making steps may evaluate or save; what has said that it ends may upload.
-_WHILE_PRINTING, _AFTER_THE_END, _OF_THE_LONGEST = 3, 10, 2
+_WHILE_PRINTING, _AFTER_THE_END, _OF_THE_LONGEST, _OF_THE_SLOWEST = 3, 10, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,19 @@ class Alarm:
 
 class Watch:
     """One attempt of a job. `step` is the furthest step that its output tells of, `steps` how many were seen. `bad` are
-    the latest steps with a bad loss, since `bad_at` (seconds since the epoch), `good` the last one before them."""
+    the latest steps with a bad loss, since `bad_at` (seconds since the epoch), `good` the last one before them.
+    `slowest_start` are the most seconds that an earlier attempt took to its first step, 0 where there was none."""
 
-    def __init__(self, book: RuleBook, policy: Policy, now: float) -> None:
+    def __init__(self, book: RuleBook, policy: Policy, now: float, slowest_start: float = 0.0) -> None:
         self.step: int | None = None
         self.steps = 0
         self.good: int | None = None
         self.bad: list[int] = []
         self.bad_at = 0.0
         self._book, self._policy, self._began = book, policy, now
+        self._start = policy.hang.start
+        if slowest_start and not self._start:
+            self._start = max(policy.hang.at_least, _OF_THE_SLOWEST * slowest_start)
         self._rest = b""
         self._latest: int | None = None
         self._stepped_at = self._printed_at = now
@@ -83,7 +87,7 @@ class Watch:
         hang = self._policy.hang
         idle, silent = now - self._stepped_at, now - self._printed_at
         if len(self._gaps) < _FEW_STEPS:
-            late = hang.start and silent > hang.start
+            late = self._start and silent > self._start
             return Alarm("hang", f"no step to speak of in {now - self._began:.0f} s") if late else None
         usual = median(self._gaps)
         limit = max(hang.at_least, hang.times * usual, _OF_THE_LONGEST * self._longest)

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO
 
@@ -36,16 +36,17 @@ _LONGEST = 300
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How members are started: a template's words, the first port, the data of one collective and the seconds of one
-    world."""
+    """How members are started: a template's words, the first port, the data of one collective, the seconds of one
+    world, and the processes on each node, 0 for one a GPU."""
 
     words: tuple[str, ...]
     port: int
     megabytes: int
     seconds: float
+    per_node: int = 0
 
 
-def launch_of(template: str, port: int, megabytes: int, seconds: float) -> Launch:
+def launch_of(template: str, port: int, megabytes: int, seconds: float, per_node: int) -> Launch:
     """Raises LogdiagError for a template that lacks {host} or {member}, has others that nobody knows, or names no
     command that is there."""
     said = f"--launcher {template!r}"
@@ -62,7 +63,7 @@ def launch_of(template: str, port: int, megabytes: int, seconds: float) -> Launc
         raise LogdiagError(f"{said}: {{{unknown[0]}}} stands for nothing; known are {known}")
     if shutil.which(words[0]) is None:
         raise LogdiagError(f"{said}: {words[0]}: no such command; install it, or give another launcher")
-    return Launch(words, port, megabytes, seconds)
+    return Launch(words, port, megabytes, seconds, per_node)
 
 
 def commands_of(launch: Launch, world: World, index: int) -> list[list[str]]:
@@ -72,6 +73,7 @@ def commands_of(launch: Launch, world: World, index: int) -> list[list[str]]:
     for rank, node in enumerate(world):
         said = ["--hosts", ",".join(world), "--rank", str(rank), "--port", str(port)]
         said += ["--megabytes", str(launch.megabytes), "--seconds", f"{launch.seconds:g}"]
+        said += ["--per-node", str(launch.per_node)]
         values = {"host": node, "member": shlex.join(said), "hosts": ",".join(world), "rank": str(rank),
                   "size": str(len(world)), "master": world[0], "port": str(port)}  # fmt: skip
         words: list[str] = []
@@ -146,8 +148,13 @@ def _put_together(world: World, members: Sequence[_Member]) -> Outcome:
     if failed or len(said) < len(members):
         return Outcome(world, None, why)
     lost = [row.resent for row in said if row.resent is not None]
-    bandwidth, latency = min(row.bandwidth for row in said), max(row.latency for row in said)
-    return Outcome(world, Figures(said[0].over, bandwidth, latency, max(lost) if lost else None))
+    worst = replace(
+        said[0],
+        bandwidth=min(row.bandwidth for row in said),
+        latency=max(row.latency for row in said),
+        resent=max(lost, default=None),
+    )
+    return Outcome(world, worst)
 
 
 def _was_ended(each: _Member) -> bool:
@@ -174,6 +181,6 @@ def _figures(printed: str) -> Iterator[Figures]:
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 row = json.loads(line[len(member.MARK) :])
                 resent = None if row["resent"] is None else float(row["resent"])
-                figures = Figures(str(row["over"]), float(row["bandwidth"]), float(row["latency"]), resent)
-                if math.isfinite(figures.bandwidth) and math.isfinite(figures.latency):
-                    yield figures
+                bandwidth, latency = float(row["bandwidth"]), float(row["latency"])
+                if math.isfinite(bandwidth) and math.isfinite(latency):
+                    yield Figures(str(row["over"]), int(row["processes"]), bandwidth, latency, resent)

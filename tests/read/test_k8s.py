@@ -17,8 +17,24 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.helpers import ROOT, log_of, run_logdiag, steps, traceback_of
-from tests.kubernetes_api import CUT, JOB, NODE, POD, Answers, ended, event, job, kubeconfig, node, pod, served
+from tests.helpers import ROOT, environment, log_of, run_logdiag, steps, traceback_of
+from tests.kubernetes_api import (
+    CUT,
+    HANGS,
+    JOB,
+    JOBSET,
+    NODE,
+    POD,
+    Answers,
+    ended,
+    event,
+    job,
+    jobset,
+    kubeconfig,
+    node,
+    pod,
+    served,
+)  # fmt: skip
 
 ECC = "RuntimeError: CUDA driver error: uncorrectable ECC error encountered"
 READY = ("True", "KubeletReady", "kubelet is posting ready status", "2026-11-01T00:00:00Z")
@@ -127,6 +143,84 @@ def test_a_job_that_completed_is_healthy(tmp_path: Path) -> None:
     answers[JOB] = job(("Complete", "CompletionsReached", "Reached expected number of succeeded pods"))
     said = answer(answers, tmp_path)
     assert (said["failed"], said["job"]["state"]) == (False, "Complete")
+
+
+def test_an_indexed_job_has_a_pod_for_each_index(tmp_path: Path) -> None:
+    """One index failed: its log has the cause, and the job's own end says no more than that."""
+    answers = two_pods(state=ended(1))
+    answers[JOB] = job(("Failed", "FailedIndexes", "Job has failed indexes"))
+    for at, one in enumerate(answers[POD]):
+        index = {"batch.kubernetes.io/job-completion-index": str(at)}
+        one["metadata"] |= {"name": f"pretrain-{at}-x7k2{at}", "annotations": index, "labels": index}
+        log = answers.pop(f"{POD}/pretrain-{at}/log?container=trainer")
+        answers[f"{POD}/pretrain-{at}-x7k2{at}/log?container=trainer"] = log + (log_of(ECC) if at == 0 else b"")
+    said = answer(answers, tmp_path)
+    assert (said["reason"], said["root_cause"]["source"]) == ("ECCError", "pod/pretrain-0-x7k20/trainer")
+    assert (said["job"]["state"], said["recovery"]["exclude_nodes"]) == ("Failed", ["gpu-a"])
+
+
+@pytest.mark.parametrize(
+    ("end", "failed", "state"),
+    [
+        (("Failed", "FailedJobs", "jobset failed due to one or more job failures"), True, "Failed"),
+        (("Completed", "AllJobsCompleted", "jobset completed successfully"), False, "Completed"),
+    ],
+)
+def test_a_jobset_is_one_case_of_all_its_jobs(
+    tmp_path: Path, end: tuple[str, str, str], failed: bool, state: str
+) -> None:
+    """Its pods are found by its name, whichever of its jobs made them; the client has no type for it."""
+    answers = two_pods(state=ended(1 if failed else 0, "Error" if failed else "Completed"))
+    answers[JOBSET], answers[JOB] = jobset(end), 404
+    answers[f"{POD}/pretrain-0/log?container=trainer"] = log_of(*steps(1, 90), *([ECC] if failed else []))
+    said = answer(answers, tmp_path, "jobset/pretrain")
+    assert (said["failed"], said["job"]["state"], said["job"]["id"]) == (failed, state, "5f2d-88")
+    assert said["reason"] == ("ECCError" if failed else "none")
+
+
+def test_a_list_comes_in_pages(tmp_path: Path) -> None:
+    """The event that counts is on the third page; a page that has expired is a note, and what came before it counts."""
+    answers = two_pods(state=ended(137))
+    answers[f"{POD}/pretrain-0/log?container=trainer"] = 404
+    many = [event(f"pod/elsewhere-{at}", "Pulled", "image is present", "Normal") for at in range(1100)]
+    evicted = event("pod/pretrain-0", "Evicted", "The node was low on resource: memory.")
+    answers[EVENTS] = [*many, evicted]
+    assert answer(answers, tmp_path)["root_cause"]["source"] == "events"
+    answers[EVENTS] = [*many[:100], evicted, *many[:399], 410]
+    said = answer(answers, tmp_path)
+    assert said["root_cause"]["source"] == "events"
+    expired = "the events of namespace research: the cluster answered 410 Gone; only the first 500 were read"
+    assert expired in said["notes"]
+
+
+def test_what_a_user_may_not_read_is_a_note(tmp_path: Path) -> None:
+    """Events, nodes and a log, refused by the cluster's roles; the rest is diagnosed. Without the pods there is no case
+    to speak of."""
+    answers = two_pods(state=ended(1))
+    answers[f"{POD}/pretrain-0/log?container=trainer"] = log_of(*steps(1, 40), ECC)
+    answers |= {EVENTS: 403, f"{NODE}/gpu-a": 403, f"{POD}/pretrain-1/log?container=trainer": 403}
+    said = answer(answers, tmp_path)
+    assert said["reason"] == "ECCError"
+    for what in ("the events of namespace research", "node gpu-a", "the log of pod/pretrain-1/trainer"):
+        assert f"{what}: this user may not read it; ask for the right to" in said["notes"]
+    with served({**answers, POD: 403}, tmp_path) as environ:
+        assert "the pods of job/pretrain: this user may not read it" in refused("job/pretrain", env=environ)
+
+
+WITHIN = "import sys; from logdiag.read.clusters.k8s import gather; print(gather('job/pretrain', None, {!r}, {}).notes)"
+
+
+def test_a_cluster_that_says_nothing_does_not_hold_the_diagnosis_up(tmp_path: Path) -> None:
+    """A log and the events never come: after the time for one answer, and one more try, each is a note."""
+    answers = {**two_pods(state=ended(1)), EVENTS: HANGS, f"{POD}/pretrain-0/log?container=trainer": HANGS}
+    with served(answers, tmp_path) as environ:
+        command = [sys.executable, "-c", WITHIN.format(str(tmp_path), 0.5)]
+        began = time.monotonic()
+        done = subprocess.run(command, env=environment(environ), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began < 60
+    for what in ("the events of namespace research", "the log of pod/pretrain-0/trainer"):
+        assert f"{what}: the cluster does not answer" in done.stdout
 
 
 def test_a_pod_alone_is_a_case_too(tmp_path: Path) -> None:

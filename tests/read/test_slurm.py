@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,25 @@ def test_a_node_that_goes_down_is_told_by_the_record_alone(slurm: Slurm) -> None
     assert said["job"]["state"] == "NODE_FAIL"
     assert (said["failed"], said["reason"]) == (True, "NodeFailure")
     assert said["root_cause"]["node"] == "cn3"
+
+
+def test_a_node_check_starts_its_members_through_the_scheduler(slurm: Slurm) -> None:
+    """A job step on each node, which gets the program on its input."""
+    step = f"srun -N1 --immediate=30 --overlap -w cn${{host##*.}} {sys.executable} -S -"
+    words = [
+        "--launcher",
+        f"sh -c 'host={{host}}; exec {step} \"$@\"' sh {{member}}",
+        "--megabytes",
+        "2",
+        "--format",
+        "json",
+    ]
+    hosts = ",".join(f"127.0.0.{number}" for number in (1, 2, 3))
+    done = run_logdiag("nodecheck", "--hosts", hosts, "--port", "27400", *words, env=slurm.environ)
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["good"], said["bad"]) == (0, hosts.split(","), [])
+    figures = said["waves"][0][0]["figures"]
+    assert (figures["over"], figures["processes"]) == ("tcp", 3)
 
 
 def test_a_job_that_a_person_ended_is_left_alone(slurm: Slurm) -> None:

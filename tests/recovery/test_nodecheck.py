@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +24,15 @@ from logdiag.recovery import world
 from logdiag.recovery.nodecheck import Figures, Outcome, World, check, complaint, first_round, second_round, usual_of
 from tests.helpers import environment, run_logdiag
 
-GOOD = Figures("tcp", 10e9, 50e-6, 0.0)
+GOOD = Figures("tcp", 2, 10e9, 50e-6, 0.0)
 LOOPBACK = [f"127.0.0.{number}" for number in range(1, 6)]
-HERE = f"{sys.executable} - {{member}}"
+# Without site-packages there is no torch: over plain TCP.
+HERE = f"{sys.executable} -S - {{member}}"
 ON_LOOPBACK = f"sh -c ': {{host}}; exec {HERE}'"
 
 
 # Braces are a template's placeholders, so that this has none of a template's names.
-JSON = json.dumps({"over": "tcp", "bandwidth": float("inf"), "latency": 0, "resent": None})
+JSON = json.dumps({"over": "tcp", "processes": 2, "bandwidth": float("inf"), "latency": 0, "resent": None})
 
 
 def names(count: int) -> list[str]:
@@ -60,13 +63,16 @@ def simulated(bad: dict[str, Figures | None], worlds: Sequence[World]) -> list[O
     """Worlds that are as bad as the worst of their nodes."""
     outcomes = []
     for nodes in worlds:
-        worst = [bad[node] for node in nodes if node in bad]
-        figures = None if None in worst else next(iter(worst), GOOD)
-        outcomes.append(Outcome(nodes, figures, "" if figures else "no answer"))
+        worst = next(
+            (bad[node] for node in sorted(nodes, key=lambda node: bad.get(node) is not None) if node in bad), GOOD
+        )
+        outcomes.append(
+            Outcome(nodes, replace(worst, processes=len(nodes))) if worst else Outcome(nodes, None, "no answer")
+        )
     return outcomes
 
 
-FAULTS = (None, Figures("tcp", 4e9, 50e-6, 0.0), Figures("tcp", 10e9, 2e-3, 0.0), Figures("tcp", 10e9, 50e-6, 0.05))
+FAULTS = (None, replace(GOOD, bandwidth=4e9), replace(GOOD, latency=2e-3), replace(GOOD, resent=0.05))
 
 
 @given(st.integers(4, 33), st.dictionaries(st.integers(0, 32), st.sampled_from(FAULTS), max_size=10))
@@ -93,7 +99,7 @@ def test_nothing_is_told_where_nothing_passed() -> None:
 
 def test_one_measured_world_has_nothing_to_be_held_against() -> None:
     """Only dead nodes can be found then, and that is said."""
-    slow = Figures("tcp", 1.0, 9.0, 0.9)
+    slow = Figures("tcp", 2, 1.0, 9.0, 0.9)
     found = check(names(4), lambda worlds: simulated({"n0": None, "n2": slow}, worlds)).answer
     assert (found.good, found.bad) == (("n1", "n2", "n3"), {"n0": "no answer"})
     assert "nothing to hold speeds against" in found.notes[0]
@@ -101,13 +107,47 @@ def test_one_measured_world_has_nothing_to_be_held_against() -> None:
 
 def test_a_complaint_says_how_far_from_the_usual() -> None:
     """Each of the three, with both figures; what is just within bounds passes."""
-    usual = usual_of([Outcome((), GOOD)] * 3)
-    assert complaint(Outcome((), Figures("tcp", 5e9, 700e-6, 0.01)), usual) == ""
-    assert complaint(Outcome((), Figures("tcp", 4.9e9, 701e-6, 0.02)), usual) == (
+    pair = ("n1", "n2")
+    usual = usual_of([Outcome(pair, GOOD)] * 3)
+    assert complaint(Outcome(pair, Figures("tcp", 2, 5e9, 700e-6, 0.01)), usual) == ""
+    assert complaint(Outcome(pair, Figures("tcp", 2, 4.9e9, 701e-6, 0.02)), usual) == (
         "slow: 4.9e+03 MB/s, usual are 1e+04; late: 0.701 ms, usual are 0.05; "
         "lossy: 2.0% of its segments were sent again, usual are 0.0%"
     )
-    assert complaint(Outcome((), Figures("nccl", 10e9, 50e-6, None)), usual) == ""
+    assert complaint(Outcome(pair, Figures("nccl", 2, 10e9, 50e-6, None)), usual) == ""
+
+
+def test_a_node_that_lacks_a_gpu_is_bad() -> None:
+    """Seven of eight, or one: fast as its collective may be, the job would not start there. Worlds of three are held
+    against worlds of two."""
+
+    def run(worlds: Sequence[World]) -> list[Outcome]:
+        gpus = [sum({"n1": 7, "n6": 1}.get(node, 8) for node in nodes) for nodes in worlds]
+        return [
+            Outcome(nodes, replace(GOOD, over="nccl", processes=count))
+            for nodes, count in zip(worlds, gpus, strict=True)
+        ]
+
+    found = check(names(9), run).answer
+    assert found.bad == {
+        "n1": "few GPUs: 15 on 2 nodes, usual are 8 a node", "n6": "few GPUs: 9 on 2 nodes, usual are 8 a node"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("best", "per_node", "kind", "counts"),
+    [
+        ([(2, 8), (2, 8)], 0, "nccl", [8, 8]),
+        ([(2, 8), (2, 7)], 0, "nccl", [8, 7]),
+        ([(2, 8), (2, 8)], 4, "nccl", [4, 4]),
+        ([(2, 8), (1, 0)], 0, "gloo", [1, 1]),
+        ([(2, 8), (0, 0), (1, 0)], 0, "tcp", [1, 1, 1]),
+        ([(1, 0), (1, 0)], 3, "gloo", [3, 3]),
+    ],
+)
+def test_all_gpus_of_a_node_take_part(best: list[tuple[int, int]], per_node: int, kind: str, counts: list[int]) -> None:
+    """A process for each unless a number is given; where a member has none, all do what the least of them can."""
+    assert world.shares(best, per_node) == (kind, counts)
 
 
 def checked(*arguments: str) -> tuple[int, dict[str, Any]]:
@@ -218,8 +258,10 @@ def test_a_plan_starts_nothing(tmp_path: Path) -> None:
     rows = json.loads(run_logdiag(*arguments, "--format", "json", cwd=tmp_path).stdout)["first_round"]
     assert rows[1]["commands"][2] == [
         "touch", "started", "127.0.0.5", "--hosts", "127.0.0.3,127.0.0.4,127.0.0.5", "--rank", "2", "--port", "29404",
-        "--megabytes", "64", "--seconds", "60",
+        "--megabytes", "64", "--seconds", "60", "--per-node", "0",
     ]  # fmt: skip
+    assert "on each node one process for each GPU, else one," in text
+    assert "on each node 4 processes" in run_logdiag(*arguments, "--per-node", "4", cwd=tmp_path).stdout.decode()
     assert not (tmp_path / "started").exists()
 
 
@@ -245,17 +287,37 @@ def test_bad_links_of_real_hosts_are_found() -> None:
     assert len(answer["good"]) == 9
 
 
-@pytest.mark.parametrize("launcher", [HERE, "-m torch.distributed.run"])
-def test_worlds_of_torch_run_its_collectives(launcher: str) -> None:
-    """Where torch is installed, or PYTHON_WITH_TORCH names a Python that has it: over gloo, also by torchrun."""
+@pytest.fixture
+def torch() -> str:
+    """A Python that has torch: this one, or the one that PYTHON_WITH_TORCH names."""
     interpreter = os.environ.get("PYTHON_WITH_TORCH", sys.executable)
     if subprocess.run([interpreter, "-c", "import torch"], capture_output=True, check=False).returncode:
         pytest.skip("torch is not installed")
-    start = f"{interpreter} - {{member}}"
-    if launcher != HERE:
-        start = f"{interpreter} {launcher} --nnodes {{size}} --node-rank {{rank}} --master-addr {{master}} "
-        start += f"--master-port {{port}} --nproc-per-node 2 {world.__file__} {{member}}"
+    return interpreter
+
+
+TORCHRUN = "-m torch.distributed.run --nnodes {size} --node-rank {rank} --master-addr {master} --master-port {port}"
+
+
+@pytest.mark.parametrize(
+    "start", ["- {member} --per-node 2", f"{TORCHRUN} --nproc-per-node 2 {world.__file__} {{member}}"]
+)
+def test_worlds_of_torch_run_its_collectives(torch: str, start: str) -> None:
+    """Over gloo, by two processes on each of two nodes, which the member or torchrun starts."""
     status, answer = checked("--hosts", ",".join(LOOPBACK[:2]), "--port", "28800", "--seconds", "250", "--launcher",
-                             f"sh -c ': {{host}}; exec env GLOO_SOCKET_IFNAME=lo {start}'")  # fmt: skip
+                             f"sh -c ': {{host}}; exec env GLOO_SOCKET_IFNAME=lo {torch} {start}'")  # fmt: skip
     assert status == 0, answer
-    assert answer["waves"][0][0]["figures"]["over"] == "gloo"
+    figures = answer["waves"][0][0]["figures"]
+    assert (figures["over"], figures["processes"]) == ("gloo", 4)
+    assert figures["bandwidth"] > 1e5
+
+
+def test_a_process_that_fails_fails_its_node_and_says_which_it_was(torch: str) -> None:
+    """One node cannot use the network of its collective; the other process of it is ended, not waited for."""
+    link = "if [ {host} = 127.0.0.3 ]; then export GLOO_SOCKET_IFNAME=none; else export GLOO_SOCKET_IFNAME=lo; fi"
+    started = time.monotonic()
+    status, answer = checked("--hosts", ",".join(LOOPBACK[:4]), "--port", "29000", "--seconds", "250", "--per-node",
+                             "2", "--launcher", f"sh -c '{link}; exec {torch} - {{member}}'")  # fmt: skip
+    assert (status, [row["node"] for row in answer["bad"]]) == (1, ["127.0.0.3"])
+    assert re.match(r"127\.0\.0\.3: process [01]: starting gloo: .*none", answer["bad"][0]["why"])
+    assert time.monotonic() - started < 200

@@ -20,11 +20,10 @@ def test_a_job_survives_its_faults_and_stops_at_the_bug(tmp_path: Path) -> None:
     assert [row.get("action") for row in found["rows"]] == ["restart", "restart", "exclude", "rollback", "stop"]
     assert (found["survived"], found["recoverable"], found["wrong_restarts"]) == (4, 4, 0)
     assert found["stopped_at"] == "NameError"
-    lost = {row["fault"]: row.get("steps_lost", 0) for row in found["rows"]}
     interval = found["checkpoint_interval_steps"]
-    # Of a spike those steps count too that were made until it was seen: on a busy machine more than usual.
-    assert lost.pop("spike") <= 5 * interval
-    assert max(lost.values()) <= interval
+    assert found["steps_lost_most"] <= interval
+    # Those steps count too that were made until the spike was seen: on a busy machine more than usual.
+    assert found["steps_lost_most_by_a_rollback"] <= 5 * interval
     assert found["final_loss"] == found["final_loss_undisturbed"]
     assert all(row["to_detection"] < 60 for row in found["rows"])
 
@@ -41,11 +40,12 @@ def test_the_figures_in_the_documentation_are_the_measured_ones() -> None:
         [f"{run['seconds_to_detection_mean']:.1f}" for run in runs],
         [f"{run['seconds_to_progress_mean']:.1f}" for run in runs],
         [f"{run['steps_lost_mean']}, {run['steps_lost_most']}" for run in runs],
+        [str(run["steps_lost_most_by_a_rollback"]) for run in runs],
+        [str(run["steps_lost_most_with_a_broken_checkpoint"]) for run in runs],
     ]
     found = f"found in {measured['torchrun']['seconds_to_detection_mean']:.1f} s on average"
     assert found in (ROOT / "README.md").read_text(encoding="utf-8")
     for run in runs:
         assert run["final_loss"] == run["final_loss_undisturbed"]
         assert (run["stopped_at"], run["wrong_restarts"], run["faults"]) == ("NameError", 0, 25)
-        late = [row["fault"] for row in run["rows"] if row.get("steps_lost", 0) > run["checkpoint_interval_steps"]]
-        assert late == ["break"]
+        assert run["steps_lost_most"] <= run["checkpoint_interval_steps"]

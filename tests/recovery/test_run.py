@@ -302,6 +302,18 @@ def test_a_hang_is_seen_while_the_job_waits(tmp_path: Path) -> None:
     assert not is_alive(tmp_path / "pid")
 
 
+def test_a_restart_that_does_not_come_to_its_first_step_is_a_hang_too(tmp_path: Path) -> None:
+    """The second attempt waits for its peers in silence; the third goes on."""
+    code = (
+        "import os, time\nif os.environ['LOGDIAG_RUN_ATTEMPT'] == '2': time.sleep(300)\n"
+        + steps(0, 8)
+        + "if os.environ['LOGDIAG_RUN_ATTEMPT'] == '1': raise ConnectionResetError(104, 'Connection reset by peer')"
+    )
+    done = run_logdiag("run", "--policy", policy_in(tmp_path, 5), "--state", tmp_path / "s", "--", *python(code))
+    assert done.returncode == 0, done.stderr.decode()
+    assert [row["failure"]["seen"] for row in events(tmp_path / "s", "choice")] == ["log", "hang"]
+
+
 def test_an_xid_is_acted_on_while_the_job_still_waits(tmp_path: Path, quick: str) -> None:
     """The node is left out of the next attempt; the spare one takes its place."""
     (tmp_path / "hosts").write_text("127.0.0.2\n127.0.0.3  # slots=8\n127.0.0.4\n", encoding="utf-8")

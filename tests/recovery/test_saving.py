@@ -109,6 +109,8 @@ except LogdiagError as error:
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 saver.save(4)
 saver.close()
+if dist.is_initialized():
+    dist.destroy_process_group()
 """
 
 

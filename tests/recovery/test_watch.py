@@ -63,6 +63,14 @@ def test_a_job_that_tells_of_no_steps_never_hangs(book: RuleBook) -> None:
     assert alarm_at(watch, 1, 100_000) is None
 
 
+@pytest.mark.parametrize(("slowest", "second"), [(30.0, 601), (500.0, 1501), (0.0, None)])
+def test_what_started_before_and_now_does_not_hangs(book: RuleBook, slowest: float, second: int | None) -> None:
+    """A link that is cut lets a restarted job wait for its peers for ever; a first attempt may take what it needs."""
+    watch = Watch(book, POLICY, 0.0, slowest)
+    watch.saw(b"waiting for all ranks\n", 0.0)
+    assert alarm_at(watch, 0, 9000) == ((second, "hang") if second else None)
+
+
 def test_a_broken_machine_is_acted_on_when_no_step_follows(watch: Watch) -> None:
     """An Xid that the job works on after is left alone; told once."""
     assert [finding.rule for finding in watch.saw(XID, 401.0)] == ["nvidia/xid"]

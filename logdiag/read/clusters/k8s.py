@@ -1,4 +1,5 @@
-"""A job or a pod of Kubernetes, by its API: logs, what became of each container, events, and its nodes' conditions.
+"""A job, a set of jobs or a pod of Kubernetes, by its API: logs, what became of each container, events, and its nodes'
+conditions.
 
     with tempfile.TemporaryDirectory() as folder:
         gathered = gather("job/pretrain", "ml", folder)
@@ -21,49 +22,66 @@ from logdiag.errors import LogdiagError, SourceError
 from logdiag.read.clusters.gathered import Gathered
 from logdiag.read.sources import Known
 
-# job/pretrain-7b   pod/trainer-0
-_TARGET = re.compile(r"(job|pod)/([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)")
-# Seconds to connect, and between two pieces of an answer.
-_TIMES = (10, 60)
-_PIECE = 1 << 20
+# job/pretrain-7b   jobset/pretrain   pod/trainer-0
+_TARGET = re.compile(r"(job|jobset|pod)/([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)")
+_CONNECTING, _PAGE, _PIECE = 10, 500, 1 << 20
+_SETS = {"group": "jobset.x-k8s.io", "version": "v1alpha2", "plural": "jobsets"}
+_SET_OF_A_POD = "jobset.sigs.k8s.io/jobset-name"
 _MOST_OF_A_LOG = 1 << 30
+# How a job, a set of jobs and a pod say that all went well.
+_WELL = ("Complete", "Completed", "Succeeded")
 _WITHIN_A_POD = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """The API's two parts, the namespace to look in, and what could not be had."""
+    """The API's parts, the namespace to look in, the seconds that an answer may take, and what could not be had."""
 
     core: Any
     batch: Any
+    custom: Any
     namespace: str
+    seconds: float
     notes: list[str] = field(default_factory=list)
 
 
-def gather(target: str, namespace: str | None, folder: str) -> Gathered:
-    """All that the cluster knows of `job/NAME` or `pod/NAME`; the logs are written into a folder, which must last as
-    long as they are read.
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job or a set of jobs: its uid, which pods are its own, whether it runs, and what became of it (type, reason and
+    message of each condition that holds)."""
 
-    Raises SourceError for what is neither, is not there, may not be read, or where no cluster answers; LogdiagError
-    where the client is not installed.
+    name: str
+    uid: str
+    selector: str
+    active: bool
+    ends: tuple[tuple[str, str, str], ...]
+
+
+def gather(target: str, namespace: str | None, folder: str, seconds: float = 60.0) -> Gathered:
+    """All that the cluster knows of `job/NAME`, `jobset/NAME` or `pod/NAME`; the logs are written into a folder, which
+    must last as long as they are read. A cluster that says nothing for so many seconds does not answer.
+
+    Raises SourceError for what is none of them, is not there, may not be read, or where no cluster answers;
+    LogdiagError where the client is not installed.
     """
     named = _TARGET.fullmatch(target)
     if named is None:
-        raise SourceError(f"{target}: neither a job nor a pod of Kubernetes; give job/NAME or pod/NAME")
-    cluster = _connect(namespace)
+        raise SourceError(f"{target}: neither a job nor a pod of Kubernetes; give job/NAME, jobset/NAME or pod/NAME")
+    cluster = _connect(namespace, seconds)
     kind, name = named.groups()
-    if kind == "job":
-        job = _one(target, cluster, cluster.batch.read_namespaced_job, name)
-        selector = ",".join(f"{key}={value}" for key, value in (job.spec.selector.match_labels or {}).items())
+    job = {"job": _job, "jobset": _set}[kind](target, cluster, name) if kind != "pod" else None
+    if job is not None:
         many = cluster.core.list_namespaced_pod
-        pods = _asked(f"the pods of {target}", cluster, many, cluster.namespace, label_selector=selector).items
+        pods = _listed(f"the pods of {target}", cluster, many, cluster.namespace, label_selector=job.selector)
     else:
-        job, pods = None, [_one(target, cluster, cluster.core.read_namespaced_pod, name)]
+        pods = [_one(target, cluster, cluster.core.read_namespaced_pod, name)]
     pods.sort(key=lambda pod: (pod.status.start_time or datetime.max.replace(tzinfo=timezone.utc), pod.metadata.name))
     if not pods:
         cluster.notes.append(f"{target} has no pods any more; their logs are gone, unless the cluster collects them")
     logs = [log for pod in pods for log in _logs(cluster, pod, folder)]
-    told = [_told(f"{target}, as the cluster describes it", [*_of_job(job), *_of_nodes(cluster, pods)])]
+    told = [
+        _told(f"{target}, as the cluster describes it", [*(_of_job(job) if job else ()), *_of_nodes(cluster, pods)])
+    ]
     told += [_told(f"pod/{pod.metadata.name}, as the cluster describes it", list(_of_pod(pod)), pod) for pod in pods]
     told.append(_told("events", list(_events(cluster, [target, *_names(pods)], pods))))
     sources = (*logs, *(source for source in told if source is not None))
@@ -72,7 +90,7 @@ def gather(target: str, namespace: str | None, folder: str) -> Gathered:
     return Gathered(sources, _metadata(cluster, target, job, pods), _exit_code(job, pods), tuple(cluster.notes))
 
 
-def _connect(namespace: str | None) -> _Cluster:
+def _connect(namespace: str | None, seconds: float) -> _Cluster:
     """By KUBECONFIG or ~/.kube/config, within a pod by its service account."""
     try:
         from kubernetes import client, config
@@ -91,7 +109,11 @@ def _connect(namespace: str | None) -> _Cluster:
         raise SourceError(
             f"no cluster of Kubernetes is set up here ({said}); set KUBECONFIG, or give the logs: logdiag LOG ..."
         ) from error
-    return _Cluster(client.CoreV1Api(), client.BatchV1Api(), namespace or own or "default")
+    chosen = client.Configuration.get_default_copy()
+    chosen.retries = 1
+    api = client.ApiClient(chosen)
+    parts = client.CoreV1Api(api), client.BatchV1Api(api), client.CustomObjectsApi(api)
+    return _Cluster(*parts, namespace or own or "default", seconds)
 
 
 def _asked(what: str, cluster: _Cluster, call: Callable[..., Any], *arguments: str, **more: Any) -> Any:
@@ -100,7 +122,7 @@ def _asked(what: str, cluster: _Cluster, call: Callable[..., Any], *arguments: s
     from urllib3.exceptions import HTTPError
 
     try:
-        return call(*arguments, _request_timeout=_TIMES, **more)
+        return call(*arguments, _request_timeout=(_CONNECTING, cluster.seconds), **more)
     except ApiException as error:
         why = {
             401: "the cluster does not know this user; log in again",
@@ -114,12 +136,54 @@ def _asked(what: str, cluster: _Cluster, call: Callable[..., Any], *arguments: s
         ) from error
 
 
+def _listed(what: str, cluster: _Cluster, call: Callable[..., Any], *arguments: str, **more: Any) -> list[Any]:
+    """All items of a list, in pages. Raises SourceError where there is no first one; that of a later one is a note."""
+    found: list[Any] = []
+    while True:
+        try:
+            page = _asked(what, cluster, call, *arguments, limit=_PAGE, **more)
+        except SourceError as error:
+            if not found:
+                raise
+            cluster.notes.append(f"{error}; only the first {len(found)} were read")
+            return found
+        found += page.items
+        if not (page.metadata and page.metadata._continue):
+            return found
+        more["_continue"] = page.metadata._continue
+
+
 def _one(target: str, cluster: _Cluster, call: Callable[..., Any], name: str) -> Any:
     """A job or a pod. Raises SourceError for what is none."""
     found = _asked(target, cluster, call, name, cluster.namespace)
     if not (getattr(found, "spec", None) and found.status):
-        raise SourceError(f"{target}: what answers is no API server of Kubernetes; check the kubeconfig")
+        raise SourceError(_no_cluster(target))
     return found
+
+
+def _job(target: str, cluster: _Cluster, name: str) -> _Job:
+    found = _one(target, cluster, cluster.batch.read_namespaced_job, name)
+    own = ",".join(f"{key}={value}" for key, value in (found.spec.selector.match_labels or {}).items())
+    ends = tuple((one.type, one.reason, one.message) for one in found.status.conditions or () if one.status == "True")
+    return _Job(name, found.metadata.uid, own, bool(found.status.active), ends)
+
+
+def _set(target: str, cluster: _Cluster, name: str) -> _Job:
+    """A JobSet, which the client knows only as the document that it is."""
+    found = _asked(target, cluster, cluster.custom.get_namespaced_custom_object, name=name,
+                   namespace=cluster.namespace, **_SETS)  # fmt: skip
+    try:
+        uid, conditions = found["metadata"]["uid"], found.get("status", {}).get("conditions", ())
+        ends = tuple(
+            (one["type"], one.get("reason"), one.get("message")) for one in conditions if one["status"] == "True"
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SourceError(_no_cluster(target)) from error
+    return _Job(name, uid, f"{_SET_OF_A_POD}={name}", not ends, ends)
+
+
+def _no_cluster(target: str) -> str:
+    return f"{target}: what answers is no API server of Kubernetes; check the kubeconfig"
 
 
 def _logs(cluster: _Cluster, pod: Any, folder: str) -> Iterator[Known]:
@@ -159,14 +223,13 @@ def _told(name: str, rows: Sequence[str], pod: Any = None) -> Known | None:
     return Known("".join(f"{row}\n" for row in rows).encode(), name, pod and pod.spec.node_name) if rows else None
 
 
-def _of_job(job: Any) -> Iterator[str]:
+def _of_job(job: _Job) -> Iterator[str]:
     """How a job ended, as `kubectl describe` would say it."""
-    for condition in (job.status.conditions or ()) if job else ():
-        if condition.status == "True":
-            yield f"Name:             {job.metadata.name}"
-            yield f"Status:           {condition.type}"
-            yield f"Reason:           {condition.reason or ''}"
-            yield f"Message:          {_flat(condition.message)}"
+    for kind, reason, message in job.ends:
+        yield f"Name:             {job.name}"
+        yield f"Status:           {kind}"
+        yield f"Reason:           {reason or ''}"
+        yield f"Message:          {_flat(message)}"
 
 
 def _of_pod(pod: Any) -> Iterator[str]:
@@ -233,9 +296,8 @@ def _events(cluster: _Cluster, names: Sequence[str], pods: Sequence[Any]) -> Ite
     found = []
     for namespace in dict.fromkeys((cluster.namespace, "default")):  # those of nodes are in the latter
         try:
-            found += _asked(
-                f"the events of namespace {namespace}", cluster, cluster.core.list_namespaced_event, namespace
-            ).items
+            what = f"the events of namespace {namespace}"
+            found += _listed(what, cluster, cluster.core.list_namespaced_event, namespace)
         except SourceError as error:
             cluster.notes.append(str(error))
     now = datetime.now(timezone.utc)
@@ -269,27 +331,27 @@ def _first_end(pods: Sequence[Any]) -> Any:
     return min(ended, key=lambda end: end.finished_at or latest, default=None)
 
 
-def _state(job: Any, pods: Sequence[Any]) -> str:
+def _state(job: _Job | None, pods: Sequence[Any]) -> str:
     """The job's own word for its end, or the phase of a pod."""
     if job is None:
         return str(pods[0].status.phase or "")
-    ends = [one for one in job.status.conditions or () if one.status == "True" and one.type in ("Complete", "Failed")]
-    return str(ends[0].type) if ends else "Running" if job.status.active else ""
+    ends = [kind for kind, _, _ in job.ends if kind in (*_WELL, "Failed")]
+    return ends[0] if ends else "Running" if job.active else ""
 
 
-def _exit_code(job: Any, pods: Sequence[Any]) -> int | None:
+def _exit_code(job: _Job | None, pods: Sequence[Any]) -> int | None:
     state, first = _state(job, pods), _first_end(pods)
-    if state in ("Complete", "Succeeded"):
+    if state in _WELL:
         return 0
     return int(first.exit_code) if first is not None else None
 
 
-def _metadata(cluster: _Cluster, target: str, job: Any, pods: Sequence[Any]) -> dict[str, str]:
+def _metadata(cluster: _Cluster, target: str, job: _Job | None, pods: Sequence[Any]) -> dict[str, str]:
     first = _first_end(pods)
-    about = (job or pods[0]).metadata
+    name, uid = (job.name, job.uid) if job else (pods[0].metadata.name, pods[0].metadata.uid)
     told = {
-        "id": about.uid or target,
-        "name": about.name,
+        "id": uid or target,
+        "name": name,
         "namespace": cluster.namespace,
         "state": _state(job, pods),
         "exit_code": str(first.exit_code) if first is not None else "",
