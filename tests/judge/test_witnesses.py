@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from logdiag.judge.ranks.speakers import numbered_speakers
+from logdiag.judge.ranks.readings import book_of
+from logdiag.judge.ranks.witnesses import speakers
+from logdiag.judge.ranks.words import rows_of
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
 
 
 def _lines(*texts: str) -> list[Line]:
     return [parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate(texts)]
+
+
+def _spoke(lines: list[Line]) -> dict[int, int]:
+    """Who printed each line, by its position."""
+    rows = rows_of(lines)
+    return {position: rank for (_, position), rank in speakers(book_of(rows, rows)).items()}
 
 
 def _interleaved(head: str, processes: int = 4, rounds: int = 6) -> list[str]:
@@ -37,7 +45,7 @@ def _interleaved(head: str, processes: int = 4, rounds: int = 6) -> list[str]:
 def test_a_numbered_word_that_comes_again_and_again_names_the_speaker(head: str) -> None:
     """Whatever the word is and however it is joined to its number."""
     lines = _lines(*_interleaved(head), head.format(2) + "the belt is torn")
-    assert numbered_speakers(lines).numbers[0, lines[-1].position] == 2
+    assert _spoke(lines)[lines[-1].position] == 2
 
 
 def test_steps_epochs_and_single_names_are_no_speakers() -> None:
@@ -56,15 +64,15 @@ def test_what_has_no_clock_of_its_own_is_of_the_record_above_it() -> None:
 def test_a_column_of_bare_numbers_names_the_speaker() -> None:
     """Where its numbers come again and again, as no line's number and no step does."""
     lines = _lines(*(f"{at:010d} {text}" for at, text in enumerate(_interleaved("{:02d} L4001 "))))
-    assert numbered_speakers(lines).numbers[0, 7] == (3 * 3 + 1) % 4
+    assert _spoke(lines)[7] == (3 * 3 + 1) % 4
 
 
 def test_of_two_numbers_in_every_line_the_one_of_more_processes_names_the_speaker() -> None:
     """A level, a machine or a lane has fewer values; of nearly as many the leftmost counts."""
     lines = _lines(*(f"lv={at % 2} {text}" for at, text in enumerate(_interleaved("h={:02d} "))))
-    assert [numbered_speakers(lines).numbers[0, at] for at in range(4)] == [0, 3, 2, 1]
+    assert [_spoke(lines)[at] for at in range(4)] == [0, 3, 2, 1]
     lines = _lines(*(f"{text} sev={at * 3 % 5}" for at, text in enumerate(_interleaved("brain{}: "))))
-    assert [numbered_speakers(lines).numbers[0, at] for at in range(4)] == [0, 3, 2, 1]
+    assert [_spoke(lines)[at] for at in range(4)] == [0, 3, 2, 1]
 
 
 def test_a_line_names_other_processes_in_the_same_words() -> None:
@@ -83,13 +91,13 @@ def test_many_processes_with_few_kept_lines_each_are_speakers() -> None:
     """Each of 40 printed one or two lines that are kept, in no order."""
     numbers = [(at * 17) % 40 for at in range(60)]
     lines = _lines(*(f"r={number:02d}> halo of {at} levels" for at, number in enumerate(numbers)))
-    assert numbered_speakers(lines).numbers[0, 59] == numbers[59]
+    assert _spoke(lines)[59] == numbers[59]
 
 
 def test_a_word_for_ranks_needs_no_rank_of_every_number() -> None:
     """Of hundreds of ranks only some have a line that is kept."""
     lines = _lines(*(f"03:31 W r{(at * 37) % 301 + 11:04d} store.cc:71] part {at} is late" for at in range(40)))
-    assert numbered_speakers(lines).numbers[0, 5] == 5 * 37 + 11
+    assert _spoke(lines)[5] == 5 * 37 + 11
     assert not numbered_speakers(_lines(*(line.text.replace(" r", " x") for line in lines))).numbers
 
 
@@ -121,7 +129,7 @@ def test_what_a_runtime_prints_is_of_the_record_above_only_if_that_announces_it(
     lines = _lines(*work, *filter(None, [below]), "index out of bounds: the len is 4", "  at bin.rs:12")
     numbers = numbered_speakers(lines).numbers
     assert [numbers.get((0, line.position)) for line in lines[-2:]] == [speaker, speaker]
-    assert numbered_speakers(_lines(*work, "  in bin 7")).numbers[0, 16] == 3
+    assert _spoke(_lines(*work, "  in bin 7"))[16] == 3
 
 
 def test_a_few_of_many_processes_may_print_all() -> None:
@@ -141,7 +149,7 @@ def test_a_record_with_a_count_of_its_own_is_no_part_of_the_one_above() -> None:
 def test_a_column_of_numbers_may_be_wide() -> None:
     """`00009 IOSRV`: five digits, of which the first is 0."""
     lines = _lines(*(f"012/0604{at:02d} {at % 4:05d} STEP  it {1000 + at}" for at in range(24)))
-    assert numbered_speakers(lines).numbers[0, 7] == 3
+    assert _spoke(lines)[7] == 3
 
 
 def test_a_number_in_brackets_is_no_column_of_bare_ones() -> None:
