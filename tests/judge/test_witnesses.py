@@ -50,15 +50,15 @@ def test_a_numbered_word_that_comes_again_and_again_names_the_speaker(head: str)
 
 def test_steps_epochs_and_single_names_are_no_speakers() -> None:
     """Their numbers only rise, or never come back."""
-    assert not numbered_speakers(_lines(*(f"step {step} loss 2.{step}" for step in range(60)))).numbers
-    assert not numbered_speakers(_lines(*(f"opened shard {shard}" for shard in range(60)))).numbers
-    assert not numbered_speakers(_lines(*(f"[{step}/60] loss 2.{step}" for step in range(60)))).numbers
+    assert not _spoke(_lines(*(f"step {step} loss 2.{step}" for step in range(60))))
+    assert not _spoke(_lines(*(f"opened shard {shard}" for shard in range(60))))
+    assert not _spoke(_lines(*(f"[{step}/60] loss 2.{step}" for step in range(60))))
 
 
 def test_what_has_no_clock_of_its_own_is_of_the_record_above_it() -> None:
     """The frames of a panic belong to the process that printed its head."""
     lines = _lines(*_interleaved("seat {} "), "seat 3 panics", "index out of bounds: the len is 4", "  at bin.rs:12")
-    assert [numbered_speakers(lines).numbers.get((0, line.position)) for line in lines[-3:]] == [3, 3, 3]
+    assert [_spoke(lines).get(line.position) for line in lines[-3:]] == [3, 3, 3]
 
 
 def test_a_column_of_bare_numbers_names_the_speaker() -> None:
@@ -75,18 +75,6 @@ def test_of_two_numbers_in_every_line_the_one_of_more_processes_names_the_speake
     assert [_spoke(lines)[at] for at in range(4)] == [0, 3, 2, 1]
 
 
-def test_a_line_names_other_processes_in_the_same_words() -> None:
-    """Not numbers behind other words."""
-    lines = _lines(*_interleaved("seat {} "), "seat 1 fold 17 is open, seat 3 is not in")
-    assert numbered_speakers(lines).named_in(lines[-1]) == {1, 3}
-
-
-def test_a_log_whose_prefixes_name_ranks_needs_no_guess() -> None:
-    """A known launcher's word counts alone."""
-    lines = _lines(*_interleaved("[rank{}]: lane 3 "))
-    assert not numbered_speakers(lines).numbers
-
-
 def test_many_processes_with_few_kept_lines_each_are_speakers() -> None:
     """Each of 40 printed one or two lines that are kept, in no order."""
     numbers = [(at * 17) % 40 for at in range(60)]
@@ -98,13 +86,13 @@ def test_a_word_for_ranks_needs_no_rank_of_every_number() -> None:
     """Of hundreds of ranks only some have a line that is kept."""
     lines = _lines(*(f"03:31 W r{(at * 37) % 301 + 11:04d} store.cc:71] part {at} is late" for at in range(40)))
     assert _spoke(lines)[5] == 5 * 37 + 11
-    assert not numbered_speakers(_lines(*(line.text.replace(" r", " x") for line in lines))).numbers
+    assert not _spoke(_lines(*(line.text.replace(" r", " x") for line in lines)))
 
 
 def test_a_record_with_a_clock_of_another_kind_is_no_part_of_the_one_above() -> None:
     """The boat's words are not the diver's."""
     lines = _lines(*_interleaved("09.35.10 . diver/{} "), "09.36.10 . boat", "         batch 7 is lost")
-    assert [numbered_speakers(lines).numbers.get((0, line.position)) for line in lines[-2:]] == [None, None]
+    assert [_spoke(lines).get(line.position) for line in lines[-2:]] == [None, None]
 
 
 def test_a_line_whose_first_word_begins_many_is_no_part_of_a_record() -> None:
@@ -114,7 +102,7 @@ def test_a_line_whose_first_word_begins_many_is_no_part_of_a_record() -> None:
     lines = _lines(
         *(text for pair in zip(workers, [*kernel, "  hint: reseat", "fault: none"], strict=True) for text in pair)
     )
-    told = {position for _, position in numbered_speakers(lines).numbers}
+    told = set(_spoke(lines))
     assert told == {at for at, line in enumerate(lines) if not line.text.startswith(("elm-1", "fault"))}
 
 
@@ -127,8 +115,8 @@ def test_what_a_runtime_prints_is_of_the_record_above_only_if_that_announces_it(
     """A panic stands below whatever the logger printed last; what begins with a blank belongs to that."""
     work = [f"[12:00:0{at // 4}] w{at % 4} loss 2.{at}" for at in range(16)]
     lines = _lines(*work, *filter(None, [below]), "index out of bounds: the len is 4", "  at bin.rs:12")
-    numbers = numbered_speakers(lines).numbers
-    assert [numbers.get((0, line.position)) for line in lines[-2:]] == [speaker, speaker]
+    numbers = _spoke(lines)
+    assert [numbers.get(line.position) for line in lines[-2:]] == [speaker, speaker]
     assert _spoke(_lines(*work, "  in bin 7"))[16] == 3
 
 
@@ -136,14 +124,14 @@ def test_a_few_of_many_processes_may_print_all() -> None:
     """Ranks 0, 130 and 388 were told to, or the ranks 19, 44 and 71 of 128; what holds 236 and 237 alone is a rack."""
     for numbers, form in (((0, 130, 388), "[i] <{}> loss {}"), ((19, 44, 71), "{}/128 loss {}")):
         lines = _lines(*(form.format(numbers[(at * 2) % 3], at) for at in range(36)))
-        assert {numbered_speakers(lines).numbers[0, at] for at in range(36)} == set(numbers)
-    assert not numbered_speakers(_lines(*(f"q{(237, 236, 239)[at % 3]} loss {at}" for at in range(36)))).numbers
+        assert {_spoke(lines)[at] for at in range(36)} == set(numbers)
+    assert not _spoke(_lines(*(f"q{(237, 236, 239)[at % 3]} loss {at}" for at in range(36))))
 
 
 def test_a_record_with_a_count_of_its_own_is_no_part_of_the_one_above() -> None:
     """`T+156` is no clock that is known, but most lines begin with one: the launcher's too."""
     lines = _lines(*(f"T+{at} w{at % 4} loss 2.{at}" for at in range(24)), "T+25 keeper: elm-1 is full")
-    assert (0, 24) not in numbered_speakers(lines).numbers
+    assert 24 not in _spoke(lines)
 
 
 def test_a_column_of_numbers_may_be_wide() -> None:
@@ -156,6 +144,6 @@ def test_a_number_in_brackets_is_no_column_of_bare_ones() -> None:
     """`<2> ` begins what a process says, `64 ` a row of measurements."""
     rows = [f"{step}\t2.8\n<{step % 4}> reel {step} read" for step in range(12)]
     lines = [parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate("\n".join(rows).split("\n"))]
-    numbers = numbered_speakers(lines).numbers
-    assert numbers[0, 5] == 2
-    assert (0, 4) not in numbers
+    numbers = _spoke(lines)
+    assert numbers[5] == 2
+    assert 4 not in numbers

@@ -63,8 +63,7 @@ class Directory:
 
 def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
     """The directory of a job; `opening` are those of the rows in which listings are looked for."""
-    heard = Counter(word for row in rows for word in set(row.lower[:_HEAD]))
-    stated = frozenset(int(w) for row in rows[:_STATED] for w in row.words if w.isdigit() and len(w) < _LONG_NUMBER)
+    heard, stated = heard_in(rows), stated_in(rows)
     listings = listings_in(opening, rows)
     scored = [(score("listing", features_of(listing, heard, stated)), listing) for listing in listings]
     scored.sort(key=lambda found: found[0], reverse=True)
@@ -83,6 +82,16 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
         on[hosts[rank].lower()].append(rank)
     best = used[0] if used and used[0][0] > _SURE else (_LEAST, None)
     return Directory(names, numbered, hosts, on, sure, in_order, best[1], best[0], listings, stated)
+
+
+def heard_in(rows: Sequence[Row]) -> Mapping[str, int]:
+    """How many lines have each word near their start."""
+    return Counter(word for row in rows for word in set(row.lower[:_HEAD]))
+
+
+def stated_in(rows: Sequence[Row]) -> frozenset[int]:
+    """The numbers of a log's first lines, one of which may be that of all processes."""
+    return frozenset(_numbers_in(rows[:_STATED]))
 
 
 def features_of(listing: Listing, heard: Mapping[str, int], stated: frozenset[int]) -> Features:
@@ -142,9 +151,7 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
     return used
 
 
-def _named_by(
-    listing: Listing, sure: float, heard: Mapping[str, int]
-) -> Iterator[tuple[str | tuple[str, int], Named]]:
+def _named_by(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterator[tuple[str | tuple[str, int], Named]]:
     for place, own in listing.names.items():
         share = _share_heard(own, heard) or 0.0
         is_host = listing.hosts is not None and listing.hosts.column == place
@@ -206,7 +213,12 @@ def _rows_of_hosts(row: Row) -> Iterator[list[int]]:
         if may_be_a_host(word) and counted(word)[0] not in DEVICES:
             stem = counted(word)[0] or re.split(r"[\d-]", word, maxsplit=1)[0]
             alike[stem].append(place)
-    yield from (places for places in alike.values() if len({row.words[at] for at in places}) == len(places) > 1)
+    for places in alike.values():
+        # host=bn-00 ... order=bn-03,bn-07,bn-12
+        next_to = [at for at in places if at - 1 in places or at + 1 in places]
+        row_of = next_to if len(next_to) > 1 else places
+        if len({row.words[at] for at in row_of}) == len(row_of) > 1:
+            yield row_of
 
 
 def _columns_of_hosts(rows: Sequence[Row]) -> Iterator[tuple[list[str], Sequence[Row]]]:
@@ -234,7 +246,7 @@ def _shared_out(
     some = (n for n in stated if max(least, 1) < n <= _MOST_ON_A_HOST and (n != count or stated.count(n) > 1))
     each = next(some, 0)
     total = next((n for n in stated if n > count and n % count == 0 and n // count > least), 0)
-    if each and count in stated and total in {0, each * count}:
+    if each and ((count in stated and not total) or total == each * count):
         yield _EACH, {rank: names[rank // each] for rank in range(count * each)}, True
     if total:
         yield _TOTAL, {rank: names[rank * count // total] for rank in range(total)}, True

@@ -135,13 +135,34 @@ def _entries(row: Row) -> Iterator[tuple[Key, Sequence[str]]]:
     if len(row.words) > 1:
         ranges = {at: named for at, word in enumerate(row.words) if not word.isalnum() and (named := members(word))}
         if ranges:
-            yield from _of_range(row, ranges)
+            yield from _continued(row, ranges) or _of_range(row, ranges)
         elif items := _items(row):
             yield from items
         else:
             yield (ROWS, row.shape), row.words
             if len(row.words) > _HEAD:
                 yield (HEADS, row.shape[:_HEAD]), row.words[:_HEAD]
+
+
+def _continued(row: Row, ranges: Mapping[int, Words]) -> list[tuple[Key, Sequence[str]]]:
+    """`gy-01 has 0-7, gy-02 has 8-15`: ranges of one line that go on where the one before ended, each with the words
+    before it, or behind it where no more stand before the first."""
+    places = sorted(ranges)
+    apart = {after - before for before, after in pairwise(places)}
+    goes_on = all(
+        counted(ranges[after][0])[1] == counted(ranges[before][-1])[1] + 1 for before, after in pairwise(places)
+    )
+    if len(apart) != 1 or not goes_on:
+        return []
+    width = apart.pop()
+    first = places[0] - width + 1
+    shift = first - places[0] if first >= 0 and len(row.words) - places[-1] < width + (first > 0) else 0
+    found: list[tuple[Key, Sequence[str]]] = []
+    for at in places:
+        words = row.words[at + shift : at + shift + width]
+        for k, member in enumerate(ranges[at] if len(words) == width else ()):
+            found.append(((RANGE, row.at), [*words[: -shift or 0], member, *words[1 - shift :], str(k)]))
+    return found
 
 
 def _of_range(row: Row, ranges: Mapping[int, Words]) -> Iterator[tuple[Key, Sequence[str]]]:
@@ -233,12 +254,21 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
         distinct = len(set(numbers))
         if min(numbers) < 0 or distinct < 2 or len(set(stems)) > 1 or len(part) > _MOST_REPEATED * distinct:
             continue
+        if len(part) > distinct and _is_one_of_host(column, columns):
+            continue
         nouns = nouns or _nouns(kind, part, columns, rows)
         listing = Listing(kind, at, numbers, columns, nouns, part[0][0].at)
         if listing.whole or listing.noun in PROCESSES:
             found.append(listing)
     most = max((listing.size for listing in found), default=0)
     return [listing for listing in found if listing.whole and listing.size == most] or found
+
+
+def _is_one_of_host(column: Words, columns: Sequence[Words]) -> bool:
+    """Whether numbers begin anew on each host: `host=bn-12 slot=5`."""
+    rows = len(set(zip(*columns, strict=True)))
+    hosts = (other for other in columns if other is not column and len(set(other)) > 1)
+    return any(len(set(zip(column, host, strict=True))) == rows and all(map(may_be_a_host, host)) for host in hosts)
 
 
 def _nouns(kind: str, part: _Entries, columns: Sequence[Words], rows: Sequence[Row]) -> Words:

@@ -184,10 +184,8 @@ def weighed_from_its_words(facts: _Facts) -> int | None:
 
 def _weighed(facts: _Facts) -> int | None:
     book = facts.book()
-    row = next((row for row in book.rows if row.line == facts.root.line), None)
-    if row is None:
-        return None
-    told = first_to_fail(book, Root(row, facts.root.reason in _WAITED, facts.root.reason is Reason.NODE_FAILURE))
+    root = root_in(book, facts.root)
+    told = first_to_fail(book, root) if root else None
     return told[0] if told and told[1] >= _LEAST_CHANCE else None
 
 
@@ -217,7 +215,7 @@ GUESSES = frozenset(
     for decide in (
         waited_for,
         weighed_from_its_words,
-                        number_of_its_gpu,
+        number_of_its_gpu,
         number_of_nccl_device,
         repeats_its_words,
         number_of_its_device,
@@ -245,7 +243,7 @@ def rank_and_node(
     """The root's rank and node, and the decision that found the rank. `faults` are all that broke, `lines` the kept
     ones, `places` those that tell which rank has which GPU, `collectives` where each rank stood in what hung, and
     `openings` the logs' first lines, where a launcher may list its ranks."""
-    book = cache(lambda: _book(lines, openings))
+    book = cache(lambda: words_of(lines, openings))
     facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), book, collectives)
     made = first_that_applies(RANK, facts, without=without)
     if made is None:
@@ -284,12 +282,18 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
     return ordered or (None if every else host_told(root.line, facts.lines))
 
 
-def _book(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
+def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
     """The words of the first lines of the logs and of the kept ones, in their order."""
     first = (line for opening in openings for line in opening.lines())
     places = {(line.stream, line.position): line for line in (*first, *lines)}
     rows = rows_of(places[place] for place in sorted(places)[:_MOST_LINES])
     return book_of(rows, [*rows[:_OPENING], *rows[max(_OPENING, len(rows) - _CLOSING) :]])
+
+
+def root_in(book: Book, root: Fault) -> Root | None:
+    """The root among the lines that are read for words, None where it is not."""
+    row = next((row for row in book.rows if row.line == root.line), None)
+    return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
 
 
 def _host_of_speaker(facts: _Facts) -> str | None:

@@ -89,9 +89,7 @@ def slots_of(row: Row) -> Iterator[tuple[int, Slot, int]]:
         before = stem
 
 
-def _form(
-    slot: Slot, seen: Sequence[tuple[int, int, int]], lines: int, directory: Directory
-) -> dict[str, float]:
+def _form(slot: Slot, seen: Sequence[tuple[int, int, int]], lines: int, directory: Directory) -> dict[str, float]:
     numbers = [number for _, number, _ in seen]
     low, high, distinct = min(numbers), max(numbers), len(set(numbers))
     moves = [after - before for before, after in pairwise(numbers) if after != before]
@@ -148,6 +146,8 @@ def readings_of(row: Row, book: Book, *, waited: bool = False, machine: bool = F
     machine's end."""
     directory = book.directory
     hosts = [(place, word) for place, word in enumerate(row.lower[:_MOST_WORDS]) if word in directory.on]
+    if not hosts and (node := (row.line.node or "").lower()) in directory.on:
+        hosts = [(-1, node)]
     there = {rank for _, host in hosts for rank in directory.on[host]} if directory.several_hosts else set()
     listed = list(_listed(row, directory, there))
     taken = {reading.place for reading in listed}
@@ -258,7 +258,8 @@ def _by_host(
             alone: dict[str, float] = {"alone": 1, "alone, several": directory.several_hosts, "alone, machine": machine}
             yield Reading(ranks[0], {**common, **alone, "alone, early": at < 2}, "alone", None, at)
         elif directory.several_hosts:
-            yield Reading(ranks[0], {**common, "first there": 1, "first, machine": machine}, "first", None, at)
+            first: dict[str, float] = {"first there": 1, "first, machine": machine, "first, begins": at < 1}
+            yield Reading(ranks[0], common | first, "first", None, at)
             for place, word in enumerate(row.words[:_MOST_WORDS]):
                 number = counted(word)[1]
                 free = place not in taken and row.lower[place] not in directory.on

@@ -13,11 +13,12 @@ PATH = Path(__file__).with_name("weights.json")
 
 def score(of: str, features: Features) -> float:
     """The log-odds of what has these features; `of` says of which kind of thing."""
-    weights = _tables()[of]
+    weights = tables()[of]
     return sum(weights.get(name, 0.0) * value for name, value in features.items() if value)
 
 
 @cache
-def _tables() -> Mapping[str, Mapping[str, float]]:
-    tables: Mapping[str, Mapping[str, float]] = json.loads(PATH.read_text(encoding="utf-8"))
-    return tables
+def tables() -> Mapping[str, Mapping[str, float]]:
+    """The weights by table and feature."""
+    read: Mapping[str, Mapping[str, float]] = json.loads(PATH.read_text(encoding="utf-8"))
+    return read

@@ -56,14 +56,10 @@ def first_to_fail(book: Book, root: Root) -> tuple[int, float] | None:
 
 def witnesses(book: Book, root: Root) -> list[Witness]:
     """All that names a rank."""
-    row = root.row
-    alike = _alike(book, row)
-    own = told_by(_compared(readings_of(row, book, waited=root.waited, machine=root.machine), root, alike))
+    alike = _alike(book, root.row)
+    own = told_by(own_readings(book, root))
     strength = max((odds for odds, _ in own.values()), default=-_MOST_ODDS)
-    found = [
-        _witness(rank, "root", odds, root, {f"root, {reading.means}": 1})
-        for rank, (odds, reading) in own.items()
-    ]
+    found = [_witness(rank, "root", odds, root, {f"root, {reading.means}": 1}) for rank, (odds, reading) in own.items()]
     others = [
         *_beside(book, root),
         *_quoting(book, root),
@@ -94,8 +90,9 @@ def _alike(book: Book, row: Row) -> list[Row]:
     ]  # fmt: skip
 
 
-def _compared(readings: list[Reading], root: Root, alike: Sequence[Row]) -> list[Reading]:
-    """Readings with whether all who say the same name the same."""
+def own_readings(book: Book, root: Root) -> list[Reading]:
+    """The readings of the root's line, with whether all who say the same name the same."""
+    readings, alike = readings_of(root.row, book, waited=root.waited, machine=root.machine), _alike(book, root.row)
     for reading in readings if alike else ():
         same = all(other.words[reading.place] == root.row.words[reading.place] for other in alike)
         reading.features.update({"same in all": same, "varies": not same})
