@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from multiprocessing import Pool
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -165,7 +166,7 @@ def main() -> int:
         with Pool(_PROCESSES) as pool:
             examples = pool.map(partial(examples_of, table), cases, chunksize=8)
         told[table] = weighed(table, [example for example in examples if example])
-        PATH.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        Path(PATH).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         tables.cache_clear()
         print(f"{table}: {sum(map(len, examples))} examples of {len(cases)} cases")
     return 0

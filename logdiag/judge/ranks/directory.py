@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in, may_be_a_host
@@ -56,6 +56,11 @@ class Directory:
     stated: frozenset[int] = frozenset()
 
     @property
+    def complete(self) -> bool:
+        """Whether the host of every rank is known, as far as ranks are: of others it is not known who is there."""
+        return bool(self.hosts) and len(self.hosts) == max(self.hosts) - min(self.hosts) + 1
+
+    @property
     def several_hosts(self) -> bool:
         """Whether the job runs on more than one host."""
         return len(self.on) > 1
@@ -77,16 +82,17 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
             else:
                 numbered.setdefault(key, named)
     sure, hosts, in_order = _hosts_of(used, rows)
+    hosts = _in_full(hosts, rows)
     on: dict[str, list[int]] = defaultdict(list)
     for rank in sorted(hosts):
-        on[hosts[rank].lower()].append(rank)
+        on[hosts[rank].partition(".")[0].lower()].append(rank)
     best = used[0] if used and used[0][0] > _SURE else (_LEAST, None)
     return Directory(names, numbered, hosts, on, sure, in_order, best[1], best[0], listings, stated)
 
 
 def heard_in(rows: Sequence[Row]) -> Mapping[str, int]:
     """How many lines have each word near their start."""
-    return Counter(word for row in rows for word in set(row.lower[:_HEAD]))
+    return Counter(chain.from_iterable(set(row.lower[:_HEAD]) for row in rows))
 
 
 def stated_in(rows: Sequence[Row]) -> frozenset[int]:
@@ -155,6 +161,8 @@ def _named_by(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterat
     for place, own in listing.names.items():
         share = _share_heard(own, heard) or 0.0
         is_host = listing.hosts is not None and listing.hosts.column == place
+        if is_host and not listing.whole:
+            continue  # Others may run there too.
         for name, rank in own.items():
             named = Named(rank, sure, share, is_host)
             if not name.isdigit() or len(name) >= _SHORT_NUMBER:
@@ -173,6 +181,16 @@ def _hosts_of(used: Sequence[tuple[float, Listing]], rows: Sequence[Row]) -> tup
             return sure, listing.hosts.of, False
     found = list(_in_a_row(rows[:_OPENING], _places_on_hosts(rows)))
     return max(found, key=lambda one: one[0], default=(_LEAST, {}, False))
+
+
+def _in_full(hosts: Mapping[int, str], rows: Sequence[Row]) -> Mapping[int, str]:
+    """The hosts as they are printed: trn-12.fra, where all have the same domain."""
+    domains = {}
+    for host in set(hosts.values()):
+        text = next((row.line.text for row in rows if host in row.words), "")
+        found = re.search(rf"(?<![\w.-]){re.escape(host)}((?:\.[A-Za-z][\w-]*)*)(?![\w/])", text)
+        domains[host] = found[1] if found else ""
+    return {rank: host + domains[host] for rank, host in hosts.items()} if len(set(domains.values())) == 1 else hosts
 
 
 def _places_on_hosts(rows: Sequence[Row]) -> Mapping[str, int]:
@@ -222,14 +240,20 @@ def _rows_of_hosts(row: Row) -> Iterator[list[int]]:
 
 
 def _columns_of_hosts(rows: Sequence[Row]) -> Iterator[tuple[list[str], Sequence[Row]]]:
-    """Hosts that stand below each other in lines of one form, and the lines up to the last of them."""
+    """Hosts that stand below each other in lines that have nothing else of their own, and the lines up to the last."""
     groups: dict[tuple[tuple[str, ...], int], list[Row]] = defaultdict(list)
     for row in rows:
         groups[row.shape, len(row.words)].append(row)
     for (_, width), group in groups.items():
         for place in range(width if len(group) > 1 else 0):
             names = [row.words[place] for row in group]
-            if len(set(names)) == len(names) and all(map(may_be_a_host, names)) and counted(names[0])[0] not in DEVICES:
+            alone = len({(*row.lower[:place], *row.lower[place + 1 :]) for row in group}) == 1
+            if (
+                alone
+                and len(set(names)) == len(names)
+                and all(map(may_be_a_host, names))
+                and counted(names[0])[0] not in DEVICES
+            ):
                 yield names, [row for row in rows if row.at <= group[-1].at]
 
 
@@ -245,7 +269,7 @@ def _shared_out(
     least = max(most.get(name.lower(), 0) for name in names)
     some = (n for n in stated if max(least, 1) < n <= _MOST_ON_A_HOST and (n != count or stated.count(n) > 1))
     each = next(some, 0)
-    total = next((n for n in stated if n > count and n % count == 0 and n // count > least), 0)
+    total = next((n for n in stated if n % count == 0 and max(least, 1) < n // count <= _MOST_ON_A_HOST), 0)
     if each and ((count in stated and not total) or total == each * count):
         yield _EACH, {rank: names[rank // each] for rank in range(count * each)}, True
     if total:

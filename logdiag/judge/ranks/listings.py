@@ -12,20 +12,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from logdiag.judge.ranks.vocabulary import DEVICES, HOST_WORDS, PROCESSES
-from logdiag.judge.ranks.words import Row, counted, members, singular
+from logdiag.judge.ranks.words import HEAD, Row, counted, members, plain, singular
 
 Words = tuple[str, ...]
 Key = tuple[str | int | Words, ...]
+_Entries = Sequence[tuple[Row, Sequence[str]]]
 
 RANGE, ITEMS, ROWS, HEADS = "range", "items", "rows", "heads"
 _HOST = re.compile(r"(?=.*[\d-])[A-Za-z][A-Za-z\d]*(?:-[A-Za-z\d]+)*")
-# Words of a row's head; words between items of a line; rows of a listing for each number that it counts.
-_HEAD, _FARTHEST, _MOST_REPEATED = 5, 8, 3
-_SHORT_NUMBER, _LEAST_OF_ONE_LETTER = 3, 10
+# Words between the items of a line; rows of a listing for each number that it counts.
+_FARTHEST, _MOST_REPEATED = 8, 3
+_LEAST_OF_ONE_LETTER = 10
 
 
 class Hosts(NamedTuple):
@@ -120,28 +121,45 @@ def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
     for row in opening:
         for key, words in _entries(row):
             groups[key].append((row, words))
-    return [
+    found = [
         listing
         for key, group in groups.items()
         if len(group) > 1
         for part in _parts(key, group)
         for listing in _counting(str(key[0]), part, rows)
     ]
+    return found + [listing for part in _heads(opening) for listing in _counting(HEADS, part, rows)]
+
+
+def _heads(opening: Sequence[Row]) -> Iterator[_Entries]:
+    """The heads of lines next to each other of one shape, as of a table whose last column is what each process said."""
+    long = [row for row in opening if len(row.words) > HEAD]
+    for shape, rows in groupby(long, key=lambda row: row.head):
+        run = [(row, row.words[: len(shape)]) for row in rows]
+        if len(run) > 1:
+            yield from _runs(run)
 
 
 def _entries(row: Row) -> Iterator[tuple[Key, Sequence[str]]]:
-    """The entries that a line counts for: one for each member of a range and each item of a row of them; else itself,
-    and its head, as what a process said last may stand behind."""
+    """The entries that a line counts for: one for each member of a range, for each item of a row; else itself."""
     if len(row.words) > 1:
-        ranges = {at: named for at, word in enumerate(row.words) if not word.isalnum() and (named := members(word))}
+        ranges: dict[int, Words] = {}
+        if not "".join(row.words).isalnum():
+            ranges = {
+                at: named for at, word in enumerate(row.words) if not word.isalnum() and (named := _several(row, at))
+            }
         if ranges:
             yield from _continued(row, ranges) or _of_range(row, ranges)
         elif items := _items(row):
             yield from items
         else:
             yield (ROWS, row.shape), row.words
-            if len(row.words) > _HEAD:
-                yield (HEADS, row.shape[:_HEAD]), row.words[:_HEAD]
+
+
+def _several(row: Row, at: int) -> Words:
+    """The members of a range or a row of numbers; (2,3) is a place."""
+    word = row.words[at]
+    return () if row.signs[at].endswith("(") and word.count(",") == 1 else members(word)
 
 
 def _continued(row: Row, ranges: Mapping[int, Words]) -> list[tuple[Key, Sequence[str]]]:
@@ -183,7 +201,9 @@ def _items(row: Row) -> list[tuple[Key, Sequence[str]]]:
     between, behind what stands before them all."""
     words = row.words
     places: dict[tuple[str, int], list[int]] = defaultdict(list)
-    numbered = [(at, *counted(word)) for at, word in enumerate(words) if counted(word)[1] >= 0]
+    numbered = [(at, stem, number) for at, (stem, number) in enumerate(map(counted, words)) if number >= 0]
+    if len(numbered) < len("01"):
+        return []
     for at, stem, number in numbered:
         places[stem, number].append(at)
     best: tuple[list[int], int] = ([], 0)
@@ -212,19 +232,12 @@ def _alike(row: Row, chain: Sequence[int], apart: int, before: int) -> bool:
     return signs and (len(chain) > 2 or len(row.words) - chain[-1] <= apart)
 
 
-_Entries = Sequence[tuple[Row, Sequence[str]]]
-
-
 def _parts(key: Key, group: _Entries) -> Iterator[_Entries]:
-    """A group of entries, those of it that share all plain words, and those that follow each other; of heads of lines
-    these alone, as in a table whose last column is what each process said."""
-    if key[0] == HEADS:
-        yield from _runs(group)
-        return
+    """A group of entries, those of it that share all plain words, and those that follow each other."""
     yield group
     by_form: dict[Words, list[tuple[Row, Sequence[str]]]] = defaultdict(list)
     for entry in group:
-        by_form[tuple(word.lower() if word.isalpha() and len(word) > 1 else "" for word in entry[1])].append(entry)
+        by_form[tuple(map(plain, entry[1]))].append(entry)
     if len(by_form) == 1:
         return
     yield from (part for part in by_form.values() if len(part) > 1)

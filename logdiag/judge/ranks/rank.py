@@ -13,6 +13,7 @@ from logdiag.judge.ranks.hosts import host_told, node_named_in
 from logdiag.judge.ranks.launchers import Worker, first_observed
 from logdiag.judge.ranks.owners import Owners, owners_in
 from logdiag.judge.ranks.readings import Book, book_of
+from logdiag.judge.ranks.vocabulary import PROCESSES
 from logdiag.judge.ranks.witnesses import Root, first_to_fail
 from logdiag.judge.ranks.words import rows_of
 from logdiag.judge.timeline import Timeline
@@ -37,6 +38,13 @@ _NUMBERS = re.compile(r"\d{1,9}")
 _AT = re.compile(r"(?<![\w.])[A-Za-z][\w-]{0,31}@(?P<host>[A-Za-z][\w-]*\d[\w.-]*)(?![\w.@]*@)")
 _HEAD, _FEWEST_AT = 72, 4
 _WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
+_ONE = "|".join(sorted(word for word in PROCESSES if len(word) > 1))
+# absent: 10   missing ordinals: 0,3   no part from 1   rank 3 never posted   seat 13 not among them
+_MISSED = re.compile(
+    r"(?i)\b(?:missing|lacking|absent|mute|unheard|silent|without|no part from|wait(?:s|ed|ing)? (?:for|on))\b\W{0,4}"
+    rf"(?:(?:{_ONE})s?\W{{0,3}})?(?P<some>\d{{1,5}}(?:, ?\d{{1,5}})*)(?![\w./]| ?(?:m?s|sec\w*|of)\b)"
+    rf"|\b(?:{_ONE})[ =:#._-]{{0,3}}(?P<one>\d{{1,5}}) (?:did not|never|is gone|gone|not|has not|left|lost|absent)\b"
+)
 # Kept lines; lines that are read for words; of them those in which listings are looked for, first and last.
 _LONGEST_TRACEBACK, _MOST_LINES, _OPENING, _CLOSING = 200, 4000, 400, 120
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
@@ -81,7 +89,14 @@ def absent_from_the_collective(facts: _Facts) -> int | None:
 
 def waited_for(facts: _Facts) -> int | None:
     """The root's process waited for others in vain, and by its words and those of all lines for this one."""
-    return _weighed(facts) if facts.root.reason in _WAITED else None
+    if facts.root.reason not in _WAITED:
+        return None
+    missed = {int(number) for found in _MISSED.finditer(facts.root.line.text) for number in _numbers_in(found)}
+    return missed.pop() if len(missed) == 1 else _weighed(facts)
+
+
+def _numbers_in(missed: re.Match[str]) -> list[str]:
+    return _NUMBERS.findall(missed["some"] or missed["one"])
 
 
 def named_by_its_line(facts: _Facts) -> int | None:
@@ -203,9 +218,9 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     died_of_the_same,
     first_in_the_launchers_summary,
     record_above_the_traceback,
-    weighed_from_its_words,
     repeats_its_words,
     reported_as_ended_first,
+    weighed_from_its_words,
     number_of_its_device,
 )
 """In this order."""

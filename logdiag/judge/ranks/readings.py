@@ -48,6 +48,7 @@ class Book:
     directory: Directory
     _slots: dict[Slot, list[tuple[int, int, int]]] = field(default_factory=dict)
     _forms: dict[Slot, dict[str, float]] = field(default_factory=dict)
+    _of_row: dict[int, list[tuple[int, Slot, int]]] = field(default_factory=dict)
 
     @property
     def slots(self) -> Mapping[Slot, Sequence[tuple[int, int, int]]]:
@@ -55,11 +56,17 @@ class Book:
         if not self._slots:
             found: dict[Slot, list[tuple[int, int, int]]] = defaultdict(list)
             for row in self.rows:
-                for place, slot, number in slots_of(row):
+                for place, slot, number in self.slots_of(row):
                     if slot not in found or found[slot][-1][0] != row.at:
                         found[slot].append((row.at, number, place))
             self._slots = found
         return self._slots
+
+    def slots_of(self, row: Row) -> Sequence[tuple[int, Slot, int]]:
+        """The numbers of a line: the word's place, the slot, the number."""
+        if row.at not in self._of_row:
+            self._of_row[row.at] = list(_slots_of(row))
+        return self._of_row[row.at]
 
     def form_of(self, slot: Slot) -> dict[str, float]:
         """What the numbers of a slot are like."""
@@ -73,7 +80,7 @@ def book_of(rows: Sequence[Row], opening: Sequence[Row]) -> Book:
     return Book(rows, directory_of(rows, opening))
 
 
-def slots_of(row: Row) -> Iterator[tuple[int, Slot, int]]:
+def _slots_of(row: Row) -> Iterator[tuple[int, Slot, int]]:
     """The numbers of a line, with the slots that they are in."""
     before = ""
     for place, word in enumerate(row.words[:_MOST_WORDS]):
@@ -222,7 +229,7 @@ def _look_up(row: Row, place: int, directory: Directory) -> tuple[Named | None, 
 def _by_form(row: Row, book: Book, taken: set[int], there: set[int]) -> Iterator[Reading]:
     """Numbers that no listing names; each by its best slot."""
     directory = book.directory
-    for place, slot, number in slots_of(row):
+    for place, slot, number in book.slots_of(row):
         if place in taken or (directory.several_hosts and row.lower[place] in directory.on):
             continue
         taken = taken | {place}
@@ -254,10 +261,10 @@ def _by_host(
     }
     for at, host in hosts[:2]:
         ranks = directory.on[host]
-        if len(ranks) == 1:
+        if len(ranks) == 1 and directory.complete:
             alone: dict[str, float] = {"alone": 1, "alone, several": directory.several_hosts, "alone, machine": machine}
             yield Reading(ranks[0], {**common, **alone, "alone, early": at < 2}, "alone", None, at)
-        elif directory.several_hosts:
+        elif len(ranks) > 1 and directory.several_hosts:
             first: dict[str, float] = {"first there": 1, "first, machine": machine, "first, begins": at < 1}
             yield Reading(ranks[0], common | first, "first", None, at)
             for place, word in enumerate(row.words[:_MOST_WORDS]):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 Features = Mapping[str, float]
-PATH = Path(__file__).with_name("weights.json")
+PATH = os.path.join(os.path.dirname(__file__), "weights.json")
 
 
 def score(of: str, features: Features) -> float:
@@ -20,5 +20,10 @@ def score(of: str, features: Features) -> float:
 @cache
 def tables() -> Mapping[str, Mapping[str, float]]:
     """The weights by table and feature."""
-    read: Mapping[str, Mapping[str, float]] = json.loads(PATH.read_text(encoding="utf-8"))
+    read: Mapping[str, Mapping[str, float]] = json.loads(_read())
     return read
+
+
+def _read() -> str:
+    with open(PATH, encoding="utf-8") as file:
+        return file.read()

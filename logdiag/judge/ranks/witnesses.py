@@ -11,10 +11,11 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from logdiag.judge.ranks.listings import Listing
-from logdiag.judge.ranks.readings import Book, Reading, Slot, readings_of, slots_of, told_by
+from logdiag.judge.ranks.readings import Book, Reading, Slot, readings_of, told_by
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.words import Row
 
@@ -123,9 +124,10 @@ def _beside(book: Book, root: Root) -> Iterator[Witness]:
 
 def _quoting(book: Book, root: Root) -> Iterator[Witness]:
     """Whom lines name that repeat rare words of the root's."""
-    lines_with = Counter(word for row in book.rows for word in set(row.lower))
+    own = {word for word in root.row.lower if len(word) > 1}
+    lines_with = Counter(chain.from_iterable(own.intersection(row.lower) for row in book.rows))
     most = max(_RARE, _SHARE_RARE * len(book.rows))
-    rare = {word for word in root.row.lower if len(word) > 1 and 1 < lines_with[word] <= most}
+    rare = {word for word in own if 1 < lines_with[word] <= most}
     if len(rare) < _FEWEST_WORDS:
         return
     quoting = []
@@ -175,7 +177,7 @@ def _missing(book: Book, root: Root, alike: Sequence[Row]) -> Iterator[Witness]:
     present: dict[Slot, set[int]] = defaultdict(set)
     listed: set[int] = set()
     for row in (root.row, *alike):
-        for _, slot, number in slots_of(row):
+        for _, slot, number in book.slots_of(row):
             present[slot].add(number)
         listed.update(named.rank for word in row.lower if (named := book.directory.names.get(word)))
     every: list[tuple[float, set[int], set[int]]] = []
@@ -212,11 +214,21 @@ def _odd_in(listing: Listing, root: Root) -> Iterator[Witness]:
 
 
 def speakers(book: Book) -> dict[tuple[int, int], int]:
-    """The rank that printed each line, where words tell it: by stream and position."""
+    """The rank that printed each line, where words tell it, by stream and position: those that the log lists, else the
+    numbers of the one slot that looks most like who prints."""
+    odds = {slot: score("word", {**book.form_of(slot), "form": 1}) for slot, seen in book.slots.items() if _often(seen)}
+    best = max(odds, key=odds.__getitem__, default=None)
+    told = best if best is not None and odds[best] > 0 else None
     found: dict[tuple[int, int], int] = {}
     for row in book.rows:
-        told = told_by([reading for reading in readings_of(row, book) if reading.place < _COLUMN_OF_SPEAKER])
-        rank, (odds, _) = max(told.items(), key=lambda one: one[1][0], default=(-1, (-math.inf, None)))
-        if odds > 0:
-            found[row.line.stream, row.line.position] = rank
+        listed = (book.directory.names.get(word) for word in row.lower[:_COLUMN_OF_SPEAKER])
+        ranks = [named.rank for named in listed if named and named.heard and not named.is_host]
+        ranks += [number for _, slot, number in book.slots_of(row) if slot == told]
+        if ranks:
+            found[row.line.stream, row.line.position] = ranks[0]
     return found
+
+
+def _often(seen: Sequence[tuple[int, int, int]]) -> bool:
+    """Whether several numbers come again and again in a slot."""
+    return 1 < len({number for _, number, _ in seen}) < len(seen)

@@ -31,6 +31,8 @@ _COUNTED = re.compile(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
 _REST_OF_CLOCK = re.compile(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
 # 05:04:21.708   07.00.00   (in a form that nobody knows)
 _OTHER_CLOCK = re.compile(r"\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?")
+HEAD = 5
+"""Words of the head of a line, behind which anything may stand."""
 _LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 4096
 
 
@@ -46,6 +48,11 @@ class Row:
     lower: list[str]
     clocked: bool
     _shape: tuple[str, ...] = field(default=())
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """The shape of its first words."""
+        return tuple(map(_narrowed, self.signs[:HEAD]))
 
     @property
     def shape(self) -> tuple[str, ...]:
@@ -85,6 +92,12 @@ def counted(word: str) -> tuple[str, int]:
     """The stem of a numbered word in small letters, and its number; "" and -1 of any other."""
     found = _COUNTED.fullmatch(word)
     return ((found[1] or "").lower().rstrip("-_"), int(found[2])) if found else ("", -1)
+
+
+@lru_cache(_MOST_CACHED)
+def plain(word: str) -> str:
+    """A word of letters alone in small letters; "" of any other, and of a single letter."""
+    return word.lower() if word.isalpha() and len(word) > 1 else ""
 
 
 @lru_cache(_MOST_CACHED)
