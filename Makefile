@@ -8,7 +8,7 @@ ARGS ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test check format bench soak faultlab packages calibrate ablation suspects baseline recovery clean
+.PHONY: help setup dev run test check format bench soak faultlab packages calibrate ablation suspects ranks baseline recovery clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -70,6 +70,9 @@ calibrate: $(VENV)/.dev  ## Fit the confidence again: make calibrate ARGS='--col
 
 suspects: $(VENV)/.dev  ## Train the ranking of suspects again: make suspects ARGS='--measure CASES...' measures it
 	$(BIN)/python -m evals.suspects $(ARGS)
+
+ranks: $(VENV)/.dev  ## Fit again what tells the first rank to fail: make ranks ARGS='CASES...' learns from these too
+	$(BIN)/python -m evals.ranks $(ARGS)
 
 ablation: $(VENV)/.dev  ## Switch each decision of the judgement off in turn, to see what it is worth
 	$(BIN)/python -m evals.ablation $(ARGS)

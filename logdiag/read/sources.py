@@ -33,6 +33,7 @@ from logdiag.read.decompression import (
 from logdiag.read.flight_recorder import LARGEST_DUMP, holds_dump, is_dump, lines_of_dump
 from logdiag.read.forms import Forms
 from logdiag.read.names import in_order, is_log, node_in, rank_in
+from logdiag.read.sections import Section
 
 
 class Readable(Protocol):
@@ -103,7 +104,7 @@ class Stream:
     While reading, `notes` fills with what a reader of the answer should know, and `complete` becomes False where
     something was not read; `bytes_read` counts uncompressed bytes. The only stream of a job is `alone`. `forms` are
     the user's own beside the shipped ones, None where there are none. `path` is that of a file that another process may
-    open too, empty where there is none.
+    open too, empty where there is none. `sections` fills with what headings tell of the lines below them.
     """
 
     index: int
@@ -119,6 +120,7 @@ class Stream:
     alone: bool = False
     forms: Forms | None = None
     path: str = ""
+    sections: list[Section] = field(default_factory=list)
 
     def blocks(self, settled: Container[bytes] = ()) -> Generator[Block, int | None, None]:
         """The log in blocks of whole lines. Who has counted a block's lines may send the count: it is not done again.

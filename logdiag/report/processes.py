@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from logdiag.judge.merge.clocks import apart
 from logdiag.judge.progress.times import Clocks
-from logdiag.judge.ranks.speakers import numbered_speakers
+from logdiag.judge.ranks.readings import book_of
+from logdiag.judge.ranks.witnesses import speakers
+from logdiag.judge.ranks.words import rows_of
 from logdiag.model import Diagnosis, Line, Mark
 from logdiag.scan.steps import step_number
 
@@ -60,7 +62,8 @@ def processes_of(diagnosis: Diagnosis) -> list[Process]:
     """The processes of a job, that of the root first, then ranks in order, then logs of none."""
     lines, marks = diagnosis.digest.lines, diagnosis.marks
     at_time = _times(lines, marks)
-    spoke = numbered_speakers(lines).numbers
+    rows = rows_of(lines)
+    spoke = speakers(book_of(rows, rows))
     found: dict[int | str, Process] = {}
 
     def process(line: Line, rank: int | None, node: str | None) -> Process:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from logdiag.errors import SourceError
 from logdiag.model import ALL_NINES, Block, CommonPrefix, Finding, Line, Role
 from logdiag.read.prefixes import parse_line
+from logdiag.read.sections import section_at, sections_in
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
@@ -266,6 +267,7 @@ class _Reader:
     def read(self, pieces: Iterable[Looked], advance: Callable[[int], None]) -> None:
         for looked in pieces:
             block, shapes = looked.block, looked.shapes
+            self.stream.sections.extend(sections_in(block.data, self.position))
             if not self.position:
                 self._begin(looked)
             lines = BlockLines(block)
@@ -528,12 +530,15 @@ def joined(parts: Sequence[Survey]) -> Survey:
 
 
 def _line_of(stream: Stream, prefix: CommonPrefix | None, position: int, number: int, text: bytes) -> Line:
-    """A line of a stream; one whose file's name tells its rank or node has that where it says nothing else."""
+    """A line of a stream; one whose file's name, or the heading above it, tells its rank or node has that where it says
+    nothing else."""
     line = parse_line(
         text.decode(errors="replace"), stream.name, number, stream=stream.index, position=position, prefix=prefix
     )
-    if (line.rank is None and stream.rank is not None) or (line.node is None and stream.node):
-        line = line._replace(rank=stream.rank if line.rank is None else line.rank, node=line.node or stream.node)
+    section = section_at(stream.sections, position) if stream.sections else None
+    for place in (section, stream):
+        if place and ((line.rank is None and place.rank is not None) or (line.node is None and place.node)):
+            line = line._replace(rank=place.rank if line.rank is None else line.rank, node=line.node or place.node)
     return line
 
 

