@@ -28,7 +28,7 @@ import yaml
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
 from logdiag.judge.exit_reason import exit_reason
-from logdiag.judge.judgement import Judgement, hint_among_the_suspects, judge
+from logdiag.judge.judgement import Judgement, all_was_survived, hint_among_the_suspects, judge
 from logdiag.judge.outcome import OUTCOME, Outcome
 from logdiag.judge.ranks.rank import RANK
 from logdiag.judge.recovered import RECOVERED
@@ -46,7 +46,7 @@ RESULTS = Path("evals/results/ablation.json")
 SCENES = Path("tests/data/scenes.yaml")
 FOLDERS = ("evals/cases", "evals/inhouse", "../shared/reallogs", "../shared/inhouse")
 DECISIONS: Mapping[str, tuple[Callable[..., object], ...]] = {
-    "recovered": RECOVERED,
+    "recovered": (*RECOVERED, all_was_survived),
     "root": (
         *ROOT,
         earlier_word_of_the_same_cause,

@@ -1,6 +1,7 @@
 """Trains the ranking of suspects on the committed development cases, the rules switched off, and measures it.
 
-    python -m evals.suspects                    # trains, writes the weights, and measures
+    python -m evals.suspects                    # trains and writes the weights
+    python -m evals.suspects --endings          # only what tells of a log's end; the ranking of lines stays
     python -m evals.suspects --measure CASES... # measures the weights in force on labelled cases
 
 Each case is also learnt from in other dress: other heads of lines, other level words, cut, and with its telling words
@@ -27,12 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evals.endings import SYLLABLES, scenes
-from evals.trees import as_nested, fitted_trees, values_by_trees
-from evals.wording import causes_fitted, reasons_fitted, wordings, write
+from evals.trees import as_nested, fitted_failure, fitted_trees, values_by_trees
+from evals.wording import Fitted, causes_fitted, ends_fitted, reasons_fitted, wordings, write
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case, load_cases
+from logdiag.judge.suspects.failure import inputs_of, standing_of, tails_of
 from logdiag.judge.suspects.line_features import CAUSE_WORDS, FEATURES, body_of, candidates_of, features_of, view_of
-from logdiag.judge.suspects.ranking import CARD, TABLE, WEIGHTS, failure_inputs, odds_of, ranking, token_numbers
+from logdiag.judge.suspects.ranking import CARD, TABLE, WEIGHTS, ranking, token_numbers
 from logdiag.judge.suspects.wording import reasons_by_wording
 from logdiag.memory.tokenizer import STATIC
 from logdiag.model import Digest, Line
@@ -237,8 +239,8 @@ class Sample:
     """What of one log is learnt from: the features and the meaning of each candidate, and how good a root it is.
 
     `features` is (candidates, features), `meaning` (candidates, 256), `wanted` (candidates,): 1 for the labelled root,
-    less for another accepted one, 0 else. `end` is what `failure_inputs` says of the log's end. `bodies` are what the
-    candidates say.
+    less for another accepted one, 0 else. `bodies` are what the candidates say; `standing` and `tails` are how the log
+    ends, as `failure` tells it, and `end` is what words tell of that.
     """
 
     case: str
@@ -247,8 +249,10 @@ class Sample:
     features: Floats
     meaning: Floats
     wanted: Floats
-    end: tuple[float, ...]
     bodies: tuple[str, ...]
+    standing: tuple[float, ...]
+    tails: list[list[str]]
+    end: float = 0.0
 
 
 def samples(cases: Sequence[Case], copies: int, jobs: int | None = None) -> list[Sample]:
@@ -295,8 +299,9 @@ def _sample(text: Text) -> Sample | None:
         np.array([features_of(view, at) for at in places], np.float32),
         np.array([_mean(view.bodies[at]) for at in places], np.float32),
         np.array(wanted, np.float32),
-        failure_inputs(view),
         tuple(view.bodies[at] for at in places),
+        standing_of(view),
+        tails_of(view),
     )
 
 
@@ -457,7 +462,7 @@ def fit(given: Sequence[Sample]) -> tuple[dict[str, Any], bytes]:
     """The card of the weights, and the table of the tokens' meanings."""
     train_on, scales = scaled(given)
     taught = teach(train_on)
-    spread, failure = _calibrated(train_on)
+    told = _by_halves(train_on)
     table, meaning_scales, meaning_centres = _table(taught.parts, scales)
     trees, base = as_nested(taught.trees, scales.centres, scales.spreads)
     card = {
@@ -468,11 +473,17 @@ def fit(given: Sequence[Sample]) -> tuple[dict[str, Any], bytes]:
         "bias": base - _CLIPPED * _DIRECT,
         "meaning_scales": meaning_scales,
         "meaning_centres": meaning_centres,
-        "temperature": spread,
-        "failure": failure,
+        "temperature": min(_TEMPERATURES, key=lambda value: _loss(told, value)),
+        "failure": failure_trees(told),
         "trees": trees,
     }
     return {name: _rounded(value) for name, value in card.items()}, table
+
+
+def with_new_endings(given: Sequence[Sample]) -> dict[str, Any]:
+    """The card in force, with new trees for the chance of a failure."""
+    card: dict[str, Any] = json.loads((WEIGHTS / CARD).read_text(encoding="utf-8"))
+    return {**card, "failure": _rounded(failure_trees(_by_halves(scaled(given)[0])))}
 
 
 def _joined(parts: Sequence[Part]) -> dict[str, Floats]:
@@ -506,26 +517,21 @@ def _table(parts: Sequence[Part], scales: Scales) -> tuple[bytes, Floats, Floats
     return rows.astype(np.int8).tobytes(), steps / step, scales.meaning_centre @ project
 
 
-def _calibrated(given: Sequence[Sample]) -> tuple[float, list[float]]:
-    """How sure the values are to be taken, and the weights of the chance of a failure: fitted on cases that another
-    half of them taught."""
-    from sklearn.linear_model import LogisticRegression
-
-    groups = sorted({sample.group for sample in given})
-    half = {group: zlib.crc32(group.encode()) % 2 for group in groups}
+def _by_halves(given: Sequence[Sample]) -> list[tuple[Sample, Floats]]:
+    """Scaled samples with the values of their candidates, by what the other half of the groups taught."""
+    half = {sample.group: zlib.crc32(sample.group.encode()) % 2 for sample in given}
     told: list[tuple[Sample, Floats]] = []
     for fold in (0, 1):
-        learnt = [sample for sample in given if half[sample.group] != fold]
-        taught = teach(learnt)
+        taught = teach([sample for sample in given if half[sample.group] != fold])
         told += [(sample, taught.values(sample)) for sample in given if half[sample.group] == fold]
-    temperature = min(_TEMPERATURES, key=lambda value: _loss(told, value))
-    inputs = [
-        (odds_of((values / temperature).tolist()), *sample.end, *sample.features[int(values.argmax())])
-        for sample, values in told
-    ]
-    model = LogisticRegression(C=0.05, class_weight={0: 3.0, 1: 1.0}, max_iter=1000)
-    model.fit(np.array(inputs), [sample.failed for sample, _ in told])
-    return temperature, [float(model.intercept_[0]), *map(float, model.coef_[0])]
+    return told
+
+
+def failure_trees(told: Sequence[tuple[Sample, Floats]]) -> list[Any]:
+    """The trees of the chance of a failure, fitted on each case as it stands."""
+    firsts = list({sample.case: (sample, values) for sample, values in reversed(told)}.values())
+    inputs = [inputs_of(values.tolist(), sample.standing, sample.end) for sample, values in firsts]
+    return fitted_failure(np.array(inputs), [sample.failed for sample, _ in firsts])
 
 
 def _loss(told: Sequence[tuple[Sample, Floats]], temperature: float) -> float:
@@ -544,15 +550,30 @@ def _root(case: Case) -> tuple[str, str]:
     return body_of(parse_line(line)), case.reasons[0].value
 
 
-def with_cause_words(given: Sequence[Sample]) -> list[Sample]:
-    """The samples, the words of each judged by a model that was taught without its group. That of all is written."""
-    firsts = [next(copies) for _, copies in groupby(given, key=lambda sample: sample.case)]
+def with_words(given: Sequence[Sample]) -> list[Sample]:
+    """The samples, the words of each judged by models that were taught without its group. How logs end is written."""
+    firsts = _firsts(given)
     part = {sample.group: zlib.crc32(sample.group.encode()) % _PARTS for sample in given}
-    models = [causes_fitted(*_told(item for item in firsts if part[item.group] != left)) for left in range(_PARTS)]
-    write(causes_fitted(*_told(firsts)), WEIGHTS)
-    for sample in given:
-        sample.features[:, _WORDS] = models[part[sample.group]].values(sample.bodies)
+    for left in range(_PARTS):
+        others = [item for item in firsts if part[item.group] != left]
+        causes, ends = causes_fitted(*_told(others)), _ends(others)
+        for sample in given:
+            if part[sample.group] == left:
+                sample.features[:, _WORDS] = causes.values(sample.bodies)
+                sample.end = float(ends.values(sample.tails).max())
+    write(_ends(firsts), WEIGHTS)
     return list(given)
+
+
+def _firsts(given: Iterable[Sample]) -> list[Sample]:
+    """Each case as it stands; its copies follow it."""
+    return [next(copies) for _, copies in groupby(given, key=lambda sample: sample.case)]
+
+
+def _ends(given: Iterable[Sample]) -> Fitted:
+    """The model of how logs end; of several files the last one tells it."""
+    tails, failed = zip(*((sample.tails[-1], sample.failed) for sample in given), strict=True)
+    return ends_fitted(tails, failed)
 
 
 def _told(given: Iterable[Sample]) -> tuple[list[str], list[str]]:
@@ -608,6 +629,7 @@ def main() -> int:
     """Trains and writes the weights, or measures."""
     parser = argparse.ArgumentParser(prog="evals.suspects", description="Trains and measures the ranking of suspects.")
     parser.add_argument("--measure", nargs="+", metavar="CASES")
+    parser.add_argument("--endings", action="store_true")
     given = parser.parse_args()
     try:
         if given.measure:
@@ -621,14 +643,18 @@ def main() -> int:
         sets = [(load_cases([path], "dev").cases, copies, times) for path, copies, times in CASES]
         sampled = [(sample, times) for cases, copies, times in sets for sample in samples(cases, copies)]
         sampled += [(sample, 1) for sample in samples_of(invented_logs())]
-        taught = with_cause_words([sample for sample, _ in sampled])
-        card, table = fit([sample for sample, (_, times) in zip(taught, sampled, strict=True) for _ in range(times)])
+        taught = with_words([sample for sample, _ in sampled])
+        many = [sample for sample, (_, times) in zip(taught, sampled, strict=True) for _ in range(times)]
+        if given.endings:
+            card = with_new_endings(many)
+        else:
+            card, table = fit(many)
+            (WEIGHTS / TABLE).write_bytes(table)
+            write(causes_fitted(*_told(_firsts(taught))), WEIGHTS)
     except LogdiagError as error:
         print(error, file=sys.stderr)
         return 2
-    WEIGHTS.mkdir(exist_ok=True)
     (WEIGHTS / CARD).write_text(json.dumps(card, separators=(",", ":")) + "\n", encoding="utf-8")
-    (WEIGHTS / TABLE).write_bytes(table)
     write(reasons_fitted([_root(case) for cases, _, _ in sets for case in cases if not case.healthy]), WEIGHTS)
     print(f"{sum(len(cases) for cases, _, _ in sets)} cases; the weights in {WEIGHTS} are written")
     return 0

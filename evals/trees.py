@@ -1,7 +1,8 @@
-"""Trains the small decision trees that correct the network of the suspects (see `logdiag.judge.suspects.trees`).
+"""Trains the small decision trees that correct the network of the suspects, and those that tell whether a log shows a
+failure (see `logdiag.judge.suspects.trees`).
 
 `python -m evals.suspects` calls it: gradient boosting (Friedman 2001) on the features of root lines and of some other
-candidates of each log.
+candidates of each log, and on what is told of each log.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_nested", "fitted_trees", "values_by_trees"]
+from logdiag.judge.suspects.failure import INPUTS
 
 # What a value of the trees counts beside one of the network; found on authors left out of the training.
 _WEIGHT = 0.8
@@ -20,6 +21,8 @@ _WEIGHT = 0.8
 _TREES, _LEAVES, _RATE, _PULL, _LEAST_LINES = 150, 8, 0.1, 5.0, 40
 # So many other lines of a log are learnt, and the roots of a log count as much as so many lines.
 _OTHERS, _ROOTS = 60, 10.0
+# What a log without a failure counts where one with a failure counts 1: there are fewer.
+_TREES_OF_FAILURE, _HEALTHY = 150, 3.0
 Floats = NDArray[np.floating[Any]]
 
 
@@ -53,18 +56,38 @@ def values_by_trees(model: Any, features: Floats) -> Floats:
     return values
 
 
-def as_nested(model: Any, centres: Floats, spreads: Floats) -> tuple[list[Any], float]:
+def fitted_failure(inputs: Floats, failed: Sequence[bool]) -> list[Any]:
+    """The trees that tell whether a log shows a failure, as nested lists, what they start from as the first, from
+    `inputs` (logs, INPUTS)."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rising = np.zeros(INPUTS, int)
+    rising[[0, -1]] = 1
+    model = HistGradientBoostingClassifier(
+        max_iter=_TREES_OF_FAILURE,
+        max_leaf_nodes=6,
+        learning_rate=0.06,
+        l2_regularization=_PULL,
+        min_samples_leaf=20,
+        monotonic_cst=rising,
+        random_state=0,
+    )
+    model.fit(inputs, failed, sample_weight=np.where(failed, 1.0, _HEALTHY))
+    trees, base = as_nested(model, np.zeros(INPUTS), np.ones(INPUTS), weight=1.0)
+    return [base, *trees]
+
+
+def as_nested(model: Any, centres: Floats, spreads: Floats, weight: float = _WEIGHT) -> tuple[list[Any], float]:
     """The trees as nested lists that ask for features as they are before scaling, and what they start from."""
+
+    def nested(nodes: Any, at: int) -> Any:
+        node = nodes[at]
+        if node["is_leaf"]:
+            return weight * float(node["value"])
+        feature = int(node["feature_idx"])
+        threshold = float(node["num_threshold"] * spreads[feature] + centres[feature])
+        return [feature, threshold, *(nested(nodes, node[side]) for side in ("left", "right"))]
+
     # scikit-learn has no public way to read them.
-    trees = [_nested(stage[0].nodes, 0, centres, spreads) for stage in model._predictors]
-    return trees, _WEIGHT * float(np.ravel(model._baseline_prediction)[0])
-
-
-def _nested(nodes: Any, at: int, centres: Floats, spreads: Floats) -> Any:
-    node = nodes[at]
-    if node["is_leaf"]:
-        return _WEIGHT * float(node["value"])
-    feature = int(node["feature_idx"])
-    threshold = float(node["num_threshold"] * spreads[feature] + centres[feature])
-    low, high = (_nested(nodes, node[side], centres, spreads) for side in ("left", "right"))
-    return [feature, threshold, low, high]
+    trees = [nested(stage[0].nodes, 0) for stage in model._predictors]
+    return trees, weight * float(np.ravel(model._baseline_prediction)[0])

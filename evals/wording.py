@@ -1,15 +1,16 @@
-"""Trains the two models of words: which reason a line tells, and whether its words are a cause's (see
-`logdiag.judge.suspects.wording`).
+"""Trains the models of words: which reason a line tells, whether its words are a cause's, and whether a log's last
+lines are a failure's (see `logdiag.judge.suspects.wording`).
 
 `python -m evals.suspects` calls it. They learn from the root lines of development cases, from the lines on which the
 shipped rules fire, and from messages that authors who saw no log of the cases wrote for each reason; the second one
-also from lines of the cases that are no root, and from messages that were written as none.
+also from lines of the cases that are no root, and from messages that were written as none. The third learns from the
+cases' last lines.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logdiag.judge.suspects.line_features import body_of
-from logdiag.judge.suspects.wording import CAUSES, REASONS, term_key, terms_of
+from logdiag.judge.suspects.wording import CAUSES, ENDS, REASONS, term_key, terms_of, terms_of_end
 from logdiag.model import Reason
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
-
-__all__ = ["Fitted", "causes_fitted", "reasons_fitted", "wordings", "write"]
 
 WORDINGS = Path("evals/wordings.txt")
 # What peers, launchers and healthy jobs say, by kind; none of it is a cause.
 NO_CAUSES = Path("evals/no_causes.txt")
 # A term that fewer lines have says nothing.
-_LEAST_LINES = {REASONS: 3, CAUSES: 4}
+_LEAST_LINES = {REASONS: 3, CAUSES: 4, ENDS: 4}
 # Makes chances of the model's sums; fitted on one author's logs after the other, each left out of the training.
 _SHARPNESS = 10.0
 # What a root line, a written message or a rule's example, and another line of a log count.
@@ -37,7 +36,9 @@ _ROOT, _MESSAGE, _OTHER = 2.0, 0.5, 1.0
 # What a root line counts for its reason, where a message counts 1: on authors left out of the training right for 85.1 %
 # of root lines, 83.6 % where both count the same.
 _LOGGED = 4.0
-_PULL = 2.0
+_PULL, _PULL_OF_ENDS = 2.0, 3.0
+# What a log without a failure counts where one with a failure counts 1: there are fewer.
+_HEALTHY = 4.0
 Floats = NDArray[np.floating[Any]]
 
 
@@ -49,8 +50,8 @@ class Fitted:
     counted: Any
     fitted: Any
 
-    def values(self, bodies: Sequence[str]) -> Floats:
-        """What a model of one answer makes of lines (lines,)."""
+    def values(self, bodies: Sequence[Any]) -> Floats:
+        """What a model of one answer makes of lines, or of the last lines of logs (lines or logs,)."""
         values: Floats = self.fitted.predict(self.counted.transform(bodies)).astype(np.float32)
         return values
 
@@ -96,10 +97,25 @@ def causes_fitted(roots: Sequence[str], others: Sequence[str]) -> Fitted:
     return _fitted(CAUSES, Ridge(alpha=_PULL), bodies, wanted, counts)
 
 
-def _fitted(name: str, model: Any, bodies: Sequence[str], wanted: Sequence[object], counts: Sequence[float]) -> Fitted:
+def ends_fitted(tails: Sequence[Sequence[str]], failed: Sequence[bool]) -> Fitted:
+    """The model of ends, from the last lines of logs, as `tails_of` gives them; unknown words say nothing."""
+    from sklearn.linear_model import Ridge
+
+    wanted, counts = [1.0 if one else -1.0 for one in failed], [1.0 if one else _HEALTHY for one in failed]
+    return _fitted(ENDS, Ridge(alpha=_PULL_OF_ENDS, fit_intercept=False), tails, wanted, counts, terms_of_end)
+
+
+def _fitted(
+    name: str,
+    model: Any,
+    bodies: Sequence[Any],
+    wanted: Sequence[object],
+    counts: Sequence[float],
+    terms: Callable[[Any], set[str]] = terms_of,
+) -> Fitted:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    counted = TfidfVectorizer(analyzer=terms_of, min_df=_LEAST_LINES[name])
+    counted = TfidfVectorizer(analyzer=terms, min_df=_LEAST_LINES[name])
     model.fit(counted.fit_transform(bodies), wanted, sample_weight=counts)
     return Fitted(name, counted, model)
 
@@ -114,7 +130,7 @@ def write(model: Fitted, folder: Path) -> None:
     rows = np.hstack([rarities[:, None], np.rint(weights.T / step).astype(np.int8)])
     (folder / f"{model.name}.words").write_bytes(keys[order].tobytes() + rows[order].tobytes())
     card = {
-        "answers": list(getattr(model.fitted, "classes_", [CAUSES])),
+        "answers": list(getattr(model.fitted, "classes_", [model.name])),
         "biases": [float(f"{value:.5g}") for value in biases],
         "step": float(f"{step:.5g}"),
         "sharpness": _SHARPNESS,

@@ -78,6 +78,8 @@ def judge(
     """Judges a survey. `failed` is what the caller knows of the job's end, if anything; `suspects` are asked for only
     where no rule names a cause; `without` names decisions to leave out, which shows what each is worth."""
     sides = _sort_out(survey, book, failed, without)
+    if survived := all_was_survived(sides, survey, book, suspects, without):
+        sides = survived
     timeline = sides.timeline
     root, found = _root_by_rules(sides, survey, book, without)
     progressed = _progressed(root, survey, timeline)
@@ -219,6 +221,19 @@ def _root_by_rules(
     return printed or root, (*found, *why)
 
 
+def all_was_survived(
+    sides: _Sides, survey: Survey, book: RuleBook, suspects: Callable[[], Ranking], without: frozenset[str]
+) -> _Sides | None:
+    """No rule knows the software, and its log reads like a good run's: what rules found in it was survived."""
+    if not sides.broke or sides.timeline.failed or all_was_survived.__name__ in without:
+        return None
+    if not is_unknown_software(survey.lines, book) or not suspects().reads_well:
+        return None
+    made = (decision(all_was_survived, fault.line, "recovered") for fault in sides.broke)
+    recovered = tuple(sorted((*sides.recovered, *sides.broke), key=in_order))
+    return sides._replace(broke=(), recovered=recovered, decisions=(*sides.decisions, *made))
+
+
 def hint_among_the_suspects(
     broke: Sequence[Fault], suspects: Callable[[], Ranking], without: frozenset[str]
 ) -> Fault | None:
@@ -248,14 +263,14 @@ def _or_suspected(
     symptoms = {(found.line.stream, found.line.position) for found in survey.findings if found.role is Role.SYMPTOM}
     known = symptoms | _places((*sides.recovered, *sides.afterwards, *(sides.told if bar == SURE else ())))
 
-    # Who was told to end from outside did not end by what it noted calmly.
+    # Who was told to end from outside did not end by what it noted calmly, nor did software that rules know.
     stopped = root is not None and timeline.kinds.is_a("stop-from-outside", root.line)
 
     def is_no_cause(ranked: RankedLine) -> bool:
         line = ranked.line
         worked_on = len(timeline.steps_after(line)) >= STEPS_OF_RECOVERY and ranked.score < SURE[0]
         other = bar == SURE and line.rank is not None and timeline.first_observed not in (None, line.rank)
-        calm = stopped and line.level in CALM
+        calm = (stopped or bar == SURE) and line.level in CALM
         return (
             worked_on or other or calm or FRAME.match(line.message) is not None or (line.stream, line.position) in known
         )

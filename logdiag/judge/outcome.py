@@ -15,15 +15,16 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
 from logdiag.judge.suspects.stand_in import ENOUGH_LINES
 from logdiag.judge.timeline import Timeline
+from logdiag.judge.tracebacks.forms import FRAME
 from logdiag.model import CALM, TROUBLE, Decision, Ended, Line
 
 # Above this chance of a failure an error behind the last words is believed ...
 _SUSPICIOUS = 0.35
 # ... and a line alone above these: in software that no rule knows, in a log too short to tell whose it is, and in
 # software that rules know, whose failures they would have seen.
-_IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.78, 0.86, 0.95
-# From this chance of a failure on, a status of 0 and steps alone are no proof of the contrary.
-_DOUBTFUL = 0.5
+_IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.82, 0.93, 0.95
+# From this chance of a failure on, steps alone are no proof of the contrary, and from this one on a status of 0.
+_DOUBTFUL, _VERY_DOUBTFUL = 0.5, 0.95
 # Lines above a fault that lead to it.
 _LEADS_TO = 10
 # A suspect with less than this chance does not stand out from the other lines.
@@ -68,11 +69,16 @@ def _is_recovered(line: Line, recovered: Collection[tuple[int, int]]) -> bool:
     return any((line.stream, line.position + below) in recovered for below in range(_LEADS_TO))
 
 
-def _is_doubtful(facts: _Facts) -> bool:
+def _is_doubtful(facts: _Facts, least: float = _DOUBTFUL) -> bool:
     """Whether the lines look like a failure's, and not for a fault that the job recovered from."""
     ranking = facts.suspects()
     recovered = ranking.lines and _is_recovered(ranking.lines[0].line, facts.recovered)
-    return ranking.failure >= _DOUBTFUL and not recovered
+    return ranking.failure >= least and not recovered
+
+
+def _reads_well(facts: _Facts) -> bool:
+    """Whether no rule knows the software, and its log reads like a good run's."""
+    return facts.unknown_lines() >= ENOUGH_LINES and facts.suspects().reads_well
 
 
 def no_jobs_log(facts: _Facts) -> Outcome | None:
@@ -100,7 +106,7 @@ def not_all_was_read(facts: _Facts) -> Outcome | None:
 def last_status_is_bad(facts: _Facts) -> Outcome | None:
     """The last status that is printed is not 0, or calls the outcome a failure."""
     status = facts.ending.bad_status
-    if status is None or _place(status) in facts.recovered:
+    if status is None or _place(status) in facts.recovered or _reads_well(facts):
         return None
     ended = facts.timeline.ends.get(status.stream, ())
     return Outcome.FAILED if not ended or ended[-1] < status.position else None
@@ -116,7 +122,7 @@ def last_status_is_good(facts: _Facts) -> Outcome | None:
     the same, the log does not tell."""
     if not facts.ending.good:
         return None
-    return Outcome.NOT_KNOWN if _is_doubtful(facts) else Outcome.HEALTHY
+    return Outcome.NOT_KNOWN if _is_doubtful(facts, _VERY_DOUBTFUL) else Outcome.HEALTHY
 
 
 def last_number_is_bad(facts: _Facts) -> Outcome | None:
@@ -127,7 +133,7 @@ def last_number_is_bad(facts: _Facts) -> Outcome | None:
 def ends_in_trouble(facts: _Facts) -> Outcome | None:
     """The last words are an error, nothing calm follows, and no line stands out more that is not an error too."""
     line = facts.ending.last_trouble
-    if line is None or _place(line) in facts.recovered:
+    if line is None or _place(line) in facts.recovered or _reads_well(facts):
         return None
     ranking = facts.suspects()
     best = next(iter(ranking.lines), RankedLine(line, 0.0))
@@ -143,7 +149,9 @@ def looks_like_a_failure(facts: _Facts) -> Outcome | None:
     standing = [
         item
         for item in facts.suspects().lines
-        if not _is_recovered(item.line, facts.recovered) and not facts.timeline.is_habit(item.line)
+        if not _is_recovered(item.line, facts.recovered)
+        and not facts.timeline.is_habit(item.line)
+        and not FRAME.match(item.line.message)
     ]
     chance = sum(item.score for item in standing)
     if not standing or chance < _IN_UNKNOWN:

@@ -215,7 +215,7 @@ def test_a_table_that_is_cut_short_is_told(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("out", []), ("centres", [0.0]), ("temperature", 0.0), ("bias", float("nan")), ("failure", [1.0])],
+    [("out", []), ("centres", [0.0]), ("temperature", 0.0), ("bias", float("nan")), ("failure", [[99, 0.5, 0.1, 0.2]])],
 )
 def test_weights_that_do_not_fit_each_other_are_told(folder: Path, name: str, value: object) -> None:
     card = json.loads((folder / CARD).read_text())

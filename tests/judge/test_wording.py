@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from logdiag.errors import WeightsError
-from logdiag.judge.suspects.wording import WEIGHTS, cause_by_wording, reasons_by_wording, terms_of
+from logdiag.judge.suspects.wording import (
+    WEIGHTS,
+    cause_by_wording,
+    end_by_wording,
+    reasons_by_wording,
+    terms_of,
+    terms_of_end,
+)
 from logdiag.model import Reason
 
 CARD, TABLE = "reasons.json", "reasons.words"
@@ -86,3 +93,17 @@ def test_a_table_that_breaks_off_is_told(copied: Path) -> None:
     table.write_bytes(table.read_bytes()[:-3])
     with pytest.raises(WeightsError, match="do not fit"):
         reasons_by_wording(("the store is full"), folder=copied)
+
+
+def test_a_bad_end_is_told_from_a_good_one_by_the_words_of_the_last_lines() -> None:
+    """Whatever the job's own words are: a table of statuses, or what is said last."""
+    table = "information desk: out with "
+    bad = end_by_wording([f"{table}r0 40, r1 21, r2 40", "error desk: the job stops here, gave up"])
+    good = end_by_wording([f"{table}r0 0, r1 0, r2 0", "information desk: all rounds complete, result is saved"])
+    assert bad > 0 > good
+
+
+def test_of_a_number_at_the_end_only_counts_whether_it_may_be_a_status() -> None:
+    assert terms_of_end(["code 7"]) == terms_of_end(["code 137"])
+    assert terms_of_end(["code 7"]) != terms_of_end(["code 0"])
+    assert terms_of_end(["code 7"]) != terms_of_end(["code 70123"])

@@ -1,4 +1,4 @@
-"""What the ranking of suspects gives; how it is made, in suspects.py, is loaded only where it is asked for."""
+"""What the ranking of suspects gives; how it is made, in ranking.py, is loaded only where it is asked for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from logdiag.model import Line
+
+# Of 1,480 failed in-house jobs 4 had a smaller chance, of 412 good ones 330, by what other authors' logs had taught.
+_READS_WELL = 0.03
 
 
 class RankedLine(NamedTuple):
@@ -22,3 +25,8 @@ class Ranking(NamedTuple):
     lines: tuple[RankedLine, ...] = ()
     failure: float = 0.0
     scores: Mapping[tuple[int, int], float] = {}
+
+    @property
+    def reads_well(self) -> bool:
+        """Whether the log reads like a good run's."""
+        return bool(self.lines) and self.failure < _READS_WELL

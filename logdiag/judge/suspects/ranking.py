@@ -2,8 +2,8 @@
 
 A small network scores each candidate from what `line_features` asks of it and from the meaning of its words (a
 table of numbers for each token of the shipped static model); small decision trees correct it. The scores of a log
-share one whole with the chance that it shows no failure at all. `python -m evals.suspects` trains it; its weights are
-data in `weights/`.
+share one whole with the chance that it shows no failure at all (see `failure`). `python -m evals.suspects` trains it;
+its weights are data in `weights/`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import math
 import struct
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import WeightsError
+from logdiag.judge.suspects.failure import INPUTS, chance_of, inputs_of, standing_of, words_of_end
 from logdiag.judge.suspects.line_features import FEATURES, View, candidates_of, features_of, view_of
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
 from logdiag.judge.suspects.trees import Tree, features_in, sum_of_trees, tree_from
@@ -34,10 +35,6 @@ CARD = "suspects.json"
 TABLE = "suspects.tokens"
 _MOST_SUSPECTS = 10
 _CLIP = 4.0
-# One constant, the odds, what `failure_inputs` says of the end, and the features of the first suspect.
-_FAILURE_INPUTS = 8 + len(FEATURES)
-# Odds beyond these are as good as sure.
-_MOST_ODDS = 12.0
 # So many candidates are worth loading NumPy for, which takes as long as scoring so many without it.
 _WORTH_NUMPY = 250
 # Characters of a line whose meaning is asked.
@@ -49,7 +46,8 @@ class Weights:
     """The trained network: features are centred and scaled, joined with the meaning, and go through one hidden layer.
 
     `hidden` has a row for each unit (inputs, then its bias is in `biases`). `table` has a row of signed bytes for each
-    token: its meaning, and how much it weighs. What `trees` make of the features is added.
+    token: its meaning, and how much it weighs. What `trees` make of the features is added. `failure` are the trees that
+    tell whether the log shows a failure.
     """
 
     centres: tuple[float, ...]
@@ -61,8 +59,8 @@ class Weights:
     meaning_scales: tuple[float, ...]
     meaning_centres: tuple[float, ...]
     temperature: float
-    failure: tuple[float, ...]
     trees: tuple[Tree, ...]
+    failure: tuple[Tree, ...]
     table: bytes
 
     @property
@@ -119,7 +117,8 @@ def _ranking(view: View, candidates: Sequence[int], values: dict[int, float], we
         shape = view.shapes[at]
         if shape not in best or values[at] > values[best[shape]]:
             best[shape] = at
-    failure = _failure(view, {at: values[at] / weights.temperature for at in candidates}, weights)
+    told = inputs_of([values[at] for at in candidates], standing_of(view), words_of_end(view))
+    failure = chance_of(told, weights.failure)
     most = max(values.values())
     powers = {at: math.exp((value - most) / weights.temperature) for at, value in values.items()}
     share = failure / max(sum(powers[at] for at in best.values()), 1e-12)
@@ -129,35 +128,6 @@ def _ranking(view: View, candidates: Sequence[int], values: dict[int, float], we
     }
     ranked = sorted(best.values(), key=lambda at: (-powers[at], at))
     return Ranking(tuple(RankedLine(view.lines[at], share * powers[at]) for at in ranked), failure, scores)
-
-
-def _failure(view: View, values: Mapping[int, float], weights: Weights) -> float:
-    """The chance of a failure: how suspicious the suspects are, how the log ends, and how the first of them stands."""
-    best = max(values, key=values.__getitem__)
-    told = (1.0, odds_of(list(values.values())), *failure_inputs(view), *_scaled(features_of(view, best), weights))
-    odds = min(max(sum(map(mul, weights.failure, told)), -_MOST_ODDS), _MOST_ODDS)
-    return 1.0 / (1.0 + math.exp(-odds))
-
-
-def odds_of(values: Sequence[float]) -> float:
-    """How suspicious the candidates of a log are together, within bounds."""
-    most = max(values, default=0.0)
-    together = most + math.log(sum(math.exp(value - most) for value in values)) if len(values) else 0.0
-    return min(max(together, -_MOST_ODDS), _MOST_ODDS)
-
-
-def failure_inputs(view: View) -> tuple[float, ...]:
-    """How a log ends, whatever its words: exit codes of 0, other ones, errors, warnings and regular output among
-    the last lines, and how many exceptions it names."""
-    loud = max(view.levels[-6:])
-    return (
-        float(view.clean_ends > 0),
-        float(view.bad_ends > 0),
-        float(loud >= 4),
-        float(loud == 3),
-        float(sum(view.regular[-5:])),
-        math.log1p(view.named_until[-1]),
-    )
 
 
 def _values(view: View, places: Sequence[int], weights: Weights) -> list[float]:
@@ -261,10 +231,10 @@ def load_weights(folder: Path = WEIGHTS) -> Weights:
     """The weights in a folder. Raises WeightsError when they are missing, damaged, or made for other features."""
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-        numbers = Weights.__dataclass_fields__.keys() - {"trees", "table"}
-        trees = tuple(map(tree_from, card["trees"]))
+        numbers = Weights.__dataclass_fields__.keys() - {"trees", "failure", "table"}
+        trees, failure = (tuple(map(tree_from, card[name])) for name in ("trees", "failure"))
         table = (folder / TABLE).read_bytes()
-        weights = Weights(**{name: _tuples(card[name]) for name in numbers}, trees=trees, table=table)
+        weights = Weights(**{name: _tuples(card[name]) for name in numbers}, trees=trees, failure=failure, table=table)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise WeightsError(f"{folder / CARD}: the suspects' weights cannot be read: install logdiag again") from problem
     if card.get("features") != [feature.name for feature in FEATURES]:
@@ -289,8 +259,8 @@ def _check(weights: Weights, folder: Path) -> None:
         and all(map(math.isfinite, (*weights.out, *weights.biases, weights.bias, *sum(weights.hidden, ()))))
         and weights.temperature > 0
         and all(spread > 0 for spread in weights.spreads)
-        and len(weights.failure) == _FAILURE_INPUTS
         and all(features_in(tree) <= set(range(len(FEATURES))) for tree in weights.trees)
+        and all(features_in(tree) <= set(range(INPUTS)) for tree in weights.failure)
     )
     if not fits:
         raise WeightsError(f"{folder / CARD}: the suspects' weights do not fit each other: install logdiag again")

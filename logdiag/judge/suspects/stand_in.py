@@ -23,7 +23,7 @@ RULE = "suspects"
 _LEAST = (0.33, 3.0)
 # ... before a rule's class or symptom, in software that no rule knows, if it is this ...
 _CLEAR = (0.5, 5.0)
-SURE = 0.9, 20.0
+SURE = 0.92, 20.0
 """... and in other software, if it is this. Steps that follow say nothing against so suspicious a line."""
 # Exit codes of processes that another one ended, as launchers print them.
 _KILLED = ("-9", "-15")

@@ -1,9 +1,9 @@
 """What a line's words say where no rule knows the line: which reason, and whether they are a cause's at all.
 
-Two linear models over the words of the line and the pairs of words beside each other, each weighted by how rare it is.
-They are trained with the suspects (`python -m evals.suspects`): on the development cases' root lines, on the examples
-that prove the rules, on messages written for each reason (`evals/wordings.txt`), and the second one also on lines that
-are no cause. The lines around add nothing.
+Linear models over words and the pairs of words beside each other, each weighted by how rare it is. Two look at one
+line; the lines around add nothing. The third says how a log ended, by the words of its last lines. They are trained
+with the suspects (`python -m evals.suspects`): on the development cases, the examples that prove the rules, and
+messages written for each reason (`evals/wordings.txt`) and for none (`evals/no_causes.txt`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -26,11 +27,16 @@ from logdiag.model import Reason
 
 WEIGHTS = Path(__file__).parent / "weights"
 # The models' names: each has a card, NAME.json, and a table, NAME.words.
-REASONS, CAUSES = "reasons", "causes"
+REASONS, CAUSES, ENDS = "reasons", "causes", "ends"
 _KEY, _RARITY = 4, 1
 # outOfMemory, HTTPError
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TERM = re.compile(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
+_NUMBER = re.compile(r"\d+")
+# A number that a status may be.
+_MOST_STATUS = 255
+# The last lines' words count as themselves too.
+_LAST_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +55,10 @@ class _Model:
     keys: array[int]
     rows: bytes
 
-    def sums(self, body: str) -> list[float]:
-        """How much a line's words speak for each answer; empty for a line without a known word."""
+    def sums(self, terms: Iterable[str]) -> list[float]:
+        """How much terms speak for each answer; empty where none is known."""
         form = struct.Struct(f"<B{len(self.answers)}b")
-        found = [form.unpack_from(self.rows, at * form.size) for term in terms_of(body) if (at := self._at(term)) >= 0]
+        found = [form.unpack_from(self.rows, at * form.size) for term in terms if (at := self._at(term)) >= 0]
         if not found:
             return []
         length = math.sqrt(sum(rarity * rarity for rarity, *_ in found))
@@ -74,7 +80,7 @@ def reasons_by_wording(body: str, *, folder: Path = WEIGHTS) -> tuple[tuple[Reas
     missing or broken.
     """
     model = _load(folder, REASONS)
-    sums = model.sums(body)
+    sums = model.sums(terms_of(body))
     most = max(sums, default=0.0)
     powers = [math.exp((value - most) * model.sharpness) for value in sums]
     found = ((Reason(answer), power / sum(powers)) for answer, power in zip(model.answers, powers, strict=False))
@@ -86,7 +92,32 @@ def cause_by_wording(body: str, *, folder: Path = WEIGHTS) -> float:
 
     `body` and errors as in `reasons_by_wording`.
     """
-    return next(iter(_load(folder, CAUSES).sums(body)), 0.0)
+    return next(iter(_load(folder, CAUSES).sums(terms_of(body))), 0.0)
+
+
+def end_by_wording(lines: Sequence[str], *, folder: Path = WEIGHTS) -> float:
+    """How much the last lines of a log are a failure's: about 1 where they are, about -1 where all is well.
+
+    `lines` as `failure.tails_of` gives them, errors as in `reasons_by_wording`.
+    """
+    return next(iter(_load(folder, ENDS).sums(terms_of_end(lines))), 0.0)
+
+
+def terms_of_end(lines: Sequence[str]) -> set[str]:
+    """The terms of a log's last lines, those of the last one and the last few also by their place; of a number only
+    whether it is 0, or may be a status."""
+    terms: set[str] = set()
+    for at, line in enumerate(reversed(lines)):
+        found = terms_of(_NUMBER.sub(_kind_of_number, line))
+        near = {f"near the end: {term}" for term in found} if at < _LAST_LINES else set()
+        last = {f"at the end: {term}" for term in found} if at == 0 else set()
+        terms |= found | near | last
+    return terms
+
+
+def _kind_of_number(found: re.Match[str]) -> str:
+    number = found[0].lstrip("0")
+    return "many" if len(number) > 3 or int(number or 0) > _MOST_STATUS else "few" if number else "zero"
 
 
 def terms_of(body: str) -> set[str]:

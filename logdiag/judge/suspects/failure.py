@@ -1,0 +1,95 @@
+"""The chance that a log shows a failure at all: how suspicious its lines are together, and how it ends.
+
+Small decision trees weigh the numbers of `inputs_of`; one of them is what the last lines say, by a
+model of their words. `python -m evals.suspects` trains both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+
+from logdiag.judge.suspects.line_features import View
+from logdiag.judge.suspects.trees import Tree, sum_of_trees
+from logdiag.judge.suspects.wording import end_by_wording
+
+INPUTS = 24
+"""How many numbers tell of a log. The first, its suspects', and the last, its words', never speak against a failure
+the higher they are."""
+# So many last lines of a file tell how it ended, the last few above all.
+_TAIL, _LAST, _NEAR = 16, 5, 8
+_LONGEST = 160
+_LEVELS = ("untold", "debug", "information", "warning", "error", "fatal")
+_WARNING, _ERROR = 3, 4
+# Odds beyond these are as good as sure.
+_MOST_ODDS = 12.0
+
+
+def chance_of(inputs: Sequence[float], trees: Iterable[Tree]) -> float:
+    """The chance, 0 to 1, by what `inputs_of` told of a log."""
+    odds = min(max(sum_of_trees(trees, inputs), -_MOST_ODDS), _MOST_ODDS)
+    return 1.0 / (1.0 + math.exp(-odds))
+
+
+def inputs_of(values: Collection[float], standing: Sequence[float], words: float) -> tuple[float, ...]:
+    """What is told of a log, as INPUTS numbers: by what the ranking makes of its candidates, by `standing_of` the log,
+    and by what `end_by_wording` makes of `tails_of` it."""
+    first, *others = sorted(values, reverse=True)
+    return odds_of(values), first - (others or [first])[0], float(len(values)), *standing, words
+
+
+def standing_of(view: View) -> tuple[float, ...]:
+    """How a log stands at its end, whatever its words."""
+    last, after_work = len(view.lines) - 1, view.last_work + 1
+    levels, counts = view.levels, [view.counts[shape] for shape in view.shapes[-_LAST:]]
+    loud = max(levels[-6:])
+    return (
+        math.log1p(len(view.lines)),
+        math.log1p(view.total),
+        # What came after the last of the work.
+        (len(view.lines) - view.last_work) / len(view.lines),
+        math.log1p(max(last - view.last_work, 0)),
+        math.log1p(view.rare_until[-1] - view.rare_until[after_work]),
+        math.log1p(sum(level >= _ERROR for level in levels[after_work:])),
+        math.log1p(sum(level == _WARNING for level in levels[after_work:])),
+        # Who speaks, at all and at the end.
+        math.log1p(len(view.places_of_speaker)),
+        float(len(set(view.speakers[-_NEAR:]))),
+        # The last lines: statuses, levels, regular and single ones.
+        float(view.clean_ends > 0),
+        float(view.bad_ends > 0),
+        float(loud >= _ERROR),
+        float(loud == _WARNING),
+        float(max(levels[-3:])),
+        float(levels[-1]),
+        float(sum(view.regular[-_LAST:])),
+        float(sum(count <= 1 for count in counts)),
+        float(view.regular[-1]),
+        math.log1p(counts[-1]),
+        math.log1p(view.named_until[-1]),
+    )
+
+
+def words_of_end(view: View) -> float:
+    """How much the last lines of the file that ends worst are a failure's. Raises WeightsError."""
+    return max(map(end_by_wording, tails_of(view)))
+
+
+def tails_of(view: View) -> list[list[str]]:
+    """What the last lines of each file say, behind a word for their level and for regular output."""
+    places: dict[int, list[int]] = {}
+    for at, line in enumerate(view.lines):
+        places.setdefault(line.stream, []).append(at)
+    return [[_told(view, at) for at in found[-_TAIL:]] for found in places.values()]
+
+
+def _told(view: View, at: int) -> str:
+    regular = "regular " if view.regular[at] else ""
+    return f"{_LEVELS[view.levels[at]]} {regular}{view.bodies[at][:_LONGEST]}"
+
+
+def odds_of(values: Collection[float]) -> float:
+    """How suspicious the candidates of a log are together, within bounds."""
+    most = max(values, default=0.0)
+    together = most + math.log(sum(math.exp(value - most) for value in values)) if values else 0.0
+    return min(max(together, -_MOST_ODDS), _MOST_ODDS)
