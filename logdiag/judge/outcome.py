@@ -12,13 +12,13 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.ending import Ending, ending_of
 from logdiag.judge.faults import Fault
-from logdiag.judge.suspects.ranked import RankedLine, Ranking
+from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.suspects.stand_in import ENOUGH_LINES
 from logdiag.judge.timeline import Timeline
 from logdiag.judge.tracebacks.forms import FRAME
 from logdiag.model import CALM, TROUBLE, Decision, Ended, Line
 
-# Above this chance of a failure an error behind the last words is believed ...
+# Above this chance of a failure an error among the last words is believed ...
 _SUSPICIOUS = 0.35
 # ... and a line alone above these: in software that no rule knows, in a log too short to tell whose it is, and in
 # software that rules know, whose failures they would have seen.
@@ -27,8 +27,6 @@ _IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.82, 0.93, 0.95
 _DOUBTFUL, _VERY_DOUBTFUL = 0.5, 0.95
 # Lines above a fault that lead to it.
 _LEADS_TO = 10
-# A suspect with less than this chance does not stand out from the other lines.
-_STANDS_OUT = 0.1
 
 
 class Outcome(str, Enum):
@@ -133,14 +131,13 @@ def last_number_is_bad(facts: _Facts) -> Outcome | None:
 def ends_in_trouble(facts: _Facts) -> Outcome | None:
     """The last words are an error, nothing calm follows, and no line stands out more that is not an error too."""
     line = facts.ending.last_trouble
-    if line is None or _place(line) in facts.recovered or _reads_well(facts):
+    if line is None or _place(line) in facts.recovered:
         return None
     ranking = facts.suspects()
-    best = next(iter(ranking.lines), RankedLine(line, 0.0))
-    itself = _place(best.line) == _place(line)
-    behind = (best.line.level in TROUBLE or best.line.level == "WARNING") and ranking.failure >= _SUSPICIOUS
-    logged = line.level in TROUBLE and best.score < _STANDS_OUT
-    return Outcome.FAILED if itself or behind or logged else None
+    best = ranking.lines[0].line if ranking.lines else line
+    itself = _place(best) == _place(line) and not ranking.reads_well
+    behind = best.level in (*TROUBLE, "WARNING") and ranking.failure >= _SUSPICIOUS
+    return Outcome.FAILED if itself or behind else None
 
 
 def looks_like_a_failure(facts: _Facts) -> Outcome | None:
