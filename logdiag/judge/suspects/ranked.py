@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from logdiag.model import Line
 
-# Of 1,480 failed in-house jobs 4 had a smaller chance, of 412 good ones 330, by what other authors' logs had taught.
+# Of 1,586 failed in-house jobs 7 had a smaller chance, of 436 good ones 326, by what other authors' logs had taught.
 _READS_WELL = 0.03
 
 
