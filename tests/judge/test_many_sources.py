@@ -10,7 +10,7 @@ import pytest
 from logdiag import Diagnosis, diagnose
 from logdiag.read.names import node_in
 from logdiag.rules import RuleBook
-from tests.helpers import log_of
+from tests.helpers import log_of, traceback_of
 
 BOOK = RuleBook.load()
 BUSES = ("1b", "3b", "4c", "5d")
@@ -74,6 +74,16 @@ def test_a_process_leads_to_its_rank(tmp_path: Path) -> None:
     assert root is not None
     assert root.rank == 9
     assert "names a process" in (root.rank_from or "")
+
+
+def test_what_nccl_told_at_the_start_says_on_which_node_a_rank_failed(tmp_path: Path) -> None:
+    """Its own error names neither; the file's name tells the rank."""
+    for rank in range(16):
+        raised = traceback_of("KeyError: 'caption'") if rank == 9 else []
+        (tmp_path / f"rank_{rank}.log").write_bytes(log_of(*rank_log(rank, dies=True), *raised))
+    root = diagnose(tmp_path, rules=BOOK, memory=False).root_cause
+    assert root is not None
+    assert (root.rank, root.node) == (9, "node-002")
 
 
 def test_the_answer_says_how_long_before_the_others_it_came(tmp_path: Path) -> None:

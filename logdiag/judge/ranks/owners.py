@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from logdiag.model import Finding, number_in
@@ -23,6 +23,10 @@ class Owners(NamedTuple):
     def nodes(self) -> frozenset[str]:
         """The nodes of which something is told."""
         return frozenset(node for node, _ in self.processes)
+
+    def nodes_of(self, ranks: Collection[int]) -> set[str]:
+        """The nodes on which ranks are."""
+        return {node for (node, _), rank in self.processes.items() if rank in ranks}
 
     def of_gpu(self, node: str | None, address: str) -> int | None:
         """The rank that has the GPU at a PCI address; None where that is not told."""

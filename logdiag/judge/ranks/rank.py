@@ -282,6 +282,7 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
     if ranks := absent or ({rank} if rank is not None else set()):
         named = {line.node for line in facts.lines if line.rank in ranks and line.node}
         named |= {worker.host for worker in facts.workers if worker.rank in ranks}
+        named = named or facts.owners.nodes_of(ranks)
         if not named and not directory.in_order:
             named = {directory.hosts[rank] for rank in ranks if rank in directory.hosts}
         if len(named) == 1:
