@@ -224,8 +224,10 @@ def _root_by_rules(
 def all_was_survived(
     sides: _Sides, survey: Survey, book: RuleBook, suspects: Callable[[], Ranking], without: frozenset[str]
 ) -> _Sides | None:
-    """No rule knows the software, and its log reads like a good run's: what rules found in it was survived."""
-    if not sides.broke or sides.timeline.failed or all_was_survived.__name__ in without:
+    """No rule knows the software, and its log reads like a good run's: the classes and symptoms that rules found in it
+    were survived."""
+    vague = all(fault.finding.role is Role.HINT or knows_only_its_class(fault) for fault in sides.broke)
+    if not sides.broke or not vague or sides.timeline.failed or all_was_survived.__name__ in without:
         return None
     if not is_unknown_software(survey.lines, book) or not suspects().reads_well:
         return None
