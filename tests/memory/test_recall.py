@@ -67,7 +67,7 @@ def test_one_confirmed_incident_makes_the_next_occurrence_known(book: RuleBook, 
 def test_a_confirmed_line_stands_before_what_a_later_program_died_of(book: RuleBook, store: Store) -> None:
     """It is only printed, and a traceback follows it: a person has said that such a line is the cause."""
     later = traceback_of("FileNotFoundError: [Errno 2] No such file or directory: 'results/summary.json'")
-    assert said(book, store, *steps(1, 20), lost(), *later).reason is Reason.FILE_NOT_FOUND_ERROR
+    assert said(book, store, *steps(1, 20), lost(), *later).decided_by != "memory"
     store.add(known(lost(), Reason.OS_ERROR))
     after = said(book, store, *steps(1, 20), lost(rank=1), *later)
     assert (after.reason, after.decided_by) == (Reason.OS_ERROR, "memory")

@@ -116,7 +116,7 @@ def test_an_event_tells_of_an_eviction(tmp_path: Path) -> None:
         event("pod/pretrain-0", "Evicted", "The node was low on resource: memory.\nThreshold quantity: 100Mi"),
     ]
     said = answer(answers, tmp_path)
-    assert said["reason"] == "OutOfMemoryError"
+    assert said["reason"] == "NodeFailure"
     assert said["root_cause"]["source"] == "events"
     assert [log["lines"] for log in said["logs"] if log["kind"] == "kubernetes-events"] == [2]
     assert any(note.startswith("the log of pod/pretrain-0/trainer: not found") for note in said["notes"])

@@ -17,7 +17,7 @@ from logdiag.rules import Rule, RuleBook
 from logdiag.rules.book import example_line
 from logdiag.rules.check import check
 from logdiag.rules.folders import shipped_folder
-from tests.helpers import LOGS, ROOT, SHARED, log_of
+from tests.helpers import LOGS, ROOT, SHARED, log_of, steps
 
 # Facts of late 2025: NVIDIA's Xid catalogue, its decode sheet of 144 to 150, the Fabric Manager guide's appendix.
 VENDOR = ROOT / "tests" / "data" / "vendor"
@@ -185,7 +185,7 @@ def test_the_sxid_table_is_complete(proof_book: RuleBook) -> None:
 def test_a_switch_fault_that_says_it_is_not_fatal_fails_no_job(book: RuleBook) -> None:
     """The line itself says how bad it is."""
     line = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 22013, Non-fatal, Link 30 Minion Link DLREQ interrupt"
-    assert not diagnose(log_of("booted", line), rules=book).failed
+    assert not diagnose(log_of(*steps(1, 20), line, *steps(21, 3)), rules=book).failed
 
 
 def test_every_nvlink5_unit_is_known(proof_book: RuleBook) -> None:
