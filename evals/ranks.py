@@ -161,7 +161,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     cases = [case for case in found if case.rank_known and not case.healthy]
-    told: dict[str, dict[str, float]] = {}
+    told = dict(tables())
     for table in ("listing", "word", "witness"):
         with Pool(_PROCESSES) as pool:
             examples = pool.map(partial(examples_of, table), cases, chunksize=8)

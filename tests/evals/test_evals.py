@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from evals.ablation import Change, in_forms, measure, table
+from evals.ablation import in_forms, measure, table
 from evals.bench_kinds import Speed, kinds, write_kind
 from evals.fuzz import MUTATIONS, SAMPLES, mutate, root_problem
 from evals.generate import ROOT_TEXT, write_log
