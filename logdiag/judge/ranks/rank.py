@@ -278,15 +278,15 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
     own = None if absent or root.reason in _WAITED else _host_of_speaker(facts)
     if (root.finding.node or own) and not absent:
         return own or root.finding.node
-    directory = facts.book().directory
     if ranks := absent or ({rank} if rank is not None else set()):
         named = {line.node for line in facts.lines if line.rank in ranks and line.node}
         named |= {worker.host for worker in facts.workers if worker.rank in ranks}
         named = named or facts.owners.nodes_of(ranks)
-        if not named and not directory.in_order:
-            named = {directory.hosts[rank] for rank in ranks if rank in directory.hosts}
+        if not named and not (listed := facts.book().directory).in_order:
+            named = {listed.hosts[rank] for rank in ranks if rank in listed.hosts}
         if len(named) == 1:
             return named.pop()
+    directory = facts.book().directory
     every = {line.node for line in facts.lines if line.node}
     known = {*every, *directory.hosts.values()}
     short = {node.partition(".")[0]: node for node in known}
