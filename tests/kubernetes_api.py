@@ -90,6 +90,7 @@ def event(about: str, reason: str, message: str, kind: str = "Warning") -> Answe
 
 class _Handler(BaseHTTPRequestHandler):
     answers: Answers
+    ended: threading.Event
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -107,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             if isinstance(found, list):
                 found = self._page(found, int(asked["limit"][0]), asked.get("continue", ["0"])[0])
             if found == HANGS:
-                self.server.ended.wait()  # type: ignore[attr-defined]
+                self.ended.wait()
             self._answer(found, _status(found)) if isinstance(found, int) else self._answer(200, found)
 
     def _page(self, items: list[Any], limit: int, after: str) -> Any:
@@ -145,14 +146,15 @@ def _status(code: int) -> Answers:
 def served(answers: Answers, folder: Path) -> Iterator[dict[str, str]]:
     """Serves answers; gives the environment with a kubeconfig that leads there."""
     lists: Answers = {POD: [], f"/api/v1/namespaces/{NAMESPACE}/events": [], "/api/v1/namespaces/default/events": []}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"answers": {**lists, **answers}}))
-    server.ended = threading.Event()  # type: ignore[attr-defined]
+    ended = threading.Event()
+    handler = type("Handler", (_Handler,), {"answers": {**lists, **answers}, "ended": ended})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
         yield {"KUBECONFIG": str(kubeconfig(folder, server.server_port)), "HOME": str(folder)}
     finally:
-        server.ended.set()  # type: ignore[attr-defined]
+        ended.set()
         server.shutdown()
         thread.join()
         server.server_close()

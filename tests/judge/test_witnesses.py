@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from logdiag.errors import WeightsError
 from logdiag.judge.ranks.readings import book_of
+from logdiag.judge.ranks.weights import tables
 from logdiag.judge.ranks.witnesses import speakers
 from logdiag.judge.ranks.words import rows_of
 from logdiag.model import Line
@@ -93,3 +97,11 @@ def test_a_number_in_brackets_is_no_column_of_bare_ones() -> None:
     numbers = _spoke(lines)
     assert numbers[5] == 2
     assert 4 not in numbers
+
+
+def test_weights_that_are_missing_or_broken_are_told_with_the_file_and_the_remedy(tmp_path: Path) -> None:
+    broken = tmp_path / "weights.json"
+    broken.write_text("{", encoding="utf-8")
+    for path in (broken, tmp_path / "none.json"):
+        with pytest.raises(WeightsError, match=rf"{path.name}: .*install logdiag again"):
+            tables(str(path))

@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from functools import cache
 
+from logdiag.errors import WeightsError
+
 Features = Mapping[str, float]
 PATH = os.path.join(os.path.dirname(__file__), "weights.json")
 
@@ -18,12 +20,11 @@ def score(of: str, features: Features) -> float:
 
 
 @cache
-def tables() -> Mapping[str, Mapping[str, float]]:
-    """The weights by table and feature."""
-    read: Mapping[str, Mapping[str, float]] = json.loads(_read())
+def tables(path: str = PATH) -> Mapping[str, Mapping[str, float]]:
+    """The weights by table and feature. Raises WeightsError when they are missing or broken."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            read: Mapping[str, Mapping[str, float]] = json.load(file)
+    except (OSError, ValueError) as problem:
+        raise WeightsError(f"{path}: the weights of ranks cannot be read: install logdiag again") from problem
     return read
-
-
-def _read() -> str:
-    with open(PATH, encoding="utf-8") as file:
-        return file.read()

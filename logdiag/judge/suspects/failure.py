@@ -1,7 +1,7 @@
 """The chance that a log shows a failure at all: how suspicious its lines are together, and how it ends.
 
-Small decision trees weigh the numbers of `inputs_of`; one of them is what the last lines say, by a
-model of their words. `python -m evals.suspects` trains both.
+Small decision trees weigh the numbers of `inputs_of`; one is what the last lines say, by a model of their words.
+`python -m evals.suspects` trains both.
 """
 
 from __future__ import annotations
