@@ -1,9 +1,10 @@
 """Fits what tells the processes of a job, and which of them failed first: `logdiag/judge/ranks/weights.json`.
 
     python -m evals.ranks [CASES...]   # fits on the committed in-house cases, and on these
+    python -m evals.ranks --only node  # fits this table, and keeps the others
 
-Three tables, one after the other, each on what those before it give: which listing is that of the processes, which
-word of a line names its process, which line tells who failed first. Nothing held back is read.
+Four tables, one after the other, each on what those before it give: which listing is that of the processes, which
+word of a line names its process, which line tells who failed first, which word is the host. Nothing held back is read.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from logdiag.evaluation.cases import Case, load_cases
 from logdiag.judge.judgement import judge
 from logdiag.judge.merge.case import case_of
 from logdiag.judge.ranks.directory import features_of, heard_in, stated_in
+from logdiag.judge.ranks.nodes import candidates
 from logdiag.judge.ranks.rank import root_in, words_of
 from logdiag.judge.ranks.readings import Book
 from logdiag.judge.ranks.weights import PATH, tables
@@ -41,6 +43,7 @@ from logdiag.scan.shapes import Shapes
 from logdiag.scan.survey import Survey, surveys
 
 CASES = ("evals/inhouse/dev.jsonl.zst",)
+TABLES = ("listing", "word", "witness", "node")
 _FEWEST, _PULL, _PROCESSES = 5, 1.0, 2
 _SHORT = 3
 Features = Mapping[str, float]
@@ -65,8 +68,16 @@ def examples_of(table: str, case: Case) -> list[Example]:
         return []
     if table == "listing":
         return list(_of_listings(words, root, case))
+    if table == "node":
+        return [Example(_same(one.host, case.node), one.features) for one in candidates(words, root, judgement.rank)]
+    if not case.rank_known:
+        return []
     told = own_readings(words, root) if table == "word" else witnesses(words, root)
     return [Example(one.rank == case.rank, dict(one.features)) for one in told]
+
+
+def _same(host: str, node: str | None) -> bool:
+    return node is not None and host.partition(".")[0] == node.partition(".")[0]
 
 
 def _of_listings(words: Book, root: Root, case: Case) -> Iterable[Example]:
@@ -135,7 +146,9 @@ def weighed(table: str, cases: Sequence[Sequence[Example]]) -> dict[str, float]:
         weights = fitted(cases)
         none = weights.pop("")
         # The log-odds of a word are against naming none; lines are weighed together against it.
-        shares = {"silent": none} if table == "witness" else dict.fromkeys(("listed", "form", "by host"), -none)
+        shares = (
+            {"silent": none} if table in {"witness", "node"} else dict.fromkeys(("listed", "form", "by host"), -none)
+        )
         weights |= {name: weights.get(name, 0.0) + share for name, share in shares.items()}
     return {name: round(weight, 3) for name, weight in sorted(weights.items())}
 
@@ -155,14 +168,16 @@ def main() -> int:
     """Fits and writes the tables."""
     parser = argparse.ArgumentParser(prog="evals.ranks", description="Fits what tells the first rank to fail.")
     parser.add_argument("cases", nargs="*")
+    parser.add_argument("--only", choices=TABLES, metavar="TABLE")
+    given = parser.parse_args()
     try:
-        found = load_cases([*CASES, *parser.parse_args().cases]).cases
+        found = load_cases([*CASES, *given.cases]).cases
     except LogdiagError as error:
         print(error, file=sys.stderr)
         return 2
-    cases = [case for case in found if case.rank_known and not case.healthy]
+    cases = [case for case in found if not case.healthy]
     told = dict(tables())
-    for table in ("listing", "word", "witness"):
+    for table in [given.only] if given.only else TABLES:
         with Pool(_PROCESSES) as pool:
             examples = pool.map(partial(examples_of, table), cases, chunksize=8)
         told[table] = weighed(table, [example for example in examples if example])

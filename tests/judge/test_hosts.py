@@ -6,7 +6,9 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.judge.ranks.directory import directory_of
-from logdiag.judge.ranks.hosts import node_named_in
+from logdiag.judge.ranks.nodes import node_by_words
+from logdiag.judge.ranks.readings import book_of, readings_of
+from logdiag.judge.ranks.witnesses import Root
 from logdiag.judge.ranks.words import rows_of
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
@@ -89,11 +91,56 @@ def test_other_numbered_names_are_no_nodes(name: str) -> None:
     assert not _hosts(*(f"[rank{rank}]: ready with {name.format(rank % 2)}" for rank in range(8)))
 
 
-def test_a_line_names_a_node_by_its_whole_name() -> None:
-    """And only where it names one alone."""
-    (line,) = _lines("birch05 dropped out of the mesh")
-    assert node_named_in(line, ["birch05", "birch0", "birch"]) == "birch05"
-    assert node_named_in(_lines("birch05 lost birch06")[0], ["birch05", "birch06"]) is None
+def _node(rank: int | None, root: str, *texts: str, machine: bool = False) -> str | None:
+    """The node of a root line of a rank, which stands behind the other lines."""
+    rows = rows_of(_lines(*texts, root))
+    return node_by_words(book_of(rows, rows), Root(rows[-1], waited=False, machine=machine), rank)
+
+
+def test_the_host_that_stands_beside_the_rank_is_its_node() -> None:
+    """Whatever software says so, in full where it is printed so; what stands beside others is not."""
+    placed = [f"yard: replica {rank} -> elm-r{rank}-n06.fra (pid {500 + rank})" for rank in range(4)]
+    steps = [f"[replica={rank}/4] [main] Fit - step {step}" for step in range(3) for rank in range(4)]
+    root = "[replica=3/4] [main] Device - bridge: device 3 stopped answering commands"
+    assert _node(3, root, "yard: train 26.2, job lsj-22220, 4 replicas", *placed, *steps) == "elm-r3-n06.fra"
+
+
+def test_the_only_host_of_the_first_lines_is_the_node() -> None:
+    steps = [f"tile {tile} corvid::pace: step {step}" for step in range(4) for tile in range(4)]
+    root = "tile 2 corvid::arena: arena cannot give 4 GiB"
+    assert _node(2, root, "boss corvid: corvid 0.44.1 release build on rook-19, 96 cpus, 4 tiles", *steps) == "rook-19"
+
+
+def test_a_machine_that_another_calls_lost_is_the_node() -> None:
+    """Not that of who says it."""
+    seated = [f"[worker-{rank}@gpu-r3n0{rank // 2}] Boot - device {rank % 2} claimed" for rank in range(8)]
+    root = "[master@ctl-2] Agents - gpu-r3n02 missed 4 beats and does not answer, taken as lost with 2 workers"
+    assert _node(None, root, "[master@ctl-2] Main - 8 workers on 4 machines", *seated, machine=True) == "gpu-r3n02"
+
+
+def test_words_of_paths_and_versions_are_no_nodes() -> None:
+    steps = [f"step {step} loss 2.{step}" for step in range(5)]
+    root = "ImportError: /opt/conda/envs/py-310/lib/python3/site-packages/flash2.so: undefined symbol"
+    assert _node(None, root, "trainer 2.4 from /opt/build-7/trainer", *steps) is None
+
+
+def test_a_name_that_each_host_has_is_told_by_its_host() -> None:
+    """As a device's address is."""
+    started = [
+        f"oak-{host} slotd: slot {2 * host + card} started on device 0000:{5 + card}d:00.0"
+        for host in range(3)
+        for card in range(2)
+    ]
+    rows = rows_of(_lines(*started, "oak-2 kernel: NVRM: Xid (PCI:0000:6d:00): 79, GPU has fallen off the bus."))
+    read = book_of(rows, rows[:-1])
+    assert read.directory.hosts == {slot: f"oak-{slot // 2}" for slot in range(6)}
+    assert {reading.rank for reading in readings_of(rows[-1], read) if reading.means == "listed"} == {5}
+
+
+def test_names_in_a_row_are_counted_by_the_host_before_them() -> None:
+    assert _hosts("map: cave-1: S00 S01 S02 S03", "map: cave-2: S04 S05 S06 S07", "S02 awake") == {
+        rank: f"cave-{rank // 4 + 1}" for rank in range(8)
+    }
 
 
 @pytest.mark.parametrize(

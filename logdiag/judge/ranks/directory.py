@@ -46,6 +46,7 @@ class Directory:
 
     names: Mapping[str, Named] = field(default_factory=dict)
     numbered: Mapping[tuple[str, int], Named] = field(default_factory=dict)
+    on_hosts: Mapping[tuple[str, str], Named] = field(default_factory=dict)
     hosts: Mapping[int, str] = field(default_factory=dict)
     on: Mapping[str, Sequence[int]] = field(default_factory=dict)
     sure: float = _LEAST
@@ -75,19 +76,21 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
     used = _agreeing(scored)
     names: dict[str, Named] = {}
     numbered: dict[tuple[str, int], Named] = {}
+    on_hosts: dict[tuple[str, str], Named] = {}
     for sure, listing in used:
         for key, named in _named_by(listing, sure, heard):
             if isinstance(key, str):
                 names.setdefault(key, named)
             else:
                 numbered.setdefault(key, named)
+        for place, named in _named_on_hosts(listing, sure):
+            on_hosts.setdefault(place, named)
     sure, hosts, in_order = _hosts_of(used, rows)
-    hosts = _in_full(hosts, rows)
     on: dict[str, list[int]] = defaultdict(list)
     for rank in sorted(hosts):
         on[hosts[rank].partition(".")[0].lower()].append(rank)
     best = used[0] if used and used[0][0] > _SURE else (_LEAST, None)
-    return Directory(names, numbered, hosts, on, sure, in_order, best[1], best[0], listings, stated)
+    return Directory(names, numbered, on_hosts, hosts, on, sure, in_order, best[1], best[0], listings, stated)
 
 
 def heard_in(rows: Sequence[Row]) -> Mapping[str, int]:
@@ -174,6 +177,18 @@ def _named_by(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterat
             yield (listing.noun, rank), Named(rank, sure, 1.0, is_host=False)
 
 
+def _named_on_hosts(listing: Listing, sure: float) -> Iterator[tuple[tuple[str, str], Named]]:
+    for place, own in listing.names_on_hosts.items():
+        for (host, name), rank in own.items():
+            named = Named(rank, sure, 1.0, is_host=False)
+            stem, number = counted(name)
+            noun = singular(stem or listing.nouns[place])
+            if number < 0 or len(name) >= _LONG_NUMBER:
+                yield (host.partition(".")[0].lower(), name), named
+            elif noun:
+                yield (host.partition(".")[0].lower(), f"{noun} {number}"), named
+
+
 def _hosts_of(used: Sequence[tuple[float, Listing]], rows: Sequence[Row]) -> tuple[float, Mapping[int, str], bool]:
     """How sure the hosts are, the host of each rank, and whether they were only named in a row."""
     for sure, listing in used:
@@ -183,14 +198,11 @@ def _hosts_of(used: Sequence[tuple[float, Listing]], rows: Sequence[Row]) -> tup
     return max(found, key=lambda one: one[0], default=(_LEAST, {}, False))
 
 
-def _in_full(hosts: Mapping[int, str], rows: Sequence[Row]) -> Mapping[int, str]:
-    """The hosts as they are printed: trn-12.fra, where all have the same domain."""
-    domains = {}
-    for host in set(hosts.values()):
-        text = next((row.line.text for row in rows if host in row.words), "")
-        found = re.search(rf"(?<![\w.-]){re.escape(host)}((?:\.[A-Za-z][\w-]*)*)(?![\w/])", text)
-        domains[host] = found[1] if found else ""
-    return {rank: host + domains[host] for rank, host in hosts.items()} if len(set(domains.values())) == 1 else hosts
+def in_full(host: str, rows: Sequence[Row]) -> str:
+    """A host as it is printed first: trn-12.fra."""
+    text = next((row.line.text for row in rows if host in row.words), "")
+    found = re.search(rf"(?<![\w.-]){re.escape(host)}((?:\.[A-Za-z][\w-]*)*)(?![\w/])", text)
+    return host + (found[1] if found else "")
 
 
 def _places_on_hosts(rows: Sequence[Row]) -> Mapping[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from logdiag.model import Line, with_nines
 
@@ -61,19 +61,14 @@ def host_told(root: Line, lines: Sequence[Line]) -> str | None:
     return named.pop() if len(named) == 1 else None
 
 
+def is_prompt(line: Line) -> bool:
+    """Whether a line shows a shell's prompt."""
+    return _PROMPT.match(line.text) is not None
+
+
 def _named_in(lines: Sequence[Line]) -> set[str]:
     # No form asks for a certain digit: of lines that differ in digits only, one tells whether they name any.
     alike = {with_nines(line.text): line.text for line in lines}
     naming = {key for key, text in alike.items() if any(form.search(text) for form in _TOLD)}
     texts = (line.text for line in lines if with_nines(line.text) in naming) if naming else ()
     return {found["node"] for text in texts for form in _TOLD for found in form.finditer(text)}
-
-
-def node_named_in(line: Line, nodes: Iterable[str]) -> str | None:
-    """The only one of the nodes that a line names; None where it names several or none."""
-    named = {
-        node
-        for node in nodes
-        if node in line.text and re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w-]|[.]\w)", line.text)
-    }
-    return named.pop() if len(named) == 1 else None

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from logdiag.judge.ranks.vocabulary import DEVICES, HOST_WORDS, PROCESSES
+from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, HOST_WORDS, PROCESSES
 from logdiag.judge.ranks.words import HEAD, Row, counted, members, plain, singular
 
 Words = tuple[str, ...]
@@ -83,6 +83,26 @@ class Listing:
         return found
 
     @cached_property
+    def names_on_hosts(self) -> Mapping[int, Mapping[tuple[str, str], int]]:
+        """By column, the number of each name on its host, where those of one host differ: `card 2`, `0000:5d:00`."""
+        if self.hosts is None:
+            return {}
+        found = {}
+        for place, column in enumerate(self.columns):
+            pairs = {
+                ((self.hosts.of[number], word.lower()), number)
+                for word, number in zip(column, self.numbers, strict=True)
+            }
+            own = dict(pairs)
+            if (
+                len(own) == len(pairs) == self.size
+                and place not in self.names
+                and place not in (self.at, self.hosts.column)
+            ):
+                found[place] = own
+        return found
+
+    @cached_property
     def hosts(self) -> Hosts | None:
         """The hosts of those that it counts, if a column tells them."""
         found = [hosts for place in range(len(self.columns)) if (hosts := self._hosts_in(place))]
@@ -92,10 +112,11 @@ class Listing:
         of = dict(zip(self.numbers, self.columns[place], strict=True))
         if place == self.at or len(set(zip(self.numbers, self.columns[place], strict=True))) > len(of):
             return None
-        said = self.nouns[place] in HOST_WORDS
+        named = self.nouns[place] in HOST_WORDS
+        said = named or self.nouns[place] in BEFORE_HOSTS
         names = [of[number] for number in sorted(of)]
         distinct = len(set(names))
-        plain = said and not any(name[0].isdigit() for name in names)
+        plain = named and not any(name[0].isdigit() for name in names)
         if not plain and not all(may_be_a_host(name) for name in set(names)):
             return None
         # learner-0 rank=0   gpu-3 of rank 3
@@ -210,7 +231,7 @@ def _items(row: Row) -> list[tuple[Key, Sequence[str]]]:
     for at, stem, number in numbered:
         for after in places.get((stem, number + 1), ()):
             apart = after - at
-            if 1 < apart <= _FARTHEST:
+            if 0 < apart <= _FARTHEST:
                 chain = [at]
                 while (then := chain[-1] + apart) in places.get((stem, number + len(chain)), ()):
                     chain.append(then)

@@ -9,8 +9,9 @@ from functools import cache
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
-from logdiag.judge.ranks.hosts import host_told, node_named_in
+from logdiag.judge.ranks.hosts import host_told
 from logdiag.judge.ranks.launchers import Worker, first_observed
+from logdiag.judge.ranks.nodes import node_by_words
 from logdiag.judge.ranks.owners import Owners, owners_in
 from logdiag.judge.ranks.readings import Book, book_of
 from logdiag.judge.ranks.vocabulary import PROCESSES
@@ -34,9 +35,6 @@ _HEADER = "Traceback (most recent call last)"
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
 _PROCESS = re.compile(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
 _NUMBERS = re.compile(r"\d{1,9}")
-# node=im1@gpu25   [exec-2@wgd112]   r04@box34   (who speaks, and where)
-_AT = re.compile(r"(?<![\w.])[A-Za-z][\w-]{0,31}@(?P<host>[A-Za-z][\w-]*\d[\w.-]*)(?![\w.@]*@)")
-_HEAD, _FEWEST_AT = 72, 4
 _WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
 _ONE = "|".join(sorted(word for word in PROCESSES if len(word) > 1))
 # absent: 10   missing ordinals: 0,3   no part from 1   rank 3 never posted   seat 13 not among them
@@ -270,32 +268,22 @@ def rank_and_node(
 
 
 def _node(facts: _Facts, rank: int | None) -> str | None:
-    """The node of the root: named on its line, by other lines of its rank, by the launcher's summary or its listing, in
-    the words of its line or of those of its rank, the only one, or by its place in a row of them."""
+    """The node of the root: of its line, of other lines of its rank, in the launcher's summary, where NCCL started it;
+    else by the words of all lines, or as launchers and shells print it."""
     root = facts.root
     # A watchdog's line is of a rank that waited, and on that one's node.
     absent = set(map(int, _NUMBERS.findall(root.finding.facts.get("absent", "")))) - {root.line.rank}
-    own = None if absent or root.reason in _WAITED else _host_of_speaker(facts)
-    if (root.finding.node or own) and not absent:
-        return own or root.finding.node
-    if ranks := absent or ({rank} if rank is not None else set()):
-        named = {line.node for line in facts.lines if line.rank in ranks and line.node}
-        named |= {worker.host for worker in facts.workers if worker.rank in ranks}
-        named = named or facts.owners.nodes_of(ranks)
-        if not named and not (listed := facts.book().directory).in_order:
-            named = {listed.hosts[rank] for rank in ranks if rank in listed.hosts}
-        if len(named) == 1:
-            return named.pop()
-    directory = facts.book().directory
-    every = {line.node for line in facts.lines if line.node}
-    known = {*every, *directory.hosts.values()}
-    short = {node.partition(".")[0]: node for node in known}
-    if told := node_named_in(root.line, known) or short.get(node_named_in(root.line, short) or ""):
-        return told
-    if len(every) == 1:
-        return every.pop()
-    ordered = directory.hosts.get(rank) if rank is not None else None
-    return ordered or (None if every else host_told(root.line, facts.lines))
+    if root.finding.node and not absent:
+        return root.finding.node
+    ranks = absent or ({rank} if rank is not None else set())
+    named = {line.node for line in facts.lines if line.node and line.rank in ranks}
+    named |= {worker.host for worker in facts.workers if worker.rank in ranks}
+    named = named or facts.owners.nodes_of(ranks)
+    if len(named) == 1:
+        return named.pop()
+    book = facts.book()
+    read = root_in(book, root)
+    return (node_by_words(book, read, rank) if read else None) or host_told(root.line, facts.lines)
 
 
 def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
@@ -310,14 +298,6 @@ def root_in(book: Book, root: Fault) -> Root | None:
     """The root among the lines that are read for words, None where it is not."""
     row = next((row for row in book.rows if row.line == root.line), None)
     return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
-
-
-def _host_of_speaker(facts: _Facts) -> str | None:
-    """The host behind the root's speaker, where lines begin with who speaks at which: `r04@box34 i sync:`."""
-    told = _AT.search(facts.root.line.text[:_HEAD])
-    if told is None or sum(_AT.search(line.text[:_HEAD]) is not None for line in facts.lines) < _FEWEST_AT:
-        return None
-    return told["host"].rstrip(".")
 
 
 def _kin(root: Fault, died: Sequence[Fault]) -> Iterable[Sequence[Fault]]:

@@ -156,7 +156,7 @@ def readings_of(row: Row, book: Book, *, waited: bool = False, machine: bool = F
     if not hosts and (node := (row.line.node or "").lower()) in directory.on:
         hosts = [(-1, node)]
     there = {rank for _, host in hosts for rank in directory.on[host]} if directory.several_hosts else set()
-    listed = list(_listed(row, directory, there))
+    listed = list(_listed(row, directory, there, [host for _, host in hosts]))
     taken = {reading.place for reading in listed}
     found = [
         *listed,
@@ -180,11 +180,11 @@ def readings_of(row: Row, book: Book, *, waited: bool = False, machine: bool = F
     return found
 
 
-def _listed(row: Row, directory: Directory, there: set[int]) -> Iterator[Reading]:
+def _listed(row: Row, directory: Directory, there: set[int], hosts: Sequence[str]) -> Iterator[Reading]:
     """What the directory names."""
     order: list[int] = []
     for place, word in enumerate(row.words):
-        named, how = _look_up(row, place, directory)
+        named, how = _look_up(row, place, directory, hosts)
         if named is None:
             continue
         if named.rank not in order:
@@ -204,6 +204,7 @@ def _listed(row: Row, directory: Directory, there: set[int]) -> Iterator[Reading
             "number": noun and word.isdigit(),
             "by noun": noun,
             "range": how == "range",
+            "named on its host": how == "host",
         }
         if there and not named.is_host:
             features["on its host"] = named.rank in there
@@ -211,14 +212,20 @@ def _listed(row: Row, directory: Directory, there: set[int]) -> Iterator[Reading
         yield Reading(named.rank, features, "listed", None, place)
 
 
-def _look_up(row: Row, place: int, directory: Directory) -> tuple[Named | None, str]:
+def _look_up(row: Row, place: int, directory: Directory, hosts: Sequence[str]) -> tuple[Named | None, str]:
     """The process that a word names, and how."""
     word, lower = row.words[place], row.lower[place]
     if (named := directory.names.get(lower)) is not None:
         return named, "name"
     before = row.lower[place - 1] if place else ""
     stem, number = counted(word)
-    if number >= 0 and (noun := singular(stem or before)):
+    noun = singular(stem or before)
+    for host in hosts:
+        if (
+            named := directory.on_hosts.get((host, lower if number < 0 or len(word) > 4 else f"{noun} {number}"))
+        ) is not None:
+            return named, "host"
+    if number >= 0 and noun:
         return directory.numbered.get((noun, number)), "noun"
     if not word.isalnum() and (several := members(word)):
         stem, number = counted(several[0])

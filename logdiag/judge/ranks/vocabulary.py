@@ -6,7 +6,8 @@ _COUNTERS = (
     "step epoch iter iteration round batch attempt try tries line chunk part layer block pid shard file code exit "
     "signal rc status port v version of in after is for at to a"
 )
-_HOST_WORDS = "on host node machine at to hostname nodename"
+_HOST_WORDS = "host node machine hostname nodename"
+_BEFORE_HOSTS = "on at to"
 PROCESSES = frozenset(_PROCESSES.split())
 """What processes of a job are called."""
 DEVICES = frozenset(_DEVICES.split())
@@ -14,4 +15,6 @@ DEVICES = frozenset(_DEVICES.split())
 COUNTERS = frozenset(_COUNTERS.split())
 """What stands before numbers that count something else."""
 HOST_WORDS = frozenset(_HOST_WORDS.split())
-"""What stands before the name of a host."""
+"""What stands before the name of a host, whatever that is."""
+BEFORE_HOSTS = frozenset(_BEFORE_HOSTS.split())
+"""What may stand before a word that looks like a host's name."""

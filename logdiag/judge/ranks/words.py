@@ -6,7 +6,7 @@ A word is a name (`elm-7`, `fawn`), a number, or a stem with a number (`c21`, `S
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -15,6 +15,7 @@ from logdiag.model import Line
 # "spinner 13: rail tow-0:4410", each with the signs before it; c00-c03, 4,5,6,7 and 3.18 are one word
 _WORDS = re.compile(
     r"([^A-Za-z0-9]*)("
+    r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?(?![\w:])|"
     r"[A-Za-z]{0,6}\d{1,6}(?:-|\.\.)[A-Za-z]{0,6}\d{1,6}(?![\w.]|-\w)"
     r"|\d{1,6}(?:,\d{1,6}){1,4096}(?![\w.])"
     r"|\d+(?:\.\d+)+\w*"
@@ -33,6 +34,7 @@ _REST_OF_CLOCK = re.compile(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
 _OTHER_CLOCK = re.compile(r"\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?")
 HEAD = 5
 """Words of the head of a line, behind which anything may stand."""
+_LONGEST_RECORD = 60
 _LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 4096
 
 
@@ -62,6 +64,18 @@ class Row:
         return self._shape
 
 
+def head_of(rows: Sequence[Row], row: Row) -> Row | None:
+    """The first line of the record of which a line is a later one: the last above that begins with a clock."""
+    if row.clocked and not row.line.text[:1].isspace():
+        return None
+    for above in reversed(rows[max(0, row.at - _LONGEST_RECORD) : row.at]):
+        if above.line.stream != row.line.stream:
+            return None
+        if above.clocked:
+            return above
+    return None
+
+
 def rows_of(lines: Iterable[Line]) -> list[Row]:
     """The words of lines, in their order."""
     return [_row(line, at) for at, line in enumerate(lines)]
@@ -78,7 +92,7 @@ def _row(line: Line, at: int) -> Row:
     if any(sign in text for sign in _RANGE_SIGNS):
         text = _LOOSE_RANGE.sub(r"\1..\2", text)
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
-    words = [word for _, word in pairs]
+    words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
     return Row(line, at, words, [signs for signs, _ in pairs], [word.lower() for word in words], clocked)
 
 

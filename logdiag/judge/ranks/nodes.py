@@ -1,0 +1,210 @@
+"""On which host the root happened: each word that may be a host's is weighed by its form, by where it stands, and by
+the ranks beside which it stands, with weights that were learnt (`weights.json`)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from logdiag.judge.ranks.directory import in_full
+from logdiag.judge.ranks.hosts import is_prompt
+from logdiag.judge.ranks.listings import may_be_a_host
+from logdiag.judge.ranks.readings import Book
+from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, COUNTERS, DEVICES, HOST_WORDS, PROCESSES
+from logdiag.judge.ranks.weights import score
+from logdiag.judge.ranks.witnesses import Root, speakers
+from logdiag.judge.ranks.words import Row, counted, head_of, singular
+
+_NUMBERS = re.compile(r"\d+")
+# Lines that are looked at: the first, those around the root, the last; of them the first few say what is started where.
+_FIRST, _AROUND, _LAST, _BANNER = 300, 30, 100, 14
+_MOST_WORDS, _HEAD, _HEAD_OF_SPEAKER = 40, 4, 6
+_JOINTS = ("/", ".", "=-", "_")
+_LEAST_CHANCE = 0.25
+_LEAST_LEAD = 1.05
+_SILENT = "silent"
+
+
+class Candidate(NamedTuple):
+    """A word that may be the root's host, and what speaks for it."""
+
+    host: str
+    features: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The lines that have a word; in how many places it is said to be a host, may be said to be one, stands early in a
+    line, and is a part of a path or a dotted name."""
+
+    rows: list[Row] = field(default_factory=list)
+    said: int = 0
+    asked: int = 0
+    in_heads: int = 0
+    in_paths: int = 0
+
+
+def node_by_words(book: Book, root: Root, rank: int | None) -> str | None:
+    """The host that most speaks for; None where none is likely enough. `rank` is the root's, as far as it is known."""
+    found = [(math.exp(score("node", one.features)), one.host) for one in candidates(book, root, rank)]
+    found.sort(reverse=True)
+    share = math.exp(score("node", {_SILENT: 1})) + sum(weight for weight, _ in found)
+    if not found or found[0][0] < _LEAST_CHANCE * share:
+        return None
+    tied = len(found) > 1 and found[0][0] < _LEAST_LEAD * found[1][0]
+    return None if tied else in_full(found[0][1], book.rows)
+
+
+def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
+    """All words that may be the host, as far as they are looked at."""
+    rows, at = book.rows, root.row.at
+    near = range(max(0, at - _AROUND), min(len(rows), at + _AROUND))
+    places = {*range(min(_FIRST, len(rows))), *near, *range(max(0, len(rows) - _LAST), len(rows))}
+    words = _words_of([rows[place] for place in sorted(places) if not is_prompt(rows[place].line)])
+    spoke = speakers(book)
+    named = {place: _ranks_named(rows[place], book, spoke) for place in places}
+    families = _families(words, named)
+    shapes = Counter(map(_form, words))
+    found = []
+    for word, seen in words.items():
+        features = {
+            **_by_form(word, book, math.log2(shapes[_form(word)])),
+            **_by_place(word, seen, book, root),
+            **_by_rank(word, seen, book, rank, named, families[_form(word)]),
+        }
+        found.append(Candidate(word, features))
+    return found
+
+
+def _words_of(rows: Sequence[Row]) -> dict[str, _Seen]:
+    """The words that look like hosts, or stand behind a word that tells of one."""
+    found: dict[str, _Seen] = defaultdict(_Seen)
+    for row in rows:
+        before = ""
+        for place, word in enumerate(row.words[:_MOST_WORDS]):
+            said, asked = before in HOST_WORDS, before in BEFORE_HOSTS
+            if may_be_a_host(word) or ((said or asked) and word[0].isalpha()):
+                seen = found[word]
+                seen.said += said
+                seen.asked += asked
+                seen.in_heads += place < _HEAD
+                seen.in_paths += _in_path(row, place)
+                if not seen.rows or seen.rows[-1] is not row:
+                    seen.rows.append(row)
+            before = row.lower[place]
+        prefix = (row.line.node or "").partition(".")[0]
+        if prefix and (not found[prefix].rows or found[prefix].rows[-1] is not row):
+            found[prefix].rows.append(row)
+    return found
+
+
+def _in_path(row: Row, place: int) -> bool:
+    """Whether a word is a part of a path or of a dotted name: `/opt/conda/lib/python3/site`, `libnccl.so`."""
+    after = row.signs[place + 1] if place + 1 < len(row.signs) else ""
+    named_on = after == "." and not row.words[place + 1].isdigit()
+    return row.signs[place].endswith(_JOINTS) or after in {"/", "_"} or named_on
+
+
+def _ranks_named(row: Row, book: Book, spoke: Mapping[tuple[int, int], int]) -> Set[int]:
+    """The ranks that a line is of, or names."""
+    found = {row.line.rank, spoke.get((row.line.stream, row.line.position))}
+    before = ""
+    for word in row.lower[:_MOST_WORDS]:
+        stem, number = counted(word)
+        named = book.directory.names.get(word)
+        if named is None and number >= 0:
+            named = book.directory.numbered.get((singular(stem or before), number))
+        if named is not None and not named.is_host:
+            found.add(named.rank)
+        before = word
+    return {rank for rank in found if rank is not None}
+
+
+def _form(word: str) -> str:
+    return _NUMBERS.sub("0", word.lower())
+
+
+def _families(words: Mapping[str, _Seen], named: Mapping[int, Set[int]]) -> Mapping[str, Mapping[int, set[str]]]:
+    """For words of one form, those that stand beside each rank on lines that name it alone."""
+    found: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for word, seen in words.items():
+        for row in seen.rows:
+            if len(named[row.at]) == 1:
+                found[_form(word)][next(iter(named[row.at]))].add(word)
+    return found
+
+
+def _by_form(word: str, book: Book, alike: float) -> dict[str, float]:
+    """What a word looks like; `alike` is the logarithm of how many have its form."""
+    stem = singular(counted(word)[0])
+    listing, named = book.directory.listing, book.directory.names.get(word.lower())
+    return {
+        "digit": any(map(str.isdigit, word)),
+        "dash": "-" in word,
+        "upper": word.isupper(),
+        "short stem": len(stem) < len("ab"),
+        "device": stem in DEVICES,
+        "process": stem in PROCESSES,
+        "counter": stem in COUNTERS,
+        "counted": listing is not None and bool(stem) and stem == listing.noun,
+        "a process's name": named is not None and not named.is_host,
+        "family": min(alike, 4) / 4,
+    }
+
+
+def _by_place(word: str, seen: _Seen, book: Book, root: Root) -> dict[str, float]:
+    """Where a word stands in the log, and in the root's line or its record."""
+    rows = seen.rows
+    listed = {host.partition(".")[0] for host in book.directory.hosts.values()}
+    speaking = head_of(book.rows, root.row) or root.row
+    head = zip(speaking.words[:_HEAD_OF_SPEAKER], speaking.signs, strict=False)
+    at_sign = {name for name, signs in head if signs.endswith("@")}
+    listed_in_root = listed.intersection(root.row.words)
+    in_root = any(row is root.row for row in rows)
+    return {
+        "rows": min(math.log2(1 + len(rows)), 8) / 8,
+        "in banner": rows[0].at < _BANNER,
+        "in heads": seen.in_heads / len(rows),
+        "share in paths": seen.in_paths / len(rows),
+        "said": seen.said > 0,
+        "asked": seen.asked > 0,
+        "share asked": seen.asked / len(rows),
+        "listed": word in listed,
+        "in root": in_root,
+        "machine, in root": root.machine and in_root,
+        "another listed in root": len(listed_in_root) == 1 and word not in listed_in_root,
+        "another behind @": bool(at_sign) and word not in at_sign and not root.machine,
+        "machine, only listed in root": root.machine and listed_in_root == {word},
+    }
+
+
+def _by_rank(
+    word: str,
+    seen: _Seen,
+    book: Book,
+    rank: int | None,
+    named: Mapping[int, Set[int]],
+    family: Mapping[int, set[str]],
+) -> dict[str, float]:
+    """How a word goes with the root's rank, and those of its form with all ranks."""
+    with_rank = sum(rank in named[row.at] for row in seen.rows)
+    of_rank = sum(rank in ranks for ranks in named.values())
+    every = len(set().union(*named.values()))
+    one_each = sum(len(words) == 1 for words in family.values())
+    only = rank is not None and family.get(rank) == {word}
+    listed = (book.directory.hosts.get(rank, "") if rank is not None else "").partition(".")[0]
+    return {
+        "rank known": rank is not None,
+        "share with rank": with_rank / len(seen.rows),
+        "share of rank's": with_rank / max(1, of_rank),
+        "one each": one_each / max(1, len(family)),
+        "rank's only, one each": only * one_each / max(1, len(family)),
+        "rank's only, covers": only * one_each / max(1, every),
+        "listed for rank": word == listed,
+        "sure of rank's": (word == listed) * max(-2.0, min(book.directory.sure, 5.0)) / 5,
+        "another listed for rank": bool(listed) and word != listed,
+    }
