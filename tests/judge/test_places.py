@@ -116,6 +116,8 @@ UNREACHABLE = (
     "tracker: HTTPConnectionPool(host='10.0.0.7', port=9090): Max retries exceeded with url: /api (Caused by "
     "NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused'))"
 )
+
+
 CLOSED = "RuntimeError: [/src/gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.8]:57000"
 
 
@@ -125,18 +127,6 @@ def test_who_died_of_the_cause_tells_the_rank_before_who_lost_a_peer(book: RuleB
     lost = traceback_of(CLOSED, prefix="[rank1]: ")
     answer = diagnosed(book, *steps(1, 20), UNREACHABLE, *died, *lost)
     assert (answer.reason.value, rank_of(answer)) == ("ConnectionError", 2)
-
-
-def test_of_several_ranks_that_died_alike_the_launchers_first_is_named(book: RuleBook) -> None:
-    """If it is one of them; otherwise none is."""
-    boom = "ConnectionRefusedError: [Errno 111] Connection refused"
-
-    def answered(*ranks: int) -> int | None:
-        died = [line for rank in ranks for line in traceback_of(boom, prefix=f"[rank{rank}]: ")]
-        return rank_of(diagnosed(book, *steps(1, 20), UNREACHABLE, *died, *LAUNCHER))
-
-    assert answered(1, 0) == 0
-    assert answered(2, 3) is None
 
 
 def test_at_a_monitored_barrier_the_rank_that_did_not_come_is_the_first(book: RuleBook) -> None:

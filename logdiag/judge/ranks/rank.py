@@ -102,20 +102,6 @@ def named_by_its_line(facts: _Facts) -> int | None:
     return facts.root.finding.rank
 
 
-def named_by_its_process(facts: _Facts) -> int | None:
-    """The root's line names a process, and the launcher's summary gives that process a rank."""
-    process = facts.root.finding.facts.get("pid")
-    listed = {worker.rank for worker in facts.workers if process and worker.process == process}
-    return listed.pop() if len(listed) == 1 else None
-
-
-def named_by_its_pod(facts: _Facts) -> int | None:
-    """The root's line names a pod, all of whose own lines are of one rank."""
-    pod = facts.root.finding.facts.get("pod")
-    spoke = {line.rank for line in facts.lines if pod and line.rank is not None and pod in line.speaker.split("/")}
-    return spoke.pop() if len(spoke) == 1 else None
-
-
 def owner_of_its_process(facts: _Facts) -> int | None:
     """The root's line names a process, and NCCL told on that node which rank the process is."""
     named = _PROCESS.search(facts.root.line.message)
@@ -146,13 +132,13 @@ def record_above_a_caught_exception(facts: _Facts) -> int | None:
 
 
 def died_of_the_same(facts: _Facts) -> int | None:
-    """The one rank that died of the root's reason, or of one that it explains; of several the launcher's first; -1
-    where they cannot be told apart."""
-    for group in _kin(facts.root, [fault for fault in facts.faults if fault.died]):
-        ranks = {fault.finding.rank for fault in group} - {None}
-        if ranks:
-            return ranks.pop() if len(ranks) == 1 else facts.first_observed if facts.first_observed in ranks else -1
-    return None
+    """The one rank that died of the root's reason, or of one that it explains; of a cause before what peers say."""
+    root, died = facts.root, [fault for fault in facts.faults if fault.died]
+    same = [fault for fault in died if fault.reason is root.reason]
+    causes = [fault for fault in same if fault.finding.role is root.finding.role]
+    explained = [fault for fault in died if fault.reason in root.explains and fault.finding.role is Role.CAUSE]
+    ranks = {fault.finding.rank for fault in causes or explained or same} - {None}
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def first_in_the_launchers_summary(facts: _Facts) -> int | None:
@@ -206,8 +192,6 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     absent_from_the_collective,
     waited_for,
     named_by_its_line,
-    named_by_its_process,
-    named_by_its_pod,
     owner_of_its_gpu,
     owner_of_its_process,
     number_of_its_gpu,
@@ -298,14 +282,6 @@ def root_in(book: Book, root: Fault) -> Root | None:
     """The root among the lines that are read for words, None where it is not."""
     row = next((row for row in book.rows if row.line == root.line), None)
     return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
-
-
-def _kin(root: Fault, died: Sequence[Fault]) -> Iterable[Sequence[Fault]]:
-    """What processes died of: the root's reason, causes before what peers say, or a cause that the root explains."""
-    same = [fault for fault in died if fault.reason is root.reason]
-    yield [fault for fault in same if fault.finding.role is root.finding.role]
-    yield [fault for fault in died if fault.reason in root.explains and fault.finding.role is Role.CAUSE]
-    yield same
 
 
 def _rank_above(facts: _Facts) -> int | None:
