@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logdiag.judge.suspects.line_features import body_of
-from logdiag.judge.suspects.wording import CAUSES, ENDS, REASONS, term_key, terms_of, terms_of_end
+from logdiag.judge.suspects.wording import CAUSES, ENDS, REASONS, term_key, terms_of, terms_of_end, terms_of_reason
 from logdiag.model import Reason
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
@@ -82,7 +82,7 @@ def reasons_fitted(roots: Sequence[tuple[str, str]]) -> Fitted:
     messages = list(_messages("cause", "symptom"))
     bodies, reasons = zip(*roots, *messages, strict=True)
     counts = [_LOGGED] * len(roots) + [1.0] * len(messages)
-    return _fitted(REASONS, RidgeClassifier(class_weight="balanced"), bodies, reasons, counts)
+    return _fitted(REASONS, RidgeClassifier(class_weight="balanced"), bodies, reasons, counts, terms_of_reason)
 
 
 def causes_fitted(roots: Sequence[str], others: Sequence[str]) -> Fitted:

@@ -16,7 +16,9 @@ _LOG_NAME = re.compile(
     r"(?:\.(?:gz|zst|xz|bz2))?$"
 )
 # rank_3.log   rank-12.err   task7.out   job-4711-t5.err (Slurm's %j and %t)
-_RANK = re.compile(r"(?i)(?:^|[^a-z])(?:global_?rank|rank|task|proc|process|(?<=\d[._-])t)[_.-]?(\d{1,5})(?:\D|$)")
+_RANK = re.compile(
+    r"(?i)(?:^|[^a-z])(?:global_?rank|rank|task|proc|process|replica|trainer|learner|(?<=\d[._-])t)[_.-]?(\d{1,5})(?:\D|$)"
+)
 # attempt_0/3/stderr.log (torchelastic)
 _ELASTIC = re.compile(r"(?:^|/)attempt_\d+/(\d+)/[^/]+$")
 # node-004.log   gpu-node12.out   host-3/stdout

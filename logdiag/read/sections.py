@@ -16,8 +16,8 @@ from logdiag.read.names import node_in, rank_in
 
 _HEADING = re.compile(rb"^==> (?P<name>\S{1,300})(?: \((?P<host>[\w.-]{1,120})\))? <==[ \r]*$", re.MULTILINE)
 _ENDINGS = r"\.(?:out|log|err|txt)$"
-# ox.012.out   12.log
-_NUMBERED = re.compile(rf"(?:^|[./])(\d{{1,5}}){_ENDINGS}")
+# ox.012.out   12.log   out/spoke.003
+_NUMBERED = re.compile(rf"(?:^|[./])(\d{{1,5}})(?:{_ENDINGS}|$)")
 # pn-1.out   rk0812.log   (but no part-1.out)
 _OF_HOST = re.compile(
     rf"(?:^|/)((?!(?:part|shard|chunk|log|out|run|job|train|step|test)[a-z]*-?\d)[A-Za-z][A-Za-z-]*\d{{1,5}}){_ENDINGS}"

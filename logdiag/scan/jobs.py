@@ -71,6 +71,7 @@ def _part(survey: Survey, streams: set[int]) -> Survey:
         series=[step for step in survey.series if step.stream in streams],
         checkpoints=[line for line in survey.checkpoints if line.stream in streams],
         calls=[call for call in survey.calls if call.line.stream in streams],
+        openings=[opening for opening in survey.openings if opening.stream.index in streams],
         lines=lines,
         total_lines=sum({line.stream: line.position + 1 for line in lines}.values()),
         total_bytes=sum(stream.bytes_read for stream in survey.streams if stream.index in streams),

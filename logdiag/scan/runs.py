@@ -114,6 +114,8 @@ def only_run(survey: Survey, run: Run) -> Survey:
         progress=[line for line in survey.progress if run.holds(line)],
         series=[line for line in survey.series if run.holds(line)],
         checkpoints=[line for line in survey.checkpoints if run.holds(line)],
+        # The first lines are those of the first run.
+        openings=[opening for opening in survey.openings if run.parts.get(opening.stream.index, (1, 1))[0] == 0],
         lines=lines,
         total_lines=sum(end - start for start, end in run.parts.values()),
     )

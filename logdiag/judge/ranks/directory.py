@@ -83,9 +83,10 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
                 names.setdefault(key, named)
             else:
                 numbered.setdefault(key, named)
-        for place, named in _named_on_hosts(listing, sure):
-            on_hosts.setdefault(place, named)
     sure, hosts, in_order = _hosts_of(used, rows)
+    for trust, listing in used:
+        for place, named in _named_on_hosts(listing, trust, hosts):
+            on_hosts.setdefault(place, named)
     on: dict[str, list[int]] = defaultdict(list)
     for rank in sorted(hosts):
         on[hosts[rank].partition(".")[0].lower()].append(rank)
@@ -177,16 +178,19 @@ def _named_by(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterat
             yield (listing.noun, rank), Named(rank, sure, 1.0, is_host=False)
 
 
-def _named_on_hosts(listing: Listing, sure: float) -> Iterator[tuple[tuple[str, str], Named]]:
-    for place, own in listing.names_on_hosts.items():
-        for (host, name), rank in own.items():
-            named = Named(rank, sure, 1.0, is_host=False)
+def _named_on_hosts(listing: Listing, sure: float, hosts: Mapping[int, str]) -> Iterator[tuple[tuple[str, str], Named]]:
+    """What each process of a host alone is called, as others elsewhere are: the host, and a name, or a noun with its
+    number, as `card 2`."""
+    for place, column in enumerate(listing.columns):
+        pairs = set(zip(map(str.lower, column), listing.numbers, strict=True))
+        placed = {(hosts[rank].partition(".")[0].lower(), name): rank for name, rank in pairs if rank in hosts}
+        if place == listing.at or place in listing.names or not len(placed) == len(pairs) == listing.size:
+            continue
+        for (host, name), rank in placed.items():
             stem, number = counted(name)
             noun = singular(stem or listing.nouns[place])
-            if number < 0 or len(name) >= _LONG_NUMBER:
-                yield (host.partition(".")[0].lower(), name), named
-            elif noun:
-                yield (host.partition(".")[0].lower(), f"{noun} {number}"), named
+            known = name if number < 0 or len(name) >= _LONG_NUMBER else f"{noun} {number}"
+            yield (host, known), Named(rank, sure, 1.0, is_host=False)
 
 
 def _hosts_of(used: Sequence[tuple[float, Listing]], rows: Sequence[Row]) -> tuple[float, Mapping[int, str], bool]:

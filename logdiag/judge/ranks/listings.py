@@ -83,30 +83,10 @@ class Listing:
         return found
 
     @cached_property
-    def names_on_hosts(self) -> Mapping[int, Mapping[tuple[str, str], int]]:
-        """By column, the number of each name on its host, where those of one host differ: `card 2`, `0000:5d:00`."""
-        if self.hosts is None:
-            return {}
-        found = {}
-        for place, column in enumerate(self.columns):
-            pairs = {
-                ((self.hosts.of[number], word.lower()), number)
-                for word, number in zip(column, self.numbers, strict=True)
-            }
-            own = dict(pairs)
-            if (
-                len(own) == len(pairs) == self.size
-                and place not in self.names
-                and place not in (self.at, self.hosts.column)
-            ):
-                found[place] = own
-        return found
-
-    @cached_property
     def hosts(self) -> Hosts | None:
         """The hosts of those that it counts, if a column tells them."""
         found = [hosts for place in range(len(self.columns)) if (hosts := self._hosts_in(place))]
-        return max(found, key=lambda hosts: (hosts.said, hosts.shared), default=None)
+        return max(found, key=_likelihood, default=None)
 
     def _hosts_in(self, place: int) -> Hosts | None:
         of = dict(zip(self.numbers, self.columns[place], strict=True))
@@ -117,15 +97,20 @@ class Listing:
         names = [of[number] for number in sorted(of)]
         distinct = len(set(names))
         plain = named and not any(name[0].isdigit() for name in names)
-        if not plain and not all(may_be_a_host(name) for name in set(names)):
+        shared = 1 + sum(one != other for one, other in pairwise(names)) == distinct < len(of)
+        in_ranges = self.kind == RANGE and shared and distinct > 1 and not names[0][0].isdigit()
+        if not plain and not in_ranges and not all(may_be_a_host(name) for name in set(names)):
             return None
         # learner-0 rank=0   gpu-3 of rank 3
         own_name = distinct > 1 and 2 * sum(counted(name)[1] == number for number, name in of.items()) > len(of)
         device = counted(names[0])[0] in DEVICES or singular(self.nouns[place]) in DEVICES
         if not said and (own_name or device or distinct == 1):
             return None
-        changes = 1 + sum(one != other for one, other in pairwise(names))
-        return Hosts(place, of, said, changes == distinct and 1 < distinct < len(of))
+        return Hosts(place, of, said, shared and distinct > 1)
+
+
+def _likelihood(hosts: Hosts) -> tuple[bool, ...]:
+    return hosts.said, all(map(may_be_a_host, hosts.of.values())), hosts.shared
 
 
 def may_be_a_host(name: str) -> bool:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ _NUMBERS = re.compile(r"\d+")
 _FIRST, _AROUND, _LAST, _BANNER = 300, 30, 100, 14
 _MOST_WORDS, _HEAD, _HEAD_OF_SPEAKER = 40, 4, 6
 _JOINTS = ("/", ".", "=-", "_")
+# A listing of hosts with such odds is right for 96 of 100 ranks.
+_SURE = 1.5
 _LEAST_CHANCE = 0.25
 _LEAST_LEAD = 1.05
 _SILENT = "silent"
@@ -49,14 +52,18 @@ class _Seen:
 
 
 def node_by_words(book: Book, root: Root, rank: int | None) -> str | None:
-    """The host that most speaks for; None where none is likely enough. `rank` is the root's, as far as it is known."""
+    """The host that most speaks for, else the one that a listing gives the root's rank; None where none is likely.
+    `rank` is the root's, as far as it is known."""
     found = [(math.exp(score("node", one.features)), one.host) for one in candidates(book, root, rank)]
     found.sort(reverse=True)
     share = math.exp(score("node", {_SILENT: 1})) + sum(weight for weight, _ in found)
-    if not found or found[0][0] < _LEAST_CHANCE * share:
-        return None
+    likely = bool(found) and found[0][0] >= _LEAST_CHANCE * share
     tied = len(found) > 1 and found[0][0] < _LEAST_LEAD * found[1][0]
-    return None if tied else in_full(found[0][1], book.rows)
+    if likely and not tied:
+        return in_full(found[0][1], book.rows)
+    directory = book.directory
+    listed = directory.hosts.get(rank) if rank is not None and directory.sure >= _SURE else None
+    return in_full(listed, book.rows) if listed else None
 
 
 def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
@@ -64,7 +71,8 @@ def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
     rows, at = book.rows, root.row.at
     near = range(max(0, at - _AROUND), min(len(rows), at + _AROUND))
     places = {*range(min(_FIRST, len(rows))), *near, *range(max(0, len(rows) - _LAST), len(rows))}
-    words = _words_of([rows[place] for place in sorted(places) if not is_prompt(rows[place].line)])
+    listed = {host.partition(".")[0] for host in book.directory.hosts.values()}
+    words = _words_of([rows[place] for place in sorted(places) if not is_prompt(rows[place].line)], listed)
     spoke = speakers(book)
     named = {place: _ranks_named(rows[place], book, spoke) for place in places}
     families = _families(words, named)
@@ -73,21 +81,21 @@ def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
     for word, seen in words.items():
         features = {
             **_by_form(word, book, math.log2(shapes[_form(word)])),
-            **_by_place(word, seen, book, root),
+            **_by_place(word, seen, book, root, listed),
             **_by_rank(word, seen, book, rank, named, families[_form(word)]),
         }
         found.append(Candidate(word, features))
     return found
 
 
-def _words_of(rows: Sequence[Row]) -> dict[str, _Seen]:
-    """The words that look like hosts, or stand behind a word that tells of one."""
+def _words_of(rows: Sequence[Row], listed: AbstractSet[str]) -> dict[str, _Seen]:
+    """The words that look like hosts, are listed as such, or stand behind a word that tells of one."""
     found: dict[str, _Seen] = defaultdict(_Seen)
     for row in rows:
         before = ""
         for place, word in enumerate(row.words[:_MOST_WORDS]):
             said, asked = before in HOST_WORDS, before in BEFORE_HOSTS
-            if may_be_a_host(word) or ((said or asked) and word[0].isalpha()):
+            if word in listed or may_be_a_host(word) or ((said or asked) and word[0].isalpha()):
                 seen = found[word]
                 seen.said += said
                 seen.asked += asked
@@ -109,7 +117,7 @@ def _in_path(row: Row, place: int) -> bool:
     return row.signs[place].endswith(_JOINTS) or after in {"/", "_"} or named_on
 
 
-def _ranks_named(row: Row, book: Book, spoke: Mapping[tuple[int, int], int]) -> Set[int]:
+def _ranks_named(row: Row, book: Book, spoke: Mapping[tuple[int, int], int]) -> AbstractSet[int]:
     """The ranks that a line is of, or names."""
     found = {row.line.rank, spoke.get((row.line.stream, row.line.position))}
     before = ""
@@ -128,7 +136,9 @@ def _form(word: str) -> str:
     return _NUMBERS.sub("0", word.lower())
 
 
-def _families(words: Mapping[str, _Seen], named: Mapping[int, Set[int]]) -> Mapping[str, Mapping[int, set[str]]]:
+def _families(
+    words: Mapping[str, _Seen], named: Mapping[int, AbstractSet[int]]
+) -> Mapping[str, Mapping[int, set[str]]]:
     """For words of one form, those that stand beside each rank on lines that name it alone."""
     found: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for word, seen in words.items():
@@ -156,14 +166,13 @@ def _by_form(word: str, book: Book, alike: float) -> dict[str, float]:
     }
 
 
-def _by_place(word: str, seen: _Seen, book: Book, root: Root) -> dict[str, float]:
+def _by_place(word: str, seen: _Seen, book: Book, root: Root, listed: AbstractSet[str]) -> dict[str, float]:
     """Where a word stands in the log, and in the root's line or its record."""
     rows = seen.rows
-    listed = {host.partition(".")[0] for host in book.directory.hosts.values()}
     speaking = head_of(book.rows, root.row) or root.row
     head = zip(speaking.words[:_HEAD_OF_SPEAKER], speaking.signs, strict=False)
     at_sign = {name for name, signs in head if signs.endswith("@")}
-    listed_in_root = listed.intersection(root.row.words)
+    listed_in_root = listed & set(root.row.words)
     in_root = any(row is root.row for row in rows)
     return {
         "rows": min(math.log2(1 + len(rows)), 8) / 8,
@@ -187,7 +196,7 @@ def _by_rank(
     seen: _Seen,
     book: Book,
     rank: int | None,
-    named: Mapping[int, Set[int]],
+    named: Mapping[int, AbstractSet[int]],
     family: Mapping[int, set[str]],
 ) -> dict[str, float]:
     """How a word goes with the root's rank, and those of its form with all ranks."""

@@ -37,6 +37,8 @@ _NUMBER = re.compile(r"\d+")
 _MOST_STATUS = 255
 # The last lines' words count as themselves too.
 _LAST_LINES = 3
+# Letters that tell what a longer word is about.
+_STEM = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def reasons_by_wording(body: str, *, folder: Path = WEIGHTS) -> tuple[tuple[Reas
     missing or broken.
     """
     model = _load(folder, REASONS)
-    sums = model.sums(terms_of(body))
+    sums = model.sums(terms_of_reason(body))
     most = max(sums, default=0.0)
     powers = [math.exp((value - most) * model.sharpness) for value in sums]
     found = ((Reason(answer), power / sum(powers)) for answer, power in zip(model.answers, powers, strict=False))
@@ -124,6 +126,12 @@ def terms_of(body: str) -> set[str]:
     """The words of a line, in lower case, its numbers and signs, and each two that stand beside each other."""
     words = _TERM.findall(_CAMEL.sub(" ", body).lower())
     return {*words, *(f"{one} {other}" for one, other in pairwise(words))}
+
+
+def terms_of_reason(body: str) -> set[str]:
+    """The terms of a line, and how its longer words begin: `unreadable` and `unread` are near each other."""
+    terms = terms_of(body)
+    return terms | {f"{term[:_STEM]}-" for term in terms if len(term) > _STEM and term.isalpha()}
 
 
 def term_key(term: str) -> int:
