@@ -1,84 +1,69 @@
-"""An evaluation as one HTML page that needs nothing else: what `page.html` shows of a document and its results."""
+"""An evaluation as one HTML page that needs nothing else: its tables, what was taken for what, and each miss with the
+lines of its log."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from itertools import groupby
-from operator import itemgetter
-from pathlib import Path
 from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
 
 from logdiag.errors import LogdiagError
 from logdiag.evaluation.cases import Case
 from logdiag.evaluation.logs import last_lines
-from logdiag.evaluation.metrics import METRICS
 from logdiag.evaluation.scoring import Row
-from logdiag.evaluation.words import Columns, beside, columns_of, interval_words, measured, value_words
-from logdiag.model import Reason
-from logdiag.report.pages import page_by
+from logdiag.evaluation.table import WIDTH, tables_of
+from logdiag.report.words import clean
 
-_LONGEST = 1000
 # Of a log are shown so many lines on both sides of a root line, and so much of a long one.
 _AROUND, _LONGEST_LINE = 5, 600
-_TILES = (
-    "reason_accuracy", "root_line_hit", "first_rank_hit", "action_accuracy",
-    "false_alarm_rate", "confident_error_rate", "ece", "root_line_survival",
-)  # fmt: skip
+_STYLES = {"labelled": "green", "answered": "red", "both": "bold green"}
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>logdiag evaluation</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; form-action 'none'">
+<style>{stylesheet} body {{ color: {foreground}; background: {background}; }} pre {{ white-space: pre-wrap; }}</style>
+</head><body><pre>{code}</pre></body></html>
+"""
 
 
 def page(document: Mapping[str, Any], cases: Sequence[Case], rows: Sequence[Row]) -> str:
     """The page of a document, and of the cases and rows that it was made of. Every miss is on it."""
-    tables: list[tuple[str, str, Columns]] = [
-        ("Beside the baselines", "The same cases, judged in the same way.", beside(document)),
-        ("By split", "", document["by_split"]),
-    ]
-    order = {reason.value: at for at, reason in enumerate(Reason)}
-    confusion: Mapping[str, Mapping[str, int]] = document["confusion"]
-    truths = sorted(confusion, key=lambda name: order.get(name, len(order)))
-    answered = {answer for answers in confusion.values() for answer in answers}
-    return page_by(
-        Path(__file__).parent,
-        _LONGEST,
-        document=document,
-        healthy=sum(row.healthy for row in rows),
-        cases=len(rows),
-        metrics=METRICS,
-        tiles=_TILES,
-        value_words=value_words,
-        interval_words=interval_words,
-        measured=measured(document),
-        tables=[(title, words, ("", *columns), columns_of(columns)) for title, words, columns in tables],
-        bins=_bins(document["reliability"]),
-        truths=truths,
-        answers=sorted({*truths, *answered}, key=lambda name: order.get(name, len(order))),
-        depth=lambda count, total: math.ceil(5 * count / total),
-        missed=[
-            (row, row.missed, row.judged, _log(case, row)) for case, row in zip(cases, rows, strict=True) if row.missed
-        ],
-    )
+    console = Console(record=True, file=StringIO(), width=WIDTH, highlight=False, markup=False, soft_wrap=True)
+    for part in tables_of(document, rows):
+        console.print(part)
+    console.print(Text("Taken for another reason", style="bold"))
+    for truth, answers in document["confusion"].items():
+        for answer, count in answers.items():
+            if answer != truth:
+                console.print(f"{count:>5}x  {truth}, answered {answer}")
+    missed = [(case, row) for case, row in zip(cases, rows, strict=True) if row.missed]
+    console.print(Text(f"\nMisses: {len(missed)} cases", style="bold"))
+    for case, row in missed:
+        for part in _miss(case, row):
+            console.print(part)
+    return console.export_html(code_format=_PAGE, inline_styles=False)
 
 
-def _bins(bins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The dots of the reliability diagram, with the sizes that depend on how many cases the largest has."""
-    most = max((int(item["n"]) for item in bins), default=1)
-    return [
-        {**item, "radius": round(4 + 5 * math.sqrt(item["n"] / most), 1), "part": item["n"] / most} for item in bins
-    ]
-
-
-def _log(case: Case, row: Row) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """What is shown of a log, by source: of each line its number, its text and whose root line it is, after a gap one
-    without. Empty for a log that went away."""
+def _miss(case: Case, row: Row) -> Iterator[RenderableType]:
+    """What was missed of a case, and whose root line stands where; only the first for a log that went away."""
+    yield Text(f"\n{clean(row.id)}  {clean(', '.join(row.tags))}", style="bold")
+    for words in row.missed.values():
+        yield Text(f"  {clean(words)}", style="yellow")
     try:
         lines = shown_lines(case, row)
     except LogdiagError:
-        return []
-    width = len(str(max((number for _, number, _, _ in lines), default=0)))
-    return [
-        ("" if source == "<bytes>" else source, list(_with_gaps(group, width)))
-        for source, group in groupby(lines, key=itemgetter(0))
-    ]
+        return
+    for source, group in groupby(lines, key=lambda line: line[0]):
+        yield Text(f"  {clean(source)}", style="dim")
+        last = None
+        for _, number, text, kind in group:
+            if last is not None and number != last + 1:
+                yield Text(f"  {'':>9} \u22ee", style="dim")
+            last = number
+            yield Text(f"  {kind:<9}{number:>7} | {clean(text, _LONGEST_LINE + 2)}", style=_STYLES.get(kind, ""))
 
 
 def shown_lines(case: Case, row: Row) -> list[tuple[str, int, str, str]]:
@@ -97,15 +82,6 @@ def shown_lines(case: Case, row: Row) -> list[tuple[str, int, str, str]]:
         for source, number, text in case.lines()
         if any(source == near and abs(number - at) <= _AROUND for near, at in places)
     ]
-
-
-def _with_gaps(lines: Iterator[tuple[str, int, str, str]], width: int) -> Iterator[tuple[str, str, str]]:
-    last = None
-    for _, number, text, kind in lines:
-        if last is not None and number != last + 1:
-            yield f"{'':>{width}} \u22ee", "", "gap"
-        last = number
-        yield f"{number:>{width}}  ", text, kind
 
 
 def _cut(text: str, around: str | None = None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from logdiag.evaluation.cases import Case
 from logdiag.model import Action, Diagnosis, Reason
@@ -29,15 +29,6 @@ class Answer:
     cost: float | None = None
     supports: tuple[str, ...] = ()
     suspects: tuple[tuple[str, int, str], ...] = ()
-
-
-class Judged(NamedTuple):
-    """In one respect, what the label says and what was answered, in words, and whether that is right."""
-
-    what: str
-    truth: str
-    answer: str
-    right: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +86,22 @@ class Row:
         return self.true_reason == Reason.NONE.value
 
     @property
-    def judged(self) -> tuple[Judged, ...]:
-        """Every respect in which the case is labelled."""
-        root = "none" if self.root_line is None else f"line {self.root_line}: {self.root_text}"
-        respects: tuple[tuple[str, object, object, bool | None], ...] = (
-            ("reason", " or ".join(self.accepted_reasons), self.reason, self.reason_right),
-            ("root line", self.true_root, root, self.root_right),
-            ("rank", self.true_rank, self.rank, self.rank_right),
-            ("node", self.true_node, self.node, self.node_right),
-            ("action", " or ".join(self.accepted_actions), self.action, self.action_right),
-        )
-        return tuple(
-            Judged(what, "none" if truth is None else str(truth), "none" if answer is None else str(answer), right)
-            for what, truth, answer, right in respects
-            if right is not None
-        )
-
-    @property
-    def missed(self) -> tuple[str, ...]:
-        """In what respects it was missed: a crash alone, or a false alarm, or those of `judged` that are wrong."""
+    def missed(self) -> dict[str, str]:
+        """What was missed, with the label and the answer in words: a crash alone, or every respect that is wrong."""
         if self.error:
-            return ("crash",)
-        wrong = [one.what for one in self.judged if not one.right]
-        return tuple("false alarm" if self.healthy and what == "reason" else what for what in wrong)
+            return {"crash": f"crash: {self.error}"}
+        sure = f" ({self.confidence:.2f})" if self.confidence is not None else ""
+        if self.healthy and not self.reason_right:
+            return {"false alarm": f"false alarm: {self.reason}{sure} on a healthy job"}
+        root = "not found" if self.root_line is None else f"answered line {self.root_line}"
+        respects = (
+            ("reason", self.reason_right, f"{' or '.join(self.accepted_reasons)}, answered {self.reason}{sure}"),
+            ("root line", self.root_right, root),
+            ("rank", self.rank_right, f"{_word(self.true_rank)}, answered {_word(self.rank)}"),
+            ("node", self.node_right, f"{self.true_node}, answered {_word(self.node)}"),
+            ("action", self.action_right, f"{' or '.join(self.accepted_actions)}, answered {self.action}"),
+        )
+        return {what: f"{what}: {words}" for what, right, words in respects if right is False}
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain values, ready for JSON."""
@@ -185,23 +169,11 @@ def judge(case: Case, answer: Answer, seconds: float) -> Row:
 
 def failed_row(case: Case, error: str, seconds: float) -> Row:
     """The row of a case that got no answer: wrong in every respect that is judged, with a confidence of 0."""
-    failed = not case.healthy
     row = judge(case, Answer(Reason.OTHERS, Action.NONE, 0.0, ""), seconds)
-    return replace(
-        row,
-        reason=None,
-        category=None,
-        decided_by=None,
-        action=None,
-        reason_right=False,
-        category_right=False,
-        root_right=False,
-        rank_right=None if row.rank_right is None else False,
-        action_right=False,
-        survived=False if failed else None,
-        false_stop=failed and all(action.automatic for action in case.actions),
-        error=error,
-    )
+    judged = ("reason_right", "category_right", "root_right", "rank_right", "action_right")
+    wrong: dict[str, Any] = {name: False for name in judged if getattr(row, name) is not None}
+    wrong["survived"] = None if case.healthy else False
+    return replace(row, reason=None, category=None, decided_by=None, action=None, error=error, **wrong)
 
 
 def _truth(case: Case) -> dict[str, Any]:
@@ -248,3 +220,7 @@ def _survived(case: Case, kept: tuple[tuple[str, int, str], ...]) -> bool:
         return True
     places = {(source, number) for source, number, _ in kept}
     return any(label in text and (source, number) in places for source, number, text in case.lines())
+
+
+def _word(value: object) -> str:
+    return "none" if value is None else str(value)

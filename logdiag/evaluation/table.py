@@ -1,45 +1,60 @@
-"""An evaluation for a terminal: metrics with their intervals, reasons, baselines, the misses in a line each."""
+"""An evaluation in tables: metrics with their intervals, reasons, calibration, baselines, and the misses."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from logdiag.evaluation.compare import Change, Comparison
 from logdiag.evaluation.metrics import METRICS
 from logdiag.evaluation.scoring import Row
-from logdiag.evaluation.words import Columns, beside, columns_of, measured, miss_words, value_words
 from logdiag.report.words import clean
 
 _MISSES_SHOWN = 20
 _CHANGES_SHOWN = 200
-_WIDTH_OF_A_PIPE = 120
+WIDTH = 120
+"""How wide the tables are where no terminal says so."""
 
 
-def print_document(document: dict[str, Any], rows: Sequence[Row]) -> None:
+def print_document(document: Mapping[str, Any], rows: Sequence[Row]) -> None:
     """Writes the tables. Log text and labels are never read as markup."""
     console = _console()
-    made_by = document["made_by"]
-    failed = sum(not row.healthy for row in rows)
-    console.print(
-        Text(f"{len(rows)} cases: {failed} failed, {len(rows) - failed} healthy", style="bold"),
-        Text(f"logdiag {made_by['logdiag']}, rules {made_by['rules'][:12]}", style="dim"),
-        sep="\n",
-    )
-    console.print(_metrics_table(document))
-    for title, columns in (("Beside the baselines", beside(document)), ("By split", document["by_split"])):
-        if columns:
-            console.print(_columns_table(title, columns))
-    console.print(_reasons_table(document["by_reason"]))
-    console.print(_misses(rows))
+    for part in tables_of(document, rows):
+        console.print(part)
+    missed = [row for row in rows if row.missed]
+    if missed:
+        table = _table(f"Misses: {len(missed)} cases", "case", "what is wrong")
+        table.columns[1].justify = "left"
+        for row in missed[:_MISSES_SHOWN]:
+            table.add_row(clean(row.id, 60), "; ".join(clean(words, 160) for words in row.missed.values()))
+        console.print(table)
+        if len(missed) > _MISSES_SHOWN:
+            more = f"and {len(missed) - _MISSES_SHOWN} more: --html FILE shows each with its log"
+            console.print(Text(more, style="dim"))
+    else:
+        console.print(Text("No misses.", style="bold green"))
+
+
+def tables_of(document: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[RenderableType]:
+    """What is printed of an evaluation before its misses."""
+    made_by, failed = document["made_by"], sum(not row.healthy for row in rows)
+    yield Text(f"{len(rows)} cases: {failed} failed, {len(rows) - failed} healthy", style="bold")
+    yield Text(f"logdiag {made_by['logdiag']}, rules {made_by['rules'][:12]}", style="dim")
     for note in document["notes"]:
-        console.print(Text(f"Note: {clean(note)}", style="dim"))
+        yield Text(f"Note: {clean(note)}", style="dim")
+    yield _metrics_table(document)
+    if "baselines" in document:
+        yield _columns_table("Beside the baselines", {"logdiag": document["metrics"], **document["baselines"]})
+    if document["by_split"]:
+        yield _columns_table("By split", document["by_split"])
+    yield _reasons_table(document["by_reason"])
+    yield _reliability_table(document["reliability"])
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -56,7 +71,7 @@ def print_comparison(comparison: Comparison) -> None:
     if comparison.metrics:
         table = _table("Metrics that moved", "", "was", "is")
         for name, pair in comparison.metrics.items():
-            table.add_row(METRICS[name].title, *(value_words(name, value) for value in pair))
+            table.add_row(METRICS[name].title, *(_value(name, value) for value in pair))
         console.print(table)
     ordered = sorted(comparison.changes, key=lambda change: not change.regression)
     for change in ordered[:_CHANGES_SHOWN]:
@@ -71,62 +86,72 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def _console() -> Console:
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE)
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=Text(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(columns):
         table.add_column(Text(name), justify="right" if index else "left", overflow="fold")
     return table
 
 
-def _metrics_table(document: dict[str, Any]) -> Table:
+def _value(name: str, value: float | None) -> str:
+    """A metric's value with its unit; a dash for what was not measured."""
+    if value is None:
+        return "\u2013"
+    kind = METRICS[name].kind
+    if kind == "share":
+        return f"{value:.1%}"
+    if kind == "seconds":
+        return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms" if value >= 0.0001 else "< 0.1 ms"
+    return f"{value:,.0f}" if kind == "tokens" else f"{value:.3f}"
+
+
+def _metrics_table(document: Mapping[str, Any]) -> Table:
     table = _table("Metrics", "", "value", "95 % interval")
-    for row in measured(document):
-        table.add_row(*row)
-    unmeasured = [METRICS[name].title.lower() for name, value in document["metrics"].items() if value is None]
+    values, intervals = document["metrics"], document["intervals"]
+    for name, metric in METRICS.items():
+        if values[name] is not None:
+            interval = " to ".join(_value(name, end) for end in intervals.get(name, ()))
+            table.add_row(metric.title, _value(name, values[name]), interval)
+    unmeasured = [METRICS[name].title.lower() for name, value in values.items() if value is None]
     if unmeasured:
         table.caption = f"no case to measure by: {', '.join(unmeasured)}"
         table.caption_justify = "left"
     return table
 
 
-def _columns_table(title: str, columns: Columns) -> Table:
+def _columns_table(title: str, columns: Mapping[str, Mapping[str, float | None]]) -> Table:
     """The metrics of several systems or splits, one a column."""
     table = _table(title, "", *(clean(name) for name in columns))
-    for row in columns_of(columns):
-        table.add_row(*row)
+    if any("n" in values for values in columns.values()):
+        table.add_row("Cases", *(str(values.get("n", "")) for values in columns.values()))
+    for name, metric in METRICS.items():
+        if any(values.get(name) is not None for values in columns.values()):
+            table.add_row(metric.title, *(_value(name, values.get(name)) for values in columns.values()))
     return table
 
 
-def _reasons_table(by_reason: dict[str, dict[str, Any]]) -> Table:
+def _reasons_table(by_reason: Mapping[str, Mapping[str, Any]]) -> Table:
     table = _table("By reason", "", "cases", "right", "precision", "recall", "F1", "root line", "action")
     for name, row in by_reason.items():
         shares = (row[key] for key in ("precision", "recall", "f1", "root_line_hit", "action_accuracy"))
-        style = "" if row["right"] == row["n"] else "yellow"
+        words = (_value("reason_accuracy", share) for share in shares)
         table.add_row(
-            name,
-            str(row["n"]),
-            str(row["right"]),
-            *(value_words("reason_accuracy", share) for share in shares),
-            style=style,
+            name, str(row["n"]), str(row["right"]), *words, style="" if row["right"] == row["n"] else "yellow"
         )
     return table
 
 
-def _misses(rows: Sequence[Row]) -> RenderableType:
-    missed = [row for row in rows if row.missed]
-    if not missed:
-        return Text("No misses.", style="bold green")
-    table = _table(f"Misses: {len(missed)} cases", "case", "what is wrong")
-    table.columns[1].justify = "left"
-    for row in missed[:_MISSES_SHOWN]:
-        table.add_row(Text(clean(row.id, 60)), Text("; ".join(clean(words, 160) for words in miss_words(row))))
-    more = len(missed) - _MISSES_SHOWN
-    return (
-        Group(table, Text(f"and {more} more: --html FILE shows each with its log", style="dim")) if more > 0 else table
-    )
+def _reliability_table(bins: Sequence[Mapping[str, Any]]) -> Table:
+    """How often answers of each confidence are right."""
+    table = _table("By confidence", "", "cases", "mean confidence", "right", "95 % interval")
+    for item in bins:
+        low, high = item["interval"]
+        shares = (f"{item['confidence']:.1%}", f"{item['right']:.1%}", f"{low:.1%} to {high:.1%}")
+        table.add_row(f"{item['from']:.1f} to {item['to']:.1f}", str(item["n"]), *shares)
+    return table
 
 
 def _change(change: Change) -> Text:

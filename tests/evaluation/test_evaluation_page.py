@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -32,7 +29,7 @@ from tests.helpers import steps, traceback_of
 
 ATTACK = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>"
 ATTACKED = "\n".join([*steps(1, 30), ATTACK, *traceback_of(f"KeyError: '{ATTACK}' & \"quoted\" \x1b[31m\u202e")]) + "\n"
-VOID = {"meta", "col", "path", "rect"}
+VOID = {"meta"}
 
 
 class Reader(HTMLParser):
@@ -88,19 +85,14 @@ def test_the_page_is_well_formed(content: str) -> None:
 
 
 def test_the_page_needs_nothing_else(content: str) -> None:
-    """No script, no address, nothing that would be fetched or run; and the policy forbids all but its own style."""
+    """No script, no address, nothing that would be fetched or run; and the policy forbids all but style."""
     elements = Reader(content).elements
-    fetching = {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
-    assert {tag for tag, _ in elements} & fetching == set()
-    for _, attributes in elements:
-        assert not {"src", "href", "style", "srcset", "action"} & set(attributes)
-        assert not [name for name in attributes if name.startswith("on")]
-    style = re.findall(r"<style>(.*?)</style>", content, re.DOTALL)[0]
-    assert "url(" not in style
-    assert "@import" not in style
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert {tag for tag, _ in elements} <= {"html", "head", "meta", "title", "style", "body", "pre", "span"}
+    assert {name for tag, attributes in elements if tag == "span" for name in attributes} == {"class"}
+    assert "url(" not in content
+    assert "@import" not in content
     policy = next(a["content"] for _, a in elements if a.get("http-equiv") == "Content-Security-Policy")
-    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'"
 
 
 def test_logs_and_labels_stay_text(content: str) -> None:
@@ -114,56 +106,47 @@ def test_logs_and_labels_stay_text(content: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "badge"),
+    ("name", "words"),
     [
-        ("wrong reason", "reason"),
-        ("wrong rank", "rank"),
-        ("wrong root", "root line"),
-        ("wrong action", "action"),
-        ("crash", "crash"),
-        ("false alarm", "false alarm"),
-        ("missed failure", "reason"),
+        ("wrong reason", "reason: IndexError, answered KeyError"),
+        ("wrong rank", "rank: 5, answered none"),
+        ("wrong root", "root line: answered line 36"),
+        ("wrong action", "action: restart, answered fix_and_resubmit"),
+        ("crash", "crash: ZeroDivisionError: the diagnosis broke"),
+        ("false alarm", "false alarm: KeyError"),
+        ("missed failure", "reason: Others, answered none"),
     ],
 )
-def test_every_miss_is_there(content: str, name: str, badge: str) -> None:
+def test_every_miss_is_there(content: str, name: str, words: str) -> None:
     """With what was missed, the label and the answer, and its log."""
-    (miss,) = re.findall(rf"<details><summary><b>{name}</b>.*?</details>", content, re.DOTALL)
-    assert f'<span class="badge">{badge}</span>' in miss
-    assert "<pre>" in miss
-    assert "<b>right</b>" not in content
+    miss = miss_of(content, name)
+    assert words in miss
+    assert re.search(r"\d \| ", miss)
+    assert "\nright " not in Reader(content).text
 
 
 def test_the_labelled_and_the_answered_line_are_marked(content: str) -> None:
     """Each with five lines before and after it, a gap between them, and the numbers of the file."""
-    (miss,) = re.findall(r"<details><summary><b>wrong root</b>.*?</details>", content, re.DOTALL)
-    numbers = [int(number) for number in re.findall(r"<i> *(\d+)  </i>", miss)]
-    assert numbers == [*range(1, 9), *range(31, 37)]
-    assert re.findall(r'<span class="labelled"><i> *(\d+)', miss) == ["3"]
-    assert re.findall(r'<span class="answered"><i> *(\d+)', miss) == ["36"]
+    miss = miss_of(content, "wrong root")
+    assert [int(number) for number in re.findall(r"(\d+) \|", miss)] == [*range(1, 9), *range(31, 37)]
+    assert re.findall(r"labelled +(\d+)", miss) == ["3"]
+    assert re.findall(r"answered +(\d+)", miss) == ["36"]
     assert miss.count("\u22ee") == 1
-    (same,) = re.findall(r"<details><summary><b>wrong reason</b>.*?</details>", content, re.DOTALL)
-    assert re.findall(r'<span class="both"><i> *(\d+)', same) == ["36"]
+    assert re.findall(r"both +(\d+)", miss_of(content, "wrong reason")) == ["36"]
 
 
-def test_charts_show_their_numbers(content: str) -> None:
-    """A dot for each tenth of confidence, a bar for each reason, a cell for each pair, all with their counts."""
-    reader = Reader(content)
-    tags = [tag for tag, _ in reader.elements]
-    assert tags.count("svg") == 2
-    assert tags.count("circle") >= 2
-    titles = [attributes.get("title") or "" for tag, attributes in reader.elements if tag == "td"]
-    assert "IndexError, answered KeyError: 2 of 2" in titles
-    assert "KeyError, answered (no answer): 1 of 4" in titles
+def miss_of(content: str, name: str) -> str:
+    """What the page says of one miss."""
+    (miss,) = re.findall(rf"^{name}  .*?(?=\n\n|\Z)", Reader(content).text, re.DOTALL | re.MULTILINE)
+    return str(miss)
 
 
-def test_a_page_without_misses_says_so(tmp_path: Path) -> None:
-    """And the parts that need labels nobody gave say that."""
-    case_set = load_cases([write_cases(tmp_path / "cases.jsonl", labelled())])
-    results = evaluate(case_set.cases, jobs=1)
-    rows = [result.row for result in results]
-    text = Reader(page(document_of(case_set, results), case_set.cases, rows)).text
-    assert "None: every judged answer is right." in text
-    assert "not labelled" in text
+def test_what_was_taken_for_what_is_counted(content: str) -> None:
+    """For each pair of reasons, and how sure answers are beside how often they are right."""
+    text = Reader(content).text
+    assert "2x  IndexError, answered KeyError" in text
+    assert "1x  KeyError, answered (no answer)" in text
+    assert "By confidence" in text
 
 
 def test_an_excerpt_of_a_long_line_holds_what_was_labelled(book: RuleBook) -> None:
