@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 
 from logdiag._version import __version__
 from logdiag.model import Change, Diagnosis, Evidence, Line, Suspect
@@ -29,7 +28,6 @@ def to_html(diagnosis: Diagnosis) -> str:
     logs = words.logs_words(diagnosis)
     table = diagnosis.collectives
     return page_by(
-        Path(__file__).parent,
         answer=diagnosis,
         words=words,
         verdict=_verdict(diagnosis),

@@ -1,13 +1,13 @@
-"""The report as Markdown, for an issue or a chat; log text stays inside code fences that it cannot close."""
+"""The report as Markdown, for an issue or a chat: the rows of the text report, log text inside code fences that it
+cannot close."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from logdiag.model import Diagnosis
-from logdiag.model.plain import rank_ranges
-from logdiag.report import words
+from logdiag.report.as_text import Row, report_rows
 from logdiag.report.words import clean
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~&$@-])")
@@ -17,61 +17,31 @@ _LINK = re.compile(r"(?i)(?:\b[a-z][a-z0-9+.-]{0,30}://|\bwww\.|\b(?:mailto|xmpp
 
 def to_markdown(diagnosis: Diagnosis) -> str:
     """The report as one Markdown document."""
-    blocks = [f"## {_safe(words.headline(diagnosis))}", _safe(diagnosis.summary)]
-    blocks += [*_verdict(diagnosis), *_lines_of_the_log(diagnosis), *_what_else(diagnosis)]
-    notes = "\n".join(f"> {_safe(note)}" for note in diagnosis.notes)
-    return "\n\n".join([*blocks, *([notes] if notes else []), _safe(words.amount(diagnosis))])
+    headline, *rows = report_rows(diagnosis, verbose=True)
+    blocks = [f"## {_safe(str(headline))}"]
+    for kind, group in groupby(filter(str, rows), key=_kind):
+        if kind == "log":
+            blocks.append(_fenced("\n".join(map(str, group))))
+        elif kind == "item":
+            blocks.append("\n".join(map(_item, group)))
+        else:
+            blocks += map(_paragraph, group)
+    return "\n\n".join(blocks)
 
 
-def _verdict(diagnosis: Diagnosis) -> Iterator[str]:
-    """What to do, when it happened, and what is lost."""
-    if diagnosis.failed:
-        yield f"**What to do** {_safe(words.action_words(diagnosis.recovery))}"
-    elif said := words.advice(diagnosis):
-        yield _safe(said)
-    if when := words.times_words(diagnosis):
-        yield f"**When** {_safe(when)}"
-    if lost := words.lost_words(diagnosis):
-        yield f"**Lost** {_safe(lost)}"
+def _kind(row: Row) -> str:
+    """`log` for a line of a log, `item` for what stands indented below a title, `words` for all else."""
+    return "log" if row.of_log else "item" if str(row).startswith("  ") else "words"
 
 
-def _lines_of_the_log(diagnosis: Diagnosis) -> Iterator[str]:
-    if root := diagnosis.root_cause:
-        yield f"**Root cause** {_code(words.where(root))} ({_code(root.rule)})"
-        yield _fenced(
-            f"{'>' if item.role == 'root' else ' '} {clean(item.source)}:{item.line} | {clean(item.text)}"
-            for item in diagnosis.evidence
-        )
-    if diagnosis.changes:
-        yield "New since the good run:"
-        yield _fenced(
-            f"{words.where(item)} [{words.change_words(item)}] | {clean(item.text)}" for item in diagnosis.changes
-        )
-    if suspects := words.suspects_of(diagnosis):
-        yield "Most suspicious lines:"
-        yield _fenced(f"{words.where(item)} | {clean(item.text)}" for item in suspects)
+def _paragraph(row: Row) -> str:
+    label, words = ("".join(text for text, _ in spans).strip() for spans in (row.label, row.spans))
+    return f"**{_safe(label)}** {_safe(words)}".rstrip() if label else _safe(words)
 
 
-def _what_else(diagnosis: Diagnosis) -> Iterator[str]:
-    """Consequences, steps, past failures and other readings."""
-    if diagnosis.consequences:
-        rows = [
-            f"| {item.count} | {_safe(item.reason)}: {_safe(item.title)} | {rank_ranges(item.ranks)} |"
-            for item in diagnosis.consequences
-        ]
-        yield "\n".join(["| count | consequence | ranks |", "| ---: | --- | --- |", *rows])
-    if diagnosis.recovery.steps:
-        yield "**Steps**"
-        yield "\n".join(f"{number}. {_safe(step)}" for number, step in enumerate(diagnosis.recovery.steps, 1))
-    if diagnosis.failed:
-        yield _safe(diagnosis.recovery.why)
-    if diagnosis.similar:
-        yield "Similar failures:"
-        yield "\n".join(
-            f"- {past.similarity:.0%} {past.reason.value}: {_safe(past.words)}" for past in diagnosis.similar
-        )
-    if others := words.likely(diagnosis):
-        yield "Also possible: " + ", ".join(item.reason.value for item in others)
+def _item(row: Row) -> str:
+    words = _safe(str(row).strip())
+    return words if re.match(r"\d+\. ", words) else f"- {words}"
 
 
 def _safe(text: str) -> str:
@@ -83,16 +53,7 @@ def _safe(text: str) -> str:
     return "".join([*parts, _SPECIAL.sub(r"\\\1", plain[after:])])
 
 
-def _code(text: str) -> str:
-    fence = "`" * (_longest_run(text) + 1)
-    return f"{fence} {clean(text)} {fence}"
-
-
-def _fenced(lines: Iterable[str]) -> str:
-    text = "\n".join(lines)
-    fence = "`" * max(3, _longest_run(text) + 1)
+def _fenced(text: str) -> str:
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{text}\n{fence}"
-
-
-def _longest_run(text: str) -> int:
-    return max((len(run) for run in re.findall("`+", text)), default=0)

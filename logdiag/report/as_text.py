@@ -221,7 +221,7 @@ def _evidence_rows(root: RootCause, evidence: Sequence[Evidence]) -> Iterator[Ro
     before: Evidence | None = None
     for item in near:
         if before and item.role != "consequence" and item.line - before.line > 1:
-            yield Row(((f"    {'':>{width}} \u22ee", "dim"),))
+            yield Row(((f"    {'':>{width}} \u22ee", "dim"),), (("", ""),), of_log=True)
         mark, style = (">", "bold red") if item.role == "root" else (" ", "dim")
         text = (clean(item.text), style if item.role == "root" else "")
         yield Row(((f"  {mark} {item.line:>{width}} | ", style),), (text,), of_log=True)

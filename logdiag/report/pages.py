@@ -1,4 +1,5 @@
-"""Pages made by Jinja2 that need nothing else: no request, no script but their own, nothing from a log but text."""
+"""The page made by Jinja2: it needs nothing else, asks for nothing, runs no script but its own, and shows of a log only
+text."""
 
 from __future__ import annotations
 
@@ -12,30 +13,24 @@ from markupsafe import Markup, escape
 
 from logdiag.report.words import clean
 
-_LONGEST = 400
+_FOLDER = Path(__file__).parent
 
 
-def page_by(folder: Path, longest: int = _LONGEST, /, **values: object) -> str:
-    """The page made of `page.html`, `page.css` and `page.js` (if there is one) of a folder. Values are escaped and cut
-    at `longest` characters; its policy lets only its own style and script in."""
-    own = {name: folder / f"page.{ending}" for name, ending in (("style", "css"), ("script", "js"))}
-    parts = {name: file.read_text(encoding="utf-8") if file.exists() else "" for name, file in own.items()}
-    hashes = {f"{name}_hash": Markup(_hash(part)) for name, part in parts.items()}
-    marked = {name: Markup(part) for name, part in parts.items()}  # the package's own files
-    return _environment(folder, longest).get_template("page.html").render(**marked, **hashes, **values)
+def page_by(**values: object) -> str:
+    """The page made of `page.html`, `page.css` and `page.js`. Values are escaped and cut; its policy lets only its own
+    style and script in."""
+    style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    own = {"style": style, "script": script, "style_hash": _hash(style), "script_hash": _hash(script)}
+    marked = {name: Markup(part) for name, part in own.items()}  # the package's own files
+    return _environment().get_template("page.html").render(**marked, **values)
 
 
 @cache
-def _environment(folder: Path, longest: int) -> Environment:
-    def shown(value: object) -> object:
-        if value is None or isinstance(value, Markup):
-            return value or ""
-        return clean(str(value), longest)
-
+def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader([folder, Path(__file__).parent]),
+        loader=FileSystemLoader(_FOLDER),
         autoescape=True,
-        finalize=shown,
+        finalize=lambda value: value or "" if value is None or isinstance(value, Markup) else clean(str(value)),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,

@@ -136,8 +136,7 @@ def test_log_text_outside_a_fence_is_no_markup(hostile: Diagnosis) -> None:
     assert "**bold**" not in without_code
     for line in without_code.splitlines():
         assert not re.match(r"#+ heading", line)
-    rows = [line for line in outside.splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {4}
+    assert not re.search(r"(?<!\\)\|", without_code)
 
 
 class Terminal(io.StringIO):
@@ -263,7 +262,7 @@ def test_other_readings_carry_no_probability(book: RuleBook) -> None:
     three = (Candidate(Reason.CUDA_ERROR, 0.03), Candidate(Reason.OTHERS, 0.02), Candidate(Reason.NETWORK_ERROR, 0.001))
     for form in ("text", "markdown"):
         row = next(row for row in render(replace(answer, candidates=three), form).splitlines() if "possible" in row)
-        assert row == "Also possible: CUDAError"
+        assert row.replace("**", "") == "Also possible: CUDAError"
 
 
 def unknown(answer: Diagnosis, **changes: Any) -> Diagnosis:
