@@ -74,7 +74,7 @@ def incident_of_case(case: Case) -> Incident:
 
 def measure_reason(reason: Reason, cases: Sequence[Case], everything: Sequence[Case] = ()) -> list[Measured]:
     """All failures of one reason, with its rules switched off."""
-    book = without(RuleBook.load(proof=True), reason)
+    book = without(RuleBook.load(), reason)
     measured = measure_kept(cases, everything, book)
     for at, (case, one) in enumerate(zip(cases, measured, strict=True)):
         twins = [other for other in cases if other is not case and other.fault and other.fault == case.fault]

@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # Nobody's own incidents: a folder that is never made.
         os.environ["LOGDIAG_MEMORY"] = os.path.join(os.environ["LOGDIAG_CACHE"], "memory")
         # Compiled here once, so that no worker and no process of a test compiles them again.
-        RuleBook.load(proof=True)
+        RuleBook.load()
         shutil.copytree(os.environ["LOGDIAG_CACHE"], os.path.join(os.environ["LOGDIAG_CACHE"], "shipped"))
 
 
@@ -50,12 +50,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def book() -> RuleBook:
     """The shipped rules."""
     return RuleBook.load()
-
-
-@pytest.fixture(scope="session")
-def proof_book() -> RuleBook:
-    """The shipped rules with their examples."""
-    return RuleBook.load(proof=True)
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def judged_drafts(
         return []
     with in_a_folder(drafts) as folder:
         alone = RuleBook(parse(RuleFiles([folder])).rules)
-        book = RuleBook.load([*folders, folder], proof=True)
+        book = RuleBook.load([*folders, folder])
     names = {draft.id for draft in drafts}
     found = [(item.rule, f"{item.what}; {item.remedy}") for item in check(book, names)]
     for owner, example in ((rule.id, example) for rule in book.rules if rule.id in names for example in rule.fires):

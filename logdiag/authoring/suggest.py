@@ -59,7 +59,7 @@ def suggest(
     """
     own = confirmed(store)
     known = [*own, *store.shipped]
-    book = RuleBook.load(folders, proof=True)
+    book = RuleBook.load(folders)
     taken = {rule.id for rule in book.rules}
 
     def proposed(groups: Sequence[_Group]) -> list[Proposal]:

@@ -94,7 +94,7 @@ def _rule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @own_rules
 def show_command(identity: str, folders: tuple[str, ...]) -> None:
     """Print one rule as it stands in its file."""
-    book = RuleBook.load(folders, proof=True)
+    book = RuleBook.load(folders)
     file = next((item.file for item in book.entries if item.id == identity), None)
     if file is None:
         raise RuleError(f"{identity}: no such rule; see logdiag rules list")
@@ -119,7 +119,7 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
     from logdiag.rules.check import check
     from logdiag.rules.folders import own_files
 
-    book = RuleBook.load(folders, proof=True)
+    book = RuleBook.load(folders)
     paths = {file.path for file in own_files(folders).contents.values()}
     own = {item.id for item in book.entries if item.file in paths} if folders else None
     problems = check(book, own) or prove(book, own)
@@ -242,7 +242,7 @@ def learn(
         logs,
         asker,
         settings.llm,
-        book=RuleBook.load(settings.rules, proof=True),
+        book=RuleBook.load(settings.rules),
         job=job,
         incidents=incidents,
         samples=samples,

@@ -47,8 +47,7 @@ class Marks(NamedTuple):
 class RuleBook:
     """The rules in force. Build one with `RuleBook.load`; it may be used from several threads at once.
 
-    `matchers`, `narrower` and `words` are made from the rules where they are not given; `healthy` is text as healthy
-    jobs print it, beside what the rules' own examples show.
+    `matchers`, `narrower` and `words` are made from the rules where they are not given.
     """
 
     def __init__(
@@ -60,7 +59,6 @@ class RuleBook:
         narrower: dict[int, frozenset[int]] | None = None,
         matchers: Sequence[Matcher] | None = None,
         forms: Forms | None = None,
-        healthy: str = "",
         words: bytes = b"",
     ) -> None:
         self.forms = forms
@@ -87,9 +85,9 @@ class RuleBook:
         self._calls = self._of_role(Role.CALL)
         self._never_fire = self._structural | self._calls
         if matchers is None:
-            from logdiag.rules.compiling import compiled_matchers
+            from logdiag.rules.compiling import compiled_matchers, healthy_text
 
-            matchers = compiled_matchers(self, healthy)
+            matchers = compiled_matchers(self, healthy_text(self))
         self.matchers = tuple(matchers)
         self.matcher, self.softening_matcher, self.regular_matcher = self.matchers
         if narrower is None:
@@ -110,19 +108,16 @@ class RuleBook:
         return frozenset(number for number, (index, _) in enumerate(self.scanned) if index in indices)
 
     @classmethod
-    def load(cls, folders: Folder | Iterable[Folder] = (), *, proof: bool = False) -> RuleBook:
+    def load(cls, folders: Folder | Iterable[Folder] = ()) -> RuleBook:
         """The shipped rules and those of a folder or several; compiled ones are used as long as nothing changed.
-
-        With `proof`, the rules keep their examples and references, which no diagnosis needs. Raises RuleError with
-        all problems of all files.
-        """
+        Raises RuleError with all problems of all files."""
         from logdiag.rules.loading import load
 
         if isinstance(folders, (str, os.PathLike)):
             folders = (folders,)
         if not isinstance(folders, Iterable) or isinstance(folders, (bytes, bytearray)):
             raise RuleError(f"rules: {folders!r} is no folder of rules; give a path, or several")
-        return load(tuple(folders), proof=proof)
+        return load(tuple(folders))
 
     @property
     def entries(self) -> tuple[Rule | Filter, ...]:
@@ -312,8 +307,8 @@ class RuleBook:
     @property
     def parts(self) -> tuple[Any, ...]:
         """What `RuleBook` makes it of again, in another process."""
-        made = (self.rules, self.filters, self.reasons, self.confidence, self.narrower, self.matchers, self.forms)
-        return (*made, "", self._words)
+        made = (self.rules, self.filters, self.reasons, self.confidence, self.narrower, self.matchers)
+        return (*made, self.forms, self._words)
 
     def fresh(self) -> RuleBook:
         """The same rules for one diagnosis, with nothing passed over yet."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from logdiag.errors import RuleError
 from logdiag.model import Role
 from logdiag.rules.book import RuleBook, example_line
 from logdiag.rules.literals import scan_form
-from logdiag.rules.matcher import Matcher
+from logdiag.rules.matcher import Matcher, Part
 from logdiag.rules.schema import Filter, Rule
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def healthy_text(book: RuleBook) -> str:
 
 def compiled_matchers(book: RuleBook, healthy: str) -> tuple[Matcher, ...]:
     """One for what is scanned for, one for what softens a line, one for regular output; `healthy` is text as healthy
-    jobs print it, beside what the rules' own examples show."""
+    jobs print it."""
     files = {item.id: item.file or item.id for item in book.entries}
-    texts = (f"{healthy}\n{healthy_text(book)}".lower(), "", "")
+    texts = (healthy.lower(), "", "")
     return tuple(
         _compiled([(files[name], pattern) for name, pattern in keys], text)
         for keys, text in zip(_keys(book), texts, strict=True)
@@ -66,22 +66,8 @@ def _compiled(patterns: Sequence[tuple[str, str]], healthy: str) -> Matcher:
 
 
 def narrower_in(book: RuleBook) -> Narrower:
-    """Who is narrower than whom in a book."""
-    return _asymmetric([_claimed(book, index, book.matcher) for index in range(len(book.rules))])
-
-
-def _claimed(book: RuleBook, index: int, matcher: Matcher) -> set[int]:
-    """The other rules that match an example of a rule, of those whose patterns the matcher looks for."""
-    found: set[int] = set()
-    for example in book.rules[index].fires if book.roles[index] not in _BESIDE_THE_RULES else ():
-        line, frames = example_line(example, book.forms)
-        rivals = {book.scanned[number][0] for number in matcher.on(line.text)} - found - {index}
-        found.update(other for other in rivals if book.claims(other, line, frames))
-    return found
-
-
-def _asymmetric(claimed: Sequence[Collection[int]]) -> Narrower:
-    """Who is narrower than whom, from which others claim each rule's examples."""
+    """Who is narrower than whom in a book, by which others claim each rule's examples."""
+    claimed = [_claimed(book, index) for index in range(len(book.rules))]
     narrower: dict[int, set[int]] = {}
     for index, others in enumerate(claimed):
         for other in others:
@@ -90,38 +76,28 @@ def _asymmetric(claimed: Sequence[Collection[int]]) -> Narrower:
     return {other: frozenset(narrow) for other, narrow in narrower.items()}
 
 
+def _claimed(book: RuleBook, index: int) -> set[int]:
+    """The other rules that match an example of a rule."""
+    found: set[int] = set()
+    for example in book.rules[index].fires if book.roles[index] not in _BESIDE_THE_RULES else ():
+        line, frames = example_line(example, book.forms)
+        rivals = {book.scanned[number][0] for number in book.matcher.on(line.text)} - found - {index}
+        found.update(other for other in rivals if book.claims(other, line, frames))
+    return found
+
+
 def joined(shipped: RuleBook, own: Parsed, kept: Callable[[Rule | Filter], bool], forms: Forms | None) -> RuleBook:
-    """The shipped rules, with their examples, that are `kept`, and one's own; only these are compiled."""
-    alone = RuleBook(own.rules, own.filters, narrower={}, forms=forms, healthy=healthy_text(shipped))
+    """The shipped rules that are `kept`, and one's own; only the patterns of these are compiled."""
     rules = [*filter(kept, shipped.rules), *own.rules]
     filters = [*filter(kept, shipped.filters), *own.filters]
-    keys = _keys(RuleBook(rules, filters, narrower={}, matchers=[Matcher((), "")] * len(shipped.matchers)))
-    matchers = []
-    for at, named in enumerate(keys):
-        numbers = {key: number for number, key in enumerate(named)}
-        parts = [
-            part
-            for book in (shipped, alone)
-            for part in book.matchers[at].renumbered([numbers.get(key) for key in _keys(book)[at]])
-        ]
-        matchers.append(Matcher(parts, shipped.matchers[at].name))
+    not_compiled = [Matcher((), "")] * len(shipped.matchers)
+    both = RuleBook(rules, filters, narrower={}, matchers=not_compiled)
+    alone = RuleBook(own.rules, own.filters, narrower={}, matchers=not_compiled)
+    parts: list[list[Part]] = [[] for _ in not_compiled]
+    for book, matchers in ((shipped, shipped.matchers), (alone, compiled_matchers(alone, healthy_text(both)))):
+        for found, matcher, keys, keys_of_both in zip(parts, matchers, _keys(book), _keys(both), strict=True):
+            numbers = {key: number for number, key in enumerate(keys_of_both)}
+            found += matcher.renumbered([numbers.get(key) for key in keys])
+    name = shipped.matcher.name
     reasons, confidence = own.reasons or shipped.reasons, own.confidence or shipped.confidence
-    book = RuleBook(rules, filters, reasons, confidence, {}, matchers, forms)
-    book.narrower = _narrower_of_joined(book, shipped, alone)
-    return book
-
-
-def _narrower_of_joined(book: RuleBook, shipped: RuleBook, alone: RuleBook) -> Narrower:
-    """Who is narrower than whom: known among the shipped rules, and found for each pair with one's own in it."""
-    index_of = {rule.id: index for index, rule in enumerate(book.rules)}
-    own = {index_of[rule.id] for rule in alone.rules}
-    numbers = {key: number for number, key in enumerate(_keys(book)[0])}
-    ours = Matcher(alone.matcher.renumbered([numbers[key] for key in _keys(alone)[0]]), alone.matcher.name)
-    claimed = [_claimed(book, index, book.matcher if index in own else ours) for index in range(len(book.rules))]
-    found = {other: set(narrow) for other, narrow in _asymmetric(claimed).items()}
-    # A shipped rule that one's own replaces is not there any more.
-    place = {at: now for at, rule in enumerate(shipped.rules) if (now := index_of.get(rule.id, -1)) not in {-1, *own}}
-    for other, narrow in shipped.narrower.items():
-        if other in place:
-            found.setdefault(place[other], set()).update(place[index] for index in narrow if index in place)
-    return {other: frozenset(narrow) for other, narrow in found.items()}
+    return RuleBook(rules, filters, reasons, confidence, None, [Matcher(found, name) for found in parts], forms)

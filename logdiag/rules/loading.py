@@ -18,24 +18,19 @@ from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 from logdiag.settings import cache as stored
 
-_COMPILED, _PROOF_FILE = "rules", "proof"
-# What proves a rule or a filter, and no diagnosis needs.
-_PROOF = ("references", "fires", "quiet", "scenes", "drops", "keeps", "file")
+_COMPILED = "rules"
 
 
-def load(folders: Sequence[Folder], *, proof: bool) -> RuleBook:
+def load(folders: Sequence[Folder]) -> RuleBook:
     """What `RuleBook.load` gives. The shipped rules are read once in a process, one's own whenever they change."""
     own = own_files(folders)
-    if not proof:
-        named = tuple(os.fspath(folder) for folder in folders)
-        return (_kept_with(own.fingerprint(paths=True), named) if own.contents else _kept_shipped()).fresh()
-    shipped = RuleFiles([shipped_folder()])
-    return _with_own(shipped, own, folders) if own.contents else _shipped_book(shipped, proof=True)
+    named = tuple(os.fspath(folder) for folder in folders)
+    return (_kept_with(own.fingerprint(paths=True), named) if own.contents else _kept_shipped()).fresh()
 
 
 @cache
 def _kept_shipped() -> RuleBook:
-    return _shipped_book(RuleFiles([shipped_folder()]), proof=False)
+    return _shipped_book(RuleFiles([shipped_folder()]))
 
 
 @lru_cache(maxsize=2)
@@ -62,32 +57,27 @@ def _with_own(shipped: RuleFiles, own: RuleFiles, folders: Sequence[Folder]) -> 
     def kept(item: Rule | Filter) -> bool:
         return item.id not in named and os.path.splitext(item.file)[0] not in replaced
 
-    return joined(_shipped_book(shipped, proof=True), parsed, kept, own_forms(folders))
+    return joined(_shipped_book(shipped), parsed, kept, own_forms(folders))
 
 
 def compile_shipped(folder: Folder) -> None:
     """Writes the shipped rules and log forms compiled into a folder, which a wheel holds as `data/compiled`."""
-    from logdiag.rules.compiling import healthy_text
-
     shipped = RuleFiles([shipped_folder()])
-    book, fingerprint = _parsed(shipped), shipped.fingerprint()
-    keep_compiled(folder, _COMPILED, fingerprint, *_plain(book), Matcher.made_by(), healthy_text(book))
-    keep_compiled(folder, _PROOF_FILE, fingerprint, _proof(book))
+    keep_compiled(folder, _COMPILED, shipped.fingerprint(), *_plain(_parsed(shipped)), Matcher.made_by())
     compile_forms(folder)
 
 
-def _shipped_book(shipped: RuleFiles, *, proof: bool) -> RuleBook:
+def _shipped_book(shipped: RuleFiles) -> RuleBook:
     """From the wheel, else from the cache, else from the files."""
-    fingerprint = shipped.fingerprint()
-    origin = Matcher.made_by() + fingerprint
+    fingerprint, made_by = shipped.fingerprint(), Matcher.made_by()
     compiled = compiled_part(_COMPILED, fingerprint)
-    book = _restored(compiled[:2]) if compiled and compiled[2] == Matcher.made_by() else None
-    book = book or _restored(stored.read(_COMPILED, origin))
+    book = _restored(compiled[:2]) if compiled and compiled[2] == made_by else None
+    book = book or _restored(stored.read(_COMPILED, made_by + fingerprint))
     if book is None:
         # Another machine's wheel saves the reading of the files all the same.
-        book = _from_plain(compiled[0], None, healthy=compiled[3]) if compiled else _parsed(shipped)
-        _keep(book, origin)
-    return _with_proof(book, shipped) if proof else book
+        book = _from_plain(compiled[0], None, None) if compiled else _parsed(shipped)
+        _keep(book, made_by + fingerprint)
+    return book
 
 
 def _parsed(files: RuleFiles) -> RuleBook:
@@ -103,10 +93,15 @@ def _keep(book: RuleBook, origin: bytes) -> None:
 
 
 def _plain(book: RuleBook) -> tuple[dict[str, Any], list[Any]]:
-    """A book without its proof as values that marshal writes, and its three matchers; for `_restored`."""
+    """A book as values that marshal writes, and its three matchers; for `_restored`. The files of shipped rules are
+    named from their folder, which lies elsewhere where a wheel is installed."""
+
+    def tuple_of(item: Rule | Filter) -> tuple[Any, ...]:
+        return (*item[:-1], os.path.relpath(item.file, shipped_folder()) if item.shipped else item.file)
+
     plain = {
-        "rules": [tuple(item._replace(references=(), fires=(), quiet=(), scenes=(), file="")) for item in book.rules],
-        "filters": [tuple(item._replace(drops=(), keeps=(), file="")) for item in book.filters],
+        "rules": list(map(tuple_of, book.rules)),
+        "filters": list(map(tuple_of, book.filters)),
         "reasons": {reason.value: tuple(entry) for reason, entry in book.reasons.items()},
         "confidence": {support.value: weight for support, weight in book.confidence.items()},
         "narrower": {index: sorted(others) for index, others in book.narrower.items()},
@@ -121,43 +116,18 @@ def _restored(found: Any | None, forms: Forms | None = None) -> RuleBook | None:
         return None
     plain, dumped = found
     matchers = [matcher for parts in dumped if parts is not None and (matcher := Matcher.restore(parts))]
-    return _from_plain(plain, matchers, forms=forms) if len(matchers) == len(dumped) else None
+    return _from_plain(plain, matchers, forms) if len(matchers) == len(dumped) else None
 
 
-def _from_plain(
-    plain: dict[str, Any], matchers: Sequence[Matcher] | None, *, healthy: str = "", forms: Forms | None = None
-) -> RuleBook:
+def _from_plain(plain: dict[str, Any], matchers: Sequence[Matcher] | None, forms: Forms | None) -> RuleBook:
+    folder = shipped_folder()
     return RuleBook(
-        [Rule._make(item) for item in plain["rules"]],
-        [Filter._make(item) for item in plain["filters"]],
+        [Rule._make([*values, os.path.join(folder, file)]) for *values, file in plain["rules"]],
+        [Filter._make([*values, os.path.join(folder, file)]) for *values, file in plain["filters"]],
         {Reason(name): ReasonEntry._make(entry) for name, entry in plain["reasons"].items()},
         {Support(name): weight for name, weight in plain["confidence"].items()},
         {index: frozenset(others) for index, others in plain["narrower"].items()},
         matchers,
         forms,
-        healthy,
         plain["words"],
     )
-
-
-def _proof(book: RuleBook) -> dict[str, dict[str, Any]]:
-    """Of each rule and filter what proves it, and its file below the shipped folder."""
-    proofs = {}
-    for item in book.entries:
-        proof = {name: getattr(item, name) for name in _PROOF if name in item._fields}
-        proofs[item.id] = proof | {"file": os.path.relpath(item.file, shipped_folder())}
-    return proofs
-
-
-def _with_proof(book: RuleBook, shipped: RuleFiles) -> RuleBook:
-    """The shipped rules with the examples that a diagnosis does not need."""
-    fingerprint = shipped.fingerprint()
-    proofs = (compiled_part(_PROOF_FILE, fingerprint) or [stored.read(_PROOF_FILE, fingerprint)])[0]
-    if proofs is None:
-        proofs = _proof(book if any(rule.fires for rule in book.rules) else _parsed(shipped))
-        stored.write(_PROOF_FILE, fingerprint, proofs)
-    for proof in proofs.values():
-        proof["file"] = os.path.join(shipped_folder(), proof["file"])
-    rules = [rule._replace(**proofs[rule.id]) for rule in book.rules]
-    filters = [item._replace(**proofs[item.id]) for item in book.filters]
-    return RuleBook(rules, filters, book.reasons, book.confidence, book.narrower, book.matchers)

@@ -16,7 +16,7 @@ class Rule(NamedTuple):
 
     `trial` says that no person has accepted it yet, `shipped` that it comes with logdiag; `id` is its folder and its
     name, `file` where it was read. `rows` maps the value of the group `code_group` to the fields that replace the
-    rule's own. Those from `references` on are its proof, which no diagnosis needs.
+    rule's own. Those from `references` on are its proof.
     """
 
     id: str

@@ -51,7 +51,7 @@ def scripted(samples: Sequence[Reply], accepted: Sequence[Any] = range(1, 20)) -
 
 
 @pytest.fixture
-def learn(proof_book: RuleBook, tmp_path: Path) -> Learn:
+def learn(book: RuleBook, tmp_path: Path) -> Learn:
     """Learns from a log of these lines with a scripted model; gives the proposals and the server."""
 
     def learnt(script: Script, *lines: str, **more: Any) -> tuple[tuple[Proposal, ...], ChatServer]:
@@ -59,7 +59,7 @@ def learn(proof_book: RuleBook, tmp_path: Path) -> Learn:
         log.write_bytes(log_of(*lines))
         with ChatServer(script) as server:
             asker = Asker(chat(server), more.pop("seconds", 120))
-            given = {"book": proof_book, "job": JOB, **more}
+            given = {"book": book, "job": JOB, **more}
             return tuple(learn_filters([log], asker, NAME, **given)), server
 
     return learnt
@@ -201,7 +201,7 @@ def test_without_job_or_model_it_says_so(learn: Learn) -> None:
         learn([Reply(hang=True)], *SPINS, seconds=0.5)
 
 
-def test_protected_lines_are_those_a_reader_may_need(proof_book: RuleBook) -> None:
+def test_protected_lines_are_those_a_reader_may_need(book: RuleBook) -> None:
     """Findings, tracebacks with their source lines, warnings; not steps and settings."""
     lines = parsed(
         [
@@ -213,7 +213,7 @@ def test_protected_lines_are_those_a_reader_may_need(proof_book: RuleBook) -> No
             "hidden_size .......... 5120",
         ]
     )
-    assert protected(lines, proof_book) == [False, *[True] * 6, False, True, True, False]
+    assert protected(lines, book) == [False, *[True] * 6, False, True, True, False]
 
 
 def test_the_command_learns_and_the_next_run_uses_it(tmp_path: Path) -> None:

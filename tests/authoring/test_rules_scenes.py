@@ -23,14 +23,14 @@ SCENE = """  scenes:
 def unproved(folder: Path, text: str) -> list[str]:
     """What is said of one rule of one's own, loaded with the shipped ones."""
     write_rule(folder, "ours/widget", text)
-    return [problem.what for problem in prove(RuleBook.load([folder], proof=True), {"ours/widget"})]
+    return [problem.what for problem in prove(RuleBook.load([folder]), {"ours/widget"})]
 
 
 @pytest.mark.parametrize("half", [0, 1])
-def test_each_word_of_a_shipped_rule_changes_an_answer(proof_book: RuleBook, half: int) -> None:
+def test_each_word_of_a_shipped_rule_changes_an_answer(book: RuleBook, half: int) -> None:
     """Each `goes_on`, `ends`, `closes`, `action_before_progress` and reason of `explains`."""
-    own = {rule.id for rule in proof_book.rules[half::2]}
-    assert [str(problem) for problem in prove(proof_book, own)] == []
+    own = {rule.id for rule in book.rules[half::2]}
+    assert [str(problem) for problem in prove(book, own)] == []
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_word_that_changes_nothing_is_named(tmp_path: Path, more: dict[str, st
     reason = more.pop("reason", "RuntimeError")
     folder = "context" if reason == "null" else "ours"
     write_rule(tmp_path, f"{folder}/widget", rule_text(reason=None if reason == "null" else reason, **more))
-    (problem,) = prove(RuleBook.load([tmp_path], proof=True), {f"{folder}/widget"})
+    (problem,) = prove(RuleBook.load([tmp_path]), {f"{folder}/widget"})
     assert problem.what == said
     assert problem.line > 1
 

@@ -160,7 +160,7 @@ def test_words_of_people_cannot_break_the_file(store: Store, tmp_path: Path) -> 
     (found,) = suggest(store)
     assert found.problems == ()
     accept(found, tmp_path / "rules")
-    book = RuleBook.load([tmp_path / "rules"], proof=True)
+    book = RuleBook.load([tmp_path / "rules"])
     rule = next(rule for rule in book.rules if rule.id == found.id)
     assert rule.steps == ("Don't (panic) twice: 'ok' %x",)
     assert not [problem for problem in check(book) if problem.rule == found.id]

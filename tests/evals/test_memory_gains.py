@@ -54,20 +54,20 @@ def test_what_the_rules_forgot_a_confirmed_case_teaches(cases: list[Case]) -> No
     assert figures["all"]["learnt"] >= 0.95
 
 
-def test_what_an_exception_is_called_needs_no_rule(cases: list[Case], proof_book: RuleBook) -> None:
+def test_what_an_exception_is_called_needs_no_rule(cases: list[Case], book: RuleBook) -> None:
     """With every rule of KeyError off, what the last line means still names three of five."""
     own = [case for case in cases if case.reasons[0] is Reason.KEY_ERROR and case.split == "dev"]
-    left = [one.rules.reason_right for one in measure_kept(own, book=without(proof_book, Reason.KEY_ERROR))]
+    left = [one.rules.reason_right for one in measure_kept(own, book=without(book, Reason.KEY_ERROR))]
     assert len(left) >= 20
     assert sum(left) >= 0.6 * len(left)
 
 
-def test_a_forgotten_reason_has_no_rule(proof_book: RuleBook) -> None:
+def test_a_forgotten_reason_has_no_rule(book: RuleBook) -> None:
     """The measurement takes out what it says: every rule and every row of the reason, and nothing else."""
-    left = without(proof_book, Reason.ECC_ERROR)
-    gone = {rule.id for rule in proof_book.rules} - {rule.id for rule in left.rules}
+    left = without(book, Reason.ECC_ERROR)
+    gone = {rule.id for rule in book.rules} - {rule.id for rule in left.rules}
     assert gone == {
-        rule.id for rule in proof_book.rules if rule.reason == "ECCError" and rule.role in ("cause", "symptom", "hint")
+        rule.id for rule in book.rules if rule.reason == "ECCError" and rule.role in ("cause", "symptom", "hint")
     }
     rows = [row for rule in left.rules for row in rule.rows.values()]
     assert rows

@@ -34,9 +34,9 @@ def test_no_case_gives_its_label_away(cases: CaseSet) -> None:
         assert not re.search(r"/(?:root|work|tmp/job-)\b", text), case.id
 
 
-def test_no_wording_of_a_held_back_case_is_a_rules_example(cases: CaseSet, proof_book: RuleBook) -> None:
+def test_no_wording_of_a_held_back_case_is_a_rules_example(cases: CaseSet, book: RuleBook) -> None:
     """What the rules show as their proof is not what they are judged by, but for the software's bare messages."""
-    examples = {wording(line) for rule in proof_book.rules for text in rule.fires for line in text.splitlines()}
+    examples = {wording(line) for rule in book.rules for text in rule.fires for line in text.splitlines()}
     held_back = {wording(root) for case in cases.cases if case.split == "heldback" for root in case.roots}
     # A message without anything of the job in it is the same wherever it is printed.
     assert {root for root in held_back & examples if re.search(r"['\"/#]", root)} == set()

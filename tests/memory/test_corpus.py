@@ -43,10 +43,10 @@ def test_an_incident_says_what_happened_and_what_was_done(path: object) -> None:
     assert [identity for identity, count in ids.items() if count > 1] == []
 
 
-def test_no_signature_is_a_rules_example_or_a_cases_root_line(proof_book: RuleBook) -> None:
+def test_no_signature_is_a_rules_example_or_a_cases_root_line(book: RuleBook) -> None:
     """What memory knows is not what rules and evaluation show as their own."""
     signatures = {masked(incident["signature"]).lower() for _, incident in INCIDENTS}
-    examples = {masked(line).lower() for rule in proof_book.rules for text in rule.fires for line in text.splitlines()}
+    examples = {masked(line).lower() for rule in book.rules for text in rule.fires for line in text.splitlines()}
     roots = {masked(root).lower() for case in load_cases([str(ROOT / "evals" / "cases")]).cases for root in case.roots}
     assert signatures & examples == set()
     assert signatures & roots == set()

@@ -26,9 +26,9 @@ def test_every_reason_has_a_default_steps_and_what_to_collect(book: RuleBook, re
     assert all(Reason(name) is not reason for name in entry.explains)
 
 
-def test_every_action_of_a_rule_is_of_the_closed_list(proof_book: RuleBook) -> None:
+def test_every_action_of_a_rule_is_of_the_closed_list(book: RuleBook) -> None:
     """Also in the rows of its table of codes."""
-    for rule in proof_book.rules:
+    for rule in book.rules:
         for fields in ({"action": rule.action, "early": rule.action_before_progress}, *rule.rows.values()):
             for name in ("action", "early", "action_before_progress"):
                 assert fields.get(name) is None or Action(fields[name])

@@ -49,30 +49,24 @@ def without_digits(line: str) -> bytes:
     return line.encode(errors="replace").translate(None, DIGITS)
 
 
-@pytest.fixture(scope="module")
-def proved() -> RuleBook:
-    """The shipped rules with their examples."""
-    return RuleBook.load(proof=True)
-
-
-def test_no_example_of_a_rule_is_settled(proved: RuleBook) -> None:
+def test_no_example_of_a_rule_is_settled(book: RuleBook) -> None:
     """On the shape of every line on which a rule fires a rule may fire, whatever numbers stand in it."""
-    examples = [example for rule in proved.rules for example in rule.fires]
+    examples = [example for rule in book.rules for example in rule.fires]
     lines = [example_line(example)[0] for example in examples]
-    firing = [line for line in lines if proved.confirm_all(line) is not None]
+    firing = [line for line in lines if book.confirm_all(line) is not None]
     assert len(firing) > 1000
-    assert [line.text for line in firing if not proved.patterns_on_shape(without_digits(line.text))] == []
+    assert [line.text for line in firing if not book.patterns_on_shape(without_digits(line.text))] == []
 
 
-def test_each_pattern_is_found_on_the_shape_of_what_it_matches(proved: RuleBook) -> None:
+def test_each_pattern_is_found_on_the_shape_of_what_it_matches(book: RuleBook) -> None:
     """Alone too, and with other digits in the line where it still matches there."""
     source = random.Random(3)
     checked = 0
-    for rule in proved.rules:
+    for rule in book.rules:
         texts = [example_line(example)[0].text for example in rule.fires]
         others = [re.sub(r"\d", lambda _: str(source.randrange(10)), text) for text in texts]
         for pattern in rule.match:
-            matched = [text for text in texts + others if proved.search(pattern, parse_line(text))]
+            matched = [text for text in texts + others if book.search(pattern, parse_line(text))]
             fireable = Fireable([pattern], [words_for(pattern)]) if matched else None
             assert [text for text in matched if fireable and not fireable.on(without_digits(text))] == []
             checked += len(matched)

@@ -76,9 +76,9 @@ def test_patterns_that_cost_too_much_or_are_none_are_refused_before_they_are_com
     assert time.thread_time() - began < 6
 
 
-def test_what_ships_stays_far_below_the_limits(proof_book: RuleBook) -> None:
+def test_what_ships_stays_far_below_the_limits(book: RuleBook) -> None:
     """So that rules like ours are never refused."""
-    patterns = [pattern for rule in proof_book.rules for pattern in (*rule.match, *rule.unless, *rule.within)]
+    patterns = [pattern for rule in book.rules for pattern in (*rule.match, *rule.unless, *rule.within)]
     assert max(map(limits.size, patterns)) < 3_000
     assert sum(map(limits.size, patterns)) < limits.LARGEST / 2
     assert limits.size("((ab{2}){3}c)+") == 11
@@ -152,7 +152,7 @@ def test_the_whole_file_system_is_no_folder_of_rules() -> None:
     assert time.monotonic() - began < 30
 
 
-def test_shipped_rules_are_taken_as_proved(proof_book: RuleBook) -> None:
+def test_shipped_rules_are_taken_as_proved(book: RuleBook) -> None:
     """All of them come from the shipped folder, none from elsewhere."""
-    assert all(rule.file.startswith(shipped_folder()) and rule.shipped for rule in proof_book.rules)
-    assert {rule.reason for rule in proof_book.rules} <= {reason.value for reason in Reason}
+    assert all(rule.file.startswith(shipped_folder()) and rule.shipped for rule in book.rules)
+    assert {rule.reason for rule in book.rules} <= {reason.value for reason in Reason}

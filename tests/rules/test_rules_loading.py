@@ -78,7 +78,7 @@ def test_only_ones_own_are_proved_and_what_they_take(own: Path) -> None:
     taken = "RuntimeError: CUDA driver error: uncorrectable ECC error encountered"
     write_rule(own, "ours/taker", rule_text(match=[taken], fires=[taken]))
     (own / "nvidia" / "ecc-uncorrectable.yaml").unlink()
-    book = RuleBook.load([own], proof=True)
+    book = RuleBook.load([own])
     problems = check(book, {"ours/narrow", "ours/taker", "filters/ours"})
     assert {problem.rule for problem in problems} == {"ours/taker"}
     assert any("an example of nvidia/ecc-uncorrectable" in problem.what for problem in problems)
@@ -86,13 +86,13 @@ def test_only_ones_own_are_proved_and_what_they_take(own: Path) -> None:
 
 def test_a_rule_that_takes_a_filters_example_is_told(own: Path) -> None:
     """What healthy jobs print all day is no failure; a rule of one's own that only calls it harmless takes nothing."""
-    shown = RuleBook.load(proof=True).filters[0].drops[0]
+    shown = RuleBook.load().filters[0].drops[0]
     write_rule(own, "ours/taker", rule_text(match=[re.escape(shown)], fires=[shown]))
-    taken = [found for found in check(RuleBook.load([own], proof=True), {"ours/taker"}) if "takes" in found.what]
+    taken = [found for found in check(RuleBook.load([own]), {"ours/taker"}) if "takes" in found.what]
     assert [found.rule for found in taken if "an example of filters/" in found.what]
     (own / "ours" / "taker.yaml").unlink()
     write_rule(own, "context/taker", rule_text(None, [re.escape(shown)], [shown], role="harmless"))
-    problems = check(RuleBook.load([own], proof=True), {"context/taker"})
+    problems = check(RuleBook.load([own]), {"context/taker"})
     assert not any("an example of filters/" in problem.what for problem in problems)
 
 

@@ -28,56 +28,56 @@ _TEXTS = (".py", ".json", ".yaml", ".md", ".txt", ".log")
 _A_SENTENCE = 60
 
 
-def test_the_check_has_nothing_to_say(proof_book: RuleBook) -> None:
+def test_the_check_has_nothing_to_say(book: RuleBook) -> None:
     """What `logdiag rules test` runs: every example, every pattern, every filter."""
-    assert [str(problem) for problem in check(proof_book)] == []
+    assert [str(problem) for problem in check(book)] == []
 
 
-def test_every_reason_has_a_rule(proof_book: RuleBook) -> None:
+def test_every_reason_has_a_rule(book: RuleBook) -> None:
     """No reason of the taxonomy is out of reach."""
-    reached = {rule.reason for rule in proof_book.rules}
-    reached |= {row["reason"] for rule in proof_book.rules for row in rule.rows.values() if "reason" in row}
+    reached = {rule.reason for rule in book.rules}
+    reached |= {row["reason"] for rule in book.rules for row in rule.rows.values() if "reason" in row}
     assert {reason.value for reason in Reason} <= reached
 
 
-def test_every_failure_rule_has_near_misses(proof_book: RuleBook) -> None:
+def test_every_failure_rule_has_near_misses(book: RuleBook) -> None:
     """A rule that was never shown what it must leave alone is not proven."""
     roles = (Role.CAUSE.value, Role.SYMPTOM.value)
-    assert [rule.id for rule in proof_book.rules if rule.role in roles and not rule.quiet] == []
+    assert [rule.id for rule in book.rules if rule.role in roles and not rule.quiet] == []
 
 
-def test_every_example_is_diagnosed_as_a_jobs_last_words(proof_book: RuleBook) -> None:
+def test_every_example_is_diagnosed_as_a_jobs_last_words(book: RuleBook) -> None:
     """Whatever a rule catches under a fact's name, an answer is made of it, for a job that is known to have failed."""
-    for rule in proof_book.rules:
+    for rule in book.rules:
         for example in rule.fires:
-            answer = diagnose(log_of("step 1 loss 2.1", example), rules=proof_book, memory=False, exit_code=1)
+            answer = diagnose(log_of("step 1 loss 2.1", example), rules=book, memory=False, exit_code=1)
             assert answer.failed, (rule.id, example)
 
 
-def test_every_failure_rule_explains_itself(proof_book: RuleBook) -> None:
+def test_every_failure_rule_explains_itself(book: RuleBook) -> None:
     """A title without a full stop, and a sentence that says why."""
-    for rule in proof_book.rules:
+    for rule in book.rules:
         assert rule.title
         assert not rule.title.endswith(".")
         if rule.role in (Role.CAUSE.value, Role.SYMPTOM.value, Role.HINT.value):
             assert rule.why.endswith((".", "?")), rule.id
 
 
-def test_every_fact_in_a_title_can_be_told(proof_book: RuleBook) -> None:
+def test_every_fact_in_a_title_can_be_told(book: RuleBook) -> None:
     """A title's placeholders are groups of each of its patterns' rule, so that no report says `the xid`."""
-    for rule in proof_book.rules:
+    for rule in book.rules:
         groups = set(re.findall(r"\(\?P<(\w+)>", " ".join(rule.match)))
         for text in (rule.title, *(row.get("title", "") for row in rule.rows.values())):
             assert set(re.findall(r"\{([a-z_]+)\}", text)) <= groups, (rule.id, text)
 
 
-def test_every_example_has_a_full_title(proof_book: RuleBook) -> None:
+def test_every_example_has_a_full_title(book: RuleBook) -> None:
     """No example gives a headline with a gap: a fact that its line does not tell is left out whole."""
     wanting = []
-    for rule in proof_book.rules:
+    for rule in book.rules:
         placeholders = [part.split("}")[0] for part in rule.title.split("{")[1:]]
         for example in rule.fires if rule.role in (Role.CAUSE.value, Role.SYMPTOM.value) and placeholders else ():
-            finding = proof_book.confirm_all(*example_line(example))
+            finding = book.confirm_all(*example_line(example))
             gaps = [name for name in placeholders if finding and name not in finding.facts]
             if finding is None or "{" in finding.title or any(f"the {name}" in finding.title for name in gaps):
                 wanting.append((rule.id, example, finding and finding.title))
@@ -98,17 +98,15 @@ def rule_of(book: RuleBook, identity: str) -> Rule:
     return next(rule for rule in book.rules if rule.id == identity)
 
 
-def test_the_xid_table_is_complete(proof_book: RuleBook) -> None:
+def test_the_xid_table_is_complete(book: RuleBook) -> None:
     """Each code of the vendor's catalogue has its own meaning, and each line with it is understood."""
     codes = [row["xid"] for row in rows("xid.csv")]
     assert len(codes) == 172
-    table = rule_of(proof_book, "nvidia/xid").rows
+    table = rule_of(book, "nvidia/xid").rows
     elsewhere = set(codes) - set(table)
     titles = {}
     for code in codes:
-        finding = proof_book.confirm_all(
-            parse_line(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=4711, name=python, something")
-        )
+        finding = book.confirm_all(parse_line(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=4711, name=python, something"))
         assert finding is not None, code
         titles[code] = finding.title
         assert code in table or finding.rule != "nvidia/xid", code
@@ -123,13 +121,9 @@ def test_the_xid_table_is_complete(proof_book: RuleBook) -> None:
         ((13, 31, 43, 45, 79, 119), Reason.CUDA_ERROR),
     ],
 )
-def test_xids_have_the_reason_of_the_label_description(
-    proof_book: RuleBook, codes: tuple[int, ...], reason: Reason
-) -> None:
+def test_xids_have_the_reason_of_the_label_description(book: RuleBook, codes: tuple[int, ...], reason: Reason) -> None:
     """LABELS.md names the codes of each reason."""
-    found = {
-        code: proof_book.confirm_all(parse_line(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=4711")) for code in codes
-    }
+    found = {code: book.confirm_all(parse_line(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=4711")) for code in codes}
     assert {code: finding.reason if finding else None for code, finding in found.items()} == dict.fromkeys(
         codes, reason
     )
@@ -168,7 +162,7 @@ def test_an_xid_that_follows_another_is_not_the_root(book: RuleBook, follower: i
     assert answer.reason is Reason.ECC_ERROR
 
 
-def test_the_sxid_table_is_complete(proof_book: RuleBook) -> None:
+def test_the_sxid_table_is_complete(book: RuleBook) -> None:
     """Each code of the switch is known; one that is always fatal is an NVLink failure."""
     table = rows("sxid.csv")
     assert len(table) == 93
@@ -176,7 +170,7 @@ def test_the_sxid_table_is_complete(proof_book: RuleBook) -> None:
         text = (
             f"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): {row['sxid']}, Fatal, Link 30 {row['name'].replace('_', ' ')}"
         )
-        finding = proof_book.confirm_all(parse_line(text))
+        finding = book.confirm_all(parse_line(text))
         assert finding is not None, row
         if row["always_fatal"] == "true":
             assert (finding.role, finding.reason) == (Role.CAUSE, Reason.NVLINK_ERROR), row
@@ -188,7 +182,7 @@ def test_a_switch_fault_that_says_it_is_not_fatal_fails_no_job(book: RuleBook) -
     assert not diagnose(log_of(*steps(1, 20), line, *steps(21, 3)), rules=book).failed
 
 
-def test_every_nvlink5_unit_is_known(proof_book: RuleBook) -> None:
+def test_every_nvlink5_unit_is_known(book: RuleBook) -> None:
     """The 144-150 lines name a unit and how bad it is; fatal ones are causes, others are not."""
     units = {(row["xid"], unit, row["error_status"]) for row in rows("nvlink5.csv") for unit in row["unit"].split("/")}
     for xid, unit, status in sorted(units):
@@ -197,7 +191,7 @@ def test_every_nvlink5_unit_is_known(proof_book: RuleBook) -> None:
                 f"NVRM: Xid (PCI:0018:01:00): {xid}, {unit} {severity} XC0 i0 Link 08 "
                 f"(0x00000004 {status} 0x00000000 0x00000000 0x00000000 0x00000000)"
             )
-            finding = proof_book.confirm_all(parse_line(text))
+            finding = book.confirm_all(parse_line(text))
             assert finding is not None, text
             assert finding.reason in (Reason.NVLINK_ERROR, Reason.NONE), text
             assert (finding.role is Role.CAUSE) == is_cause, text
@@ -215,14 +209,14 @@ def test_no_cause_stands_on_a_healthy_log(name: str, book: RuleBook) -> None:
     assert answer.candidates == ()
 
 
-def test_no_cause_fires_on_lines_of_filters_and_progress(proof_book: RuleBook) -> None:
+def test_no_cause_fires_on_lines_of_filters_and_progress(book: RuleBook) -> None:
     """What healthy jobs print all day is nobody's failure."""
     wrong = Counter[str]()
-    healthy = [line for item in proof_book.filters for line in item.drops]
-    healthy += [line for rule in proof_book.rules if rule.role in ("progress", "finished") for line in rule.fires]
+    healthy = [line for item in book.filters for line in item.drops]
+    healthy += [line for rule in book.rules if rule.role in ("progress", "finished") for line in rule.fires]
     for text in healthy:
         line, _ = example_line(text)
-        finding = proof_book.confirm_all(line)
+        finding = book.confirm_all(line)
         if finding is not None and finding.role in (Role.CAUSE, Role.SYMPTOM):
             wrong[f"{finding.rule}: {text}"] += 1
     assert not wrong
@@ -241,10 +235,10 @@ def real_lines() -> set[str]:
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the real logs are not here")
-def test_no_line_of_a_real_log_is_copied_into_the_rules(proof_book: RuleBook) -> None:
+def test_no_line_of_a_real_log_is_copied_into_the_rules(book: RuleBook) -> None:
     """The labelled failures are for development; examples have our own names and numbers."""
-    examples = [example for rule in proof_book.rules for example in (*rule.fires, *rule.quiet)]
-    examples += [example for item in proof_book.filters for example in (*item.drops, *item.keeps)]
+    examples = [example for rule in book.rules for example in (*rule.fires, *rule.quiet)]
+    examples += [example for item in book.filters for example in (*item.drops, *item.keeps)]
     assert sorted(telling_lines("\n".join(examples)) & real_lines()) == []
 
 
@@ -269,10 +263,10 @@ def test_no_line_of_a_real_log_is_copied_into_the_tests() -> None:
     assert sorted(line for line in real_lines() if line in ours) == []
 
 
-def test_every_rule_file_is_loaded(proof_book: RuleBook) -> None:
+def test_every_rule_file_is_loaded(book: RuleBook) -> None:
     """Nothing in the folder is left aside; the forms of a line's head are proved on their own."""
     folder = Path(shipped_folder())
     found = {str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.y*ml")}
     files = {name for name in found if not name.startswith("forms/")} - {"confidence", "exceptions", "reasons"}
-    loaded = {rule.file for rule in proof_book.rules} | {item.file for item in proof_book.filters}
+    loaded = {rule.file for rule in book.rules} | {item.file for item in book.filters}
     assert files == {str(Path(file).relative_to(folder).with_suffix("")) for file in loaded}
