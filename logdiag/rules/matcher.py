@@ -16,7 +16,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-_FORM = "logdiag-rules/9"
+_FORM = "logdiag-rules/10"
 _MOST_TOGETHER = 4096
 MARSHAL = 4
 """The form of marshal that every Python from 3.10 on reads: what a wheel holds was written by another."""
