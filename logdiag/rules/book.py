@@ -5,14 +5,14 @@ from __future__ import annotations
 import marshal
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.errors import RuleError
-from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title, with_nines
+from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title
 from logdiag.read.forms import Forms
 from logdiag.rules.matcher import MARSHAL, Hit, Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # What takes every digit alike, or counts; and what does not: a digit, or a group that comes again.
 _ANY_DIGITS, _CERTAIN_DIGIT = re.compile(r"\{\d*,?\d*\}|0-9"), re.compile(r"\d|\(\?P=")
-_MOST_TOLD, _LONGEST_TOLD = 8192, 500
+_MOST_TOLD = 8192
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Asked only of the lines that are kept, and never scanned for.
 _ASKED_OF_KEPT = (*_SOFTENING, Role.KIND)
@@ -79,8 +79,6 @@ class RuleBook:
         self.drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
         self._searcher = Searcher(_own_patterns(self.entries))
         self.search = self._searcher.on
-        # Of lines that differ in digits only, by the patterns that were asked; kept for the next diagnosis.
-        self._kinds_told: dict[tuple[bytes, tuple[int, ...], tuple[int, ...]], frozenset[str]] = {}
         self._structural = self._of_role(Role.STRUCTURE)
         self._calls = self._of_role(Role.CALL)
         self._never_fire = self._structural | self._calls
@@ -98,7 +96,6 @@ class RuleBook:
         self._words = words
         # What is made when it is first asked, and kept for all diagnoses: the same patterns come again and again.
         self.marks_of = lru_cache(_MOST_TOLD)(self._marks_of)
-        self._asked_for = lru_cache(_MOST_TOLD)(self._sorted_by_digits)
         self._fireable = cache(self._new_fireable)
         self._framed = cache(self._with_framed_rivals)
 
@@ -209,48 +206,19 @@ class RuleBook:
     def kinds_of(self, lines: Sequence[Line]) -> list[frozenset[str]]:
         """Of what kinds each line is, by the names of the rules in `context/kinds/` and of those that announce another
         try; one scan over all of them."""
-        if len(self._kinds_told) > _MOST_TOLD:
-            self._kinds_told.clear()
         texts = [line.text.encode(errors="replace") for line in lines]
         starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         kinds: list[frozenset[str]] = [frozenset()] * len(lines)
         for at, patterns in self.softening_matcher.on_lines(b"\n".join(texts), starts):
-            for_all_digits, others = self._asked_for(patterns)
-            if for_all_digits or others:
-                kinds[at] = self._told_of(lines[at], for_all_digits) | self._holding(lines[at], others)
+            kinds[at] = frozenset(self._kinds_by(lines[at], patterns))
         return kinds
 
-    def _sorted_by_digits(self, patterns: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Those of the patterns that tell of what kind a line is: those of which the answer holds for all lines that
-        differ in digits only, and the others."""
-        for_all: list[int] = []
-        others: list[int] = []
-        for number in patterns:
-            index, pattern = self.softening[number]
-            rule = self.rules[index]
-            if self.roles[index] in _TOLD_OF_A_LINE:
-                certain = not rule.shipped or any(map(asks_for_a_digit, (pattern, *rule.unless)))
-                (others if certain else for_all).append(number)
-        return tuple(for_all), tuple(others)
-
-    def _told_of(self, line: Line, numbers: tuple[int, ...]) -> frozenset[str]:
-        """The kinds by patterns that take all digits, remembered for lines that differ in digits only, if not long."""
-        if not numbers or len(line.text) > _LONGEST_TOLD:
-            return self._holding(line, numbers)
-        key = with_nines(line.text), line.starts, numbers
-        told = self._kinds_told.get(key)
-        if told is None:
-            told = self._kinds_told[key] = self._holding(line, numbers)
-        return told
-
-    def _holding(self, line: Line, numbers: tuple[int, ...]) -> frozenset[str]:
+    def _kinds_by(self, line: Line, numbers: tuple[int, ...]) -> Iterator[str]:
         """The kinds of a line by those of these patterns that hold on it."""
-        asked = ((self.rules[index], pattern) for index, pattern in map(self.softening.__getitem__, numbers))
-        return frozenset(
-            rule.id.rpartition("/")[2]
-            for rule, pattern in asked
-            if self.search(pattern, line) is not None and self._stands(rule, line, "")
-        )
+        for index, pattern in map(self.softening.__getitem__, numbers):
+            rule = self.rules[index]
+            if self.roles[index] in _TOLD_OF_A_LINE and self.search(pattern, line) and self._stands(rule, line, ""):
+                yield rule.id.rpartition("/")[2]
 
     def confirm_all(self, line: Line, frames: str = "") -> Finding | None:
         """As `confirm`, for a line that no scan has seen."""
