@@ -101,7 +101,7 @@ IMPORTERS = {
         "recovery/policy.py", "rules/files.py", "rules/tables.py",
     },
     "hyperscan": {"rules/matcher.py"},
-    "jinja2": {"report/pages.py"},
+    "jinja2": {"report/as_html.py"},
     "kubernetes": {"read/clusters/k8s.py"},
     "platformdirs": {"settings/places.py"},
     "sqlalchemy": {"memory/database.py", "memory/nearest.py", "memory/postgres.py", "memory/sqlite.py"},
@@ -113,7 +113,9 @@ IMPORTERS = {
         "cli/reference.py", "cli/rules.py", "cli/run.py",
     },
     "torch": {"recovery/saving.py", "recovery/world.py"},
-    "rich": {"cli/evaluate.py", "cli/output.py", "evaluation/table.py", "report/as_text.py"},
+    "rich": {
+        "cli/evaluate.py", "cli/output.py", "evaluation/page.py", "evaluation/table.py", "report/as_text.py",
+    },
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -26,69 +27,63 @@ _NORMAL_95 = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How a metric is called and read. `kind` is share, error (a number from 0 to 1), seconds, tokens or cost."""
+    """How a metric is called and read. `kind` is share, error (a number from 0 to 1), seconds, tokens or cost;
+    `of` says of a share whether a row is a hit, None where it is not judged."""
 
     title: str
+    of: Callable[[Row], bool | None] | None = None
     kind: str = "share"
     less_is_better: bool = False
 
 
+_fewer = partial(Metric, less_is_better=True)
+
 METRICS = {
-    "reason_accuracy": Metric("Reason right"),
-    "category_accuracy": Metric("Category right"),
+    "reason_accuracy": Metric("Reason right", lambda row: row.reason_right),
+    "category_accuracy": Metric("Category right", lambda row: row.category_right),
     "macro_f1": Metric("Macro F1 over reasons"),
     "category_macro_f1": Metric("Macro F1 over categories"),
     "count_accuracy": Metric("Reason right, weighted by failure count"),
     "gpu_time_accuracy": Metric("Reason right, weighted by GPU time"),
-    "root_line_hit": Metric("Root line right"),
-    "suspect_hit": Metric("Root line right, or among the suspects"),
-    "first_rank_hit": Metric("First failing rank right"),
-    "node_hit": Metric("Node right"),
-    "action_accuracy": Metric("Action right"),
-    "false_restart_rate": Metric("False restarts", less_is_better=True),
-    "false_stop_rate": Metric("False stops", less_is_better=True),
-    "false_alarm_rate": Metric("False alarms on healthy jobs", less_is_better=True),
-    "missed_failure_rate": Metric("Failures missed", less_is_better=True),
-    "called_healthy_rate": Metric("Failed jobs called healthy", less_is_better=True),
-    "confident_error_rate": Metric("Confident errors", less_is_better=True),
-    "abstention_rate": Metric("Abstentions", less_is_better=True),
-    "ece": Metric("Expected calibration error", "error", less_is_better=True),
-    "root_line_survival": Metric("Root line kept by the filters"),
-    "kept_share": Metric("Lines kept by the filters", less_is_better=True),
-    "latency_p50": Metric("Seconds a diagnosis, median", "seconds", less_is_better=True),
-    "latency_p95": Metric("Seconds a diagnosis, 95th percentile", "seconds", less_is_better=True),
-    "tokens": Metric("Tokens", "tokens", less_is_better=True),
-    "cost": Metric("Cost", "cost", less_is_better=True),
+    "root_line_hit": Metric("Root line right", lambda row: row.root_right),
+    "suspect_hit": Metric("Root line right, or among the suspects", lambda row: row.root_among_suspects),
+    # Where no rank is to be found, naming none is no hit.
+    "first_rank_hit": Metric(
+        "First failing rank right", lambda row: row.rank_right if row.true_rank is not None else None
+    ),
+    "node_hit": Metric("Node right", lambda row: row.node_right),
+    "action_accuracy": Metric("Action right", lambda row: row.action_right),
+    "false_restart_rate": _fewer("False restarts", lambda row: row.false_restart),
+    "false_stop_rate": _fewer("False stops", lambda row: None if row.healthy else row.false_stop),
+    "false_alarm_rate": _fewer(
+        "False alarms on healthy jobs", lambda row: not row.reason_right if row.healthy else None
+    ),
+    "missed_failure_rate": _fewer("Failures missed", lambda row: None if row.healthy else _missed_failure(row)),
+    # An answer that the log does not tell is never this sure.
+    "called_healthy_rate": _fewer(
+        "Failed jobs called healthy",
+        lambda row: None if row.healthy else _missed_failure(row) and (row.confidence or 0) >= SURE,
+    ),
+    "confident_error_rate": _fewer(
+        "Confident errors",
+        lambda row: None if row.confidence is None else row.confidence >= CONFIDENT and not row.reason_right,
+    ),
+    "abstention_rate": _fewer("Abstentions", lambda row: None if row.confidence is None else row.confidence < SURE),
+    "ece": _fewer("Expected calibration error", kind="error"),
+    "root_line_survival": Metric("Root line kept by the filters", lambda row: row.survived),
+    "kept_share": _fewer("Lines kept by the filters"),
+    "latency_p50": _fewer("Seconds a diagnosis, median", kind="seconds"),
+    "latency_p95": _fewer("Seconds a diagnosis, 95th percentile", kind="seconds"),
+    "tokens": _fewer("Tokens", kind="tokens"),
+    "cost": _fewer("Cost", kind="cost"),
 }
 """Every metric by its name in JSON, in the order in which it is shown."""
 
-_SHARES: dict[str, Callable[[Row], bool | None]] = {
-    "reason_accuracy": lambda row: row.reason_right,
-    "category_accuracy": lambda row: row.category_right,
-    "root_line_hit": lambda row: row.root_right,
-    "suspect_hit": lambda row: row.root_among_suspects,
-    # Where no rank is to be found, naming none is no hit.
-    "first_rank_hit": lambda row: row.rank_right if row.true_rank is not None else None,
-    "node_hit": lambda row: row.node_right,
-    "action_accuracy": lambda row: row.action_right,
-    "false_restart_rate": lambda row: row.false_restart,
-    "false_stop_rate": lambda row: None if row.healthy else row.false_stop,
-    "false_alarm_rate": lambda row: not row.reason_right if row.healthy else None,
-    "missed_failure_rate": lambda row: None if row.healthy else _missed_failure(row),
-    # An answer that the log does not tell is never this sure.
-    "called_healthy_rate": lambda row: None if row.healthy else _missed_failure(row) and (row.confidence or 0) >= SURE,
-    "confident_error_rate": lambda row: _of_confidence(row, lambda sure: sure >= CONFIDENT and not row.reason_right),
-    "abstention_rate": lambda row: _of_confidence(row, lambda sure: sure < SURE),
-    "root_line_survival": lambda row: row.survived,
-}
+_SHARES = {name: metric.of for name, metric in METRICS.items() if metric.of}
 
 
 def _missed_failure(row: Row) -> bool:
     return row.reason in (None, Reason.NONE.value) and not row.reason_right
-
-
-def _of_confidence(row: Row, judged: Callable[[float], bool]) -> bool | None:
-    return None if row.confidence is None else judged(row.confidence)
 
 
 # --- one number a metric ---

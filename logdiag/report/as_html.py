@@ -1,20 +1,28 @@
-"""The report as one page that needs nothing else: what `page.html` shows of an answer."""
+"""The report as one page by Jinja2: it needs nothing else, asks for nothing, runs no script but its own, and shows of a
+log only text."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import groupby
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from logdiag._version import __version__
 from logdiag.model import Change, Diagnosis, Evidence, Line, Suspect
 from logdiag.report import words
-from logdiag.report.pages import page_by
 from logdiag.report.processes import processes_of
 from logdiag.report.timeline import timeline
 
 # Lines of all logs together on the page: a browser opens it at once, and a mail takes it.
 _MOST_LINES = 12_000
 _NEAR_A_MARK = 3
+_FOLDER = Path(__file__).parent
 
 
 def to_html(diagnosis: Diagnosis) -> str:
@@ -27,7 +35,7 @@ def to_html(diagnosis: Diagnosis) -> str:
     processes = processes_of(diagnosis)
     logs = words.logs_words(diagnosis)
     table = diagnosis.collectives
-    return page_by(
+    return _page(
         answer=diagnosis,
         words=words,
         verdict=_verdict(diagnosis),
@@ -96,3 +104,34 @@ def _shown_lines(diagnosis: Diagnosis) -> dict[str, Sequence[Line]]:
         near = {by for at in pointed for by in range(at - _NEAR_A_MARK, at + _NEAR_A_MARK + 1)}
         shown[source] = [line for at, line in enumerate(lines) if at in near or at >= len(lines) - most]
     return shown
+
+
+def _page(**values: object) -> str:
+    """The page made of `page.html`, `page.css` and `page.js`. Values are escaped and cut; its policy lets only its own
+    style and script in."""
+    style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    own = {"style": style, "script": script, "style_hash": _hash(style), "script_hash": _hash(script)}
+    marked = {name: Markup(part) for name, part in own.items()}  # the package's own files
+    return _environment().get_template("page.html").render(**marked, **values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        finalize=lambda value: value or "" if value is None or isinstance(value, Markup) else words.clean(str(value)),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters |= {
+        "cut": lambda text, most: Markup(escape(words.clean(text, most))),
+        "figure": lambda number: "" if number is None else f"{number:,}",
+        "percent": lambda share: f"{share:.0%}",
+    }
+    return environment
+
+
+def _hash(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
