@@ -13,7 +13,7 @@ from logdiag.cli.options import settings_in_force
 from logdiag.cli.output import say
 from logdiag.errors import MemoryStoreError
 from logdiag.settings import Settings
-from logdiag.settings.places import cache_folders, default_memory, without_password
+from logdiag.settings.places import cache_folder, default_memory, without_password
 
 _SHOWN = ("rules", "memory", "llm", "llm_when", "llm_timeout", "votes", "budget", "offline")
 _WIDEST = 60
@@ -26,7 +26,7 @@ def config(config_file: str | None) -> None:
     settings = settings_in_force({"config": config_file})
     shown = [*rows(settings, os.environ), *(("file", file.path, file.state) for file in settings.files)]
     shown.append(("version", __version__, f"Python {sys.version.split()[0]}"))
-    shown.append(("cache", next(cache_folders(), "-"), "compiled rules; LOGDIAG_CACHE names another"))
+    shown.append(("cache", cache_folder() or "-", "compiled rules; LOGDIAG_CACHE names another"))
     names, values = (max(len(row[column]) for row in shown) for column in (0, 1))
     for name, value, origin in shown:
         say(f"{name:<{names}}  {value:<{min(values, _WIDEST)}}  {origin}".rstrip())

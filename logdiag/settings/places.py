@@ -8,7 +8,6 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
 
 from logdiag.errors import MemoryStoreError
 
@@ -21,16 +20,10 @@ _ON_LINUX = {
 }
 
 
-def cache_folders() -> Iterator[str]:
-    """Where compiled rules are kept, the best place first: `LOGDIAG_CACHE` or the user's cache folder, and where that
-    cannot be used, one of the user's own among the temporary files."""
+def cache_folder() -> str:
+    """Where compiled rules are kept: `LOGDIAG_CACHE` or the user's cache folder; empty for a user without a home."""
     named = os.environ.get("LOGDIAG_CACHE")
-    if first := os.path.abspath(named) if named else _users_own("user_cache_dir"):
-        yield first
-    if hasattr(os, "getuid"):
-        import tempfile
-
-        yield os.path.join(tempfile.gettempdir(), f"{_NAME}-{os.getuid()}")
+    return os.path.abspath(named) if named else _users_own("user_cache_dir")
 
 
 def default_memory() -> str:
