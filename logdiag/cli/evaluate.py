@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logdiag.cli.options import PATH, own_rules, text_or_json
+from logdiag.cli.options import PATH, model_in_force, own_rules, text_or_json
 from logdiag.cli.output import check_writable, write_file
 from logdiag.errors import CaseError
 from logdiag.evaluation.baselines import available
@@ -123,12 +123,10 @@ def _model(said: Mapping[str, Any]) -> AgentSettings | None:
     """The model to ask; only one that the command names, so that an evaluation never costs by accident."""
     if said["llm"] is None:
         return None
-    from logdiag.agent.opinion import AgentSettings
-
     settings = load_settings(said)
     if settings.offline:
         raise CaseError(f"--llm {settings.llm}: offline is set ({settings.origins['offline']}); nothing may be asked")
-    return AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
+    return model_in_force(settings)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -16,6 +16,9 @@ from logdiag.model import Reason
 from logdiag.report import FORMATS
 from logdiag.settings import WHEN, Settings, load_settings
 from logdiag.settings.places import default_memory
+
+if TYPE_CHECKING:
+    from logdiag.agent.opinion import AgentSettings
 
 _MOST_WORKERS = 8
 PATH = click.Path(readable=False)
@@ -128,6 +131,15 @@ def memory_in_force(settings: Settings) -> str | Literal[False]:
         return False
 
 
+def model_in_force(settings: Settings) -> AgentSettings | None:
+    """The model to ask and how; None where none may be asked."""
+    if not settings.may_ask:
+        return None
+    from logdiag.agent.opinion import AgentSettings
+
+    return AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
+
+
 def store_in_force(context: click.Context, option: click.Parameter, place: str | None) -> str | None:
     """Where a command that works on past failures finds them: the callback of its `--memory`."""
     return settings_in_force({"memory": place}).store_or_refusal()
@@ -162,17 +174,12 @@ def given(said: Mapping[str, Any]) -> dict[str, Any]:
             "offline": said["offline"],
         }
     )
-    llm = None
-    if settings.may_ask:
-        from logdiag.agent.opinion import AgentSettings
-
-        llm = AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
     return {
         "rules": settings.rules,
         "memory": False if said["no_memory"] else memory_in_force(settings),
         "baseline": said["baselines"] or None,
         "remember": said["remember"],
-        "llm": llm,
+        "llm": model_in_force(settings),
         "job": metadata_of(said["job"]),
         "max_seconds": said["max_seconds"],
         "max_bytes": said["max_bytes"],

@@ -23,21 +23,18 @@ def log_files(path: str) -> list[str]:
 
 def text_lines(text: str) -> Iterator[RawLine]:
     """The lines of a log that a case holds itself."""
-    for number, line in enumerate(encoded(text).decode().removesuffix("\n").split("\n"), 1):
-        yield "<bytes>", number, line
+    return _numbered("<bytes>", encoded(text))
 
 
 def file_lines(path: str) -> Iterator[RawLine]:
     """The lines of every file of a job, one after the other. Raises CaseError for what cannot be unpacked."""
     for name in log_files(path):
-        rest, first = b"", 1
-        for chunk in unpacked(name):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for number, line in enumerate(lines, first):
-                yield name, number, line.decode("utf-8", "replace")
-            first += len(lines)
-        if rest:
-            yield name, first, rest.decode("utf-8", "replace")
+        yield from _numbered(name, b"".join(unpacked(name)))
+
+
+def _numbered(name: str, data: bytes) -> Iterator[RawLine]:
+    for number, line in enumerate(data.decode("utf-8", "replace").removesuffix("\n").split("\n"), 1):
+        yield name, number, line
 
 
 def last_lines(lines: Iterable[RawLine], count: int) -> list[RawLine]:

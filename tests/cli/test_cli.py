@@ -294,25 +294,11 @@ def test_rules_why_names_the_winner_and_its_facts() -> None:
     assert any(line.startswith("* nvidia/xid") for line in text.splitlines())
     assert "xid = 79" in text
     assert "no rule matches" in run_logdiag("rules", "why", "all is well").stdout.decode()
-
-
-def test_rules_why_of_harmless_text_does_not_say_it_fires() -> None:
-    """Advice wins over nothing and fails nothing."""
-    text = run_logdiag("rules", "why", "For debugging consider passing CUDA_LAUNCH_BLOCKING=1").stdout.decode()
-    assert not any(" cause " in line for line in text.splitlines())
+    advice = run_logdiag("rules", "why", "For debugging consider passing CUDA_LAUNCH_BLOCKING=1").stdout.decode()
+    assert " cause " not in advice
 
 
 # --- help ---
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["-h"], ["batch", "--help"], ["rules", "--help"], ["diagnose", "--help"]]
-)
-def test_help_is_printed(arguments: list[str]) -> None:
-    """For the command and for each of its parts."""
-    done = run_logdiag(*arguments)
-    assert done.returncode == 0
-    assert b"Usage:" in done.stdout
 
 
 def test_the_version_is_printed() -> None:
@@ -418,11 +404,6 @@ def test_a_log_named_like_a_command_can_be_given(tmp_path: Path) -> None:
     for arguments in (["./batch"], ["diagnose", "batch"]):
         done = run_logdiag(*arguments, "--format", "json", cwd=tmp_path)
         assert json.loads(done.stdout)["reason"] == "KeyError"
-
-
-def test_options_may_stand_before_the_paths() -> None:
-    """`logdiag --format json FILE` as well as `logdiag FILE --format json`."""
-    assert json.loads(run_logdiag("--format", "json", DEMO).stdout)["reason"] == "ECCError"
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8"])

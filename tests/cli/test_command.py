@@ -15,7 +15,7 @@ import pytest
 
 import logdiag
 from logdiag import Diagnosis, LogdiagError, Reason, diagnose, render
-from logdiag.cli.output import print_trace, status_of
+from logdiag.cli.output import print_trace
 from logdiag.rules import RuleBook
 from tests.helpers import (
     LOGS,
@@ -225,12 +225,6 @@ def test_a_batch_prints_one_line_a_job_and_what_they_have_in_common(tmp_path: Pa
         "1 of 5 runs: no failure",
         "1 of 5 runs: not diagnosed, see standard error",
     ]
-
-
-def test_the_exit_status_of_a_log_that_does_not_tell_is_its_own(book: RuleBook) -> None:
-    """13, neither healthy nor failed."""
-    answer = diagnose(HEALTHY, rules=book)
-    assert [status_of(item) for item in (answer, replace(answer, failed=None))] == [0, 13]
 
 
 # --- hostile names ---

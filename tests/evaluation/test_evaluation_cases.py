@@ -224,14 +224,15 @@ def test_a_log_file_that_cannot_be_used_is_a_problem(tmp_path: Path) -> None:
         assert expected in problem
 
 
-def test_a_long_file_has_its_lines_whole(tmp_path: Path) -> None:
-    """Where one piece read ends and the next begins, a blank line, a last line without its end."""
-    path = tmp_path / "long.log"
-    for start in (_PIECE - 10, _PIECE - 1, _PIECE, _PIECE + 1):
-        path.write_bytes(b"x" * start + b"\nKeyError: 'caption'\n\n" + b"y" * _PIECE)
-        lines = list(file_lines(str(path)))
-        assert [(number, len(text)) for _, number, text in lines] == [(1, start), (2, 19), (3, 0), (4, _PIECE)]
-        assert [number for _, number, _ in last_lines(lines, 2)] == [2, 4]
+def test_lines_of_a_file_are_numbered_as_they_stand(tmp_path: Path) -> None:
+    """A blank line, bytes that are no text, a last line without its end."""
+    path = tmp_path / "job.log"
+    path.write_bytes(b"step: 1\n\n\xff\nKeyError: 'caption'")
+    lines = list(file_lines(str(path)))
+    assert [(number, text) for _, number, text in lines] == [
+        (1, "step: 1"), (2, ""), (3, "\ufffd"), (4, "KeyError: 'caption'")
+    ]  # fmt: skip
+    assert [number for _, number, _ in last_lines(lines, 2)] == [3, 4]
 
 
 def test_only_the_cases_of_a_split(tmp_path: Path) -> None:
