@@ -1,4 +1,4 @@
-"""`logdiag config`: what is in force, and where it came from."""
+"""`logdiag config`: what is in force, where it came from, and what is installed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ from logdiag.settings.places import cache_folder, default_memory, without_passwo
 
 _SHOWN = ("rules", "memory", "llm", "llm_when", "llm_timeout", "votes", "budget", "offline")
 _WIDEST = 60
+# What each extra brings, by the modules that show that it is there.
+_EXTRAS = {
+    "memory": (("numpy", "faiss"), "similar incidents of your own"),
+    "memory-models": (("sentence_transformers",), "similar incidents by a language model's vectors"),
+    "team": (("psycopg",), "a store in PostgreSQL"),
+    "agent": (("langchain", "langchain_openai", "detect_secrets"), "a language model for what is not sure"),
+    "ollama": (("langchain_ollama",), "models of Ollama"),
+}
 
 
 @click.command("config")
@@ -24,9 +32,7 @@ _WIDEST = 60
 def config(config_file: str | None) -> None:
     """Show what is in force and where each value came from."""
     settings = settings_in_force({"config": config_file})
-    shown = [*rows(settings, os.environ), *(("file", file.path, file.state) for file in settings.files)]
-    shown.append(("version", __version__, f"Python {sys.version.split()[0]}"))
-    shown.append(("cache", cache_folder() or "-", "compiled rules; LOGDIAG_CACHE names another"))
+    shown = [*rows(settings, os.environ), *((("file", file.path, file.state)) for file in settings.files), *installed()]
     names, values = (max(len(row[column]) for row in shown) for column in (0, 1))
     for name, value, origin in shown:
         say(f"{name:<{names}}  {value:<{min(values, _WIDEST)}}  {origin}".rstrip())
@@ -39,6 +45,18 @@ def rows(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, str,
     provider = settings.llm.partition(":")[0].upper()
     variables = sorted(name for name in environ if provider and name.startswith(f"{provider}_"))
     return shown + [(name, "set", "environment") for name in variables]
+
+
+def installed() -> list[tuple[str, str, str]]:
+    """(name, value, remark) of the version, the cache and each extra: what it is for, and what it lacks."""
+    from importlib.util import find_spec
+
+    known = [("version", __version__, f"Python {sys.version.split()[0]}")]
+    known.append(("cache", cache_folder() or "-", "compiled rules; LOGDIAG_CACHE names another"))
+    for extra, (modules, use) in _EXTRAS.items():
+        lacking = [module for module in modules if find_spec(module) is None]
+        known.append((f"extra {extra}", "missing" if lacking else "there", use + "".join(f"; no {m}" for m in lacking)))
+    return known
 
 
 def _memory(settings: Settings) -> str:

@@ -145,11 +145,14 @@ def test_variables_of_other_providers_are_not_listed(tmp_path: Path) -> None:
     assert [name for name, _, origin in listed if origin == "environment"] == ["OLLAMA_HOST"]
 
 
-def test_config_shows_the_places_and_the_version(tmp_path: Path) -> None:
-    """The store that is in force though nothing names it, the cache, and the version."""
+def test_config_shows_the_places_and_what_is_installed(tmp_path: Path) -> None:
+    """The store that is in force though nothing names it, the cache, the version and each extra."""
     env = {"LOGDIAG_MEMORY": "", "XDG_DATA_HOME": str(tmp_path / "data"), "LOGDIAG_CACHE": str(tmp_path / "cache")}
     shown = config(cwd=tmp_path, env=env).stdout.splitlines()
     words = {tuple(row.split()[:2]) for row in shown}
     assert ("memory", str(tmp_path / "data" / "logdiag" / "memory")) in words
     assert ("cache", str(tmp_path / "cache")) in words
     assert ("version", __version__) in words
+    assert {row.split()[1] for row in shown if row.startswith("extra ")} == {
+        "memory", "memory-models", "team", "agent", "ollama",
+    }  # fmt: skip
