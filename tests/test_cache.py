@@ -163,19 +163,27 @@ def test_what_was_kept_comes_back_for_the_same_origin_only(own_cache: Path) -> N
     assert cache.read("thing", b"other") is None
 
 
-def test_nothing_is_believed_of_the_working_directory(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where there is no folder to keep anything in."""
-    cache.write("thing", b"origin", "kept")
-    monkeypatch.chdir(own_cache)
-    monkeypatch.setenv("LOGDIAG_CACHE", "/dev/null/cache")
-    assert cache.read("thing", b"origin") is None
-
-
-def test_where_the_folder_cannot_be_used_nothing_is_kept(site: Path, tmp_path: Path) -> None:
-    """A home that cannot be written costs time, and no answer; nothing is left elsewhere."""
+def test_where_the_folder_cannot_be_used_one_among_the_temporary_files_serves(site: Path, tmp_path: Path) -> None:
+    """A home that cannot be written costs the first run its time, not each."""
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    unusable, temporary = tmp_path / "file" / "cache", tmp_path / "tmp"
+    assert asked(site, unusable, temporary) == TRUE_ACTION
+    (folder,) = temporary.iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (file,) = folder.glob("rules-*")
+    before = file.stat().st_ino  # what is used gets a new time, what is made again a new place
+    assert asked(site, unusable, temporary) == TRUE_ACTION
+    assert file.stat().st_ino == before
+
+
+def test_a_folder_squatted_among_the_temporary_files_is_not_used(site: Path, tmp_path: Path) -> None:
+    """Somebody made it first: nothing is read there and nothing written."""
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    squatted = tmp_path / "tmp" / f"logdiag-{os.getuid()}"
+    squatted.mkdir(parents=True)
+    squatted.chmod(0o777)
     assert asked(site, tmp_path / "file" / "cache", tmp_path / "tmp") == TRUE_ACTION
-    assert list((tmp_path / "tmp").iterdir()) == []
+    assert list(squatted.iterdir()) == []
 
 
 WRITE_WITHOUT_SPACE = """
@@ -189,7 +197,7 @@ print(cache.read("thing", b"origin"))
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A file that could not be finished goes."""
+    """A file that could not be finished goes, at the first place and at the spare one."""
     env = environment({"LOGDIAG_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)})
     done = subprocess.run(
         [sys.executable, "-c", WRITE_WITHOUT_SPACE], capture_output=True, text=True, env=env, check=True

@@ -10,7 +10,7 @@ import pytest
 
 from logdiag.errors import LogdiagError
 from logdiag.settings import load_settings
-from logdiag.settings.places import cache_folder, config_file, default_memory, without_password
+from logdiag.settings.places import cache_folders, config_file, default_memory, without_password
 
 EVERYTHING = 'llm = "openai:x"\nllm_when = "always"\nmemory = "kept"\nvotes = 15\nrules = ["ours"]\noffline = true\n'
 
@@ -216,6 +216,6 @@ def test_the_users_own_folders_are_those_of_platformdirs(
         monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
-    assert cache_folder() == platformdirs.user_cache_dir("logdiag", appauthor=False)
+    assert next(cache_folders()) == platformdirs.user_cache_dir("logdiag", appauthor=False)
     assert config_file() == platformdirs.user_config_dir("logdiag", appauthor=False) + "/logdiag.toml"
     assert default_memory() == platformdirs.user_data_dir("logdiag", appauthor=False) + "/memory"

@@ -13,7 +13,7 @@ from logdiag.cli.options import settings_in_force
 from logdiag.cli.output import say
 from logdiag.errors import MemoryStoreError
 from logdiag.settings import Settings
-from logdiag.settings.places import cache_folder, default_memory, without_password
+from logdiag.settings.places import cache_folders, default_memory, without_password
 
 _SHOWN = ("rules", "memory", "llm", "llm_when", "llm_timeout", "votes", "budget", "offline")
 _WIDEST = 60
@@ -52,7 +52,7 @@ def installed() -> list[tuple[str, str, str]]:
     from importlib.util import find_spec
 
     known = [("version", __version__, f"Python {sys.version.split()[0]}")]
-    known.append(("cache", cache_folder() or "-", "compiled rules; LOGDIAG_CACHE names another"))
+    known.append(("cache", next(iter(cache_folders()), "-"), "compiled rules; LOGDIAG_CACHE names another"))
     for extra, (modules, use) in _EXTRAS.items():
         lacking = [module for module in modules if find_spec(module) is None]
         known.append((f"extra {extra}", "missing" if lacking else "there", use + "".join(f"; no {m}" for m in lacking)))

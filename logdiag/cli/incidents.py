@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import wraps
 from typing import Any, TextIO
@@ -16,12 +16,14 @@ from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
+from logdiag.model.plain import plain
 from logdiag.read.prefixes import parse_line
 from logdiag.report.words import clean
 from logdiag.settings.places import default_memory
 
 _ACTIONS = click.Choice([item.value for item in Action if item is not Action.NONE])
 _OUTCOMES = click.Choice([item.value for item in Outcome])
+_OF_THE_OLD_REASON = ("action", "cause", "remedy", "outcome")
 _WIDEST = 100
 
 _by = click.option("--by", metavar="NAME", help="Who says so; you if left out.")
@@ -127,7 +129,7 @@ def correct_command(
     """Replace what was wrong about an incident, and confirm the rest.
 
     With another reason, the old one's cause, remedy and outcome go, and the action becomes the new reason's, unless
-    they are given. An empty --remedy '' takes the remedy away.
+    they are given; what went is printed. An empty --remedy '' takes the remedy away.
     """
     given = _given(said)
     if not given:
@@ -138,6 +140,8 @@ def correct_command(
         given["action"] = _action_of(given["reason"], folders)
     changed = store.correct(identity, by=by or _person(), **given)
     _show(changed, form)
+    for line in _dropped(old, changed):
+        say(line, err=True)
 
 
 @incidents.command("list")
@@ -281,6 +285,15 @@ def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
 
     entry = RuleBook.load(tuple(folders)).reasons.get(reason)
     return Action(entry.action) if entry else Action.FIX_AND_RESUBMIT
+
+
+def _dropped(old: Incident, new: Incident) -> Iterator[str]:
+    """What a correction took away."""
+    was, became = plain(old), plain(new)
+    for name in _OF_THE_OLD_REASON:
+        before, after = was[name], became[name]
+        if before != after and before not in ("", "none", "unknown"):
+            yield f"dropped: {name} {before}" + (f", now {after}" if after else "")
 
 
 def _say_unreadable(store: Store) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Connection, Integer, Table, create_engine, select
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.database import Database, Tables
-from logdiag.settings.cache import usable_folder
+from logdiag.settings.cache import usable_folders
 from logdiag.settings.places import make_private, without_password
 
 try:
@@ -70,10 +70,9 @@ class PostgresDatabase(Database):
 
 def _index_folder(address: str) -> str:
     """A folder of the user's own for the indexes of a database."""
-    if not (folder := usable_folder()):
-        return ""
-    path = os.path.join(folder, f"memory-{hashlib.sha256(address.encode()).hexdigest()[:16]}")
-    with suppress(OSError):
-        make_private(path)
-        return path
+    for folder in usable_folders():
+        path = os.path.join(folder, f"memory-{hashlib.sha256(address.encode()).hexdigest()[:16]}")
+        with suppress(OSError):
+            make_private(path)
+            return path
     return ""

@@ -11,10 +11,11 @@ import re
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from logdiag._version import __version__
-from logdiag.settings.places import cache_folder, make_private, why_foreign, why_foreign_path
+from logdiag.settings.places import cache_folders, make_private, why_foreign, why_foreign_path
 
 _FORM = "logdiag-cache/1"
 _KEEP = 8
@@ -29,41 +30,46 @@ _STALE_SECONDS = 3600
 
 def read(name: str, origin: bytes) -> Any | None:
     """What `write` kept under this name and was made from `origin`; None when there is nothing of that."""
-    if not (folder := usable_folder()):
-        return None
-    path = os.path.join(folder, _file_name(name, origin))
-    try:
-        content = _own_content(path)
-        check_sum, body = content[:_CHECK_SUM], memoryview(content)[_CHECK_SUM:]
-        made_as, value = marshal.loads(body) if hashlib.sha256(body).digest() == check_sum else ("", None)
-        if made_as != os.path.basename(path):
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(path)  # what is used stays, see `_tidy`
-        return value
-    except (OSError, ValueError, EOFError, TypeError, MemoryError):
-        return None
+    file_name = _file_name(name, origin)
+    for folder in usable_folders():
+        try:
+            content = _own_content(os.path.join(folder, file_name))
+            check_sum, body = content[:_CHECK_SUM], memoryview(content)[_CHECK_SUM:]
+            if body and hashlib.sha256(body).digest() == check_sum:
+                made_as, value = marshal.loads(body)
+                if made_as == file_name:
+                    with contextlib.suppress(OSError):
+                        os.utime(os.path.join(folder, file_name))  # what is used stays, see `_tidy`
+                    return value
+        except (OSError, ValueError, EOFError, TypeError, MemoryError):
+            continue
+    return None
 
 
 def write(name: str, origin: bytes, value: Any) -> None:
     """Keeps a value that marshal can write, whole or not at all; where nothing can be written, nothing is kept."""
     file_name = _file_name(name, origin)
     body = marshal.dumps((file_name, value))
-    folder = usable_folder()
-    if folder and len(body) <= _MOST_BYTES - _CHECK_SUM:
+    if len(body) > _MOST_BYTES - _CHECK_SUM:
+        return
+    for folder in usable_folders():
         with contextlib.suppress(OSError):
             replace_file(os.path.join(folder, file_name), hashlib.sha256(body).digest() + body)
             _tidy(folder, name)
 
 
-def usable_folder() -> str:
-    """The folder for it, made where it is missing; empty where it cannot be, or is not the user's own."""
-    folder = cache_folder()
-    try:
-        make_private(folder)
-        return "" if why_foreign_path(folder) else folder
-    except OSError:
-        return ""
+def usable_folders() -> Iterator[str]:
+    """The user's own folders for it: the first that can be written, before it such as can only be read."""
+    for folder in cache_folders():
+        try:
+            make_private(folder)
+            if why_foreign_path(folder):
+                continue
+        except OSError:
+            continue
+        yield folder
+        if os.access(folder, os.W_OK):
+            return
 
 
 def _file_name(name: str, origin: bytes) -> str:

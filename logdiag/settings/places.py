@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Iterator
 
 from logdiag.errors import MemoryStoreError
 
@@ -20,10 +21,16 @@ _ON_LINUX = {
 }
 
 
-def cache_folder() -> str:
-    """Where compiled rules are kept: `LOGDIAG_CACHE` or the user's cache folder; empty for a user without a home."""
+def cache_folders() -> Iterator[str]:
+    """Where compiled rules are kept, the best place first: `LOGDIAG_CACHE` or the user's cache folder, and where that
+    cannot be used, one of the user's own among the temporary files."""
     named = os.environ.get("LOGDIAG_CACHE")
-    return os.path.abspath(named) if named else _users_own("user_cache_dir")
+    if first := os.path.abspath(named) if named else _users_own("user_cache_dir"):
+        yield first
+    if hasattr(os, "getuid"):
+        import tempfile
+
+        yield os.path.join(tempfile.gettempdir(), f"{_NAME}-{os.getuid()}")
 
 
 def default_memory() -> str:

@@ -80,14 +80,20 @@ def test_confirming_and_correcting_turn_it_into_knowledge(memory: Path) -> None:
     assert "nothing to correct; give --reason" in complaint("correct", added["id"])
 
 
-def test_a_correction_takes_away_what_was_of_the_old_reason(memory: Path) -> None:
+def test_a_correction_says_what_went(memory: Path) -> None:
     """The action is the new reason's; the old cause and remedy go unless they are given; a remedy can be emptied, and
     the history says who said what."""
     identity = answer("add", DEMO)["id"]
-    answer("correct", identity, "--reason", "S3StorageError", "--remedy", "renewed the token", "--by", "ada")
+    done = run_logdiag("incidents", "correct", identity, "--reason", "S3StorageError", "--remedy", "renewed the token",
+                       "--by", "ada")  # fmt: skip
+    said_of = done.stderr.decode().splitlines()
+    assert "dropped: action restart_excluding_node, now retry_later" in said_of
+    assert any(line.startswith("dropped: cause ") for line in said_of)
     shown = answer("show", identity)
     assert (shown["action"], shown["cause"], shown["remedy"]) == ("retry_later", "", "renewed the token")
-    assert answer("correct", identity, "--remedy", "", "--by", "bob")["remedy"] == ""
+    assert "dropped: remedy renewed the token" in run_logdiag(
+        "incidents", "correct", identity, "--remedy", "", "--by", "bob"
+    ).stderr.decode()  # fmt: skip
     text = said("show", identity)
     for part in ("logdiag: remembered", "ada: corrected: reason ECCError -> S3StorageError", "bob: corrected: remedy"):
         assert part in text
