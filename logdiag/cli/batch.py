@@ -10,16 +10,7 @@ from typing import Any
 import click
 
 from logdiag.cli.options import PATH, form_option, given, shared
-from logdiag.cli.output import (
-    Printing,
-    check_outputs,
-    note,
-    print_answer,
-    print_trace,
-    standard,
-    status_of,
-    write_outputs,
-)
+from logdiag.cli.output import note, print_answer, print_trace, printing, standard, status_of, write_outputs
 from logdiag.errors import SourceError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
@@ -41,18 +32,10 @@ _NO_FAILURE = ("no failure", "the log does not tell")
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
 @form_option(*_FORMATS, what="How to print each.")
 @shared
-def batch(
-    paths: tuple[str, ...],
-    form: str,
-    digest: bool,
-    by_category: bool,
-    verbose: bool,
-    outputs: tuple[str, ...],
-    **said: Any,
-) -> None:
+def batch(paths: tuple[str, ...], by_category: bool, **said: Any) -> None:
     """Diagnose one job a PATH and print one answer a line, in text what the jobs have in common after them. A path that
     cannot be read does not stop the others."""
-    check_outputs(outputs, many=True)
+    how = printing(said, many=True)
     asked = given(said)
     asked["rules"] = RuleBook.load(asked["rules"])
     out = standard()
@@ -65,17 +48,17 @@ def batch(
             note(str(error))
             worst = 2
             continue
-        if form == "text" and not digest:
+        if how.text:
             out.write(job_line(answer) + "\n")
         else:
-            print_answer(answer, Printing(form, digest))
-        if verbose:
+            print_answer(answer, how)
+        if how.verbose:
             print_trace(answer)
-        write_outputs(answer, outputs, append=bool(done))
+        write_outputs(answer, how.outputs, append=bool(done))
         done.append(answer)
         if by_category and worst != 2:
             worst = max(worst, status_of(answer))
-    if form == "text" and not digest and len(paths) > 1:
+    if how.text and len(paths) > 1:
         out.writelines(f"{row}\n" for row in _in_common(done, len(paths)))
     sys.exit(worst)
 

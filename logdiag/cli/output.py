@@ -103,17 +103,18 @@ def print_answer(answer: Diagnosis, how: Printing) -> None:
         out.write(f"{row}\n")
 
 
-def printing(said: dict[str, Any], *, err: bool = False) -> Printing:
-    """How the options ask to print an answer, which are taken out of `said`. Raises click.UsageError and LogdiagError
-    where that cannot be done."""
-    how = Printing(**{name: said.pop(name) for name in ("form", "digest", "brief", "verbose", "outputs")}, err=err)
+def printing(said: dict[str, Any], *, err: bool = False, many: bool = False) -> Printing:
+    """How the options ask to print an answer, or `many`, which are taken out of `said`. Raises click.UsageError and
+    LogdiagError where that cannot be done."""
+    options = ("form", "digest", "brief", "verbose", "outputs")
+    how = Printing(**{name: said.pop(name) for name in options if name in said}, err=err)
     if how.brief and how.form != "text":
         raise click.UsageError(f"--brief shortens the text report; it cannot be used with --format {how.form}")
-    check_outputs(how.outputs)
+    check_outputs(how.outputs, many=many)
     return how
 
 
-def check_outputs(paths: Iterable[str], *, many: bool = False) -> None:
+def check_outputs(paths: Iterable[str], *, many: bool) -> None:
     """Whether answers can be written there, before the work is done; JSON, HTML and SARIF cannot hold `many`. Raises
     LogdiagError."""
     for path in paths:

@@ -30,7 +30,8 @@ _NOT_QUALITY = frozenset({"latency_p50", "latency_p95", "tokens", "cost"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A judgement of one case that is another now. `relabelled` says that the case's label changed too."""
+    """A judgement of one case that is another now. `relabelled` says that the case's label changed too, `regression`
+    that what was right is wrong now."""
 
     id: str
     what: str
@@ -39,11 +40,7 @@ class Change:
     was_right: bool | None
     now_right: bool | None
     relabelled: bool
-
-    @property
-    def regression(self) -> bool:
-        """Whether what was right is wrong now."""
-        return self.was_right is True and self.now_right is False
+    regression: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +54,13 @@ class Comparison:
     metrics: dict[str, tuple[float | None, float | None]]
 
     @property
-    def regressions(self) -> tuple[Change, ...]:
-        """The changes for the worse."""
-        return tuple(change for change in self.changes if change.regression)
+    def regressions(self) -> int:
+        """How many changes are for the worse."""
+        return sum(change.regression for change in self.changes)
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values, ready for JSON."""
-        return {
-            "common": self.common,
-            "regressions": len(self.regressions),
-            "changes": [{**asdict(change), "regression": change.regression} for change in self.changes],
-            "only_old": list(self.only_old),
-            "only_new": list(self.only_new),
-            "metrics": {name: list(pair) for name, pair in self.metrics.items()},
-        }
+        return asdict(self) | {"regressions": self.regressions}
 
 
 def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -120,7 +110,8 @@ def _changes(old: Row, new: Row) -> list[Change]:
         was_right, now_right = getattr(old, judgement), getattr(new, judgement)
         was, now = (row.error if row.error and field != "survived" else getattr(row, field) for row in (old, new))
         if was_right != now_right or (was != now and was_right is False):
-            found.append(Change(new.id, what, was, now, was_right, now_right, relabelled))
+            worse = was_right is True and now_right is False
+            found.append(Change(new.id, what, was, now, was_right, now_right, relabelled, worse))
     return found
 
 

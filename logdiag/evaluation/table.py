@@ -60,7 +60,7 @@ def tables_of(document: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[Rend
 def print_comparison(comparison: Comparison) -> None:
     """Writes what changed against an older evaluation, regressions first."""
     console = _console()
-    count = len(comparison.regressions)
+    count = comparison.regressions
     console.print(
         Text(
             f"Compared over {comparison.common} common cases: {len(comparison.changes)} judgements changed, "

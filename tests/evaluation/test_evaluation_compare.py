@@ -121,4 +121,4 @@ def test_another_wrong_answer_is_a_change_and_no_regression() -> None:
     """It was wrong before."""
     comparison = compare([row_of("KeyError", "TypeError")], [row_of("KeyError", "IndexError")])
     assert [(change.was, change.now) for change in comparison.changes] == [("TypeError", "IndexError")]
-    assert comparison.regressions == ()
+    assert comparison.regressions == 0

@@ -99,14 +99,6 @@ def test_a_familys_file_of_the_same_name_replaces_all_of_it(tmp_path: Path) -> N
     assert not any(identity.startswith("collectives/gloo-") for identity in ids)
 
 
-def test_show_prints_one_rule_of_a_family() -> None:
-    """With its file and line, not its neighbours."""
-    shown = run_logdiag("rules", "show", "collectives/gloo-timeout").stdout.decode()
-    assert shown.startswith(f"# {shipped_folder()}/collectives/gloo.yaml:")
-    assert shown.splitlines()[1:3] == ["gloo-timeout:", "  reason: ConnectionError"]
-    assert "gloo-peer-closed" not in shown
-
-
 def test_a_copy_of_the_shipped_rules_is_proved_as_ones_own(tmp_path: Path) -> None:
     """`rules test` of a folder with families proves each of their rules."""
     (tmp_path / "collectives").mkdir()

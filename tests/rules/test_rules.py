@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -657,19 +655,3 @@ def test_without_hyperscan_the_answers_are_the_same(tmp_path: Path, site: Path) 
 def test_quoting_for_yaml_keeps_quotes() -> None:
     """The helper that writes rule files for these tests can be trusted."""
     assert quoted("it's") == "'it''s'"
-
-
-def test_what_kind_a_line_is_does_not_depend_on_the_lines_before(book: RuleBook) -> None:
-    """Kinds are remembered by the line without its digits, but not where a pattern asks for a certain digit."""
-    proved, source, found = RuleBook.load(), random.Random(23), 0
-    told = [
-        example
-        for rule, role in zip(proved.rules, proved.roles, strict=True)
-        for example in rule.fires
-        if role in (Role.KIND, Role.RETRY)
-    ]
-    lines = [parse_line(re.sub("[0-9]", lambda _: source.choice("0123456789"), text)) for text in told * 3]
-    for line, kinds in zip(lines, book.fresh().kinds_of(lines), strict=True):
-        assert kinds == book.fresh().kinds_of([line])[0], line.text
-        found += bool(kinds)
-    assert found > 200
