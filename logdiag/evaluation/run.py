@@ -6,7 +6,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -85,7 +85,8 @@ def _answered(cases: Sequence[Case], places: Sequence[int], jobs: int, setup: _S
         # Cases are begun in their order.
         begun, rest = list(left)[:jobs], list(left)[jobs:]
         if len(places) == 1:
-            yield begun[0], _died(cases[begun[0]], setup[1])
+            row = failed_row(cases[begun[0]], "its process died", 0.0)
+            yield begun[0], Result(row, dict.fromkeys(setup[1], row))
         else:
             for at in begun:
                 yield from _answered(cases, [at], 1, setup)
@@ -110,11 +111,6 @@ def _result(case: Case) -> Result:
     book, others, diagnose_case = _loaded
     beside = {name: _row(case, partial(answer, case, book)) for name, answer in others.items()}
     return Result(_row(case, partial(diagnose_case, case, book)), beside)
-
-
-def _died(case: Case, others: Iterable[str]) -> Result:
-    row = failed_row(case, "its process died", 0.0)
-    return Result(row, dict.fromkeys(others, row))
 
 
 def _row(case: Case, answer: Callable[[], Answer]) -> Row:

@@ -135,6 +135,8 @@ def judge(case: Case, answer: Answer, seconds: float) -> Row:
     rank_labelled = case.rank_known and not case.healthy and answer.names_ranks
     node_labelled = case.node is not None and not case.healthy and answer.names_ranks
     kept = None if answer.kept is None else len(answer.kept)
+    named = answer.root is not None and _is_root(case, answer.root)
+    suspected = named or any(_is_root(case, line) for line in answer.suspects)
     return Row(
         **_truth(case),
         reason=answer.reason.value,
@@ -149,7 +151,8 @@ def judge(case: Case, answer: Answer, seconds: float) -> Row:
         action=answer.action.value,
         reason_right=answer.reason in case.reasons,
         category_right=answer.reason.category in {reason.category for reason in case.reasons},
-        root_right=_root_right(case, answer) if answer.names_lines else None,
+        # A healthy log has no such line.
+        root_right=(case.healthy if answer.root is None else named) if answer.names_lines else None,
         rank_right=answer.rank == case.rank if rank_labelled else None,
         node_right=answer.node == case.node if node_labelled else None,
         action_right=answer.action in case.actions,
@@ -163,7 +166,7 @@ def judge(case: Case, answer: Answer, seconds: float) -> Row:
         tokens=answer.tokens,
         cost=answer.cost,
         supports=answer.supports,
-        root_among_suspects=_among_suspects(case, answer) if answer.names_lines and not case.healthy else None,
+        root_among_suspects=suspected if answer.names_lines and not case.healthy else None,
     )
 
 
@@ -193,18 +196,8 @@ def _truth(case: Case) -> dict[str, Any]:
     }
 
 
-def _root_right(case: Case, answer: Answer) -> bool:
-    """The labelled text stands in the line that was named; a healthy log has no such line."""
-    return case.healthy if answer.root is None else _is_root(case, answer.root)
-
-
-def _among_suspects(case: Case, answer: Answer) -> bool:
-    """The labelled text stands in the line that was named, or in one of the suspects."""
-    named = (answer.root, *answer.suspects)
-    return any(_is_root(case, line) for line in named if line is not None)
-
-
 def _is_root(case: Case, line: tuple[str, int, str]) -> bool:
+    """The labelled text stands in a line."""
     source, number, text = line
     if any(root in text for root in case.roots):
         return True

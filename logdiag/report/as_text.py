@@ -38,9 +38,9 @@ class Row(NamedTuple):
 _BLANK = Row()
 
 
-def to_plain(diagnosis: Diagnosis, *, verbose: bool = False) -> str:
+def to_plain(diagnosis: Diagnosis) -> str:
     """The report without colour, each row on one line."""
-    return "\n".join(map(str, report_rows(diagnosis, verbose=verbose)))
+    return "\n".join(map(str, report_rows(diagnosis)))
 
 
 def print_rows(rows: Iterable[Row], out: TextIO, *, colour: bool = True, repeat: str = "", wrap: bool = True) -> None:

@@ -20,7 +20,7 @@ from logdiag import Action, Candidate, Category, Diagnosis, Reason, Recovery, Su
 from logdiag.model import Consequence, Evidence
 from logdiag.model.plain import rank_ranges
 from logdiag.report import FORMATS, render
-from logdiag.report.as_text import Row, brief_rows, digest_rows, print_rows, report_rows, to_plain
+from logdiag.report.as_text import Row, brief_rows, digest_rows, print_rows, report_rows
 from logdiag.report.words import clean, cut, one_line
 from logdiag.rules import RuleBook
 from tests.helpers import DATA, LOGS, diagnosed, steps, traceback_of
@@ -239,7 +239,7 @@ def test_verdict_and_action_come_first(book: RuleBook) -> None:
 def test_consequences_are_folded_and_do_not_hold_the_root(book: RuleBook) -> None:
     """The launcher's farewells take one row, the failed rank's own words none; `-v` shows each."""
     answer = diagnose(LOGS / "demo.log", rules=book)
-    folded, whole = to_plain(answer), to_plain(answer, verbose=True)
+    folded, whole = render(answer), "\n".join(map(str, report_rows(answer, verbose=True)))
     assert folded.count("x  Others") == 1
     assert whole.count("x  Others") == len([item for item in answer.consequences if item.reason == "Others"]) > 1
     assert "ECCError" not in [item.reason for item in answer.consequences]
