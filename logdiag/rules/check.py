@@ -29,8 +29,8 @@ _HARD_LINES = (
 
 
 def check(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
-    """Every problem of every rule and filter of a book that was loaded with its proof; with `own`, of those ids alone,
-    and what they take from others."""
+    """Every problem of every rule and filter of a book; with `own`, of those ids alone, and what they take from
+    others."""
     problems = [
         problem
         for index, rule in enumerate(book.rules)

@@ -27,7 +27,7 @@ else:
 _DIGITS = b"0123456789"
 # Longer shapes are left to be looked at line by line.
 _LONGEST = 2000
-_REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
+_REPEATS = {"MAX_REPEAT", "MIN_REPEAT"}
 # What asks for what stands around; a line's ends stay its ends.
 _AROUND = {"AT", "ASSERT", "ASSERT_NOT"}
 _ENDS = {"AT_BEGINNING", "AT_BEGINNING_STRING", "AT_END", "AT_END_STRING"}
@@ -73,7 +73,8 @@ def words_for(pattern: str) -> tuple[str, ...] | None:
 
 
 def _relaxed(pattern: str) -> Any | None:
-    """What a pattern finds of a line without its digits, parsed; None for what only `regex` understands."""
+    """What a pattern finds of a line without its digits, parsed; None where that is not known: such a pattern may
+    match on any line."""
     try:
         tree = parser.parse(without_names(pattern))
         return _without_digits(tree, tree.state)
@@ -89,7 +90,7 @@ def _without_digits(sequence: Any, state: Any) -> Any:
 
 
 def _node(name: str, operation: Any, argument: Any, state: Any) -> list[tuple[Any, Any]]:
-    """What stands for one element."""
+    """What stands for one element. Raises NotImplementedError for one that no shipped pattern has."""
     if name in _AROUND:
         return [(operation, argument)] if str(argument) in _ENDS else []
     if name in _ONE_CHARACTER:
@@ -105,12 +106,8 @@ def _node(name: str, operation: Any, argument: Any, state: Any) -> list[tuple[An
     if name == "SUBPATTERN":
         _, added, dropped, inner = argument
         return [(operation, (None, added, dropped, _without_digits(inner, state)))]
-    if name == "ATOMIC_GROUP":
-        return [(constants.SUBPATTERN, (None, 0, 0, _without_digits(argument, state)))]
     if name == "BRANCH":
         return [(operation, (None, [_without_digits(branch, state) for branch in argument[1]]))]
-    if name == "GROUPREF":
-        return [_up_to(constants.MAXREPEAT, (constants.ANY, None), state)]
     raise NotImplementedError(name)
 
 
