@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ _model = added(
     offline,
 )
 # Learning takes several questions, each of which may take the time of --llm-timeout.
-_QUESTIONS = 8
+_QUESTIONS, _SAMPLES = 8, 3
 _LONGEST = 10_000
 
 
@@ -202,7 +202,7 @@ def suggest_command(
 @click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
 @job_option
 @click.option(
-    "--samples", type=click.IntRange(1, 15), default=3, show_default=True, metavar="N", help="How many votes."
+    "--samples", type=click.IntRange(1, 15), default=_SAMPLES, show_default=True, metavar="N", help="How many votes."
 )
 @click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
 @_memory
@@ -223,11 +223,19 @@ def learn_command(
     speaks of trouble in these logs, in the rules' examples and in past incidents. It holds for this job alone, and
     needs no model any more. Exits 1 when something was proposed that did not pass.
     """
+    flags = {"rules": folders, "memory": place, **said}
+    sys.exit(learn(logs, metadata_of(job), "--accept" if accepted else "", flags, samples))
+
+
+def learn(
+    logs: Sequence[str], job: Mapping[str, str], option: str, flags: dict[str, object], samples: int = _SAMPLES
+) -> int:
+    """Learns filters from logs by a model, and prints them, or writes them where an option says so. The exit status.
+    Raises LogdiagError."""
     from logdiag.authoring.log_agent import learn_filters
     from logdiag.memory.store import open_store
 
-    flags = {"rules": folders, "memory": place, **said}
-    settings, asker, target = _asking(accepted, flags)
+    settings, asker, target = asking(option, flags)
     with open_store(settings.store_or_refusal(), shipped=False) as store:
         incidents = store.list()
     proposals = learn_filters(
@@ -235,7 +243,7 @@ def learn_command(
         asker,
         settings.llm,
         book=RuleBook.load(settings.rules),
-        job=metadata_of(job),
+        job=job,
         incidents=incidents,
         samples=samples,
         needed=samples // 2 + 1,
@@ -243,10 +251,10 @@ def learn_command(
     first = next(proposals, None)
     if first is None:
         click.echo("nothing was learnt: too few samples agree on lines that no filter in force knows", err=True)
-        return
+        return 0
     # What was learnt before the model fails is not lost.
     found = ((f"{item.id} ({item.votes} of {samples} samples)", item) for item in chain([first], proposals))
-    sys.exit(_put(found, target))
+    return _put(found, target)
 
 
 @rules.command("draft")
@@ -276,7 +284,7 @@ def draft_command(
     from logdiag.memory.store import open_store
 
     flags = {"rules": folders, "memory": place, **said}
-    settings, asker, target = _asking(accepted, flags)
+    settings, asker, target = asking("--accept" if accepted else "", flags)
     with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
         others = [*confirmed(store), *store.shipped]
@@ -327,13 +335,13 @@ def _target(option: str, folders: tuple[str, ...]) -> str:
     return folders[0]
 
 
-def _asking(accepted: bool, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
-    """The settings in force, who asks the model, and the folder to write to with --accept. Raises LogdiagError where no
-    model may be asked."""
+def asking(option: str, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
+    """The settings in force, who asks the model, and the folder to write to where an option says so. Raises
+    LogdiagError where no model may be asked."""
     from logdiag.agent.ask import Asker
 
     settings = settings_in_force(flags)
-    target = _target("--accept", settings.rules) if accepted else None
+    target = _target(option, settings.rules) if option else None
     if not settings.llm:
         raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
     if settings.offline:
