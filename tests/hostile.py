@@ -137,7 +137,6 @@ def _shell(turn: int, shown: str, outside: str) -> Reply:
 def _secret(turn: int, shown: str, outside: str) -> Reply:
     tries = [
         calls("grep_log", pattern="password"),
-        calls("search_log", words="the password"),
         calls("read_lines", source=1, first=1, last=60),
     ]
     if turn < len(tries):
@@ -176,7 +175,7 @@ _OBEYS: dict[str, Callable[[int, str, str], Reply]] = {
     "shell": _shell,
     "secret": _secret,
     "slow": _slow,
-    "endless": lambda turn, shown, outside: calls("ranks"),
+    "endless": lambda turn, shown, outside: calls("explain_code", kind="exit", code="1"),
     "action": _action,
     "pseudonyms": _pseudonyms,
 }

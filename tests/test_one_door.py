@@ -128,9 +128,6 @@ def _reads_everything(body: dict[str, Any]) -> Reply:
         ("read_lines", {"source": "one", "first": None}),
         ("grep_log", {"pattern": "."}),
         ("grep_log", {"pattern": "(<host-1>"}),
-        ("search_log", {"words": "who lost the connection"}),
-        ("ranks", {}),
-        ("similar_incidents", {}),
         ("explain_code", {"kind": "<user-1>", "code": "<host-1>"}),
         ("no_such_tool", {"of": "<user-1>"}),
     ]

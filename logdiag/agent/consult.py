@@ -22,7 +22,7 @@ from logdiag.agent.models import LOADING, TIMED_OUT, failure_of, is_bounded
 from logdiag.agent.opinion import AgentSettings, Consultation, Opinion, Trace, leaves_open, vote
 from logdiag.agent.outbound import learn_names
 from logdiag.agent.prompts import Prompt, prompt_of
-from logdiag.agent.tools import LineSearch, tools_for
+from logdiag.agent.tools import tools_for
 from logdiag.agent.view import LogView
 from logdiag.model import Diagnosis
 from logdiag.rules import RuleBook
@@ -89,13 +89,13 @@ def _asked(case: _Case, callbacks: tuple[Any, ...]) -> list[str]:
     """Prepares a case and holds its conversations, until the deadline; why some gave no opinion."""
     late = f"did not answer within {case.settings.timeout:g} s"
 
-    def made_ready() -> tuple[BaseChatModel, LogView, LineSearch]:
+    def made_ready() -> tuple[BaseChatModel, LogView]:
         view = _prepare(case)
         model = case.asker.model()
         with LOADING:
             # Conversations that load it at the same time can find it half loaded.
             importlib.import_module("langchain.agents.middleware")
-        return model, view, LineSearch(case.diagnosis.digest.lines)
+        return model, view
 
     ready = next(outcomes([made_ready], case.asker.ends), None)
     if not isinstance(ready, tuple):
@@ -131,7 +131,7 @@ def _prepare(case: _Case) -> LogView:
     return view
 
 
-def _talk(case: _Case, model: BaseChatModel, view: LogView, search: LineSearch, callbacks: tuple[Any, ...]) -> str:
+def _talk(case: _Case, model: BaseChatModel, view: LogView, callbacks: tuple[Any, ...]) -> str:
     """One conversation; why it came to no opinion, empty where it did."""
     from langsmith import tracing_context
 
@@ -143,7 +143,7 @@ def _talk(case: _Case, model: BaseChatModel, view: LogView, search: LineSearch, 
     try:
         case.asked = True
         with tracing_context(enabled=False):  # whatever the environment says
-            ask(model, case.prompt, tools_for(view, search, channel, case.book), talk, callbacks)
+            ask(model, case.prompt, tools_for(view, channel, case.book), talk, callbacks)
     except Exception as error:  # anything that a model's client, or a callback, raises
         talk.error = talk.error or failure_of(error)
     return "" if talk.opinion else talk.error

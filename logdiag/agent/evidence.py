@@ -128,15 +128,6 @@ def tokens_of(text: str) -> int:
     return len(text) // _CHARACTERS_A_TOKEN + 1
 
 
-def similar_words(diagnosis: Diagnosis) -> list[str]:
-    """Each similar incident as a sentence."""
-    return [
-        f"past incident {item.incident}: similarity {item.similarity:.2f}, reason {item.reason.value}, "
-        f"outcome of its remedy: {item.outcome}, seen {item.seen_at or 'before'}"
-        for item in diagnosis.similar[:_MOST_ROWS]
-    ]
-
-
 def _shape(line: Line) -> str:
     return _VARYING.sub("0", line.message[:_LONGEST_LINE]) or line.text[:_LONGEST_LINE]
 
@@ -179,9 +170,12 @@ def _failures(lines: Iterable[Line]) -> Iterator[Line]:
 def _facts(diagnosis: Diagnosis, view: LogView, job: Mapping[str, str], longest: int) -> Iterator[str]:
     """What rules and memory know, the most telling first, in at most `longest` characters."""
     of_job = (f"the job's {name} is {value}" for name, value in job.items() if name != "user" and value)
-    for fact in chain(
-        _verdict(diagnosis, view), _sources(view, diagnosis), of_job, similar_words(diagnosis), _ranks(view)
-    ):
+    similar = (
+        f"past incident {item.incident}: similarity {item.similarity:.2f}, reason {item.reason.value}, "
+        f"outcome of its remedy: {item.outcome}, seen {item.seen_at or 'before'}"
+        for item in diagnosis.similar[:_MOST_ROWS]
+    )
+    for fact in chain(_verdict(diagnosis, view), _sources(view, diagnosis), of_job, similar, _ranks(diagnosis)):
         longest -= len(fact) + 1
         if longest < 0:
             return
@@ -234,10 +228,12 @@ def _sources(view: LogView, diagnosis: Diagnosis) -> Iterator[str]:
         yield f"there are {len(view.names)} sources"
 
 
-def _ranks(view: LogView) -> Iterator[str]:
-    ranks = view.ranks()
-    for item in ranks[:_MOST_ROWS]:
-        node = f" on {item.node}" if item.node else ""
-        yield f"rank {item.rank}{node}: its last kept line is s{item.last.stream + 1}:{item.last.number}"
-    if len(ranks) > _MOST_ROWS:
-        yield f"{len(ranks)} ranks speak; the tool `ranks` lists them"
+def _ranks(diagnosis: Diagnosis) -> Iterator[str]:
+    """Where each rank spoke last."""
+    last = {line.rank: line for line in diagnosis.digest.lines if line.rank is not None}
+    nodes = {line.rank: line.node for line in diagnosis.digest.lines if line.node}
+    for rank in sorted(last)[:_MOST_ROWS]:
+        node = f" on {nodes[rank]}" if rank in nodes else ""
+        yield f"rank {rank}{node}: its last kept line is {_place(last[rank])}"
+    if len(last) > _MOST_ROWS:
+        yield f"{len(last)} ranks speak"

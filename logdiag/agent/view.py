@@ -1,4 +1,4 @@
-"""Read-only access to the logs of one diagnosis: by line number, by pattern, by rank.
+"""Read-only access to the logs of one diagnosis: by line number and by pattern.
 
 What can be opened again is read again, within bounds; of a pipe, only the lines that the digest kept are left.
 """
@@ -38,21 +38,10 @@ class Excerpt:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RankSummary:
-    """What is known of one rank: its node, how many of its lines were kept, and the last of them."""
-
-    rank: int
-    node: str | None
-    kept: int
-    last: Line
-
-
 class LogView:
     """The logs that a diagnosis was made from. Sources are counted from 1; it never opens anything else."""
 
     def __init__(self, diagnosis: Diagnosis, sources: tuple[object, ...], read_seconds: float = _READ_SECONDS) -> None:
-        self.diagnosis = diagnosis
         self._seconds = read_seconds
         self._kept: dict[int, list[Line]] = {}
         self._by_name: dict[tuple[str, int], list[Line]] = {}
@@ -116,16 +105,6 @@ class LogView:
         """The kept lines that stand near a line, itself included."""
         near = self._kept.get(line.stream, ())
         return tuple(item for item in near if -before <= item.position - line.position <= after)
-
-    def ranks(self) -> tuple[RankSummary, ...]:
-        """One summary for each rank that speaks in the kept lines."""
-        found: dict[int, RankSummary] = {}
-        for line in self.diagnosis.digest.lines:
-            if line.rank is not None:
-                seen = found.get(line.rank)
-                node = line.node or (seen.node if seen else None)
-                found[line.rank] = RankSummary(line.rank, node, seen.kept + 1 if seen else 1, line)
-        return tuple(found[rank] for rank in sorted(found))
 
     def find(self, source: str, number: int, text: str = "") -> Line | None:
         """The kept line that a diagnosis speaks of."""

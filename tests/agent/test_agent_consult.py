@@ -20,7 +20,7 @@ from tests.agent_helpers import NAME, SETTINGS, Asks, answer, chat, tool_results
 from tests.chat_server import MODEL, ChatServer, Reply, calls, says
 from tests.helpers import LOGS, log_of, steps
 
-TOOL_NAMES = ("read_lines", "grep_log", "search_log", "ranks", "similar_incidents", "explain_code")
+TOOL_NAMES = ("read_lines", "grep_log", "explain_code")
 
 
 def test_a_model_that_answers_by_a_tool_call_is_heard(asks: Asks) -> None:
@@ -60,28 +60,20 @@ def test_each_tool_reads_this_log(asks: Asks) -> None:
     script = [
         calls("read_lines", source=1, first=10, last=12),
         calls("grep_log", pattern="SHARD 1[78] of"),
-        calls("search_log", words="the feeder is jammed"),
-        calls("ranks"),
         calls("explain_code", kind="xid", code="79"),
-        calls("similar_incidents"),
         calls("answer", **answer(evidence=[{"source": 1, "number": 11, "quote": "[rank3] step: 11 loss"}])),
     ]
     done, server = asks(script)
-    lines, found, nearest, ranks, code, similar = tool_results(server)
+    lines, found, code = tool_results(server)
     assert lines.split("\n")[1].startswith("s1:10 | [rank3] step: 10 loss")
     assert "s1:41 | [rank3] loader: shard 17" in found
-    assert "s1:46 | " in nearest
-    assert "rank 3, node not named" in ranks
     assert "fallen off the bus" in code
-    assert "past incident" in similar or "no similar incident" in similar
-    assert all(text.startswith("<log-") for text in (lines, found, nearest, ranks))
+    assert all(text.startswith("<log-") for text in (lines, found))
     assert done.opinion is not None
     assert [line.number for line in done.opinion.evidence] == [11]
     kinds = [step.kind for step in done.trace.steps]
-    assert kinds.count("model") == 7
-    assert [kind for kind in kinds if kind in TOOL_NAMES] == [
-        *("read_lines", "grep_log", "search_log", "ranks", "explain_code", "similar_incidents")
-    ]
+    assert kinds.count("model") == 4
+    assert [kind for kind in kinds if kind in TOOL_NAMES] == list(TOOL_NAMES)
 
 
 def test_tools_refuse_in_words_and_the_conversation_goes_on(asks: Asks) -> None:
@@ -163,12 +155,12 @@ def test_votes_that_are_split_decide_nothing(asks: Asks) -> None:
 def test_the_trace_counts_tokens_cost_and_time(asks: Asks) -> None:
     """As the server reports them."""
     script = [
-        Reply(calls=(("ranks", {}),), usage=(1000, 20), cost=0.25),
+        Reply(calls=(("explain_code", {"kind": "exit", "code": "1"}),), usage=(1000, 20), cost=0.25),
         Reply(calls=(("answer", answer()),), usage=(1500, 80), cost=0.5),
     ]
     done, _ = asks(script)
     assert (done.trace.tokens_in, done.trace.tokens_out, done.trace.cost) == (2500, 100, 0.75)
-    assert [step.kind for step in done.trace.steps] == ["model", "ranks", "model", "answer"]
+    assert [step.kind for step in done.trace.steps] == ["model", "explain_code", "model", "answer"]
     assert 0 < done.trace.steps[0].seconds < done.trace.seconds
 
 
@@ -188,8 +180,8 @@ class _Recorder(BaseCallbackHandler):
 def test_callbacks_of_langchain_see_every_step(asks: Asks) -> None:
     """A user's tracer gets the model's turns and the tools."""
     recorder = _Recorder()
-    asks([calls("ranks"), calls("answer", **answer())], callbacks=(recorder,))
-    assert recorder.names == ["model", "ranks", "model", "answer"]
+    asks([calls("explain_code", kind="exit", code="1"), calls("answer", **answer())], callbacks=(recorder,))
+    assert recorder.names == ["model", "explain_code", "model", "answer"]
 
 
 def test_a_streaming_client_is_served_too(book: RuleBook, log: Path, diagnosis: Diagnosis) -> None:
@@ -203,7 +195,7 @@ def test_a_streaming_client_is_served_too(book: RuleBook, log: Path, diagnosis: 
 
 def test_ollamas_protocol_is_spoken(book: RuleBook, log: Path, diagnosis: Diagnosis) -> None:
     """By LangChain's client of Ollama."""
-    with ChatServer([calls("ranks"), calls("answer", **answer())]) as server:
+    with ChatServer([calls("explain_code", kind="exit", code="1"), calls("answer", **answer())]) as server:
         model = ChatOllama(model=MODEL, base_url=server.origin, client_kwargs={"timeout": 20})
         done = consult(diagnosis, (log,), AgentSettings("ollama:scripted", timeout=20), book=book, model=model)
     assert done.opinion is not None

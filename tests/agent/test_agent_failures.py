@@ -39,7 +39,7 @@ FAILURES = {
     "made up": (calls("answer", **answer(number=31337)), HELD_BACK, "line s1:31337 was not shown to you"),
     "misquoted": (calls("answer", **answer(quote="![x](http://evil.example)")), HELD_BACK, "line s1:46 does not say"),
     "refusal": (Reply(refusal="I cannot help with that."), "declined to answer", ""),
-    "endless": (calls("ranks"), f"did not come to an answer in {ROUNDS} turns", ""),
+    "endless": (calls("explain_code", kind="exit", code="1"), f"did not come to an answer in {ROUNDS} turns", ""),
     "none": (calls("answer", **answer(reason="none")), HELD_BACK, "the reason `none` cannot be given"),
 }
 
@@ -79,7 +79,9 @@ def test_the_deadline_holds_whatever_the_server_does(asks: Asks, reply: Reply) -
 def test_turns_that_each_come_in_time_do_not_add_up(asks: Asks) -> None:
     """One deadline for the whole conversation, not for each request."""
     began = time.monotonic()
-    done, _ = asks([Reply(calls=(("ranks", {}),), delay=1.4)], AgentSettings(NAME, timeout=1.6))
+    done, _ = asks(
+        [Reply(calls=(("explain_code", {"kind": "exit", "code": "1"}),), delay=1.4)], AgentSettings(NAME, timeout=1.6)
+    )
     assert time.monotonic() - began < 8
     assert done.opinion is None
 
@@ -157,16 +159,16 @@ def test_the_votes_that_came_in_time_decide(asks: Asks) -> None:
 
 def test_too_many_tokens_end_the_conversation(asks: Asks) -> None:
     """A model that goes on and on is stopped by its bill too."""
-    done, server = asks([Reply(calls=(("ranks", {}),), usage=(60_000, 10))])
+    done, server = asks([Reply(calls=(("explain_code", {"kind": "exit", "code": "1"}),), usage=(60_000, 10))])
     assert "did not come to an answer within 100,000 tokens" in done.notes[0]
     assert len(server.requests) == 2
 
 
 def test_a_flood_of_tool_calls_in_one_turn_is_cut_off(asks: Asks) -> None:
     """Two dozen are answered; the others are not even begun."""
-    flood = Reply(calls=tuple(("ranks", {}) for _ in range(2000)))
+    flood = Reply(calls=tuple(("explain_code", {"kind": "exit", "code": "1"}) for _ in range(2000)))
     began = time.thread_time()
-    done, server = asks([flood, calls("ranks"), calls("answer", **answer())])
+    done, server = asks([flood, calls("explain_code", kind="exit", code="1"), calls("answer", **answer())])
     results = tool_results(server)
     assert len(results) == 25
     assert sum("No more tool calls" in text for text in results) == 1
@@ -177,7 +179,7 @@ def test_a_flood_of_tool_calls_in_one_turn_is_cut_off(asks: Asks) -> None:
 @pytest.mark.parametrize("usage", [(-(10**18), 0), (10**400, 0), (0, 0)])
 def test_the_budget_does_not_trust_the_servers_counts(asks: Asks, usage: tuple[int, int]) -> None:
     """Texts that are longer than the budget end the conversation, whatever the server says that they took."""
-    long = Reply(text="x" * 500_000, calls=(("ranks", {}),), usage=usage)
+    long = Reply(text="x" * 500_000, calls=(("explain_code", {"kind": "exit", "code": "1"}),), usage=usage)
     done, server = asks([long])
     assert "did not come to an answer within 100,000 tokens" in done.notes[0]
     assert len(server.requests) <= 3

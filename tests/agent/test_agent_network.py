@@ -212,7 +212,10 @@ def test_the_environment_alone_does_not_trace(log: Path) -> None:
         head(handler, Content_Length="2")
         handler.wfile.write(b"{}")
 
-    with raw_server(answers) as (origin, got), ChatServer([calls("ranks"), calls("answer", **answer())]) as server:
+    with (
+        raw_server(answers) as (origin, got),
+        ChatServer([calls("explain_code", kind="exit", code="1"), calls("answer", **answer())]) as server,
+    ):
         variables = {"LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x", "LANGSMITH_PROJECT": "p"}
         variables |= {"LANGSMITH_ENDPOINT": origin, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
         code = [sys.executable, "-c", TRACED, str(log), f"openai:{MODEL}"]

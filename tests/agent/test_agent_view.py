@@ -112,13 +112,6 @@ def test_a_search_ends_when_its_time_is_up(book: RuleBook, tmp_path: Path) -> No
     assert view.grep("never found").note == "source 1 was not searched to its end"
 
 
-def test_each_rank_has_its_last_line(book: RuleBook) -> None:
-    """Two ranks of one log, by their prefixes."""
-    log = log_of(*steps(1, 4, "[rank0] "), *steps(1, 4, "[rank1] "), "[rank0] Killed")
-    ranks = LogView(diagnose(log, rules=book), (log,)).ranks()
-    assert [(item.rank, item.last.number) for item in ranks] == [(0, 9), (1, 8)]
-
-
 @pytest.mark.parametrize(
     ("kind", "code", "meaning"),
     [
