@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evals.static_model import ROOT, shipped_lines
+from logdiag.memory.database import SqliteFile
 from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import Incident, masked
 from logdiag.memory.nearest import Nearest
-from logdiag.memory.sqlite import SqliteFile
 from logdiag.memory.store import open_store
 from logdiag.model import Action, Reason
 

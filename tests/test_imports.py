@@ -104,7 +104,7 @@ IMPORTERS = {
     "jinja2": {"report/as_html.py"},
     "kubernetes": {"read/clusters/k8s.py"},
     "platformdirs": {"settings/places.py"},
-    "sqlalchemy": {"memory/database.py", "memory/nearest.py", "memory/postgres.py", "memory/sqlite.py"},
+    "sqlalchemy": {"memory/database.py", "memory/nearest.py"},
     "sentence_transformers": {"memory/embedding.py"},
     "faiss": {"memory/nearest.py"},
     "click": {

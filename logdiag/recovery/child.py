@@ -37,12 +37,11 @@ class Child:
             ) from error
         self.notes: list[str] = []
         self._routes: dict[int, int] = {}  # what we read, and where it goes
-        self._terminal: int | None = None
         ends = self._make_ends()
         try:
             self._process = subprocess.Popen(
                 command,
-                stdin=self._input(ends),
+                stdin=_input(),
                 stdout=ends[_OUTPUT],
                 stderr=ends[_ERRORS],
                 env=dict(environ),
@@ -61,13 +60,11 @@ class Child:
 
     def read(self, seconds: float) -> bytes:
         """What the job prints next, passed on and logged; waits so long at most."""
-        watched = [*self._routes, *([_INPUT] if self._may_type() else [])]
-        ready, _, _ = select.select(watched, [], [], seconds)
+        if not self._routes:
+            time.sleep(min(seconds, 0.05))
+        ready, _, _ = select.select(list(self._routes), [], [], seconds if self._routes else 0)
         pieces = []
         for end in ready:
-            if end == _INPUT:
-                self._type()
-                continue
             piece = b""
             with contextlib.suppress(OSError):  # a terminal whose other side is closed
                 piece = os.read(end, _PIECE)
@@ -77,8 +74,6 @@ class Child:
                 continue
             self._pass_on(end, piece)
             pieces.append(piece)
-        if not watched:
-            time.sleep(min(seconds, 0.05))
         return b"".join(pieces)
 
     def last_words(self) -> Iterator[bytes]:
@@ -120,29 +115,8 @@ class Child:
                 continue
             ours, ends[out] = _terminal() if os.isatty(out) else os.pipe()
             self._routes[ours] = out
-            if os.isatty(ours) and os.isatty(_INPUT) and self._terminal is None:
-                self._terminal = ours
         self.resize()
         return ends
-
-    def _input(self, ends: Mapping[int, int]) -> int | None:
-        """Standard input is the job's as it is; only a terminal is not passed on but typed into the job's."""
-        if not os.isatty(_INPUT):
-            return None
-        return next((end for end in ends.values() if os.isatty(end)), subprocess.DEVNULL)
-
-    def _may_type(self) -> bool:
-        """Whether what is typed is for us: who reads a terminal in the background is stopped."""
-        return self._terminal in self._routes and os.tcgetpgrp(_INPUT) == os.getpgrp()
-
-    def _type(self) -> None:
-        typed = b""
-        with contextlib.suppress(OSError):
-            typed = os.read(_INPUT, _PIECE)
-        if typed and self._terminal is not None:
-            os.write(self._terminal, typed)
-        else:
-            self._terminal = None
 
     def _pass_on(self, end: int, piece: bytes) -> None:
         try:
@@ -159,6 +133,14 @@ class Child:
     def _note(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
+
+
+def _input() -> int | None:
+    """Standard input is the job's as it is, but for a terminal in which another program is in front."""
+    with contextlib.suppress(OSError):  # no terminal, or not ours
+        if os.tcgetpgrp(_INPUT) != os.getpgrp():
+            return subprocess.DEVNULL
+    return None
 
 
 def _terminal() -> tuple[int, int]:

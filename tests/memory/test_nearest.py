@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from logdiag.memory.database import SqliteFile
 from logdiag.memory.nearest import Nearest
-from logdiag.memory.sqlite import SqliteFile
 from logdiag.memory.store import Store
 from tests.memory_helpers import incident, letters, letters_store, text_of
 
@@ -37,10 +37,7 @@ def found(store: Store, text: str, k: int = 1) -> list[tuple[float, str]]:
     """The cosines and signatures of the nearest, by a search that is opened anew."""
     nearest = nearest_of(store)
     assert nearest.catch_up(math.inf)
-    scored = nearest.search(letters().embed([text])[0], k)
-    with store._database.rows() as rows:
-        incidents = rows.by_rows([row for _, row in scored])
-    return [(round(score, 2), incidents[row].signature) for score, row in scored if row in incidents]
+    return [(round(score, 2), item.signature) for score, item in nearest.incidents(letters().embed([text])[0], k)]
 
 
 def index_files(store: Store) -> list[Path]:
