@@ -55,7 +55,6 @@ def answer(number: int = 46, quote: str = "feeder jammed: the conveyor", **more:
         "root_line": {"source": 1, "number": number, "quote": quote},
         "evidence": [{"source": 1, "number": 52, "quote": "RuntimeError: step 44 did not"}],
         "cause": "The loader's feeder jammed, and the step starved.",
-        "who_must_act": "user",
         "would_prove": "Read shard 18 alone.",
         "confidence": 0.8,
         **more,

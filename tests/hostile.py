@@ -86,7 +86,6 @@ def _answer(shown: str, turn: int, **more: Any) -> dict[str, Any]:
         "root_line": {"source": int(source), "number": int(number), "quote": quote},
         "evidence": [],
         "cause": "The node was lost: restart.",
-        "who_must_act": "infrastructure",
         "would_prove": "Restart it.",
         "confidence": 1.0,
         **more,

@@ -46,11 +46,10 @@ _ANSWER: dict[str, Any] = {
         "root_line": _LINE,
         "evidence": {"type": "array", "items": _LINE, "maxItems": 2},
         "cause": _WORDS,
-        "who_must_act": {"enum": ["user", "infrastructure"]},
         "would_prove": _WORDS,
         "confidence": {"enum": [0.1, 0.5, 0.9, 1]},
     },
-    "required": ["reason", "root_line", "evidence", "cause", "who_must_act", "would_prove", "confidence"],
+    "required": ["reason", "root_line", "evidence", "cause", "would_prove", "confidence"],
 }
 SHAPED = {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": _ANSWER}}}
 

@@ -33,7 +33,7 @@ def oracle_of(reason: str, root_line: str, rank: int | None = None) -> Script:
     wanted = set(_WORD.findall(root_line))
 
     def script(body: dict[str, Any]) -> Reply:
-        said: dict[str, Any] = {"cause": "It is so labelled.", "who_must_act": "user", "would_prove": ""}
+        said: dict[str, Any] = {"cause": "It is so labelled.", "would_prove": ""}
         said |= {"reason": reason, "rank": rank, "evidence": [], "confidence": 0.9}
         if not root_line:
             return calls("answer", root_line=None, **said)

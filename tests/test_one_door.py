@@ -136,7 +136,7 @@ def _reads_everything(body: dict[str, Any]) -> Reply:
         return Reply(calls=tuple(wanted))
     if turn == 1:
         cited = {"source": 1, "number": 7, "quote": "<host-1> and <user-1> did it"}
-        return calls("answer", reason="Others", root_line=cited, evidence=[], cause="<user-1>", who_must_act="user",
+        return calls("answer", reason="Others", root_line=cited, evidence=[], cause="<user-1>",
                      would_prove="", confidence=1, rank=None)  # fmt: skip
     return says("that was all")
 

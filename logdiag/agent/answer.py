@@ -4,7 +4,7 @@ was shown, and says what is quoted."""
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -69,7 +69,6 @@ class Answer(_Closed):
     rank: Annotated[int | None, BeforeValidator(_rank)] = None
     evidence: list[Citation] = []
     cause: str
-    who_must_act: Literal["user", "infrastructure"]
     would_prove: str = ""
     confidence: float = Field(ge=0, le=1)
 
@@ -112,7 +111,6 @@ def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion:
         root=root,
         evidence=evidence,
         cause=_words(answer.cause, channel),
-        who_must_act=answer.who_must_act,
         would_prove=_words(answer.would_prove, channel),
         confidence=answer.confidence,
         rank=answer.rank,

@@ -57,7 +57,6 @@ class Opinion:
     root: Line | None
     evidence: tuple[Line, ...]
     cause: str
-    who_must_act: str
     would_prove: str
     confidence: float
     votes: int = 1

@@ -77,7 +77,7 @@ def nodecheck_command(
     seconds = time.monotonic() - started
     print(_json(found, seconds) if form == "json" else _text(found, seconds))
     sys.stdout.flush()
-    sys.exit(_NOT_DONE if found.answer.unknown else _BAD if found.answer.bad else 0)
+    sys.exit(_NOT_DONE if found.unknown else _BAD if found.bad else 0)
 
 
 def _nodes(hosts: str | None, hosts_file: str | None) -> tuple[str, ...]:
@@ -124,25 +124,22 @@ def _json(found: Check, seconds: float) -> str:
          for each in wave]
         for wave in found.waves
     ]  # fmt: skip
-    answer = asdict(found.answer)
-    answer["bad"] = [{"node": node, "why": why} for node, why in found.answer.bad.items()]
-    usual = found.usual and asdict(found.usual)
-    document = {"schema": "logdiag.nodecheck/1", **answer, "usual": usual, "waves": waves, "seconds": round(seconds, 2)}
-    return json.dumps(document, indent=2)
+    bad = [{"node": node, "why": why} for node, why in found.bad.items()]
+    document = {**asdict(found), "bad": bad, "waves": waves, "seconds": round(seconds, 2)}
+    return json.dumps({"schema": "logdiag.nodecheck/1", **document}, indent=2)
 
 
 def _text(found: Check, seconds: float) -> str:
-    answer, usual = found.answer, found.usual
     worlds = sum(len(wave) for wave in found.waves)
-    rows = [f"BAD   {node}  {clean(why)}" for node, why in answer.bad.items()]
-    rows += [f"not known: {', '.join(answer.unknown)}"] if answer.unknown else []
-    rows += [f"good: {len(answer.good)} of {len(answer.good) + len(answer.bad)} nodes"] if answer.good else []
-    if usual:
+    rows = [f"BAD   {node}  {clean(why)}" for node, why in found.bad.items()]
+    rows += [f"not known: {', '.join(found.unknown)}"] if found.unknown else []
+    rows += [f"good: {len(found.good)} of {len(found.good) + len(found.bad)} nodes"] if found.good else []
+    if usual := found.usual:
         over = next(each.figures.over for wave in found.waves for each in wave if each.figures)
         rows.append(
             f"usual: {usual.bandwidth / 1e6:.3g} MB/s from each node, {usual.latency * 1e3:.3g} ms, over {over}, "
             f"{usual.per_node:g} processes a node"
         )
-    rows += [f"Note: {clean(note)}" for note in answer.notes]
+    rows += [f"Note: {clean(note)}" for note in found.notes]
     rounds = _many(1 + (len(found.waves) > 1), "round")
     return "\n".join([*rows, f"{_many(worlds, 'world')} in {rounds}, {seconds:.1f} s"])

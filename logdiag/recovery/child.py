@@ -144,14 +144,13 @@ def _input() -> int | None:
 
 
 def _terminal() -> tuple[int, int]:
-    """A terminal's two sides; it changes nothing of what is written, and does not repeat what is typed."""
+    """A terminal's two sides; it changes nothing of what is written."""
     import pty
     import termios
 
     ours, theirs = pty.openpty()
     modes = termios.tcgetattr(theirs)
     modes[1] &= ~termios.OPOST
-    modes[3] &= ~termios.ECHO
     termios.tcsetattr(theirs, termios.TCSANOW, modes)
     return ours, theirs
 
@@ -177,28 +176,22 @@ def marked(mark: str) -> list[int]:
 
 
 def end_all(mark: str, child: Child | None = None, grace: float = _GRACE) -> int:
-    """Ends what an attempt left running, with SIGTERM and then SIGKILL. How many processes there were."""
-    left = marked(mark)
-    for number in (signal.SIGTERM, signal.SIGCONT):
-        if child is not None and child.status is None:
-            child.signal(number, to_all=True)
-        for process in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, number)
-    until = time.monotonic() + grace
-    killed = False
-    while marked(mark) or (child is not None and child.status is None):
-        if child is not None:
-            child.read(0.05)
-        else:
-            time.sleep(0.05)
-        if time.monotonic() > until:
-            if killed:
-                break  # a process that cannot be killed waits for a device
-            killed, until = True, time.monotonic() + grace
-            if child is not None:
-                child.signal(signal.SIGKILL, to_all=True)
+    """Ends what an attempt left running, with SIGTERM and then SIGKILL. How many processes there were. One that cannot
+    be killed waits for a device, and is left."""
+    left = len(marked(mark))
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for sent in (number, signal.SIGCONT):
+            if child is not None and child.status is None:
+                child.signal(sent, to_all=True)
             for process in marked(mark):
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-    return len(left)
+                    os.kill(process, sent)
+        until = time.monotonic() + grace
+        while marked(mark) or (child is not None and child.status is None):
+            if time.monotonic() > until:
+                break
+            if child is not None:
+                child.read(0.05)
+            else:
+                time.sleep(0.05)
+    return left

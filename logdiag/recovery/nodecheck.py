@@ -50,21 +50,15 @@ class Usual:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The nodes that passed, the bad ones with what is wrong with each, and those of which nothing can be told."""
+class Check:
+    """What was found out: the nodes that passed, the bad ones with what is wrong with each, and those of which nothing
+    can be told. `waves` are the outcomes in the order in which worlds ran: the first wave is round one, all others are
+    round two."""
 
     good: tuple[str, ...]
     bad: Mapping[str, str]
     unknown: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """All that was found out. `waves` are the outcomes in the order in which worlds ran: the first wave is round one,
-    all others are round two."""
-
-    answer: Answer
+    notes: tuple[str, ...]
     usual: Usual | None
     waves: tuple[tuple[Outcome, ...], ...]
 
@@ -73,12 +67,17 @@ def check(nodes: Sequence[str], run: Callable[[Sequence[World]], Sequence[Outcom
     """The whole test; `run` runs worlds at the same time and gives their outcomes in the same order."""
     first = tuple(run(first_round(nodes)))
     usual = usual_of(first)
-    good = passed(first, usual)
-    suspects = [node for node in nodes if node not in good]
-    waves = tuple(tuple(run(wave)) for wave in second_round(suspects, good))
-    second = [outcome for wave in waves for outcome in wave]
-    answer = _answer(nodes, usual, good, second) if good else _nothing_told(nodes, first)
-    return Check(answer, usual, (first, *waves))
+    good = [node for outcome in first if not complaint(outcome, usual) for node in outcome.world]
+    if not good:
+        why = next((outcome.why for outcome in first), "")
+        note = f"no world passed, so it cannot be told who is to blame; check the launcher and the ports first ({why})"
+        return Check((), {}, tuple(nodes), (note,), usual, (first,))
+    waves = tuple(tuple(run(wave)) for wave in second_round([node for node in nodes if node not in good], good))
+    # The suspect is the last of its world.
+    said = {outcome.world[-1]: complaint(outcome, usual) for wave in waves for outcome in wave}
+    bad = {node: why for node, why in said.items() if why}
+    notes = () if usual else ("one world alone gave figures: there was nothing to hold speeds against",)
+    return Check(tuple(node for node in nodes if node not in bad), bad, (), notes, usual, (first, *waves))
 
 
 def first_round(nodes: Sequence[str]) -> list[World]:
@@ -121,11 +120,6 @@ def complaint(outcome: Outcome, usual: Usual | None) -> str:
     return "; ".join(found)
 
 
-def passed(outcomes: Sequence[Outcome], usual: Usual | None) -> tuple[str, ...]:
-    """The nodes of the worlds that passed."""
-    return tuple(node for outcome in outcomes if not complaint(outcome, usual) for node in outcome.world)
-
-
 def second_round(suspects: Sequence[str], good: Sequence[str]) -> list[list[World]]:
     """Each suspect with a node that passed, in as many waves as it takes, since a node is in one world at a time; none
     where no node passed."""
@@ -135,18 +129,3 @@ def second_round(suspects: Sequence[str], good: Sequence[str]) -> list[list[Worl
         list(zip(good, suspects[at : at + len(good)], strict=False))  # the good node comes first: it leads the world
         for at in range(0, len(suspects), len(good))
     ]
-
-
-def _nothing_told(nodes: Sequence[str], first: Sequence[Outcome]) -> Answer:
-    why = next((outcome.why for outcome in first), "")
-    note = f"no world passed, so it cannot be told who is to blame; check the launcher and the ports first ({why})"
-    return Answer((), {}, tuple(nodes), (note,))
-
-
-def _answer(nodes: Sequence[str], usual: Usual | None, good: Sequence[str], second: Sequence[Outcome]) -> Answer:
-    """What the two rounds say; `good` are those that passed round one."""
-    # The suspect is the last of its world.
-    bad = {outcome.world[-1]: said for outcome in second if (said := complaint(outcome, usual))}
-    cleared = {outcome.world[-1] for outcome in second if outcome.world[-1] not in bad}
-    notes = () if usual else ("one world alone gave figures: there was nothing to hold speeds against",)
-    return Answer(tuple(node for node in nodes if node in {*good, *cleared}), bad, (), notes)

@@ -18,14 +18,13 @@ import contextlib
 import json
 import multiprocessing
 import os
-import select
 import socket
 import struct
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
 MARK = "logdiag-world "
@@ -91,21 +90,22 @@ class _Ring:
     def bandwidth(self, size: int) -> float:
         """Bytes a second while so many go to the next member and come from the one before."""
         self._doing.now = f"moving data from {self._before} to {self._after}"
-        piece, place = memoryview(bytes(_PIECE)), memoryview(bytearray(_PIECE))
-        to_send = to_receive = size
+        place, left = bytearray(_PIECE), size
         started = time.monotonic()
-        while to_send or to_receive:
-            ready, free, _ = select.select(
-                [self._previous] if to_receive else [], [self._next] if to_send else [], []
-            )  # fmt: skip
-            if ready:
-                got = self._previous.recv_into(place, min(to_receive, _PIECE))
+        with ThreadPoolExecutor(1) as other:
+            sent = other.submit(self._send, size)
+            while left:
+                got = self._previous.recv_into(place, min(left, _PIECE))
                 if not got:
                     raise ConnectionError(f"{self._before} closed the connection")
-                to_receive -= got
-            if free:
-                to_send -= self._next.send(piece[: min(to_send, _PIECE)], socket.MSG_DONTWAIT)
+                left -= got
+            sent.result()
         return size / (time.monotonic() - started)
+
+    def _send(self, size: int) -> None:
+        piece = bytes(_PIECE)
+        for start in range(0, size, _PIECE):
+            self._next.sendall(piece[: size - start])
 
     def resent(self) -> float | None:
         """The share of segments that were sent again; None where the system does not tell."""

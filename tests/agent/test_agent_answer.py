@@ -60,7 +60,6 @@ def test_an_action_in_an_answer_is_nothing(channel: Channel) -> None:
     [
         (answer(reason="Sabotage"), "reason: Input should be 'NVLinkError'"),
         (answer(confidence=3), "confidence: "),
-        (answer(who_must_act="nobody"), "who_must_act: "),
         ({"reason": "KeyError"}, "cause: Field required"),
         (answer(root_line={"source": 1}), "root_line.number: Field required"),
         (answer(root_line={"source": 1, "number": 46, "quote": ""}), "root_line.quote: "),

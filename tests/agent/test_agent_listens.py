@@ -147,7 +147,7 @@ def test_a_clean_end_may_be_said_where_the_log_shows_it(monkeypatch: pytest.Monk
                  '  File "/srv/quern/mill.py", line 88, in turn', "    draw()", "quern.hopper.HopperDry: nothing there",
                  *[f"note {at}: all seats rest" for at in "abcd"], "plan is through and sealed")  # fmt: skip
     alone = diagnose(log, rules=book, memory=False)
-    said = {"cause": "It was caught.", "who_must_act": "user", "would_prove": "", "evidence": [], "confidence": 0.9}
+    said = {"cause": "It was caught.", "would_prove": "", "evidence": [], "confidence": 0.9}
     answers: dict[str, Diagnosis] = {}
     for kind, cited in {
         "cited": {"source": 1, "number": 22, "quote": "plan is through and sealed"},

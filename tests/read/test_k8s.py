@@ -178,19 +178,13 @@ def test_a_jobset_is_one_case_of_all_its_jobs(
     assert said["reason"] == ("ECCError" if failed else "none")
 
 
-def test_a_list_comes_in_pages(tmp_path: Path) -> None:
-    """The event that counts is on the third page; a page that has expired is a note, and what came before it counts."""
+def test_of_many_events_the_one_that_counts_is_found(tmp_path: Path) -> None:
+    """Among more than a thousand of other pods."""
     answers = two_pods(state=ended(137))
     answers[f"{POD}/pretrain-0/log?container=trainer"] = 404
     many = [event(f"pod/elsewhere-{at}", "Pulled", "image is present", "Normal") for at in range(1100)]
-    evicted = event("pod/pretrain-0", "Evicted", "The node was low on resource: memory.")
-    answers[EVENTS] = [*many, evicted]
+    answers[EVENTS] = [*many, event("pod/pretrain-0", "Evicted", "The node was low on resource: memory.")]
     assert answer(answers, tmp_path)["root_cause"]["source"] == "events"
-    answers[EVENTS] = [*many[:100], evicted, *many[:399], 410]
-    said = answer(answers, tmp_path)
-    assert said["root_cause"]["source"] == "events"
-    expired = "the events of namespace research: the cluster answered 410 Gone; only the first 500 were read"
-    assert expired in said["notes"]
 
 
 def test_what_a_user_may_not_read_is_a_note(tmp_path: Path) -> None:

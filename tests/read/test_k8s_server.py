@@ -101,8 +101,8 @@ def test_a_jobset_is_one_case(cluster: Cluster) -> None:
     assert (said["reason"], said["job"]["state"], said["job"]["nodes"]) == ("ECCError", "Failed", "gpu-a,gpu-b")
 
 
-def test_events_come_in_pages_and_nodes_by_a_right(cluster: Cluster) -> None:
-    """More events than one answer has; and who may read nodes is told of their conditions."""
+def test_events_are_many_and_nodes_are_read_by_a_right(cluster: Cluster) -> None:
+    """All events are looked through; and who may read nodes is told of their conditions."""
     cluster.grant("nodes", [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}])
     for number in range(620):
         last = number == 619

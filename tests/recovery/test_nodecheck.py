@@ -82,7 +82,7 @@ def test_the_bad_nodes_are_named_and_no_others(count: int, faults: dict[int, Fig
     bad = {f"n{number}": fault for number, fault in faults.items() if number < count}
     whole = [world for world in first_round(nodes) if not bad.keys() & set(world)]
     measured = [each for each in simulated(bad, first_round(nodes)) if each.figures]
-    found = check(nodes, lambda worlds: simulated(bad, worlds)).answer
+    found = check(nodes, lambda worlds: simulated(bad, worlds))
     if len(whole) * 2 >= len(measured) and len(whole) > 1:
         assert found.bad.keys() == bad.keys()
         assert set(found.good) == set(nodes) - bad.keys()
@@ -92,15 +92,15 @@ def test_the_bad_nodes_are_named_and_no_others(count: int, faults: dict[int, Fig
 def test_nothing_is_told_where_nothing_passed() -> None:
     """No node is accused, and it is said what to look at first."""
     found = check(names(4), lambda worlds: simulated({"n0": None, "n3": None}, worlds))
-    assert (found.answer.good, found.answer.bad, found.answer.unknown) == ((), {}, ("n0", "n1", "n2", "n3"))
-    assert "check the launcher and the ports first (no answer)" in found.answer.notes[0]
+    assert (found.good, found.bad, found.unknown) == ((), {}, ("n0", "n1", "n2", "n3"))
+    assert "check the launcher and the ports first (no answer)" in found.notes[0]
     assert len(found.waves) == 1
 
 
 def test_one_measured_world_has_nothing_to_be_held_against() -> None:
     """Only dead nodes can be found then, and that is said."""
     slow = Figures("tcp", 2, 1.0, 9.0, 0.9)
-    found = check(names(4), lambda worlds: simulated({"n0": None, "n2": slow}, worlds)).answer
+    found = check(names(4), lambda worlds: simulated({"n0": None, "n2": slow}, worlds))
     assert (found.good, found.bad) == (("n1", "n2", "n3"), {"n0": "no answer"})
     assert "nothing to hold speeds against" in found.notes[0]
 
@@ -128,7 +128,7 @@ def test_a_node_that_lacks_a_gpu_is_bad() -> None:
             for nodes, count in zip(worlds, gpus, strict=True)
         ]
 
-    found = check(names(9), run).answer
+    found = check(names(9), run)
     assert found.bad == {
         "n1": "few GPUs: 15 on 2 nodes, usual are 8 a node", "n6": "few GPUs: 9 on 2 nodes, usual are 8 a node"
     }  # fmt: skip

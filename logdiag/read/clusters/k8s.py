@@ -24,7 +24,7 @@ from logdiag.read.sources import Known
 
 # job/pretrain-7b   jobset/pretrain   pod/trainer-0
 _TARGET = re.compile(r"(job|jobset|pod)/([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)")
-_CONNECTING, _PAGE, _PIECE = 10, 500, 1 << 20
+_CONNECTING, _PIECE = 10, 1 << 20
 _SETS = {"group": "jobset.x-k8s.io", "version": "v1alpha2", "plural": "jobsets"}
 _SET_OF_A_POD = "jobset.sigs.k8s.io/jobset-name"
 _MOST_OF_A_LOG = 1 << 30
@@ -71,8 +71,8 @@ def gather(target: str, namespace: str | None, folder: str, seconds: float = 60.
     kind, name = named.groups()
     job = {"job": _job, "jobset": _set}[kind](target, cluster, name) if kind != "pod" else None
     if job is not None:
-        many = cluster.core.list_namespaced_pod
-        pods = _listed(f"the pods of {target}", cluster, many, cluster.namespace, label_selector=job.selector)
+        every = partial(cluster.core.list_namespaced_pod, label_selector=job.selector)
+        pods = _asked(f"the pods of {target}", cluster, every, cluster.namespace).items
     else:
         pods = [_one(target, cluster, cluster.core.read_namespaced_pod, name)]
     pods.sort(key=lambda pod: (pod.status.start_time or datetime.max.replace(tzinfo=timezone.utc), pod.metadata.name))
@@ -134,23 +134,6 @@ def _asked(what: str, cluster: _Cluster, call: Callable[..., Any], *arguments: s
         raise SourceError(
             f"{what}: the cluster does not answer ({type(error).__name__}); check the connection"
         ) from error
-
-
-def _listed(what: str, cluster: _Cluster, call: Callable[..., Any], *arguments: str, **more: Any) -> list[Any]:
-    """All items of a list, in pages. Raises SourceError where there is no first one; that of a later one is a note."""
-    found: list[Any] = []
-    while True:
-        try:
-            page = _asked(what, cluster, call, *arguments, limit=_PAGE, **more)
-        except SourceError as error:
-            if not found:
-                raise
-            cluster.notes.append(f"{error}; only the first {len(found)} were read")
-            return found
-        found += page.items
-        if not (page.metadata and page.metadata._continue):
-            return found
-        more["_continue"] = page.metadata._continue
 
 
 def _one(target: str, cluster: _Cluster, call: Callable[..., Any], name: str) -> Any:
@@ -297,7 +280,7 @@ def _events(cluster: _Cluster, names: Sequence[str], pods: Sequence[Any]) -> Ite
     for namespace in dict.fromkeys((cluster.namespace, "default")):  # those of nodes are in the latter
         try:
             what = f"the events of namespace {namespace}"
-            found += _listed(what, cluster, cluster.core.list_namespaced_event, namespace)
+            found += _asked(what, cluster, cluster.core.list_namespaced_event, namespace).items
         except SourceError as error:
             cluster.notes.append(str(error))
     now = datetime.now(timezone.utc)
