@@ -19,8 +19,8 @@ from logdiag.authoring.gate import example_of, judged_drafts
 from logdiag.authoring.rule_file import Proposal, rule_draft
 from logdiag.authoring.suggest import near_wordings
 from logdiag.errors import RuleError
-from logdiag.memory.incident import Incident, masked
-from logdiag.model import Digest, Reason
+from logdiag.memory.incident import Incident
+from logdiag.model import Reason
 from logdiag.report.words import clean
 from logdiag.rules import RuleBook
 
@@ -36,7 +36,6 @@ _EXPLAINABLE = frozenset(item.value for item in Reason if item is not Reason.NON
 
 def draft_rule(
     incidents: Sequence[Incident],
-    context: Sequence[str],
     asker: Asker,
     *,
     others: Sequence[Incident] = (),
@@ -45,16 +44,15 @@ def draft_rule(
 ) -> Proposal:
     """A rule for confirmed incidents of one reason, with what the gate says against it.
 
-    `context` are lines around the failure, `others` incidents on which it must not fire, `folders` further rules in
-    force, `healthy` logs without failures. Raises RuleError for incidents that are unconfirmed or of several reasons,
-    AgentError when the model fails.
+    `others` are incidents on which it must not fire, `folders` further rules in force, `healthy` logs without failures.
+    Raises RuleError for incidents that are unconfirmed or of several reasons, AgentError when the model fails.
     """
     if len({item.reason for item in incidents}) != 1 or incidents[0].reason is Reason.NONE:
         raise RuleError("a rule is drafted from incidents of one reason; give the ids of such")
     if unconfirmed := [item.id for item in incidents if not item.confirmed_by]:
         raise RuleError(f"incident {unconfirmed[0]}: nobody confirmed it; use logdiag incidents confirm")
     system = _SYSTEM.format(nonce=asker.channel.nonce, reasons=", ".join(sorted(_EXPLAINABLE)))
-    asked = _question(incidents, context, others, asker)
+    asked = _question(incidents, others, asker)
     ids = {rule.id for rule in RuleBook.load(folders).rules}
     best: Proposal | None = None
     refused = ""
@@ -81,18 +79,7 @@ def draft_rule(
     return best
 
 
-def lines_around(digest: Digest, incidents: Sequence[Incident], number: int = 0) -> list[str]:
-    """What a log's digest has around the failure: around a line of one of the incidents, else around line `number` of
-    a source, else its end."""
-    signatures = {item.signature for item in incidents}
-    lines = digest.lines
-    places = [at for at, line in enumerate(lines) if masked(line) in signatures]
-    places = places or [at for at, line in enumerate(lines) if line.number == number] or [len(lines)]
-    start = max(0, places[0] - _MOST_CONTEXT // 2)
-    return [line.text for line in lines[start : start + _MOST_CONTEXT]]
-
-
-def _question(incidents: Sequence[Incident], context: Sequence[str], others: Sequence[Incident], asker: Asker) -> str:
+def _question(incidents: Sequence[Incident], others: Sequence[Incident], asker: Asker) -> str:
     """What the model is shown, hidden as one text and marked as data; what is known of people and hosts first."""
     redactor = asker.channel.redactor
     for item in incidents:
@@ -107,7 +94,7 @@ def _question(incidents: Sequence[Incident], context: Sequence[str], others: Seq
         "What people say of it:",
         *[item.cause for item in incidents if item.cause][:3],
         "Lines around it in a log:",
-        *context[:_MOST_CONTEXT],
+        *[line for item in incidents for line in item.window][:_MOST_CONTEXT],
         "Lines of other failures, which must not match:",
         *near_wordings(incidents, others),
     ]

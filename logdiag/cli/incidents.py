@@ -70,7 +70,6 @@ def incidents() -> None:
 
 @incidents.command("add")
 @click.argument("log", required=False, type=PATH)
-@click.option("--line", "number", type=click.IntRange(min=1), metavar="N", help="The line of LOG that names the cause.")
 @click.option("--signature", metavar="TEXT", help="The line that names the cause, when there is no log.")
 @_said
 @click.option("--node", metavar="NAME", help="The node that failed first.")
@@ -83,11 +82,11 @@ def incidents() -> None:
 def add_command(store: Store, folders: tuple[str, ...], by: str | None, form: str, **said: Any) -> None:
     """Remember the failure that LOG shows, by the line that names its cause.
 
-    The line is the one that logdiag finds, or that of --line; --signature gives it without a log. With a --reason it is
-    knowledge at once; without, it waits for logdiag incidents confirm.
+    The line is the one that logdiag finds; --signature gives it without a log. With a --reason it is knowledge at once;
+    without, it waits for logdiag incidents confirm.
     """
     given = _given(said)
-    found = _failure(said["log"], said["number"], said["signature"], said["reason"], folders)
+    found = _failure(said["log"], said["signature"], said["reason"], folders)
     found = replace(
         found,
         **given,
@@ -178,7 +177,7 @@ def show_command(store: Store, identity: str, form: str) -> None:
 @text_or_json
 def search_command(store: Store, text: str, limit: int, form: str) -> None:
     """Print the incidents most like a line, or like the line that names the cause in a log."""
-    wanted = _failure(text, None, None, None, ()).signature if os.path.exists(text) else masked(parse_line(text))
+    wanted = _failure(text, None, None, ()).signature if os.path.exists(text) else masked(parse_line(text))
     found = store.nearest(wanted, limit)
     documents = [{"similarity": round(score, 4), **asdict(item)} for score, item in found]
     print_listed(form, documents, (f"{score:.2f}  {_row(item)}" for score, item in found))
@@ -257,26 +256,22 @@ def nodes_command(store: Store, days: float, size: int | None, form: str) -> Non
     print_listed(form, [{**asdict(item), "suspicious": item.suspicious} for item in records], rows)
 
 
-def _failure(
-    log: str | None, number: int | None, signature: str | None, reason: str | None, folders: Iterable[str]
-) -> Incident:
+def _failure(log: str | None, signature: str | None, reason: str | None, folders: Iterable[str]) -> Incident:
     """What the arguments of `add` and `search` name, by a log or by its line."""
-    from logdiag.memory.remember import incident_of, incident_of_line
+    from logdiag.memory.remember import incident_of
     from logdiag.pipeline import diagnose
 
     if (log is None) == (signature is None):
         raise MemoryStoreError(
             "an incident needs a LOG or a --signature, and not both; see logdiag incidents add --help"
         )
-    if log is not None and number is None:
+    if log is not None:
         return incident_of(diagnose(log, rules=tuple(folders), memory=default_memory()))
     if reason is None:
-        raise MemoryStoreError("--reason is missing; a line that you pick needs the reason that you know")
-    found = Incident("", "", Reason(reason), _action_of(Reason(reason), folders))
-    if log is not None and number is not None:
-        return replace(incident_of_line(log, number), reason=found.reason, action=found.action)
+        raise MemoryStoreError("--reason is missing; a line that you give needs the reason that you know")
     line = parse_line(signature or "")
-    return replace(found, signature=masked(line), node=line.node or "")
+    action = _action_of(Reason(reason), folders)
+    return Incident("", masked(line), Reason(reason), action, node=line.node or "")
 
 
 def _action_of(reason: Reason, folders: Iterable[str]) -> Action:

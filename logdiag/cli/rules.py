@@ -33,7 +33,6 @@ from logdiag.settings import Settings
 if TYPE_CHECKING:
     from logdiag.agent.ask import Asker
     from logdiag.authoring.rule_file import Proposal
-    from logdiag.memory.incident import Incident
 
 _healthy = click.option(
     "--healthy", multiple=True, metavar="PATH", help="Logs of healthy jobs, on which nothing may fire."
@@ -259,7 +258,6 @@ def learn(
 
 @rules.command("draft")
 @click.argument("incidents", nargs=-1, required=True, metavar="INCIDENT...")
-@click.option("--log", metavar="LOG", help="A log of such a failure, whose lines around it the model is shown.")
 @click.option("--accept", "accepted", is_flag=True, help="Write the rule into the folder of --rules when it passed.")
 @_healthy
 @_memory
@@ -267,7 +265,6 @@ def learn(
 @_model
 def draft_command(
     incidents: tuple[str, ...],
-    log: str | None,
     accepted: bool,
     healthy: tuple[str, ...],
     place: str | None,
@@ -287,14 +284,7 @@ def draft_command(
     with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
         others = [*store.confirmed(), *store.shipped]
-    drafted = draft_rule(
-        known,
-        _context(log, known, settings.rules),
-        asker,
-        others=others,
-        folders=settings.rules,
-        healthy=healthy,
-    )
+    drafted = draft_rule(known, asker, others=others, folders=settings.rules, healthy=healthy)
     sys.exit(_put([(drafted.id, drafted)], target))
 
 
@@ -348,14 +338,3 @@ def asking(option: str, flags: dict[str, object]) -> tuple[Settings, Asker, str 
     if settings.llm_when == "never":
         raise LogdiagError(f"llm is never ({settings.origins['llm_when']}); no model may be asked")
     return settings, Asker(settings.llm, _QUESTIONS * settings.llm_timeout), target
-
-
-def _context(log: str | None, known: Sequence[Incident], folders: Sequence[str]) -> list[str]:
-    """Lines around the failure: of the log, else those that the incidents hold."""
-    if log is None:
-        return [line for item in known for line in item.window]
-    from logdiag.authoring.rule_writer import lines_around
-    from logdiag.pipeline import diagnose
-
-    answer = diagnose(log, rules=folders, memory=False)
-    return lines_around(answer.digest, known, answer.root_cause.line if answer.root_cause else 0)

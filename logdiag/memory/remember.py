@@ -1,4 +1,4 @@
-"""Makes an incident of a diagnosis, or of a line that a person picked."""
+"""Makes an incident of a diagnosis."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from logdiag.errors import MemoryStoreError, SourceError
+from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, frames_before, masked
 from logdiag.memory.store import Store, opened
 from logdiag.model import Action, Diagnosis, Line, Reason
 from logdiag.read.prefixes import parse_line
-from logdiag.read.sources import open_sources
 
 _AROUND = 2
 _NEAR = 5
@@ -34,9 +33,7 @@ def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> I
         content = _content(lines[-_CONTENT:])
         found = replace(found, provenance=os.path.basename(diagnosis.source), content=content)
     else:
-        raise MemoryStoreError(
-            f"{diagnosis.source}: no line was found that names what broke; pick one with --line or --signature"
-        )
+        raise MemoryStoreError(f"{diagnosis.source}: no line was found that names what broke; give it with --signature")
     found = replace(found, job=dict(job or {}))
     if diagnosis.reason is not Reason.NONE:
         found = replace(found, reason=diagnosis.reason, action=diagnosis.recovery.action)
@@ -63,22 +60,6 @@ def remembered(
         return replace(diagnosis, notes=(*diagnosis.notes, f"not remembered: {error}"))
     notes = (f"known as {kept.id}, seen again: {kept.times_seen} times in all",) if known else ()
     return replace(diagnosis, incident=kept.id, notes=(*diagnosis.notes, *notes))
-
-
-def incident_of_line(path: str, number: int) -> Incident:
-    """The same for line `number` of a log, counted from 1, whose reason is not known. Raises SourceError when there is
-    no such line."""
-    around: list[Line] = []
-    for stream in open_sources((path,)):
-        for block in stream.blocks():
-            for at, text in enumerate(block.data.split(b"\n")):
-                if -_CONTENT <= block.number_of(at) - number <= _AROUND:
-                    decoded = text.decode(errors="replace").rstrip("\r")
-                    around.append(parse_line(decoded, stream.name, block.number_of(at), prefix=block.prefix))
-    picked = next((line for line in around if line.number == number and line.text.strip()), None)
-    if picked is None:
-        raise SourceError(f"{path}: line {number} is empty, or there is no such line; give another --line")
-    return _incident_at(picked, around)
 
 
 def _incident_at(place: Line, lines: Sequence[Line]) -> Incident:

@@ -151,7 +151,7 @@ def test_words_become_plain_text_with_the_real_names() -> None:
 def opinion_of(reason: Reason, number: int, confidence: float) -> Opinion:
     """An opinion about a line."""
     line = parsed(LOG_LINES)[number - 1]
-    return Opinion(reason, line, (), "cause", "user", "", confidence)
+    return Opinion(reason, line, (), "cause", "", confidence)
 
 
 def test_the_majority_decides_and_two_of_three_are_as_sure_as_one_alone() -> None:

@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 from logdiag import diagnose
-from logdiag.authoring.rule_writer import lines_around
 from logdiag.errors import RuleError
 from logdiag.judge.confidence import confidence_of
 from logdiag.memory.incident import Incident, Outcome
-from logdiag.model import Action, Digest, Reason, Support
+from logdiag.model import Action, Reason, Support
 from logdiag.rules import RuleBook
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
 from tests.agent_helpers import NAME
 from tests.chat_server import ChatServer, says
-from tests.helpers import log_of, parsed, rule_text, run_logdiag, steps, write_rule
+from tests.helpers import log_of, rule_text, run_logdiag, steps, write_rule
 from tests.memory_helpers import incident, letters_store
 
 LOOM = "LoomFault: the weft of lane 7 tore"
@@ -41,10 +40,10 @@ def trial_rule(
     return write_rule(folder, f"framework/{name}", rule_text(reason, [match], [match], trial="true", **more))
 
 
-def confirmed(text: str, reason: Reason, by: str = "mira") -> Incident:
+def confirmed(text: str, reason: Reason, by: str = "mira", window: tuple[str, ...] = ()) -> Incident:
     """An incident as a person left it."""
     told = {"action": Action.RETRY_LATER, "outcome": Outcome.WORKED, "cause": "It was torn."}
-    return replace(incident(text, reason, confirmed_by=by, **told), id="i-7f3a")
+    return replace(incident(text, reason, confirmed_by=by, window=window, **told), id="i-7f3a")
 
 
 @pytest.fixture
@@ -90,32 +89,21 @@ def test_a_teams_weights_may_leave_some_to_the_shipped_ones(weights: dict[Suppor
         parse(RuleFiles([folder]))
 
 
-def test_the_lines_around_the_failure_are_those_of_the_incident() -> None:
-    """Else those around the line that rules take for the root, else the end."""
-    lines = tuple(parsed([f"line {at}" for at in range(200)] + [LOOM] + [f"more {at}" for at in range(200)]))
-    digest = Digest(lines, {}, {}, len(lines), 0)
-    told = [confirmed(LOOM, Reason.OS_ERROR)]
-    assert LOOM in lines_around(digest, told)
-    other = [confirmed(BUNDLE, Reason.OS_ERROR)]
-    assert "line 4" in lines_around(digest, other, 5)
-    assert lines_around(digest, other)[-1] == "more 199"
-    assert len(lines_around(digest, told)) == 60
-
-
 @pytest.fixture
 def memory(tmp_path: Path) -> Path:
     """A store with one confirmed incident, `i-7f3a`."""
     with letters_store(tmp_path / "memory") as store:
-        store.add(confirmed(BUNDLE, Reason.DATASET_LOADING_ERROR))
+        window = ("opening the bundle of mira@example.org",)
+        store.add(confirmed(BUNDLE, Reason.DATASET_LOADING_ERROR, window=window))
     return tmp_path / "memory"
 
 
 def test_a_draft_that_passed_is_in_force(memory: Path, tmp_path: Path) -> None:
     """`rules draft --accept` writes it, the next log is diagnosed by it, and no name left the machine."""
     folder, log = tmp_path / "rules", tmp_path / "job.log"
-    log.write_bytes(log_of(*steps(1, 20), "opening the bundle of mira@example.org", BUNDLE))
+    log.write_bytes(log_of(*steps(1, 20), BUNDLE))
     with ChatServer([says(DRAFT)]) as server:
-        asked: list[str | Path] = ["--llm", NAME, "--memory", memory, "--rules", folder, "--log", log]
+        asked: list[str | Path] = ["--llm", NAME, "--memory", memory, "--rules", folder]
         done = run_logdiag("rules", "draft", "i-7f3a", *asked, "--accept", env=server.environment)
     file = folder / "own" / "a-data-bundle-is-unsealed.yaml"
     assert (done.returncode, done.stdout.decode().strip()) == (0, str(file)), done.stderr.decode()

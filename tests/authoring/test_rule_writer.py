@@ -51,17 +51,17 @@ def draft() -> Draft:
     """Drafts a rule with a scripted model; gives the draft and the server."""
 
     def drafted(script: Script, *incidents: Incident, **more: Any) -> tuple[Proposal, ChatServer]:
-        context = more.pop("context", [])
         with ChatServer(script) as server:
             asker = Asker(chat(server), more.pop("seconds", 60))
-            return draft_rule(incidents or (known(),), context, asker, **more), server
+            return draft_rule(incidents or (known(),), asker, **more), server
 
     return drafted
 
 
 def test_a_draft_that_passes_is_a_rule(draft: Draft, tmp_path: Path) -> None:
     """It names the reason and the action that people confirmed, whatever the model says, and diagnoses the next log."""
-    found, server = draft([says(GOOD)], context=["MASTER_ADDR=atlas-7", "opening bundle ab as /home/mira/x"])
+    window = ("MASTER_ADDR=atlas-7", "opening bundle ab as /home/mira/x")
+    found, server = draft([says(GOOD)], known(window=window))
     assert found.problems == ()
     assert "action: retry_later" in found.text
     assert "explains:\n- NCCLTimeoutError" in found.text

@@ -114,21 +114,14 @@ def test_foreign_text_steers_no_terminal(memory: Path, tmp_path: Path) -> None:
         assert not [line for line in text.splitlines() if line.startswith("What to do")]
 
 
-def test_a_line_that_a_person_picks_is_remembered(memory: Path, tmp_path: Path) -> None:
-    """By its number or as text; with the reason it is confirmed, and the action is the reason's own."""
-    log = tmp_path / "job.log"
-    log.write_bytes(log_of(*steps(1, 20), "[rank3]: the flux ran out at 0x7f00aa11", "later"))
-    by_line = answer("add", log, "--line", "21", "--reason", "NetworkError", "--by", "mira")
-    assert by_line["signature"] == "the flux ran out at <hex>"
-    assert by_line["confirmed_by"] == "mira"
-    assert by_line["window"][-1] == "later"
-    by_text = answer("add", "--signature", "node-4: the flux ran out at 0x12", "--reason", "NetworkError")
-    assert by_text["signature"].endswith("the flux ran out at <hex>")
-    assert by_text["action"] == by_line["action"] != "none"
-    assert "--reason is missing" in complaint("add", log, "--line", "21")
-    assert "line 99 is empty, or there is no such line" in complaint(
-        "add", log, "--line", "99", "--reason", "NetworkError"
-    )
+def test_a_line_that_a_person_gives_is_remembered(memory: Path) -> None:
+    """With the reason it is confirmed, and the action is the reason's own."""
+    line = ("--signature", "node-4: the flux ran out at 0x12")
+    added = answer("add", *line, "--reason", "NetworkError", "--by", "mira")
+    assert added["signature"].endswith("the flux ran out at <hex>")
+    assert added["confirmed_by"] == "mira"
+    assert added["action"] != "none"
+    assert "--reason is missing" in complaint("add", *line)
     assert "needs a LOG or a --signature, and not both" in complaint("add")
 
 
@@ -136,7 +129,7 @@ def test_a_log_without_a_root_line_is_refused(memory: Path, tmp_path: Path) -> N
     """With what to do instead."""
     log = tmp_path / "job.log"
     log.write_bytes(log_of(*steps(1, 20)))
-    assert "pick one with --line or --signature" in complaint("add", log)
+    assert "give it with --signature" in complaint("add", log)
     assert not memory.exists()
 
 
