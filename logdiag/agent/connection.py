@@ -1,10 +1,5 @@
 """The connections to a model's server, bounded in time and size. Redirects are not followed, so a prompt goes only to
-the address that was given.
-
-    connection = Connection(ends)                     # a time of time.monotonic()
-    model = load_model("openai:gpt-5", connection)
-    connection.close()                                # whoever still reads gets an error
-"""
+the address that was given."""
 
 from __future__ import annotations
 
@@ -29,7 +24,8 @@ _GZIP_OR_DEFLATE = 47
 
 
 class Connection:
-    """Everything that is connected for one consultation. Several threads may use it; `close` may come from another."""
+    """Everything that is connected for one consultation until it `ends` (a time of `time.monotonic`). Several threads
+    may use it; `close` may come from another."""
 
     def __init__(self, ends: float) -> None:
         self._ends = ends

@@ -1,10 +1,5 @@
-"""Asks a language model about a diagnosis, within one deadline; never raises.
-
-    consultation = consult(diagnosis, ("job.log",), AgentSettings("openai:gpt-5"), book=book)
-    consultation.opinion          # or None; consultation.notes says why
-
-Loading, connecting, turns and tool calls run in threads that nobody waits for beyond the deadline.
-"""
+"""Asks a language model about a diagnosis, within one deadline; never raises. Loading, connecting, turns and tool calls
+run in threads that nobody waits for beyond the deadline."""
 
 from __future__ import annotations
 
@@ -44,7 +39,6 @@ class _Case:
     book: RuleBook
     asker: Asker
     prompt: Prompt | None = None
-    asked: bool = False
     talks: list[Conversation] = field(default_factory=list)
 
 
@@ -70,12 +64,11 @@ def consult(
     talks = tuple(case.talks)
     opinion = vote([talk.opinion for talk in talks if talk.opinion], settings.votes)
     error = "" if opinion else errors[0] if errors else "gave answers that contradict each other"
-    steps = tuple(step for talk in talks for step in tuple(talk.steps))
     costs = [talk.cost for talk in talks if talk.cost is not None]
     trace = Trace(
-        steps=steps,
-        tokens_in=sum(step.tokens_in for step in steps),
-        tokens_out=sum(step.tokens_out for step in steps),
+        steps=tuple(step for talk in talks for step in tuple(talk.steps)),
+        tokens_in=sum(talk.tokens_in for talk in talks),
+        tokens_out=sum(talk.tokens_out for talk in talks),
         cost=sum(costs) if costs else None,
         seconds=round(time.monotonic() - began, 6),
         refusals=tuple(why for talk in talks for why in tuple(talk.refusals)),
@@ -141,7 +134,6 @@ def _talk(case: _Case, model: BaseChatModel, view: LogView, callbacks: tuple[Any
     talk = Conversation(channel, case.asker.ends, none_allowed)
     case.talks.append(talk)
     try:
-        case.asked = True
         with tracing_context(enabled=False):  # whatever the environment says
             ask(model, case.prompt, tools_for(view, channel, case.book), talk, callbacks)
     except Exception as error:  # anything that a model's client, or a callback, raises
@@ -159,7 +151,7 @@ def _notes(case: _Case, opinion: Opinion | None, error: str, *, own_model: bool)
         notes.append(f"{opinion.agreed} of {opinion.votes} answers of the model {name} agree")
         if error:
             notes.append(f"not every conversation with the model {name} came to an answer: it {error}")
-    if case.asked:
+    if case.talks:
         prompt = len(str(case.prompt).encode(errors="replace"))
         sent = prompt * len(case.talks) + sum(talk.channel.sent for talk in case.talks)
         hidden = case.asker.channel.redactor.manifest()

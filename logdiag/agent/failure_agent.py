@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdiag.agent.answer import ANSWER_SCHEMA, Answer, AnswerError, ground, read_answer, read_text
 from logdiag.agent.models import TIMED_OUT
-from logdiag.agent.opinion import Opinion, Step
+from logdiag.agent.opinion import Opinion
 from logdiag.agent.outbound import Channel
 from logdiag.agent.prompts import Prompt
 
@@ -41,24 +41,24 @@ class Conversation:
     none_allowed: bool
     opinion: Opinion | None = None
     error: str = ""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    tokens_in: int = 0
+    tokens_out: int = 0
     cost: float | None = None
-    calls: int = 0
-    tokens: int = 0
+    spent: int = 0
 
     @property
     def over(self) -> bool:
         """Whether nothing more is to be said; gives the reason to `error` where the bounds end it."""
         if not (self.opinion or self.error):
-            turns = sum(step.kind == "model" for step in self.steps)
             if time.monotonic() > self.ends - _SHORTEST_TURN:
                 self.error = TIMED_OUT
             elif len(self.refusals) > _REFUSALS:
                 self.error = f"gave no answer that holds, {len(self.refusals)} times"
-            elif turns >= ROUNDS:
+            elif self.steps.count("model") >= ROUNDS:
                 self.error = f"did not come to an answer in {ROUNDS} turns"
-            elif self.tokens > _MOST_TOKENS:
+            elif self.spent > _MOST_TOKENS:
                 self.error = f"did not come to an answer within {_MOST_TOKENS:,} tokens"
         return bool(self.opinion or self.error)
 
@@ -68,21 +68,18 @@ class Conversation:
             opinion = ground(read(), self.channel, none_allowed=self.none_allowed)
         except AnswerError as refused:
             self.refusals.append(str(refused))
-            self.step("refused", time.monotonic())
+            self.steps.append("refused")
             return self.channel.leaving(f"Refused: {refused}. Correct it and answer again.")
         self.opinion = self.opinion or opinion
         return ""
 
-    def step(self, kind: str, began: float, tokens_in: int = 0, tokens_out: int = 0) -> None:
-        """Notes what was done since `began`, a time of `time.monotonic`."""
-        self.steps.append(Step(kind, round(time.monotonic() - began, 6), tokens_in, tokens_out))
-
-    def heard(self, began: float, sent: Sequence[Any], said: Sequence[Any]) -> None:
+    def heard(self, sent: Sequence[Any], said: Sequence[Any]) -> None:
         """Counts a turn by LangChain's messages that went and came. A server may report its tokens wrongly: the budget
         counts the length of the texts at least."""
         into, out = _tokens(said, "input_tokens"), _tokens(said, "output_tokens")
-        self.tokens += max(into, _least_tokens(sent)) + max(out, _least_tokens(said))
-        self.step("model", began, into, out)
+        self.spent += max(into, _least_tokens(sent)) + max(out, _least_tokens(said))
+        self.tokens_in, self.tokens_out = self.tokens_in + into, self.tokens_out + out
+        self.steps.append("model")
         for message in said:
             cost = (message.response_metadata.get("token_usage") or {}).get("cost")
             if isinstance(cost, (int, float)) and 0 <= cost <= _MOST_COUNTED:
@@ -144,14 +141,9 @@ def _turn(talk: Conversation, request: Any, handler: Any) -> Any:
     """One turn of the model, counted, with so many tool calls at most."""
     from langchain_core.messages import AIMessage
 
-    began = time.monotonic()
-    try:
-        response = handler(request)
-    except Exception:
-        talk.step("model failed", began)
-        raise
+    response = handler(request)
     said = [message for message in response.result if isinstance(message, AIMessage)]
-    talk.heard(began, [*request.messages, request.system_message], said)
+    talk.heard([*request.messages, request.system_message], said)
     for message in said:
         message.tool_calls = message.tool_calls[:_MOST_CALLS]
     return response
@@ -161,14 +153,14 @@ def _tool_call(talk: Conversation, request: Any, handler: Any) -> Any:
     """One call of a tool, unless there were too many; what it gives goes through the channel."""
     from langchain_core.messages import ToolMessage
 
-    began, call = time.monotonic(), request.tool_call
-    talk.calls += 1
-    if call["name"] != "answer" and (talk.calls > _MOST_CALLS or began > talk.ends):
+    call = request.tool_call
+    calls = len(talk.steps) - talk.steps.count("model") - talk.steps.count("refused")
+    if call["name"] != "answer" and (calls >= _MOST_CALLS or time.monotonic() > talk.ends):
         return ToolMessage("No more tool calls: answer now.", tool_call_id=call["id"], name=call["name"])
+    talk.steps.append(call["name"][:40])
     result = handler(request)
     # What a tool returns went through the channel; what LangChain says of a call that failed goes here.
     result.content = talk.channel.leaving(str(result.content))
-    talk.step(call["name"][:40], began)
     return result
 
 

@@ -65,21 +65,12 @@ class Opinion:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One thing the agent did: `model`, the name of a tool, or `refused` for an answer that was handed back."""
-
-    kind: str
-    seconds: float
-    tokens_in: int = 0
-    tokens_out: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Trace:
-    """What asking took. `cost` is in the currency of the model's server, None where that does not say; `refusals` are
-    the reasons why answers were handed back; `error` is why there is no opinion, empty when there is one."""
+    """What asking took. `steps` are `model` for a turn, the names of tools, and `refused` for an answer that was handed
+    back, `refusals` why. `cost` is in the currency of the model's server, None where that does not say; `error` is why
+    there is no opinion, empty when there is one."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[str, ...] = ()
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float | None = None

@@ -151,14 +151,12 @@ def write_file(option: str, path: str, content: str, *, append: bool = False) ->
 
 
 def print_trace(answer: Diagnosis) -> None:
-    """What a model was asked, step by step."""
+    """What a model did, and what that took."""
     trace = answer.stats.get("agent")
     if trace is None:
         say("no model was asked", err=True)
         return
-    for step in trace["steps"]:
-        tokens = f"{step['tokens_in']} tokens in, {step['tokens_out']} out" if step["tokens_in"] else ""
-        say(f"  {clean(step['kind'], 40):<18} {step['seconds']:6.2f} s  {tokens}".rstrip(), err=True)
+    say(f"  {', '.join(clean(step, 40) for step in trace['steps'])}", err=True)
     for why in trace["refusals"]:
         say(f"  refused: {clean(why)}", err=True)
     cost = "" if trace["cost"] is None else f", cost {trace['cost']:g}"

@@ -1,9 +1,5 @@
 """What the memory says of a failure.
 
-    known(survey, store, book)                findings for lines whose failure a person has confirmed here
-    alike(survey, judgement, doubt, store)    findings for lines like such failures, by vote
-    similar_to(line, reason, store)           past failures like a line, with what helped; they decide nothing
-
 A line with the wording of a confirmed failure is a cause like those of rules. Where rules are silent or unsure, the
 most similar confirmed failures vote on the reason, by cosine squared and age. Shipped and unconfirmed ones have no
 vote.

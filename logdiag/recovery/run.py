@@ -78,15 +78,11 @@ def run_job(setup: Setup) -> int:
             if choice.step == "stop":
                 return status
             signals.sleep(choice.seconds)
-        return _ended_by(setup, signals.ended_by, status)
-
-
-def _ended_by(setup: Setup, name: str, status: int) -> int:
-    """Leaves a job that somebody ended: a person is done with it, a scheduler will give the same command again."""
-    if name in _BY_A_PERSON:
-        setup.ledger.add("over", how="ended", why=f"by {name}")
-    setup.say(f"ended by {name}; the same command goes on from the last checkpoint")
-    return status
+        # A person is done with it, a scheduler will give the same command again.
+        if signals.ended_by in _BY_A_PERSON:
+            setup.ledger.add("over", how="ended", why=f"by {signals.ended_by}")
+        setup.say(f"ended by {signals.ended_by}; the same command goes on from the last checkpoint")
+        return status
 
 
 def _take_over(setup: Setup) -> None:

@@ -78,14 +78,13 @@ def commands_of(launch: Launch, world: World, index: int) -> list[list[str]]:
                   "size": str(len(world)), "master": world[0], "port": str(port)}  # fmt: skip
         words: list[str] = []
         for word in launch.words:
-            words += said if word == "{member}" else [_filled(word, values)]
+            words += said if word == "{member}" else [_PLACEHOLDER.sub(partial(_value, values), word)]
         found.append(words)
     return found
 
 
-def _filled(word: str, values: Mapping[str, str]) -> str:
-    """A word of the launcher with its placeholders replaced."""
-    return _PLACEHOLDER.sub(lambda match: values[match[1]], word)
+def _value(values: Mapping[str, str], placeholder: re.Match[str]) -> str:
+    return values[placeholder[1]]
 
 
 def run_worlds(launch: Launch, worlds: Sequence[World]) -> list[Outcome]:

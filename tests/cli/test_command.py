@@ -265,8 +265,7 @@ def test_no_rule_of_another_steers_a_terminal(tmp_path: Path) -> None:
 
 def test_no_name_that_a_model_made_up_steers_a_terminal(book: RuleBook, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a tool that it called, in the trace of `-v`."""
-    step = {"kind": ESCAPES, "seconds": 0.1, "tokens_in": 0, "tokens_out": 0}
-    trace = {"steps": [step], "refusals": [ESCAPES], "cost": None, "tokens_in": 0, "tokens_out": 0, "seconds": 0.1}
+    trace = {"steps": [ESCAPES], "refusals": [ESCAPES], "cost": None, "tokens_in": 0, "tokens_out": 0, "seconds": 0.1}
     answer = diagnose(HEALTHY, rules=book)
     print_trace(replace(answer, stats={**answer.stats, "agent": trace}))
     sent = capsys.readouterr().err

@@ -49,7 +49,7 @@ def test_json_has_one_answer_with_what_asking_took(log: Path) -> None:
         done = run_logdiag("--llm", NAME, "--no-memory", "--format", "json", log, env=server.environment)
     found = json.loads(done.stdout)
     assert (found["decided_by"], found["reason"]) == ("agent", "DatasetLoadingError")
-    assert found["stats"]["agent"]["steps"][0]["kind"] == "model"
+    assert found["stats"]["agent"]["steps"][0] == "model"
     assert found["stats"]["tokens"] == found["stats"]["agent"]["tokens_in"] + found["stats"]["agent"]["tokens_out"]
 
 

@@ -54,13 +54,11 @@ def _said_at_submission(fields: Mapping[str, str]) -> dict[str, str]:
     words = _words_of(fields["SubmitLine"])
     if os.path.basename(words[0]) != "sbatch":
         return {}
-    folder = fields.get("WorkDir", ".")
+    paths = [os.path.join(fields.get("WorkDir", "."), word) for word in words]
     # What follows the script is the script's own; what follows an option may be a file too.
-    at = next(
-        (at for at, word in enumerate(words) if at and words[at - 1] not in _OPTIONS and _is_file(folder, word)),
-        len(words),
-    )
-    script = os.path.join(folder, words[at]) if at < len(words) else ""
+    found = (at for at in range(1, len(words)) if words[at - 1] not in _OPTIONS and os.path.isfile(paths[at]))
+    at = next(found, len(words))
+    script = paths[at] if at < len(words) else ""
     said = {**dict(_options_of(list(_words_of_script(script)))), **dict(_options_of(words[:at]))}
     array, _, task = fields["JobID"].partition("_")
     said.setdefault("StdOut", f"slurm-{array}_{task}.out" if task else f"slurm-{array}.out")
@@ -74,10 +72,6 @@ def _said_at_submission(fields: Mapping[str, str]) -> dict[str, str]:
         return match[0] if known is None else known.zfill(int(match[1] or 0))
 
     return {name: _PLACEHOLDER.sub(value, text) for name, text in said.items()}
-
-
-def _is_file(folder: str, name: str) -> bool:
-    return os.path.isfile(os.path.join(folder, name))
 
 
 def _words_of_script(path: str) -> Iterator[str]:

@@ -1,12 +1,5 @@
 """A job, a set of jobs or a pod of Kubernetes, by its API: logs, what became of each container, events, and its nodes'
-conditions.
-
-    with tempfile.TemporaryDirectory() as folder:
-        gathered = gather("job/pretrain", "ml", folder)
-        diagnose(*gathered.sources, exit_code=gathered.exit_code)
-
-Nothing is changed. What may not be read of it (nodes, mostly) is a note.
-"""
+conditions. Nothing is changed. What may not be read of it (nodes, mostly) is a note."""
 
 from __future__ import annotations
 
@@ -83,7 +76,7 @@ def gather(target: str, namespace: str | None, folder: str, seconds: float = 60.
         _told(f"{target}, as the cluster describes it", [*(_of_job(job) if job else ()), *_of_nodes(cluster, pods)])
     ]
     told += [_told(f"pod/{pod.metadata.name}, as the cluster describes it", list(_of_pod(pod)), pod) for pod in pods]
-    told.append(_told("events", list(_events(cluster, [target, *_names(pods)], pods))))
+    told.append(_told("events", list(_events(cluster, target, pods))))
     sources = (*logs, *(source for source in told if source is not None))
     if not sources:
         raise SourceError(f"{target}: the cluster tells nothing of it: {'; '.join(cluster.notes)}")
@@ -268,14 +261,9 @@ def _of_nodes(cluster: _Cluster, pods: Sequence[Any]) -> Iterator[str]:
             yield f"  {at.type:<16} {at.status:<7} {at.last_transition_time}  {at.reason}  {_flat(at.message)}"
 
 
-def _names(pods: Sequence[Any]) -> list[str]:
-    """Whose events count: the pods' and their nodes'."""
-    nodes = {pod.spec.node_name for pod in pods if pod.spec.node_name}
-    return [*(f"pod/{pod.metadata.name}" for pod in pods), *(f"node/{name}" for name in sorted(nodes))]
-
-
-def _events(cluster: _Cluster, names: Sequence[str], pods: Sequence[Any]) -> Iterator[str]:
-    """Events as `kubectl get events` prints them, the oldest first."""
+def _events(cluster: _Cluster, target: str, pods: Sequence[Any]) -> Iterator[str]:
+    """Events of the job, its pods and their nodes, as `kubectl get events` prints them, the oldest first."""
+    names = {target, *(f"pod/{pod.metadata.name}" for pod in pods), *(f"node/{pod.spec.node_name}" for pod in pods)}
     found = []
     for namespace in dict.fromkeys((cluster.namespace, "default")):  # those of nodes are in the latter
         try:

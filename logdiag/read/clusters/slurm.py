@@ -1,10 +1,5 @@
 """A job of Slurm, by Slurm's own commands: the controller's record as long as it keeps one, and the accounting's.
-
-    gathered = gather("4711")
-    diagnose(*gathered.sources, exit_code=gathered.exit_code)
-
-Nothing is changed, and nothing but `scontrol`, `sacct`, `journalctl` and `dmesg` is run.
-"""
+Nothing is changed, and nothing but `scontrol`, `sacct`, `journalctl` and `dmesg` is run."""
 
 from __future__ import annotations
 
@@ -176,24 +171,21 @@ def _nodes(fields: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     if not named or named.startswith("None"):
         return {}, []
     text, problem = _ask("scontrol", "show", "node", named)
+    first, last = _from_to(fields)
     nodes, rows = {}, []
     for record in [] if problem else re.split(r"\n(?=NodeName=)", text):
         node = _fields_of(record)
         name = node.get("NodeName", named)
         nodes[name] = node.get("NodeHostName", name)
         since = _SINCE.match(node.get("Reason", ""))
-        if since and _is_within(fields, since[2]):
+        if since and first <= datetime.fromisoformat(since[2]) <= last:
             rows += [f"NodeName={name} State={node.get('State', '')}", f"   Reason={since[0]}"]
     return nodes or {named: named}, rows
 
 
-def _is_within(fields: Mapping[str, str], moment: str) -> bool:
-    """Whether something happened while the job ran, or soon after."""
-    first, last = _from_to(fields)
-    return first <= datetime.fromisoformat(moment) <= last
-
-
 def _from_to(fields: Mapping[str, str]) -> tuple[datetime, datetime]:
+    """From before a run to soon after it."""
+
     def read(name: str, otherwise: datetime) -> datetime:
         try:
             return datetime.fromisoformat(fields.get(name, ""))
