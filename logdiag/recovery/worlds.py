@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
 import shlex
@@ -21,6 +20,7 @@ from functools import partial
 from typing import IO
 
 from logdiag.errors import LogdiagError
+from logdiag.model.plain import read_plain
 from logdiag.recovery import world as member
 from logdiag.recovery.nodecheck import Figures, Outcome, World
 
@@ -177,9 +177,7 @@ def _figures(printed: str) -> Iterator[Figures]:
     for line in printed.splitlines():
         if line.startswith(member.MARK):
             # What a node prints may be anything.
-            with contextlib.suppress(ValueError, TypeError, KeyError):
-                row = json.loads(line[len(member.MARK) :])
-                resent = None if row["resent"] is None else float(row["resent"])
-                bandwidth, latency = float(row["bandwidth"]), float(row["latency"])
-                if math.isfinite(bandwidth) and math.isfinite(latency):
-                    yield Figures(str(row["over"]), int(row["processes"]), bandwidth, latency, resent)
+            with contextlib.suppress(ValueError, RecursionError):
+                figures, _ = read_plain(Figures, json.loads(line[len(member.MARK) :]))
+                if figures is not None:
+                    yield figures
