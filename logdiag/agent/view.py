@@ -88,12 +88,12 @@ class LogView:
         count = 0
         notes: list[str] = []
         for number in range(1, len(self.names) + 1) if source is None else [source]:
-            for line in self._matching(number, matches, ends):
-                if line is None:
-                    notes.append(f"source {number} was not searched to its end")
-                else:
+            try:
+                for line in self._matching(number, matches, ends):
                     (first if len(first) < most - most // 2 else last).append(line)
                     count += 1
+            except TimeoutError:
+                notes.append(f"source {number} was not searched to its end")
         least = "at least " if notes else ""
         if count > most:
             notes.insert(0, f"{least}{count} lines match; the first and the last {most // 2} are shown")
@@ -126,30 +126,27 @@ class LogView:
             if time.monotonic() > ends:
                 return
 
-    def _matching(self, source: int, matches: Callable[[str], bool], ends: float) -> Iterator[Line | None]:
-        """The lines of a source that match, and None at last where it was not searched to its end."""
-        reached, complete = -1, True
+    def _matching(self, source: int, matches: Callable[[str], bool], ends: float) -> Iterator[Line]:
+        """The lines of a source that match. Raises TimeoutError at last where it was not searched to its end."""
+        reached, left_out = -1, False
         try:
-            try:
-                for _, text, parsed in self._texts(source):
-                    if matches(text):
-                        yield parsed()
-                    reached += 1
-                    if not reached % 256 and time.monotonic() > ends:
-                        complete = False
-                        break
-            except SourceError:
-                complete = False
-            # The digest holds the end of the log, which a bounded read may not reach.
-            for line in self._kept.get(source - 1, ()):
-                if line.position > reached:
-                    complete = complete and self._streams[source - 1] is None
-                    if matches(line.text[:_LONGEST_LINE]):
-                        yield line
-        except TimeoutError:
-            complete = False
-        if not complete:
-            yield None
+            for _, text, parsed in self._texts(source):
+                if matches(text):
+                    yield parsed()
+                reached += 1
+                if not reached % 256 and time.monotonic() > ends:
+                    left_out = True
+                    break
+        except SourceError:
+            left_out = True
+        # The digest holds the end of the log, which a bounded read may not reach.
+        for line in self._kept.get(source - 1, ()):
+            if line.position > reached:
+                left_out = left_out or self._streams[source - 1] is not None
+                if matches(line.text[:_LONGEST_LINE]):
+                    yield line
+        if left_out:
+            raise TimeoutError
 
 
 def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:

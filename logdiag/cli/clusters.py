@@ -17,7 +17,7 @@ from logdiag.cli.output import printing, standard, status_of
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
-from logdiag.read.clusters.gathered import Gathered
+from logdiag.read.clusters import Gathered
 
 # What filters, the memory and a model may know of a job.
 _FOR_ALL = ("id", "name", "user")

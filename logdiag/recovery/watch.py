@@ -13,12 +13,9 @@ from logdiag.model import Action, Finding, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.recovery.policy import Policy
 from logdiag.rules import RuleBook
+from logdiag.scan.steps import step_number
 
 # 'step 12 loss 2.1'   'iter 40/900 | lm loss: 8.1E+00'   {'loss': 2.1, 'step': 3}
-_STEP = re.compile(
-    r"(?i)(?<![a-z0-9])(?:global[_ ]?)?(?:step|iter|iteration|it)s?\b[\"']?\s{0,10}[:=\[(#]?\s{0,10}(\d{1,9})\b"
-    r"|\|\s{0,10}(\d{1,9})/\d{1,9} \["
-)
 _LOSS = re.compile(
     r"(?i)(?<![\w/.-])(?:train(?:ing)?[_/ ]|lm )?loss[\"']?\s{0,4}[:=(|]?\s{0,4}"
     r"([-+]?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf))\b"
@@ -99,10 +96,10 @@ class Watch:
         return None
 
     def _look_at(self, text: str, now: float) -> None:
-        found, loss = _STEP.search(text), _LOSS.search(text)
-        if not (found and loss) and not self._book.is_progress(parse_line(text, "", 1)):
+        line = parse_line(text, "", 1)
+        number, loss = step_number(line), _LOSS.search(text)
+        if (number is None or not loss) and not self._book.is_progress(line):
             return
-        number = int(found[1] or found[2]) if found else None
         counts = _OF_ALL.findall(text)
         self._finished = bool(counts) and all(count == most for count, most in counts)
         if number is None or number != self._latest:

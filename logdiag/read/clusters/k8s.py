@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from logdiag.errors import LogdiagError, SourceError
-from logdiag.read.clusters.gathered import Gathered
+from logdiag.read.clusters import Gathered
 from logdiag.read.sources import Known
 
 # job/pretrain-7b   jobset/pretrain   pod/trainer-0

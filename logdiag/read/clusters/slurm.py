@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from logdiag.errors import SourceError
+from logdiag.read.clusters import Gathered
 from logdiag.read.clusters.batch_logs import logs_of_batch_job
-from logdiag.read.clusters.gathered import Gathered
 from logdiag.read.sources import Known
 
 # 4711   4711_3 (a task of an array)   4711+1 (a part of a heterogeneous job)
