@@ -16,7 +16,7 @@ from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
 from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.suspects.stand_in import RULE as SUSPECTED
-from logdiag.memory.recall import Doubt, alike, known, similar_to
+from logdiag.memory.recall import alike, known, similar_to
 from logdiag.memory.store import Store, opened
 from logdiag.model import TROUBLE, Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Similar, Support
 from logdiag.rules import RuleBook
@@ -25,21 +25,9 @@ from logdiag.scan.survey import Survey
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings, Consultation, Opinion
 
-# How alike a past failure must be to say what the rules could not, by what their answer rests on. Measured by
-# `python -m evals.recall`: below these, right answers of the rules became wrong or healthy jobs seemed to fail.
-_DOUBT = {
-    Support.NARROW: Doubt(exceptions=0.3),
-    Support.GENERAL: Doubt(root=0.5, united=True, exceptions=0.3),
-    Support.CATCH_ALL: Doubt(root=0.3, exceptions=0.3),
-    Support.SUSPECT: Doubt(root=0.3, exceptions=0.3),
-    Support.QUIET: Doubt(root=0.5, exceptions=0.3),
-    Support.HINT: Doubt(root=0.3, exceptions=0.3, elsewhere=0.5),
-    Support.SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.6),
-    Support.BARE_SYMPTOM: Doubt(exceptions=0.3, elsewhere=0.6),
-    Support.EXIT_CODE: Doubt(exceptions=0.3, elsewhere=0.4),
-    Support.SILENT: Doubt(elsewhere=0.75),
-    Support.COMPLAINING: Doubt(elsewhere=0.75),
-}
+# How alike to a root a past failure must be (cosine) to say what it is, by what the rules' answer rests on. Measured by
+# `python -m evals.recall`: below these, right answers of the rules became wrong.
+_DOUBT = {Support.GENERAL: 0.5, Support.CATCH_ALL: 0.3, Support.SUSPECT: 0.3, Support.QUIET: 0.5, Support.HINT: 0.3}
 
 _LONGEST_TITLE = 160
 # What ranks print of one that is gone names no machine's fault.
@@ -84,9 +72,8 @@ def recall(
             found = known(survey, store, book)
             if found:
                 recalled = judged(found)
-            doubt = _doubt(recalled.judgement)
-            if doubt and (voted := alike(survey, recalled.judgement, doubt, store)):
-                recalled = judged([*found, *voted])
+            if voted := _voted(recalled.judgement, store):
+                recalled = judged([*found, voted])
             root = recalled.judgement.root
             if root is not None:
                 if root.reason.category is Category.INFRASTRUCTURE and store.count():
@@ -108,12 +95,18 @@ def _gaps(store: Store) -> Iterator[str]:
         yield f"{count} could not be read and left out ({', '.join(ids[:3])}); logdiag incidents forget removes them"
 
 
-def _doubt(judgement: Judgement) -> Doubt | None:
-    """What an answer leaves open; a machine's fault that a rule names is not softened by what is only alike."""
+def _voted(judgement: Judgement, store: Store) -> Finding | None:
+    """What failures that people confirmed say of the root, where rules are not sure of it and say otherwise. A rule
+    that fits in general is only overruled by them with one voice, and a machine's fault not softened."""
     kind, root = supports_of(judgement)[0], judgement.root
-    doubt = _DOUBT.get(kind)
-    of_machine = kind is Support.GENERAL and root is not None and root.reason.category is Category.INFRASTRUCTURE
-    return doubt._replace(machine=True) if doubt and of_machine else doubt
+    if root is None or kind not in _DOUBT or not store.count():
+        return None
+    voted = alike(root.line, _DOUBT[kind], store)
+    guessed = Support.SUSPECT in root.finding.supports
+    if voted is None or voted.reason is (Reason.OTHERS if guessed else root.reason):
+        return None
+    softer = root.reason.category is Category.INFRASTRUCTURE and voted.reason.category is not Category.INFRASTRUCTURE
+    return None if kind is Support.GENERAL and (softer or Support.DIVIDED in voted.supports) else voted
 
 
 def _replaced(survey: Survey, found: Sequence[Finding]) -> Survey:

@@ -1,8 +1,7 @@
 """What the memory says of a failure.
 
-A line with the wording of a confirmed failure is a cause like those of rules. Where rules are silent or unsure, the
-most similar confirmed failures vote on the reason, by cosine squared and age. Shipped and unconfirmed ones have no
-vote.
+A line with the wording of a confirmed failure is a cause like those of rules. Where rules are unsure of the root, the
+most similar confirmed failures vote on its reason, by cosine squared and age. Shipped and unconfirmed ones have no vote.
 """
 
 from __future__ import annotations
@@ -10,13 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
-from logdiag.judge.judgement import Judgement
 from logdiag.memory.documents import moment, now
 from logdiag.memory.incident import Incident, Outcome, fingerprint, frames_before, masked, same_place, skeleton
 from logdiag.memory.store import Store
-from logdiag.model import CALM, Action, Category, Finding, Line, Reason, Role, Similar, Support
+from logdiag.model import Action, Finding, Line, Reason, Role, Similar, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -48,24 +45,8 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 _MOST_CONFIRMED = 500
 # So many kept lines are looked up among what people confirmed: the last ones, which tell of the end.
 _MOST_LOOKED_UP = 20_000
-# So many lines that no rule knows may be voted on at most.
-_MOST_LINES = 200
-_MOST_EXCEPTIONS = 8
 # What frameworks and launchers say of any failure.
 _WRAPPERS = frozenset({Reason.RUNTIME_ERROR, Reason.CALLED_PROCESS_ERROR, Reason.OTHERS})
-
-
-class Doubt(NamedTuple):
-    """What the rules leave open, and how alike a past failure must be (cosine) to speak: `root` of the line that they
-    took for the root, `exceptions` of other exceptions that no rule knows, `elsewhere` of lines that none fires on.
-    None: nothing is left open there. `united` asks for votes that are not divided, `machine` for the reason of a
-    machine's fault."""
-
-    root: float | None = None
-    united: bool = False
-    machine: bool = False
-    exceptions: float | None = None
-    elsewhere: float | None = None
 
 
 def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
@@ -86,38 +67,6 @@ def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
             named = named._replace(role=rule.role)
         found.append(named)
     return tuple(found)
-
-
-def alike(survey: Survey, judgement: Judgement, doubt: Doubt, store: Store) -> tuple[Finding, ...]:
-    """Findings for lines that the rules leave open and that are like failures which people confirmed here. Raises
-    MemoryStoreError."""
-    if not store.count():
-        return ()
-    found = []
-    for line, reason, least in _open_lines(survey, judgement, doubt):
-        voted = _voted(line, least, store)
-        if voted is None or voted.reason is reason or (doubt.united and Support.DIVIDED in voted.supports):
-            continue
-        if not doubt.machine or voted.reason.category is Category.INFRASTRUCTURE:
-            found.append(voted)
-    return tuple(found)
-
-
-def _open_lines(survey: Survey, judgement: Judgement, doubt: Doubt) -> Iterator[tuple[Line, Reason | None, float]]:
-    """The lines to vote on: each with the reason that rules give it, None where they give none, and how alike a past
-    failure must be to speak (cosine)."""
-    if judgement.root is not None and doubt.root is not None:
-        guessed = Support.SUSPECT in judgement.root.finding.supports
-        yield judgement.root.line, Reason.OTHERS if guessed else judgement.root.reason, doubt.root
-    if doubt.exceptions is not None:
-        # The last lines of other tracebacks whose exception no narrow rule knows, the first of each kind.
-        died = [event for event in (*judgement.independent, *judgement.consequences) if event.died]
-        lines = [event.line for event in died if event.finding.generality and event.reason is Reason.OTHERS]
-        for line in list({masked(line): line for line in reversed(lines)}.values())[-_MOST_EXCEPTIONS:]:
-            yield line, Reason.OTHERS, doubt.exceptions
-    if doubt.elsewhere is not None:
-        for line in _unnamed_lines(survey, judgement):
-            yield line, None, doubt.elsewhere
 
 
 def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
@@ -208,28 +157,9 @@ def _worth_knowing(survey: Survey, words: frozenset[str]) -> Mapping[str, list[L
     return {signature: lines for signature, lines in found.items() if signature not in ordinary}
 
 
-def _unnamed_lines(survey: Survey, judgement: Judgement) -> list[Line]:
-    """The lines that may name a cause that no rule knows: not those of findings, tracebacks and steps, nor ordinary
-    ones, nor those that come after the root."""
-    named = {_place(finding.line) for finding in survey.findings if finding.role is not Role.HINT}
-    named.update(map(_place, survey.progress))
-    tells = judgement.root is not None and judgement.root.reason is not Reason.OTHERS
-    last = judgement.root.line if tells and judgement.root else None
-    lines = [
-        line
-        for line in survey.lines
-        if _place(line) not in named
-        and line.level not in CALM
-        and not (last and line.stream == last.stream and line.position > last.position)
-        and not line.message.startswith((" ", "\t"))
-        and _tells(line.message)
-    ]
-    distinct = {masked(line): line for line in reversed(lines[-_MOST_LINES:])}
-    return list(distinct.values())[::-1]
-
-
-def _voted(line: Line, least: float, store: Store) -> Finding | None:
-    """What the confirmed failures most alike to a line say of it; None when none is alike enough."""
+def alike(line: Line, least: float, store: Store) -> Finding | None:
+    """What the confirmed failures most alike to a line say of it, by vote; None when none is so alike (cosine). Raises
+    MemoryStoreError."""
     signature = masked(line)
     near = store.nearest(signature, _NEAREST, own=True)
     # One of the very same words was looked at before, and was raised elsewhere.
