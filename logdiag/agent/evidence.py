@@ -29,8 +29,8 @@ _FIRST_LINES = 3
 # Lines that differ only in numbers: so many of them are shown, the first one always, and how many there are.
 _ALIKE = 3
 _MOST_ROWS = 16
-# What remains of the budget after each kind of line has been taken, in order.
-_SHARE_OF_FINDINGS, _SHARE_OF_SUSPECTS, _SHARE_OF_ENDS, _SHARE_OF_FAILURES, _SHARE_OF_RARE = 0.4, 0.55, 0.7, 0.88, 1.0
+# How much of the budget may be spent once the findings are taken; `evidence_of` has it for the other kinds of line.
+_SHARE_OF_FINDINGS = 0.4
 _FAILURE = re.compile(
     r"(?i)\b(?:\w*error|\w*exception|fail(?:ed|ure|s)?|fatal|abort(?:ed|ing)?|killed|traceback|s?xid|time[d-]? ?-?out|"
     r"refused|denied|lost|unreachable|panic|segfault|oom|out of memory|no space|cannot|unable|terminated|signal|"
@@ -62,10 +62,10 @@ def evidence_of(diagnosis: Diagnosis, view: LogView, budget: int, job: Mapping[s
     near_suspects = (near for line in suspects for near in view.around(line, _AROUND_A_SUSPECT, _AROUND_A_SUSPECT))
     groups = (
         (_SHARE_OF_FINDINGS, _around_findings(diagnosis, view)),
-        (_SHARE_OF_SUSPECTS, near_suspects),
-        (_SHARE_OF_ENDS, chain(_ends(digest.lines), digest.lines[:_FIRST_LINES])),
-        (_SHARE_OF_FAILURES, _failures(digest.lines)),
-        (_SHARE_OF_RARE, (line for line in reversed(digest.lines) if (line.source, line.number) not in digest.counts)),
+        (0.55, near_suspects),
+        (0.7, chain(_ends(digest.lines), digest.lines[:_FIRST_LINES])),
+        (0.88, _failures(digest.lines)),
+        (1.0, (line for line in reversed(digest.lines) if (line.source, line.number) not in digest.counts)),
     )
     choice.take(named, _SHARE_OF_FINDINGS, all_of_them=True)
     for share, lines in groups:

@@ -135,12 +135,9 @@ def _agreed(segment: Sequence[Line], asker: Asker, samples: int, needed: int) ->
     """What enough samples propose: patterns agree when they match the same lines of the segment."""
     shown = asker.fenced(line.text for line in segment)
     answers = asker.texts(_PROPOSE.format(nonce=asker.channel.nonce), f"Lines of the log:\n{shown}", samples)
-    votes: Counter[tuple[int, ...]] = Counter()
-    said: dict[tuple[int, ...], tuple[str, str]] = {}
-    for text in answers:
-        own = _proposed(text, segment)
-        votes.update(own.keys())
-        said = own | said
+    proposed = [_proposed(text, segment) for text in answers]
+    votes = Counter(matched for own in proposed for matched in own)
+    said = {matched: words for own in reversed(proposed) for matched, words in own.items()}
     return [
         _Kind(*said[matched], tuple(segment[at] for at in matched), count)
         for matched, count in votes.most_common()

@@ -1,7 +1,8 @@
 """What the memory says of a failure.
 
 A line with the wording of a confirmed failure is a cause like those of rules. Where rules are unsure of the root, the
-most similar confirmed failures vote on its reason, by cosine squared and age. Shipped and unconfirmed ones have no vote.
+most similar confirmed failures vote on its reason, by cosine squared and age. What ships and what nobody confirmed has
+no vote.
 """
 
 from __future__ import annotations
