@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -15,6 +14,7 @@ from typing import Any
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import PREFIX, Incident, Said
 from logdiag.model.plain import read_plain
+from logdiag.patterns import pattern_of
 
 SCHEMA = "logdiag.incident/1"
 LONGEST_DOCUMENT = 256 << 10
@@ -23,7 +23,7 @@ LONGEST_DOCUMENT = 256 << 10
 _LONGEST_TEXT = 4000
 _MOST_ITEMS = 100
 _MOST_HISTORY = 50
-_ID = re.compile(r"i-[a-z0-9]{8}")
+_ID = pattern_of(r"i-[a-z0-9]{8}")
 _SHOWN_PROBLEMS = 20
 
 

@@ -16,7 +16,6 @@ import hashlib
 import json
 import math
 import mmap
-import re
 import struct
 import zlib
 from array import array
@@ -29,6 +28,7 @@ from typing import Any, NamedTuple
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.tokenizer import CARD, MASK, STATIC, tokens
+from logdiag.patterns import pattern_of
 
 # How much of the cosine is the lexical part's: tuned on labelled failures, each looked for among the others.
 _LEXICAL_SHARE = {"static": 0.6}
@@ -43,7 +43,7 @@ _SPELLING = 1
 _SIZES = (3, 4, 5)
 _HEAD_WEIGHT = 8.0
 # RuntimeError: ...   torch.cuda.OutOfMemoryError: ...
-_CLASS = re.compile(r"\s*(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
+_CLASS = pattern_of(r"\s*(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
 # Where the numbers begin in an .npy file of version 1 with a short header.
 _HEADER = 128
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from pathlib import Path
+
+from logdiag.patterns import pattern_of
 
 # Where the static model and the table of counts lie, and what says which they are.
 STATIC = Path(__file__).parent / "static"
@@ -12,9 +13,9 @@ CARD = "card.json"
 
 # No token of the static model is longer; without a bound a word of n letters would take n * n look-ups.
 _LONGEST_PIECE = 20
-MASK = re.compile(r"<(?:n|path|hex|id|time|address|url|pci)>")
+MASK = pattern_of(r"<(?:n|path|hex|id|time|address|url|pci)>")
 """What stands in a masked line for a number, a name or a place."""
-_WORD = re.compile(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
+_WORD = pattern_of(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
 
 
 def tokens(text: str, known: dict[str, int]) -> list[int]:

@@ -31,7 +31,7 @@ _STALE_SECONDS = 3600
 def read(name: str, origin: bytes) -> Any | None:
     """What `write` kept under this name and was made from `origin`; None when there is nothing of that."""
     file_name = _file_name(name, origin)
-    for folder in usable_folders():
+    for folder in usable_folders(make=False):
         try:
             content = _own_content(os.path.join(folder, file_name))
             check_sum, body = content[:_CHECK_SUM], memoryview(content)[_CHECK_SUM:]
@@ -58,11 +58,13 @@ def write(name: str, origin: bytes, value: Any) -> None:
             _tidy(folder, name)
 
 
-def usable_folders() -> Iterator[str]:
-    """The user's own folders for it: the first that can be written, before it such as can only be read."""
+def usable_folders(*, make: bool = True) -> Iterator[str]:
+    """The user's own folders for it: the first that can be written, before it such as can only be read. With `make`
+    one that is missing is made."""
     for folder in cache_folders():
         try:
-            make_private(folder)
+            if make:
+                make_private(folder)
             if why_foreign_path(folder):
                 continue
         except OSError:

@@ -18,29 +18,30 @@ from logdiag.judge.ranks.witnesses import Root, first_to_fail
 from logdiag.judge.ranks.words import rows_of
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role
+from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Opening
 
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
-_NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
-_LAUNCHER = re.compile(r"torch[./]distributed[./](?:run|launcher|elastic)")
+_NCCL_DEVICE = pattern_of(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
+_LAUNCHER = pattern_of(r"torch[./]distributed[./](?:run|launcher|elastic)")
 # -- Process 1 terminated with the following error:   RayTaskError(KeyError): ray::Worker.step() (..., repr=W[rank=1])
-_SPAWNED = re.compile(
+_SPAWNED = pattern_of(
     r"-- Process (?P<spawned>\d{1,6}) terminated with the following error|"
     r"\bRayTaskError\b.{1,400}\[rank=(?P<actor>\d{1,6})\]\)"
 )
 # ValueError: shard 7 of the loom is torn   (others repeat what it says, not its class)
-_CLASS = re.compile(r"^[\w.]{1,120}(?:Error|Exception): ")
+_CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
-_PROCESS = re.compile(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
-_NUMBERS = re.compile(r"\d{1,9}")
+_PROCESS = pattern_of(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
+_NUMBERS = pattern_of(r"\d{1,9}")
 # node=im1@gpu25   [exec-2@wgd112]   r04@box34   (who speaks, and where)
-_AT = re.compile(r"(?<![\w.])[A-Za-z][\w-]{0,31}@(?P<host>[A-Za-z][\w-]*\d[\w.-]*)(?![\w.@]*@)")
+_AT = pattern_of(r"(?<![\w.])[A-Za-z][\w-]{0,31}@(?P<host>[A-Za-z][\w-]*\d[\w.-]*)(?![\w.@]*@)")
 _HEAD, _FEWEST_AT = 72, 4
 _WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
 _ONE = "|".join(sorted(word for word in PROCESSES if len(word) > 1))
 # absent: 10   missing ordinals: 0,3   no part from 1   rank 3 never posted   seat 13 not among them
-_MISSED = re.compile(
+_MISSED = pattern_of(
     r"(?i)\b(?:missing|lacking|absent|mute|unheard|silent|without|no part from|wait(?:s|ed|ing)? (?:for|on))\b\W{0,4}"
     rf"(?:(?:{_ONE})s?\W{{0,3}})?(?P<some>\d{{1,5}}(?:, ?\d{{1,5}})*)(?![\w./]| ?(?:m?s|sec\w*|of)\b)"
     rf"|\b(?:{_ONE})[ =:#._-]{{0,3}}(?P<one>\d{{1,5}}) (?:did not|never|is gone|gone|not|has not|left|lost|absent)\b"

@@ -24,15 +24,16 @@ from pathlib import Path
 
 from logdiag.errors import WeightsError
 from logdiag.model import Reason
+from logdiag.patterns import pattern_of
 
 WEIGHTS = Path(__file__).parent / "weights"
 # The models' names: each has a card, NAME.json, and a table, NAME.words.
 REASONS, CAUSES, ENDS = "reasons", "causes", "ends"
 _KEY, _RARITY = 4, 1
 # outOfMemory, HTTPError
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_TERM = re.compile(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
-_NUMBER = re.compile(r"\d+")
+_CAMEL = pattern_of(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_TERM = pattern_of(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
+_NUMBER = pattern_of(r"\d+")
 # A number that a status may be.
 _MOST_STATUS = 255
 # The last lines' words count as themselves too.
