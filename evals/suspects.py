@@ -308,8 +308,8 @@ def _sample(text: Text) -> Sample | None:
 @lru_cache(maxsize=1)
 def _vectors() -> tuple[Floats, Floats]:
     """The vector of each token of the static model, and its length."""
-    vectors = np.load(STATIC / "vectors.npy").astype(np.float32)
-    vectors *= np.load(STATIC / "scales.npy").astype(np.float32)[:, None]
+    vectors = np.load(Path(STATIC) / "vectors.npy").astype(np.float32)
+    vectors *= np.load(Path(STATIC) / "scales.npy").astype(np.float32)[:, None]
     return vectors, np.linalg.norm(vectors, axis=1)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import PREFIX, Incident, Said
@@ -27,8 +27,7 @@ _ID = pattern_of(r"i-[a-z0-9]{8}")
 _SHOWN_PROBLEMS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(NamedTuple):
     """What an import did: `kept` counts those of which the store had the same, a newer or a confirmed form."""
 
     added: int = 0

