@@ -7,7 +7,7 @@ import hashlib
 import os
 import struct
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -34,7 +34,8 @@ class Corpus:
     def __init__(self, told: Sequence[dict[str, Any]] = (), origin: bytes = b"") -> None:
         self._told = told
         self._origin = origin
-        self._vectors: dict[str, list[tuple[float, ...]]] = {}
+        # By the name of the embedder; None where it was asked once: what will not be asked again need not be kept.
+        self._vectors: dict[str, list[tuple[float, ...]] | None] = {}
 
     @cached_property
     def incidents(self) -> tuple[Incident, ...]:
@@ -47,12 +48,18 @@ class Corpus:
 
     def nearest(self, query: array[float], k: int, embedder: Embedder) -> list[tuple[float, Incident]]:
         """The `k` most similar to a vector of the embedder, with their cosine, best first."""
-        if embedder.name not in self._vectors:
-            origin = hashlib.sha256(self._origin + embedder.name.encode()).digest()
-            texts = [told["signature"] for told in self._told]
-            made = _kept("corpus-vectors", origin, lambda: b"".join(map(bytes, embedder.embed(texts))))
-            self._vectors[embedder.name] = list(struct.iter_unpack(f"{embedder.dimensions}f", made))
-        return [(score, _incident(self._told[at])) for score, at in closest(query, self._vectors[embedder.name], k)]
+        rows = self._vectors.get(embedder.name) or self._vectors_by(embedder)
+        return [(score, _incident(self._told[at])) for score, at in closest(query, rows, k)]
+
+    def _vectors_by(self, embedder: Embedder) -> Iterable[tuple[float, ...]]:
+        """A vector for each incident. A command asks once and takes them as they come; half a million numbers that are
+        kept for a second search take as long as that search."""
+        origin = hashlib.sha256(self._origin + embedder.name.encode()).digest()
+        texts = [told["signature"] for told in self._told]
+        made = _kept("corpus-vectors", origin, lambda: b"".join(map(bytes, embedder.embed(texts))))
+        rows = struct.iter_unpack(f"{embedder.dimensions}f", made)
+        self._vectors[embedder.name] = list(rows) if embedder.name in self._vectors else None
+        return self._vectors[embedder.name] or rows
 
 
 @lru_cache(maxsize=1)

@@ -21,7 +21,7 @@ import struct
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from operator import mul
 from typing import Any, NamedTuple
@@ -79,7 +79,7 @@ def load_embedder(name: str = "static") -> Embedder:
     return Embedder(f"{identity}+{spelled}", width + _SKETCH, embed)
 
 
-def closest(query: Sequence[float], vectors: Sequence[Sequence[float]], most: int) -> list[tuple[float, int]]:
+def closest(query: Sequence[float], vectors: Iterable[Sequence[float]], most: int) -> list[tuple[float, int]]:
     """The cosine and the place of the vectors most like another one, best first; all are of length 1."""
     if not any(query):
         return []
