@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
-from logdiag.judge.ranks.hosts import host_told, node_named_in
 from logdiag.judge.ranks.launchers import Worker, first_observed
 from logdiag.judge.ranks.owners import Owners, owners_in
-from logdiag.judge.ranks.readings import Book, book_of
 from logdiag.judge.ranks.vocabulary import PROCESSES
-from logdiag.judge.ranks.witnesses import Root, first_to_fail
-from logdiag.judge.ranks.words import rows_of
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role
 from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Opening
+
+if TYPE_CHECKING:
+    from logdiag.judge.ranks.readings import Book
+    from logdiag.judge.ranks.witnesses import Root
 
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
 _NCCL_DEVICE = pattern_of(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
@@ -53,8 +53,7 @@ _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
 _LEAST_CHANCE = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class _Facts(NamedTuple):
     """What the decisions look at: the root, all that broke, all kept lines, the launcher's summary."""
 
     root: Fault
@@ -199,6 +198,8 @@ def weighed_from_its_words(facts: _Facts) -> int | None:
 
 
 def _weighed(facts: _Facts) -> int | None:
+    from logdiag.judge.ranks.witnesses import first_to_fail
+
     book = facts.book()
     root = root_in(book, facts.root)
     told = first_to_fail(book, root) if root else None
@@ -287,6 +288,8 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
             named = {listed.hosts[rank] for rank in ranks if rank in listed.hosts}
         if len(named) == 1:
             return named.pop()
+    from logdiag.judge.ranks.hosts import host_told, node_named_in
+
     directory = facts.book().directory
     every = {line.node for line in facts.lines if line.node}
     known = {*every, *directory.hosts.values()}
@@ -300,7 +303,11 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
 
 
 def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
-    """The words of the first lines of the logs and of the kept ones, in their order."""
+    """The words of the first lines of the logs and of the kept ones, in their order. What reads them is loaded only
+    here: most logs tell rank and node without."""
+    from logdiag.judge.ranks.readings import book_of
+    from logdiag.judge.ranks.words import rows_of
+
     first = (line for opening in openings for line in opening.lines())
     places = {(line.stream, line.position): line for line in (*first, *lines)}
     rows = rows_of(places[place] for place in sorted(places)[:_MOST_LINES])
@@ -309,6 +316,8 @@ def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
 
 def root_in(book: Book, root: Fault) -> Root | None:
     """The root among the lines that are read for words, None where it is not."""
+    from logdiag.judge.ranks.witnesses import Root
+
     row = next((row for row in book.rows if row.line == root.line), None)
     return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
 
