@@ -11,16 +11,17 @@ import re
 import stat
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
 from logdiag._version import __version__
 from logdiag.settings.places import cache_folders, make_private, why_foreign, why_foreign_path
 
-_FORM = "logdiag-cache/1"
+_FORM = "logdiag-cache/2"
 _KEEP = 8
 _MOST_BYTES = 256 << 20
-_CHECK_SUM = 32
+_CHECK_SUM = 4
 UNFINISHED = "logdiag-unfinished-"
 """What the name of a file begins with that is being written."""
 
@@ -35,7 +36,7 @@ def read(name: str, origin: bytes) -> Any | None:
         try:
             content = _own_content(os.path.join(folder, file_name))
             check_sum, body = content[:_CHECK_SUM], memoryview(content)[_CHECK_SUM:]
-            if body and hashlib.sha256(body).digest() == check_sum:
+            if body and _check_sum_of(body) == check_sum:
                 made_as, value = marshal.loads(body)
                 if made_as == file_name:
                     with contextlib.suppress(OSError):
@@ -54,7 +55,7 @@ def write(name: str, origin: bytes, value: Any) -> None:
         return
     for folder in usable_folders():
         with contextlib.suppress(OSError):
-            replace_file(os.path.join(folder, file_name), hashlib.sha256(body).digest() + body)
+            replace_file(os.path.join(folder, file_name), _check_sum_of(body) + body)
             _tidy(folder, name)
 
 
@@ -77,6 +78,11 @@ def usable_folders(*, make: bool = True) -> Iterator[str]:
 def _file_name(name: str, origin: bytes) -> str:
     made_by = f"{_FORM} {__version__} {sys.implementation.cache_tag} {sys.byteorder}\0"
     return f"{name}-{hashlib.sha256(made_by.encode() + origin).hexdigest()[:32]}"
+
+
+def _check_sum_of(body: bytes | memoryview) -> bytes:
+    """Tells whole files from torn ones. Whoever may write here could make any sum right, so a quick one will do."""
+    return zlib.crc32(body).to_bytes(_CHECK_SUM, "big")
 
 
 def _own_content(path: str) -> bytes:
