@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import mul
+from operator import mul, sub, truediv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,22 +146,29 @@ def _of_network(rows: Sequence[Sequence[float]], numbers: Sequence[Sequence[int]
             pass
         else:
             return _by_numpy(numpy, rows, numbers, weights)
-    return [_by_hand(row, found, weights) for row, found in zip(rows, numbers, strict=True)]
+    inputs = [(*_scaled(row, weights), *_meaning(found, weights)) for row, found in zip(rows, numbers, strict=True)]
+    return _by_hand(inputs, weights)
 
 
 def _scaled(row: Sequence[float], weights: Weights) -> list[float]:
-    return [
-        min(max((value - centre) / spread, -_CLIP), _CLIP)
-        for value, centre, spread in zip(row, weights.centres, weights.spreads, strict=True)
-    ]
+    scaled = map(truediv, map(sub, row, weights.centres), weights.spreads)
+    return [-_CLIP if value < -_CLIP else min(value, _CLIP) for value in scaled]
 
 
-def _by_hand(row: Sequence[float], numbers: Sequence[int], weights: Weights) -> float:
-    inputs = [*_scaled(row, weights), *_meaning(numbers, weights)]
-    units = [
-        max(sum(map(mul, unit, inputs)) + bias, 0.0) for unit, bias in zip(weights.hidden, weights.biases, strict=True)
-    ]
-    return float(sum(map(mul, weights.out, units))) + weights.bias
+def _by_hand(lines: Sequence[tuple[float, ...]], weights: Weights) -> list[float]:
+    """What the network makes of lines' inputs. The fastest product of two vectors that Python has without NumPy comes
+    from how far they are apart: 2ab = aa + bb - |a - b|**2."""
+    units = [(unit, _square(unit) + 2 * bias) for unit, bias in zip(weights.hidden, weights.biases, strict=True)]
+    values = []
+    for inputs in lines:
+        own, apart = _square(inputs), math.dist
+        doubled = [max(square + own - apart(unit, inputs) ** 2, 0.0) for unit, square in units]
+        values.append(float(sum(map(mul, weights.out, doubled))) / 2 + weights.bias)
+    return values
+
+
+def _square(vector: Sequence[float]) -> float:
+    return float(sum(map(mul, vector, vector)))
 
 
 def _meaning(numbers: Sequence[int], weights: Weights) -> list[float]:

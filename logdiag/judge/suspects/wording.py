@@ -16,7 +16,7 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -38,28 +38,26 @@ _NUMBER = pattern_of(r"\d+")
 _MOST_STATUS = 255
 # The last lines' words count as themselves too.
 _LAST_LINES = 3
+_MOST_TERMS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
     """A trained model.
 
-    `keys` are the known terms' keys in order; `rows` has for each its rarity (an unsigned byte) and how much it speaks
-    for each of `answers` (a signed byte, in units of `step`). `biases` are the answers' own; `sharpness` makes chances
-    of the sums.
+    `row` says of a term how rare it is and how much it speaks for each of `answers`, in units of `step`; nothing of one
+    that is not known. `biases` are the answers' own; `sharpness` makes chances of the sums.
     """
 
     answers: tuple[str, ...]
     biases: tuple[float, ...]
     step: float
     sharpness: float
-    keys: array[int]
-    rows: bytes
+    row: Callable[[str], tuple[int, ...]]
 
     def sums(self, terms: Iterable[str]) -> list[float]:
         """How much terms speak for each answer; empty where none is known."""
-        form = struct.Struct(f"<B{len(self.answers)}b")
-        found = [form.unpack_from(self.rows, at * form.size) for term in terms if (at := self._at(term)) >= 0]
+        found = [row for term in terms if (row := self.row(term))]
         if not found:
             return []
         length = math.sqrt(sum(rarity * rarity for rarity, *_ in found))
@@ -67,11 +65,6 @@ class _Model:
         for rarity, *weights in found:
             sums = [one + rarity * weight for one, weight in zip(sums, weights, strict=True)]
         return [self.step * one / length + bias for one, bias in zip(sums, self.biases, strict=True)]
-
-    def _at(self, term: str) -> int:
-        key = term_key(term)
-        at = bisect_left(self.keys, key)
-        return at if at < len(self.keys) and self.keys[at] == key else -1
 
 
 def reasons_by_wording(body: str, *, folder: Path = WEIGHTS) -> tuple[tuple[Reason, float], ...]:
@@ -142,7 +135,7 @@ def _load(folder: Path, name: str) -> _Model:
         many, over = divmod(len(table), _KEY + _RARITY + len(answers))
         step, sharpness = float(document["step"]), float(document["sharpness"])
         biases = tuple(float(value) for value in document["biases"])
-        model = _Model(answers, biases, step, sharpness, _keys(table[: many * _KEY]), table[many * _KEY :])
+        model = _Model(answers, biases, step, sharpness, _rows_of(table, many, len(answers)))
         known = {reason.value for reason in Reason}
         fits = many and not over and len(answers) == len(biases) and (name != REASONS or known.issuperset(answers))
     except (OSError, ValueError, KeyError, TypeError) as problem:
@@ -152,8 +145,19 @@ def _load(folder: Path, name: str) -> _Model:
     return model
 
 
-def _keys(packed: bytes) -> array[int]:
-    keys = array("I", packed)
+def _rows_of(table: bytes, many: int, answers: int) -> Callable[[str], tuple[int, ...]]:
+    """Looks terms up in a table: the known terms' keys in order, then for each its rarity (an unsigned byte) and how
+    much it speaks for each answer (a signed byte). Logs share most of their words, so what was found is kept."""
+    keys = array("I", table[: many * _KEY])
     if sys.byteorder == "big":
         keys.byteswap()
-    return keys
+    form = struct.Struct(f"<B{answers}b")
+
+    @lru_cache(_MOST_TERMS)
+    def row(term: str) -> tuple[int, ...]:
+        key = term_key(term)
+        at = bisect_left(keys, key)
+        known = at < many and keys[at] == key
+        return form.unpack_from(table, many * _KEY + at * form.size) if known else ()
+
+    return row
