@@ -13,6 +13,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from mmap import ACCESS_READ, mmap
 from typing import Any
 
 from logdiag._version import __version__
@@ -85,13 +86,14 @@ def _check_sum_of(body: bytes | memoryview) -> bytes:
     return zlib.crc32(body).to_bytes(_CHECK_SUM, "big")
 
 
-def _own_content(path: str) -> bytes:
-    """The bytes of a regular file that is the user's own, judged by what was opened; none of another."""
+def _own_content(path: str) -> bytes | mmap:
+    """What a regular file that is the user's own holds, judged by what was opened; nothing of another. It is mapped:
+    what is made of it is a copy anyway."""
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
         status = os.fstat(file.fileno())
         if why_foreign(status) or not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             return b""
-        return file.read(status.st_size)
+        return mmap(file.fileno(), 0, access=ACCESS_READ) if status.st_size else b""
 
 
 def replace_file(path: str, content: bytes | memoryview) -> None:
