@@ -20,9 +20,9 @@ from logdiag.cli.output import (
     status_of,
     write_outputs,
 )
+from logdiag.cli.pool import FEWEST_JOBS, answers_of, one_answer
 from logdiag.errors import SourceError
 from logdiag.model import Diagnosis
-from logdiag.pipeline import diagnose
 from logdiag.report import FORMATS
 from logdiag.report.words import clean, job_line
 from logdiag.rules import RuleBook
@@ -53,16 +53,12 @@ def batch(
     """Diagnose one job a PATH and print one answer a line, in text what the jobs have in common after them. A path that
     cannot be read does not stop the others."""
     check_outputs(outputs, many=True)
-    asked = given(said)
-    asked["rules"] = RuleBook.load(asked["rules"])
     out = standard()
     done: list[Diagnosis] = []
     worst = 0
-    for path in paths:
-        try:
-            answer = diagnose(path, **asked)
-        except SourceError as error:
-            note(str(error))
+    for answer in _answers(paths, given(said)):
+        if isinstance(answer, SourceError):
+            note(str(answer))
             worst = 2
             continue
         if form == "text" and not digest:
@@ -78,6 +74,17 @@ def batch(
     if form == "text" and not digest and len(paths) > 1:
         out.writelines(f"{row}\n" for row in _in_common(done, len(paths)))
     sys.exit(worst)
+
+
+def _answers(paths: Sequence[str], asked: dict[str, Any]) -> Iterator[Diagnosis | SourceError]:
+    """What comes of each path, in their order. Many are diagnosed by several processes, but for what must be one after
+    the other: a memory that learns from each, and a model."""
+    book = RuleBook.load(asked["rules"])
+    if len(paths) >= FEWEST_JOBS and asked["workers"] > 1 and not asked["remember"] and not asked["llm"]:
+        yield from answers_of(paths, asked, asked["workers"])
+    else:
+        for path in paths:
+            yield one_answer(path, {**asked, "rules": book})
 
 
 def _in_common(answers: Sequence[Diagnosis], asked: int) -> Iterator[str]:
