@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from operator import mul, sub, truediv
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import WeightsError
@@ -30,7 +31,8 @@ from logdiag.scan.survey import Survey
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = os.path.join(os.path.dirname(__file__), "weights")
+"""The folder of the weights that ship."""
 CARD = "suspects.json"
 TABLE = "suspects.tokens"
 _MOST_SUSPECTS = 10
@@ -232,27 +234,32 @@ def _word_numbers(word: str) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=2)
-def load_weights(folder: Path = WEIGHTS) -> Weights:
+def load_weights(folder: str | os.PathLike[str] = WEIGHTS) -> Weights:
     """The weights in a folder. Raises WeightsError when they are missing, damaged, or made for other features."""
+    path = os.path.join(folder, CARD)
     try:
-        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8") as file:
+            card = json.load(file)
         numbers = Weights.__dataclass_fields__.keys() - {"trees", "failure", "table"}
         trees, failure = (tuple(map(tree_from, card[name])) for name in ("trees", "failure"))
-        table = (folder / TABLE).read_bytes()
+        with open(os.path.join(folder, TABLE), "rb") as packed:
+            table = packed.read()
         weights = Weights(**{name: _tuples(card[name]) for name in numbers}, trees=trees, failure=failure, table=table)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise WeightsError(f"{folder / CARD}: the suspects' weights cannot be read: install logdiag again") from problem
+        raise WeightsError(f"{path}: the suspects' weights cannot be read: install logdiag again") from problem
     if card.get("features") != [feature.name for feature in FEATURES]:
-        raise WeightsError(f"{folder / CARD}: features: made for other features: run make suspects")
-    _check(weights, folder)
+        raise WeightsError(f"{path}: features: made for other features: run make suspects")
+    _check(weights, path)
     return weights
 
 
 def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else float(value)
+    if not isinstance(value, list):
+        return float(value)
+    return tuple(map(_tuples if value and isinstance(value[0], list) else float, value))
 
 
-def _check(weights: Weights, folder: Path) -> None:
+def _check(weights: Weights, path: str) -> None:
     """Raises WeightsError where the parts do not fit each other or a number is none."""
     inputs = len(FEATURES) + weights.meanings
     fits = (
@@ -261,11 +268,11 @@ def _check(weights: Weights, folder: Path) -> None:
         and all(len(unit) == inputs for unit in weights.hidden)
         and len(weights.meaning_scales) == weights.meanings
         and len(weights.table) == len(_tokens()) * (weights.meanings + 1)
-        and all(map(math.isfinite, (*weights.out, *weights.biases, weights.bias, *sum(weights.hidden, ()))))
+        and all(map(math.isfinite, (*weights.out, *weights.biases, weights.bias, *chain.from_iterable(weights.hidden))))
         and weights.temperature > 0
         and all(spread > 0 for spread in weights.spreads)
-        and all(features_in(tree) <= set(range(len(FEATURES))) for tree in weights.trees)
-        and all(features_in(tree) <= set(range(INPUTS)) for tree in weights.failure)
+        and features_in(weights.trees) <= set(range(len(FEATURES)))
+        and features_in(weights.failure) <= set(range(INPUTS))
     )
     if not fits:
-        raise WeightsError(f"{folder / CARD}: the suspects' weights do not fit each other: install logdiag again")
+        raise WeightsError(f"{path}: the suspects' weights do not fit each other: install logdiag again")

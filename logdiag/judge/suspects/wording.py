@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import struct
 import sys
@@ -20,13 +21,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
+from typing import TypeAlias
 
 from logdiag.errors import WeightsError
 from logdiag.model import Reason
 from logdiag.patterns import pattern_of
 
-WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = os.path.join(os.path.dirname(__file__), "weights")
+"""The folder of the weights that ship."""
+Folder: TypeAlias = str | os.PathLike[str]
 # The models' names: each has a card, NAME.json, and a table, NAME.words.
 REASONS, CAUSES, ENDS = "reasons", "causes", "ends"
 _KEY, _RARITY = 4, 1
@@ -67,13 +70,13 @@ class _Model:
         return [self.step * one / length + bias for one, bias in zip(sums, self.biases, strict=True)]
 
 
-def reasons_by_wording(body: str, *, folder: Path = WEIGHTS) -> tuple[tuple[Reason, float], ...]:
+def reasons_by_wording(body: str, *, folder: Folder = WEIGHTS) -> tuple[tuple[Reason, float], ...]:
     """The reasons that a line may tell, most likely first, with their chances, 0 to 1.
 
     `body` is what the line says after its head. Empty where no word is known. Raises WeightsError when the weights are
     missing or broken.
     """
-    model = _load(folder, REASONS)
+    model = _load(os.fspath(folder), REASONS)
     sums = model.sums(terms_of(body))
     most = max(sums, default=0.0)
     powers = [math.exp((value - most) * model.sharpness) for value in sums]
@@ -81,20 +84,20 @@ def reasons_by_wording(body: str, *, folder: Path = WEIGHTS) -> tuple[tuple[Reas
     return tuple(sorted(found, key=lambda item: -item[1]))
 
 
-def cause_by_wording(body: str, *, folder: Path = WEIGHTS) -> float:
+def cause_by_wording(body: str, *, folder: Folder = WEIGHTS) -> float:
     """How much a line's words are those of a cause: about 1 where they are, about -1 for a line of ordinary work.
 
     `body` and errors as in `reasons_by_wording`.
     """
-    return next(iter(_load(folder, CAUSES).sums(terms_of(body))), 0.0)
+    return next(iter(_load(os.fspath(folder), CAUSES).sums(terms_of(body))), 0.0)
 
 
-def end_by_wording(lines: Sequence[str], *, folder: Path = WEIGHTS) -> float:
+def end_by_wording(lines: Sequence[str], *, folder: Folder = WEIGHTS) -> float:
     """How much the last lines of a log are a failure's: about 1 where they are, about -1 where all is well.
 
     `lines` as `failure.tails_of` gives them, errors as in `reasons_by_wording`.
     """
-    return next(iter(_load(folder, ENDS).sums(terms_of_end(lines))), 0.0)
+    return next(iter(_load(os.fspath(folder), ENDS).sums(terms_of_end(lines))), 0.0)
 
 
 def terms_of_end(lines: Sequence[str]) -> set[str]:
@@ -126,12 +129,14 @@ def term_key(term: str) -> int:
 
 
 @lru_cache(maxsize=4)
-def _load(folder: Path, name: str) -> _Model:
-    card = folder / f"{name}.json"
+def _load(folder: str, name: str) -> _Model:
+    card = os.path.join(folder, f"{name}.json")
     try:
-        document = json.loads(card.read_text(encoding="utf-8"))
+        with open(card, encoding="utf-8") as file:
+            document = json.load(file)
         answers = tuple(document["answers"])
-        table = (folder / f"{name}.words").read_bytes()
+        with open(os.path.join(folder, f"{name}.words"), "rb") as packed:
+            table = packed.read()
         many, over = divmod(len(table), _KEY + _RARITY + len(answers))
         step, sharpness = float(document["step"]), float(document["sharpness"])
         biases = tuple(float(value) for value in document["biases"])
