@@ -21,6 +21,7 @@ from logdiag.rules.folders import Folder, RuleFiles, shipped_folder
 from logdiag.settings import cache
 
 _FORM = b"logdiag-corpus/6\0"
+_MOST_FOUND = 128
 # What an incident that ships says.
 _TOLD = ("id", "signature", "window", "cause", "remedy", "job", "provenance")
 
@@ -34,6 +35,7 @@ class Corpus:
     def __init__(self, told: Sequence[dict[str, Any]] = (), origin: bytes = b"") -> None:
         self._told = told
         self._origin = origin
+        self._found = lru_cache(_MOST_FOUND)(self._nearest_to)
         # By the name of the embedder; None where it was asked once: what will not be asked again need not be kept.
         self._vectors: dict[str, list[tuple[float, ...]] | None] = {}
 
@@ -46,10 +48,15 @@ class Corpus:
         """Those of exactly this failure."""
         return [_incident(told) for told in self._told if told["fingerprint"] == wanted]
 
-    def nearest(self, query: array[float], k: int, embedder: Embedder) -> list[tuple[float, Incident]]:
-        """The `k` most similar to a vector of the embedder, with their cosine, best first."""
+    def nearest(self, query: array[float], k: int, embedder: Embedder) -> tuple[tuple[float, Incident], ...]:
+        """The `k` most similar to a vector of the embedder, with their cosine, best first. Of many jobs most fail with
+        the words of others, so what was found is kept."""
+        return self._found(query.tobytes(), k, embedder)
+
+    def _nearest_to(self, packed: bytes, k: int, embedder: Embedder) -> tuple[tuple[float, Incident], ...]:
+        query = array("f", packed)
         rows = self._vectors.get(embedder.name) or self._vectors_by(embedder)
-        return [(score, _incident(self._told[at])) for score, at in closest(query, rows, k)]
+        return tuple((score, _incident(self._told[at])) for score, at in closest(query, rows, k))
 
     def _vectors_by(self, embedder: Embedder) -> Iterable[tuple[float, ...]]:
         """A vector for each incident. A command asks once and takes them as they come; half a million numbers that are

@@ -58,6 +58,7 @@ class Embedder(NamedTuple):
     embed: Callable[[Sequence[str]], list[array[float]]]
 
 
+@lru_cache(maxsize=2)
 def load_embedder(name: str = "static") -> Embedder:
     """The embedder `static`, `minilm`, or the name or folder of a model of sentence-transformers. Raises
     MemoryStoreError when a library, the model or a shipped file is missing."""
