@@ -154,18 +154,26 @@ def _of_network(rows: Sequence[Sequence[float]], numbers: Sequence[Sequence[int]
 
 def _scaled(row: Sequence[float], weights: Weights) -> list[float]:
     scaled = map(truediv, map(sub, row, weights.centres), weights.spreads)
-    return [-_CLIP if value < -_CLIP else min(value, _CLIP) for value in scaled]
+    return [value if -_CLIP < value < _CLIP else math.copysign(_CLIP, value) for value in scaled]
 
 
 def _by_hand(lines: Sequence[tuple[float, ...]], weights: Weights) -> list[float]:
     """What the network makes of lines' inputs. The fastest product of two vectors that Python has without NumPy comes
     from how far they are apart: 2ab = aa + bb - |a - b|**2."""
-    units = [(unit, _square(unit) + 2 * bias) for unit, bias in zip(weights.hidden, weights.biases, strict=True)]
+    units = [
+        (weight, unit, _square(unit) + 2 * bias)
+        for weight, unit, bias in zip(weights.out, weights.hidden, weights.biases, strict=True)
+    ]
+    apart = math.dist
     values = []
     for inputs in lines:
-        own, apart = _square(inputs), math.dist
-        doubled = [max(square + own - apart(unit, inputs) ** 2, 0.0) for unit, square in units]
-        values.append(float(sum(map(mul, weights.out, doubled))) / 2 + weights.bias)
+        own = _square(inputs)
+        reached = [
+            weight * doubled
+            for weight, unit, square in units
+            if (doubled := square + own - apart(unit, inputs) ** 2) > 0.0
+        ]
+        values.append(sum(reached, 0.0) / 2 + weights.bias)
     return values
 
 
@@ -176,10 +184,8 @@ def _square(vector: Sequence[float]) -> float:
 def _meaning(numbers: Sequence[int], weights: Weights) -> list[float]:
     """The weighted mean of the tokens' rows."""
     width = weights.meanings + 1
-    sums = [0] * width
-    for number in numbers:
-        row = struct.unpack_from(f"{width}b", weights.table, width * number)
-        sums = [one + other for one, other in zip(sums, row, strict=True)]
+    rows = [struct.unpack_from(f"{width}b", weights.table, width * number) for number in numbers]
+    sums = list(map(sum, zip(*rows, strict=True))) or [0] * width
     weight = max(sums[-1], 1)
     return [
         value * scale / weight - centre
