@@ -115,7 +115,7 @@ def rarity(lines: list[str]) -> NDArray[np.float16]:
 
 def build(*, only_lines: bool) -> dict[str, Any]:
     """Writes the files of the static model, and returns their card."""
-    STATIC.mkdir(exist_ok=True)
+    Path(STATIC).mkdir(exist_ok=True)
     if not only_lines:
         folder = minilm_folder()
         vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
@@ -135,7 +135,7 @@ def build(*, only_lines: bool) -> dict[str, Any]:
 
 
 def _write_card(lines: list[str]) -> dict[str, Any]:
-    files = {path.name: _sha256(path.read_bytes()) for path in sorted(STATIC.iterdir()) if path.name != CARD}
+    files = {path.name: _sha256(path.read_bytes()) for path in sorted(Path(STATIC).iterdir()) if path.name != CARD}
     model = "".join(files[name] for name in ("common.npy", "scales.npy", "tokens.txt", "vectors.npy"))
     card = {
         "what": "One static vector a token, and how rare pieces of words are; made by evals/static_model.py",
@@ -154,9 +154,9 @@ def _write_card(lines: list[str]) -> dict[str, Any]:
 
 def _write(name: str, data: bytes) -> None:
     """Replaces a file at once: processes that have the old one mapped go on with it."""
-    new = STATIC / f"{name}.new"
+    new = Path(STATIC) / f"{name}.new"
     new.write_bytes(data)
-    os.replace(new, STATIC / name)
+    os.replace(new, Path(STATIC) / name)
 
 
 def _array_file(array: Matrix) -> bytes:

@@ -11,9 +11,9 @@ import click
 
 from logdiag.cli.options import PATH, form_option, given, shared
 from logdiag.cli.output import note, print_answer, print_trace, printing, standard, status_of, write_outputs
+from logdiag.cli.pool import FEWEST_JOBS, answers_of, one_answer
 from logdiag.errors import SourceError
 from logdiag.model import Diagnosis
-from logdiag.pipeline import diagnose
 from logdiag.report import FORMATS
 from logdiag.report.words import clean, job_line
 from logdiag.rules import RuleBook
@@ -36,16 +36,12 @@ def batch(paths: tuple[str, ...], by_category: bool, **said: Any) -> None:
     """Diagnose one job a PATH and print one answer a line, in text what the jobs have in common after them. A path that
     cannot be read does not stop the others."""
     how = printing(said, many=True)
-    asked = given(said)
-    asked["rules"] = RuleBook.load(asked["rules"])
     out = standard()
     done: list[Diagnosis] = []
     worst = 0
-    for path in paths:
-        try:
-            answer = diagnose(path, **asked)
-        except SourceError as error:
-            note(str(error))
+    for answer in _answers(paths, given(said)):
+        if isinstance(answer, SourceError):
+            note(str(answer))
             worst = 2
             continue
         if how.text:
@@ -61,6 +57,17 @@ def batch(paths: tuple[str, ...], by_category: bool, **said: Any) -> None:
     if how.text and len(paths) > 1:
         out.writelines(f"{row}\n" for row in _in_common(done, len(paths)))
     sys.exit(worst)
+
+
+def _answers(paths: Sequence[str], asked: dict[str, Any]) -> Iterator[Diagnosis | SourceError]:
+    """What comes of each path, in their order. Many are diagnosed by several processes, but for what must be one after
+    the other: a memory that learns from each, and a model."""
+    book = RuleBook.load(asked["rules"])
+    if len(paths) >= FEWEST_JOBS and asked["workers"] > 1 and not asked["remember"] and not asked["llm"]:
+        yield from answers_of(paths, asked, asked["workers"])
+    else:
+        for path in paths:
+            yield one_answer(path, {**asked, "rules": book})
 
 
 def _in_common(answers: Sequence[Diagnosis], asked: int) -> Iterator[str]:

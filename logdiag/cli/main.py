@@ -28,6 +28,7 @@ from logdiag.cli.output import (
 from logdiag.cli.standard_input import StandardInput
 from logdiag.errors import LogdiagError, SourceError
 from logdiag.model import Diagnosis
+from logdiag.patterns import keep
 from logdiag.pipeline import diagnose
 from logdiag.read.sources import Source
 from logdiag.report.words import clean
@@ -256,6 +257,7 @@ def main() -> NoReturn:
             status = 141
         except OSError as error:
             status = _unwritable(error) if stream is sys.stdout else 2
+    keep()
     # Taking the interpreter down costs as much as a small diagnosis, and nothing is left that needs it.
     os._exit(status)
 

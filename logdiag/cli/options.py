@@ -82,7 +82,7 @@ shared = added(
     ),
     click.option(
         "--workers", type=click.IntRange(min=0), metavar="N",
-        help="So many processes read large logs, 0 for this one alone; else as many as there are cores, up to 8.",
+        help="So many processes read large logs, or jobs of a batch; 0 for this one alone; else one a core, up to 8.",
     ),
     own_rules,
     job_option,

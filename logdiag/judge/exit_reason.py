@@ -3,7 +3,6 @@ exception."""
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
@@ -11,6 +10,7 @@ from logdiag.judge.decisions import decision
 from logdiag.judge.faults import Fault, with_reason
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Decision, Finding, Line, Reason, Role
+from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -19,7 +19,7 @@ TOLD = "programs/reason-told"
 _MOST_CALM = 3
 # A plain line without a level is a last word only so near to the end.
 _NEAR = 60
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = pattern_of(r"\d+")
 # Above this a code tells of a signal, a time limit, or a program that could not be started.
 _LONGEST_CODE = 9
 _LARGEST_OWN_CODE = 123

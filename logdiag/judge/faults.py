@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
@@ -10,23 +9,24 @@ from logdiag.judge.kinds import Kinds
 from logdiag.judge.tracebacks.chains import Link, RaisedException, Traceback, find_tracebacks, unmixed
 from logdiag.judge.tracebacks.forms import HEADER, WARNED
 from logdiag.model import CALM, Category, Finding, Line, Reason, Role, Support
+from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
 _QUIET_LEVELS = CALM | {"WARNING"}
 CATCH_ALL = "python/uncaught-exception"
 # File ".../multiprocessing/process.py", line 314, in _bootstrap   (its head may have got among another's lines)
-_OF_A_CHILD = re.compile(r"multiprocessing[/\\\\]process\.py\", line \d+, in _bootstrap")
+_OF_A_CHILD = pattern_of(r"multiprocessing[/\\\\]process\.py\", line \d+, in _bootstrap")
 # File ".../logging/__init__.py", line 1083, in emit   (a record that could not be printed)
-_OF_LOGGING = re.compile(r"logging[/\\\\]__init__\.py\", line \d+, in (?:emit|format|handle)\b")
+_OF_LOGGING = pattern_of(r"logging[/\\\\]__init__\.py\", line \d+, in (?:emit|format|handle)\b")
 # File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
-_OUTERMOST = re.compile(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
+_OUTERMOST = pattern_of(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
 # File ".../site-packages/tool/native.py", line 85, in <module>   (which is imported, not run)
-_OF_A_LIBRARY = re.compile(r"(?:site|dist)-packages[/\\\\](?!\S*__main__\.py)\S+\", line \d+, in <module>")
+_OF_A_LIBRARY = pattern_of(r"(?:site|dist)-packages[/\\\\](?!\S*__main__\.py)\S+\", line \d+, in <module>")
 # KeyError: 'c10x'   ValueError: The backend 'c10x' is not registered.   (what was looked for)
-_QUOTED = re.compile(r"'([^'\s]{2,80})'")
+_QUOTED = pattern_of(r"'([^'\s]{2,80})'")
 # A sentence, not a ruler or a table's border.
-_WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]")
+_WORDS = pattern_of(r"[A-Za-z]{2,} +[A-Za-z]")
 
 
 class Fault(NamedTuple):

@@ -18,6 +18,7 @@ from logdiag.judge.kinds import Kinds
 from logdiag.judge.ranks.launchers import Worker, first_observed, summary_of
 from logdiag.judge.tracebacks.forms import UNCAUGHT
 from logdiag.model import CALM, Line, Role
+from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Survey
 
 # So many steps after a fault show that its process went on; fewer may be a progress bar closing.
@@ -35,8 +36,8 @@ _MUCH = 20
 # Seconds: more than time zones differ, and less than makes the last day of a year and the first of the next far apart.
 _A_DAY, _HALF_A_YEAR = 86_400, 183 * 86_400
 # step 60/60   iteration       60/      60
-_STEP_OF_ALL = re.compile(r"(?i)\b(?:steps?|it|iters?|iterations?|global_step)[ :=]{1,10}(\d{1,9}) ?/ *(\d{1,9})\b")
-_NUMBERS = re.compile(r"\d+")
+_STEP_OF_ALL = pattern_of(r"(?i)\b(?:steps?|it|iters?|iterations?|global_step)[ :=]{1,10}(\d{1,9}) ?/ *(\d{1,9})\b")
+_NUMBERS = pattern_of(r"\d+")
 _ORDINARY = ("INFO", "DEBUG")
 
 _K = TypeVar("_K")

@@ -3,13 +3,13 @@ sure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.tracebacks import forms
 from logdiag.model import CALM, TROUBLE, Line
+from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -20,10 +20,10 @@ _MOST_LOOKED_AT = 200
 # Of a traceback its last line says what it means, and what was ignored was survived.
 _HEADS = (forms.HEADER, forms.CAUSE, forms.CONTEXT)
 # Source text and frames: Python's, a notebook's (---> 12), those in a box, and native ones (#3 and frame #3).
-_CODE = re.compile(r"\s{2}|\t|[|│] |-{1,5}> ?\d|#\d{1,3}[ :]|frame #\d|Exception raised from ")
+_CODE = pattern_of(r"\s{2}|\t|[|│] |-{1,5}> ?\d|#\d{1,3}[ :]|frame #\d|Exception raised from ")
 # Last error:   Exception during training:   (what is meant comes below)
-_ANNOUNCEMENT = re.compile(r":\s*$")
-_NUMBERS = re.compile(r"\d+")
+_ANNOUNCEMENT = pattern_of(r":\s*$")
+_NUMBERS = pattern_of(r"\d+")
 _TELLING = 60
 
 

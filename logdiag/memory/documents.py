@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import PREFIX, Incident, Said
 from logdiag.model.plain import read_plain
+from logdiag.patterns import pattern_of
 
 SCHEMA = "logdiag.incident/1"
 LONGEST_DOCUMENT = 256 << 10
@@ -23,12 +23,11 @@ LONGEST_DOCUMENT = 256 << 10
 _LONGEST_TEXT = 4000
 _MOST_ITEMS = 100
 _MOST_HISTORY = 50
-_ID = re.compile(r"i-[a-z0-9]{8}")
+_ID = pattern_of(r"i-[a-z0-9]{8}")
 _SHOWN_PROBLEMS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(NamedTuple):
     """What an import did: `kept` counts those of which the store had the same, a newer or a confirmed form."""
 
     added: int = 0

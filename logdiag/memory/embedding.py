@@ -16,19 +16,19 @@ import hashlib
 import json
 import math
 import mmap
-import re
+import os
 import struct
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from operator import mul
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.tokenizer import CARD, MASK, STATIC, tokens
+from logdiag.memory.tokenizer import CARD, MASK, STATIC, shipped_tokens, tokens
+from logdiag.patterns import pattern_of
 
 # How much of the cosine is the lexical part's: tuned on labelled failures, each looked for among the others.
 _LEXICAL_SHARE, _OF_OTHER_MODELS = 0.6, 0.5
@@ -42,7 +42,7 @@ _SPELLING = 1
 _SIZES = (3, 4, 5)
 _HEAD_WEIGHT = 8.0
 # RuntimeError: ...   torch.cuda.OutOfMemoryError: ...
-_CLASS = re.compile(r"\s*(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
+_CLASS = pattern_of(r"\s*(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
 # Where the numbers begin in an .npy file of version 1 with a short header.
 _HEADER = 128
 
@@ -57,12 +57,14 @@ class Embedder(NamedTuple):
     embed: Callable[[Sequence[str]], list[array[float]]]
 
 
+@lru_cache(maxsize=2)
 def load_embedder(name: str = "static") -> Embedder:
     """The embedder `static`, or the name or folder of a model of sentence-transformers. Raises MemoryStoreError when a
     library, the model or a shipped file is missing."""
     share = _LEXICAL_SHARE if name == "static" else _OF_OTHER_MODELS
     try:
-        card: dict[str, Any] = json.loads((STATIC / CARD).read_text(encoding="utf-8"))
+        with open(os.path.join(STATIC, CARD), encoding="utf-8") as file:
+            card: dict[str, Any] = json.load(file)
     except (OSError, ValueError) as problem:
         raise _damaged() from problem
     identity, width, dense = (f"static@{card['version']}", _WIDTH, _static) if name == "static" else _transformer(name)
@@ -77,7 +79,7 @@ def load_embedder(name: str = "static") -> Embedder:
     return Embedder(f"{identity}+{spelled}", width + _SKETCH, embed)
 
 
-def closest(query: Sequence[float], vectors: Sequence[Sequence[float]], most: int) -> list[tuple[float, int]]:
+def closest(query: Sequence[float], vectors: Iterable[Sequence[float]], most: int) -> list[tuple[float, int]]:
     """The cosine and the place of the vectors most like another one, best first; all are of length 1."""
     if not any(query):
         return []
@@ -89,7 +91,11 @@ def closest(query: Sequence[float], vectors: Sequence[Sequence[float]], most: in
 
 def token_sum(text: str) -> list[float]:
     """The sum of the static vectors of a text's tokens (256 numbers); zeros where none is known."""
-    rows = [_token_vector(number) for number in tokens(text, _token_numbers())]
+    try:
+        known = shipped_tokens()
+    except (OSError, ValueError) as problem:
+        raise _damaged() from problem
+    rows = [_token_vector(number) for number in tokens(text, known)]
     return list(map(sum, zip(*rows, strict=True))) if rows else [0.0] * _WIDTH
 
 
@@ -125,7 +131,7 @@ def _transformer(name: str) -> tuple[str, int, Callable[[Sequence[str]], Sequenc
             f"The model {name} needs sentence-transformers: pip install 'logdiag[memory-models]'"
         ) from problem
     try:
-        model = SentenceTransformer(name, local_files_only=Path(name).exists())
+        model = SentenceTransformer(name, local_files_only=os.path.exists(name))
     except (OSError, ValueError) as problem:
         raise MemoryStoreError(f"The model {name} cannot be loaded: name a folder with it, or another one") from problem
     weights = hashlib.sha256()
@@ -141,7 +147,7 @@ def _transformer(name: str) -> tuple[str, int, Callable[[Sequence[str]], Sequenc
         ).tolist()
         return vectors
 
-    return f"{Path(name).name}@{weights.hexdigest()[:12]}", len(dense(["width"])[0]), dense
+    return f"{os.path.basename(os.path.normpath(name))}@{weights.hexdigest()[:12]}", len(dense(["width"])[0]), dense
 
 
 def _lexical(text: str) -> list[float]:
@@ -171,16 +177,11 @@ def _token_vector(number: int) -> array[float]:
     return array("d", [scale * value for value in row])
 
 
-@lru_cache(maxsize=1)
-def _token_numbers() -> dict[str, int]:
-    return {name: number for number, name in enumerate(_file("tokens.txt")[:].decode().split("\n"))}
-
-
 @lru_cache(maxsize=8)
 def _file(name: str) -> mmap.mmap:
     """A shipped file, mapped, not read."""
     try:
-        with open(STATIC / name, "rb") as file:
+        with open(os.path.join(STATIC, name), "rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as problem:
         raise _damaged() from problem

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from logdiag.memory.tokenizer import MASK
 from logdiag.model import Action, Line, Reason
+from logdiag.patterns import pattern_of
 
 PREFIX = "corpus/"
 """What the id of an incident begins with that ships with logdiag."""
@@ -91,25 +92,25 @@ class Incident:
 # Numbers after these words tell failures apart: Xid 48, errno 28, exit code 137, HTTP status 503, signal 9.
 _TELLING = r"(?:xid|sxid|errno|error|err|code|exitcode|status|signal|http|ret|rc|version|cuda)"
 _MASKS = (
-    (re.compile(r"(?i)\b([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b"), "<id>"),
+    (pattern_of(r"(?i)\b([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b"), "<id>"),
     # (PCI:0000:3b:00)   0000:3b:00.0
-    (re.compile(r"(?i)\b(?:PCI:)?[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.\d)?"), "<pci>"),
-    (re.compile(r"(?i)\b0x[0-9a-f]+\b"), "<hex>"),
-    (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,64}\b"), "<hex>"),
-    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?"), "<time>"),
-    (re.compile(r"\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b"), "<time>"),
-    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b"), "<address>"),
+    (pattern_of(r"(?i)\b(?:PCI:)?[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.\d)?"), "<pci>"),
+    (pattern_of(r"(?i)\b0x[0-9a-f]+\b"), "<hex>"),
+    (pattern_of(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,64}\b"), "<hex>"),
+    (pattern_of(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?"), "<time>"),
+    (pattern_of(r"\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b"), "<time>"),
+    (pattern_of(r"\b\d{1,3}(?:\.\d{1,3}){3}\b"), "<address>"),
     # node-17   gpu-b19   cn0441   ip-10-0-3-7   rank12: which one it was varies
     (
-        re.compile(
+        pattern_of(
             r"(?i)\b((?:node|host|gpu|cn|dgx|hgx|worker|compute|ip|rack|rank|nid|trainer)[a-z]?(?:-[a-z]{1,2})?)(?:-?\d+)+\b"
         ),
         r"\1<n>",
     ),
-    (re.compile(r"(?i)\b(?:https?|s3|gs|tcp|grpc|hdfs|oss)://[^\s'\"<>)\]]+"), "<url>"),
-    (re.compile(r"(?<![\w.<>])(?:~|\.{1,2})?(?:/[\w.@+%=:-]+){2,}/?"), "<path>"),
+    (pattern_of(r"(?i)\b(?:https?|s3|gs|tcp|grpc|hdfs|oss)://[^\s'\"<>)\]]+"), "<url>"),
+    (pattern_of(r"(?<![\w.<>])(?:~|\.{1,2})?(?:/[\w.@+%=:-]+){2,}/?"), "<path>"),
 )
-_NUMBER = re.compile(
+_NUMBER = pattern_of(
     rf"(?i)(?P<kept>\b{_TELLING}\b(?: \(<pci>\))?\W{{0,12}}\d{{1,5}}\b"
     r"|(?<![\w<])[45]\d\d(?= (?:client|server) error| too many| forbidden| not found))"
     r"|(?<![\w<])\d+(?:\.\d+)?|(?<=\D)\d{3,}|(?<=[-_])\d+"
@@ -134,21 +135,21 @@ def fingerprint(signature: str) -> str:
 
 
 # One line of a telling code in a signature: errno 28   exit code 137   Xid (<pci>): 48
-_CODE = re.compile(rf"\b{_TELLING}\b(?: \(<pci>\))?\W{{0,12}}\d{{1,5}}\b", re.IGNORECASE)
+_CODE = pattern_of(rf"\b{_TELLING}\b(?: \(<pci>\))?\W{{0,12}}\d{{1,5}}\b", re.IGNORECASE)
 _VARIES = (
     # host=frodo   node: frodo   pod=trainer-abc
     (
-        re.compile(r"(?i)\b(host|hostname|node|nodename|peer|worker|pod|addr|address|server)([=:] ?)[\w.:-]*\w"),
+        pattern_of(r"(?i)\b(host|hostname|node|nodename|peer|worker|pod|addr|address|server)([=:] ?)[\w.:-]*\w"),
         r"\1\2<n>",
     ),
     # mixer@frodo   on host frodo   on node frodo
-    (re.compile(r"(?i)(?<=@)[\w.-]*\w|(?<=on host )[\w.-]*\w|(?<=on node )[\w.-]*\w"), "<n>"),
+    (pattern_of(r"(?i)(?<=@)[\w.-]*\w|(?<=on host )[\w.-]*\w|(?<=on node )[\w.-]*\w"), "<n>"),
     # frodo.cluster.example.com, and no exception's class
-    (re.compile(r"\b[a-z][a-z0-9-]*(?:\.[a-z0-9-]+){2,}\b(?![.:]?\w|:)"), "<n>"),
+    (pattern_of(r"\b[a-z][a-z0-9-]*(?:\.[a-z0-9-]+){2,}\b(?![.:]?\w|:)"), "<n>"),
     # data/shard_7.bin   w3   fp16   shard-a17
-    (re.compile(r"[^\s\[\](){}<>,;:='\"|]*(?:/|(?<=\w)\d|\d(?=\w)|<n>)[^\s\[\](){}<>,;:='\"|]*"), "<n>"),
+    (pattern_of(r"[^\s\[\](){}<>,;:='\"|]*(?:/|(?<=\w)\d|\d(?=\w)|<n>)[^\s\[\](){}<>,;:='\"|]*"), "<n>"),
     (MASK, "<n>"),
-    (re.compile(r"<n>(?:[\W_]*<n>)+"), "<n>"),
+    (pattern_of(r"<n>(?:[\W_]*<n>)+"), "<n>"),
 )
 
 
@@ -163,12 +164,12 @@ def skeleton(signature: str) -> str:
 
 
 # File "/srv/a/collate.py", line 12, in __call__
-_FRAME = re.compile(r'File "(?:[^"]*[/\\])?([^"/\\]+)", line \d+, in (\S+)')
+_FRAME = pattern_of(r'File "(?:[^"]*[/\\])?([^"/\\]+)", line \d+, in (\S+)')
 _MOST_FRAMES = 3
 _LONGEST_TRACEBACK = 60
 # An exception that says so few words is raised in many programs: where it was raised belongs to it.
 _FEW_WORDS = 4
-_EXCEPTION = re.compile(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit|Fault)\b:?")
+_EXCEPTION = pattern_of(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit|Fault)\b:?")
 
 
 def frames_before(lines: Sequence[Line], line: Line) -> tuple[Frame, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
 import time
 from array import array
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from sqlalchemy import Select, and_, exists, insert, select
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident
+from logdiag.patterns import pattern_of
 from logdiag.settings.cache import UNFINISHED, replace_file
 
 try:
@@ -52,7 +52,7 @@ _SAMPLES_PER_CELL = 40
 _ROUNDS = 8
 
 # The last row, and a hash of the embedder and of the incident in that row.
-_FILE = re.compile(r"index-(\d{12})-[0-9a-f]{16}\.faiss")
+_FILE = pattern_of(r"index-(\d{12})-[0-9a-f]{16}\.faiss")
 
 
 class Nearest:

@@ -8,13 +8,13 @@ no vote.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from logdiag.memory.documents import moment, now
 from logdiag.memory.incident import Incident, Outcome, fingerprint, frames_before, masked, same_place, skeleton
 from logdiag.memory.store import Store
 from logdiag.model import Action, Finding, Line, Reason, Role, Similar, Support
+from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -41,7 +41,7 @@ _LEAST_SIMILAR = 0.3
 _FEWEST_LETTERS = 8
 # What is left of a signature without names must say more than that to know a failure by.
 _FEWEST_LOOSE_LETTERS = 14
-_WORD = re.compile(r"[^\W\d_]{3,}")
+_WORD = pattern_of(r"[^\W\d_]{3,}")
 # Of so many confirmed failures each is known in a looser wording too: the latest.
 _MOST_CONFIRMED = 500
 # So many kept lines are looked up among what people confirmed: the last ones, which tell of the end.

@@ -12,6 +12,7 @@ from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, frames_before, masked
 from logdiag.memory.store import Store, opened
 from logdiag.model import Action, Diagnosis, Line, Reason
+from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 
 _AROUND = 2
@@ -19,7 +20,7 @@ _NEAR = 5
 # So many lines up to the root line tell whether two logs are one.
 _CONTENT = 10
 # Uncorrectable GPU memory error on rank 5, node node-004; 7 other ranks failed in consequence.
-_PLACE = re.compile(r" on (?:rank \d|node \S).*|; \d+ other ranks?\b.*", re.DOTALL)
+_PLACE = pattern_of(r" on (?:rank \d|node \S).*|; \d+ other ranks?\b.*", re.DOTALL)
 
 
 def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> Incident:

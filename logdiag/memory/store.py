@@ -136,8 +136,7 @@ class Store:
 
     def by_fingerprint(self, wanted: str, limit: int = 100) -> tuple[Incident, ...]:
         """Occurrences of exactly this failure, the latest first, the shipped ones last."""
-        shipped = (item for item in self.shipped if item.fingerprint == wanted)
-        return (*self._find(fingerprint=wanted, limit=limit), *shipped)[:limit]
+        return (*self._find(fingerprint=wanted, limit=limit), *self._corpus.by_fingerprint(wanted))[:limit]
 
     def nearest(self, text: str, k: int = 5, *, own: bool = False) -> tuple[tuple[float, Incident], ...]:
         """The `k` incidents most like a masked line, with their cosine, best first; with `own` without the shipped

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-import re
+import os
 import unicodedata
-from pathlib import Path
+from functools import cache
+
+from logdiag.patterns import pattern_of
 
 # Where the static model and the table of counts lie, and what says which they are.
-STATIC = Path(__file__).parent / "static"
+STATIC = os.path.join(os.path.dirname(__file__), "static")
 CARD = "card.json"
 
 # No token of the static model is longer; without a bound a word of n letters would take n * n look-ups.
 _LONGEST_PIECE = 20
-MASK = re.compile(r"<(?:n|path|hex|id|time|address|url|pci)>")
+MASK = pattern_of(r"<(?:n|path|hex|id|time|address|url|pci)>")
 """What stands in a masked line for a number, a name or a place."""
-_WORD = re.compile(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
+_WORD = pattern_of(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
 
 
 def tokens(text: str, known: dict[str, int]) -> list[int]:
     """The numbers of a text's tokens, by WordPiece (Wu et al. 2016): the longest known beginning of a word, then the
     longest known `##` continuations. A word that cannot be made of known pieces has none."""
     return [number for word in words(text) for number in pieces(word, known)]
+
+
+@cache
+def shipped_tokens() -> dict[str, int]:
+    """The numbers of the static model's tokens. Raises OSError and ValueError where their file is damaged."""
+    with open(os.path.join(STATIC, "tokens.txt"), encoding="utf-8") as file:
+        names = file.read().split("\n")
+    return dict(zip(names, range(len(names)), strict=True))
 
 
 def words(text: str) -> list[str]:

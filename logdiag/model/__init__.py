@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.model.plain import from_plain, plain
+from logdiag.patterns import pattern_of
 
 if TYPE_CHECKING:
     from logdiag.read.forms import Forms
@@ -707,10 +708,10 @@ class Diagnosis:
         return json.dumps(self.to_dict(), indent=indent)
 
 
-_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_PLACEHOLDER = pattern_of(r"\{([a-z_]+)\}")
 
 
-_UNFILLED = re.compile(r" ?\((?:[^(){}]* )?\{[a-z_]+\}[^(){}]*\)| ?[:'\"]*\{[a-z_]+\}['\"]*")
+_UNFILLED = pattern_of(r" ?\((?:[^(){}]* )?\{[a-z_]+\}[^(){}]*\)| ?[:'\"]*\{[a-z_]+\}['\"]*")
 
 
 def fill(text: str, facts: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import BinaryIO, NamedTuple
 
 from logdiag.model import Block, CommonPrefix
+from logdiag.patterns import pattern_of
 from logdiag.read.decompression import CHUNK_BYTES
 from logdiag.read.envelopes import Envelope, recognise
 from logdiag.read.forms import Forms
@@ -22,9 +23,9 @@ _LEARNT_BYTES = 1 << 18
 # A pipe hands over little at a time; that much is gathered before it is scanned.
 _LEAST_BYTES = 1 << 17
 
-_COLOUR = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-Za-z]?)")
+_COLOUR = pattern_of(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-Za-z]?)")
 # [36m(RayTrainWorker pid=4711)[0m   ^[[31mERROR^[[0m   \u001b[31mERROR   (a page, a pager or a record took the escape)
-_PRINTED_COLOUR = re.compile(rb"(?:\x1b|\^\[|\\u001b|\\x1b|\\033)?\[[0-9;]{1,12}m")
+_PRINTED_COLOUR = pattern_of(rb"(?:\x1b|\^\[|\\u001b|\\x1b|\\033)?\[[0-9;]{1,12}m")
 
 
 def blocks_of(

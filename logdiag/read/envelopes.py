@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple, cast
 
 from logdiag.model import number_in
+from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms, Keys, shipped_forms
 from logdiag.read.line_wrapping import joined, width_of
 from logdiag.read.record_keys import FEWEST_RECORDS, learnt
@@ -49,7 +50,7 @@ class Envelope(NamedTuple):
 
 
 # 2026-11-01T10:00:00.123456789Z stderr F message
-_CRI = re.compile(
+_CRI = pattern_of(
     rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) ([FP]) (.*)$", re.DOTALL
 )
 

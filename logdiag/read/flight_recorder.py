@@ -14,24 +14,25 @@ from typing import Any
 from logdiag.errors import SourceError
 from logdiag.model import number_in
 from logdiag.model.plain import rank_ranges
+from logdiag.patterns import pattern_of
 from logdiag.read.decompression import broken_stream_errors, decompressed
 
 LARGEST_DUMP = 1 << 26
 """Bytes; a larger one is not read. 2,000 records take up to 2 MB."""
 
-_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_PICKLE = pattern_of(rb"\x80[\x02-\x05]")
 _HEAD_BYTES = 1 << 12
 # nccl_trace_rank_3   fr_dump.12   trace-7.pkl   rank3.json   (what is looked into; nothing else of a folder is)
-_NAME = re.compile(r"(?i)trace|dump|flight|recorder|nccl|rank|\d$|\.(?:pkl|pickle|json)$")
+_NAME = pattern_of(r"(?i)trace|dump|flight|recorder|nccl|rank|\d$|\.(?:pkl|pickle|json)$")
 _KEYS = (b"pg_config", b"entries", b"collective_seq_id")
 # nccl_trace_rank_3   _dump_12   fr-7.pkl
-_LAST_NUMBER = re.compile(r"(\d{1,6})(?:\.\w{1,8})?$")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_LAST_NUMBER = pattern_of(r"(\d{1,6})(?:\.\w{1,8})?$")
+_CONTROL = pattern_of(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # Of one group so many records are told with all they hold.
 _MOST_TOLD = 64
 _MOST_FRAMES, _MOST_SIZES, _LONGEST_WORD = 6, 8, 120
 # torch/distributed/distributed_c10d.py, c10d_logger.py: in every stack.
-_OF_TORCH = re.compile(r"torch[/\\]distributed[/\\]\w*c10d\w*\.py$")
+_OF_TORCH = pattern_of(r"torch[/\\]distributed[/\\]\w*c10d\w*\.py$")
 
 
 def is_dump(head: bytes) -> bool:

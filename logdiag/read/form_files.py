@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
@@ -11,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, RootModel
 
 from logdiag.errors import RuleError
+from logdiag.patterns import pattern_of
 from logdiag.read.forms import Form, Forms, Keys, Sample
 from logdiag.rules import limits
 from logdiag.rules.folders import RuleFile, RuleFiles
@@ -21,13 +21,13 @@ FIELDS = frozenset(
 )
 """What the groups of a pattern may be named."""
 _Level = Literal["TRACE", "DEBUG", "INFO", "NOTICE", "WARNING", "ERROR", "CRITICAL", "FATAL"]
-_PIECE = re.compile(r"\{([a-z_]+)\}")
+_PIECE = pattern_of(r"\{([a-z_]+)\}")
 _PRINTED = "".join(map(chr, range(32, 127)))
 _KEYS = tuple(field.name for field in fields(Keys) if field.name != "samples")
 _GUIDE = "docs/forms.md"
 _DATES = frozenset({"date", "us_date", "month", "month_day"})
 _PROBE_SECONDS = 0.2
-_BLANK = re.compile(r"[ \t]+")
+_BLANK = pattern_of(r"[ \t]+")
 
 
 class _Sample(Strict):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
 
+from logdiag.patterns import pattern_of
 from logdiag.settings import cache as kept
 
 Folder = str | os.PathLike[str]
@@ -23,7 +24,7 @@ Match = Any
 _Matcher = Callable[[str, int], Match | None]
 
 # exit_code   ExitCode   error.message   errorMessage   @timestamp
-_JOINTS = re.compile(r"[@_.-]")
+_JOINTS = pattern_of(r"[@_.-]")
 # A pattern of one's own may take so long on one line; one that was too slow on so many is not asked again.
 _SECONDS = 0.2
 _MOST_SLOW = 10
@@ -192,7 +193,7 @@ class Forms:
     def _matcher(self, form: Form) -> _Matcher:
         """Shipped patterns were proved not to run away and use `re`; others run under the time-out of `regex`."""
         if form.id not in self._compiled:
-            self._compiled[form.id] = re.compile(form.pattern).match if form.shipped else self._timed(form)
+            self._compiled[form.id] = pattern_of(form.pattern).match if form.shipped else self._timed(form)
         return self._compiled[form.id]
 
     def _timed(self, form: Form) -> _Matcher:

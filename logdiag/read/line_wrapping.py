@@ -6,22 +6,22 @@ joined with the next, and not one that draws, or before a line with a head of it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
+from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 
 _NARROWEST, _WIDEST = 60, 400
 # One line may be as long as the longest and end in a word by chance, and many ranks may say the same.
 _FEWEST_TORN = 2
-_NUMBERS = re.compile(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*")
+_NUMBERS = pattern_of(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*")
 _NO_DIGITS = {ord(digit): None for digit in "0123456789"}
 # Lines that begin alike are lines of their own.
 _HEAD = 8
 # +-----+   =======   | 3  N/A |    37%|####      | 12/32 [00:01<00:02]
-_DRAWN = re.compile(r"\d%\||[|+\u2500-\u259f]\s*$|(\W)\1{9,}\s*$|\r")
-_FRAME = re.compile(r'\s+File "|Traceback ')
+_DRAWN = pattern_of(r"\d%\||[|+\u2500-\u259f]\s*$|(\W)\1{9,}\s*$|\r")
+_FRAME = pattern_of(r'\s+File "|Traceback ')
 
 # A line that goes on for longer is no line.
 _MOST_PARTS = 100

@@ -6,25 +6,26 @@ import os
 import re
 
 from logdiag.model import number_in
+from logdiag.patterns import pattern_of
 
 _ENDINGS = r"log|out|err|txt|stdout|stderr|jsonl?|o\d+|e\d+"
 _WORDS = r"log|stdout|stderr|dmesg|syslog|messages|console|output|nohup"
 _PLACES = r"(?:global_?)?rank|worker|task|proc|process|node|host|pod|replica"
 # train.log   job.o4711   train.log.1   stderr   rank-0   worker3   0
-_LOG_NAME = re.compile(
+_LOG_NAME = pattern_of(
     rf"(?i)(?:\.(?:{_ENDINGS})(?:\.\d+)?|(?:^|[._-])(?:{_WORDS})(?:[._-]?\d+)?|^(?:{_PLACES})[._-]?\d+|^\d{{1,5}})"
     r"(?:\.(?:gz|zst|xz|bz2))?$"
 )
 # rank_3.log   rank-12.err   task7.out   job-4711-t5.err (Slurm's %j and %t)
-_RANK = re.compile(
+_RANK = pattern_of(
     r"(?i)(?:^|[^a-z])(?:global_?rank|rank|task|proc|process|replica|trainer|learner|(?<=\d[._-])t)[_.-]?(\d{1,5})(?:\D|$)"
 )
 # attempt_0/3/stderr.log (torchelastic)
-_ELASTIC = re.compile(r"(?:^|/)attempt_\d+/(\d+)/[^/]+$")
+_ELASTIC = pattern_of(r"(?:^|/)attempt_\d+/(\d+)/[^/]+$")
 # node-004.log   gpu-node12.out   host-3/stdout
-_NODE = re.compile(r"(?i)(?:^|[/_.-])((?:[a-z]+-)*(?:node|host|gpu-?node|worker|ip)-?\d[\w-]*?)(?=\.|/|_rank|$)")
+_NODE = pattern_of(r"(?i)(?:^|[/_.-])((?:[a-z]+-)*(?:node|host|gpu-?node|worker|ip)-?\d[\w-]*?)(?=\.|/|_rank|$)")
 # dmesg-node3.txt   node-logs/kern_gpu-node12.log
-_KIND_BEFORE = re.compile(
+_KIND_BEFORE = pattern_of(
     r"(?i)(^|[/_.-])(?:dmesg|kern(?:el)?|journal(?:ctl)?|syslog|messages|console|output|nccl|stdout|stderr|logs?)[-_.]"
 )
 

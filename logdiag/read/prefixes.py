@@ -15,31 +15,32 @@ from functools import lru_cache
 from itertools import islice
 
 from logdiag.model import CommonPrefix, Line, number_in, with_nines
+from logdiag.patterns import pattern_of
 from logdiag.read.forms import Form, Forms, Match, folded, shipped_forms
 
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _DAYS_IN_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 # (Worker_DP0_TP2 pid=13415): the speaker's name has the rank
-_PARALLEL_RANK = re.compile(
+_PARALLEL_RANK = pattern_of(
     r"(?:Worker|TP|worker|rank|Rank|process|Process|EngineCore)[_ -]?(?:DP0_)?(?:TP|DP|PP)?[_-]?(\d{1,5})(?=\b|_)"
 )
-_JSON_MESSAGE = re.compile(r'"(?:message|msg)": ?"')
+_JSON_MESSAGE = pattern_of(r'"(?:message|msg)": ?"')
 # {"level": "critical", "exception": "Traceback (most recent call last):\n  File ...\nKeyError: 'a'\n"}
 _ESCAPED_HEADER = r"Traceback (most recent call last):\n"
-_ESCAPED_EXCEPTION = re.compile(r"\\n((?:[A-Za-z_]\w*\.)*[A-Z]\w*: )")
+_ESCAPED_EXCEPTION = pattern_of(r"\\n((?:[A-Za-z_]\w*\.)*[A-Z]\w*: )")
 # ts=2026-11-01T10:00:00Z level=error caller=loader.go:33 msg="shard lost" worker=3 err="the file is gone"
-_PAIR = re.compile(r'(?<![^\s])([A-Za-z_@][\w.@-]{0,40})=("(?:[^"\\]|\\.)*"?|[^\s"]*)')
-_PAIRED_TIME = re.compile(r"(?P<whole>(?P<date>\d{4}-\d\d-\d\d)[T ](?P<clock>\d\d:\d\d:\d\d))")
+_PAIR = pattern_of(r'(?<![^\s])([A-Za-z_@][\w.@-]{0,40})=("(?:[^"\\]|\\.)*"?|[^\s"]*)')
+_PAIRED_TIME = pattern_of(r"(?P<whole>(?P<date>\d{4}-\d\d-\d\d)[T ](?P<clock>\d\d:\d\d:\d\d))")
 _MOST_PAIRS = 40
 _LONGEST_RANK = 6  # digits
 # cannot save; cause: OSError: [Errno 28] No space left on device (as records in JSON are read)
-_FIELD = re.compile(r"; [A-Za-z_][\w.@-]{0,30}: ")
+_FIELD = pattern_of(r"; [A-Za-z_][\w.@-]{0,30}: ")
 _MOST_FIELDS = 4
-_BLANK = re.compile(r"[ \t]+")
+_BLANK = pattern_of(r"[ \t]+")
 # step 63/120 loss 0.1239Nov 23 19:51:13 node-3 kernel: NVRM: boom
 # {'loss': 2.1, 'epoch': 0.3}[rank1]: KeyError: 'a'      step 63/120 loss 0.12KeyError: 'a'
-_RUN_INTO = re.compile(
+_RUN_INTO = pattern_of(
     r"[\w)\]}%.](?=\[(?:rank|default)\d{1,6}\]:|\[(?:\d{1,6},)?\d{1,6}\](?:\[\w{1,20}\])?<std|srun: error: "
     # The launcher's table:   exitcode  : -6 (pid: 812)
     r"|  (?:host|rank|exitcode|error_file|traceback) {1,10}: "

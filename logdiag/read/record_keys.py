@@ -3,13 +3,13 @@ keys tells: the first records of a stream show it by their values."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TypeVar
 
+from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms, Keys, folded
 from logdiag.read.records import LEVELNO, UNITS, Record, level_of, opened_up, plan_of
 
@@ -18,17 +18,17 @@ FEWEST_RECORDS = 4
 # Of the records, so many have what the logger writes into each; of a key's values, so many are of one kind.
 _MOSTLY, _NEARLY_ALL, _HALF = 0.6, 0.9, 0.5
 # 2026-11-04T10:00:00.123Z   10:00:00,123   Nov  4 10:00:00
-_TIME = re.compile(
+_TIME = pattern_of(
     r"(?:\d{4}[-/]\d\d[-/]\d\d[T _]|[A-Z][a-z]{2} +\d{1,2} )?\d\d?:\d\d:\d\d(?:[.,]\d{1,9})?"
     r"(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
 )
 _EARLIEST, _LATEST = 1.4e9, 2.2e9  # seconds since the epoch
 # gather dropped   peer 4 is silent   (a blank between words: no path and no name)
-_WORDS = re.compile(r"[^\W\d_]{2,}\S*\s+\S")
+_WORDS = pattern_of(r"[^\W\d_]{2,}\S*\s+\S")
 _SHARE_WORDED, _MOST_MESSAGES = 0.3, 3
 # tarn-c14   wf-l2.site   c1s1n2
-_HOST = re.compile(r"(?=[\w.-]*\d)[A-Za-z][\w.-]{2,60}")
-_NUMBERED = re.compile(r"(.*?[A-Za-z_.-])(\d{1,6})")
+_HOST = pattern_of(r"(?=[\w.-]*\d)[A-Za-z][\w.-]{2,60}")
+_NUMBERED = pattern_of(r"(.*?[A-Za-z_.-])(\d{1,6})")
 _HOST_STEMS = ("node", "host", "machine", "gpu", "server")
 # How often a key must be there to number processes, how many of the numbers, how often the next one is lower.
 _SHARE_RANKED, _SHARE_OF_RANKS, _SHARE_FALLING = 0.2, 0.75, 0.1
@@ -40,7 +40,7 @@ _NO_RANK_KEYS_WORDS = (
     "world_size size count total missed queue depth priority severity levelno lineno thread seq id n"
 )
 # "SlowestOrdinal": 3   "lost_seat": 3   "dst": 3   (the number of another process)
-_OF_OTHERS = re.compile(r"(?i)slowest|worst|missing|lost|peer|src|dst|target|from|next|prev|suspect|victim")
+_OF_OTHERS = pattern_of(r"(?i)slowest|worst|missing|lost|peer|src|dst|target|from|next|prev|suspect|victim")
 _NO_RANK_KEYS = frozenset(map(folded, _NO_RANK_KEYS_WORDS.split()))
 _QUIET = frozenset(("TRACE", "DEBUG", "INFO", "NOTICE", "WARNING"))
 # Levels that count down: syslog's, where most of what is said is 5 to 7, and those of Windows, where most is 4.

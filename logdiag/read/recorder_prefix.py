@@ -16,6 +16,7 @@ from itertools import pairwise
 from operator import eq
 
 from logdiag.model import CommonPrefix, with_nines
+from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms, shipped_forms
 from logdiag.read.prefixes import parse_line
 
@@ -24,37 +25,37 @@ _LONGEST_PREFIX = 240
 _MOST_TOKENS = 80
 # A recorder's own first or last words stand without its prefix.
 _AGREEING = 0.95
-_TOKEN = re.compile(r" +|\w+|[^\w ]")
-_LEVEL = re.compile(
+_TOKEN = pattern_of(r" +|\w+|[^\w ]")
+_LEVEL = pattern_of(
     r"(?i:trace|debug|debg|info|notice|warn|warning|error|err|severe|critical|crit|fatal|panic|stdout|stderr|out)|[IWEFDCT]"
 )
 _A_LEVEL, _A_NUMBER, _PADDING = r"[A-Za-z]{1,8}", r"\w+", " +"
 # What programs print and loggers do not: a row of a table, a frame, a bar, a ruler, a command, a tool's word, nothing.
-_PRINTED = re.compile(
+_PRINTED = pattern_of(
     r" {2}|\t|[*+=#$>|~_-]|\s*$|[\w./-]{2,40}: (?:fatal |internal )?(?:error|warning|fatal)\b|\s*\d{1,3}%"
 )
 # The side of a box around a traceback is no recorder's.
-_SIDE = re.compile("[\u2500-\u257f]")
+_SIDE = pattern_of("[\u2500-\u257f]")
 
 _COUNTERS_AND_THINGS = (
     "step epoch iter iteration batch chunk shard item file line layer attempt try retry phase stage round op bucket "
     "page part version v node host machine ip gpu cuda device dev npu tpu hpu xid eth ib mlx sd nvme md python py cpu "
     "block level test case task run job trial fold seed port id pid n i"
 )
-_NOTHING = re.compile(r"(?!)")
+_NOTHING = pattern_of(r"(?!)")
 _ENDED = "\n"
 _MOST_LABELLED, _FEWEST_LABELLED, _LABELLED_SHARE = 400, 6, 0.1
 # w03 I0312 ...   worker-3 | ...   [r5] ...   <seat2> ...   (at the very start)
-_LABEL = re.compile(
+_LABEL = pattern_of(
     r"(?P<open>[\[(<]?)(?P<word>[A-Za-z]{1,12}[-_.#]?)(?P<number>\d{1,5})(?P<close>[\])>]:?|:| ?\|)?(?(close) |(?= ))"
 )
 # replica 2: ...   (Worker 3) ...   seat 58: ...   (behind other prefixes too)
-_PROCESS_LABEL = re.compile(
+_PROCESS_LABEL = pattern_of(
     r"(?P<open>[\[(]?)"
     r"(?P<word>(?i:rank|worker|replica|seat|runner|proc|process|trainer|learner|actor|member|rollout)[ =:#_-])"
     r"(?P<number>\d{1,5})(?P<close>[\])]:?|:| \|) "
 )
-_PROCESS_WORD = re.compile(r"(?i:rank|worker|replica|seat|r|w)\b|(?i:rank|worker|r|w)[-_.#]?$")
+_PROCESS_WORD = pattern_of(r"(?i:rank|worker|replica|seat|r|w)\b|(?i:rank|worker|r|w)[-_.#]?$")
 # These count, or are no process.
 _NO_PROCESSES = frozenset(f"{word}{join}" for word in _COUNTERS_AND_THINGS.split() for join in ("", "-", "_", ".", "#"))
 

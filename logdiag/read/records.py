@@ -3,12 +3,12 @@ before it, and what the logger keeps of an exception in fields of their own behi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
+from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms, Keys, folded, shipped_forms
 
 Record = dict[str, object]
@@ -19,11 +19,11 @@ _KINDS = ("type", "name", "kind", "class", "exctype")
 # A key of so few letters is a message's only in a record that has a time or a level.
 _SHORT = 2
 # 3   "3"   "w3"   "worker-3"   "3/64"
-_RANK = re.compile(r"(?:[A-Za-z_]{1,12}[-_]?)?(\d{1,6})(?:/\d{1,6})?")
+_RANK = pattern_of(r"(?:[A-Za-z_]{1,12}[-_]?)?(\d{1,6})(?:/\d{1,6})?")
 # "rep": "r-04"   "unit": "learner-0"   (who speaks, where no key is known to say it)
-_NUMBERED_NAME = re.compile(r"[A-Za-z][A-Za-z_]{0,15}[-_.]?\d{1,5}")
-_DIGIT = re.compile(r"\d")
-_WORDS = re.compile(r"[^\W\d_]{2,}[^\w]+[^\W\d_]{2,}")
+_NUMBERED_NAME = pattern_of(r"[A-Za-z][A-Za-z_]{0,15}[-_.]?\d{1,5}")
+_DIGIT = pattern_of(r"\d")
+_WORDS = pattern_of(r"[^\W\d_]{2,}[^\w]+[^\W\d_]{2,}")
 _DEEPEST = 3
 _MOST_TOLD, _MOST_NUMBERS = 12, 64
 _LONGEST_NAME = 23
@@ -45,7 +45,7 @@ _COUNTED = {
 }
 _NUMBERED = {number: level for level, numbers in _COUNTED.items() for number in numbers}
 # "level": "ERROR+4" (Go)
-_SHIFT = re.compile(r"(?<=[A-Z])[+-]\d$")
+_SHIFT = pattern_of(r"(?<=[A-Z])[+-]\d$")
 LEVELNO = {10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
 """Python's numbers of levels."""
 UNITS = {10: 1e6, 13: 1e3, 16: 1, 19: 1e-3}

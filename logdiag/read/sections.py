@@ -12,14 +12,15 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from logdiag.model import number_in
+from logdiag.patterns import pattern_of
 from logdiag.read.names import node_in, rank_in
 
-_HEADING = re.compile(rb"^==> (?P<name>\S{1,300})(?: \((?P<host>[\w.-]{1,120})\))? <==[ \r]*$", re.MULTILINE)
+_HEADING = pattern_of(rb"^==> (?P<name>\S{1,300})(?: \((?P<host>[\w.-]{1,120})\))? <==[ \r]*$", re.MULTILINE)
 _ENDINGS = r"\.(?:out|log|err|txt)$"
 # ox.012.out   12.log   out/spoke.003
-_NUMBERED = re.compile(rf"(?:^|[./])(\d{{1,5}})(?:{_ENDINGS}|$)")
+_NUMBERED = pattern_of(rf"(?:^|[./])(\d{{1,5}})(?:{_ENDINGS}|$)")
 # pn-1.out   rk0812.log   (but no part-1.out)
-_OF_HOST = re.compile(
+_OF_HOST = pattern_of(
     rf"(?:^|/)((?!(?:part|shard|chunk|log|out|run|job|train|step|test)[a-z]*-?\d)[A-Za-z][A-Za-z-]*\d{{1,5}}){_ENDINGS}"
 )
 

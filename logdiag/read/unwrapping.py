@@ -7,11 +7,11 @@ for that line after all. All others are taken apart one by one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
+from logdiag.patterns import pattern_of
 from logdiag.read.envelopes import Envelope, Numbered
 
 LONGEST_LINE = 4 << 20
@@ -22,7 +22,7 @@ _AS_LETTERS = bytes.maketrans(_DIGITS, b"abcdefghij")
 _MOST_KNOWN, _MOST_LEVELS = 20_000, 24
 _LONGEST_KNOWN = 4096
 # Where an entry of a journal stands is told by nothing that is read of it.
-_CURSOR = re.compile(rb'__CURSOR(?:=|" ?: ?")[^"\n]*')
+_CURSOR = pattern_of(rb'__CURSOR(?:=|" ?: ?")[^"\n]*')
 
 
 @dataclass

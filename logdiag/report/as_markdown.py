@@ -7,12 +7,13 @@ import re
 from itertools import groupby
 
 from logdiag.model import Diagnosis
+from logdiag.patterns import pattern_of
 from logdiag.report.as_text import Row, report_rows
 from logdiag.report.words import clean
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~&$@-])")
+_SPECIAL = pattern_of(r"([\\`*_{}\[\]()<>#+!|~&$@-])")
 # https://token.example/x   www.example.org   mira@example.org   which would be made links
-_LINK = re.compile(r"(?i)(?:\b[a-z][a-z0-9+.-]{0,30}://|\bwww\.|\b(?:mailto|xmpp):)[^\s|`]+|[^\s|`]+@[^\s|`]+")
+_LINK = pattern_of(r"(?i)(?:\b[a-z][a-z0-9+.-]{0,30}://|\bwww\.|\b(?:mailto|xmpp):)[^\s|`]+|[^\s|`]+@[^\s|`]+")
 
 
 def to_markdown(diagnosis: Diagnosis) -> str:

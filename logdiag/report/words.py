@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
 
 from logdiag.judge.verdict import SURE
 from logdiag.model import Candidate, Change, Diagnosis, Ended, Log, RankInGroup, Reason, Recovery, RootCause, Suspect
 from logdiag.model.plain import rank_ranges
+from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 
 # Control, format (hidden or direction-turning), surrogate and unassigned characters, and separators of lines.
@@ -21,12 +21,12 @@ _LEAST_SHARE = 0.005
 # Ranks of a collective that stand alike take one line; so many lines are printed.
 _MOST_STANDINGS, _MOST_FRAMES = 4, 3
 # torch.AcceleratorError: CUDA error: ...   exited with exit code 1   [Rank 2] Watchdog caught collective timeout
-_TELLING = re.compile(
+_TELLING = pattern_of(
     r"(?i)\w*(?:error|exception|fatal|fail(?:ed|ure)|abort(?:ed)?|panic|kill(?:ed)?|timed? ?out|cannot|refused|denied|"
     r"rejected|unable|lost|missing|not found)\b"
 )
 # srun: error: node-3: task 2: Exited with exit code 137   exited on signal 9 (Killed)
-_STATUS = re.compile(
+_STATUS = pattern_of(
     r"(?i)\b(?:exit(?:ed)?[ _-]?(?:code|status)?|return(?:ed)?[ _-]?code|signal|status)\b[ :=(]{1,3}-?\d{1,3}\b"
 )
 

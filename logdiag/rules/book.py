@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import marshal
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import cache, cached_property, lru_cache
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.errors import RuleError
 from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title
+from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms
 from logdiag.rules.matcher import MARSHAL, Hit, Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from logdiag.rules.folders import Folder
 
 # What takes every digit alike, or counts; and what does not: a digit, or a group that comes again.
-_ANY_DIGITS, _CERTAIN_DIGIT = re.compile(r"\{\d*,?\d*\}|0-9"), re.compile(r"\d|\(\?P=")
+_ANY_DIGITS, _CERTAIN_DIGIT = pattern_of(r"\{\d*,?\d*\}|0-9"), pattern_of(r"\d|\(\?P=")
 _MOST_TOLD = 8192
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Asked only of the lines that are kept, and never scanned for.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Container, Iterator
 from functools import cache
 
 from logdiag.model import Line, Role
+from logdiag.patterns import pattern_of
 from logdiag.rules.book import RuleBook, example_line
 from logdiag.rules.schema import Filter, Rule
 from logdiag.rules.tables import Problem, problem_at
@@ -15,7 +15,7 @@ from logdiag.rules.tables import Problem, problem_at
 # A pattern that needs longer on one of these lines can run away on a log.
 _TIME_LIMIT = 0.05
 # A log is scanned as bytes: [äö] would be any of their bytes, and ä+ repeats the last of them.
-_NOT_FOR_BYTES = re.compile(r"(?<!\\)\[(?:[^\]\\]|\\.)*[^\x00-\x7f](?:[^\]\\]|\\.)*\]|[^\x00-\x7f][?*+{]")
+_NOT_FOR_BYTES = pattern_of(r"(?<!\\)\[(?:[^\]\\]|\\.)*[^\x00-\x7f](?:[^\]\\]|\\.)*\]|[^\x00-\x7f][?*+{]")
 _HARD_LINES = (
     "a" * 4000,
     "/a" * 2000,

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+from logdiag.patterns import pattern_of
+
 MOST_FOLDERS = 10_000
 MOST_FILES = 5_000
 MOST_BYTES = 8 << 20
@@ -15,7 +17,7 @@ _LONGEST_PATTERN = 4_000
 _LARGEST_PATTERN = 20_000
 
 # An escaped character, a class, a counted repeat, or any other character.
-_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d*),?(\d*)\}|.", re.DOTALL)
+_PART = pattern_of(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d*),?(\d*)\}|.", re.DOTALL)
 _LONGEST_NUMBER = 6
 
 

@@ -13,6 +13,8 @@ import re
 import sys
 from typing import Any
 
+from logdiag.patterns import pattern_of
+
 if sys.version_info >= (3, 11):
     import re._constants as constants
     import re._parser as parser
@@ -22,13 +24,13 @@ else:
 
 from logdiag.rules.searching import unanchored
 
-_NAME = re.compile(r"\(\?P<\w+>")
-_NAME_AGAIN = re.compile(r"\(\?P=\w+\)")
-_BOUNDS = re.compile(r"\{(\d+),(\d*)\}")
-_NEGATED = re.compile(r"(?<!\\)\[\^")
+_NAME = pattern_of(r"\(\?P<\w+>")
+_NAME_AGAIN = pattern_of(r"\(\?P=\w+\)")
+_BOUNDS = pattern_of(r"\{(\d+),(\d*)\}")
+_NEGATED = pattern_of(r"(?<!\\)\[\^")
 # A repeat at the very end would be reported once for each length.
-_OPEN_END = re.compile(r"(\.|\\[wSd]|\[(?:[^\]\\]|\\.)*\])([+*])\??(\)*)$")
-_CASELESS = re.compile(r"\(\?[a-zA-Z]*i")
+_OPEN_END = pattern_of(r"(\.|\\[wSd]|\[(?:[^\]\\]|\\.)*\])([+*])\??(\)*)$")
+_CASELESS = pattern_of(r"\(\?[a-zA-Z]*i")
 # A shorter literal is found too often by chance; a longer list of them is no cheaper than the pattern.
 _SHORTEST_LITERAL = 5
 _MOST_LITERALS = 80

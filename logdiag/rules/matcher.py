@@ -8,7 +8,6 @@ cannot express is scanned for with its prefilter.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -16,13 +15,15 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from logdiag.patterns import pattern_of
+
 _FORM = "logdiag-rules/10"
 _MOST_TOGETHER = 4096
 MARSHAL = 4
 """The form of marshal that every Python from 3.10 on reads: what a wheel holds was written by another."""
 
 # What Hyperscan cannot express: look-arounds, back references, atomic and possessive groups, conditionals.
-_BEYOND = re.compile(r"\(\?(?:=|!|<=|<!|>|\()|\\[1-9]|[*+?}]\+")
+_BEYOND = pattern_of(r"\(\?(?:=|!|<=|<!|>|\()|\\[1-9]|[*+?}]\+")
 
 
 Hit = tuple[int, int, tuple[int, ...]]

@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any
 
 from logdiag.model import Line
+from logdiag.patterns import pattern_of
 
 Match = Any
 """What a search found: a match of `re` or of `regex`."""
 _Search = Callable[..., Match | None]
 
 # A leading ^ means the start of the message, which only a line's prefixes can tell.
-_ANCHOR = re.compile(r"^(\(\?[a-zA-Z]+\))?\^")
+_ANCHOR = pattern_of(r"^(\(\?[a-zA-Z]+\))?\^")
 # One pattern may take so long on one line; one that needs more did not match.
 _SECONDS = 0.2
 # A pattern that was too slow on so many lines of one log is not asked again there.
@@ -80,7 +81,7 @@ class Searcher:
         try:
             if pattern in self._own:
                 raise re.error("not proved")
-            compiled = re.compile(plain)
+            compiled = pattern_of(plain)
             found: tuple[_Search, _Search] = compiled.search, compiled.match
         except re.error:
             import regex

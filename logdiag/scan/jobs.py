@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Survey
 
 # slurm-4711.out   jobA.err   run_12.log   exp-lr3.log   llm.o4711 (PBS)
-_JOB = re.compile(r"(?i)^((?:slurm|job|run|exp|experiment|trial)[-_.]?[A-Z0-9][\w-]*?|[\w-]+\.[oe]\d{3,})(?:\.|$)")
-_RANK = re.compile(r"(?i)[-_.]?(?:rank|task|proc|node|host|worker)[-_.]?\d+|(?<=\.)e(?=\d)")
+_JOB = pattern_of(r"(?i)^((?:slurm|job|run|exp|experiment|trial)[-_.]?[A-Z0-9][\w-]*?|[\w-]+\.[oe]\d{3,})(?:\.|$)")
+_RANK = pattern_of(r"(?i)[-_.]?(?:rank|task|proc|node|host|worker)[-_.]?\d+|(?<=\.)e(?=\d)")
 # slurm-4711.out   llm.o4711: a scheduler gives no two jobs one number.
-_NUMBER = re.compile(r"(?i)^slurm-(\d+)|\.[oe](\d{3,})$")
+_NUMBER = pattern_of(r"(?i)^slurm-(\d+)|\.[oe](\d{3,})$")
 # Times without a year are no times of day that could be compared.
 _SECONDS_OF_1990 = 6.3e8
 

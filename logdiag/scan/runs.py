@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.model import Line, Role
+from logdiag.patterns import pattern_of
 from logdiag.scan.steps import step_number
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 # So many of the first lines that say something are a log's head; of them so many must come again, so near each other.
 _HEAD, _AMONG, _FEWEST, _SHARE, _NEAR = 8, 40, 2, 0.6, 60
-_LETTERS = re.compile(r"[A-Za-z]")
+_LETTERS = pattern_of(r"[A-Za-z]")
 _FEWEST_LETTERS = 6
 # Clocks, days, process numbers, addresses, names of machines; a short number is an argument, and with another one it is
 # another program.
-_VARYING = re.compile(
+_VARYING = pattern_of(
     r"\d[\d:.,-]{3,}|0x[0-9a-f]+|\b(?:[0-9a-f]{8,}|[A-Za-z][\w-]*\d|Mon|Tue|Wed|Thu|Fri|Sat|Sun"
     r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2})\b"
 )

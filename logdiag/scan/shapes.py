@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from logdiag.model import ALL_NINES, Block, CommonPrefix, Digest, Line
+from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
 from logdiag.rules.matcher import Matcher, starts_of_lines
@@ -30,15 +31,15 @@ CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoin
 _DIGITS = b"0123456789"
 # Numbers in base 16, quoted words and paths, which vary as numbers do. All begin with one of a set of characters, which
 # is found faster than either of several beginnings.
-_VARYING = re.compile(
+_VARYING = pattern_of(
     rb"[0-9a-f'\"/#=._-](?:(?<=\b[0-9a-f])(?:(?<=0)x[0-9a-fA-F]+|[0-9a-f]{5,}(?:-[0-9a-f]+)*\b)"
     rb"|(?<=')[^']{0,200}'|(?<=\")[^\"]{0,200}\"|(?<=/)[\w.@%+-]+(?:/[\w.@%+-]+)+|(?<=[#=._-])[#=._-]{5,})"
 )
 # What a record says is no quoted word that varies.
 # {"ts": 17.2, "node": "b-12", "state": "GONE", "note": "no pulse"}   (names and values; all but `b-12` stays)
-_IN_QUOTES = re.compile(rb'"((?:[^"\\]|\\.){0,200})"(:?)')
-_JSON_MESSAGE = re.compile(rb'"(?:message|msg)": ?"')
-_LOGFMT_TEXT = re.compile(rb'\b(?:msg|message|event|err|error|cause|reason|detail|text)="((?:[^"\\]|\\.){0,2000})"')
+_IN_QUOTES = pattern_of(rb'"((?:[^"\\]|\\.){0,200})"(:?)')
+_JSON_MESSAGE = pattern_of(rb'"(?:message|msg)": ?"')
+_LOGFMT_TEXT = pattern_of(rb'\b(?:msg|message|event|err|error|cause|reason|detail|text)="((?:[^"\\]|\\.){0,2000})"')
 _MOST_SHAPES = 20_000
 # Shapes that differ in more than names and numbers; each is looked at, which takes 100 microseconds, and is kept.
 _MOST_LOOKED_AT = 8000

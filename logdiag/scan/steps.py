@@ -6,9 +6,10 @@ import re
 from functools import lru_cache
 
 from logdiag.model import Line, with_nines
+from logdiag.patterns import pattern_of
 
 # step: 12 loss ...   iteration  100/  500 |   'global_step': 7   Step [12/500]   45%|####  | 198/500 [00:10<00:12
-_STEP = re.compile(
+_STEP = pattern_of(
     r"(?i)(?<![a-z0-9])(?:global[_ ]?)?(?:step|iter|iteration|it)s?\b[\"']?\s{0,10}[:=\[(#]?\s{0,10}(\d{1,9})\b"
     r"|\|\s{0,10}(\d{1,9})/\d{1,9} \["
 )

@@ -5,7 +5,6 @@ After this nothing is proportional to the log's size.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.errors import SourceError
 from logdiag.model import ALL_NINES, Block, CommonPrefix, Finding, Line, Role
+from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sections import section_at, sections_in
 from logdiag.read.sources import Stream
@@ -67,8 +67,8 @@ _PLACES, _LINES_OF_A_PLACE = 32, 16
 _OPENING, _MOST_OPENINGS, _LONGEST_OPENING = 400, 64, 1000
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
 # Both begin with a digit, which is found many times faster than what must not stand before it.
-_LONG_NUMBER = re.compile(rb"[0-9](?:[\d:.,-]{3,}|(?<=0)x[0-9a-f]+)")
-_SHORT_NUMBER = re.compile(rb"[0-9](?<![\w:.,-][0-9])\d{0,2}(?![\w:.,-]*\d)")
+_LONG_NUMBER = pattern_of(rb"[0-9](?:[\d:.,-]{3,}|(?<=0)x[0-9a-f]+)")
+_SHORT_NUMBER = pattern_of(rb"[0-9](?<![\w:.,-][0-9])\d{0,2}(?![\w:.,-]*\d)")
 
 
 Patterns = tuple[int, ...]

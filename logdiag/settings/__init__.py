@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from logdiag.errors import AgentError, LogdiagError
 from logdiag.settings.config_files import FILE, ConfigFile, look_for, named_file
@@ -26,8 +25,7 @@ Said = tuple[str, str, object]
 """Where a value was given, its key, and the value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """The values in force.
 
     `rules` are folders of one's own rules, `memory` the incident store (empty: the default one), `llm` a model as
@@ -44,7 +42,7 @@ class Settings:
     votes: int = 1
     budget: int = 6000
     offline: bool = False
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = {}
     files: tuple[ConfigFile, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -81,14 +79,14 @@ def load_settings(
     files = (named_file(str(named)),) if named else look_for(folder)
     said = [(file.path, name, value) for file in files for name, value in file.values.items()]
     values, origins = _values([*said, *_from_environment(environ), *_from_flags(given)])
-    for item in fields(Settings):
-        if item.name not in _SAID_OF_THEM:
-            origins.setdefault(item.name, "default")
+    for name in Settings._fields:
+        if name not in _SAID_OF_THEM:
+            origins.setdefault(name, "default")
     notes = (*(note for file in files for note in file.notes), *_unknown_variables(environ))
     settings = Settings(**values, origins=origins, files=files, notes=notes)
     if settings.store is False:
         note = f"offline: past failures are not asked, for their store is on the network ({origins['memory']})"
-        settings = replace(settings, notes=(*notes, note))
+        settings = settings._replace(notes=(*notes, note))
     return settings
 
 

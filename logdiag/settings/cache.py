@@ -11,16 +11,18 @@ import re
 import stat
 import sys
 import time
+import zlib
 from collections.abc import Iterator
+from mmap import ACCESS_READ, mmap
 from typing import Any
 
 from logdiag._version import __version__
 from logdiag.settings.places import cache_folders, make_private, why_foreign, why_foreign_path
 
-_FORM = "logdiag-cache/1"
+_FORM = "logdiag-cache/2"
 _KEEP = 8
 _MOST_BYTES = 256 << 20
-_CHECK_SUM = 32
+_CHECK_SUM = 4
 UNFINISHED = "logdiag-unfinished-"
 """What the name of a file begins with that is being written."""
 
@@ -31,11 +33,11 @@ _STALE_SECONDS = 3600
 def read(name: str, origin: bytes) -> Any | None:
     """What `write` kept under this name and was made from `origin`; None when there is nothing of that."""
     file_name = _file_name(name, origin)
-    for folder in usable_folders():
+    for folder in usable_folders(make=False):
         try:
             content = _own_content(os.path.join(folder, file_name))
             check_sum, body = content[:_CHECK_SUM], memoryview(content)[_CHECK_SUM:]
-            if body and hashlib.sha256(body).digest() == check_sum:
+            if body and _check_sum_of(body) == check_sum:
                 made_as, value = marshal.loads(body)
                 if made_as == file_name:
                     with contextlib.suppress(OSError):
@@ -54,15 +56,17 @@ def write(name: str, origin: bytes, value: Any) -> None:
         return
     for folder in usable_folders():
         with contextlib.suppress(OSError):
-            replace_file(os.path.join(folder, file_name), hashlib.sha256(body).digest() + body)
+            replace_file(os.path.join(folder, file_name), _check_sum_of(body) + body)
             _tidy(folder, name)
 
 
-def usable_folders() -> Iterator[str]:
-    """The user's own folders for it: the first that can be written, before it such as can only be read."""
+def usable_folders(*, make: bool = True) -> Iterator[str]:
+    """The user's own folders for it: the first that can be written, before it such as can only be read. With `make`
+    one that is missing is made."""
     for folder in cache_folders():
         try:
-            make_private(folder)
+            if make:
+                make_private(folder)
             if why_foreign_path(folder):
                 continue
         except OSError:
@@ -77,13 +81,19 @@ def _file_name(name: str, origin: bytes) -> str:
     return f"{name}-{hashlib.sha256(made_by.encode() + origin).hexdigest()[:32]}"
 
 
-def _own_content(path: str) -> bytes:
-    """The bytes of a regular file that is the user's own, judged by what was opened; none of another."""
+def _check_sum_of(body: bytes | memoryview) -> bytes:
+    """Tells whole files from torn ones. Whoever may write here could make any sum right, so a quick one will do."""
+    return zlib.crc32(body).to_bytes(_CHECK_SUM, "big")
+
+
+def _own_content(path: str) -> bytes | mmap:
+    """What a regular file that is the user's own holds, judged by what was opened; nothing of another. It is mapped:
+    what is made of it is a copy anyway."""
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
         status = os.fstat(file.fileno())
         if why_foreign(status) or not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             return b""
-        return file.read(status.st_size)
+        return mmap(file.fileno(), 0, access=ACCESS_READ) if status.st_size else b""
 
 
 def replace_file(path: str, content: bytes | memoryview) -> None:

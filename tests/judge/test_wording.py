@@ -69,7 +69,7 @@ def test_words_of_a_cause_are_told_from_those_of_work() -> None:
 def copied(tmp_path: Path) -> Path:
     """A folder with a copy of the weights."""
     for name in (CARD, TABLE):
-        shutil.copy(WEIGHTS / name, tmp_path / name)
+        shutil.copy(Path(WEIGHTS) / name, tmp_path / name)
     return tmp_path
 
 

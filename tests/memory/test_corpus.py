@@ -62,4 +62,4 @@ def test_the_nearest_incident_is_that_of_the_plain_product() -> None:
         found = corpus.nearest(query, 5, embedder)
         assert [score for score, _ in found] == pytest.approx(sorted(products, reverse=True)[:5], abs=1e-6)
         assert all(products[corpus.incidents.index(near)] == pytest.approx(score, abs=1e-6) for score, near in found)
-    assert corpus.nearest(embedder.embed([""])[0], 5, embedder) == []
+    assert corpus.nearest(embedder.embed([""])[0], 5, embedder) == ()

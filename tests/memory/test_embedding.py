@@ -29,14 +29,14 @@ LINES = (
 
 def test_the_shipped_files_are_those_of_their_card() -> None:
     """Every shipped file has the hash that the card gives for it, and no file is without one."""
-    card = json.loads((STATIC / CARD).read_text())
-    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in STATIC.glob("*.[nt]*")}
+    card = json.loads((Path(STATIC) / CARD).read_text())
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in Path(STATIC).glob("*.[nt]*")}
     assert files == card["files"]
 
 
 def test_the_shipped_files_stay_small() -> None:
     """The model takes at most 8 MiB of the package."""
-    assert sum(path.stat().st_size for path in STATIC.iterdir()) <= 8 << 20
+    assert sum(path.stat().st_size for path in Path(STATIC).iterdir()) <= 8 << 20
 
 
 def embedded(*texts: str) -> NDArray[np.float32]:
@@ -131,7 +131,7 @@ def test_an_endless_word_takes_few_look_ups() -> None:
 
 def test_no_shipped_token_is_longer_than_what_is_looked_for() -> None:
     """The longest of them is found, whole."""
-    names = (STATIC / "tokens.txt").read_text(encoding="utf-8").split("\n")
+    names = (Path(STATIC) / "tokens.txt").read_text(encoding="utf-8").split("\n")
     longest = max((name.removeprefix("##") for name in names), key=len)
     assert tokens("x" + longest, {"x": 1, f"##{longest}": 2}) == [1, 2]
 

@@ -12,11 +12,12 @@ from logdiag.judge.collectives.call_table import Group, Seat, groups_of, rank_be
 from logdiag.judge.merge.clocks import apart
 from logdiag.model import TROUBLE, Collectives, Line, RankInGroup, median
 from logdiag.model.plain import rank_ranges
+from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Survey
 
 # Data of each rank may differ in size there, or only the root's counts.
-_ANY_SIZE = re.compile(r"to_?all|coalesced|gatherv?$|scatterv?$|send|recv|barrier", re.IGNORECASE)
-_EQUAL_SIZE = re.compile(r"all_?gather(?!v)|reduce_?scatter(?!v)", re.IGNORECASE)
+_ANY_SIZE = pattern_of(r"to_?all|coalesced|gatherv?$|scatterv?$|send|recv|barrier", re.IGNORECASE)
+_EQUAL_SIZE = pattern_of(r"all_?gather(?!v)|reduce_?scatter(?!v)", re.IGNORECASE)
 # Seconds after the others began to wait from which a rank's own output shows that it worked on.
 _WORKED_ON = 5.0
 # So many of the last calls tell whether a rank was always late, by so many seconds and times what others differ by.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from logdiag.judge.merge.clocks import Window
 from logdiag.model import Finding, Reason, Role
+from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -17,7 +17,7 @@ _TOLD = (Role.CAUSE, Role.SYMPTOM)
 # Logs in which the kernel, a card's agent or a scheduler's daemon speaks, and no service that fails in its own way.
 _OF_ONE_SPEAKER = frozenset({"kernel-log", "dcgm-output", "fabric-manager-log", "slurm-daemon-log", "platform-log"})
 # node-004.cluster.local   (its number, and what stands before it)
-_NUMBERED = re.compile(r"([a-z][a-z_-]*?)[-_]?0*(\d+)")
+_NUMBERED = pattern_of(r"([a-z][a-z_-]*?)[-_]?0*(\d+)")
 
 
 class Sifted(NamedTuple):

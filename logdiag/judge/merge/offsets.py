@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from logdiag.judge.merge.clocks import apart
 from logdiag.model import Line, median
+from logdiag.patterns import pattern_of
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
@@ -22,9 +22,9 @@ _MOST_TOLD = 3
 # So many clocks are held against those of which nothing is known yet.
 _MOST_ASKED = 16
 # The node 'node1_123_0' has joined round 0 of the rendezvous 'job' as rank 1 in a world of size 2.
-_ROUND = re.compile(r"has joined round (\d{1,6}) of the rendezvous '([^']{1,120})' as rank")
+_ROUND = pattern_of(r"has joined round (\d{1,6}) of the rendezvous '([^']{1,120})' as rank")
 # step 198 | loss 2.31407: to so many digits two steps have the same loss only if it was summed over all ranks.
-_LOSS = re.compile(r"(?i)loss['\"]?\s{0,4}[:=(|]?\s{0,4}(\d{1,9}\.\d{3,12}(?:e[-+]?\d{1,3})?)")
+_LOSS = pattern_of(r"(?i)loss['\"]?\s{0,4}[:=(|]?\s{0,4}(\d{1,9}\.\d{3,12}(?:e[-+]?\d{1,3})?)")
 
 Key: TypeAlias = tuple[str, ...]
 Moments: TypeAlias = Mapping[Key, float]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from logdiag.judge.progress.times import seconds_to_end
 from logdiag.model import Checkpoint, Line, Progress, Times
+from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
 # checkpoints/step-0500.pt   /ckpt/global_step500   /out/checkpoint-500   iter_0000500   (epoch 4 @ 500 updates)
-_STEP = re.compile(
+_STEP = pattern_of(
     r"(?i)(?:step|iteration|iter|checkpoint|ckpt)s?[\"']?[ _=:-]{0,10}(\d{1,9})(?![\d.]*\d)|@ (\d{1,9}) updates\b"
 )
 # world_size=64   World size: 64   comm 0x55d0 rank 3 nranks 64 cudaDev 3   rank 1 of 64
-_WORLD = re.compile(r"(?i)\b(?:world[_ ]?size|nranks)\b[\"']?[ :=]{1,4}(\d{1,6})\b|\brank \d{1,6} of (\d{1,6})\b")
+_WORLD = pattern_of(r"(?i)\b(?:world[_ ]?size|nranks)\b[\"']?[ :=]{1,4}(\d{1,6})\b|\brank \d{1,6} of (\d{1,6})\b")
 _MOST_RANKS = 200_000
 
 

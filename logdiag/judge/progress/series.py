@@ -12,24 +12,25 @@ from typing import NamedTuple
 
 from logdiag.judge.merge.clocks import apart
 from logdiag.model import Line
+from logdiag.patterns import pattern_of
 from logdiag.scan.steps import number_told, step_number
 from logdiag.scan.survey import Survey
 
 # step 198 loss 2.31   'loss': 2.31   lm loss: 2.310000E+00 |   train_loss=2.31
-LOSS = re.compile(
+LOSS = pattern_of(
     r"(?i)(?:^|[\s{,|'\"])(?:lm |train(?:ing)?[_ /]?)?loss['\"]?\s{0,4}[:=(|]?\s{0,4}"
     r"([-+]?\d{1,12}(?:\.\d{1,12})?(?:e[-+]?\d{1,3})?)\b"
 )
 # grad norm: 0.731   'grad_norm': 0.731   gnorm 1.2
-_NORM = re.compile(
+_NORM = pattern_of(
     r"(?i)\bg(?:rad(?:ient)?)?[_ ]?norm['\"]?\s{0,4}[:=|]?\s{0,4}(\d{1,12}(?:\.\d{1,12})?(?:e[-+]?\d{1,3})?)\b"
 )
 _NUMBER = r"(\d[\d,]{0,14}(?:\.\d{1,9})?(?:e\+?\d{1,3})?)"
 _ITEMS = r"(?:tok(?:en)?s?|samples?|ima?ge?s?|seqs?|it)"
 # 48,211 tokens/s   1.2e5 tok/s   311.4 samples/sec
-_PER_SECOND = re.compile(rf"(?i)(?<![\d.,]){_NUMBER} ?{_ITEMS} ?(?:/ ?|per )s(?:ec(?:ond)?)?\b")
+_PER_SECOND = pattern_of(rf"(?i)(?<![\d.,]){_NUMBER} ?{_ITEMS} ?(?:/ ?|per )s(?:ec(?:ond)?)?\b")
 # tokens/s: 48211   tokens_per_second=48211   samples/sec 311.4   throughput: 311.4
-_THROUGHPUT = re.compile(
+_THROUGHPUT = pattern_of(
     rf"(?i)\b(?:{_ITEMS}(?:/|_per_| per )s(?:ec(?:ond)?)?|throughput|tps)['\"]?\s{{0,4}}[:=|]?\s{{0,4}}{_NUMBER}\b"
 )
 # So many values there must be, and so many on either side of the change; so many next to it are at their level, to a

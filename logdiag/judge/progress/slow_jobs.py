@@ -4,7 +4,6 @@ jumps. None of it says that a job failed; it says what kind of trouble it was.""
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -14,13 +13,14 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.merge.clocks import apart
 from logdiag.judge.progress.series import LOSS, changes_of_level
 from logdiag.model import Line, Reason, median
+from logdiag.patterns import pattern_of
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
 # Seconds without a word, and times the usual step, after which a job that is then ended is one that hung.
 _SILENT, _STEPS_LONG = 300.0, 10.0
 # ... JOB 4711 ON node-004 CANCELLED AT 2026-11-04T10:00:00 DUE TO TIME LIMIT ***
-_WITHIN = re.compile(r"\b20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d")
+_WITHIN = pattern_of(r"\b20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d")
 # So many steps must be told by so many ranks, and one of these come so many seconds after the others, so many times
 # what they differ by, and so much of a step.
 _FEWEST_STEPS, _FEWEST_RANKS, _LATE, _MUCH_LATER, _OF_A_STEP = 3, 3, 0.5, 4.0, 0.1

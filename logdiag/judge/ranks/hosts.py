@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from logdiag.model import Line, with_nines
+from logdiag.patterns import pattern_of
 
 # gpu-07   ip-10-0-2-7.ec2.internal   10.0.2.7   (a plain word or a bare number is none, unless a launcher says so)
 _HOST = r"(?P<node>(?=[\w.-]*[\d.-])(?!\d+(?:\.\d+)?(?![\w.-]))\w[\w.-]{1,119}(?<![.-]))"
 _TOLD = tuple(
-    re.compile(form.replace("HOST", _HOST))
+    pattern_of(form.replace("HOST", _HOST))
     for form in (
         # slurmstepd: error: *** JOB 4711 ON gpu-07 CANCELLED AT ...
         r"\*\*\* (?:JOB|STEP) \S{1,40} ON (?P<node>[\w.-]{1,120}) CANCELLED ",
@@ -45,7 +45,7 @@ _TOLD = tuple(
 )
 # root@gpu-07:~#   [ada@gpu-07 run]$   (base) ada@gpu-07:~$   nid00094 ~/run$   (asked last: who looked at the log may
 # have been elsewhere)
-_PROMPT = re.compile(
+_PROMPT = pattern_of(
     r"^(?:\(\S{1,40}\) )?(?:\[?[a-z_][\w.-]{0,31}@(?P<node>[A-Za-z][\w.-]{0,80})(?::| [^\]\n]{1,80}\])[^#$\n]{0,80}[#$]"
     r"|(?P<bare>[a-z][\w.-]*\d) [~/][^ ]{0,80}[#$])(?: |$)"
 )

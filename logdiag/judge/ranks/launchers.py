@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from logdiag.model import Line
+from logdiag.patterns import pattern_of
 
 # Root Cause (first observed failure):   (stands before the last entry; a log that is cut above it does not tell)
-_TABLE_FIRST = re.compile(r"\bRoot Cause \(first observed failure\)")
+_TABLE_FIRST = pattern_of(r"\bRoot Cause \(first observed failure\)")
 # The launcher's table:   host      : node-004
 #                         rank      : 5 (local_rank: 5)
 #                         exitcode  : -6 (pid: 812)
-_TABLE_HOST = re.compile(r"\s*host {2,}: ([\w.-]{1,120})\s*$")
-_TABLE_RANK = re.compile(r"\s*rank {2,}: (\d{1,9}) \(local_rank: \d+\)")
-_TABLE_PROCESS = re.compile(r"\s*exitcode {2,}: -?\d+ \(pid: (\d+)\)")
+_TABLE_HOST = pattern_of(r"\s*host {2,}: ([\w.-]{1,120})\s*$")
+_TABLE_RANK = pattern_of(r"\s*rank {2,}: (\d{1,9}) \(local_rank: \d+\)")
+_TABLE_PROCESS = pattern_of(r"\s*exitcode {2,}: -?\d+ \(pid: (\d+)\)")
 
 
 class Worker(NamedTuple):

@@ -7,7 +7,6 @@ names and hosts. Which of the listings of a log is that of its processes, `direc
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +16,14 @@ from typing import NamedTuple
 
 from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, HOST_WORDS, PROCESSES
 from logdiag.judge.ranks.words import HEAD, Row, counted, members, plain, singular
+from logdiag.patterns import pattern_of
 
 Words = tuple[str, ...]
 Key = tuple[str | int | Words, ...]
 _Entries = Sequence[tuple[Row, Sequence[str]]]
 
 RANGE, ITEMS, ROWS, HEADS = "range", "items", "rows", "heads"
-_HOST = re.compile(r"(?=.*[\d-])[A-Za-z][A-Za-z\d]*(?:-[A-Za-z\d]+)*")
+_HOST = pattern_of(r"(?=.*[\d-])[A-Za-z][A-Za-z\d]*(?:-[A-Za-z\d]+)*")
 # Words between the items of a line; rows of a listing for each number that it counts.
 _FARTHEST, _MOST_REPEATED = 8, 3
 _LEAST_OF_ONE_LETTER = 10

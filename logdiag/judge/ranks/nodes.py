@@ -4,7 +4,6 @@ the ranks beside which it stands, with weights that were learnt (`weights.json`)
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -19,8 +18,9 @@ from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, COUNTERS, DEVICES, HOST
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.witnesses import Root, speakers
 from logdiag.judge.ranks.words import Row, counted, head_of, singular
+from logdiag.patterns import pattern_of
 
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = pattern_of(r"\d+")
 # Lines that are looked at: the first, those around the root, the last; of them the first few say what is started where.
 _FIRST, _AROUND, _LAST, _BANNER = 300, 30, 100, 14
 _MOST_WORDS, _HEAD, _HEAD_OF_SPEAKER = 40, 4, 6

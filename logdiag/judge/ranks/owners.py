@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from logdiag.model import Finding, number_in
+from logdiag.patterns import pattern_of
 
 # 0000:3b:00.0   3b:00   (domain, bus, device, function)
-_ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?")
+_ADDRESS = pattern_of(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?")
 
 
 class Owners(NamedTuple):

@@ -4,41 +4,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
-from logdiag.judge.ranks.hosts import host_told
 from logdiag.judge.ranks.launchers import Worker, first_observed
-from logdiag.judge.ranks.nodes import node_by_words
 from logdiag.judge.ranks.owners import Owners, owners_in
-from logdiag.judge.ranks.readings import Book, book_of
 from logdiag.judge.ranks.vocabulary import PROCESSES
-from logdiag.judge.ranks.witnesses import Root, first_to_fail
-from logdiag.judge.ranks.words import rows_of
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role
+from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Opening
 
+if TYPE_CHECKING:
+    from logdiag.judge.ranks.readings import Book
+    from logdiag.judge.ranks.witnesses import Root
+
 # node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
-_NCCL_DEVICE = re.compile(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
-_LAUNCHER = re.compile(r"torch[./]distributed[./](?:run|launcher|elastic)")
+_NCCL_DEVICE = pattern_of(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
+_LAUNCHER = pattern_of(r"torch[./]distributed[./](?:run|launcher|elastic)")
 # -- Process 1 terminated with the following error:   RayTaskError(KeyError): ray::Worker.step() (..., repr=W[rank=1])
-_SPAWNED = re.compile(
+_SPAWNED = pattern_of(
     r"-- Process (?P<spawned>\d{1,6}) terminated with the following error|"
     r"\bRayTaskError\b.{1,400}\[rank=(?P<actor>\d{1,6})\]\)"
 )
 # ValueError: shard 7 of the loom is torn   (others repeat what it says, not its class)
-_CLASS = re.compile(r"^[\w.]{1,120}(?:Error|Exception): ")
+_CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
-_PROCESS = re.compile(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
-_NUMBERS = re.compile(r"\d{1,9}")
+_PROCESS = pattern_of(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
+_NUMBERS = pattern_of(r"\d{1,9}")
 _WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
 _ONE = "|".join(sorted(word for word in PROCESSES if len(word) > 1))
 # absent: 10   missing ordinals: 0,3   no part from 1   rank 3 never posted   seat 13 not among them
-_MISSED = re.compile(
+_MISSED = pattern_of(
     r"(?i)\b(?:missing|lacking|absent|mute|unheard|silent|without|no part from|wait(?:s|ed|ing)? (?:for|on))\b\W{0,4}"
     rf"(?:(?:{_ONE})s?\W{{0,3}})?(?P<some>\d{{1,5}}(?:, ?\d{{1,5}})*)(?![\w./]| ?(?:m?s|sec\w*|of)\b)"
     rf"|\b(?:{_ONE})[ =:#._-]{{0,3}}(?P<one>\d{{1,5}}) (?:did not|never|is gone|gone|not|has not|left|lost|absent)\b"
@@ -50,8 +50,7 @@ _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
 _LEAST_CHANCE = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class _Facts(NamedTuple):
     """What the decisions look at: the root, all that broke, all kept lines, the launcher's summary."""
 
     root: Fault
@@ -182,6 +181,8 @@ def weighed_from_its_words(facts: _Facts) -> int | None:
 
 
 def _weighed(facts: _Facts) -> int | None:
+    from logdiag.judge.ranks.witnesses import first_to_fail
+
     book = facts.book()
     root = root_in(book, facts.root)
     told = first_to_fail(book, root) if root else None
@@ -265,13 +266,20 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
     named = named or facts.owners.nodes_of(ranks)
     if len(named) == 1:
         return named.pop()
+    from logdiag.judge.ranks.hosts import host_told
+    from logdiag.judge.ranks.nodes import node_by_words
+
     book = facts.book()
     read = root_in(book, root)
     return (node_by_words(book, read, rank) if read else None) or host_told(root.line, facts.lines)
 
 
 def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
-    """The words of the first lines of the logs and of the kept ones, in their order."""
+    """The words of the first lines of the logs and of the kept ones, in their order. What reads them is loaded only
+    here: most logs tell rank and node without."""
+    from logdiag.judge.ranks.readings import book_of
+    from logdiag.judge.ranks.words import rows_of
+
     first = (line for opening in openings for line in opening.lines())
     places = {(line.stream, line.position): line for line in (*first, *lines)}
     rows = rows_of(places[place] for place in sorted(places)[:_MOST_LINES])
@@ -280,6 +288,8 @@ def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
 
 def root_in(book: Book, root: Fault) -> Root | None:
     """The root among the lines that are read for words, None where it is not."""
+    from logdiag.judge.ranks.witnesses import Root
+
     row = next((row for row in book.rows if row.line == root.line), None)
     return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
 

@@ -8,7 +8,6 @@ Each is a witness: a rank, and what speaks for it. Their log-odds are weighed to
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -18,8 +17,9 @@ from logdiag.judge.ranks.listings import Listing
 from logdiag.judge.ranks.readings import Book, Reading, Slot, readings_of, told_by
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.words import Row
+from logdiag.patterns import pattern_of
 
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = pattern_of(r"\d+")
 _COLUMN_OF_SPEAKER = 6
 _LAST, _LONGEST_RECORD, _MOST_QUOTES = 10, 60, 2
 _RARE, _SHARE_RARE, _NEAR, _FEWEST_WORDS = 3, 0.02, 2, 2

@@ -5,15 +5,15 @@ A word is a name (`elm-7`, `fawn`), a number, or a stem with a number (`c21`, `S
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from logdiag.model import Line
+from logdiag.patterns import pattern_of
 
 # "spinner 13: rail tow-0:4410", each with the signs before it; c00-c03, 4,5,6,7 and 3.18 are one word
-_WORDS = re.compile(
+_WORDS = pattern_of(
     r"([^A-Za-z0-9]*)("
     r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?(?![\w:])|"
     r"[A-Za-z]{0,6}\d{1,6}(?:-|\.\.)[A-Za-z]{0,6}\d{1,6}(?![\w.]|-\w)"
@@ -22,16 +22,16 @@ _WORDS = re.compile(
     r"|\w+(?:-+\w+)*)"
 )
 # PE    0 ..   15   ranks 8 to 15   lanes 6 through 11
-_LOOSE_RANGE = re.compile(
+_LOOSE_RANGE = pattern_of(
     r"(?<![\w.-])([A-Za-z]{0,3}\d{1,6}) ?(?:\.\.|-|to|through) {1,6}([A-Za-z]{0,3}\d{1,6})(?![\w.]|-\d)"
 )
 _RANGE_SIGNS = ("..", " to ", " - ", "through")
-_RANGE = re.compile(r"([A-Za-z]{0,6})(\d{1,6})(?:-|\.\.)([A-Za-z]{0,6})(\d{1,6})")
-_COUNTED = re.compile(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
+_RANGE = pattern_of(r"([A-Za-z]{0,6})(\d{1,6})(?:-|\.\.)([A-Za-z]{0,6})(\d{1,6})")
+_COUNTED = pattern_of(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
 # .020+01:00   ,123Z   (what a clock leaves)
-_REST_OF_CLOCK = re.compile(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
+_REST_OF_CLOCK = pattern_of(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
 # 05:04:21.708   07.00.00   (in a form that nobody knows)
-_OTHER_CLOCK = re.compile(r"\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?")
+_OTHER_CLOCK = pattern_of(r"\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?")
 HEAD = 5
 """Words of the head of a line, behind which anything may stand."""
 _LONGEST_RECORD = 60

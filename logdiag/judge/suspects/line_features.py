@@ -16,6 +16,7 @@ from itertools import accumulate
 
 from logdiag.judge.suspects.wording import cause_by_wording
 from logdiag.model import Digest, Line
+from logdiag.patterns import pattern_of
 from logdiag.scan.shapes import is_told
 from logdiag.scan.survey import Survey
 
@@ -43,43 +44,43 @@ _LEVELS = {
 }  # fmt: skip
 # The level's word or letter in the head of a line, however it is bracketed:
 # 12:49:46.553  43/64 E op     w19 E0312 02:17:56.621633     | r02 | lanes  | warn: lane 2     [ERR ] level=error
-_LEVEL = re.compile(
+_LEVEL = pattern_of(
     r"(?:^|[\s\[(<|=\"])(?:(?P<word>(?i:trace|debug|info|notice|warn|warning|error|err|severe|critical|crit|fatal|panic))"
     r"(?=[\s\])>|:;,\"!-]|$)|(?P<letter>[DIWEFC])(?=[ \])|:]|\d{4,8} ))"
 )
 _HEAD_CHARACTERS = 72
 # 2026-05-02 11:55:55 | r00 |    09:00:08.866   8/32 I    [fleet-1]    w19    [12:01]
-_HEAD = re.compile(
+_HEAD = pattern_of(
     r"(?:[\[(<|]*(?:[\d:.,/TZ+-]+|[A-Za-z]{0,12}[-_#]?\d[\d/:.,-]*|[DIWEFC]|(?i:trace|debug|info|notice|warn|warning"
     r"|error|err|severe|critical|fatal))[\])>|:]*[ \t|]+){1,8}"
 )
 # 43/64   w19   [fleet-1]   rank=3   <7>
-_SPEAKER = re.compile(r"[\[(<]?(?:[A-Za-z]{0,12}[-_#=]?\d{1,5})(?:/\d{1,5})?[\])>|:]*$")
-_TIME = re.compile(r"\d[\d:.,TZ+/-]*\d$|\d+$")
-_VARYING = re.compile(
+_SPEAKER = pattern_of(r"[\[(<]?(?:[A-Za-z]{0,12}[-_#=]?\d{1,5})(?:/\d{1,5})?[\])>|:]*$")
+_TIME = pattern_of(r"\d[\d:.,TZ+/-]*\d$|\d+$")
+_VARYING = pattern_of(
     r"\b0x[0-9a-fA-F]+|\b(?=[a-f]*\d)[0-9a-f]{6,}\b|'[^']{0,200}'|\"[^\"]{0,200}\"|(?:/[\w.@%+-]+){2,}|\d+"
 )
 # {"node": "b-12", "note": "no pulse"}: names and values of a record
-_IN_QUOTES = re.compile(r'"((?:[^"\\]|\\.){0,200})"(:?)')
-_TOKEN = re.compile(r"[A-Za-z_][\w-]{3,}|\d{3,}")
-_PATH = re.compile(r"(?:/[\w.@%+-]+){2,}")
-_KEY_VALUE = re.compile(r"\b\w+=\S")
+_IN_QUOTES = pattern_of(r'"((?:[^"\\]|\\.){0,200})"(:?)')
+_TOKEN = pattern_of(r"[A-Za-z_][\w-]{3,}|\d{3,}")
+_PATH = pattern_of(r"(?:/[\w.@%+-]+){2,}")
+_KEY_VALUE = pattern_of(r"\b\w+=\S")
 # torch.cuda.OutOfMemoryError: ...   tern.graph.ShapeDisagreement: ...   std::bad_alloc
-_NAMED_FAULT = re.compile(r"^(?:[A-Za-z_]\w*[.:]{1,2})*[A-Z][a-z]\w*[A-Z]\w*(?:: |$)")
+_NAMED_FAULT = pattern_of(r"^(?:[A-Za-z_]\w*[.:]{1,2})*[A-Z][a-z]\w*[A-Z]\w*(?:: |$)")
 #   File "train.py", line 3, in main      at com.example.Main(Main.java:3)      7: trainer::run
-_FRAME = re.compile(r"^\s*(?:File \"|at [\w.$<]|#?\d+:? +(?:0x|[\w:<]+::)|\.\.\. \d+ )|\.(?:py|cc|cpp|go|rs|java):\d+")
+_FRAME = pattern_of(r"^\s*(?:File \"|at [\w.$<]|#?\d+:? +(?:0x|[\w:<]+::)|\.\.\. \d+ )|\.(?:py|cc|cpp|go|rs|java):\d+")
 # exit code 9   status 81   signal 11   (rc=1)   code=137
-_ENDING_NUMBER = re.compile(r"(?i)\b(?:exit(?:ed|code)?|status|code|signal|rc|returned|with)[ :=(]{1,3}-?\d{1,3}\b")
+_ENDING_NUMBER = pattern_of(r"(?i)\b(?:exit(?:ed|code)?|status|code|signal|rc|returned|with)[ :=(]{1,3}-?\d{1,3}\b")
 # exit code 0   status 0   0 of 16 failed is none
-_CLEAN_NUMBER = re.compile(r"(?i)\b(?:exit(?:ed|code)?|status|code|rc|returned|with)[ :=(]{1,3}0\b(?![.x])")
+_CLEAN_NUMBER = pattern_of(r"(?i)\b(?:exit(?:ed|code)?|status|code|rc|returned|with)[ :=(]{1,3}0\b(?![.x])")
 # Python's and Java's words between the tracebacks of a chain: the cause stands before the first, after the second
-_CHAINED = re.compile(r"^(?:The above exception was|During handling of the above)|^Caused by: ")
+_CHAINED = pattern_of(r"^(?:The above exception was|During handling of the above)|^Caused by: ")
 # attempt 2 of 5   call 12/12   retry 3   (1/3)
-_NUMBERED = re.compile(r"\b\d{1,3} ?(?:/|of) ?\d{1,3}\b")
+_NUMBERED = pattern_of(r"\b\d{1,3} ?(?:/|of) ?\d{1,3}\b")
 # rank 44   worker 3   seat 12   node-7
-_NAMES_PEER = re.compile(r"\b[A-Za-z]{2,12}[ -]\d{1,4}\b")
+_NAMES_PEER = pattern_of(r"\b[A-Za-z]{2,12}[ -]\d{1,4}\b")
 # rank 44   worker 3   seat 12   r02   w19: in a line's text
-_PEER = re.compile(r"\b(?P<word>[A-Za-z]{1,12})[ =#-]?0*(?P<number>\d{1,5})\b")
+_PEER = pattern_of(r"\b(?P<word>[A-Za-z]{1,12})[ =#-]?0*(?P<number>\d{1,5})\b")
 _PEER_WORDS = frozenset(["rank", "ranks", "worker", "peer", "seat", "process", "member", "trainer", "node", "r", "w"])
 
 

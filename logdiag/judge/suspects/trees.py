@@ -22,12 +22,17 @@ def tree_from(value: Any) -> Tree:
     return int(feature), float(threshold), tree_from(low), tree_from(high)
 
 
-def features_in(tree: Tree) -> set[int]:
-    """Which features a tree asks for."""
-    if not isinstance(tree, tuple):
-        return set()
-    feature, _, low, high = tree
-    return {feature} | features_in(low) | features_in(high)
+def features_in(trees: Iterable[Tree]) -> set[int]:
+    """Which features trees ask for."""
+    found: set[int] = set()
+    left = list(trees)
+    while left:
+        tree = left.pop()
+        if isinstance(tree, tuple):
+            feature, _, low, high = tree
+            found.add(feature)
+            left += (low, high)
+    return found
 
 
 def sum_of_trees(trees: Iterable[Tree], row: Sequence[float]) -> float:

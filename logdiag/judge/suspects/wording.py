@@ -10,57 +10,59 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import struct
 import sys
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
+from typing import TypeAlias
 
 from logdiag.errors import WeightsError
 from logdiag.model import Reason
+from logdiag.patterns import pattern_of
 
-WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = os.path.join(os.path.dirname(__file__), "weights")
+"""The folder of the weights that ship."""
+Folder: TypeAlias = str | os.PathLike[str]
 # The models' names: each has a card, NAME.json, and a table, NAME.words.
 REASONS, CAUSES, ENDS = "reasons", "causes", "ends"
 _KEY, _RARITY = 4, 1
 # outOfMemory, HTTPError
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_TERM = re.compile(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
-_NUMBER = re.compile(r"\d+")
+_CAMEL = pattern_of(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_TERM = pattern_of(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
+_NUMBER = pattern_of(r"\d+")
 # A number that a status may be.
 _MOST_STATUS = 255
 # The last lines' words count as themselves too.
 _LAST_LINES = 3
 # Letters that tell what a longer word is about.
 _STEM = 4
+_MOST_TERMS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
     """A trained model.
 
-    `keys` are the known terms' keys in order; `rows` has for each its rarity (an unsigned byte) and how much it speaks
-    for each of `answers` (a signed byte, in units of `step`). `biases` are the answers' own; `sharpness` makes chances
-    of the sums.
+    `row` says of a term how rare it is and how much it speaks for each of `answers`, in units of `step`; nothing of one
+    that is not known. `biases` are the answers' own; `sharpness` makes chances of the sums.
     """
 
     answers: tuple[str, ...]
     biases: tuple[float, ...]
     step: float
     sharpness: float
-    keys: array[int]
-    rows: bytes
+    row: Callable[[str], tuple[int, ...]]
 
     def sums(self, terms: Iterable[str]) -> list[float]:
         """How much terms speak for each answer; empty where none is known."""
-        form = struct.Struct(f"<B{len(self.answers)}b")
-        found = [form.unpack_from(self.rows, at * form.size) for term in terms if (at := self._at(term)) >= 0]
+        found = [row for term in terms if (row := self.row(term))]
         if not found:
             return []
         length = math.sqrt(sum(rarity * rarity for rarity, *_ in found))
@@ -69,19 +71,14 @@ class _Model:
             sums = [one + rarity * weight for one, weight in zip(sums, weights, strict=True)]
         return [self.step * one / length + bias for one, bias in zip(sums, self.biases, strict=True)]
 
-    def _at(self, term: str) -> int:
-        key = term_key(term)
-        at = bisect_left(self.keys, key)
-        return at if at < len(self.keys) and self.keys[at] == key else -1
 
-
-def reasons_by_wording(body: str, *, folder: Path = WEIGHTS) -> tuple[tuple[Reason, float], ...]:
+def reasons_by_wording(body: str, *, folder: Folder = WEIGHTS) -> tuple[tuple[Reason, float], ...]:
     """The reasons that a line may tell, most likely first, with their chances, 0 to 1.
 
     `body` is what the line says after its head. Empty where no word is known. Raises WeightsError when the weights are
     missing or broken.
     """
-    model = _load(folder, REASONS)
+    model = _load(os.fspath(folder), REASONS)
     sums = model.sums(terms_of_reason(body))
     most = max(sums, default=0.0)
     powers = [math.exp((value - most) * model.sharpness) for value in sums]
@@ -89,20 +86,20 @@ def reasons_by_wording(body: str, *, folder: Path = WEIGHTS) -> tuple[tuple[Reas
     return tuple(sorted(found, key=lambda item: -item[1]))
 
 
-def cause_by_wording(body: str, *, folder: Path = WEIGHTS) -> float:
+def cause_by_wording(body: str, *, folder: Folder = WEIGHTS) -> float:
     """How much a line's words are those of a cause: about 1 where they are, about -1 for a line of ordinary work.
 
     `body` and errors as in `reasons_by_wording`.
     """
-    return next(iter(_load(folder, CAUSES).sums(terms_of(body))), 0.0)
+    return next(iter(_load(os.fspath(folder), CAUSES).sums(terms_of(body))), 0.0)
 
 
-def end_by_wording(lines: Sequence[str], *, folder: Path = WEIGHTS) -> float:
+def end_by_wording(lines: Sequence[str], *, folder: Folder = WEIGHTS) -> float:
     """How much the last lines of a log are a failure's: about 1 where they are, about -1 where all is well.
 
     `lines` as `failure.tails_of` gives them, errors as in `reasons_by_wording`.
     """
-    return next(iter(_load(folder, ENDS).sums(terms_of_end(lines))), 0.0)
+    return next(iter(_load(os.fspath(folder), ENDS).sums(terms_of_end(lines))), 0.0)
 
 
 def terms_of_end(lines: Sequence[str]) -> set[str]:
@@ -140,16 +137,18 @@ def term_key(term: str) -> int:
 
 
 @lru_cache(maxsize=4)
-def _load(folder: Path, name: str) -> _Model:
-    card = folder / f"{name}.json"
+def _load(folder: str, name: str) -> _Model:
+    card = os.path.join(folder, f"{name}.json")
     try:
-        document = json.loads(card.read_text(encoding="utf-8"))
+        with open(card, encoding="utf-8") as file:
+            document = json.load(file)
         answers = tuple(document["answers"])
-        table = (folder / f"{name}.words").read_bytes()
+        with open(os.path.join(folder, f"{name}.words"), "rb") as packed:
+            table = packed.read()
         many, over = divmod(len(table), _KEY + _RARITY + len(answers))
         step, sharpness = float(document["step"]), float(document["sharpness"])
         biases = tuple(float(value) for value in document["biases"])
-        model = _Model(answers, biases, step, sharpness, _keys(table[: many * _KEY]), table[many * _KEY :])
+        model = _Model(answers, biases, step, sharpness, _rows_of(table, many, len(answers)))
         known = {reason.value for reason in Reason}
         fits = many and not over and len(answers) == len(biases) and (name != REASONS or known.issuperset(answers))
     except (OSError, ValueError, KeyError, TypeError) as problem:
@@ -159,8 +158,19 @@ def _load(folder: Path, name: str) -> _Model:
     return model
 
 
-def _keys(packed: bytes) -> array[int]:
-    keys = array("I", packed)
+def _rows_of(table: bytes, many: int, answers: int) -> Callable[[str], tuple[int, ...]]:
+    """Looks terms up in a table: the known terms' keys in order, then for each its rarity (an unsigned byte) and how
+    much it speaks for each answer (a signed byte). Logs share most of their words, so what was found is kept."""
+    keys = array("I", table[: many * _KEY])
     if sys.byteorder == "big":
         keys.byteswap()
-    return keys
+    form = struct.Struct(f"<B{answers}b")
+
+    @lru_cache(_MOST_TERMS)
+    def row(term: str) -> tuple[int, ...]:
+        key = term_key(term)
+        at = bisect_left(keys, key)
+        known = at < many and keys[at] == key
+        return form.unpack_from(table, many * _KEY + at * form.size) if known else ()
+
+    return row

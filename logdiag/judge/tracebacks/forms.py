@@ -3,60 +3,60 @@ around them."""
 
 from __future__ import annotations
 
-import re
+from logdiag.patterns import pattern_of
 
-HEADER = re.compile(r"Traceback \(most recent call last\)")
-ESCAPED = re.compile(r"Traceback \(most recent call last\):?\\n")
-RELAYED_HEADER = re.compile(r"Original Traceback|Error: Traceback|Exception: Traceback|RemoteTraceback")
-FRAME = re.compile(r'^(?P<indent>[\s|>]*)File "[^"]*", line \d+')
+HEADER = pattern_of(r"Traceback \(most recent call last\)")
+ESCAPED = pattern_of(r"Traceback \(most recent call last\):?\\n")
+RELAYED_HEADER = pattern_of(r"Original Traceback|Error: Traceback|Exception: Traceback|RemoteTraceback")
+FRAME = pattern_of(r'^(?P<indent>[\s|>]*)File "[^"]*", line \d+')
 # KeyError                                  Traceback (most recent call last)   (a notebook's)
-NOTEBOOK_HEADER = re.compile(r"^(?P<name>[A-Z]\w*) {2,}Traceback \(most recent call last\)\s*$")
+NOTEBOOK_HEADER = pattern_of(r"^(?P<name>[A-Z]\w*) {2,}Traceback \(most recent call last\)\s*$")
 # Cell In[7], line 5   File ~/net.py:12, in fit(x)   /opt/net.py in fit(x)   ---> 12 loss = f(x)   [... skipping ...]
-OF_A_NOTEBOOK = re.compile(
+OF_A_NOTEBOOK = pattern_of(
     r"^(?:\s*(?:-+> ?)?\d+(?:\s|$)|(?:File|Cell|Input In) ?\S|<[\w -]+>|[~/\w][^\s:]* in [\w<]|[A-Z]:\\|\s*\(?\.\.\.|"
     r"\[\.\.\. skipping|\s*$)"
 )
 #     | KeyError: 'a'   (what stands before each line of a group of exceptions)
-GROUP = re.compile(r"^(?: +\|)+ ?|^ +\+ (?=Exception Group)")
+GROUP = pattern_of(r"^(?: +\|)+ ?|^ +\+ (?=Exception Group)")
 #   +-+---------------- 1 ----------------   (and above each of its exceptions)
-OF_A_GROUP = re.compile(r"^ *\+(?:-\+)?-+ (?P<place>\d+) -+$")
-BOX = re.compile(r"^\s*[\u2502\u256d\u2570|+]")
-CARETS = re.compile(r"^[\s|]*[\^~]+[\s^~]*$")
-REPEATED = re.compile(r"\[Previous line repeated \d+ more times?\]")
-CAUSE = re.compile(r"The above exception was the direct cause of the following exception")
-CONTEXT = re.compile(r"During handling of the above exception, another exception occurred")
-PROCESS = re.compile(
+OF_A_GROUP = pattern_of(r"^ *\+(?:-\+)?-+ (?P<place>\d+) -+$")
+BOX = pattern_of(r"^\s*[\u2502\u256d\u2570|+]")
+CARETS = pattern_of(r"^[\s|]*[\^~]+[\s^~]*$")
+REPEATED = pattern_of(r"\[Previous line repeated \d+ more times?\]")
+CAUSE = pattern_of(r"The above exception was the direct cause of the following exception")
+CONTEXT = pattern_of(r"During handling of the above exception, another exception occurred")
+PROCESS = pattern_of(
     r"-- Process \d+ terminated with the following error|The actor died because of an error raised|^\s*\"\"\"$"
 )
 # ValueError: boom   torch.cuda.OutOfMemoryError: ...
 # ray.exceptions.RayTaskError(KeyError): ...   AssertionError   socket.timeout: ...   but not the level of `ERROR: ...`
-FINAL = re.compile(
+FINAL = pattern_of(
     r"^(?P<name>(?!(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b)(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|\w*(?:error|timeout|Error|Exception)))"
     r"(?:\([\w., ]*\))?(?P<rest>: ?.*|\s*)$"
 )
 # AttributeErrorAttributeError: : no attribute ... (two processes wrote at once)
-DOUBLED = re.compile(r"^(?P<name>(?:\w+\.)*[A-Za-z]\w*?(?:Error|Exception))(?P=name)+[: ]*(?P<rest>.*)$")
-CLASS_NAME = re.compile(
+DOUBLED = pattern_of(r"^(?P<name>(?:\w+\.)*[A-Za-z]\w*?(?:Error|Exception))(?P=name)+[: ]*(?P<rest>.*)$")
+CLASS_NAME = pattern_of(
     r"(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure|Failed|Killed|Abort(?:ed)?|Warning|error)$"
 )
 # /opt/conda/lib/python3.11/site-packages/tools/typing.py:68: UserWarning: no such library (Python's warnings module)
-WARNED = re.compile(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
+WARNED = pattern_of(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
 # Warning: ...   NOTE: ...   (a traceback broke off before its last line, and the next program begins)
-HEADLINE = re.compile(r"(?:Warning|[A-Z]{2,}):")
+HEADLINE = pattern_of(r"(?:Warning|[A-Z]{2,}):")
 # raise ReadError("unexpected end of data")
-RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
+RAISE = pattern_of(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
 # What Python prints between the failure of an excepthook and the exception that the hook was called for.
-ORIGINAL = re.compile(r"^Original exception was:")
+ORIGINAL = pattern_of(r"^Original exception was:")
 # What Python's logging prints between the reason why it could not print a record and where that came from.
-CALL_STACK = re.compile(r"Call stack:$")
-IN_THREAD = re.compile(r"Exception in thread")
+CALL_STACK = pattern_of(r"Call stack:$")
+IN_THREAD = pattern_of(r"Exception in thread")
 # Process Worker-3:   (what multiprocessing prints before the traceback of a child)
-IN_CHILD = re.compile(r"Process [\w.-]{1,80}:")
+IN_CHILD = pattern_of(r"Process [\w.-]{1,80}:")
 # `logger.exception` prints such a record and the traceback below it; after a FATAL one, of native code, nothing comes.
 LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
 # What a launcher puts before each line of a worker, tracebacks included: [default3]:   [rank3]:   [1,3]<stderr>:   3:
-BY_LAUNCHER = re.compile(r"(?:\[(?:default|rank)\d+\]:|\[[\d,]+\](?:\[\w+\])?<std(?:out|err)>:|\d{1,5}: )")
+BY_LAUNCHER = pattern_of(r"(?:\[(?:default|rank)\d+\]:|\[[\d,]+\](?:\[\w+\])?<std(?:out|err)>:|\d{1,5}: )")
 # [rank3]: Traceback (most recent call last):   which is what torch prints when nothing caught it
-UNCAUGHT = re.compile(r"\[rank\d+\]: Traceback")
+UNCAUGHT = pattern_of(r"\[rank\d+\]: Traceback")
 # [W1122 14:21:53.068801861 socket.cpp:207] [c10d] ...   (which prints no traceback of Python's)
-OF_NATIVE_CODE = re.compile(r"\.(?:cpp|cc|cu|h|go|rs):\d+\]")
+OF_NATIVE_CODE = pattern_of(r"\.(?:cpp|cc|cu|h|go|rs):\d+\]")
