@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
@@ -300,7 +301,8 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
 
 def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
     """The words of the first lines of the logs and of the kept ones, in their order."""
-    first = (line for opening in openings for line in opening.lines())
+    # Those of the first streams come first: no more are read apart than are looked at.
+    first = islice((line for opening in openings for line in opening.lines()), _MOST_LINES)
     places = {(line.stream, line.position): line for line in (*first, *lines)}
     rows = rows_of(places[place] for place in sorted(places)[:_MOST_LINES])
     return book_of(rows, [*rows[:_OPENING], *rows[max(_OPENING, len(rows) - _CLOSING) :]])
