@@ -247,14 +247,13 @@ class Shapes:
             self.unshaped += len(looked.shapes) - sum(map(counts.__getitem__, met))
         else:
             wanted.update(counts.keys() - met)
-        self.total += len(looked.shapes)
-        if self.total > _WORTH_ASKING:
-            self._settle(counts)
+        self.settle(looked)
         return self._look_at(wanted, looked, originals, position) if wanted else []
 
-    def _settle(self, counts: Mapping[bytes, int]) -> None:
-        """Asks of each frequent shape once whether a rule can fire on it."""
-        for key in [key for key, count in counts.items() if count >= _FREQUENT]:
+    def settle(self, looked: Looked) -> None:
+        """Asks of each shape that is frequent in a block once whether a rule can fire on it, in a long log."""
+        self.total += len(looked.shapes)
+        for key in [key for key, count in looked.counts.items() if count >= _FREQUENT and self.total > _WORTH_ASKING]:
             if key not in self.asked and len(self.asked) < _MOST_SHAPES:
                 self.asked.add(key)
                 patterns = self.book.patterns_on_shape(key)

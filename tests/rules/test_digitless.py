@@ -41,7 +41,7 @@ TELLING = (
 class Unsettled(Shapes):
     """Counts shapes, and has every line looked at."""
 
-    def _settle(self, counts: object) -> None:
+    def settle(self, looked: object) -> None:
         pass
 
 
