@@ -294,6 +294,12 @@ def main() -> None:
 
     size = given.kinds or (10 if given.small else 50)
     kept = json.loads(RESULTS.read_text(encoding="utf-8"))
+    of_run = {
+        "revision": revision(),
+        "load": round(os.getloadavg()[0], 1),
+        "machine": machine(),
+        "versions": versions(),
+    }
     speeds = measure_kinds(size, kept["kinds"].get(str(size), {}), say)
     print_kinds(speeds, size, console)
     bars: list[Bar] = []
@@ -303,9 +309,10 @@ def main() -> None:
         print_table(bars, console)
     if given.keep or not (given.small or given.kinds):
         kept["kinds"][str(size)] = {speed.name: speed.kept() for speed in speeds}
+        kept["runs"] = {**kept.get("runs", {}), f"kinds of {size} MB": of_run}
         if bars and not given.small:
             kept["bars"] = [asdict(bar) for bar in bars]
-        kept |= {"revision": revision(), "machine": machine(), "versions": versions()}
+            kept["runs"]["bars"] = of_run
         RESULTS.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         console.print(f"written to {RESULTS.relative_to(ROOT)}")
     passed = all(bar.passed for bar in bars) and not any(speed.slower for speed in speeds)

@@ -10,12 +10,12 @@ from collections.abc import Container, Generator, Iterable, Iterator
 from itertools import chain, islice
 from typing import BinaryIO
 
-from logdiag.model import Block, CommonPrefix
+from logdiag.model import Block, CommonPrefix, Sealed
 from logdiag.read.decompression import CHUNK_BYTES
 from logdiag.read.envelopes import Envelope, end_of_whole, recognise
 from logdiag.read.forms import Forms
 from logdiag.read.recorder_prefix import common_prefix
-from logdiag.read.unwrapping import Seals, unwrapped
+from logdiag.read.unwrapping import Seals, Unwrapped, unwrapped
 
 # A line longer than this is cut into pieces that share its number; a line must fit into memory more than once.
 _LONGEST_LINE = 4 << 20
@@ -77,15 +77,22 @@ class Written:
     def _unwrapped(self, stream: int, pieces: Iterable[bytes], seals: Seals, offset: int) -> Iterator[Block]:
         """Unwrapped lines as blocks."""
         for found in unwrapped(pieces, seals):
-            data, sealed = b"\n".join(found.lines), found.sealed
-            opened = seals.envelope.opened
-            if b"\r" in data:  # lines will be split
-                lines = (opened(sealed[at]) if at in sealed else line for at, line in enumerate(found.lines))
-                data, sealed = b"\n".join(lines), {}
-            wrapped = () if offset else tuple(self._head)
-            block = self._clean(stream, found.numbers[0], offset, data, tuple(found.numbers))
-            yield block._replace(sealed=sealed, opened=opened if sealed else bytes, wrapped=wrapped)
-            offset += len(data) + 1
+            if found.lines:
+                yield self._of_records(stream, offset, found, seals.envelope)
+            offset += found.size
+
+    def _of_records(self, stream: int, offset: int, found: Unwrapped, envelope: Envelope) -> Block:
+        lines, sealed = found.lines, Sealed()
+        if max(found.places) >= 0:
+            sealed = Sealed(found.places, found.records, envelope.between, envelope.opened)
+        data = b"\n".join(lines)
+        if b"\r" in data:  # lines will be split
+            data = b"\n".join(sealed.line(at) if sealed.holds(at) else line for at, line in enumerate(lines))
+            sealed = Sealed()
+        first, numbers = found.numbers[0], found.numbers
+        own = None if numbers == [*range(first, first + len(numbers))] else tuple(numbers)
+        block = self._clean(stream, first, offset, data, own)
+        return block._replace(sealed=sealed, wrapped=() if offset else tuple(self._head))
 
     def _clean(self, stream: int, number: int, offset: int, data: bytes, numbers: tuple[int, ...] | None) -> Block:
         if not self._learnt:

@@ -8,8 +8,10 @@ for that line after all. All others are taken apart one by one.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 
 from logdiag.read.envelopes import Envelope, Numbered
@@ -24,24 +26,27 @@ _CURSOR = re.compile(rb'__CURSOR(?:=|" ?: ?")[^"\n]*')
 
 @dataclass
 class Unwrapped:
-    """The lines of a piece and their numbers in the file. `sealed` has the records of those lacking their digits,
-    by index."""
+    """The lines of a piece and their numbers in the file; of those that are sealed `places` tells which of its records
+    each stands in, -1 of others. `size` is that of the piece."""
 
+    records: Sequence[bytes]
+    size: int
     numbers: list[int] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
-    sealed: dict[int, bytes] = field(default_factory=dict)
+    places: array[int] = field(default_factory=partial(array, "i"))
 
-    def add(self, found: Iterable[Numbered]) -> None:
+    def add(self, found: Sequence[Numbered]) -> None:
+        """Adds lines with their numbers."""
         for number, line in found:
             self.numbers.append(number)
             self.lines.append(line)
+        self.places.extend(repeat(-1, len(found)))
 
-    def seal(self, numbers: Sequence[int], lines: Sequence[bytes], records: Sequence[bytes]) -> None:
-        """Adds settled lines and the records that they stand in."""
-        start = len(self.lines)
-        self.sealed.update(zip(range(start, start + len(lines)), records, strict=True))
+    def seal(self, numbers: Sequence[int], lines: Sequence[bytes], first: int) -> None:
+        """Adds settled lines, each of which stands in a record, from the `first` on."""
         self.numbers.extend(numbers)
         self.lines.extend(lines)
+        self.places.extend(range(first, first + len(lines)))
 
 
 def unwrapped(pieces: Iterable[bytes], seals: Seals) -> Iterator[Unwrapped]:
@@ -57,12 +62,12 @@ def unwrapped(pieces: Iterable[bytes], seals: Seals) -> Iterator[Unwrapped]:
             numbers, number = _numbers_of_messages(keys, number), number + data.count(b"\n")
         else:
             number += len(records) - (not data.endswith(b"\n"))
-        found, done = Unwrapped(), 0
+        found, done = Unwrapped(records, len(data)), 0
         known = seals.lines_of(keys)
         for at in [at for at, line in enumerate(known) if not line]:
             if at < done:
                 continue
-            found.seal(numbers[done:at], known[done:at], records[done:at])
+            found.seal(numbers[done:at], known[done:at], done)
             # Where none is sealed, all are taken apart at once.
             done = at + 1 if envelope.alike else len(records)
             while done < len(records) and envelope.goes_on(records[done - 1]):
@@ -71,9 +76,8 @@ def unwrapped(pieces: Iterable[bytes], seals: Seals) -> Iterator[Unwrapped]:
             found.add(lines)
             if done - at == len(lines) == 1:
                 seals.learn(keys[at], records[at], lines[0][1])
-        found.seal(numbers[done:], known[done:], records[done:])
-        if found.lines:
-            yield found
+        found.seal(numbers[done:], known[done:], done)
+        yield found
 
 
 def _split(data: bytes, envelope: Envelope) -> list[bytes]:

@@ -61,8 +61,8 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What a task gave: blocks whose lines count from the first of them, of how many lines and bytes. Beside each its
-    size where its data, left out here, stand in the file as they are: 0 for others."""
+    """What a task gave: blocks whose lines count from the first of them, of how many lines and bytes. Beside each so
+    many bytes at its offset as are its data, or hold its sealed records, which are left out here; else 0."""
 
     blocks: Sequence[tuple[Looked, int]]
     bytes: int
@@ -175,7 +175,8 @@ class Crew:
                 first = block.first_line + number - 1
                 numbers = block.line_numbers and tuple(at + number - 1 for at in block.line_numbers)
                 block = block._replace(stream=stream.index, first_line=first, line_numbers=numbers)
-                yield looked._replace(block=block._replace(prefix=prefix, opened=opening))
+                sealed = block.sealed._replace(opened=opening)
+                yield looked._replace(block=block._replace(prefix=prefix, sealed=sealed))
             number, whole = number + done.lines, task.end is None
             if task.is_part and whole and size < (stream.size or 0):
                 stream.note_cut(stream.size or 0, size)
@@ -295,7 +296,11 @@ class _Reader:
         place, pieces = pieces_between(raw, task.start, task.end, self._written.envelope)
         found = looked_through(self._written.blocks(0, ((piece, True) for piece in pieces), place))
         blocks = [self._finish(looked, raw) for looked in found]
-        return _Done(blocks, sum(map(len, pieces)), _lines_in(pieces, blocks))
+        if self._written.envelope is None and all(looked.block.line_numbers is None for looked, _ in blocks):
+            lines = sum(len(looked.shapes) for looked, _ in blocks)  # counted already
+        else:
+            lines = sum(piece.count(b"\n") for piece in pieces)
+        return _Done(blocks, sum(map(len, pieces)), lines)
 
     def _whole(self, task: _Task, raw: BinaryIO) -> _Done | None:
         blocks = []
@@ -316,10 +321,14 @@ def _scanned(looked: Looked, raw: BinaryIO, shapes: Shapes) -> tuple[Looked, int
     kind = None if block.offset else kind_of_block(block, shapes.book)
     # Where a pattern of one's own took too long, the process that tells of it must ask itself.
     kind = None if shapes.book.notes else kind
-    raw.seek(block.offset)
-    size = len(block.data) if raw.read(len(block.data)) == block.data else 0
-    given = block._replace(opened=bytes, data=b"" if size else block.data)
-    return looked._replace(block=given, hits=hits, kind=kind), size
+    if block.sealed.records:
+        size = sum(map(len, block.sealed.records)) + len(block.sealed.between) * (len(block.sealed.records) - 1)
+        block = block._replace(sealed=block.sealed._replace(records=(), opened=bytes))
+    else:
+        raw.seek(block.offset)
+        size = len(block.data) if raw.read(len(block.data)) == block.data else 0
+        block = block._replace(data=b"" if size else block.data)
+    return looked._replace(block=block, hits=hits, kind=kind), size
 
 
 def _with_data(task: _Task, done: _Done | None) -> _Done | None:
@@ -329,11 +338,16 @@ def _with_data(task: _Task, done: _Done | None) -> _Done | None:
     blocks: list[tuple[Looked, int]] = []
     with open(task.path, "rb", buffering=0) as raw:
         for looked, size in done.blocks:
-            raw.seek(looked.block.offset)
-            data = raw.read(size) or looked.block.data
-            if size and len(data) != size:
+            block = looked.block
+            raw.seek(block.offset)
+            data = raw.read(size)
+            if len(data) != size:
                 return None
-            blocks.append((looked._replace(block=looked.block._replace(data=data)), 0))
+            if block.sealed.places:
+                block = block._replace(sealed=block.sealed._replace(records=data.split(block.sealed.between)))
+            elif size:
+                block = block._replace(data=data)
+            blocks.append((looked._replace(block=block), 0))
     return replace(done, blocks=blocks)
 
 
@@ -348,10 +362,3 @@ def _tasks_of(streams: Iterable[Stream]) -> Iterator[_Task]:
         for start in range(0, stream.size, _PART):
             end = start + _PART if start + _PART < stream.size else None
             yield _Task(stream.index, stream.path, start, end)
-
-
-def _lines_in(pieces: Sequence[bytes], blocks: Sequence[tuple[Looked, int]]) -> int:
-    """How many lines end in pieces of a file; those of a block are counted, if carriage returns split none."""
-    if len(blocks) == len(pieces) and all(looked.block.line_numbers is None for looked, _ in blocks):
-        return sum(len(looked.shapes) for looked, _ in blocks)
-    return sum(piece.count(b"\n") for piece in pieces)

@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from logdiag.model import ALL_NINES, Block, CommonPrefix, Digest, Line
+from logdiag.model import ALL_NINES, Block, CommonPrefix, Digest, Line, Sealed
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
 from logdiag.rules.matcher import Matcher, starts_of_lines
@@ -65,14 +65,13 @@ class BlockLines:
     def __init__(self, block: Block | bytes) -> None:
         self.count = 0
         self._data = block.data if isinstance(block, Block) else block
-        self._sealed = block.sealed if isinstance(block, Block) else {}
-        self._opened = block.opened if isinstance(block, Block) else bytes
+        self._sealed = block.sealed if isinstance(block, Block) else Sealed()
         self._lines: list[bytes] | None = None
         self._first = [0]
 
     def __getitem__(self, index: int) -> bytes:
-        if index in self._sealed:
-            return self._opened(self._sealed[index])
+        if self._sealed.holds(index):
+            return self._sealed.line(index)
         if self._lines is None and len(self._data) > _SMALL:
             if index < _NEAR:
                 return self._from_start(index)

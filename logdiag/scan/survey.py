@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.errors import SourceError
-from logdiag.model import ALL_NINES, Block, CommonPrefix, Finding, Line, Role
+from logdiag.model import ALL_NINES, Block, CommonPrefix, Finding, Line, Role, Sealed
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sections import may_be_heading, section_at, sections_in
 from logdiag.read.sources import Stream
@@ -188,7 +188,7 @@ class _Tail:
             # A block of a few endless lines holds megabytes of which nothing more will be looked at.
             cut = b"\n".join(lines[at][:_LONGEST_TEXT] for at in range(lines.count))
             numbers = tuple(block.number_of(at) for at in range(lines.count))
-            block, count = block._replace(data=cut, line_numbers=numbers, sealed={}), lines.count
+            block, count = block._replace(data=cut, line_numbers=numbers, sealed=Sealed()), lines.count
             lines = BlockLines(cut)
             lines.count = count
         self._blocks.append((block, position, lines))
