@@ -15,7 +15,7 @@ from logdiag.read.decompression import CHUNK_BYTES
 from logdiag.read.envelopes import Envelope, end_of_whole, recognise
 from logdiag.read.forms import Forms
 from logdiag.read.recorder_prefix import common_prefix
-from logdiag.read.unwrapping import Seals, Unwrapped, unwrapped
+from logdiag.read.unwrapping import Seals, unwrapped
 
 # A line longer than this is cut into pieces that share its number; a line must fit into memory more than once.
 _LONGEST_LINE = 4 << 20
@@ -39,9 +39,7 @@ def blocks_of(
     if first is None:
         return
     written = Written(first, forms, settled)
-    pieces = _whole_messages(chain([first], chunks), written.envelope)
-    piece, whole = next(pieces)
-    yield from written.blocks(stream, chain(((part, whole) for part in _first_parts(piece, written.envelope)), pieces))
+    yield from written.blocks(stream, _whole_messages(chain([first], chunks), written.envelope))
 
 
 class Written:
@@ -67,37 +65,41 @@ class Written:
             return
         number = 1
         for data, whole in pieces:
-            block = self._clean(stream, number, offset, data, None)
+            block = self._clean(Block(stream, number, offset, data))
             counted = (yield block) if block.data else None
             if whole:
                 regular = counted is not None and block.line_numbers is None
                 number += counted if regular and counted else data.count(b"\n")
             offset += len(data)
 
-    def _unwrapped(self, stream: int, pieces: Iterable[bytes], seals: Seals, offset: int) -> Iterator[Block]:
+    def _unwrapped(self, stream: int, pieces: Iterator[bytes], seals: Seals, offset: int) -> Iterator[Block]:
         """Unwrapped lines as blocks."""
+        head: tuple[bytes, ...] = ()
+        if not offset:
+            head, pieces = tuple(self._head), chain(_parts_of(next(pieces, b""), seals.envelope), pieces)
         for found in unwrapped(pieces, seals):
             if found.lines:
-                yield self._of_records(stream, offset, found, seals.envelope)
+                lines, sealed = found.lines, found.sealed(seals.envelope)
+                data = b"\n".join(lines)
+                if b"\r" in data:  # lines will be split
+                    data = b"\n".join(sealed.line(at) if sealed.holds(at) else line for at, line in enumerate(lines))
+                    sealed = Sealed()
+                block = Block(stream, found.numbers[0], offset, data, found.own_numbers, None, head, sealed)
+                yield self._clean(block)
+                head = ()
             offset += found.size
 
-    def _of_records(self, stream: int, offset: int, found: Unwrapped, envelope: Envelope) -> Block:
-        lines, sealed = found.lines, Sealed()
-        if max(found.places) >= 0:
-            sealed = Sealed(found.places, found.records, envelope.between, envelope.opened)
-        data = b"\n".join(lines)
-        if b"\r" in data:  # lines will be split
-            data = b"\n".join(sealed.line(at) if sealed.holds(at) else line for at, line in enumerate(lines))
-            sealed = Sealed()
-        first, numbers = found.numbers[0], found.numbers
-        own = None if numbers == [*range(first, first + len(numbers))] else tuple(numbers)
-        block = self._clean(stream, first, offset, data, own)
-        return block._replace(sealed=sealed, wrapped=() if offset else tuple(self._head))
-
-    def _clean(self, stream: int, number: int, offset: int, data: bytes, numbers: tuple[int, ...] | None) -> Block:
+    def _clean(self, block: Block) -> Block:
         if not self._learnt:
-            self._learn(data)
-        return _clean_block(stream, number, offset, data, numbers, self._colours)._replace(prefix=self._prefix)
+            self._learn(block.data)
+        data, numbers = _without_colours(block.data, self._colours), block.line_numbers
+        if b"\x00" in data:
+            data = data.replace(b"\x00", b"")
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n")
+            if b"\r" in data:
+                data, numbers = _split_carriage_returns(data, block.first_line, numbers)
+        return block._replace(data=data, line_numbers=numbers, prefix=self._prefix)
 
     def _learn(self, first: bytes) -> None:
         """Learns from the first block what holds for all."""
@@ -116,8 +118,7 @@ def written_as_it_stands(chunks: Iterator[bytes], raw: BinaryIO, settled: Contai
         return None
     written = Written(first, None, settled)
     whole = first[: end_of_whole(first, written.envelope)]
-    parts = ((part, True) for part in _first_parts(whole, written.envelope))
-    return written if any(written.blocks(0, islice(parts, 1))) else None
+    return written if any(islice(written.blocks(0, [(whole, True)]), 1)) else None
 
 
 def pieces_between(raw: BinaryIO, start: int, end: int | None, envelope: Envelope | None) -> tuple[int, list[bytes]]:
@@ -126,33 +127,27 @@ def pieces_between(raw: BinaryIO, start: int, end: int | None, envelope: Envelop
 
     Raises ValueError where a chunk holds no end of a message: then only who reads from the start knows.
     """
-    raw.seek(max(start - CHUNK_BYTES, 0))
-    before = raw.read(CHUNK_BYTES) if start else b""
-    rest = before[_cut(before, envelope) :] if before else b""
-    place, pieces = start - len(rest), []
+    place = max(start - CHUNK_BYTES, 0)
+    raw.seek(place)
+    pieces, rest = list[bytes](), b""
     while (end is None or raw.tell() < end) and (chunk := raw.read(CHUNK_BYTES)):
-        if end is None and len(chunk) < CHUNK_BYTES and not end_of_whole(chunk, envelope):
+        if cut := end_of_whole(chunk, envelope):
+            pieces.append(rest + chunk[:cut])
+            rest = chunk[cut:]
+        elif end is None and len(chunk) < CHUNK_BYTES:
             rest += chunk
-            continue
-        cut = _cut(chunk, envelope)
-        pieces.append(rest + chunk[:cut])
-        rest = chunk[cut:]
+        else:
+            raise ValueError("no message ends here")
     pieces += [rest] if rest and end is None else []
-    return place, pieces if start else [*_first_parts(pieces[0], envelope), *pieces[1:]]
+    before = pieces[:1] if start else []
+    return place + sum(map(len, before)), pieces[len(before) :]
 
 
-def _cut(chunk: bytes, envelope: Envelope | None) -> int:
-    cut = end_of_whole(chunk, envelope)
-    if not cut:
-        raise ValueError("no message ends here")
-    return cut
-
-
-def _first_parts(piece: bytes, envelope: Envelope | None) -> Iterator[bytes]:
-    """The first piece of a log; that of an envelope in smaller ones: the sooner it is known what settles, the fewer
-    records are taken apart."""
+def _parts_of(piece: bytes, envelope: Envelope) -> Iterator[bytes]:
+    """The first piece of a log in smaller ones: the sooner it is known what settles, the fewer records are taken
+    apart."""
     start = 0
-    while envelope and (cut := end_of_whole(piece[start : start + _LEARNT_BYTES], envelope)):
+    while cut := end_of_whole(piece[start : start + _LEARNT_BYTES], envelope):
         yield piece[start : start + cut]
         start += cut
     if start < len(piece):
@@ -188,24 +183,6 @@ def _whole_messages(chunks: Iterable[bytes], envelope: Envelope | None) -> Itera
                 rest = rest[cut:] if cut else b""
     if rest:
         yield rest, True
-
-
-def _clean_block(
-    stream: int,
-    number: int,
-    offset: int,
-    data: bytes,
-    numbers: tuple[int, ...] | None,
-    colours: re.Pattern[bytes] | None,
-) -> Block:
-    data = _without_colours(data, colours)
-    if b"\x00" in data:
-        data = data.replace(b"\x00", b"")
-    if b"\r" in data:
-        data = data.replace(b"\r\n", b"\n")
-        if b"\r" in data:
-            data, numbers = _split_carriage_returns(data, number, numbers)
-    return Block(stream, number, offset, data, numbers)
 
 
 def _without_colours(data: bytes, printed: re.Pattern[bytes] | None) -> bytes:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 
+from logdiag.model import Sealed
 from logdiag.read.envelopes import Envelope, Numbered
 
 _DIGITS = b"0123456789"
@@ -34,6 +35,17 @@ class Unwrapped:
     numbers: list[int] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
     places: array[int] = field(default_factory=partial(array, "i"))
+
+    @property
+    def own_numbers(self) -> tuple[int, ...] | None:
+        """The lines' numbers, None where they follow each other."""
+        first, numbers = self.numbers[0], self.numbers
+        return None if numbers == [*range(first, first + len(numbers))] else tuple(numbers)
+
+    def sealed(self, envelope: Envelope) -> Sealed:
+        """The sealed lines, if there are any."""
+        some = max(self.places) >= 0
+        return Sealed(self.places, self.records, envelope.between, envelope.opened) if some else Sealed()
 
     def add(self, found: Sequence[Numbered]) -> None:
         """Adds lines with their numbers."""

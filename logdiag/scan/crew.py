@@ -321,14 +321,14 @@ def _scanned(looked: Looked, raw: BinaryIO, shapes: Shapes) -> tuple[Looked, int
     kind = None if block.offset else kind_of_block(block, shapes.book)
     # Where a pattern of one's own took too long, the process that tells of it must ask itself.
     kind = None if shapes.book.notes else kind
-    if block.sealed.records:
-        size = sum(map(len, block.sealed.records)) + len(block.sealed.between) * (len(block.sealed.records) - 1)
-        block = block._replace(sealed=block.sealed._replace(records=(), opened=bytes))
-    else:
-        raw.seek(block.offset)
-        size = len(block.data) if raw.read(len(block.data)) == block.data else 0
-        block = block._replace(data=b"" if size else block.data)
-    return looked._replace(block=block, hits=hits, kind=kind), size
+    sealed = block.sealed
+    left_out = sealed.between.join(sealed.records) if sealed.places else block.data
+    raw.seek(block.offset)
+    stands = raw.read(len(left_out)) == left_out
+    if stands:
+        block = block._replace(sealed=sealed._replace(records=())) if sealed.places else block._replace(data=b"")
+    given = block._replace(sealed=block.sealed._replace(opened=bytes))
+    return looked._replace(block=given, hits=hits, kind=kind), len(left_out) if stands else 0
 
 
 def _with_data(task: _Task, done: _Done | None) -> _Done | None:
@@ -343,7 +343,7 @@ def _with_data(task: _Task, done: _Done | None) -> _Done | None:
             data = raw.read(size)
             if len(data) != size:
                 return None
-            if block.sealed.places:
+            if size and block.sealed.places:
                 block = block._replace(sealed=block.sealed._replace(records=data.split(block.sealed.between)))
             elif size:
                 block = block._replace(data=data)
