@@ -32,7 +32,7 @@ from rich.table import Table
 
 from evals.bench_kinds import GREP, measure_kinds, print_kinds, slice_lines, throughput, timed
 from evals.fuzz import FuzzReport, fuzz
-from evals.generate import FAILED_RANK, Written, write_log
+from evals.generate import FAILED_RANK, Written, write_log, write_ranks
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -183,6 +183,24 @@ def size_bars(size: str, path: Path, written: Written, times: int) -> tuple[list
     return bars, run
 
 
+def files_bars(folder: Path) -> list[Bar]:
+    """The bars of a job whose ranks write a file each, beside one file of the same bytes."""
+    files, whole = folder / "ranks", folder / "ranks.log"
+    files.mkdir()
+    write_ranks(files, [1.0] * 1024)
+    with whole.open("wb") as sink:
+        for path in sorted(files.iterdir()):
+            sink.write(path.read_bytes())
+    one, many = diagnose_file(whole, 1), diagnose_file(files, 1)
+    shutil.rmtree(files)
+    whole.unlink()
+    told = f"1,024 files of 1 MB ({many.seconds:.1f} s)"
+    return [
+        at_most(f"{told} to one file of their size ({one.seconds:.1f} s)", 1.2, many.seconds / one.seconds),
+        at_most("1,024 files of 1 MB: peak memory", 300, many.peak / 1e6, "MB"),
+    ]
+
+
 def loop_bar(size: str, path: Path, speed: float) -> Bar:
     """diagnose() against a plain loop."""
     loop, count = regex_throughput(path)
@@ -215,6 +233,8 @@ def measure(sizes: tuple[int, int], fuzz_seconds: float, times: int, say: Callab
                 yield loop_bar(size, path, written.bytes / run.seconds)
             path.unlink()
         yield at_most(f"time a byte, {sizes[1]} MB to {sizes[0]} MB", 1.15, per_byte[1] / per_byte[0])
+        say("1,024 files")
+        yield from files_bars(Path(folder))
     say("start of the command")
     ours, bare, ratio = start_ratio(21)
     yield at_most(f"logdiag small.log ({ours * 1000:.0f} ms) to python -c pass ({bare * 1000:.0f} ms)", 15, ratio)
@@ -294,6 +314,12 @@ def main() -> None:
 
     size = given.kinds or (10 if given.small else 50)
     kept = json.loads(RESULTS.read_text(encoding="utf-8"))
+    of_run = {
+        "revision": revision(),
+        "load": round(os.getloadavg()[0], 1),
+        "machine": machine(),
+        "versions": versions(),
+    }
     speeds = measure_kinds(size, kept["kinds"].get(str(size), {}), say)
     print_kinds(speeds, size, console)
     bars: list[Bar] = []
@@ -303,9 +329,10 @@ def main() -> None:
         print_table(bars, console)
     if given.keep or not (given.small or given.kinds):
         kept["kinds"][str(size)] = {speed.name: speed.kept() for speed in speeds}
+        kept["runs"] = {**kept.get("runs", {}), f"kinds of {size} MB": of_run}
         if bars and not given.small:
             kept["bars"] = [asdict(bar) for bar in bars]
-        kept |= {"revision": revision(), "machine": machine(), "versions": versions()}
+            kept["runs"]["bars"] = of_run
         RESULTS.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         console.print(f"written to {RESULTS.relative_to(ROOT)}")
     passed = all(bar.passed for bar in bars) and not any(speed.slower for speed in speeds)

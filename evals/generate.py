@@ -2,6 +2,8 @@
 
     python -m evals.generate --megabytes 300 --out run.log
 
+`write_ranks` writes such a run as one file a rank.
+
 The same arguments always give the same bytes. Eight nodes of eight ranks print Megatron-like metrics, timers, NCCL
 messages, harmless warnings and checkpoints; then rank 37 meets an uncorrectable ECC error, the other 63 ranks run into
 the watchdog's time limit, and torchelastic prints its table. `generate.yaml` has the texts. Memory stays the same
@@ -14,7 +16,7 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,7 +24,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["FAILED_RANK", "ROOT_TEXT", "Written", "write_log"]
+__all__ = ["FAILED_RANK", "ROOT_TEXT", "Written", "write_log", "write_ranks"]
 
 NODES = 8
 RANKS_PER_NODE = 8
@@ -75,7 +77,8 @@ class Numbers:
 def text(name: str, rank: int = 0, **facts: Any) -> Iterator[str]:
     """The lines of one text, with the facts and with what is known of a rank: its place, host, process and prefixes."""
     node, local = divmod(rank, RANKS_PER_NODE)
-    host, process, peer = f"node-{node:03d}", 41200 + 131 * node + local, (rank + 1) % RANKS
+    ranks = facts.setdefault("ranks", RANKS)
+    host, process, peer = f"node-{node:03d}", 41200 + 131 * node + local, (rank + 1) % ranks
     # The prefix that torchrun gives to a worker's output: its place on its node.
     default = f"[default{local}]:"
     facts |= {
@@ -179,24 +182,31 @@ def steps(numbers: Numbers) -> Iterator[tuple[int, list[str]]]:
 
 def failure(iteration: int) -> Iterator[str]:
     """The end of the run."""
-    at = clock(iteration) + timedelta(minutes=10, seconds=2)
-    for line in text("traceback", root=ROOT_TEXT):
-        yield f"[default{FAILED_RANK % RANKS_PER_NODE}]:[rank{FAILED_RANK}]: {line}"
-    sequence = iteration * 6 + 11
+    yield from last_words(FAILED_RANK, iteration)
     for rank in [rank for rank in range(RANKS) if rank != FAILED_RANK]:
-        nanoseconds = f"{rank * 7919 % 999983:06d}{rank * 13 % 999:03d}"
-        head = f"[rank{rank}]:[E{at:%m%d %H:%M:%S}.{nanoseconds} ProcessGroupNCCL.cpp"
-        (caught,) = text("caught", rank, sequence=sequence, ran=600000 + rank * 37 % 99)
-        yield from text(
-            "watchdog of a rank",
-            rank,
-            head=f"[default{rank % RANKS_PER_NODE}]:{head}",
-            caught=caught,
-            sequence=sequence,
-            enqueued=sequence + 3,
-            completed=sequence - 1,
-        )
-    yield from launcher(at + timedelta(seconds=4))
+        yield from last_words(rank, iteration)
+    yield from launcher(clock(iteration) + timedelta(minutes=10, seconds=6))
+
+
+def last_words(rank: int, iteration: int) -> Iterator[str]:
+    """How one rank ends: the failed one by its traceback, any other by the watchdog ten minutes later."""
+    default = f"[default{rank % RANKS_PER_NODE}]:"
+    if rank == FAILED_RANK:
+        yield from (f"{default}[rank{rank}]: {line}" for line in text("traceback", root=ROOT_TEXT))
+        return
+    at = clock(iteration) + timedelta(minutes=10, seconds=2)
+    sequence = iteration * 6 + 11
+    nanoseconds = f"{rank * 7919 % 999983:06d}{rank * 13 % 999:03d}"
+    (caught,) = text("caught", rank, sequence=sequence, ran=600000 + rank * 37 % 99)
+    yield from text(
+        "watchdog of a rank",
+        rank,
+        head=f"{default}[rank{rank}]:[E{at:%m%d %H:%M:%S}.{nanoseconds} ProcessGroupNCCL.cpp",
+        caught=caught,
+        sequence=sequence,
+        enqueued=sequence + 3,
+        completed=sequence - 1,
+    )
 
 
 def launcher(at: datetime) -> Iterator[str]:
@@ -237,6 +247,23 @@ def write_log(path: Path, megabytes: float, seed: int = 7, progress: Callable[[i
         root = count + 1 + next(number for number, line in enumerate(end) if line.endswith(ROOT_TEXT))
         put(end)
     return Written(size, count, root)
+
+
+def write_ranks(folder: Path, sizes: Sequence[float], seed: int = 7) -> None:
+    """Write what each rank of such a run prints to a file of its own, of so many million bytes: `rank_12.log`."""
+    numbers = Numbers(seed)
+    for rank, megabytes in enumerate(sizes):
+        left = megabytes * 1e6
+        with (folder / f"rank_{rank}.log").open("wb", buffering=1 << 20) as stream:
+            lines, iteration = [*text("beginning of a rank", rank, ranks=len(sizes))], 0
+            while left > 0:
+                iteration += 1
+                lines += step_lines(iteration, numbers, [f"[default{rank % RANKS_PER_NODE}]:[rank{rank}] "])
+                if iteration % 20 == 0:
+                    lines += text("communicator of a rank", rank, pick=numbers.step(), ranks=len(sizes))
+                left -= stream.write("".join(f"{line}\n" for line in lines).encode("ascii"))
+                lines = []
+            stream.write("".join(f"{line}\n" for line in last_words(rank, iteration)).encode("ascii"))
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ The taxonomy is that of "Characterization of Large Language Model Development in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -255,14 +255,32 @@ class CommonPrefix(NamedTuple):
     forms: Forms | None = None
 
 
+class Sealed(NamedTuple):
+    """Lines of a block that lack their digits in it, where no one is likely to look at them: of each line `places` has
+    which of the `records` it stands in, -1 for a line that is whole. `opened` makes the whole line of a record; in the
+    file records stand one behind the other with `between` in between."""
+
+    places: Sequence[int] = ()
+    records: Sequence[bytes] = ()
+    between: bytes = b"\n"
+    opened: Callable[[bytes], bytes] = bytes
+
+    def holds(self, index: int) -> bool:
+        """Whether a line is sealed."""
+        return bool(self.places) and self.places[index] >= 0
+
+    def line(self, index: int) -> bytes:
+        """A sealed line, whole."""
+        return self.opened(self.records[self.places[index]])
+
+
 class Block(NamedTuple):
     """Whole lines of one stream, as bytes without colours, in the order of the file.
 
     `line_numbers` is None where line i of the block is line `first_line + i` of the file; an envelope that joins
-    lines gives each line's own number instead. `prefix` is what a recorder puts before every line of the stream. Of an
-    envelope's first block `wrapped` are the file's first lines as they stand there. Some lines of an envelope may lack
-    their digits in `data`, where no one is likely to look at them: `sealed` has what they stand in, which `opened`
-    makes the whole line of.
+    lines gives each line's own number instead. `offset` is where the file's bytes of which the block was made begin.
+    `prefix` is what a recorder puts before every line of the stream. Of an envelope's first block `wrapped` are the
+    file's first lines as they stand there; some of an envelope's lines may be `sealed`.
     """
 
     stream: int
@@ -272,8 +290,7 @@ class Block(NamedTuple):
     line_numbers: tuple[int, ...] | None = None
     prefix: CommonPrefix | None = None
     wrapped: tuple[bytes, ...] = ()
-    sealed: Mapping[int, bytes] = {}
-    opened: Callable[[bytes], bytes] = bytes
+    sealed: Sealed = Sealed()
 
     def number_of(self, index: int) -> int:
         """The file's own number of this block's line `index`, both counted from the block's first."""

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Generator, Iterable, Iterator
-from itertools import chain
-from typing import BinaryIO, NamedTuple
+from itertools import chain, islice
+from typing import BinaryIO
 
-from logdiag.model import Block, CommonPrefix
+from logdiag.model import Block, CommonPrefix, Sealed
 from logdiag.patterns import pattern_of
 from logdiag.read.decompression import CHUNK_BYTES
-from logdiag.read.envelopes import Envelope, recognise
+from logdiag.read.envelopes import Envelope, end_of_whole, recognise
 from logdiag.read.forms import Forms
 from logdiag.read.recorder_prefix import common_prefix
-from logdiag.read.unwrapping import LONGEST_LINE, unwrapped
+from logdiag.read.unwrapping import Seals, unwrapped
 
+# A line longer than this is cut into pieces that share its number; a line must fit into memory more than once.
+_LONGEST_LINE = 4 << 20
 # The form of a log is learnt from so much of it.
 _LEARNT_BYTES = 1 << 18
 # A pipe hands over little at a time; that much is gathered before it is scanned.
@@ -33,156 +35,155 @@ def blocks_of(
 ) -> Generator[Block, int | None, None]:
     """The blocks of a stream. Who has counted a block's lines may send the count: it is not done again. `forms` are the
     user's own beside the shipped ones. Lines that are `settled` without their digits may be given so; see `Block`."""
-    pieces = _whole_lines(chunks)
-    first = next(pieces, None)
+    chunks = _gathered(chunks)
+    first = next(chunks, None)
     if first is None:
         return
-    pieces = chain([first], pieces)
-    head = _head_of(first[0])
-    envelope = recognise(head, forms)
-    if envelope is not None:
-        for block in _unwrapped_blocks(stream, pieces, envelope, forms, settled):
-            yield block._replace(wrapped=tuple(head)) if block.offset == 0 else block
-        return
-    yield from plain_blocks(stream, pieces, _form_of(first[0], forms))
+    written = Written(first, forms, settled)
+    yield from written.blocks(stream, _whole_messages(chain([first], chunks), written.envelope))
 
 
-def form_of_plain(chunks: Iterator[bytes], raw: bytes, forms: Forms | None) -> Form | None:
-    """The form of a file whose lines stand in it as they are; None where they are taken out of something. `raw` is how
-    the file begins."""
-    first = next(_whole_lines(chunks), None)
-    if first is None or not raw.startswith(first[0]) or recognise(_head_of(first[0]), forms) is not None:
-        return None
-    return _form_of(first[0], forms)
+class Written:
+    """How a log is written, as its first chunk shows, and what was learnt of its records since: the `envelope` around
+    its lines, None for none, what its first block tells of the colours in all, and what stands before every line."""
 
+    def __init__(self, first: bytes, forms: Forms | None, settled: Container[bytes]) -> None:
+        self._forms = forms
+        self._head = first[: 1 << 16].splitlines()
+        self.envelope = recognise(self._head, forms)
+        self._seals = Seals(self.envelope, settled) if self.envelope else None
+        self._colours: re.Pattern[bytes] | None = None
+        self._prefix: CommonPrefix | None = None
+        self._learnt = False
 
-def lines_between(raw: BinaryIO, start: int, end: int | None) -> tuple[int, list[bytes]]:
-    """What the blocks of a plain file hold that begin in the chunks between two places, None for its end: the same as
-    when it is read from its start. Before it the place of the first.
+    def blocks(
+        self, stream: int, pieces: Iterable[tuple[bytes, bool]], offset: int = 0
+    ) -> Generator[Block, int | None, None]:
+        """The lines in pieces of the log as blocks, the first line numbered 1; see `blocks_of`. A piece holds whole
+        messages, or with False a part of a line too long to be held."""
+        if self._seals is not None:
+            yield from self._unwrapped(stream, (data for data, _ in pieces), self._seals, offset)
+            return
+        number = 1
+        for data, whole in pieces:
+            block = self._clean(Block(stream, number, offset, data))
+            counted = (yield block) if block.data else None
+            if whole:
+                regular = counted is not None and block.line_numbers is None
+                number += counted if regular and counted else data.count(b"\n")
+            offset += len(data)
 
-    Raises ValueError where a chunk holds no end of a line: then only who reads from the start knows.
-    """
-    raw.seek(max(start - CHUNK_BYTES, 0))
-    before = _ends_a_line(raw.read(CHUNK_BYTES)) if start else b""
-    started = before[before.rfind(b"\n") + 1 :]
-    chunks = chain([started], _chunks_up_to(raw, end))
-    pieces = [data for data, _ in _whole_lines(chunks)]
-    if end is not None and pieces and not pieces[-1].endswith(b"\n"):
-        pieces.pop()  # its line goes on
-    return start - len(started), pieces
+    def _unwrapped(self, stream: int, pieces: Iterator[bytes], seals: Seals, offset: int) -> Iterator[Block]:
+        """Unwrapped lines as blocks."""
+        head: tuple[bytes, ...] = ()
+        if not offset:
+            head, pieces = tuple(self._head), chain(_parts_of(next(pieces, b""), seals.envelope), pieces)
+        for found in unwrapped(pieces, seals):
+            if found.lines:
+                lines, sealed = found.lines, found.sealed(seals.envelope)
+                data = b"\n".join(lines)
+                if b"\r" in data:  # lines will be split
+                    data = b"\n".join(sealed.line(at) if sealed.holds(at) else line for at, line in enumerate(lines))
+                    sealed = Sealed()
+                block = Block(stream, found.numbers[0], offset, data, found.own_numbers, None, head, sealed)
+                yield self._clean(block)
+                head = ()
+            offset += found.size
 
-
-def _chunks_up_to(raw: BinaryIO, end: int | None) -> Iterator[bytes]:
-    while (end is None or raw.tell() < end) and (chunk := raw.read(CHUNK_BYTES)):
-        yield chunk if end is None and len(chunk) < CHUNK_BYTES else _ends_a_line(chunk)
-
-
-def _ends_a_line(chunk: bytes) -> bytes:
-    if b"\n" not in chunk:
-        raise ValueError("no line ends here")
-    return chunk
-
-
-def _head_of(first: bytes) -> list[bytes]:
-    return first[: 1 << 16].splitlines()
-
-
-def plain_blocks(
-    stream: int, pieces: Iterable[tuple[bytes, bool]], form: Form, offset: int = 0
-) -> Generator[Block, int | None, None]:
-    """Lines as blocks; see `blocks_of`. A piece of a line too long to be held comes with False."""
-    number = 1
-    for data, whole in pieces:
-        block = _clean_block(stream, number, offset, data, None, form)
-        counted = (yield block) if block.data else None
-        if whole:
-            regular = counted is not None and block.line_numbers is None
-            number += counted if regular and counted else data.count(b"\n")
-        offset += len(data)
-
-
-class Form(NamedTuple):
-    """What the first block tells of all: how colours are written, and what stands before every line."""
-
-    colours: re.Pattern[bytes] | None
-    prefix: CommonPrefix | None
-
-
-def _form_of(first: bytes, forms: Forms | None) -> Form:
-    # To look for colours without their escape in every block would take as long as all other cleaning.
-    # Found from behind, which takes half as long where many brackets stand.
-    colours = _PRINTED_COLOUR if first.rfind(b"[0m", 0, _LEARNT_BYTES) >= 0 else None
-    plain = _without_colours(first[:_LEARNT_BYTES], colours)
-    return Form(colours, common_prefix(plain.split(b"\n"), forms))
-
-
-def _unwrapped_blocks(
-    stream: int,
-    pieces: Iterator[tuple[bytes, bool]],
-    envelope: Envelope,
-    forms: Forms | None,
-    settled: Container[bytes],
-) -> Iterator[Block]:
-    """Unwrapped lines as blocks."""
-    form: Form | None = None
-    offset = 0
-    first, *_ = next(pieces)
-    # The sooner it is known what settles, the fewer records are taken apart.
-    every = chain(_parts_of(first), (data for data, _ in pieces))
-    for found in unwrapped(every, envelope, settled):
-        data, sealed = b"\n".join(found.lines), found.sealed
-        if b"\r" in data:  # lines will be split
-            opened = (envelope.opened(sealed[at]) if at in sealed else line for at, line in enumerate(found.lines))
-            data, sealed = b"\n".join(opened), {}
-        form = form or _form_of(data, forms)
-        block = _clean_block(stream, found.numbers[0], offset, data, tuple(found.numbers), form)
-        yield block._replace(sealed=sealed, opened=envelope.opened) if sealed else block
-        offset += len(data) + 1
-
-
-def _parts_of(piece: bytes) -> Iterator[bytes]:
-    """A piece in smaller ones of whole lines."""
-    start = 0
-    while start < len(piece):
-        end = piece.find(b"\n", start + _LEARNT_BYTES) + 1 or len(piece)
-        yield piece[start:end]
-        start = end
-
-
-def _whole_lines(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Chunks gathered to a useful size and cut after a newline; False with a piece of a line too long to be held."""
-    parts: list[bytes] = []
-    held = 0
-    for chunk in chunks:
-        cut = chunk.rfind(b"\n") + 1 if held + len(chunk) >= _LEAST_BYTES else 0
-        if cut:
-            parts.append(chunk[:cut] if cut < len(chunk) else chunk)
-            yield b"".join(parts) if len(parts) > 1 else parts[0], True
-            parts, held = ([chunk[cut:]], len(chunk) - cut) if cut < len(chunk) else ([], 0)
-        else:
-            parts.append(chunk)
-            held += len(chunk)
-            if held > LONGEST_LINE:
-                data = b"".join(parts)
-                cut = data.rfind(b"\n") + 1
-                yield data[:cut] or data, bool(cut)
-                parts = [data[cut:]] if cut else []
-                held = len(data) - cut if cut else 0
-    if held:
-        yield b"".join(parts), True
-
-
-def _clean_block(
-    stream: int, number: int, offset: int, data: bytes, numbers: tuple[int, ...] | None, form: Form
-) -> Block:
-    data = _without_colours(data, form.colours)
-    if b"\x00" in data:
-        data = data.replace(b"\x00", b"")
-    if b"\r" in data:
-        data = data.replace(b"\r\n", b"\n")
+    def _clean(self, block: Block) -> Block:
+        if not self._learnt:
+            self._learn(block.data)
+        data, numbers = _without_colours(block.data, self._colours), block.line_numbers
+        if b"\x00" in data:
+            data = data.replace(b"\x00", b"")
         if b"\r" in data:
-            data, numbers = _split_carriage_returns(data, number, numbers)
-    return Block(stream, number, offset, data, numbers, form.prefix)
+            data = data.replace(b"\r\n", b"\n")
+            if b"\r" in data:
+                data, numbers = _split_carriage_returns(data, block.first_line, numbers)
+        return block._replace(data=data, line_numbers=numbers, prefix=self._prefix)
+
+    def _learn(self, first: bytes) -> None:
+        """Learns from the first block what holds for all."""
+        # To look for colours without their escape in every block would take as long as all other cleaning.
+        # Found from behind, which takes half as long where many brackets stand.
+        self._colours = _PRINTED_COLOUR if first.rfind(b"[0m", 0, _LEARNT_BYTES) >= 0 else None
+        plain = _without_colours(first[:_LEARNT_BYTES], self._colours)
+        self._prefix = common_prefix(plain.split(b"\n"), self._forms)
+        self._learnt = True
+
+
+def written_as_it_stands(chunks: Iterator[bytes], raw: BinaryIO, settled: Container[bytes]) -> Written | None:
+    """How a file is written whose bytes are those of its log, with what its first block tells; None for another."""
+    first = next(chunks, b"")
+    if not first or raw.read(len(first)) != first:
+        return None
+    written = Written(first, None, settled)
+    whole = first[: end_of_whole(first, written.envelope)]
+    return written if any(islice(written.blocks(0, [(whole, True)]), 1)) else None
+
+
+def pieces_between(raw: BinaryIO, start: int, end: int | None, envelope: Envelope | None) -> tuple[int, list[bytes]]:
+    """The pieces of a file's log that begin in the chunks between two places, None for its end: the same as when it is
+    read from its start. Before them the place of the first.
+
+    Raises ValueError where a chunk holds no end of a message: then only who reads from the start knows.
+    """
+    place = max(start - CHUNK_BYTES, 0)
+    raw.seek(place)
+    pieces, rest = list[bytes](), b""
+    while (end is None or raw.tell() < end) and (chunk := raw.read(CHUNK_BYTES)):
+        if cut := end_of_whole(chunk, envelope):
+            pieces.append(rest + chunk[:cut])
+            rest = chunk[cut:]
+        elif end is None and len(chunk) < CHUNK_BYTES:
+            rest += chunk
+        else:
+            raise ValueError("no message ends here")
+    pieces += [rest] if rest and end is None else []
+    before = pieces[:1] if start else []
+    return place + sum(map(len, before)), pieces[len(before) :]
+
+
+def _parts_of(piece: bytes, envelope: Envelope) -> Iterator[bytes]:
+    """The first piece of a log in smaller ones: the sooner it is known what settles, the fewer records are taken
+    apart."""
+    start = 0
+    while cut := end_of_whole(piece[start : start + _LEARNT_BYTES], envelope):
+        yield piece[start : start + cut]
+        start += cut
+    if start < len(piece):
+        yield piece[start:]
+
+
+def _gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Chunks gathered to a useful size."""
+    parts, held = list[bytes](), 0
+    for chunk in chunks:
+        parts.append(chunk)
+        held += len(chunk)
+        if held >= _LEAST_BYTES:
+            yield b"".join(parts)
+            parts, held = [], 0
+    if held:
+        yield b"".join(parts)
+
+
+def _whole_messages(chunks: Iterable[bytes], envelope: Envelope | None) -> Iterator[tuple[bytes, bool]]:
+    """Chunks cut behind a whole message; False with a piece of a line too long to be held."""
+    rest = b""
+    for chunk in chunks:
+        cut = end_of_whole(chunk, envelope)
+        if cut:
+            yield rest + chunk[:cut], True
+            rest = chunk[cut:]
+        else:
+            rest += chunk
+            if len(rest) > _LONGEST_LINE:
+                cut = rest.rfind(b"\n") + 1
+                yield rest[:cut] or rest, bool(cut)
+                rest = rest[cut:] if cut else b""
+    if rest:
+        yield rest, True
 
 
 def _without_colours(data: bytes, printed: re.Pattern[bytes] | None) -> bytes:

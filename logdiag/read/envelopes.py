@@ -44,9 +44,28 @@ class Envelope(NamedTuple):
     levels: re.Pattern[bytes] | None = None
     entries: bool = False
 
+    @property
+    def between(self) -> bytes:
+        """What stands between two records."""
+        return b"\n\n" if self.entries else b"\n"
+
     def opened(self, record: bytes) -> bytes:
         """The line in a record that holds one."""
         return next(self.unwrap([(0, record)]))[1]
+
+
+def end_of_whole(data: bytes, envelope: Envelope | None) -> int:
+    """Where the last whole message in a piece of a log ends, 0 where none does; lines are messages without an
+    envelope."""
+    between = envelope.between if envelope else b"\n"
+    end = data.rfind(between)
+    while envelope and end >= 0:
+        before = data.rfind(between, 0, end)
+        start = before + len(between) if before >= 0 else 0
+        if not envelope.goes_on(data[start:end]):
+            break
+        end = before
+    return end + len(between) if end >= 0 else 0
 
 
 # 2026-11-01T10:00:00.123456789Z stderr F message

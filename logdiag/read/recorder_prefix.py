@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from operator import eq
 
-from logdiag.model import CommonPrefix, with_nines
+from logdiag.model import ALL_NINES, CommonPrefix, with_nines
 from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms, shipped_forms
 from logdiag.read.prefixes import parse_line
@@ -66,7 +66,7 @@ def common_prefix(lines: Sequence[bytes], forms: Forms | None = None) -> CommonP
     told = list(filter(bytes.strip, lines))
     if len(told) < _FEWEST_LINES:
         return CommonPrefix(_NOTHING, forms=forms) if forms else None
-    label = _label_of([line.decode(errors="replace") for line in told[:_MOST_LABELLED]])
+    label = _label_of(told[:_MOST_LABELLED])
     sample = (told[len(told) * at // _MOST_LINES] for at in range(_MOST_LINES))
     found = _shared_prefix([line.decode(errors="replace") for line in sample])
     return (found or CommonPrefix(_NOTHING))._replace(label=label, forms=forms) if label or forms else found
@@ -88,13 +88,14 @@ def _shared_prefix(told: Sequence[str]) -> CommonPrefix | None:
     return CommonPrefix(pattern, relays=level if any(map(_nested, rests.values())) else None)
 
 
-def _label_of(lines: Sequence[str]) -> re.Pattern[str] | None:
+def _label_of(lines: Sequence[bytes]) -> re.Pattern[str] | None:
     """How the lines name the rank that speaks: a word with a number that goes to and fro between several values."""
+    heads = [line[:_LONGEST_PREFIX] for line in lines]
+    shapes = b"\n".join(heads).translate(ALL_NINES).split(b"\n")
+    labelled = set(filter(_may_be_labelled, set(shapes)))
     numbers: dict[tuple[str, ...], list[str]] = {}
-    for line in lines:
-        match = _LABEL.match(line)
-        if match is None and _may_name_a_process(with_nines(line[:_LONGEST_PREFIX])):
-            match = _PROCESS_LABEL.match(parse_line(line[:_LONGEST_PREFIX]).message)
+    for line in (head.decode(errors="replace") for head, shape in zip(heads, shapes, strict=True) if shape in labelled):
+        match = _LABEL.match(line) or _PROCESS_LABEL.match(parse_line(line).message)
         if match and match["word"].lower() not in _NO_PROCESSES:
             numbers.setdefault((match["open"], match["word"], match["close"] or ""), []).append(match["number"])
     for (before, word, after), told in sorted(numbers.items(), key=lambda item: -len(item[1])):
@@ -108,9 +109,10 @@ def _label_of(lines: Sequence[str]) -> re.Pattern[str] | None:
 
 
 @lru_cache(maxsize=1 << 12)  # neighbouring files begin alike
-def _may_name_a_process(head: bytes) -> bool:
-    """Whether a process's label stands somewhere in the head of a line, whatever its numbers."""
-    return _PROCESS_LABEL.search(head.decode(errors="replace")) is not None
+def _may_be_labelled(head: bytes) -> bool:
+    """Whether a label may stand in the head of a line, whatever its numbers."""
+    text = head.decode(errors="replace")
+    return _LABEL.match(text) is not None or _PROCESS_LABEL.search(text) is not None
 
 
 @lru_cache(maxsize=1 << 12)

@@ -35,10 +35,13 @@ class Section(NamedTuple):
     node: str | None
 
 
+def may_be_heading(line: bytes) -> bool:
+    """Whether a line, with its digits or without, looks like a heading."""
+    return line.startswith(b"==> ")
+
+
 def sections_in(data: bytes, position: int) -> Iterator[Section]:
     """The sections that begin in a block of lines; `position` is that of its first line in the stream."""
-    if b"==> " not in data:
-        return
     for heading in _HEADING.finditer(data):
         name = heading["name"].decode(errors="replace")
         at = position + data.count(b"\n", 0, heading.start())

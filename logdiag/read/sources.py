@@ -21,9 +21,8 @@ from typing import Any, BinaryIO, Protocol, TextIO, TypeAlias, cast
 
 from logdiag.errors import SourceError
 from logdiag.model import Block
-from logdiag.read.blocks import Form, blocks_of, form_of_plain
+from logdiag.read.blocks import Written, blocks_of, written_as_it_stands
 from logdiag.read.decompression import (
-    CHUNK_BYTES,
     archive_kind_of_file,
     broken_stream_errors,
     decompressed,
@@ -136,10 +135,10 @@ class Stream:
             return
         yield from blocks_of(self.index, self._chunks(), self.forms, settled)
 
-    def form_of_plain(self) -> Form | None:
-        """How the lines of a file that has a path begin; None where they do not stand in it as they are."""
+    def written(self, settled: Container[bytes]) -> Written | None:
+        """How the lines of a file that has a path are written; None where they do not stand in it as they are."""
         with self.open() as raw:
-            return form_of_plain(replace(self, notes=[], limits=Limits())._chunks(), raw.read(CHUNK_BYTES), self.forms)
+            return written_as_it_stands(self._chunks(), raw, settled)
 
     def _chunks(self) -> Iterator[bytes]:
         try:

@@ -7,15 +7,15 @@ for that line after all. All others are taken apart one by one.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 
+from logdiag.model import Sealed
 from logdiag.patterns import pattern_of
 from logdiag.read.envelopes import Envelope, Numbered
-
-LONGEST_LINE = 4 << 20
-"""A line longer than this is cut into pieces that share its number; a line must fit into memory more than once."""
 
 _DIGITS = b"0123456789"
 _AS_LETTERS = bytes.maketrans(_DIGITS, b"abcdefghij")
@@ -27,88 +27,74 @@ _CURSOR = pattern_of(rb'__CURSOR(?:=|" ?: ?")[^"\n]*')
 
 @dataclass
 class Unwrapped:
-    """The lines of a piece and their numbers in the file. `sealed` has the records of those lacking their digits,
-    by index."""
+    """The lines of a piece and their numbers in the file; of those that are sealed `places` tells which of its records
+    each stands in, -1 of others. `size` is that of the piece."""
 
+    records: Sequence[bytes]
+    size: int
     numbers: list[int] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
-    sealed: dict[int, bytes] = field(default_factory=dict)
+    places: array[int] = field(default_factory=partial(array, "i"))
 
-    def add(self, found: Iterable[Numbered]) -> None:
+    @property
+    def own_numbers(self) -> tuple[int, ...] | None:
+        """The lines' numbers, None where they follow each other."""
+        first, numbers = self.numbers[0], self.numbers
+        return None if numbers == [*range(first, first + len(numbers))] else tuple(numbers)
+
+    def sealed(self, envelope: Envelope) -> Sealed:
+        """The sealed lines, if there are any."""
+        some = max(self.places) >= 0
+        return Sealed(self.places, self.records, envelope.between, envelope.opened) if some else Sealed()
+
+    def add(self, found: Sequence[Numbered]) -> None:
+        """Adds lines with their numbers."""
         for number, line in found:
             self.numbers.append(number)
             self.lines.append(line)
+        self.places.extend(repeat(-1, len(found)))
 
-    def seal(self, numbers: Sequence[int], lines: Sequence[bytes], records: Sequence[bytes]) -> None:
-        """Adds settled lines and the records that they stand in."""
-        start = len(self.lines)
-        self.sealed.update(zip(range(start, start + len(lines)), records, strict=True))
+    def seal(self, numbers: Sequence[int], lines: Sequence[bytes], first: int) -> None:
+        """Adds settled lines, each of which stands in a record, from the `first` on."""
         self.numbers.extend(numbers)
         self.lines.extend(lines)
+        self.places.extend(range(first, first + len(lines)))
 
 
-def unwrapped(pieces: Iterable[bytes], envelope: Envelope, settled: Container[bytes]) -> Iterator[Unwrapped]:
-    """The lines of each piece of a file; a message that goes on in the next piece is a line of that. Lines that are
-    `settled` without their digits may be sealed."""
-    seals = _Seals(envelope, settled)
-    held: list[Numbered] = []
-    for numbers, records, keys in _records_in(pieces, seals, envelope.entries):
-        found, done = Unwrapped(), 0
+def unwrapped(pieces: Iterable[bytes], seals: Seals) -> Iterator[Unwrapped]:
+    """The lines of each piece of a file; a piece holds whole messages. Lines that are settled without their digits may
+    be sealed."""
+    envelope = seals.envelope
+    number = 1
+    for data in pieces:
+        records = _split(data, envelope)
+        keys = seals.keys_of(data, records)
+        numbers: Sequence[int] = range(number, number + len(records))
+        if envelope.entries:
+            numbers, number = _numbers_of_messages(keys, number), number + data.count(b"\n")
+        else:
+            number += len(records) - (not data.endswith(b"\n"))
+        found, done = Unwrapped(records, len(data)), 0
         known = seals.lines_of(keys)
-        for at in [at for at, line in enumerate(known) if not line or (held and not at)]:
+        for at in [at for at, line in enumerate(known) if not line]:
             if at < done:
                 continue
-            found.seal(numbers[done:at], known[done:at], records[done:at])
+            found.seal(numbers[done:at], known[done:at], done)
             # Where none is sealed, all are taken apart at once.
             done = at + 1 if envelope.alike else len(records)
             while done < len(records) and envelope.goes_on(records[done - 1]):
                 done += 1
-            message = [*held, *zip(numbers[at:done], records[at:done], strict=True)]
-            held = []
-            if envelope.goes_on(records[done - 1]) and sum(len(record) for _, record in message) <= LONGEST_LINE:
-                held = message
-                break
-            lines = list(envelope.unwrap(message))
+            lines = list(envelope.unwrap(zip(numbers[at:done], records[at:done], strict=True)))
             found.add(lines)
-            if len(message) == len(lines) == 1:
+            if done - at == len(lines) == 1:
                 seals.learn(keys[at], records[at], lines[0][1])
-        found.seal(numbers[done:], known[done:], records[done:])
-        if found.lines:
-            yield found
-    found = Unwrapped()
-    found.add(envelope.unwrap(held))
-    if found.lines:
+        found.seal(numbers[done:], known[done:], done)
         yield found
 
 
-def _records_in(
-    pieces: Iterable[bytes], seals: _Seals, entries: bool
-) -> Iterator[tuple[Sequence[int], list[bytes], list[bytes]]]:
-    """The records of each piece, with the numbers of the lines that their messages begin on, and what they are known
-    by."""
-    number = 1
-    for data in _cut_at_entries(pieces) if entries else pieces:
-        records = _split(data, entries)
-        keys = seals.keys_of(data, records)
-        yield _numbers_of_messages(keys, number) if entries else range(number, number + len(keys)), records, keys
-        number += data.count(b"\n")
-
-
-def _cut_at_entries(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Pieces that end where an entry of a journal does."""
-    rest = b""
-    for data in pieces:
-        rest += data
-        cut = rest.rfind(b"\n\n") + 2 if len(rest) <= LONGEST_LINE else len(rest)
-        if cut > 1:
-            yield rest[:cut]
-            rest = rest[cut:]
-    if rest:
-        yield rest
-
-
-def _split(data: bytes, entries: bool) -> list[bytes]:
-    return data.rstrip(b"\n").split(b"\n\n") if entries else data.removesuffix(b"\n").split(b"\n")
+def _split(data: bytes, envelope: Envelope) -> list[bytes]:
+    ended = data.rstrip(b"\n") if envelope.entries else data.removesuffix(b"\n")
+    return ended.split(envelope.between)
 
 
 def _numbers_of_messages(entries: Sequence[bytes], number: int) -> list[int]:
@@ -128,21 +114,22 @@ def _place_of_message(entry: bytes) -> tuple[int, int]:
     return entry.count(b"\n", 0, start), entry.count(b"\n") + 2
 
 
-class _Seals:
-    """Which line each record held, by the record without its digits: one that differs in digits only holds the same but
-    for digits. A number that says how bad something is becomes a word."""
+class Seals:
+    """Which line each record of a log held, by the record without its digits: one that differs in digits only holds the
+    same but for digits. A number that says how bad something is becomes a word. Lines may be sealed that are `settled`
+    without their digits."""
 
     def __init__(self, envelope: Envelope, settled: Container[bytes]) -> None:
-        self._envelope, self._settled = envelope, settled
+        self.envelope, self._settled = envelope, settled
         self._known: dict[bytes, bytes] = {}
         # `"level": 50,` and what stands for it. To look for all levels in each record takes longer than all else.
         self._levels: dict[bytes, bytes] = {}
 
     def keys_of(self, data: bytes, records: list[bytes]) -> list[bytes]:
         """What the records of a piece are known by."""
-        if not self._envelope.alike:
+        if not self.envelope.alike:
             return records
-        keys = _split(self._key(data), self._envelope.entries)
+        keys = _split(self._key(data), self.envelope)
         return keys if len(keys) == len(records) else [self._key(record) for record in records]
 
     def lines_of(self, keys: Iterable[bytes]) -> list[bytes]:
@@ -151,10 +138,10 @@ class _Seals:
 
     def learn(self, key: bytes, record: bytes, line: bytes) -> None:
         """Remembers the line of a record."""
-        alike = self._envelope.alike
+        alike = self.envelope.alike
         if not alike or key in self._known or len(self._known) >= _MOST_KNOWN or len(record) > _LONGEST_KNOWN:
             return
-        levels = self._envelope.levels.findall(record) if self._envelope.levels else []
+        levels = self.envelope.levels.findall(record) if self.envelope.levels else []
         if len(self._levels) < _MOST_LEVELS:
             self._levels.update((level, level.translate(_AS_LETTERS)) for level in levels)
         if self._levels.keys() >= {*levels}:

@@ -17,24 +17,22 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import IO, cast
+from typing import IO, BinaryIO, cast
 
 from logdiag.errors import SourceError
 from logdiag.model import CommonPrefix
-from logdiag.read.blocks import Form, lines_between, plain_blocks
+from logdiag.read.blocks import Written, pieces_between
 from logdiag.read.decompression import CHUNK_BYTES, broken_stream_errors
 from logdiag.read.envelopes import recognise
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.kinds_of_log import kind_of_block
-from logdiag.scan.shapes import BlockLines, Looked, looked_through
+from logdiag.scan.shapes import BlockLines, Looked, Shapes, looked_through
 
 # A larger file is given out in parts; what one task may hold when it is unpacked.
 _LARGE, _PART, _MOST = 8 * CHUNK_BYTES, 4 * CHUNK_BYTES, 32 << 20
 _TASKS_AHEAD = 2
 _PIPE_BYTES = 1 << 20
-# A task must fit into a pipe.
-_MOST_TOLD = 16_000
 _GONE = (EOFError, OSError, pickle.UnpicklingError)
 # Of the package a worker needs little: without its `__init__` it is up in two thirds of the time.
 _SERVE = """
@@ -49,26 +47,26 @@ serve()
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A file; where its form is known, what begins between two places of it. `settled` are further shapes on which no
-    rule can fire."""
+    """A file, or of a large one what begins between two places of it."""
 
     stream: int
     path: str
-    form: Form | None = None
     start: int = 0
     end: int | None = None
-    settled: tuple[bytes, ...] = ()
+
+    @property
+    def is_part(self) -> bool:
+        return bool(self.start) or self.end is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What a task gave: blocks whose lines count from the first of them, of how many lines and bytes, and the `sizes`
-    of those whose data, left out here, stand in the file as they are: 0 for others."""
+    """What a task gave: blocks whose lines count from the first of them, of how many lines and bytes. Beside each so
+    many bytes at its offset as are its data, or hold its sealed records, which are left out here; else 0."""
 
-    blocks: Sequence[Looked]
+    blocks: Sequence[tuple[Looked, int]]
     bytes: int
     lines: int = 0
-    sizes: Sequence[int] = ()
 
 
 class _Worker:
@@ -88,7 +86,6 @@ class _Worker:
         )
         self.pending = 0
         self._setup = setup
-        self._told: set[bytes] = set()
         self._in, self._out = cast("IO[bytes]", self.process.stdin), cast("IO[bytes]", self.process.stdout)
 
     @property
@@ -108,15 +105,9 @@ class _Worker:
         self._setup = b""
         return True
 
-    def give(self, task: _Task, settled: set[bytes]) -> None:
-        """Hands a task over, with what is settled since the last."""
-        told: list[bytes] = []
-        for shape in settled - self._told:
-            told.append(shape)
-            if sum(map(len, told)) > _MOST_TOLD:
-                break
-        self._told.update(told)
-        self._write(pickle.dumps(replace(task, settled=tuple(told))))
+    def give(self, task: _Task) -> None:
+        """Hands a task over."""
+        self._write(pickle.dumps(task))
         self.pending += 1
 
     def take(self) -> _Done | None:
@@ -146,6 +137,7 @@ class Crew:
         self._tasks = _tasks_of(streams)
         self._next = next(self._tasks, None)
         self._given: deque[tuple[_Task, _Worker]] = deque()
+        self._own = _Reader(set(), lambda looked, _raw: (looked, 0))
 
     def __enter__(self) -> Crew:
         return self
@@ -155,63 +147,65 @@ class Crew:
 
     def looked(self, stream: Stream, settled: set[bytes]) -> Iterator[Looked]:
         """The blocks of a stream, looked through. The streams must be asked for in order."""
-        taken = yield from self._helped(stream, settled)
+        self._own.settled = settled
+        taken = yield from self._helped(stream)
         if taken is not None:
             # Read again, the same blocks come; what was taken of them is left out.
             stream.bytes_read = 0
             yield from islice(looked_through(stream.blocks(settled)), taken, None)
 
-    def _helped(self, stream: Stream, settled: set[bytes]) -> Generator[Looked, None, int | None]:
+    def _helped(self, stream: Stream) -> Generator[Looked, None, int | None]:
         """The blocks that tasks gave; how many of them, where this process must read the others itself."""
         taken, number, size, whole = 0, 1, 0, False
         prefix: CommonPrefix | None = None
         opening: Callable[[bytes], bytes] = bytes
-        while task := self._task_of(stream, settled):
-            done = self._done(task, stream, settled)
+        while task := self._task_of(stream):
+            done = self._done(task, stream)
             if done is None:
                 return taken
             size += done.bytes
             stream.bytes_read = size
-            for looked in done.blocks:
+            for looked, _ in done.blocks:
                 block = looked.block
                 if not taken:
-                    prefix = task.form.prefix if task.form else block.prefix
+                    prefix = block.prefix
                     if block.wrapped and (envelope := recognise(list(block.wrapped))):
                         opening = envelope.opened
                 taken += 1
                 first = block.first_line + number - 1
                 numbers = block.line_numbers and tuple(at + number - 1 for at in block.line_numbers)
                 block = block._replace(stream=stream.index, first_line=first, line_numbers=numbers)
-                yield looked._replace(block=block._replace(prefix=prefix, opened=opening))
+                sealed = block.sealed._replace(opened=opening)
+                yield looked._replace(block=block._replace(prefix=prefix, sealed=sealed))
             number, whole = number + done.lines, task.end is None
-            if task.form and whole and size < (stream.size or 0):
+            if task.is_part and whole and size < (stream.size or 0):
                 stream.note_cut(stream.size or 0, size)
         return None if whole else taken
 
-    def _task_of(self, stream: Stream, settled: set[bytes]) -> _Task | None:
+    def _task_of(self, stream: Stream) -> _Task | None:
         """The next task of a stream, whether a worker has it or not."""
         try:
             while self._given and self._given[0][0].stream < stream.index:
                 self._given.popleft()[1].take()
             while self._next and self._next.stream < stream.index:
                 self._next = next(self._tasks, None)
-            self._give_out(settled)
+            self._give_out()
         except _GONE:
             self._lose(stream)
         task = self._given[0][0] if self._given else self._next
         return task if task and task.stream == stream.index else None
 
-    def _give_out(self, settled: set[bytes]) -> None:
+    def _give_out(self) -> None:
         up = [worker for worker in self._workers if worker.is_up]
         while self._next and up:
             worker = min(up, key=lambda each: each.pending)
             if worker.pending >= _TASKS_AHEAD:
                 return
-            worker.give(self._next, settled)
+            worker.give(self._next)
             self._given.append((self._next, worker))
             self._next = next(self._tasks, None)
 
-    def _done(self, task: _Task, stream: Stream, settled: set[bytes]) -> _Done | None:
+    def _done(self, task: _Task, stream: Stream) -> _Done | None:
         """What became of a task, which this process does where no worker has it; None where it cannot be done so."""
         done: _Done | None = None
         if self._given:
@@ -221,7 +215,7 @@ class Crew:
                 self._lose(stream)
         else:
             self._next = next(self._tasks, None)
-            done = _read(task, settled) if task.form else None
+            done = self._own.read(task) if task.is_part else None
         while done is None and self._next and self._next.stream == task.stream:
             self._next = next(self._tasks, None)
         return done
@@ -263,95 +257,108 @@ def serve() -> None:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sink.write(b".")
     sink.flush()
-    book = RuleBook(*pickle.load(source))
-    settled: set[bytes] = set()
+    shapes = Shapes(RuleBook(*pickle.load(source)), ())
+    reader = _Reader(shapes.settled, partial(_scanned, shapes=shapes))
     while True:
         try:
             task: _Task = pickle.load(source)
         except EOFError:
             return
-        settled.update(task.settled)
-        done = _read(task, settled)
-        if done is not None:
-            done = _scanned(task, done, book, settled)
-        pickle.dump(done, sink, pickle.HIGHEST_PROTOCOL)
+        pickle.dump(reader.read(task), sink, pickle.HIGHEST_PROTOCOL)
         sink.flush()
 
 
-def _scanned(task: _Task, done: _Done, book: RuleBook, settled: set[bytes]) -> _Done:
-    """With hits and kind, and without what another process makes or reads as easily."""
-    blocks: list[Looked] = []
-    with open(task.path, "rb", buffering=0) as raw:
-        for looked in done.blocks:
-            block = looked.block
-            hits = looked.found(BlockLines(block), book.matcher, settled)
-            kind = None if block.offset else kind_of_block(block, book)
-            # Where a pattern of one's own took too long, the process that tells of it must ask itself.
-            kind = None if book.notes else kind
-            raw.seek(block.offset)
-            data = b"" if raw.read(len(block.data)) == block.data else block.data
-            blocks.append(looked._replace(block=block._replace(opened=bytes, data=data), hits=hits, kind=kind))
-    sizes = [0 if one.block.data else len(was.block.data) for one, was in zip(blocks, done.blocks, strict=True)]
-    return replace(done, blocks=blocks, sizes=sizes)
+class _Reader:
+    """Reads what tasks ask for. What it learnt of the latest large file serves for the other parts of it. Lines of the
+    shapes `settled` may be sealed; `finish` is done to each block, and is given the file."""
+
+    def __init__(self, settled: set[bytes], finish: Callable[[Looked, BinaryIO], tuple[Looked, int]]) -> None:
+        self.settled, self._finish = settled, finish
+        self._path = ""
+        self._written: Written | None = None
+
+    def read(self, task: _Task) -> _Done | None:
+        """The blocks of a task; None where it cannot be done, or not without saying something of it."""
+        try:
+            with open(task.path, "rb", buffering=0) as raw:
+                return self._part(task, raw) if task.is_part else self._whole(task, raw)
+        except Exception as error:
+            if not isinstance(error, (SourceError, ValueError, *broken_stream_errors())):
+                raise
+            return None
+
+    def _part(self, task: _Task, raw: BinaryIO) -> _Done | None:
+        if task.path != self._path:
+            stream = Stream(0, task.path, partial(open, task.path, "rb", buffering=0))
+            self._path, self._written = task.path, stream.written(self.settled)
+        if self._written is None:
+            return None
+        place, pieces = pieces_between(raw, task.start, task.end, self._written.envelope)
+        found = looked_through(self._written.blocks(0, ((piece, True) for piece in pieces), place))
+        blocks = [self._finish(looked, raw) for looked in found]
+        if self._written.envelope is None and all(looked.block.line_numbers is None for looked, _ in blocks):
+            lines = sum(len(looked.shapes) for looked, _ in blocks)  # counted already
+        else:
+            lines = sum(piece.count(b"\n") for piece in pieces)
+        return _Done(blocks, sum(map(len, pieces)), lines)
+
+    def _whole(self, task: _Task, raw: BinaryIO) -> _Done | None:
+        blocks = []
+        with open(task.path, "rb", buffering=0) as source:
+            stream = Stream(0, task.path, partial(nullcontext, source))
+            for looked in looked_through(stream.blocks(self.settled)):
+                blocks.append(self._finish(looked, raw))
+                if stream.bytes_read > _MOST:
+                    return None
+        return _Done(blocks, stream.bytes_read) if stream.complete and not stream.notes else None
+
+
+def _scanned(looked: Looked, raw: BinaryIO, shapes: Shapes) -> tuple[Looked, int]:
+    """A block for another process: with hits and kind, and without what that makes or reads as easily."""
+    block = looked.block
+    shapes.settle(looked)
+    hits = looked.found(BlockLines(block), shapes.book.matcher, shapes.settled)
+    kind = None if block.offset else kind_of_block(block, shapes.book)
+    # Where a pattern of one's own took too long, the process that tells of it must ask itself.
+    kind = None if shapes.book.notes else kind
+    sealed = block.sealed
+    left_out = sealed.between.join(sealed.records) if sealed.places else block.data
+    raw.seek(block.offset)
+    stands = raw.read(len(left_out)) == left_out
+    if stands:
+        block = block._replace(sealed=sealed._replace(records=())) if sealed.places else block._replace(data=b"")
+    given = block._replace(sealed=block.sealed._replace(opened=bytes))
+    return looked._replace(block=given, hits=hits, kind=kind), len(left_out) if stands else 0
 
 
 def _with_data(task: _Task, done: _Done | None) -> _Done | None:
     """With what was left out; None where the file does not hold it any more."""
     if done is None:
         return None
-    blocks: list[Looked] = []
+    blocks: list[tuple[Looked, int]] = []
     with open(task.path, "rb", buffering=0) as raw:
-        for looked, size in zip(done.blocks, done.sizes, strict=True):
-            raw.seek(looked.block.offset)
-            data = raw.read(size) or looked.block.data
-            if size and len(data) != size:
+        for looked, size in done.blocks:
+            block = looked.block
+            raw.seek(block.offset)
+            data = raw.read(size)
+            if len(data) != size:
                 return None
-            blocks.append(looked._replace(block=looked.block._replace(data=data)))
+            if size and block.sealed.places:
+                block = block._replace(sealed=block.sealed._replace(records=data.split(block.sealed.between)))
+            elif size:
+                block = block._replace(data=data)
+            blocks.append((looked._replace(block=block), 0))
     return replace(done, blocks=blocks)
 
 
 def _tasks_of(streams: Iterable[Stream]) -> Iterator[_Task]:
-    """The tasks of a job's streams, in order; none of those that are no files or that only one process can read."""
+    """The tasks of a job's streams, in order; none of those that are no files."""
     for stream in streams:
         if not stream.path or not stream.size:
             continue
         if stream.size <= _LARGE:
             yield _Task(stream.index, stream.path)
             continue
-        try:
-            form = stream.form_of_plain()
-        except OSError:
-            continue  # whoever reads it will say so
-        if form is not None:
-            for start in range(0, stream.size, _PART):
-                end = start + _PART if start + _PART < stream.size else None
-                yield _Task(stream.index, stream.path, form, start, end)
-
-
-def _read(task: _Task, settled: set[bytes]) -> _Done | None:
-    """The blocks of a task; None where it cannot be done, or not without saying something of it."""
-    try:
-        with open(task.path, "rb", buffering=0) as raw:
-            if task.form is not None:
-                place, pieces = lines_between(raw, task.start, task.end)
-                whole = ((piece, True) for piece in pieces)
-                blocks = list(looked_through(plain_blocks(0, whole, task.form, place)))
-                return _Done(blocks, sum(map(len, pieces)), _lines_in(pieces, blocks))
-            stream = Stream(0, task.path, partial(nullcontext, raw))
-            blocks = []
-            for looked in looked_through(stream.blocks(settled)):
-                blocks.append(looked)
-                if stream.bytes_read > _MOST:
-                    return None
-            return _Done(blocks, stream.bytes_read) if stream.complete and not stream.notes else None
-    except Exception as error:
-        if not isinstance(error, (SourceError, ValueError, *broken_stream_errors())):
-            raise
-        return None
-
-
-def _lines_in(pieces: Sequence[bytes], blocks: Sequence[Looked]) -> int:
-    """How many lines end in pieces of a file; those of a block are counted, if carriage returns split none."""
-    if len(blocks) == len(pieces) and all(looked.block.line_numbers is None for looked in blocks):
-        return sum(len(looked.shapes) for looked in blocks)
-    return sum(piece.count(b"\n") for piece in pieces)
+        for start in range(0, stream.size, _PART):
+            end = start + _PART if start + _PART < stream.size else None
+            yield _Task(stream.index, stream.path, start, end)

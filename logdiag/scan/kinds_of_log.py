@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from logdiag.model import Block, Line, with_nines
+from logdiag.model import ALL_NINES, Block, Line
 from logdiag.rules import RuleBook
 
 # A line in this form names the program that printed it.
@@ -45,33 +45,37 @@ _JOURNAL = "system-journal"
 def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
     """The kind of the log whose first block this is, by lines taken evenly from it."""
     texts = list(filter(bytes.strip, block.wrapped or block.data[:_LEARNT_BYTES].split(b"\n")))
-    step = -(-len(texts) // _MOST_LINES) or 1
-    lines = [Line("", at, text[:_LONGEST_LINE].decode(errors="replace")) for at, text in enumerate(texts[::step])]
+    texts = [text[:_LONGEST_LINE] for text in texts[:: -(-len(texts) // _MOST_LINES) or 1]]
+    # Of lines that differ in their numbers only, one is asked.
+    shapes = [text.translate(ALL_NINES) for text in texts]
+    asked = dict(zip(shapes, texts, strict=True))
+    told = dict(zip(asked, book.kinds_of([_line_of(text) for text in asked.values()]), strict=True))
     known = book.kinds_of_log
-    every = _kinds_of(lines, book)
-    kinds = [kinds & known.keys() for kinds in every]
-    # What is indented goes on with the record above it.
-    heads = sum(bool(found) or not line.text.startswith((" ", "\t")) for found, line in zip(kinds, lines, strict=True))
-    counts = Counter(name for found in kinds for name in found)
-    of_whom = Counter(whose for found in kinds for whose in {_whose(known[name].id) for name in found})
+    heads, in_form = 0, 0
+    counts: Counter[str] = Counter()
+    of_whom: Counter[str] = Counter()
+    for shape, times in Counter(shapes).items():
+        found = told[shape] & known.keys()
+        counts.update(dict.fromkeys(found, times))
+        of_whom.update(dict.fromkeys({_whose(known[name].id) for name in found}, times))
+        # What is indented goes on with the record above it.
+        heads += times if found or not shape.startswith((b" ", b"\t")) else 0
+        in_form += times if "syslog-form" in told[shape] else 0
     for whose, count in of_whom.most_common():
         least = _MOSTLY_A_MACHINES if whose == "machine" else _MOSTLY
         if count >= max(1, least * heads):
             name = max((name for name in counts if _whose(known[name].id) == whose), key=lambda name: counts[name])
             return KindOfLog(name, known[name].title, whose, bool(block.wrapped))
-    in_form = sum("syslog-form" in found for found in every)
     mostly = in_form >= max(1, _MOSTLY_A_MACHINES * heads)
-    if _JOURNAL in known and mostly and _is_of_many_programs(lines, kinds, book):
-        return KindOfLog(_JOURNAL, known[_JOURNAL].title, "machine", bool(block.wrapped))
+    if _JOURNAL in known and mostly:
+        unknown = [told[shape].isdisjoint(known) for shape in shapes]
+        if _is_of_many_programs([_line_of(text) for text in texts], unknown, book):
+            return KindOfLog(_JOURNAL, known[_JOURNAL].title, "machine", bool(block.wrapped))
     return JOB_OUTPUT
 
 
-def _kinds_of(lines: Sequence[Line], book: RuleBook) -> list[frozenset[str]]:
-    """The kinds of lines; of those that differ in their numbers only, one is asked."""
-    shapes = [with_nines(line.text) for line in lines]
-    asked = dict(zip(shapes, lines, strict=True))
-    found = dict(zip(asked, book.kinds_of(list(asked.values())), strict=True))
-    return [found[shape] for shape in shapes]
+def _line_of(text: bytes) -> Line:
+    return Line("", 0, text.decode(errors="replace"))
 
 
 def _whose(rule: str) -> str:
@@ -79,11 +83,12 @@ def _whose(rule: str) -> str:
     return rule.split("/")[2]
 
 
-def _is_of_many_programs(lines: Sequence[Line], kinds: Sequence[frozenset[str]], book: RuleBook) -> bool:
-    """Whether lines are those of a journal to which many programs write, also such that no rule knows."""
+def _is_of_many_programs(lines: Sequence[Line], unknown: Sequence[bool], book: RuleBook) -> bool:
+    """Whether lines are those of a journal to which many programs write, also such that no rule knows; these are the
+    `unknown` ones."""
     patterns = [pattern for rule in book.rules if rule.id == _SYSLOG_FORM for pattern in rule.match]
     found = [next((match for p in patterns if (match := book.search(p, line))), None) for line in lines]
     spoke = [match["program"] for match in found if match]
-    unknown = Counter(match["program"] for match, kind in zip(found, kinds, strict=True) if match and not kind)
-    most = max(unknown.values(), default=0)
+    others = Counter(match["program"] for match, is_other in zip(found, unknown, strict=True) if match and is_other)
+    most = max(others.values(), default=0)
     return len(set(spoke)) >= _FEWEST_PROGRAMS and most <= _MOST_OF_ONE * len(lines)

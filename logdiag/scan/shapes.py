@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from logdiag.model import ALL_NINES, Block, CommonPrefix, Digest, Line
+from logdiag.model import ALL_NINES, Block, CommonPrefix, Digest, Line, Sealed
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
@@ -66,14 +66,13 @@ class BlockLines:
     def __init__(self, block: Block | bytes) -> None:
         self.count = 0
         self._data = block.data if isinstance(block, Block) else block
-        self._sealed = block.sealed if isinstance(block, Block) else {}
-        self._opened = block.opened if isinstance(block, Block) else bytes
+        self._sealed = block.sealed if isinstance(block, Block) else Sealed()
         self._lines: list[bytes] | None = None
         self._first = [0]
 
     def __getitem__(self, index: int) -> bytes:
-        if index in self._sealed:
-            return self._opened(self._sealed[index])
+        if self._sealed.holds(index):
+            return self._sealed.line(index)
         if self._lines is None and len(self._data) > _SMALL:
             if index < _NEAR:
                 return self._from_start(index)
@@ -248,14 +247,13 @@ class Shapes:
             self.unshaped += len(looked.shapes) - sum(map(counts.__getitem__, met))
         else:
             wanted.update(counts.keys() - met)
-        self.total += len(looked.shapes)
-        if self.total > _WORTH_ASKING:
-            self._settle(counts)
+        self.settle(looked)
         return self._look_at(wanted, looked, originals, position) if wanted else []
 
-    def _settle(self, counts: Mapping[bytes, int]) -> None:
-        """Asks of each frequent shape once whether a rule can fire on it."""
-        for key in [key for key, count in counts.items() if count >= _FREQUENT]:
+    def settle(self, looked: Looked) -> None:
+        """Asks of each shape that is frequent in a block once whether a rule can fire on it, in a long log."""
+        self.total += len(looked.shapes)
+        for key in [key for key, count in looked.counts.items() if count >= _FREQUENT and self.total > _WORTH_ASKING]:
             if key not in self.asked and len(self.asked) < _MOST_SHAPES:
                 self.asked.add(key)
                 patterns = self.book.patterns_on_shape(key)

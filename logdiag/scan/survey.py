@@ -15,10 +15,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.errors import SourceError
-from logdiag.model import ALL_NINES, Block, CommonPrefix, Finding, Line, Role
+from logdiag.model import ALL_NINES, Block, CommonPrefix, Finding, Line, Role, Sealed
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
-from logdiag.read.sections import section_at, sections_in
+from logdiag.read.sections import may_be_heading, section_at, sections_in
 from logdiag.read.sources import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
@@ -188,7 +188,7 @@ class _Tail:
             # A block of a few endless lines holds megabytes of which nothing more will be looked at.
             cut = b"\n".join(lines[at][:_LONGEST_TEXT] for at in range(lines.count))
             numbers = tuple(block.number_of(at) for at in range(lines.count))
-            block, count = block._replace(data=cut, line_numbers=numbers, sealed={}), lines.count
+            block, count = block._replace(data=cut, line_numbers=numbers, sealed=Sealed()), lines.count
             lines = BlockLines(cut)
             lines.count = count
         self._blocks.append((block, position, lines))
@@ -240,8 +240,28 @@ class _Found:
     windows: list[tuple[int, int]] = field(default_factory=list)
 
 
+class _Lines:
+    """The lines of a stream, each read once though several ask for it: what fires on it, what marks it, and who keeps
+    it. `prefix` is what stands before every line."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._read: dict[tuple[int, bytes], Line] = {}
+        self.prefix: CommonPrefix | None = None
+
+    def __call__(self, position: int, number: int, text: bytes) -> Line:
+        key = position, text[:_LONGEST_TEXT]
+        line = self._read.get(key)
+        if line is None:
+            if len(self._read) >= _MOST_REMEMBERED:
+                self._read.clear()
+            line = self._read[key] = _line_of(self._stream, self.prefix, position, number, key[1])
+        return line
+
+
 class _Reader:
-    """Reads one stream into a survey."""
+    """Reads one stream into a survey. It holds the latest blocks, and must go with the last who knows it: no part of it
+    may know it."""
 
     def __init__(
         self, survey: Survey, book: RuleBook, shapes: Shapes, stream: Stream, most_findings: int, last_lines: int
@@ -252,22 +272,22 @@ class _Reader:
         self.kept = KeptLines()
         self.tail = _Tail(last_lines)
         self.position = 0
-        self.prefix: CommonPrefix | None = None
         self.after = 0
         self.floods = _Floods()
         self.frames = Frames()
         self.unknown: deque[tuple[int, int, bytes]] = deque(maxlen=_LATEST_UNKNOWN)
-        self.calls = Calls(self.book.calls_on, self._line)
+        self.line = _Lines(stream)
+        self.calls = Calls(self.book.calls_on, self.line)
         self.series = _Series()
         self.findings_of: Counter[str] = Counter()
         self.latest_of: dict[str, Finding] = {}
         self.opening: list[tuple[int, int, bytes]] = []
-        self.lines: dict[tuple[int, bytes], Line] = {}
 
     def read(self, pieces: Iterable[Looked], advance: Callable[[int], None]) -> None:
         for looked in pieces:
             block, shapes = looked.block, looked.shapes
-            self.stream.sections.extend(sections_in(block.data, self.position))
+            if any(map(may_be_heading, looked.counts)):
+                self.stream.sections.extend(sections_in(block.data, self.position))
             if not self.position:
                 self._begin(looked)
             lines = BlockLines(block)
@@ -284,13 +304,13 @@ class _Reader:
             self.kept.keep(position, number, text)
         for kept in (*self.unknown, *self.frames.latest()):
             self.kept.keep(*kept)
-        for line, patterns in self.floods.latest_lines(self._line):
+        for line, patterns in self.floods.latest_lines(self.line):
             self._confirm(line, patterns)
         self.survey.findings.extend(self.latest_of.values())
 
     def _begin(self, looked: Looked) -> None:
         """Learns from the first block of what kind the log is."""
-        self.prefix = looked.block.prefix
+        self.line.prefix = looked.block.prefix
         self.survey.kind = looked.kind or kind_of_block(looked.block, self.book)
         if self.survey.kind.is_a_jobs:
             self.survey.heads[self.stream.index] = Heads()
@@ -346,7 +366,7 @@ class _Reader:
 
     def _look_at(self, block: Block, index: int, text: bytes, patterns: Patterns, found: _Found) -> None:
         """Asks the rules about one line."""
-        line = self._line(self.position + index, block.number_of(index), text)
+        line = self.line(self.position + index, block.number_of(index), text)
         finding, (before, after) = self._confirm(line, patterns)
         if not self.book.marks_of(patterns).frame:
             self.floods.learn(patterns, text, finding)
@@ -400,16 +420,6 @@ class _Reader:
             return finding, max(around, _AROUND_HINT)
         return finding, max(around, next(window for most, window in _WINDOWS if seen <= most))
 
-    def _line(self, position: int, number: int, text: bytes) -> Line:
-        """A line, read once though several ask for it: what fires on it, what marks it, and who keeps it."""
-        key = position, text[:_LONGEST_TEXT]
-        line = self.lines.get(key)
-        if line is None:
-            if len(self.lines) >= _MOST_REMEMBERED:
-                self.lines.clear()
-            line = self.lines[key] = _line_of(self.stream, self.prefix, position, number, key[1])
-        return line
-
     def _mark_progress(self, block: Block, lines: BlockLines, shapes: list[bytes], marks: list[int]) -> None:
         """Remembers where the job moved on: next to each finding and checkpoint, and at a block's first
         and last steps."""
@@ -443,7 +453,7 @@ class _Reader:
         if heads is None:
             return []
         if not heads.first:
-            first = (self._line(self.position + at, block.number_of(at), lines[at]) for at in range(len(shapes)))
+            first = (self.line(self.position + at, block.number_of(at), lines[at]) for at in range(len(shapes)))
             heads.choose(zip(shapes, first, strict=True), self.shapes.progress_keys)
         if heads.shapes.isdisjoint(self.shapes.latest):
             return []
@@ -454,14 +464,14 @@ class _Reader:
 
     def _lines_at(self, places: set[int], block: Block, lines: BlockLines) -> Iterator[Line]:
         for at in sorted(places):
-            yield self._line(self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP])
+            yield self.line(self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP])
 
     def finish(self) -> None:
         """Hands the kept lines to the survey."""
-        self.survey.lines.extend(self._line(position, number, text) for position, number, text in self.kept.lines())
-        self.survey.series.extend(self._line(*step) for step in self.series.steps)
+        self.survey.lines.extend(self.line(position, number, text) for position, number, text in self.kept.lines())
+        self.survey.series.extend(self.line(*step) for step in self.series.steps)
         self.survey.calls.extend(self.calls)
-        self.survey.openings.append(Opening(self.stream, self.prefix, tuple(self.opening)))
+        self.survey.openings.append(Opening(self.stream, self.line.prefix, tuple(self.opening)))
         self.survey.total_lines += self.position
         self.survey.total_bytes += self.stream.bytes_read
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from evals.ablation import in_forms, measure, table
 from evals.bench_kinds import Speed, kinds, write_kind
 from evals.fuzz import MUTATIONS, SAMPLES, mutate, root_problem
-from evals.generate import ROOT_TEXT, write_log
+from evals.generate import FAILED_RANK, ROOT_TEXT, write_log, write_ranks
 from logdiag.model import Reason
 from logdiag.rules import RuleBook
 from tests.evaluation_helpers import case_of
@@ -33,6 +33,16 @@ def test_another_seed_gives_other_numbers(tmp_path: Path) -> None:
     write_log(tmp_path / "first.log", 1, seed=1)
     write_log(tmp_path / "second.log", 1, seed=2)
     assert (tmp_path / "first.log").read_bytes() != (tmp_path / "second.log").read_bytes()
+
+
+def test_a_run_of_one_file_a_rank_fails_in_one_of_them(tmp_path: Path) -> None:
+    """Each file is as large as asked for; the root line stands in that of the failed rank, a time-out in others."""
+    write_ranks(tmp_path, [0.02] * 40)
+    logs = {int(path.stem.removeprefix("rank_")): path.read_text() for path in tmp_path.iterdir()}
+    assert sorted(logs) == list(range(40))
+    assert [rank for rank, log in logs.items() if ROOT_TEXT in log] == [FAILED_RANK]
+    assert sum("Watchdog caught" in log for log in logs.values()) == 39
+    assert all(20_000 < len(log) < 23_000 for log in logs.values())
 
 
 def test_each_kind_of_log_is_the_same_each_time_and_ends_with_its_failure(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+from itertools import pairwise
 
 import pytest
 
-from logdiag.read.blocks import blocks_of
+from logdiag.read.blocks import blocks_of, pieces_between, written_as_it_stands
+from logdiag.read.decompression import CHUNK_BYTES
 from logdiag.scan.shapes import BlockLines
 from tests.helpers import log_of
 
@@ -48,6 +51,10 @@ def record_of(form: str, source: random.Random, at: int) -> bytes:
     if form == "journal":
         entry = {"__CURSOR": f"s={source.randrange(1 << 60):x}", "__REALTIME_TIMESTAMP": str(1772438400000000 + at)}
         return json.dumps({**entry, "PRIORITY": source.choice("6663"), "MESSAGE": said}).encode()
+    if form == "plain":
+        return " ".join([said] * 8).replace("\n", " ").encode()
+    if form == "wrapped":
+        return f"{at} {said} {said} ".replace("\n", " ").encode().ljust(80, b"x")[: source.choice((80, 80, 40))]
     level = source.choice((30, 30, 30, 40, 50, "info", source.randrange(9000)))
     return json.dumps({"level": level, "ts": 1772438400 + at, "rank": at % 4, "msg": said, "status": at % 3}).encode()
 
@@ -68,9 +75,40 @@ def test_what_is_passed_over_holds_what_it_would_hold_taken_apart(form: str, unl
     found, sealed = [], 0
     for block in blocks_of(0, iter(pieces), settled=AllBut(*unlike)):
         lines = BlockLines(block)
-        sealed += len(block.sealed)
+        sealed += sum(map(block.sealed.holds, range(len(block.sealed.places))))
         for at, line in enumerate(block.data.split(b"\n")):
             found.append((block.number_of(at), lines[at]))
             assert line in (lines[at], lines[at].translate(None, DIGITS))
     assert found == expected
     assert sealed > 800
+
+
+FORMS = ["logger", "journal", "docker", "container", "export", "wrapped", "plain"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_parts_of_a_file_are_what_it_is_read_whole(form: str) -> None:
+    """Wherever a part begins: a message that an envelope split, an entry or a line that goes on belongs to one part."""
+    source = random.Random(form)
+    first = [record_of(form, random.Random(1), 0)] * 25
+    data = b"".join(record + b"\n" for record in [*first, *(record_of(form, source, at) for at in range(30_000))])
+    assert len(data) > 3 * CHUNK_BYTES // 2
+    chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+    written = written_as_it_stands(iter(chunks), io.BytesIO(data), ())
+    assert written is not None
+    assert (written.envelope is None) == (form == "plain")
+    found, line, end = [], 0, 0
+    for start, until in pairwise([*range(0, len(data), CHUNK_BYTES), None]):
+        place, pieces = pieces_between(io.BytesIO(data), start or 0, until, written.envelope)
+        assert place == end
+        end += sum(map(len, pieces))
+        for block in written.blocks(0, ((piece, True) for piece in pieces), place):
+            numbers = [line + block.number_of(at) for at in range(len(block.data.split(b"\n")))]
+            found.append((block.data, numbers))
+        line += sum(piece.count(b"\n") for piece in pieces)
+    assert end == len(data)
+    whole = [
+        (block.data, [block.number_of(at) for at in range(len(block.data.split(b"\n")))])
+        for block in blocks_of(0, iter(chunks))
+    ]
+    assert found == whole

@@ -41,7 +41,7 @@ TELLING = (
 class Unsettled(Shapes):
     """Counts shapes, and has every line looked at."""
 
-    def _settle(self, counts: object) -> None:
+    def settle(self, looked: object) -> None:
         pass
 
 
@@ -116,7 +116,7 @@ def test_a_record_that_is_passed_over_is_found_as_if_it_were_not(book: RuleBook,
     data = enveloped(form, lines * 3)
     settling, looking = Shapes(book, ()), Unsettled(book, ())
     found, expected = surveyed(data, book, settling), surveyed(data, book, looking)
-    assert any(block.sealed for block in open_sources((data,))[0].blocks(settling.settled))
+    assert any(block.sealed.places for block in open_sources((data,))[0].blocks(settling.settled))
     # The latest lines of up to eight floods are counted, and then looked at once more.
     counts, all_counts = times(found), times(expected)
     assert counts.keys() == all_counts.keys()

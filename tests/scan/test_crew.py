@@ -73,6 +73,8 @@ def test_what_two_workers_find_of_many_files_is_what_one_process_finds(tmp_path:
         write_kind(tmp_path / f"{name}.log", kind, 1)
     text = (LOGS / "demo.log").read_bytes()
     (tmp_path / "packed.log.gz").write_bytes(gzip.compress(text * 20))
+    records = (tmp_path / "JSON lines.log").read_bytes()
+    (tmp_path / "records.log.gz").write_bytes(gzip.compress(records * 2))
     (tmp_path / "torn.log.gz").write_bytes(gzip.compress(text * 20)[:-200])
     (tmp_path / "marked.log").write_bytes(b"\xef\xbb\xbf" + text)
     (tmp_path / "wide.log").write_bytes(text.decode().encode("utf-16"))
@@ -81,9 +83,12 @@ def test_what_two_workers_find_of_many_files_is_what_one_process_finds(tmp_path:
     assert found_in(tmp_path, 2) == found_in(tmp_path, 0)
 
 
-@pytest.mark.parametrize("name", ["Megatron and DeepSpeed", "tqdm", "every line different", "journald export"])
+RECORDS = ["JSON lines", "journald JSON", "journald export", "Kubernetes JSON in CRI"]
+
+
+@pytest.mark.parametrize("name", ["Megatron and DeepSpeed", "tqdm", "every line different", *RECORDS])
 def test_what_two_workers_find_of_a_large_file_is_what_one_process_finds(tmp_path: Path, name: str) -> None:
-    """Where carriage returns split lines and where a journal is unwrapped too."""
+    """Where carriage returns split lines and where records are unwrapped too."""
     write_kind(tmp_path / "run.log", kinds()[name], 18)
     assert found_in(tmp_path, 2) == found_in(tmp_path, 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
@@ -280,7 +281,8 @@ def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
     from logdiag.judge.ranks.readings import book_of
     from logdiag.judge.ranks.words import rows_of
 
-    first = (line for opening in openings for line in opening.lines())
+    # Those of the first streams come first: no more are read apart than are looked at.
+    first = islice((line for opening in openings for line in opening.lines()), _MOST_LINES)
     places = {(line.stream, line.position): line for line in (*first, *lines)}
     rows = rows_of(places[place] for place in sorted(places)[:_MOST_LINES])
     return book_of(rows, [*rows[:_OPENING], *rows[max(_OPENING, len(rows) - _CLOSING) :]])
