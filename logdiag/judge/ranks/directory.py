@@ -143,7 +143,7 @@ def _size(number: int) -> float:
 
 def _share_heard(names: Mapping[str, int], heard: Mapping[str, int]) -> float | None:
     """How many of the names lines begin with; None where they are small numbers."""
-    if all(name.isdigit() and len(name) < _SHORT_NUMBER for name in names):
+    if all(name.isdecimal() and len(name) < _SHORT_NUMBER for name in names):
         return None
     return sum(heard.get(name, 0) >= _OFTEN for name in names) / len(names)
 
@@ -169,7 +169,7 @@ def _named_by(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterat
             continue  # Others may run there too.
         for name, rank in own.items():
             named = Named(rank, sure, share, is_host)
-            if not name.isdigit() or len(name) >= _SHORT_NUMBER:
+            if not name.isdecimal() or len(name) >= _SHORT_NUMBER:
                 yield name, named
             elif place != listing.at and listing.nouns[place]:
                 yield (singular(listing.nouns[place]), int(name)), named
@@ -214,7 +214,7 @@ def _places_on_hosts(rows: Sequence[Row]) -> Mapping[str, int]:
     most: dict[str, int] = {}
     for row in rows:
         for name, number in pairwise(row.lower[:_HEAD]):
-            if number.isdigit() and len(number) < _SHORT_NUMBER and not name.isdigit():
+            if number.isdecimal() and len(number) < _SHORT_NUMBER and not name.isdecimal():
                 most[name] = max(most.get(name, 0), int(number))
     return most
 
@@ -230,7 +230,7 @@ def _in_a_row(rows: Sequence[Row], most: Mapping[str, int]) -> Iterator[tuple[fl
             counts = [word for place in places for word in row.words[place + 1 : place + 2]]
             apart = {after - before for before, after in pairwise(places)}
             names = [row.words[place] for place in places]
-            short = all(len(count) < _SHORT_NUMBER and count.isdigit() for count in counts)
+            short = all(len(count) < _SHORT_NUMBER and count.isdecimal() for count in counts)
             if apart == {2} and len(counts) == len(places) and short:
                 each = [name for name, count in zip(names, counts, strict=True) for _ in range(int(count))]
                 yield _COUNTED_HOSTS, dict(enumerate(each)), True
@@ -274,7 +274,7 @@ def _columns_of_hosts(rows: Sequence[Row]) -> Iterator[tuple[list[str], Sequence
 
 
 def _numbers_in(rows: Sequence[Row]) -> list[int]:
-    return [int(word) for row in rows for word in row.words if word.isdigit() and len(word) < _LONG_NUMBER]
+    return [int(word) for row in rows for word in row.words if word.isdecimal() and len(word) < _LONG_NUMBER]
 
 
 def _shared_out(

@@ -96,9 +96,9 @@ class Listing:
         said = named or self.nouns[place] in BEFORE_HOSTS
         names = [of[number] for number in sorted(of)]
         distinct = len(set(names))
-        plain = named and not any(name[0].isdigit() for name in names)
+        plain = named and not any(name[0].isdecimal() for name in names)
         shared = 1 + sum(one != other for one, other in pairwise(names)) == distinct < len(of)
-        in_ranges = self.kind == RANGE and shared and distinct > 1 and not names[0][0].isdigit()
+        in_ranges = self.kind == RANGE and shared and distinct > 1 and not names[0][0].isdecimal()
         if not plain and not in_ranges and not all(may_be_a_host(name) for name in set(names)):
             return None
         # learner-0 rank=0   gpu-3 of rank 3

@@ -113,7 +113,7 @@ def _words_of(rows: Sequence[Row], listed: AbstractSet[str]) -> dict[str, _Seen]
 def _in_path(row: Row, place: int) -> bool:
     """Whether a word is a part of a path or of a dotted name: `/opt/conda/lib/python3/site`, `libnccl.so`."""
     after = row.signs[place + 1] if place + 1 < len(row.signs) else ""
-    named_on = after == "." and not row.words[place + 1].isdigit()
+    named_on = after == "." and not row.words[place + 1].isdecimal()
     return row.signs[place].endswith(_JOINTS) or after in {"/", "_"} or named_on
 
 
