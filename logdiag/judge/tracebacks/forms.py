@@ -18,16 +18,13 @@ OF_A_NOTEBOOK = re.compile(
 )
 #     | KeyError: 'a'   (what stands before each line of a group of exceptions)
 GROUP = re.compile(r"^(?: +\|)+ ?|^ +\+ (?=Exception Group)")
-#   +-+---------------- 1 ----------------   (and above each of its exceptions)
-OF_A_GROUP = re.compile(r"^ *\+(?:-\+)?-+ (?P<place>\d+) -+$")
+#   +-+---------------- 1 ----------------   (and above the first of its exceptions)
+FIRST_OF_A_GROUP = re.compile(r"^ *\+(?:-\+)?-+ 1 -+$")
 BOX = re.compile(r"^\s*[\u2502\u256d\u2570|+]")
 CARETS = re.compile(r"^[\s|]*[\^~]+[\s^~]*$")
 REPEATED = re.compile(r"\[Previous line repeated \d+ more times?\]")
 CAUSE = re.compile(r"The above exception was the direct cause of the following exception")
 CONTEXT = re.compile(r"During handling of the above exception, another exception occurred")
-PROCESS = re.compile(
-    r"-- Process \d+ terminated with the following error|The actor died because of an error raised|^\s*\"\"\"$"
-)
 # ValueError: boom   torch.cuda.OutOfMemoryError: ...
 # ray.exceptions.RayTaskError(KeyError): ...   AssertionError   socket.timeout: ...   but not the level of `ERROR: ...`
 FINAL = re.compile(
@@ -41,21 +38,11 @@ CLASS_NAME = re.compile(
 )
 # /opt/conda/lib/python3.11/site-packages/tools/typing.py:68: UserWarning: no such library (Python's warnings module)
 WARNED = re.compile(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
-# Warning: ...   NOTE: ...   (a traceback broke off before its last line, and the next program begins)
-HEADLINE = re.compile(r"(?:Warning|[A-Z]{2,}):")
 # raise ReadError("unexpected end of data")
 RAISE = re.compile(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
-# What Python prints between the failure of an excepthook and the exception that the hook was called for.
-ORIGINAL = re.compile(r"^Original exception was:")
-# What Python's logging prints between the reason why it could not print a record and where that came from.
-CALL_STACK = re.compile(r"Call stack:$")
 IN_THREAD = re.compile(r"Exception in thread")
-# Process Worker-3:   (what multiprocessing prints before the traceback of a child)
-IN_CHILD = re.compile(r"Process [\w.-]{1,80}:")
 # `logger.exception` prints such a record and the traceback below it; after a FATAL one, of native code, nothing comes.
 LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
-# What a launcher puts before each line of a worker, tracebacks included: [default3]:   [rank3]:   [1,3]<stderr>:   3:
-BY_LAUNCHER = re.compile(r"(?:\[(?:default|rank)\d+\]:|\[[\d,]+\](?:\[\w+\])?<std(?:out|err)>:|\d{1,5}: )")
 # [rank3]: Traceback (most recent call last):   which is what torch prints when nothing caught it
 UNCAUGHT = re.compile(r"\[rank\d+\]: Traceback")
 # [W1122 14:21:53.068801861 socket.cpp:207] [c10d] ...   (which prints no traceback of Python's)
