@@ -14,8 +14,10 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, fault_habit
 from logdiag.model import Decision, Line, Reason, Role
 
-# So many ordinary log lines after an error that was only logged show that its process went on.
+# So many ordinary log lines after an error that was only logged show that its process went on ...
 _LINES_OF_CALM = 8
+# ... and so many after what a process usually goes on from.
+_FEW_LINES_OF_CALM = 2
 
 
 class _Later(NamedTuple):
@@ -84,7 +86,7 @@ def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bo
     told = line.level is not None or fault.caught or timeline.kinds.is_a("bare-exception", line)
     if fault.died or not told or later.broke_after(line):
         return None
-    return timeline.calm_after(line) >= _LINES_OF_CALM or None
+    return timeline.calm_after(line) >= (_FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
 
 
 def rank_crashed_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:

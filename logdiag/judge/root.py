@@ -141,11 +141,13 @@ def _is_explained(effect: Fault, cause: Fault) -> bool:
         return False
     if cause.caught and effect.died and effect.line.stream != cause.line.stream:
         return False  # what one process met and went on from does not end another
-    return not _precedes(effect, cause)
+    # A supervisor that ended processes for their memory reports it when they are gone.
+    told_late = cause.reason is Reason.OUT_OF_MEMORY_ERROR and effect.reason in cause.finding.explains
+    return not _precedes(effect, cause, slack=DISORDER if told_late and not cause.within else 0)
 
 
-def _precedes(first: Fault, second: Fault) -> bool:
-    """Whether one fault surely came before another."""
+def _precedes(first: Fault, second: Fault, slack: int = 0) -> bool:
+    """Whether one fault surely came before another; `slack` is how many lines late the second may be printed."""
     one, two = first.line, second.line
     apart = one.stream != two.stream
     since, until = one.time, two.time
@@ -154,8 +156,9 @@ def _precedes(first: Fault, second: Fault) -> bool:
         return since < until and (apart or one.position < two.position)
     if apart:
         return False
-    buffered = one.rank != two.rank or one.speaker != two.speaker or first.finding.role is Role.SYMPTOM
-    return one.position + (DISORDER if buffered else 0) < two.position
+    if one.rank != two.rank or one.speaker != two.speaker or first.finding.role is Role.SYMPTOM:
+        slack = DISORDER
+    return one.position + slack < two.position
 
 
 def _first_unexplained(faults: Sequence[Fault]) -> Fault:

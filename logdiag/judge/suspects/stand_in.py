@@ -104,7 +104,7 @@ def named_by_its_words(root: Fault, without: Collection[str]) -> Fault | None:
     if not unnamed or root.finding.role is not Role.CAUSE or named_by_its_words.__name__ in without:
         return None
     reason, supports = _told(root.line)
-    if reason is Reason.OTHERS:
+    if reason is Reason.OTHERS or Support.CLEAR_WORDS not in supports:
         return None
     return root._replace(finding=root.finding._replace(reason=reason, action=_advice(supports), supports=supports))
 
