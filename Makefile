@@ -74,7 +74,7 @@ suspects: $(VENV)/.dev  ## Train the ranking of suspects again: make suspects AR
 ranks: $(VENV)/.dev  ## Fit again what tells the first rank to fail: make ranks ARGS='CASES...' learns from these too
 	$(BIN)/python -m evals.ranks $(ARGS)
 
-ablation: $(VENV)/.dev  ## Switch each decision of the judgement off in turn, to see what it is worth
+ablation: $(VENV)/.dev  ## Switch each special case of the judgement off in turn, to see what it is worth
 	$(BIN)/python -m evals.ablation $(ARGS)
 
 recovery: $(VENV)/.dev  ## Run a real job of four processes through 25 faults under logdiag run

@@ -11,7 +11,7 @@ import sys
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,6 @@ import pytest
 
 from logdiag import SourceError, diagnose
 from logdiag.judge.judgement import judge
-from logdiag.judge.kinds import Kinds
-from logdiag.judge.timeline import LINES_AFTER_A_COMPLAINT, timeline_of
 from logdiag.model import Finding, Line
 from logdiag.read.sources import limits_of, open_sources
 from logdiag.rules import RuleBook
@@ -165,21 +163,6 @@ def test_endless_lines_take_little_memory() -> None:
     assert not notes
     assert [line.number for line in found.lines if line.text == "step 1"] == [3, 5, 7, 9]
     assert peak < 60_000_000
-
-
-class Indexed(list[Line]):
-    """Lines that are looked up by their place, never gone through from the first."""
-
-    def __iter__(self) -> Iterator[Line]:
-        raise AssertionError("gone through from the first line")
-
-
-def test_what_was_printed_next_is_looked_up() -> None:
-    """It is asked for each fault of many, and went through all lines before it."""
-    lines = [Line("a.log", at + 1, f"word {at}", stream=0, position=at) for at in range(100)]
-    empty = Survey([])
-    timeline = timeline_of(empty, [], Kinds())._replace(printed={0: Indexed(lines)})
-    assert [line.position for line in timeline.printed_next(lines[90])] == list(range(91, 91 + LINES_AFTER_A_COMPLAINT))
 
 
 def test_frames_of_tracebacks_are_not_taken_apart_while_reading(book: RuleBook) -> None:

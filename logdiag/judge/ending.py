@@ -82,8 +82,6 @@ def _trouble(lines: Sequence[Line], timeline: Timeline) -> Line | None:
     tidy up."""
     calm = False
     for line in reversed(lines):
-        if timeline.kinds.is_a("level-too-high", line):
-            continue
         if line.level in _FATAL or (not calm and (line.level in TROUBLE or timeline.kinds.is_a("loud-word", line))):
             return line
         calm = calm or line.level in CALM or line.level == "WARNING"

@@ -17,14 +17,10 @@ _QUIET_LEVELS = CALM | {"WARNING"}
 CATCH_ALL = "python/uncaught-exception"
 # File ".../multiprocessing/process.py", line 314, in _bootstrap   (its head may have got among another's lines)
 _OF_A_CHILD = pattern_of(r"multiprocessing[/\\\\]process\.py\", line \d+, in _bootstrap")
-# File ".../logging/__init__.py", line 1083, in emit   (a record that could not be printed)
-_OF_LOGGING = pattern_of(r"logging[/\\\\]__init__\.py\", line \d+, in (?:emit|format|handle)\b")
 # File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
 _OUTERMOST = pattern_of(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
 # File ".../site-packages/tool/native.py", line 85, in <module>   (which is imported, not run)
 _OF_A_LIBRARY = pattern_of(r"(?:site|dist)-packages[/\\\\](?!\S*__main__\.py)\S+\", line \d+, in <module>")
-# KeyError: 'c10x'   ValueError: The backend 'c10x' is not registered.   (what was looked for)
-_QUOTED = pattern_of(r"'([^'\s]{2,80})'")
 # A sentence, not a ruler or a table's border.
 _WORDS = pattern_of(r"[A-Za-z]{2,} +[A-Za-z]")
 
@@ -140,19 +136,17 @@ def _chain_faults(
         if chain and exception.link is Link.FIRST:
             yield _fault_of(chain, traceback, book, kinds)
             chain = []
-        chain.append((exception, _findings_of(exception, by_place, book, kinds)))
+        chain.append((exception, _findings_of(exception, by_place, book)))
     if chain:
         yield _fault_of(chain, traceback, book, kinds)
 
 
-def _findings_of(
-    exception: RaisedException, by_place: dict[tuple[int, int], Finding], book: RuleBook, kinds: Kinds
-) -> list[Finding]:
+def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> list[Finding]:
     """What the rules say of an exception: of its own line first, then of the lines of its message."""
     line = exception.line
     own = by_place.pop((line.stream, line.position), None)
     remembered = own is not None and bool(own.supports)
-    below = None if remembered else _told_below(exception, book, kinds)
+    below = None if remembered else _told_below(exception, book)
     if below is not None:
         own = below
     elif exception.said and not remembered:
@@ -169,12 +163,11 @@ def _findings_of(
     return found
 
 
-def _told_below(exception: RaisedException, book: RuleBook, kinds: Kinds) -> Finding | None:
+def _told_below(exception: RaisedException, book: RuleBook) -> Finding | None:
     """What the rules say of an exception whose text only begins on the line below its class, at that line."""
     head = exception.line.text.rstrip()
     first = exception.message[0] if exception.message else None
-    only_named = head.endswith(f"{exception.name}:") or kinds.is_a("counts-errors", exception.line)
-    if first is None or not only_named or not _WORDS.search(first.message):
+    if first is None or not head.endswith(f"{exception.name}:") or not _WORDS.search(first.message):
         return None
     said = f"{exception.name}: {first.message.strip()}"
     told = book.confirm_all(exception.line._replace(text=said, starts=(0,)), "\n".join(exception.frames))
@@ -198,7 +191,7 @@ def _unnamed(exception: RaisedException) -> Finding:
 def _breaks_off(traceback: Traceback, last: Line, headers: Container[tuple[int, int]]) -> bool:
     """Whether the log ends within a traceback of what the process ended by."""
     begun = (traceback.stream, min(traceback.code)) in headers
-    return begun and last.position in traceback.code and not (traceback.spared or traceback.logged)
+    return begun and last.position in traceback.code and not traceback.logged
 
 
 def _cut_fault(last: Line) -> Fault:
@@ -225,15 +218,14 @@ def _fault_of(
     if traceback.ignored and root.role is Role.CAUSE:
         root = root._replace(role=Role.HINT)
     outermost = next(iter(chain[-1][0].frames), "").partition("\n")[0]
-    spared = traceback.spared or _OF_LOGGING.search(outermost) is not None
-    died = not spared and not traceback.logged and root.role is not Role.HINT
+    died = not traceback.spared and not traceback.logged and root.role is not Role.HINT
     return Fault(
         root,
         findings,
         died=died,
-        quiet=spared or (traceback.warned and root.role is Role.CAUSE),
+        quiet=traceback.spared or (traceback.warned and root.role is Role.CAUSE),
         caught=traceback.logged,
-        of_a_child=traceback.in_child or _OF_A_CHILD.search(outermost) is not None,
+        of_a_child=_OF_A_CHILD.search(outermost) is not None,
         within=outermost,
     )
 
@@ -258,32 +250,17 @@ def _best(findings: list[Finding], book: RuleBook) -> Finding:
 def _telling(place: int, named: list[tuple[RaisedException, Finding]], kinds: Kinds) -> int:
     """How well one exception of a chain names the cause; the earlier of equals is the root."""
     exception, finding = named[place]
-    wraps = place + 1 < len(named) and named[place + 1][0].link is Link.RELAYED
+    later = named[place + 1][0] if place + 1 < len(named) else None
+    if later is not None and later.link is Link.RELAYED:
+        return 0 if finding.role is Role.CAUSE else -1
     if finding.role is not Role.CAUSE:
-        return -1 if wraps else 0
-    if wraps:
-        return -1 if finding.rule == CATCH_ALL else 0
-    wrapped = place + 1 < len(named) and named[place + 1][0].link in (Link.CAUSE, Link.CONTEXT)
-    if wrapped and kinds.is_a("socket-exception", exception.line):
+        return 0
+    if later is not None and kinds.is_a("socket-exception", exception.line):
         return 1
-    if wrapped and finding.rule == CATCH_ALL and not exception.frames:
-        return 1  # never raised, only kept by the next, which has words of its own
-    if finding.generality == 0 and finding.rule != CATCH_ALL:
+    if finding.generality == 0:
         return 3
-    later = named[place + 1][0] if wrapped else exception
-    # A look-up that is raised anew under its own class, or with what it looked for, has words for the reader there.
-    reworded = later.link is Link.CAUSE and (later.name == exception.name or _quotes(later, exception))
-    replaced = wrapped and later.explicit and (later.link is Link.CONTEXT or reworded)
-    looked_up = replaced and kinds.is_a("looked-up", exception.line)
-    missed = wrapped and later.link is Link.CONTEXT and kinds.is_a("cache-missed", exception.line)
-    converted = replaced and kinds.is_a("conversion-failed", exception.line)
-    return 1 if looked_up or missed or converted else 2
-
-
-def _quotes(later: RaisedException, earlier: RaisedException) -> bool:
-    """Whether a later exception quotes what an earlier one quotes last."""
-    quoted = _QUOTED.findall(earlier.line.message)
-    return bool(quoted) and quoted[-1] in _QUOTED.findall(later.line.message)
+    # What is raised instead after a look-up says more.
+    return 1 if later is not None and kinds.is_a("looked-up", exception.line) else 2
 
 
 def with_reason(fault: Fault, book: RuleBook) -> Fault:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from logdiag.judge.decisions import decision
-from logdiag.judge.exit_reason import exit_reason
 from logdiag.judge.faults import Fault, find_faults
 from logdiag.judge.kinds import kinds_of
 from logdiag.judge.outcome import Outcome, outcome_of
@@ -76,12 +75,12 @@ def judge(
     without: frozenset[str] = frozenset(),
 ) -> Judgement:
     """Judges a survey. `failed` is what the caller knows of the job's end, if anything; `suspects` are asked for only
-    where no rule names a cause; `without` names decisions to leave out, which shows what each is worth."""
+    where no rule names a cause; `without` names decisions and kinds of line to leave out, to see what each is worth."""
     sides = _sort_out(survey, book, failed, without)
     if survived := all_was_survived(sides, survey, book, suspects, without):
         sides = survived
     timeline = sides.timeline
-    root, found = _root_by_rules(sides, survey, book, without)
+    root, found = find_root(sides.broke, timeline, without)
     progressed = _progressed(root, survey, timeline)
     complaints = unexplained(survey, book, timeline.kinds, root.line if root else None)
     outcome, ended = outcome_of(
@@ -192,13 +191,13 @@ class _Sides(NamedTuple):
 
 def _sort_out(survey: Survey, book: RuleBook, failed: bool | None, without: frozenset[str]) -> _Sides:
     """The faults of a survey, sorted into what stands, what was recovered from, and what is of a later program."""
-    kinds = kinds_of([*survey.lines, *(finding.line for finding in survey.findings)], book)
+    kinds = kinds_of([*survey.lines, *(finding.line for finding in survey.findings)], book, without)
     found = find_faults(survey, book, kinds)
     timeline = timeline_of(survey, found, kinds, failed=failed)
     faults = sorted((fault for fault in found if fault.finding.role is not Role.FINISHED), key=in_order)
     within, next_program = of_the_next_program(faults, timeline)
     standing = sort_by_standing(within, timeline, without)
-    broke, missed = misses_the_output_of_what_broke(standing.broke, timeline)
+    broke, missed = misses_the_output_of_what_broke(standing.broke)
     return _Sides(
         timeline=timeline,
         broke=tuple(broke),
@@ -210,15 +209,6 @@ def _sort_out(survey: Survey, book: RuleBook, failed: bool | None, without: froz
             *(decision(of_the_next_program, fault.line, "set aside") for fault in next_program),
         ),
     )
-
-
-def _root_by_rules(
-    sides: _Sides, survey: Survey, book: RuleBook, without: frozenset[str]
-) -> tuple[Fault | None, tuple[Decision, ...]]:
-    """The root among what stands, or the reason that the program printed where nothing more is known."""
-    root, found = find_root(sides.broke, sides.timeline, without)
-    printed, why = exit_reason(root, sides.told, survey, book, sides.timeline, without)
-    return printed or root, (*found, *why)
 
 
 def all_was_survived(
@@ -265,14 +255,11 @@ def _or_suspected(
     symptoms = {(found.line.stream, found.line.position) for found in survey.findings if found.role is Role.SYMPTOM}
     known = symptoms | _places((*sides.recovered, *sides.afterwards, *(sides.told if bar == SURE else ())))
 
-    # Who was told to end from outside did not end by what it noted calmly, nor did software that rules know.
-    stopped = root is not None and timeline.kinds.is_a("stop-from-outside", root.line)
-
     def is_no_cause(ranked: RankedLine) -> bool:
         line = ranked.line
         worked_on = len(timeline.steps_after(line)) >= STEPS_OF_RECOVERY and ranked.score < SURE[0]
         other = bar == SURE and line.rank is not None and timeline.first_observed not in (None, line.rank)
-        calm = (stopped or bar == SURE) and line.level in CALM
+        calm = bar == SURE and line.level in CALM
         return (
             worked_on or other or calm or FRAME.match(line.message) is not None or (line.stream, line.position) in known
         )
@@ -305,7 +292,7 @@ def of_the_next_program(faults: Sequence[Fault], timeline: Timeline) -> tuple[li
     return [fault for fault in faults if not is_after(fault)], [fault for fault in faults if is_after(fault)]
 
 
-def misses_the_output_of_what_broke(broke: Sequence[Fault], timeline: Timeline) -> tuple[list[Fault], list[Fault]]:
+def misses_the_output_of_what_broke(broke: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
     """A next program misses a file that the one which broke before it should have written; neither names a rank.
 
     Returns what broke, and what does not count.
@@ -319,11 +306,7 @@ def misses_the_output_of_what_broke(broke: Sequence[Fault], timeline: Timeline) 
     def missed(fault: Fault) -> bool:
         line = fault.line
         of_one = fault.died and line.rank is None and fault.reason is Reason.FILE_NOT_FOUND_ERROR
-        return (
-            of_one
-            and not timeline.kinds.is_a("launcher", line)
-            and line.position > first.get(line.stream, line.position)
-        )
+        return of_one and line.position > first.get(line.stream, line.position)
 
     return [fault for fault in broke if not missed(fault)], [fault for fault in broke if missed(fault)]
 

@@ -15,7 +15,7 @@ class Kinds(NamedTuple):
     of_line: Mapping[tuple[int, int], frozenset[str]] = {}
 
     def is_a(self, kind: str, line: Line) -> bool:
-        """Whether a line is of a kind, by the name of its rule (`farewell`, `launcher`, ...)."""
+        """Whether a line is of a kind, by the name of its rule (`stop-from-outside`, `machines-own`, ...)."""
         return kind in self.of_line.get((line.stream, line.position), ())
 
     def has(self, kind: str) -> bool:
@@ -23,8 +23,8 @@ class Kinds(NamedTuple):
         return any(kind in kinds for kinds in self.of_line.values())
 
 
-def kinds_of(lines: Iterable[Line], book: RuleBook) -> Kinds:
-    """The kinds of lines, by the rules of a book."""
+def kinds_of(lines: Iterable[Line], book: RuleBook, without: frozenset[str] = frozenset()) -> Kinds:
+    """The kinds of lines, by the rules of a book; those named in `without` are left out."""
     lines = list(lines)
     found = zip(lines, book.kinds_of(lines), strict=True)
-    return Kinds({(line.stream, line.position): kinds for line, kinds in found if kinds})
+    return Kinds({(line.stream, line.position): left for line, kinds in found if (left := kinds - without)})

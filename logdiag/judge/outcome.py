@@ -16,7 +16,7 @@ from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.suspects.stand_in import ENOUGH_LINES
 from logdiag.judge.timeline import Timeline
 from logdiag.judge.tracebacks.forms import FRAME
-from logdiag.model import CALM, TROUBLE, Decision, Ended, Line
+from logdiag.model import TROUBLE, Decision, Ended, Line
 
 # Above this chance of a failure an error among the last words is believed ...
 _SUSPICIOUS = 0.35
@@ -141,8 +141,7 @@ def ends_in_trouble(facts: _Facts) -> Outcome | None:
 
 
 def looks_like_a_failure(facts: _Facts) -> Outcome | None:
-    """A line stands out as one that ended the job, whatever its words. In software that rules know, one that is logged
-    as calm does so only where the log ends in complaints."""
+    """A line stands out as one that ended the job, whatever its words."""
     standing = [
         item
         for item in facts.suspects().lines
@@ -151,11 +150,9 @@ def looks_like_a_failure(facts: _Facts) -> Outcome | None:
         and not FRAME.match(item.line.message)
     ]
     chance = sum(item.score for item in standing)
-    if not standing or chance < _IN_UNKNOWN:
+    if chance < _IN_UNKNOWN:
         return None
     unknown = facts.unknown_lines()
-    if standing[0].line.level in CALM and not unknown and not facts.complaints:
-        return None
     least = _IN_UNKNOWN if unknown >= ENOUGH_LINES else _IN_SHORT if unknown else _IN_KNOWN
     return Outcome.FAILED if chance >= least else None
 

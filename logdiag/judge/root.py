@@ -20,21 +20,17 @@ DISORDER = 400
 # Seconds. A line without a year counts as of the 1970s: beside one with a year its time says nothing.
 _A_YEAR = 366 * 86_400
 _DATED = 10 * _A_YEAR
-# SIGKILL: a launcher sends it only after SIGTERM was ignored.
-_KILLED = frozenset({"9", "SIGKILL"})
 
 
 class _Standing(NamedTuple):
-    """What stands, by kind; `last_hints` are those after which the job printed nothing of its work, `last_warnings` the
-    symptoms of a machine, a peer or a service that were printed as such, `failed` what the caller knows."""
+    """What stands, by kind; `last_hints` are those after which the job printed nothing of its work, `failed` what the
+    caller knows."""
 
     loud: tuple[Fault, ...]
     quiet: tuple[Fault, ...]
     symptoms: tuple[Fault, ...]
-    quiet_symptoms: tuple[Fault, ...]
     hints: tuple[Fault, ...]
     last_hints: tuple[Fault, ...]
-    last_warnings: tuple[Fault, ...]
     failed: bool | None
 
 
@@ -53,24 +49,7 @@ def quiet_cause_behind_a_symptom(faults: _Standing) -> Fault | None:
     if not faults.quiet or not faults.symptoms:
         return None
     root, symptom = _first_unexplained(faults.quiet), _most_telling(faults.symptoms)
-    # Who met an exception and went on was killed later.
-    killed = root.caught and symptom.finding.facts.get("signal") in _KILLED
-    return root if not killed and (symptom.reason in root.explains or _leads_to(root, symptom)) else None
-
-
-def quiet_symptom_behind_a_bare_end(faults: _Standing) -> Fault | None:
-    """A launcher or a scheduler only says that it gives up, and what it warned of beside that names a machine's or a
-    peer's part."""
-    if not faults.symptoms or any(fault.reason is not Reason.OTHERS for fault in faults.symptoms):
-        return None
-    named = [fault for fault in faults.quiet_symptoms if fault.reason.category is Category.INFRASTRUCTURE]
-    end = faults.symptoms[-1].line
-    near = [
-        fault
-        for fault in named
-        if fault.line.stream == end.stream and abs(end.position - fault.line.position) <= DISORDER
-    ]
-    return _most_telling(near) if near else None
+    return root if symptom.reason in root.explains else None
 
 
 def most_telling_symptom(faults: _Standing) -> Fault | None:
@@ -88,19 +67,12 @@ def hint_with_no_work_after_it(faults: _Standing) -> Fault | None:
     return faults.last_hints[-1] if faults.last_hints and faults.failed is None else None
 
 
-def warning_with_no_work_after_it(faults: _Standing) -> Fault | None:
-    """What a machine, a peer or a service did, though only warned of: the job printed nothing of its work after it."""
-    return _most_telling(faults.last_warnings) if faults.last_warnings and faults.failed is not False else None
-
-
 ROOT: tuple[Callable[[_Standing], Fault | None], ...] = (
     loud_cause_that_nothing_explains,
     quiet_cause_and_no_symptom,
     quiet_cause_behind_a_symptom,
-    quiet_symptom_behind_a_bare_end,
     most_telling_symptom,
     last_hint_of_a_failed_job,
-    warning_with_no_work_after_it,
     hint_with_no_work_after_it,
 )
 """In this order."""
@@ -135,26 +107,14 @@ def _by_kind(broke: Sequence[Fault], timeline: Timeline) -> _Standing:
         loud=tuple(fault for fault in causes if not fault.quiet),
         quiet=tuple(fault for fault in causes if fault.quiet),
         symptoms=tuple(fault for fault in told if fault.finding.role is Role.SYMPTOM and not fault.quiet),
-        quiet_symptoms=tuple(fault for fault in told if fault.finding.role is Role.SYMPTOM and fault.quiet),
         hints=tuple(hints),
-        last_hints=tuple(hint for hint in hints if _may_stand_alone(hint, timeline) and _is_last(hint, timeline)),
-        last_warnings=tuple(
-            fault
-            for fault in told
-            if fault.finding.role is Role.SYMPTOM
-            and fault.quiet
-            and fault.reason.category is Category.INFRASTRUCTURE
-            and _is_last(fault, timeline)
-        ),
+        last_hints=tuple(hint for hint in hints if _may_stand_alone(hint) and _is_last(hint, timeline)),
         failed=timeline.failed,
     )
 
 
-def _may_stand_alone(hint: Fault, timeline: Timeline) -> bool:
-    """Whether a hint reports an error of the program, not a condition of a machine or a link that jobs live with; a
-    refused line of the job script does when the script prints nothing after it and no step was made before."""
-    if hint.finding.goes_on and hint.line.level is None:
-        return timeline.never_worked and not timeline.printed_next(hint.line)
+def _may_stand_alone(hint: Fault) -> bool:
+    """Whether a hint reports an error of the program, not a condition of a machine or a link that jobs live with."""
     return not hint.quiet and hint.reason.category is not Category.INFRASTRUCTURE
 
 
@@ -201,15 +161,6 @@ def _precedes(first: Fault, second: Fault, slack: int = 0) -> bool:
     return one.position + slack < two.position
 
 
-def _leads_to(warning: Fault, symptom: Fault) -> bool:
-    """Whether a warning may be why a process ended or crashed: it came before, and not long before a crash."""
-    if symptom.reason.category is Category.INFRASTRUCTURE or _precedes(symptom, warning):
-        return False
-    same = warning.line.stream == symptom.line.stream
-    near = same and symptom.line.position - warning.line.position <= DISORDER
-    return near or symptom.reason is Reason.OTHERS
-
-
 def _first_unexplained(faults: Sequence[Fault]) -> Fault:
     """The earliest cause that no other cause explains; an exception that ended its process before one that was only
     logged."""
@@ -226,13 +177,7 @@ def _first_unexplained(faults: Sequence[Fault]) -> Fault:
     first = _that_says_more(_earliest(fatal or free), free)
     if first.finding.rule != CATCH_ALL:
         return first
-    # What came after its process had ended is another's; a mere line may be explained by the lines below it.
-    named = (
-        fault
-        for fault in fatal or free
-        if fault.finding.rule != CATCH_ALL and not (first.died and _precedes(first, fault))
-    )
-    return next(named, first)
+    return next((fault for fault in fatal or free if fault.finding.rule != CATCH_ALL), first)
 
 
 def _that_says_more(first: Fault, free: Sequence[Fault]) -> Fault:
@@ -260,28 +205,16 @@ def earlier_word_of_the_same_cause(root: Fault, causes: Sequence[Fault]) -> Faul
         if fault.line.stream == root.line.stream
         and 0 < root.line.position - fault.line.position <= DISORDER
         and not fault.died
-        and (_names_the_same(fault, root) or _foretells(fault, root))
+        and (fault.reason is root.reason or _foretells(fault, root))
     ]
     return min(earlier, key=in_order) if earlier else None
 
 
-def _names_the_same(one: Fault, other: Fault) -> bool:
-    """Whether two faults may name the same cause: of one reason, and not two paths, two requests of a service, or two
-    messages of one exception class."""
-    if one.reason is not other.reason:
-        return False
-    one_rule = one.finding.rule == other.finding.rule
-    if one.finding.generality > 0 and one_rule and one.line.message.strip() != other.line.message.strip():
-        return False
-    if one.quiet and other.died and "service" in one.traits and not one_rule:
-        return False
-    return len({fault.finding.facts["path"] for fault in (one, other) if "path" in fault.finding.facts}) < 2
-
-
 def _foretells(warning: Fault, fault: Fault) -> bool:
     """Whether what a process warned of leads, by its rule, to what it then died of, at the same host."""
-    named = warning.quiet and fault.reason in warning.finding.explains and "host" in warning.finding.facts
-    return named and warning.finding.facts["host"] == fault.finding.facts.get("host")
+    host = warning.finding.facts.get("host")
+    named = warning.quiet and fault.reason in warning.finding.explains and host is not None
+    return named and host == fault.finding.facts.get("host")
 
 
 def _is_its_last_word(word: Fault, crash: Fault) -> bool:

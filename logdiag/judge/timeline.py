@@ -8,33 +8,24 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Mapping, Sequence
-from datetime import datetime, timezone
-from itertools import dropwhile, islice
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple, TypeVar
 
 from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.ranks.launchers import Worker, first_observed, summary_of
-from logdiag.judge.tracebacks.forms import UNCAUGHT
 from logdiag.model import CALM, Line, Role
 from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Survey
 
 # So many steps after a fault show that its process went on; fewer may be a progress bar closing.
 STEPS_OF_RECOVERY = 3
-# So many lines after a refused line of a job script show that the script went on.
-LINES_AFTER_A_COMPLAINT = 3
 # So many ordinary lines after a fault show that the job still worked.
 _FEW_LINES_OF_CALM = 2
-# So many of the next lines that say what was said before show that the work goes on.
-_AS_BEFORE, _LOOKED_AT = 8, 100
 # So many ordinary lines between two like ones show that it worked after the first of these.
 _MUCH_CALM = 8
 # So many plain lines after one without a level show that the program went on.
 _MUCH = 20
-# Seconds: more than time zones differ, and less than makes the last day of a year and the first of the next far apart.
-_A_DAY, _HALF_A_YEAR = 86_400, 183 * 86_400
 # step 60/60   iteration       60/      60
 _STEP_OF_ALL = pattern_of(r"(?i)\b(?:steps?|it|iters?|iterations?|global_step)[ :=]{1,10}(\d{1,9}) ?/ *(\d{1,9})\b")
 _NUMBERS = pattern_of(r"\d+")
@@ -50,31 +41,23 @@ class Timeline(NamedTuple):
     """One case over time. `failed` is what the caller knows of the job's end, None if nothing.
 
     `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name no rank. `calm` are
-    ordinary log lines, `transfers` finished downloads, `starts` those of containers, `ends` clean ends, `proven_ends`
-    those that do not rest on words which a script prints whatever happened. `habits` are faults that come back with
-    steps in between, with the position up to which they were recovered from.
+    ordinary log lines, `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever
+    happened. `habits` are faults that come back with steps in between.
     """
 
     kinds: Kinds
     failed: bool | None
     empty: bool
     finished: bool
-    never_worked: bool
     printed: Mapping[int, Sequence[Line]]
     steps: Mapping[tuple[int, int | None], Sequence[int]]
     calm: Positions
-    calm_of_rank: Mapping[tuple[int, int | None], Sequence[int]]
-    transfers: Positions
-    starts: Positions
     ends: Positions
     proven_ends: Positions
     ranks_at_end: Mapping[int, frozenset[int | None]]
-    began: float | None
     nobody_died: bool
-    of_several: frozenset[int]
-    deaths_marked: frozenset[int]
     workers: tuple[Worker, ...]
-    habits: Mapping[Habit, int]
+    habits: Set[Habit]
 
     @property
     def first_observed(self) -> int | None:
@@ -102,19 +85,13 @@ class Timeline(NamedTuple):
         was made in between; of several ranks that report their clean end, one that does not has not.
         """
         ranks = self.ranks_at_end.get(line.stream, frozenset())
-        if line.rank is not None and line.rank not in ranks and None not in ranks and len(ranks) > 1:
+        if line.rank is not None and line.rank not in ranks and len(ranks) > 1:
             return None
         ends = _after(self.ends.get(line.stream, ()), line.position)
         if ends and (self.ends[line.stream][0] < line.position or self.steps_after(line)):
             return ends[-1]
         proven = _after(self.proven_ends.get(line.stream, ()), line.position)
         return proven[-1] if proven else None
-
-    def long_before(self, line: Line) -> bool:
-        """Whether a line of a machine's log is older than the job by more than time zones differ."""
-        if line.time is None or self.began is None:
-            return False
-        return _A_DAY < self.began - _of_the_year(line.time) < _HALF_A_YEAR
 
     def stopped_after_its_end(self, line: Line) -> bool:
         """Whether a line comes after the job's clean end, in what is the smaller part of the log or makes no step: a
@@ -126,22 +103,10 @@ class Timeline(NamedTuple):
         steps = self.steps.get((line.stream, None), ())
         return line.position - last <= last or bisect_right(steps, last) == bisect_right(steps, line.position)
 
-    def printed_next(self, line: Line) -> list[Line]:
-        """The next lines of the same stream, blank ones and further ones of the same tool (`tar: `) left out; of the
-        lines that were kept, and a few at most."""
-        printed = self.printed.get(line.stream, ())
-        tool = line.message.partition(":")[0] + ":"
-        others = (printed[at] for at in range(_index_after(printed, line), len(printed)))
-        return list(islice(dropwhile(lambda other: other.message.startswith(tool), others), LINES_AFTER_A_COMPLAINT))
-
     def calm_after(self, line: Line) -> int:
         """How many ordinary lines of the same stream come after a line."""
         calm = self.calm.get(line.stream, ())
         return len(calm) - bisect_right(calm, line.position)
-
-    def transferred_after(self, line: Line) -> bool:
-        """Whether a download or upload is complete after a line."""
-        return bool(_after(self.transfers.get(line.stream, ()), line.position))
 
     def is_habit(self, line: Line) -> bool:
         """Whether a calm line is one that the job prints as a habit: its words come again, with much work between."""
@@ -153,31 +118,14 @@ class Timeline(NamedTuple):
         ]
         return bool(like) and bisect_right(calm, like[-1]) - bisect_right(calm, like[0]) > _MUCH_CALM
 
-    def started_after(self, line: Line) -> bool:
-        """Whether Kubernetes started a container of the pod after a line."""
-        return bool(_after(self.starts.get(line.stream, ()), line.position))
-
     def worked_after(self, line: Line) -> bool:
         """Whether the job made a step or reported ordinary work after a line."""
         return bool(self.steps_after(line)) or self.calm_after(line) >= _FEW_LINES_OF_CALM
-
-    def prints_on_as_before(self, line: Line) -> bool:
-        """Whether many of the lines after a line say what others said before it, with other numbers."""
-        printed = self.printed.get(line.stream, ())
-        at = _index_after(printed, line)
-        before = set(map(_saying, printed[:at]))
-        return sum(_saying(other) in before for other in printed[at : at + _LOOKED_AT]) >= _AS_BEFORE
 
     def printed_much_after(self, line: Line) -> bool:
         """Whether a program that prints without levels went on to print much."""
         printed = self.printed.get(line.stream, ())
         return line.level is None and len(printed) - _index_after(printed, line) >= _MUCH
-
-    def is_no_death(self, line: Line) -> bool:
-        """Whether an exception after which steps come ended no rank: the stream is one process's, or torch marks in it
-        those of which ranks died, that of the first included, and not this one."""
-        one = line.stream not in self.of_several
-        return one or (line.rank is None and line.stream in self.deaths_marked)
 
 
 def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed: bool | None = None) -> Timeline:
@@ -190,33 +138,20 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         if not end.finding.goes_on or end.line.level is not None or end.line.rank is not None
     ]
     steps, ends = _steps(survey), _positions(end.line for end in finished)
-    ordinary = [line for line in survey.lines if line.level in _ORDINARY]
     ended = _grouped((end.line.stream, end.line.rank) for end in finished)
-    workers = tuple(summary_of(survey.lines))
-    died = [line for line in survey.lines if UNCAUGHT.search(line.text)]
-    marked = not workers or first_observed(workers) in {line.rank for line in died}
     return Timeline(
         kinds=kinds,
         failed=failed,
         empty=survey.total_lines == 0,
         finished=bool(finished),
-        never_worked=not survey.progress and not finished,
         printed=_grouped((line.stream, line) for line in survey.lines if line.text.strip()),
         steps=steps,
-        calm=_positions(line for line in ordinary if not kinds.is_a("farewell", line)),
-        calm_of_rank=_sorted(((line.stream, line.rank), line.position) for line in ordinary),
-        starts=_positions(line for line in survey.lines if kinds.is_a("container-started", line)),
-        transfers=_positions(line for line in survey.lines if kinds.is_a("transfer-done", line)),
+        calm=_positions(line for line in survey.lines if line.level in _ORDINARY),
         ends=ends,
         proven_ends=_positions([*proven, *_last_planned_steps(survey)]),
         ranks_at_end={stream: frozenset(ranks) for stream, ranks in ended.items()},
-        began=_began(survey, frozenset(stream for stream, _ in steps) | ends.keys()),
         nobody_died=not any(fault.died and not fault.of_a_child and not fault.handled for fault in faults),
-        of_several=frozenset(
-            line.stream for line in survey.lines if line.rank is not None or kinds.is_a("launcher", line)
-        ),
-        deaths_marked=frozenset(line.stream for line in died if marked),
-        workers=workers,
+        workers=tuple(summary_of(survey.lines)),
         habits=_habits(faults, steps),
     )
 
@@ -233,11 +168,11 @@ def fault_habit(fault: Fault) -> Habit:
     return fault.line.stream, fault.line.rank, fault.within, words
 
 
-def _habits(faults: Iterable[Fault], steps: Mapping[tuple[int, int | None], Sequence[int]]) -> dict[Habit, int]:
-    """What went wrong again after steps, and up to where: so it was recovered from before. An exception that left the
-    program's outermost frame ended it; a new process did what followed."""
+def _habits(faults: Iterable[Fault], steps: Mapping[tuple[int, int | None], Sequence[int]]) -> set[Habit]:
+    """What went wrong again after steps: so it was recovered from before. An exception that left the program's
+    outermost frame ended it; a new process did what followed."""
     first: dict[Habit, Line] = {}
-    habits: dict[Habit, int] = {}
+    habits: set[Habit] = set()
     for fault in sorted(faults, key=lambda fault: (fault.line.stream, fault.line.position)):
         if fault.finding.role is not Role.CAUSE or (not fault.handled and (fault.within or fault.died)):
             continue
@@ -246,7 +181,7 @@ def _habits(faults: Iterable[Fault], steps: Mapping[tuple[int, int | None], Sequ
         ranks = {line.rank, -1} if line.rank is not None else {None}
         later = sorted(p for rank in ranks for p in _after(steps.get((line.stream, rank), ()), line.position)[:3])
         if len(later) >= STEPS_OF_RECOVERY and later[STEPS_OF_RECOVERY - 1] < fault.line.position:
-            habits.setdefault(habit, later[STEPS_OF_RECOVERY - 1])
+            habits.add(habit)
     return habits
 
 
@@ -265,17 +200,6 @@ def _last_planned_steps(survey: Survey) -> Iterable[Line]:
                 yield line
 
 
-def _began(survey: Survey, streams: Container[int]) -> float | None:
-    """The first date in the streams that tell of steps, within its year."""
-    times = [line.time for line in survey.lines if line.stream in streams and line.time is not None]
-    return min(map(_of_the_year, times), default=None)
-
-
-def _of_the_year(time: float) -> float:
-    """The same moment of one leap year: not every log prints its year."""
-    return datetime.fromtimestamp(time, timezone.utc).replace(year=1976).timestamp()
-
-
 def _grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
     groups: dict[_K, list[_V]] = {}
     for key, value in pairs:
@@ -289,11 +213,6 @@ def _sorted(pairs: Iterable[tuple[_K, int]]) -> dict[_K, list[int]]:
 
 def _positions(lines: Iterable[Line]) -> dict[int, list[int]]:
     return _sorted((line.stream, line.position) for line in lines)
-
-
-def _saying(line: Line) -> tuple[str, ...]:
-    """What a line says whatever its numbers and names: its words of letters alone."""
-    return tuple(word for word in line.message.split() if word.isalpha())
 
 
 def _index_after(lines: Sequence[Line], line: Line) -> int:

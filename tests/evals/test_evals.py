@@ -1,15 +1,15 @@
 """The log generator, the fuzz run and the ablation can be trusted."""
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
 
-from evals.ablation import in_forms, measure, table
+from evals.ablation import in_forms, main
 from evals.bench_kinds import Speed, kinds, write_kind
 from evals.fuzz import MUTATIONS, SAMPLES, mutate, root_problem
 from evals.generate import FAILED_RANK, ROOT_TEXT, write_log, write_ranks
 from logdiag.model import Reason
-from logdiag.rules import RuleBook
 from tests.evaluation_helpers import case_of
 from tests.helpers import steps
 
@@ -91,19 +91,21 @@ def test_root_problem_sees_a_line_that_is_not_there() -> None:
 LOGGED = "2026-11-20 10:00:00 ERROR trainer: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB."
 
 
-def test_ablation_counts_what_the_label_makes_of_each_change(book: RuleBook) -> None:
+def test_ablation_counts_what_the_label_makes_of_each_change(tmp_path: Path) -> None:
     """Without the decision that sees the steps after an error, a healthy job is called failed, in each form of its log;
-    what changes no answer counts as decided and no more."""
+    so it is where its condition is held, and a condition that changes nothing is told as such."""
     log = "".join(f"{line}\n" for line in (*steps(1, 5), LOGGED, *steps(6, 20)))
     healthy = case_of(reasons=(Reason.NONE,), roots=(), log=log)
-    assert len(list(in_forms(healthy))) == 4
-    changes = measure(healthy, book)
-    steps_follow = [change for change in changes if change.decision == "steps_follow" and change.gained == -3]
-    assert [{"reason", "root", "failed"} <= set(change.fields) for change in steps_follow] == [True] * 4
-    rows = {row["decision"]: row for row in table([(None, changes), ("ours", changes[:2])])}
-    assert (rows["steps_follow"]["changed"], rows["steps_follow"]["better"], rows["steps_follow"]["worse"]) == (5, 5, 0)
-    assert rows["steps_follow"]["cases"] == ["ours"]
-    assert rows["caller_knows"]["decided"] == 0
+    (tmp_path / "cases.jsonl").write_text(healthy.model_dump_json(exclude_unset=True) + "\n", encoding="utf-8")
+    done = main([str(tmp_path / "cases.jsonl"), "--json", str(tmp_path / "table.json"), "--forms"])
+    told = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))
+    assert (done, told["cases"]) == (0, 4)
+    rows = {row["name"]: row for row in told["rows"] if row["sort"] == "decision"}
+    counts = [rows["steps_follow"][column] for column in ("cases", "changed", "reason", "better", "worse")]
+    assert counts == [4, 4, 4, 4, 0]
+    conditions = [row for row in told["rows"] if row["sort"] == "condition"]
+    assert any(row["better"] == 4 and row["name"].startswith("judge.recovered:") for row in conditions)
+    assert any(row["cases"] and not row["changed"] for row in conditions)
 
 
 def test_ablation_cuts_only_what_leaves_the_root_in_the_log() -> None:

@@ -386,15 +386,6 @@ def test_a_name_that_does_not_resolve_is_why_nothing_answers_there(book: RuleBoo
     assert (other.reason.value, root_line(other)) == ("ConnectionError", 3)
 
 
-def test_two_missing_files_are_two_causes(book: RuleBook) -> None:
-    """What a tool warned of is the first word of a cause only if it names the same path."""
-    missing = "FileNotFoundError: [Errno 2] No such file or directory: '/data/rows.bin'"
-    note = "2026-03-11 18:14:39 WARNING notes: [Errno 2] No such file or directory: '{}'"
-    crash = ["closing the tables", *traceback_of(missing)]
-    assert root_line(diagnosed(book, "starting", note.format("/data/rows.bin"), *crash)) == 2
-    assert root_line(diagnosed(book, "starting", note.format("/notes/all.txt"), *crash)) == 2 + len(crash)
-
-
 def test_who_ends_processes_for_their_memory_tells_of_it_afterwards(book: RuleBook) -> None:
     """Slurm reports the kill below the exception that it led to; an exception explains nothing before it."""
     died = traceback_of("RuntimeError: One of the subprocesses has abruptly died during map operation.")

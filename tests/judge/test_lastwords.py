@@ -35,7 +35,6 @@ def test_a_record_of_trouble_before_an_exit_code_is_the_root(book: RuleBook) -> 
         ("error: failed to read the vocabulary: No such file or directory", "FileNotFoundError"),
         ("pack: cannot grow the arena: Cannot allocate memory", "OutOfMemoryError"),
         ("fatal: cannot send the shard: No route to host", "NetworkError"),
-        ("could not start the sampler, its table has no rows", "Others"),
     ],
 )
 def test_the_reason_is_what_the_words_say(book: RuleBook, line: str, reason: str) -> None:
@@ -99,9 +98,6 @@ LOST = traceback_of(
     "RuntimeError: [/src/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:33952",
     prefix="[rank1]: ",
 )
-NO_ANSWER = (
-    "2026-03-11 18:14:3{0},120 WARNING [rank 0] scorer: no answer: Timeout on reading data from socket, attempt {0}"
-)
 STOPPING = "2026-03-11 18:14:39,120 CRITICAL [rank 0] scorer: the rollout has no score, stopping"
 
 
@@ -122,25 +118,10 @@ def test_the_words_of_the_rank_that_left_are_the_root_not_what_its_peer_lost(boo
     assert root_line(diagnosed(book, *steps(1, 30), STOPPING, *own, *LAUNCHER)) == 31
 
 
-def test_the_warnings_before_the_last_word_name_the_cause(book: RuleBook) -> None:
-    """It was tried again and again, in the same words; the first of them is the root."""
-    tries = [NO_ANSWER.format(attempt) for attempt in (1, 2, 3)]
-    answer = diagnosed(book, *steps(1, 30), *tries, STOPPING, *LOST, *LAUNCHER)
-    assert (reason_of(answer), root_line(answer), rank_of(answer)) == ("ConnectionError", 31, 0)
-
-
 def test_a_warning_of_no_known_cause_is_no_last_word(book: RuleBook) -> None:
     """Programs warn of much before they leave."""
     warning = "2026-03-11 18:14:38,120 WARNING [rank 0] scorer: the cache is cold"
     assert root_line(diagnosed(book, *steps(1, 30), STOPPING, warning, *LOST, *LAUNCHER)) == 31
-
-
-def test_the_lines_right_below_a_complaint_only_say_more_of_it(book: RuleBook) -> None:
-    """Of lines that follow each other at once the first is the root; of others the last."""
-    at_once = ["Error: the loom has no thread left", "Error: spool 3 of 4 at weave.h:102"]
-    assert root_line(diagnosed(book, *steps(1, 30), *at_once, exit_code=1)) == 31
-    apart = [at_once[0], "closing the loom", "Error: the loom has no thread left for spool 3"]
-    assert root_line(diagnosed(book, *steps(1, 30), *apart, exit_code=1)) == 33
 
 
 def test_a_complaint_after_which_ranks_made_steps_is_no_last_word(book: RuleBook) -> None:

@@ -76,26 +76,6 @@ def test_a_traceback_logged_line_by_line_is_read() -> None:
     assert names(traceback) == ["KeyError", "loader.DataError"]
 
 
-def test_a_look_up_that_is_raised_anew_under_its_own_class_is_told_there(book: RuleBook) -> None:
-    """The words for the reader name the cause better than the bare key; another class leaves the look-up the root."""
-    anew = ["Traceback (most recent call last):", '  File "/srv/job/plan.py", line 8, in find', "    raise KeyError("]
-    same = [*FIRST, *CAUSE, *anew, "KeyError: 'the plan has no column caption, only text and id'"]
-    answer = diagnosed(book, *same)
-    assert answer.root_cause is not None
-    assert answer.root_cause.line == len(same)
-    other = diagnosed(book, *FIRST, *CAUSE, *SECOND)
-    assert other.root_cause is not None
-    assert other.root_cause.line == len(FIRST)
-
-
-def test_a_record_of_another_rank_is_not_above_a_traceback() -> None:
-    """A launcher puts its prefix before tracebacks too: what has none was not printed by that rank's logger."""
-    record = "2026-03-11 18:14:39 ERROR a row was left out"
-    assert only([record, *FIRST]).logged
-    assert only([f"[default1]:{record}", *(f"[default1]:{line}" for line in FIRST)]).logged
-    assert not only([f"[default1]:{record}", *FIRST]).logged
-
-
 def test_an_exception_that_quotes_another_traceback_is_not_its_cause(book: RuleBook) -> None:
     """Its text ends with a colon, and what it quotes follows: the quoted one is named."""
     outer = traceback_of(
@@ -125,16 +105,6 @@ def test_what_a_socket_raised_is_told_better_by_the_library_above(book: RuleBook
     assert "MaxRetryError" in answer.root_cause.text
 
 
-def test_the_exception_that_a_failing_hook_was_called_for_is_the_one_that_counts(book: RuleBook) -> None:
-    """What failed in the hook was only ignored."""
-    lines = [
-        *("Error in sys.excepthook:", *traceback_of("tracker.errors.UploadRefused: text is too long")),
-        *("", "Original exception was:", *traceback_of("ValueError: Input 0 of the loom has 5 dimensions")),
-    ]
-    answer = diagnosed(book, *steps(1, 5), *lines)
-    assert (answer.reason.value, answer.failed) == ("ValueError", True)
-
-
 def test_what_a_later_record_follows_is_not_quoted(book: RuleBook) -> None:
     """Between an exception's text and what it quotes nothing else is logged."""
     first = traceback_of("ValueError: these rows have no weft:")
@@ -144,26 +114,8 @@ def test_what_a_later_record_follows_is_not_quoted(book: RuleBook) -> None:
 
 
 @pytest.mark.parametrize(
-    "following",
-    [
-        "/site-packages/library/core.py:33: UserWarning: the optional kernels are not there",
-        "Warning: importing 'old.name' is deprecated. Import 'name' instead.",
-        "NOTE: Redirects are currently not supported on this system.",
-    ],
-)
-def test_what_the_next_program_says_first_is_no_exception(book: RuleBook, following: str) -> None:
-    """A traceback broke off before its last line; the next run of the same job tells what is wrong."""
-    failure = traceback_of("KeyError: 'caption'")
-    answer = diagnosed(book, *failure[:-1], following, *failure)
-    assert answer.reason.value == "KeyError"
-    assert answer.root_cause is not None
-    assert answer.root_cause.line == 2 * len(failure)
-
-
-@pytest.mark.parametrize(
     "above",
     [
-        "/site-packages/search.py:548: FitFailedWarning: The fit failed. Details:",
         "exception calling callback for <Future at 0x7f4b6817e6d0 state=finished raised ValueError>",
     ],
 )
@@ -189,55 +141,6 @@ def test_hydras_own_failure_to_print_is_not_what_the_job_died_of(book: RuleBook)
     assert answer.reason.value == "AttributeError"
 
 
-def test_an_exception_that_was_never_raised_belongs_to_the_one_it_caused(book: RuleBook) -> None:
-    """It is printed without a traceback, first in the chain; the record above tells of the whole chain."""
-    alone = "hub.errors.OfflineModeIsEnabled: Cannot reach the hub: offline mode is enabled."
-    raised = traceback_of("hub.errors.LocalEntryNotFoundError: the file is not in the cache")
-    chain = found(["2026-03-11 18:14:15 ERROR cannot load task 'qa', leaving it out", alone, *CAUSE, *raised])
-    assert [exception.name.rpartition(".")[2] for exception in chain[0].exceptions] == [
-        "OfflineModeIsEnabled",
-        "LocalEntryNotFoundError",
-    ]
-    assert (len(chain), chain[0].logged) == (1, True)
-    unknown = ["pool.errors.TooMuch: 503 again", *CAUSE, *traceback_of("KeyError: 'caption'")]
-    assert diagnosed(book, *unknown).reason.value == "KeyError"
-
-
-def test_a_record_that_says_what_it_ends_announces_no_survivor() -> None:
-    """torch.multiprocessing warns that it ends the other processes, and then raises."""
-    ending = "W0311 18:14:15.758000 17 torch/multiprocessing/spawn.py:165] Terminating process 104 via signal SIGTERM"
-    warned = "2026-03-11 18:14:15 WARNING clip 7 is silent"
-    died = traceback_of("KeyError: 'caption'")
-    assert [found([above, *died])[0].logged for above in (ending, warned)] == [False, True]
-
-
-def test_a_warning_of_python_below_an_exception_is_no_exception(book: RuleBook) -> None:
-    """What interpreters that end still warn of says nothing of why they end."""
-    warned = (
-        "/usr/lib/python3.10/tempfile.py:869: ResourceWarning: Implicitly cleaning up <TemporaryDirectory '/tmp/a'>"
-    )
-    answer = diagnosed(book, *traceback_of("FileNotFoundError: No packed shards match '/data/a_*'"), warned)
-    assert answer.reason.value == "FileNotFoundError"
-    assert names(only([*FIRST, warned])) == ["KeyError"]
-
-
-def test_what_logging_could_not_print_ends_nothing(book: RuleBook) -> None:
-    """Its own report has a call stack and the message below the exception, with or without its headline."""
-    own = [
-        "Traceback (most recent call last):",
-        '  File "/usr/lib/python3.9/logging/__init__.py", line 1083, in emit',
-        "    msg = self.format(record)",
-        "TypeError: cannot pickle 'traceback' object",
-        "Call stack:",
-        '  File "/usr/lib/python3.9/threading.py", line 937, in _bootstrap',
-        "    self._bootstrap_inner()",
-        "Message: 'request 7 was refused'",
-        "Arguments: ()",
-    ]
-    assert not diagnosed(book, *FIRST[:-1], "api.NotFound: 404", *CONTEXT, *own, "request 8 is answered").failed
-    assert diagnosed(book, *FIRST[:-1], "api.NotFound: 404", *CONTEXT, *own[:1], *own[3:4]).failed
-
-
 def test_what_a_step_follows_is_no_part_of_an_exception(book: RuleBook) -> None:
     """Else a caught exception would swallow the cause that comes some steps later."""
     ignored = [
@@ -253,59 +156,6 @@ def test_a_record_of_native_code_announces_no_traceback(book: RuleBook) -> None:
     native = "[W1122 14:21:53.068801861 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved."
     assert not found([native, *FIRST])[0].logged
     assert found(["2026-03-11 18:14:15 WARNING loader: a row is broken", *FIRST])[0].warned
-
-
-def test_a_missed_look_up_in_a_cache_is_not_why_its_handler_failed(book: RuleBook) -> None:
-    """Compilers of kernels look them up by a tuple first, and compile them when they are not there."""
-    missed = traceback_of("KeyError: ('2-.-0-.-0-4f74039', 16)")
-    failed = traceback_of("TypeError: max() missing 1 required positional argument: 'axis'")
-    assert diagnosed(book, *missed, *CONTEXT, *failed).reason.value == "TypeError"
-    assert diagnosed(book, *FIRST, *CONTEXT, *failed).reason.value == "KeyError"
-
-
-@pytest.mark.parametrize(
-    "said", ["make: *** [serve] Error 1", "run.sh: line 12: exiting", "srun: error: node-3: task 0: gone"]
-)
-def test_what_ran_the_program_speaks_for_itself_below_its_exception(book: RuleBook, said: str) -> None:
-    """It is no part of the exception's text, and no better cause."""
-    assert only([*FIRST, said]).exceptions[0].message == ()
-    answer = diagnosed(book, *traceback_of("ModuleNotFoundError: No module named 'titan'"), said)
-    assert answer.reason.value == "ImportError"
-
-
-def test_a_look_up_that_is_raised_anew_with_what_it_looked_for_is_told_there(book: RuleBook) -> None:
-    """The second exception quotes the key of the first, whatever its class."""
-    anew = ["Traceback (most recent call last):", '  File "/srv/job/plan.py", line 8, in find', "    raise ValueError("]
-    quoting = diagnosed(book, *FIRST, *CAUSE, *anew, "ValueError: no stage is called 'caption'")
-    assert quoting.reason.value == "ValueError"
-    other = diagnosed(book, *FIRST, *CAUSE, *anew, "ValueError: the plan has no such stage")
-    assert other.reason.value == "KeyError"
-
-
-def test_a_conversion_that_was_only_tried_is_no_cause(book: RuleBook) -> None:
-    """A program that takes a number or a word says what is wrong with the word; a mistake in the handler does not."""
-    tried = traceback_of("ValueError: invalid literal for int() with base 10: 'loom'")
-    during = ["", "During handling of the above exception, another exception occurred:", ""]
-    head = ["Traceback (most recent call last):", '  File "/srv/job/train.py", line 9, in devices']
-    raised = [*head, '    raise RuntimeError("no loom is attached")', "RuntimeError: no loom is attached"]
-    assert diagnosed(book, *tried, *during, *raised).reason.value == "RuntimeError"
-    mistaken = [*head, "    weave(thread)", "RuntimeError: no loom is attached"]
-    assert diagnosed(book, *tried, *during, *mistaken).reason.value == "ValueError"
-
-
-def test_root_errors_that_are_only_counted_are_named_below(book: RuleBook) -> None:
-    """TensorFlow's exception says how many there are, and each stands on a line of its own."""
-    head = "tensorflow.python.framework.errors_impl.{}: 2 root error(s) found."
-    missing = diagnosed(
-        book,
-        *steps(1, 3),
-        *traceback_of(head.format("NotFoundError")),
-        "  (0) Not found:  rows/7.jpg; No such file or directory",
-        "\t [[{{node ReadFile}}]]",
-    )
-    assert missing.reason.value == "FileNotFoundError"
-    assert missing.root_cause is not None
-    assert "rows/7.jpg" in missing.root_cause.text
 
 
 def test_a_traceback_within_a_warning_of_failed_fits_fails_nothing(book: RuleBook) -> None:

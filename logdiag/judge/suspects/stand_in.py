@@ -9,11 +9,10 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from logdiag.errors import WeightsError
-from logdiag.judge.exit_reason import TOLD
 from logdiag.judge.faults import CATCH_ALL, Fault
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
-from logdiag.model import TROUBLE, Action, Finding, Line, Reason, Role, Support
+from logdiag.model import Action, Finding, Line, Reason, Role, Support
 from logdiag.rules import RuleBook
 
 RULE = "suspects"
@@ -100,7 +99,7 @@ def most_suspicious_line(
 
 def named_by_its_words(root: Fault, without: Collection[str]) -> Fault | None:
     """No rule knows more of the line than that it was raised or printed last: its words name the reason."""
-    unnamed = root.finding.rule in (CATCH_ALL, TOLD) and root.reason is Reason.OTHERS
+    unnamed = root.finding.rule == CATCH_ALL and root.reason is Reason.OTHERS
     # A traceback that breaks off names nothing.
     if not unnamed or root.finding.role is not Role.CAUSE or named_by_its_words.__name__ in without:
         return None
@@ -111,15 +110,14 @@ def named_by_its_words(root: Fault, without: Collection[str]) -> Fault | None:
 
 
 def _told(line: Line) -> tuple[Reason, tuple[Support, ...]]:
-    """The reason that a line's words tell, and what that rests on; Others where no word is known, where it is one word
-    alone, or the weights are broken."""
+    """The reason that a line's words tell, and what that rests on; Others where no word is known, or the
+    weights are broken."""
     from logdiag.judge.suspects.line_features import body_of
     from logdiag.judge.suspects.wording import reasons_by_wording
 
     body, reason, chance = body_of(line), Reason.OTHERS, 0.0
     with suppress(WeightsError):
-        if len(body.split()) > 1:
-            reason, chance = next(iter(reasons_by_wording(body)), (reason, chance))
+        reason, chance = next(iter(reasons_by_wording(body)), (reason, chance))
     return reason, (Support.SUSPECT, *[Support.CLEAR_WORDS] * (chance >= _CLEAR_CHANCE))
 
 
@@ -133,9 +131,6 @@ def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking, bar: tupl
         return True
     if (best.line.stream, best.line.position) == (root.line.stream, root.line.position):
         return False
-    later = best.line.stream == root.line.stream and best.line.position > root.line.position
-    if later and best.line.level == "WARNING" and root.line.level in TROUBLE:
-        return False  # what a program warns of after its last error is not why it left
     own = ranking.scores.get((root.line.stream, root.line.position), 0.0)
     least, times = bar
     return best.score >= max(least, times * own)

@@ -37,9 +37,8 @@ class Link(str, Enum):
 class RaisedException(NamedTuple):
     """The line that names an exception, the lines of its message, and the frames it came through.
 
-    `explicit` says that a `raise` made it. Where the log breaks off before the exception's own line, `line` is that
-    `raise` and `said` what it would have printed;
-    where two processes wrote into one line, `said` is the line of one.
+    Where the log breaks off before the exception's own line, `line` is the `raise` and `said` what it would have
+    printed; where two processes wrote into one line, `said` is the line of one.
     """
 
     line: Line
@@ -47,7 +46,6 @@ class RaisedException(NamedTuple):
     link: Link
     message: tuple[Line, ...]
     frames: tuple[str, ...]
-    explicit: bool = False
     said: str = ""
 
 
@@ -55,9 +53,8 @@ class Traceback(NamedTuple):
     """One chain of exceptions, in the order printed.
 
     `positions` are all lines it covers, `code` those that only show source text and can be no evidence. `ignored`
-    says that the interpreter itself reports that nobody minded, `in_thread` that only a thread ended by it, `in_child`
-    that a child of the program did, `logged` that a logger printed it: the process may have gone on. `warned` says that
-    it did so as a warning.
+    says that the interpreter itself reports that nobody minded, `in_thread` that only a thread ended by it, `logged`
+    that a logger printed it: the process may have gone on. `warned` says that it did so as a warning.
     """
 
     exceptions: tuple[RaisedException, ...]
@@ -66,7 +63,6 @@ class Traceback(NamedTuple):
     code: frozenset[int]
     ignored: bool
     in_thread: bool
-    in_child: bool
     logged: bool
     warned: bool
 
@@ -117,7 +113,6 @@ class _Reader:
     ignored: bool = False
     in_thread: bool = False
     announced: int = 0
-    in_child: bool = False
     logged: bool = False
     warned: bool = False
     retried: bool = False
@@ -154,14 +149,11 @@ class _Reader:
 
     def _told_whose(self, line: Line, text: str) -> bool:
         """Whether a line tells of whom or of what the next traceback is, and so ends the one before."""
-        call_stack, in_thread = forms.CALL_STACK.match(text), forms.IN_THREAD.search(text)
-        ignored = call_stack or self.kinds.is_a("exception-ignored", line)
-        if not (ignored or in_thread or forms.ORIGINAL.search(text)):
+        in_thread = forms.IN_THREAD.search(text)
+        if not in_thread and not self.kinds.is_a("exception-ignored", line):
             return False
-        self.ignored = self.ignored or call_stack is not None
         self.close()
-        if ignored or in_thread:
-            self.ignored, self.in_thread, self.announced = not in_thread, in_thread is not None, line.position
+        self.ignored, self.in_thread, self.announced = not in_thread, in_thread is not None, line.position
         return True
 
     def _note_alone(self, line: Line, text: str) -> None:
@@ -173,10 +165,9 @@ class _Reader:
 
     def _linked(self, line: Line, text: str) -> bool:
         """Whether a line says how the next exception hangs together with those before."""
-        member = forms.OF_A_GROUP.match(text)
         if forms.CAUSE.search(text) or forms.CONTEXT.search(text):
             link = Link.CAUSE if forms.CAUSE.search(text) else Link.CONTEXT
-        elif self.exceptions and ((member and member["place"] == "1") or forms.PROCESS.search(text)):
+        elif self.exceptions and forms.FIRST_OF_A_GROUP.match(text):
             link = Link.RELAYED
         else:
             return False  # a group's further exceptions stand beside the first
@@ -205,7 +196,6 @@ class _Reader:
                     code=frozenset(self.code),
                     ignored=self.ignored,
                     in_thread=self.in_thread,
-                    in_child=self.in_child,
                     logged=self.logged,
                     warned=self.warned,
                 )
@@ -216,7 +206,7 @@ class _Reader:
             # Two that were mixed break each other off: what was announced may still follow.
             self.announced = max(self.code)
         self.exceptions, self.positions, self.code, self.frames = [], set(), set(), []
-        self.in_frames = self.in_box = self.in_child = False
+        self.in_frames = self.in_box = False
         self.logged = self.warned = self.retried = False
         self.link = Link.FIRST
 
@@ -230,9 +220,7 @@ class _Reader:
         raised = forms.RAISE.match(self.last_code) if self.in_frames and self.last and self.last_code else None
         if raised and self.last and self.last.position in self.code and not self.exceptions:
             said = f"{raised['name']}: {raised['text'] or ''}".rstrip(": ")
-            self.exceptions.append(
-                RaisedException(self.last, raised["name"], self.link, (), tuple(self.frames), explicit=True, said=said)
-            )
+            self.exceptions.append(RaisedException(self.last, raised["name"], self.link, (), tuple(self.frames), said))
             self.code.discard(self.last.position)
 
     def _header(self, line: Line, text: str) -> None:
@@ -247,7 +235,6 @@ class _Reader:
             self.link = Link.RELAYED
         if not self.exceptions:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
-            self.in_child = before is not None and forms.IN_CHILD.fullmatch(before.message.strip()) is not None
             above = self.above if self.above and _may_be_record_of(self.above, line) else None
             announcing = [said for said in (before, above) if said is not None and self._announces_a_survivor(said)]
             self.logged = not forms.UNCAUGHT.search(line.text) and (line.level is not None or bool(announcing))
@@ -301,10 +288,8 @@ class _Reader:
         final = forms.FINAL.match(stripped)
         # A bare word may be code whose indentation was lost; with a module's name before it, after code, it is a class.
         dotted = final is not None and "." in final["name"] and bool(self.last_code)
-        named = (
-            final is not None
-            and (final["rest"].startswith(":") or dotted or forms.CLASS_NAME.search(final["name"]) is not None)
-            and not (forms.WARNED.search(line.text) or forms.HEADLINE.match(stripped))
+        named = final is not None and (
+            final["rest"].startswith(":") or dotted or forms.CLASS_NAME.search(final["name"]) is not None
         )
         drawn = forms.CARETS.match(text) or forms.REPEATED.search(text) or (self.in_box and forms.BOX.match(text))
         if not stripped or drawn:
@@ -327,11 +312,10 @@ class _Reader:
             self.frames[-1] += "\n" + stripped
 
     def _final(self, line: Line, name: str) -> None:
-        explicit = self.last_code.startswith("raise ") if self.last_code else False
         said = unmixed(_body(line))
         name = said.partition(":")[0] or name
         said = said or (_body(line).strip() if forms.GROUP.match(line.message) else "")
-        self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), explicit, said))
+        self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), said))
         self.positions.add(line.position)
         self.in_frames = self.in_box = False
         self.in_message = True
@@ -342,22 +326,16 @@ class _Reader:
     def _continue_message(self, line: Line, text: str) -> None:
         stripped = text.strip()
         fresh_record = line.level is not None or line.clock is not None
-        # `Error: ...` is what a program complains with; a class of that name stands behind its module's.
-        warned = forms.WARNED.search(line.text) is not None
-        final = None if fresh_record or warned or stripped.startswith("Error: ") else forms.FINAL.match(stripped)
-        if final and forms.CLASS_NAME.search(final["name"]) and len(text) == len(text.lstrip()):
+        final = None if fresh_record else forms.FINAL.match(stripped)
+        if final and forms.CLASS_NAME.search(final["name"]):
             # What `X raised:` quotes; otherwise another process's last line, its frames mixed into those before.
-            quoted = not self.message and self.exceptions[-1].line.text.rstrip().endswith(":")
-            link = Link.RELAYED if quoted else Link.FIRST
+            link = Link.RELAYED if self.exceptions[-1].line.text.rstrip().endswith(":") else Link.FIRST
             self.exceptions.append(RaisedException(line, final["name"], link, (), tuple(self.frames)))
             self.positions.add(line.position)
             return
-        of_a_tool = self.kinds.is_a("tool-tells-end", line)
-        self.logged = self.logged or (of_a_tool and self._announces_instead(line, self.exceptions[-1].line))
         raised = self.exceptions[-1].line
         # Behind a logger that heads each line of a traceback, a line without its head is not of it.
-        other_record = not _same_record(raised, line) if fresh_record else bool(self.code) and raised.level is not None
-        another = warned or of_a_tool or other_record
+        another = line.level != raised.level if fresh_record else raised.level is not None
         if another or len(self.message) >= _LONGEST_MESSAGE or (line.stream, line.position) in self.steps:
             self._finish_message()
             return
@@ -373,11 +351,9 @@ class _Reader:
         self.message = []
 
     def _announces_a_survivor(self, line: Line) -> bool:
-        """Whether the line before a traceback shows that it is only told: a record of trouble, one of Python's
-        warnings, or a word of what is done instead."""
-        told = line.level in forms.LEVELS_OF_TROUBLE or forms.WARNED.search(line.text) is not None
-        if told and (self.kinds.is_a("giving-up", line) or forms.OF_NATIVE_CODE.search(line.text)):
-            return False
+        """Whether the line before a traceback shows that it is only told: a record of trouble, or a word of what
+        is done instead."""
+        told = line.level in forms.LEVELS_OF_TROUBLE and not forms.OF_NATIVE_CODE.search(line.text)
         return told or _goes_on(line, self.kinds)
 
     def _announces_instead(self, line: Line, raised: Line) -> bool:
@@ -407,13 +383,5 @@ def _goes_on(line: Line, kinds: Kinds) -> bool:
 
 
 def _may_be_record_of(record: Line, line: Line) -> bool:
-    """Whether the process that printed a record may have printed the next line too: a logger names its rank only in the
-    record's head, a launcher before every line."""
-    if line.rank is None and forms.BY_LAUNCHER.match(record.text) and not forms.BY_LAUNCHER.match(line.text):
-        return False
+    """Whether the process that printed a record may have printed the next line too."""
     return line.rank in (None, record.rank)
-
-
-def _same_record(first: Line, second: Line) -> bool:
-    """Whether a logger printed both lines as parts of one record, prefix and all."""
-    return first.level == second.level and first.clock == second.clock

@@ -18,16 +18,13 @@ OF_A_NOTEBOOK = pattern_of(
 )
 #     | KeyError: 'a'   (what stands before each line of a group of exceptions)
 GROUP = pattern_of(r"^(?: +\|)+ ?|^ +\+ (?=Exception Group)")
-#   +-+---------------- 1 ----------------   (and above each of its exceptions)
-OF_A_GROUP = pattern_of(r"^ *\+(?:-\+)?-+ (?P<place>\d+) -+$")
+#   +-+---------------- 1 ----------------   (and above the first of its exceptions)
+FIRST_OF_A_GROUP = pattern_of(r"^ *\+(?:-\+)?-+ 1 -+$")
 BOX = pattern_of(r"^\s*[\u2502\u256d\u2570|+]")
 CARETS = pattern_of(r"^[\s|]*[\^~]+[\s^~]*$")
 REPEATED = pattern_of(r"\[Previous line repeated \d+ more times?\]")
 CAUSE = pattern_of(r"The above exception was the direct cause of the following exception")
 CONTEXT = pattern_of(r"During handling of the above exception, another exception occurred")
-PROCESS = pattern_of(
-    r"-- Process \d+ terminated with the following error|The actor died because of an error raised|^\s*\"\"\"$"
-)
 # ValueError: boom   torch.cuda.OutOfMemoryError: ...
 # ray.exceptions.RayTaskError(KeyError): ...   AssertionError   socket.timeout: ...   but not the level of `ERROR: ...`
 FINAL = pattern_of(
@@ -41,21 +38,11 @@ CLASS_NAME = pattern_of(
 )
 # /opt/conda/lib/python3.11/site-packages/tools/typing.py:68: UserWarning: no such library (Python's warnings module)
 WARNED = pattern_of(r"\.py:\d+: [A-Z]\w{0,60}Warning: ")
-# Warning: ...   NOTE: ...   (a traceback broke off before its last line, and the next program begins)
-HEADLINE = pattern_of(r"(?:Warning|[A-Z]{2,}):")
 # raise ReadError("unexpected end of data")
 RAISE = pattern_of(r"raise (?P<name>[A-Za-z_][\w.]*)\((?:f?(?P<quote>[\"'])(?P<text>[^\"'{]*))?")
-# What Python prints between the failure of an excepthook and the exception that the hook was called for.
-ORIGINAL = pattern_of(r"^Original exception was:")
-# What Python's logging prints between the reason why it could not print a record and where that came from.
-CALL_STACK = pattern_of(r"Call stack:$")
 IN_THREAD = pattern_of(r"Exception in thread")
-# Process Worker-3:   (what multiprocessing prints before the traceback of a child)
-IN_CHILD = pattern_of(r"Process [\w.-]{1,80}:")
 # `logger.exception` prints such a record and the traceback below it; after a FATAL one, of native code, nothing comes.
 LEVELS_OF_TROUBLE = frozenset({"WARNING", "ERROR", "CRITICAL"})
-# What a launcher puts before each line of a worker, tracebacks included: [default3]:   [rank3]:   [1,3]<stderr>:   3:
-BY_LAUNCHER = pattern_of(r"(?:\[(?:default|rank)\d+\]:|\[[\d,]+\](?:\[\w+\])?<std(?:out|err)>:|\d{1,5}: )")
 # [rank3]: Traceback (most recent call last):   which is what torch prints when nothing caught it
 UNCAUGHT = pattern_of(r"\[rank\d+\]: Traceback")
 # [W1122 14:21:53.068801861 socket.cpp:207] [c10d] ...   (which prints no traceback of Python's)
