@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
+from logdiag.judge.ending import ending_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, fault_habit
 from logdiag.model import Decision, Line, Reason, Role
@@ -21,12 +22,13 @@ _FEW_LINES_OF_CALM = 2
 
 
 class _Later(NamedTuple):
-    """What broke for good after a fault, as last positions by stream: anything, a cause; and which ranks crashed, by
-    stream and rank."""
+    """What broke for good after a fault, as last positions by stream: anything, a cause; which ranks crashed, by stream
+    and rank; and whether the log's last status is a good one."""
 
     breaks: Mapping[int, int] = {}
     causes: Mapping[int, int] = {}
     crashes: frozenset[tuple[int, int | None]] = frozenset()
+    ends_well: bool = False
 
     def broke_after(self, line: Line, position: int | None = None) -> bool:
         """Whether something broke for good after a line, or after another position of its stream."""
@@ -67,12 +69,20 @@ def stopped_after_a_clean_end(fault: Fault, timeline: Timeline, later: _Later) -
     return timeline.stopped_after_its_end(fault.line) or None
 
 
+def job_worked_on_and_ended_well(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """One process ended or complained, the job worked on without it or with another in its place, and its last status
+    is good."""
+    reported = fault.finding.role is Role.SYMPTOM and fault.reason is Reason.OTHERS
+    if not later.ends_well or later.broke_after(fault.line) or (fault.died and not reported):
+        return None
+    return timeline.worked_after(fault.line) or timeline.prints_on_as_before(fault.line) or None
+
+
 def launchers_report_is_the_end(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """What a launcher reports of the end is the end, unless a clean end follows; its workers' buffers may print on."""
     if fault.finding.role is not Role.SYMPTOM or fault.reason is not Reason.OTHERS:
         return None
-    end = timeline.ended_after(fault.line)
-    return end is not None and not later.broke_after(fault.line, end)
+    return _ended_cleanly(fault, timeline, later)
 
 
 def comes_back_with_steps_between(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -87,6 +97,11 @@ def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bo
     if fault.died or not told or later.broke_after(line):
         return None
     return timeline.calm_after(line) >= (_FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
+
+
+def clean_end_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """The job ends cleanly after a fault of which no process died."""
+    return (not fault.died and _ended_cleanly(fault, timeline, later)) or None
 
 
 def rank_crashed_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -118,9 +133,11 @@ RECOVERED: tuple[_Check, ...] = (
     machines_line_beside_a_clean_job,
     machine_works_until_it_goes,
     stopped_after_a_clean_end,
+    job_worked_on_and_ended_well,
     launchers_report_is_the_end,
     comes_back_with_steps_between,
     ordinary_work_follows,
+    clean_end_follows,
     rank_crashed_next,
     too_few_steps_follow,
     steps_follow,
@@ -141,7 +158,7 @@ def sort_by_standing(faults: Sequence[Fault], timeline: Timeline, without: froze
     broke: list[Fault] = []
     recovered: list[Fault] = []
     decisions: list[Decision] = []
-    later = _Later()
+    later = _Later(ends_well=ending_of(timeline).good)
     for fault in reversed(faults):
         made = first_that_applies(RECOVERED, fault, timeline, later, without=without)
         if made is not None:
@@ -160,6 +177,12 @@ def _steps_after(fault: Fault, timeline: Timeline) -> list[int]:
     steps speak for a rank that only printed an error; not so for what the others print of one that is gone."""
     printed = not fault.died and fault.finding.role is Role.CAUSE
     return timeline.steps_after(fault.line, any_rank=printed)
+
+
+def _ended_cleanly(fault: Fault, timeline: Timeline, later: _Later) -> bool:
+    """Whether a clean end follows with nothing broken after it."""
+    end = timeline.ended_after(fault.line)
+    return end is not None and not later.broke_after(fault.line, end)
 
 
 def _is_stop(fault: Fault, timeline: Timeline) -> bool:

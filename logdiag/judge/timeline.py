@@ -22,6 +22,8 @@ from logdiag.scan.survey import Survey
 STEPS_OF_RECOVERY = 3
 # So many ordinary lines after a fault show that the job still worked.
 _FEW_LINES_OF_CALM = 2
+# So many of the next lines that say what was said before show that the work goes on.
+_AS_BEFORE, _LOOKED_AT = 8, 100
 # So many ordinary lines between two like ones show that it worked after the first of these.
 _MUCH_CALM = 8
 # So many plain lines after one without a level show that the program went on.
@@ -122,6 +124,13 @@ class Timeline(NamedTuple):
         """Whether the job made a step or reported ordinary work after a line."""
         return bool(self.steps_after(line)) or self.calm_after(line) >= _FEW_LINES_OF_CALM
 
+    def prints_on_as_before(self, line: Line) -> bool:
+        """Whether many of the lines after a line say what others said before it, with other numbers."""
+        printed = self.printed.get(line.stream, ())
+        at = _index_after(printed, line)
+        before = set(map(_saying, printed[:at]))
+        return sum(_saying(other) in before for other in printed[at : at + _LOOKED_AT]) >= _AS_BEFORE
+
     def printed_much_after(self, line: Line) -> bool:
         """Whether a program that prints without levels went on to print much."""
         printed = self.printed.get(line.stream, ())
@@ -213,6 +222,11 @@ def _sorted(pairs: Iterable[tuple[_K, int]]) -> dict[_K, list[int]]:
 
 def _positions(lines: Iterable[Line]) -> dict[int, list[int]]:
     return _sorted((line.stream, line.position) for line in lines)
+
+
+def _saying(line: Line) -> tuple[str, ...]:
+    """What a line says whatever its numbers and names: its words of letters alone."""
+    return tuple(word for word in line.message.split() if word.isalpha())
 
 
 def _index_after(lines: Sequence[Line], line: Line) -> int:
