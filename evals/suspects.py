@@ -1,7 +1,7 @@
 """Trains the ranking of suspects on the committed development cases, the rules switched off, and measures it.
 
     python -m evals.suspects                    # trains and writes the weights
-    python -m evals.suspects --endings          # only what tells of a log's end; the ranking of lines stays
+    python -m evals.suspects --words            # only what words and a log's end tell; the ranking of lines stays
     python -m evals.suspects --measure CASES... # measures the weights in force on labelled cases
 
 Each case is also learnt from in other dress: other heads of lines, other level words, cut, and with its telling words
@@ -308,8 +308,8 @@ def _sample(text: Text) -> Sample | None:
 @lru_cache(maxsize=1)
 def _vectors() -> tuple[Floats, Floats]:
     """The vector of each token of the static model, and its length."""
-    vectors = np.load(Path(STATIC) / "vectors.npy").astype(np.float32)
-    vectors *= np.load(Path(STATIC) / "scales.npy").astype(np.float32)[:, None]
+    vectors = np.load(STATIC / "vectors.npy").astype(np.float32)
+    vectors *= np.load(STATIC / "scales.npy").astype(np.float32)[:, None]
     return vectors, np.linalg.norm(vectors, axis=1)
 
 
@@ -482,7 +482,7 @@ def fit(given: Sequence[Sample]) -> tuple[dict[str, Any], bytes]:
 
 def with_new_endings(given: Sequence[Sample]) -> dict[str, Any]:
     """The card in force, with new trees for the chance of a failure."""
-    card: dict[str, Any] = json.loads((Path(WEIGHTS) / CARD).read_text(encoding="utf-8"))
+    card: dict[str, Any] = json.loads((WEIGHTS / CARD).read_text(encoding="utf-8"))
     return {**card, "failure": _rounded(failure_trees(_by_halves(scaled(given)[0])))}
 
 
@@ -561,7 +561,7 @@ def with_words(given: Sequence[Sample]) -> list[Sample]:
             if part[sample.group] == left:
                 sample.features[:, _WORDS] = causes.values(sample.bodies)
                 sample.end = float(ends.values(sample.tails).max())
-    write(_ends(firsts), Path(WEIGHTS))
+    write(_ends(firsts), WEIGHTS)
     return list(given)
 
 
@@ -629,7 +629,7 @@ def main() -> int:
     """Trains and writes the weights, or measures."""
     parser = argparse.ArgumentParser(prog="evals.suspects", description="Trains and measures the ranking of suspects.")
     parser.add_argument("--measure", nargs="+", metavar="CASES")
-    parser.add_argument("--endings", action="store_true")
+    parser.add_argument("--words", action="store_true")
     given = parser.parse_args()
     try:
         if given.measure:
@@ -645,17 +645,17 @@ def main() -> int:
         sampled += [(sample, 1) for sample in samples_of(invented_logs())]
         taught = with_words([sample for sample, _ in sampled])
         many = [sample for sample, (_, times) in zip(taught, sampled, strict=True) for _ in range(times)]
-        if given.endings:
+        if given.words:
             card = with_new_endings(many)
         else:
             card, table = fit(many)
-            (Path(WEIGHTS) / TABLE).write_bytes(table)
-            write(causes_fitted(*_told(_firsts(taught))), Path(WEIGHTS))
+            (WEIGHTS / TABLE).write_bytes(table)
+        write(causes_fitted(*_told(_firsts(taught))), WEIGHTS)
     except LogdiagError as error:
         print(error, file=sys.stderr)
         return 2
-    (Path(WEIGHTS) / CARD).write_text(json.dumps(card, separators=(",", ":")) + "\n", encoding="utf-8")
-    write(reasons_fitted([_root(case) for cases, _, _ in sets for case in cases if not case.healthy]), Path(WEIGHTS))
+    (WEIGHTS / CARD).write_text(json.dumps(card, separators=(",", ":")) + "\n", encoding="utf-8")
+    write(reasons_fitted([_root(case) for cases, _, _ in sets for case in cases if not case.healthy]), WEIGHTS)
     print(f"{sum(len(cases) for cases, _, _ in sets)} cases; the weights in {WEIGHTS} are written")
     return 0
 
