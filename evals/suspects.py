@@ -308,8 +308,8 @@ def _sample(text: Text) -> Sample | None:
 @lru_cache(maxsize=1)
 def _vectors() -> tuple[Floats, Floats]:
     """The vector of each token of the static model, and its length."""
-    vectors = np.load(STATIC / "vectors.npy").astype(np.float32)
-    vectors *= np.load(STATIC / "scales.npy").astype(np.float32)[:, None]
+    vectors = np.load(Path(STATIC) / "vectors.npy").astype(np.float32)
+    vectors *= np.load(Path(STATIC) / "scales.npy").astype(np.float32)[:, None]
     return vectors, np.linalg.norm(vectors, axis=1)
 
 
@@ -482,7 +482,7 @@ def fit(given: Sequence[Sample]) -> tuple[dict[str, Any], bytes]:
 
 def with_new_endings(given: Sequence[Sample]) -> dict[str, Any]:
     """The card in force, with new trees for the chance of a failure."""
-    card: dict[str, Any] = json.loads((WEIGHTS / CARD).read_text(encoding="utf-8"))
+    card: dict[str, Any] = json.loads((Path(WEIGHTS) / CARD).read_text(encoding="utf-8"))
     return {**card, "failure": _rounded(failure_trees(_by_halves(scaled(given)[0])))}
 
 
@@ -561,7 +561,7 @@ def with_words(given: Sequence[Sample]) -> list[Sample]:
             if part[sample.group] == left:
                 sample.features[:, _WORDS] = causes.values(sample.bodies)
                 sample.end = float(ends.values(sample.tails).max())
-    write(_ends(firsts), WEIGHTS)
+    write(_ends(firsts), Path(WEIGHTS))
     return list(given)
 
 
@@ -649,13 +649,13 @@ def main() -> int:
             card = with_new_endings(many)
         else:
             card, table = fit(many)
-            (WEIGHTS / TABLE).write_bytes(table)
-        write(causes_fitted(*_told(_firsts(taught))), WEIGHTS)
+            (Path(WEIGHTS) / TABLE).write_bytes(table)
+        write(causes_fitted(*_told(_firsts(taught))), Path(WEIGHTS))
     except LogdiagError as error:
         print(error, file=sys.stderr)
         return 2
-    (WEIGHTS / CARD).write_text(json.dumps(card, separators=(",", ":")) + "\n", encoding="utf-8")
-    write(reasons_fitted([_root(case) for cases, _, _ in sets for case in cases if not case.healthy]), WEIGHTS)
+    (Path(WEIGHTS) / CARD).write_text(json.dumps(card, separators=(",", ":")) + "\n", encoding="utf-8")
+    write(reasons_fitted([_root(case) for cases, _, _ in sets for case in cases if not case.healthy]), Path(WEIGHTS))
     print(f"{sum(len(cases) for cases, _, _ in sets)} cases; the weights in {WEIGHTS} are written")
     return 0
 

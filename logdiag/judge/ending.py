@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from logdiag.judge.timeline import Timeline
 from logdiag.model import CALM, TROUBLE, Line
+from logdiag.rules.book import HARMLESS
 
 # So many lines at the end of a log tell how it ended; the like of its last status, one a process, may be further up.
 _LAST_LINES = 8
@@ -82,6 +83,8 @@ def _trouble(lines: Sequence[Line], timeline: Timeline) -> Line | None:
     tidy up."""
     calm = False
     for line in reversed(lines):
+        if timeline.kinds.is_a(HARMLESS, line):
+            continue
         if line.level in _FATAL or (not calm and (line.level in TROUBLE or timeline.kinds.is_a("loud-word", line))):
             return line
         calm = calm or line.level in CALM or line.level == "WARNING"

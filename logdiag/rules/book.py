@@ -28,7 +28,8 @@ _MOST_TOLD = 8192
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Asked only of the lines that are kept, and never scanned for.
 _ASKED_OF_KEPT = (*_SOFTENING, Role.KIND)
-_TOLD_OF_A_LINE = (Role.RETRY, Role.KIND)
+HARMLESS = "harmless"
+"""The kind of a line that a rule calls so."""
 _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE, Role.PLACE)
 
 Patterns = list[tuple[int, str]]
@@ -217,8 +218,8 @@ class RuleBook:
         """The kinds of a line by those of these patterns that hold on it."""
         for index, pattern in map(self.softening.__getitem__, numbers):
             rule = self.rules[index]
-            if self.roles[index] in _TOLD_OF_A_LINE and self.search(pattern, line) and self._stands(rule, line, ""):
-                yield rule.id.rpartition("/")[2]
+            if self.search(pattern, line) and self._stands(rule, line, ""):
+                yield HARMLESS if self.roles[index] is Role.HARMLESS else rule.id.rpartition("/")[2]
 
     def confirm_all(self, line: Line, frames: str = "") -> Finding | None:
         """As `confirm`, for a line that no scan has seen."""
