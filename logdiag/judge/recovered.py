@@ -13,7 +13,7 @@ from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.ending import ending_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, fault_habit
-from logdiag.model import Decision, Line, Reason, Role
+from logdiag.model import Category, Decision, Line, Reason, Role
 
 # So many ordinary log lines after an error that was only logged show that its process went on ...
 _LINES_OF_CALM = 8
@@ -87,7 +87,12 @@ def launchers_report_is_the_end(fault: Fault, timeline: Timeline, later: _Later)
 
 def comes_back_with_steps_between(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """The same goes wrong in one place again and again, with steps in between."""
-    return fault_habit(fault) in timeline.habits or None
+    recovered_until = timeline.habits.get(fault_habit(fault))
+    if recovered_until is None or later.broke_after(fault.line):
+        return None
+    mild = (fault.reason.category is not Category.INFRASTRUCTURE or "service" in fault.traits) and not fault.died
+    # Of the last time, if it may have ended the process or is a machine's fault, only where the job worked afterwards.
+    return fault.line.position <= recovered_until or mild or timeline.worked_after(fault.line) or None
 
 
 def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from logdiag.judge.faults import Fault
@@ -44,7 +44,8 @@ class Timeline(NamedTuple):
 
     `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name no rank. `calm` are
     ordinary log lines, `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever
-    happened. `habits` are faults that come back with steps in between.
+    happened. `habits` are faults that come back with steps in between, with the position up to which they were
+    recovered from.
     """
 
     kinds: Kinds
@@ -59,7 +60,7 @@ class Timeline(NamedTuple):
     ranks_at_end: Mapping[int, frozenset[int | None]]
     nobody_died: bool
     workers: tuple[Worker, ...]
-    habits: Set[Habit]
+    habits: Mapping[Habit, int]
 
     @property
     def first_observed(self) -> int | None:
@@ -177,11 +178,11 @@ def fault_habit(fault: Fault) -> Habit:
     return fault.line.stream, fault.line.rank, fault.within, words
 
 
-def _habits(faults: Iterable[Fault], steps: Mapping[tuple[int, int | None], Sequence[int]]) -> set[Habit]:
-    """What went wrong again after steps: so it was recovered from before. An exception that left the program's
-    outermost frame ended it; a new process did what followed."""
+def _habits(faults: Iterable[Fault], steps: Mapping[tuple[int, int | None], Sequence[int]]) -> dict[Habit, int]:
+    """What went wrong again after steps, and up to where: so it was recovered from before. An exception that left the
+    program's outermost frame ended it; a new process did what followed."""
     first: dict[Habit, Line] = {}
-    habits: set[Habit] = set()
+    habits: dict[Habit, int] = {}
     for fault in sorted(faults, key=lambda fault: (fault.line.stream, fault.line.position)):
         if fault.finding.role is not Role.CAUSE or (not fault.handled and (fault.within or fault.died)):
             continue
@@ -190,7 +191,7 @@ def _habits(faults: Iterable[Fault], steps: Mapping[tuple[int, int | None], Sequ
         ranks = {line.rank, -1} if line.rank is not None else {None}
         later = sorted(p for rank in ranks for p in _after(steps.get((line.stream, rank), ()), line.position)[:3])
         if len(later) >= STEPS_OF_RECOVERY and later[STEPS_OF_RECOVERY - 1] < fault.line.position:
-            habits.add(habit)
+            habits.setdefault(habit, later[STEPS_OF_RECOVERY - 1])
     return habits
 
 

@@ -110,14 +110,15 @@ def named_by_its_words(root: Fault, without: Collection[str]) -> Fault | None:
 
 
 def _told(line: Line) -> tuple[Reason, tuple[Support, ...]]:
-    """The reason that a line's words tell, and what that rests on; Others where no word is known, or the
-    weights are broken."""
+    """The reason that a line's words tell, and what that rests on; Others where no word is known, where it is one word
+    alone, or the weights are broken."""
     from logdiag.judge.suspects.line_features import body_of
     from logdiag.judge.suspects.wording import reasons_by_wording
 
     body, reason, chance = body_of(line), Reason.OTHERS, 0.0
     with suppress(WeightsError):
-        reason, chance = next(iter(reasons_by_wording(body)), (reason, chance))
+        if len(body.split()) > 1:
+            reason, chance = next(iter(reasons_by_wording(body)), (reason, chance))
     return reason, (Support.SUSPECT, *[Support.CLEAR_WORDS] * (chance >= _CLEAR_CHANCE))
 
 
