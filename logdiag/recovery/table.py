@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
+from logdiag.judge.ranks.rank import node_from_words
 from logdiag.model import Action, Finding, Reason, Recovery, fill, number_in
 from logdiag.rules import RuleBook
 
@@ -47,7 +48,9 @@ def recover(
         action = Action.RESTART_EXCLUDING_NODE
     nodes: tuple[str, ...] = ()
     if action is Action.RESTART_EXCLUDING_NODE:
-        nodes = tuple(dict.fromkeys([*([judgement.node] if judgement.node else []), *suspicious]))
+        guessed = any(made.name == node_from_words.__name__ for made in judgement.decisions)
+        told = [judgement.node] if judgement.node and not guessed else []
+        nodes = tuple(dict.fromkeys([*told, *suspicious]))
     return Recovery(
         action=action,
         # What a machine's log alone shows is for a person: no job is known to restart.

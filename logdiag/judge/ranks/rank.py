@@ -239,23 +239,26 @@ def rank_and_node(
     collectives: Collectives | None = None,
     openings: Sequence[Opening] = (),
 ) -> tuple[int | None, str | None, tuple[Decision, ...]]:
-    """The root's rank and node, and the decision that found the rank. `faults` are all that broke, `lines` the kept
-    ones, `places` those that tell which rank has which GPU, `collectives` where each rank stood in what hung, and
-    `openings` the logs' first lines, where a launcher may list its ranks."""
+    """The root's rank and node, and the decisions that found the rank and a guessed node. `faults` are all that broke,
+    `lines` the kept ones, `places` those that tell which rank has which GPU, `collectives` where each rank stood in
+    what hung, and `openings` the logs' first lines, where a launcher may list its ranks."""
     book = cache(lambda: words_of(lines, openings))
     facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), book, collectives)
     made = first_that_applies(RANK, facts, without=without)
-    if made is None:
-        return None, _node(facts, None), ()
-    decide, found = made
-    rank = found if found >= 0 else None
-    said = decision(decide, root.line, "no rank" if rank is None else f"rank {rank}")
-    return rank, _node(facts, rank), (said,)
+    rank = made[1] if made is not None and made[1] >= 0 else None
+    decisions = [decision(made[0], root.line, "no rank" if rank is None else f"rank {rank}")] if made else []
+    node = _told_node(facts, rank)
+    if node is None and (node := node_from_words(facts, rank)) is not None:
+        decisions.append(decision(node_from_words, root.line, f"node {node}"))
+    if node is None:
+        from logdiag.judge.ranks.hosts import host_told
+
+        node = host_told(root.line, lines)
+    return rank, node, tuple(decisions)
 
 
-def _node(facts: _Facts, rank: int | None) -> str | None:
-    """The node of the root: of its line, of other lines of its rank, in the launcher's summary, where NCCL started it;
-    else by the words of all lines, or as launchers and shells print it."""
+def _told_node(facts: _Facts, rank: int | None) -> str | None:
+    """The node of the root: of its line, of other lines of its rank, of the launcher's summary, or where NCCL began."""
     root = facts.root
     # A watchdog's line is of a rank that waited, and on that one's node.
     absent = set(map(int, _NUMBERS.findall(root.finding.facts.get("absent", "")))) - {root.line.rank}
@@ -265,14 +268,17 @@ def _node(facts: _Facts, rank: int | None) -> str | None:
     named = {line.node for line in facts.lines if line.node and line.rank in ranks}
     named |= {worker.host for worker in facts.workers if worker.rank in ranks}
     named = named or facts.owners.nodes_of(ranks)
-    if len(named) == 1:
-        return named.pop()
-    from logdiag.judge.ranks.hosts import host_told
+    return named.pop() if len(named) == 1 else None
+
+
+def node_from_words(facts: _Facts, rank: int | None) -> str | None:
+    """No known software tells the node: of all words that may be a host's, most speaks for this one; a guess, for which
+    no node is left out."""
     from logdiag.judge.ranks.nodes import node_by_words
 
     book = facts.book()
-    read = root_in(book, root)
-    return (node_by_words(book, read, rank) if read else None) or host_told(root.line, facts.lines)
+    read = root_in(book, facts.root)
+    return node_by_words(book, read, rank) if read else None
 
 
 def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
