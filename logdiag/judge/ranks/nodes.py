@@ -79,6 +79,8 @@ def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
     shapes = Counter(map(_form, words))
     found = []
     for word, seen in words.items():
+        if not (word in listed or _is_told(word, seen, families[_form(word)])):
+            continue
         features = {
             **_by_form(word, book, math.log2(shapes[_form(word)])),
             **_by_place(word, seen, book, root, listed),
@@ -94,7 +96,9 @@ def _words_of(rows: Sequence[Row], listed: AbstractSet[str]) -> dict[str, _Seen]
     for row in rows:
         before = ""
         for place, word in enumerate(row.words[:_MOST_WORDS]):
-            said, asked = before in HOST_WORDS, before in BEFORE_HOSTS
+            # host=elm   node: oak-3   (but "the node was low on memory")
+            said = before in HOST_WORDS and (may_be_a_host(word) or bool(row.signs[place].strip()))
+            asked = before in BEFORE_HOSTS
             if word in listed or may_be_a_host(word) or ((said or asked) and word[0].isalpha()):
                 seen = found[word]
                 seen.said += said
@@ -130,6 +134,16 @@ def _ranks_named(row: Row, book: Book, spoke: Mapping[tuple[int, int], int]) -> 
             found.add(named.rank)
         before = word
     return {rank for rank in found if rank is not None}
+
+
+def _is_told(word: str, seen: _Seen, family: Mapping[int, set[str]]) -> bool:
+    """Whether more than its form tells that a word is a host: the word before it, a line's head, or that others of its
+    form stand beside other ranks; `python3`, `utf-8` and `bf16` are none."""
+    prefix = any((row.line.node or "").partition(".")[0] == word for row in seen.rows)
+    several = len(set().union(*family.values())) > 1
+    host_like = may_be_a_host(word) and any(map(str.isdigit, word)) and seen.in_paths == 0
+    placed = seen.asked > 0 and seen.rows[0].at < _BANNER
+    return prefix or (seen.said > 0 and seen.in_paths == 0) or (host_like and (placed or several))
 
 
 def _form(word: str) -> str:

@@ -268,6 +268,9 @@ def _told_node(facts: _Facts, rank: int | None) -> str | None:
     named = {line.node for line in facts.lines if line.node and line.rank in ranks}
     named |= {worker.host for worker in facts.workers if worker.rank in ranks}
     named = named or facts.owners.nodes_of(ranks)
+    if len(named) != 1:
+        every = {line.node for line in facts.lines if line.node}
+        named = {node for node in every if node in root.line.text.split()} or every
     return named.pop() if len(named) == 1 else None
 
 
