@@ -41,9 +41,9 @@ SCENES = Path("tests/data/scenes.yaml")
 FOLDERS = ("evals/cases", "evals/inhouse", "../shared/reallogs", "../shared/inhouse")
 _LISTS = {"recovered": "RECOVERED", "root": "ROOT", "ranks.rank": "RANK", "outcome": "OUTCOME"}
 _SINGLE = {
-    "judgement": ("all_was_survived", "hint_among_the_suspects"),
+    "judgement": ("all_was_survived",),
     "root": ("earlier_word_of_the_same_cause",),
-    "suspects.stand_in": ("most_suspicious_line", "named_by_its_words"),
+    "suspects.stand_in": ("hint_among_the_suspects", "most_suspicious_line", "named_by_its_words"),
 }
 _WIDTH = 120
 _MOST_NAMED = 3

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import ne
 from typing import NamedTuple
 
-from logdiag.judge.timeline import Timeline
+from logdiag.judge.kinds import Kinds
 from logdiag.model import CALM, TROUBLE, Line
 from logdiag.rules.book import HARMLESS
 
@@ -14,6 +14,7 @@ from logdiag.rules.book import HARMLESS
 _LAST_LINES = 8
 _LAST_OF_EACH = 64
 _LAST_WORDS = 3
+_NUMBERS = ("last-number-bad", "last-number-good")
 _FATAL = frozenset({"CRITICAL", "FATAL"})
 
 
@@ -34,29 +35,22 @@ class Ending(NamedTuple):
         return self.bad_status is None and (self.good_status is not None or self.good_number is not None)
 
 
-def ending_of(timeline: Timeline) -> Ending:
-    """How each file of a case ends, taken together."""
-    endings = [_of_file(lines, timeline) for lines in timeline.printed.values() if lines]
+def ending_of(files: Iterable[Sequence[Line]], kinds: Kinds) -> Ending:
+    """How each file of a case ends, by the lines that it printed, taken together."""
+    endings = [_of_file(lines, kinds) for lines in files]
     return Ending(*(next(filter(None, told), None) for told in zip(*endings, strict=True)))
 
 
-def _of_file(lines: Sequence[Line], timeline: Timeline) -> Ending:
-    kinds = timeline.kinds
-    bad, good = _status(lines, timeline)
-    last = lines[-1]
-    return Ending(
-        bad,
-        good,
-        last if kinds.is_a("last-number-bad", last) else None,
-        last if kinds.is_a("last-number-good", last) else None,
-        _trouble(lines[-_LAST_WORDS:], timeline),
-    )
+def _of_file(lines: Sequence[Line], kinds: Kinds) -> Ending:
+    bad, good = _status(lines, kinds)
+    bad_number, good_number = (lines[-1] if kinds.is_a(kind, lines[-1]) else None for kind in _NUMBERS)
+    return Ending(bad, good, bad_number, good_number, _trouble(lines[-_LAST_WORDS:], kinds))
 
 
-def _status(lines: Sequence[Line], timeline: Timeline) -> tuple[Line | None, Line | None]:
+def _status(lines: Sequence[Line], kinds: Kinds) -> tuple[Line | None, Line | None]:
     """The last line that names a status, as a bad one or as a good one."""
-    bad = [line for line in lines[-_LAST_OF_EACH:] if timeline.kinds.is_a("last-status-bad", line)]
-    good = [line for line in lines[-_LAST_LINES:] if timeline.kinds.is_a("last-status-good", line)]
+    bad = [line for line in lines[-_LAST_OF_EACH:] if kinds.is_a("last-status-bad", line)]
+    good = [line for line in lines[-_LAST_LINES:] if kinds.is_a("last-status-good", line)]
     if bad and bad[-1].position >= max(lines[-_LAST_LINES:][0].position, good[-1].position if good else 0):
         return bad[-1], None
     if not good:
@@ -78,14 +72,14 @@ def _words(line: Line) -> list[str]:
     return ["9" if any(map(str.isdigit, word)) else word for word in line.message.split()]
 
 
-def _trouble(lines: Sequence[Line], timeline: Timeline) -> Line | None:
+def _trouble(lines: Sequence[Line], kinds: Kinds) -> Line | None:
     """The last line of trouble among the last words, if no calm line follows it; after a fatal one a process may still
     tidy up."""
     calm = False
     for line in reversed(lines):
-        if timeline.kinds.is_a(HARMLESS, line):
+        if kinds.is_a(HARMLESS, line):
             continue
-        if line.level in _FATAL or (not calm and (line.level in TROUBLE or timeline.kinds.is_a("loud-word", line))):
+        if line.level in _FATAL or (not calm and (line.level in TROUBLE or kinds.is_a("loud-word", line))):
             return line
         calm = calm or line.level in CALM or line.level == "WARNING"
     return None

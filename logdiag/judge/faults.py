@@ -65,10 +65,10 @@ class Fault(NamedTuple):
 
 def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:
     """Every finding in the fault it belongs to."""
-    by_place: dict[tuple[int, int], Finding] = {(f.line.stream, f.line.position): f for f in survey.findings}
-    steps = frozenset((step.stream, step.position) for step in survey.progress)
+    by_place: dict[tuple[int, int], Finding] = {f.line.place: f for f in survey.findings}
+    steps = frozenset(step.place for step in survey.progress)
     faults: list[Fault] = []
-    headers = {(line.stream, line.position) for line in survey.lines if HEADER.search(line.text)}
+    headers = {line.place for line in survey.lines if HEADER.search(line.text)}
     last_lines = {line.stream: line for line in survey.lines if line.text.strip()}
     for traceback in find_tracebacks(survey.lines, kinds, steps):
         places = [(traceback.stream, position) for position in traceback.code]
@@ -144,7 +144,7 @@ def _chain_faults(
 def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> list[Finding]:
     """What the rules say of an exception: of its own line first, then of the lines of its message."""
     line = exception.line
-    own = by_place.pop((line.stream, line.position), None)
+    own = by_place.pop(line.place, None)
     remembered = own is not None and bool(own.supports)
     below = None if remembered else _told_below(exception, book)
     if below is not None:
@@ -156,7 +156,7 @@ def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Fin
         own = book.confirm_all(line, "\n".join(exception.frames)) or own
     found = [own or _unnamed(exception)]
     for part in exception.message:
-        place = (part.stream, part.position)
+        place = part.place
         finding = by_place.get(place)
         if finding is not None and finding.role is Role.CAUSE:
             found.append(by_place.pop(place))

@@ -16,7 +16,7 @@ class Kinds(NamedTuple):
 
     def is_a(self, kind: str, line: Line) -> bool:
         """Whether a line is of a kind, by the name of its rule (`stop-from-outside`, `machines-own`, ...)."""
-        return kind in self.of_line.get((line.stream, line.position), ())
+        return kind in self.of_line.get(line.place, ())
 
     def has(self, kind: str) -> bool:
         """Whether any line is of a kind."""
@@ -27,4 +27,4 @@ def kinds_of(lines: Iterable[Line], book: RuleBook, without: frozenset[str] = fr
     """The kinds of lines, by the rules of a book; those named in `without` are left out."""
     lines = list(lines)
     found = zip(lines, book.kinds_of(lines), strict=True)
-    return Kinds({(line.stream, line.position): left for line, kinds in found if (left := kinds - without)})
+    return Kinds({line.place: left for line, kinds in found if (left := kinds - without)})

@@ -5,15 +5,11 @@ Healthy needs proof: a clean end, or work that goes on to the last line. Where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
-from logdiag.judge.ending import Ending, ending_of
-from logdiag.judge.faults import Fault
-from logdiag.judge.suspects.ranked import Ranking
-from logdiag.judge.suspects.stand_in import ENOUGH_LINES
+from logdiag.judge.facts import ENOUGH_LINES, Facts
 from logdiag.judge.timeline import Timeline
 from logdiag.judge.tracebacks.forms import FRAME
 from logdiag.model import TROUBLE, Decision, Ended, Line
@@ -37,115 +33,85 @@ class Outcome(str, Enum):
     NOT_KNOWN = "not known"
 
 
-class _Facts(NamedTuple):
-    """What the decisions look at.
-
-    `complete` says whether all of the log was read, `of_machines` that no log is a job's, `complaints` are lines of
-    trouble at the end that no rule knows, `recovered` the places of faults that the job recovered from, `suspects`
-    their ranking, with the chance that the log shows a failure; `unknown_lines` how many lines were looked at, if no
-    rule knows any.
-    """
-
-    root: Fault | None
-    timeline: Timeline
-    ending: Ending
-    complaints: Sequence[Line]
-    progressed: bool | None
-    complete: bool
-    of_machines: bool
-    recovered: Collection[tuple[int, int]]
-    suspects: Callable[[], Ranking]
-    unknown_lines: Callable[[], int]
-
-
-def _place(line: Line) -> tuple[int, int]:
-    return line.stream, line.position
-
-
-def _is_recovered(line: Line, recovered: Collection[tuple[int, int]]) -> bool:
+def _is_recovered(line: Line, facts: Facts) -> bool:
     """Whether a line is a fault that the job recovered from, or stands just above one, as its frames do."""
-    return any((line.stream, line.position + below) in recovered for below in range(_LEADS_TO))
+    return any((line.stream, line.position + below) in facts.standing.survived for below in range(_LEADS_TO))
 
 
-def _is_doubtful(facts: _Facts, least: float = _DOUBTFUL) -> bool:
+def _is_doubtful(facts: Facts, least: float = _DOUBTFUL) -> bool:
     """Whether the lines look like a failure's, and not for a fault that the job recovered from."""
     ranking = facts.suspects()
-    recovered = ranking.lines and _is_recovered(ranking.lines[0].line, facts.recovered)
+    recovered = ranking.lines and _is_recovered(ranking.lines[0].line, facts)
     return ranking.failure >= least and not recovered
 
 
-def _reads_well(facts: _Facts) -> bool:
-    """Whether no rule knows the software, and its log reads like a good run's."""
-    return facts.unknown_lines() >= ENOUGH_LINES and facts.suspects().reads_well
-
-
-def no_jobs_log(facts: _Facts) -> Outcome | None:
+def no_jobs_log(facts: Facts) -> Outcome | None:
     """No log is a job's: a machine's does not tell how a job ended."""
-    return Outcome.NOT_KNOWN if facts.of_machines and facts.timeline.failed is None else None
+    return Outcome.NOT_KNOWN if facts.survey.of_machines and facts.timeline.failed is None else None
 
 
-def something_broke(facts: _Facts) -> Outcome | None:
+def something_broke(facts: Facts) -> Outcome | None:
     """A fault stands that the job did not recover from."""
     return Outcome.FAILED if facts.root is not None else None
 
 
-def caller_knows(facts: _Facts) -> Outcome | None:
+def caller_knows(facts: Facts) -> Outcome | None:
     """The caller knows the job's exit code."""
     if facts.timeline.failed is None:
         return None
     return Outcome.FAILED if facts.timeline.failed else Outcome.HEALTHY
 
 
-def not_all_was_read(facts: _Facts) -> Outcome | None:
+def not_all_was_read(facts: Facts) -> Outcome | None:
     """A part of the log was not read, and the failure may stand there."""
-    return None if facts.complete else Outcome.NOT_KNOWN
+    return None if facts.survey.complete else Outcome.NOT_KNOWN
 
 
-def last_status_is_bad(facts: _Facts) -> Outcome | None:
+def last_status_is_bad(facts: Facts) -> Outcome | None:
     """The last status that is printed is not 0, or calls the outcome a failure."""
-    status = facts.ending.bad_status
-    if status is None or _place(status) in facts.recovered or _reads_well(facts):
+    status = facts.timeline.ending.bad_status
+    if status is None or status.place in facts.standing.survived or facts.reads_well:
         return None
     ended = facts.timeline.ends.get(status.stream, ())
     return Outcome.FAILED if not ended or ended[-1] < status.position else None
 
 
-def ended_cleanly(facts: _Facts) -> Outcome | None:
+def ended_cleanly(facts: Facts) -> Outcome | None:
     """The job reports its clean end."""
     return Outcome.HEALTHY if facts.timeline.finished else None
 
 
-def last_status_is_good(facts: _Facts) -> Outcome | None:
+def last_status_is_good(facts: Facts) -> Outcome | None:
     """The last status that is printed is 0, or calls the outcome a success; where the lines look like a failure's all
     the same, the log does not tell."""
-    if not facts.ending.good:
+    if not facts.timeline.ending.good:
         return None
     return Outcome.NOT_KNOWN if _is_doubtful(facts, _VERY_DOUBTFUL) else Outcome.HEALTHY
 
 
-def last_number_is_bad(facts: _Facts) -> Outcome | None:
+def last_number_is_bad(facts: Facts) -> Outcome | None:
     """The last line ends with a bare number that is not 0, as a status is, and the lines look like a failure's."""
-    return Outcome.FAILED if facts.ending.bad_number is not None and _is_doubtful(facts) else None
+    return Outcome.FAILED if facts.timeline.ending.bad_number is not None and _is_doubtful(facts) else None
 
 
-def ends_in_trouble(facts: _Facts) -> Outcome | None:
+def ends_in_trouble(facts: Facts) -> Outcome | None:
     """The last words are an error, nothing calm follows, and no line stands out more that is not an error too."""
-    line = facts.ending.last_trouble
-    if line is None or _place(line) in facts.recovered:
+    line = facts.timeline.ending.last_trouble
+    if line is None or line.place in facts.standing.survived:
         return None
     ranking = facts.suspects()
     best = ranking.lines[0].line if ranking.lines else line
-    itself = _place(best) == _place(line) and not ranking.reads_well
+    itself = best.place == line.place and not ranking.reads_well
     behind = best.level in (*TROUBLE, "WARNING") and ranking.failure >= _SUSPICIOUS
     return Outcome.FAILED if itself or behind else None
 
 
-def looks_like_a_failure(facts: _Facts) -> Outcome | None:
+def looks_like_a_failure(facts: Facts) -> Outcome | None:
     """A line stands out as one that ended the job, whatever its words."""
     standing = [
         item
         for item in facts.suspects().lines
-        if not _is_recovered(item.line, facts.recovered)
+        if not _is_recovered(item.line, facts)
         and not facts.timeline.is_habit(item.line)
         and not FRAME.match(item.line.message)
     ]
@@ -157,17 +123,17 @@ def looks_like_a_failure(facts: _Facts) -> Outcome | None:
     return Outcome.FAILED if chance >= least else None
 
 
-def complains_after_its_work(facts: _Facts) -> Outcome | None:
+def complains_after_its_work(facts: Facts) -> Outcome | None:
     """The last lines complain in words that no rule knows, and no step follows."""
     return Outcome.NOT_KNOWN if facts.complaints else None
 
 
-def works_to_its_end(facts: _Facts) -> Outcome | None:
+def works_to_its_end(facts: Facts) -> Outcome | None:
     """The log shows steps of work, no complaint after them, and does not look like a failure's."""
     return Outcome.HEALTHY if facts.progressed and not _is_doubtful(facts) else None
 
 
-OUTCOME: tuple[Callable[[_Facts], Outcome | None], ...] = (
+OUTCOME: tuple[Callable[[Facts], Outcome | None], ...] = (
     no_jobs_log,
     something_broke,
     caller_knows,
@@ -184,33 +150,8 @@ OUTCOME: tuple[Callable[[_Facts], Outcome | None], ...] = (
 """In this order; where none applies, the log does not tell."""
 
 
-def outcome_of(
-    root: Fault | None,
-    timeline: Timeline,
-    complaints: Sequence[Line],
-    *,
-    progressed: bool | None,
-    recovered: Collection[tuple[int, int]],
-    suspects: Callable[[], Ranking],
-    unknown_lines: Callable[[], int],
-    complete: bool = True,
-    of_machines: bool = False,
-    without: frozenset[str] = frozenset(),
-) -> tuple[Outcome, tuple[Decision, ...]]:
-    """Whether the job failed, and what decided it. `complaints` are those after the job's last step; `suspects` and
-    `unknown_lines` are asked only where nothing else decides."""
-    facts = _Facts(
-        root=root,
-        timeline=timeline,
-        ending=ending_of(timeline),
-        complaints=complaints,
-        progressed=progressed,
-        complete=complete,
-        of_machines=of_machines,
-        recovered=recovered,
-        suspects=suspects,
-        unknown_lines=unknown_lines,
-    )
+def outcome_of(facts: Facts, without: frozenset[str] = frozenset()) -> tuple[Outcome, tuple[Decision, ...]]:
+    """Whether the job failed, and what decided it."""
     made = first_that_applies(OUTCOME, facts, without=without)
     return (made[1], (decision(made[0], None, made[1].value),)) if made else (Outcome.NOT_KNOWN, ())
 
@@ -219,7 +160,7 @@ def how_it_ended(outcome: Outcome, timeline: Timeline, complaints: Sequence[Line
     """How a log of this outcome ends. What the caller knows of the job's end counts before what the log shows."""
     if outcome is Outcome.FAILED:
         return Ended.FAILED
-    told = timeline.failed is False or timeline.finished or ending_of(timeline).good
+    told = timeline.failed is False or timeline.finished or timeline.ending.good
     if outcome is Outcome.HEALTHY:
         return Ended.CLEAN if told else Ended.STOPS
     return Ended.UNKNOWN if timeline.empty or complaints or not complete else Ended.STOPS

@@ -6,11 +6,11 @@ something that broke later only if it was itself not recovered from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
-from logdiag.judge.ending import ending_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, fault_habit
 from logdiag.model import Category, Decision, Line, Reason, Role
@@ -19,16 +19,16 @@ from logdiag.model import Category, Decision, Line, Reason, Role
 _LINES_OF_CALM = 8
 # ... and so many after what a process usually goes on from.
 _FEW_LINES_OF_CALM = 2
+_NEVER = sys.maxsize
 
 
 class _Later(NamedTuple):
-    """What broke for good after a fault, as last positions by stream: anything, a cause; which ranks crashed, by stream
-    and rank; and whether the log's last status is a good one."""
+    """What broke for good after a fault, as last positions by stream: anything, a cause; and which ranks crashed, by
+    stream and rank."""
 
     breaks: Mapping[int, int] = {}
     causes: Mapping[int, int] = {}
     crashes: frozenset[tuple[int, int | None]] = frozenset()
-    ends_well: bool = False
 
     def broke_after(self, line: Line, position: int | None = None) -> bool:
         """Whether something broke for good after a line, or after another position of its stream."""
@@ -73,7 +73,7 @@ def job_worked_on_and_ended_well(fault: Fault, timeline: Timeline, later: _Later
     """One process ended or complained, the job worked on without it or with another in its place, and its last status
     is good."""
     reported = fault.finding.role is Role.SYMPTOM and fault.reason is Reason.OTHERS
-    if not later.ends_well or later.broke_after(fault.line) or (fault.died and not reported):
+    if not timeline.ending.good or later.broke_after(fault.line) or (fault.died and not reported):
         return None
     return timeline.worked_after(fault.line) or timeline.prints_on_as_before(fault.line) or None
 
@@ -151,30 +151,94 @@ RECOVERED: tuple[_Check, ...] = (
 
 
 class Standing(NamedTuple):
-    """What broke for good and what was recovered from, both in the order of the log, and what decided of each."""
+    """All faults in the order of the log, each on its side: what broke for good, what was recovered from, and what a
+    later program met. `decisions` say what put each there."""
 
     broke: tuple[Fault, ...]
     recovered: tuple[Fault, ...]
+    afterwards: tuple[Fault, ...]
     decisions: tuple[Decision, ...]
 
+    @property
+    def told(self) -> tuple[Fault, ...]:
+        """What broke, without hints."""
+        return tuple(fault for fault in self.broke if fault.finding.role is not Role.HINT)
 
-def sort_by_standing(faults: Sequence[Fault], timeline: Timeline, without: frozenset[str] = frozenset()) -> Standing:
+    @property
+    def survived(self) -> set[tuple[int, int]]:
+        """Where the job went on after something, warnings included."""
+        return places_of((*self.recovered, *(fault for fault in self.broke if fault.quiet)))
+
+
+def places_of(faults: Iterable[Fault]) -> set[tuple[int, int]]:
+    """Where faults stand, with all that rules know of each: every exception of a chain."""
+    return {found.line.place for fault in faults for found in (fault.finding, *fault.findings)}
+
+
+def sort_by_standing(found: Iterable[Fault], timeline: Timeline, without: frozenset[str] = frozenset()) -> Standing:
     """Asks each fault, the last one first, whether the job recovered from it; `without` names decisions to skip."""
-    broke: list[Fault] = []
+    faults = sorted(
+        (fault for fault in found if fault.finding.role is not Role.FINISHED), key=lambda fault: fault.line.place
+    )
+    next_program = of_the_next_program(faults, timeline)
+    stands: list[Fault] = []
     recovered: list[Fault] = []
     decisions: list[Decision] = []
-    later = _Later(ends_well=ending_of(timeline).good)
-    for fault in reversed(faults):
-        made = first_that_applies(RECOVERED, fault, timeline, later, without=without)
+    later = _Later()
+    for fault in reversed(_without(faults, next_program)):
+        made, went_on = first_that_applies(RECOVERED, fault, timeline, later, without=without) or (None, False)
         if made is not None:
-            outcome = "recovered" if made[1] else "stands"
-            decisions.append(decision(made[0], fault.line, outcome))
-        if made is not None and made[1]:
+            decisions.append(decision(made, fault.line, "recovered" if went_on else "stands"))
+        if went_on:
             recovered.append(fault)
         else:
-            broke.append(fault)
+            stands.append(fault)
             later = later.and_before_it(fault)
-    return Standing(tuple(broke[::-1]), tuple(recovered[::-1]), tuple(decisions[::-1]))
+    missed = misses_the_output_of_what_broke(stands[::-1])
+    set_aside = [
+        *(decision(misses_the_output_of_what_broke, fault.line, "set aside") for fault in missed),
+        *(decision(of_the_next_program, fault.line, "set aside") for fault in next_program),
+    ]
+    return Standing(
+        broke=tuple(_without(stands[::-1], missed)),
+        recovered=tuple(recovered[::-1]),
+        afterwards=(*missed, *next_program),
+        decisions=(*decisions[::-1], *set_aside),
+    )
+
+
+def of_the_next_program(faults: Sequence[Fault], timeline: Timeline) -> list[Fault]:
+    """The same output shows it after the launcher's last words, and no step follows: of a script's next program."""
+    closed: dict[tuple[int, str | None], int] = {}
+    for fault in faults:
+        if fault.finding.closes and not timeline.steps_after(fault.line):
+            for node in (fault.line.node, None):
+                closed[fault.line.stream, node] = fault.line.position
+    return [
+        fault
+        for fault in faults
+        if _is_a_scripts(fault) and fault.line.position > closed.get((fault.line.stream, fault.line.node), _NEVER)
+    ]
+
+
+def misses_the_output_of_what_broke(broke: Sequence[Fault]) -> list[Fault]:
+    """A next program misses a file that the one which broke before it should have written; neither names a rank."""
+    first: dict[int, int] = {}
+    for fault in broke:
+        loud = fault.finding.role is not Role.HINT and not fault.quiet
+        if loud and fault.reason is not Reason.FILE_NOT_FOUND_ERROR:
+            first.setdefault(fault.line.stream, fault.line.position)
+    missing = (fault for fault in broke if _is_a_scripts(fault) and fault.reason is Reason.FILE_NOT_FOUND_ERROR)
+    return [fault for fault in missing if fault.line.position > first.get(fault.line.stream, _NEVER)]
+
+
+def _is_a_scripts(fault: Fault) -> bool:
+    """Whether a program ended that is no rank, as those of a job's script are."""
+    return fault.died and fault.line.rank is None
+
+
+def _without(faults: Iterable[Fault], others: Sequence[Fault]) -> list[Fault]:
+    return [fault for fault in faults if not any(fault is other for other in others)]
 
 
 def _steps_after(fault: Fault, timeline: Timeline) -> list[int]:

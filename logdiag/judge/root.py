@@ -123,9 +123,8 @@ def _is_last(hint: Fault, timeline: Timeline) -> bool:
     return not timeline.worked_after(hint.line) and not timeline.printed_much_after(hint.line)
 
 
-def in_order(fault: Fault) -> tuple[int, int]:
-    """The order of the logs."""
-    return fault.line.stream, fault.line.position
+def _place(fault: Fault) -> tuple[int, int]:
+    return fault.line.place
 
 
 def is_consequence(fault: Fault, root: Fault) -> bool:
@@ -165,7 +164,7 @@ def _first_unexplained(faults: Sequence[Fault]) -> Fault:
     """The earliest cause that no other cause explains; an exception that ended its process before one that was only
     logged."""
     # The earliest of a reason explains whatever a later one of it would: the others need not be asked.
-    earliest = {fault.reason: fault for fault in sorted(faults, key=in_order, reverse=True)}.values()
+    earliest = {fault.reason: fault for fault in sorted(faults, key=_place, reverse=True)}.values()
     free = [fault for fault in faults if not any(_is_explained(fault, cause) for cause in earliest)] or list(faults)
     # What a process prints and goes on from is a weaker candidate than what it died of, unless a machine prints it, or
     # a person has once confirmed that it was the cause.
@@ -190,7 +189,7 @@ def _that_says_more(first: Fault, free: Sequence[Fault]) -> Fault:
 
 def _earliest(faults: Sequence[Fault]) -> Fault:
     """The first fault: by the clock where files tell it, by the order of the files where not."""
-    first = min(faults, key=in_order)
+    first = min(faults, key=_place)
     for fault in faults:
         if fault.line.stream != first.line.stream and _precedes(fault, first):
             first = fault
@@ -207,7 +206,7 @@ def earlier_word_of_the_same_cause(root: Fault, causes: Sequence[Fault]) -> Faul
         and not fault.died
         and (fault.reason is root.reason or _foretells(fault, root))
     ]
-    return min(earlier, key=in_order) if earlier else None
+    return min(earlier, key=_place) if earlier else None
 
 
 def _foretells(warning: Fault, fault: Fault) -> bool:

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from logdiag.judge.ending import Ending, ending_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.ranks.launchers import Worker, first_observed, summary_of
@@ -45,7 +46,7 @@ class Timeline(NamedTuple):
     `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name no rank. `calm` are
     ordinary log lines, `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever
     happened. `habits` are faults that come back with steps in between, with the position up to which they were
-    recovered from.
+    recovered from. `ending` is how it ends, whatever its words.
     """
 
     kinds: Kinds
@@ -61,6 +62,7 @@ class Timeline(NamedTuple):
     nobody_died: bool
     workers: tuple[Worker, ...]
     habits: Mapping[Habit, int]
+    ending: Ending
 
     @property
     def first_observed(self) -> int | None:
@@ -148,13 +150,14 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         if not end.finding.goes_on or end.line.level is not None or end.line.rank is not None
     ]
     steps, ends = _steps(survey), _positions(end.line for end in finished)
+    printed = _grouped((line.stream, line) for line in survey.lines if line.text.strip())
     ended = _grouped((end.line.stream, end.line.rank) for end in finished)
     return Timeline(
         kinds=kinds,
         failed=failed,
         empty=survey.total_lines == 0,
         finished=bool(finished),
-        printed=_grouped((line.stream, line) for line in survey.lines if line.text.strip()),
+        printed=printed,
         steps=steps,
         calm=_positions(line for line in survey.lines if line.level in _ORDINARY),
         ends=ends,
@@ -163,6 +166,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         nobody_died=not any(fault.died and not fault.of_a_child and not fault.handled for fault in faults),
         workers=tuple(summary_of(survey.lines)),
         habits=_habits(faults, steps),
+        ending=ending_of(printed.values(), kinds),
     )
 
 
@@ -183,7 +187,7 @@ def _habits(faults: Iterable[Fault], steps: Mapping[tuple[int, int | None], Sequ
     program's outermost frame ended it; a new process did what followed."""
     first: dict[Habit, Line] = {}
     habits: dict[Habit, int] = {}
-    for fault in sorted(faults, key=lambda fault: (fault.line.stream, fault.line.position)):
+    for fault in sorted(faults, key=lambda fault: fault.line.place):
         if fault.finding.role is not Role.CAUSE or (not fault.handled and (fault.within or fault.died)):
             continue
         habit = fault_habit(fault)
@@ -222,7 +226,7 @@ def _sorted(pairs: Iterable[tuple[_K, int]]) -> dict[_K, list[int]]:
 
 
 def _positions(lines: Iterable[Line]) -> dict[int, list[int]]:
-    return _sorted((line.stream, line.position) for line in lines)
+    return _sorted(line.place for line in lines)
 
 
 def _saying(line: Line) -> tuple[str, ...]:

@@ -30,12 +30,12 @@ _TELLING = 60
 def unexplained(survey: Survey, book: RuleBook, kinds: Kinds, root: Line | None) -> tuple[Line, ...]:
     """Complaints that no rule knows, one of each kind: before the root cause the nearest first, in a log without one
     those after the last step, among the last lines. At most MOST_COMPLAINTS."""
-    known = {(finding.line.stream, finding.line.position) for finding in survey.findings}
+    known = {finding.line.place for finding in survey.findings}
     found: dict[str, Line] = {}
     complaining = (
         line
         for line in (_last(survey) if root is None else _before(survey.lines, root))
-        if (line.stream, line.position) not in known and _complains(line, kinds)
+        if line.place not in known and _complains(line, kinds)
     )
     for line in islice(complaining, _MOST_LOOKED_AT):
         if not book.knows(line):

@@ -82,8 +82,8 @@ def _died_alike(runs: Mapping[int, tuple[Survey, Judgement]], chosen: int) -> st
 
 def _part(digest: Digest, survey: Survey) -> Digest:
     """The digest of one run; its receipt counts what was kept of the others as left out."""
-    kept = {(line.stream, line.position) for line in survey.lines}
-    lines = tuple(line for line in digest.lines if (line.stream, line.position) in kept)
+    kept = {line.place for line in survey.lines}
+    lines = tuple(line for line in digest.lines if line.place in kept)
     left_out = {**digest.dropped_by, _OTHER_RUNS: len(digest.lines) - len(lines)}
     return replace(digest, lines=lines, dropped_by=left_out)
 

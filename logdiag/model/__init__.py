@@ -327,6 +327,11 @@ class Line(NamedTuple):
         """The text without its prefixes."""
         return self.text[self.starts[-1] :]
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its stream and position, in the order of the logs; no other line has them."""
+        return self.stream, self.position
+
 
 class Finding(NamedTuple):
     """A rule that fired on a line, with the rule's words resolved for this line (a code's row may replace the rule's).

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from logdiag.judge.merge.clocks import apart
-from logdiag.judge.progress.times import Clocks
+from logdiag.judge.merge.clocks import Clocks, apart
 from logdiag.judge.ranks.readings import book_of
 from logdiag.judge.ranks.witnesses import speakers
 from logdiag.judge.ranks.words import rows_of

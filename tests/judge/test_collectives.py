@@ -80,7 +80,7 @@ def test_the_sentence_names_the_rank_the_call_and_its_last_word(book: RuleBook) 
     log += "\t     [13] finished collective #1200, but didn't join collective #1201 (count from 1)\n"
     answer = told(log, book)
     assert answer.summary.startswith(
-        "Rank 13 never entered ALLREDUCE 1201 (it finished 1200 at 2026-11-04 03:02:11 and it logged nothing since)"
+        "Rank 13 never entered ALLREDUCE 1201 (it finished 1200 at 2026-11-04 03:02:11 and logged nothing since)"
     )
     assert answer.root_cause is not None
     assert (answer.root_cause.rank, answer.root_cause.rank_guessed) == (13, False)

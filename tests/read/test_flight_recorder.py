@@ -35,7 +35,7 @@ def of(folder: Path, book: RuleBook) -> Diagnosis:
         ("missing-json", "missing-rank", 2, "rank 2 never entered ALLREDUCE 13 (it finished 12 "),
         ("late", "slow-rank", 2, "rank 2 never entered ALLREDUCE 12 (it finished 11 "),
         ("size", "wrong-size", 1, "rank 1 entered ALLREDUCE 13 with [[6]]->[[6]], ranks 0, 2-3 with [[8]]->[[8]]"),
-        ("operation", "desync", 1, "rank 1 is in BROADCAST 13, ranks 0, 2-3 in ALLREDUCE 13"),
+        ("operation", "desync", 1, "rank 1 came to BROADCAST 13, ranks 0, 2-3 to ALLREDUCE 13"),
         ("extra", "desync", 3, "rank 3 entered ALLREDUCE 13, which ranks 0-2 never did"),
     ],
 )

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from logdiag.judge.collectives.call_table import Group, Seat, groups_of, rank_behind
-from logdiag.judge.merge.clocks import apart
-from logdiag.model import TROUBLE, Collectives, Line, RankInGroup, median
+from logdiag.judge.merge.clocks import apart, are_late, usually_late
+from logdiag.model import TROUBLE, Collectives, Line, RankInGroup
 from logdiag.model.plain import rank_ranges
 from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Survey
@@ -20,8 +20,8 @@ _ANY_SIZE = pattern_of(r"to_?all|coalesced|gatherv?$|scatterv?$|send|recv|barrie
 _EQUAL_SIZE = pattern_of(r"all_?gather(?!v)|reduce_?scatter(?!v)", re.IGNORECASE)
 # Seconds after the others began to wait from which a rank's own output shows that it worked on.
 _WORKED_ON = 5.0
-# So many of the last calls tell whether a rank was always late, by so many seconds and times what others differ by.
-_LAST_CALLS, _FEWEST_CALLS, _LATE, _MUCH_LATER = 8, 3, 0.5, 4.0
+# So many of the last calls tell whether a rank was always late.
+_LAST_CALLS = 8
 _MOST_ROWS = 4096
 
 
@@ -47,7 +47,7 @@ class _Said(NamedTuple):
     """What ranks print: ordinary lines with a clock, and the last word of each on its collectives."""
 
     ordinary: Mapping[int, Sequence[Line]]
-    last_call: Mapping[int, Line]
+    last_call: Mapping[int, Sequence[Line]]
 
     def last_at(self, rank: int) -> str | None:
         """The clock of a rank's last ordinary line."""
@@ -56,15 +56,15 @@ class _Said(NamedTuple):
 
 
 def _said(survey: Survey) -> _Said:
-    told = {(call.line.stream, call.line.position) for call in survey.calls}
-    told |= {(finding.line.stream, finding.line.position) for finding in survey.findings}
+    told = {call.line.place for call in survey.calls}
+    told |= {finding.line.place for finding in survey.findings}
     ordinary: dict[int, list[Line]] = defaultdict(list)
     for line in survey.lines:
-        apart_from_it = (line.stream, line.position) not in told and line.level not in TROUBLE
+        apart_from_it = line.place not in told and line.level not in TROUBLE
         if line.rank is not None and line.time is not None and apart_from_it:
             ordinary[line.rank].append(line)
     spoke = ((rank_behind(call, survey), call.line) for call in survey.calls)
-    return _Said(ordinary, {rank: line for rank, line in spoke if rank is not None})
+    return _Said(ordinary, {rank: [line] for rank, line in spoke if rank is not None})
 
 
 class _Verdict(NamedTuple):
@@ -125,7 +125,7 @@ def _apart(
     others = tuple(sorted(set(told) - set(odd)))
     (one, one_size), (other, other_size) = calls[odd[0]], calls[others[0]]
     if kind == "desync":
-        what = f"{_ranks(odd)} {_be(odd)} in {one} {sequence}, {_ranks(others)} in {other} {sequence}"
+        what = f"{_ranks(odd)} came to {one} {sequence}, {_ranks(others)} to {other} {sequence}"
     else:
         what = f"{_ranks(odd)} entered {one} {sequence} with {one_size}, {_ranks(others)} with {other_size}"
     where = dict.fromkeys(odd, "other collective" if kind == "desync" else "other size")
@@ -187,8 +187,7 @@ def _crossed(group: Group, missing: tuple[int, ...], stuck: Mapping[str, Group])
         return None
     there = f"{_call(elsewhere, elsewhere.stuck_at)} of group {elsewhere.name}"
     here = f"{_call(group, group.stuck_at)} of group {group.name}"
-    waiting = _ranks(tuple(sorted(group.waiting)))
-    what = f"{_ranks(missing)} {_be(missing)} in {there}, while {waiting} wait for {_them(missing)} in {here}"
+    what = f"{_ranks(missing)} came to {there}, while {_ranks(sorted(group.waiting))} came to {here}"
     return _Verdict("desync", (), what, group, group.stuck_at, dict.fromkeys(missing, "other collective"))
 
 
@@ -197,18 +196,16 @@ def _missing(group: Group, sequence: int, ranks: tuple[int, ...], said: _Said, e
     began = _began_to_wait(group)
     worked = [_seconds_after(began, said.ordinary.get(rank, ())[-1:]) for rank in ranks]
     if ended.issuperset(ranks):
-        kind, after = "desync", f"{_they(ranks)} had come to a clean end"
+        kind, after = "desync", "came to a clean end"
     elif min(worked) > _WORKED_ON:
-        kind, after = "slow-rank", f"{_they(ranks)} still worked when the others had waited {max(worked):.0f} s"
+        kind, after = "slow-rank", f"still worked when the others had waited {max(worked):.0f} s"
     elif _always_late(group, ranks):
-        kind, after = "slow-rank", f"{_they(ranks)} came last to the calls before, too"
+        kind, after = "slow-rank", "came last to the calls before, too"
     else:
         kind, after = "missing-rank", _silence(group, ranks, said, began)
     one, at = group.seats[ranks[0]], said.last_at(ranks[0])
-    finished = (
-        f"it finished {one.completed}{f' at {at}' if at else ''} and " if one.completed and len(ranks) == 1 else ""
-    )
-    what = f"{_ranks(ranks)} never entered {_call(group, sequence)} ({finished}{after})"
+    finished = f"it finished {one.completed}{f' at {at}' if at else ''} and " if one.completed else ""
+    what = f"{_ranks(ranks)} never entered {_call(group, sequence)} ({finished if len(ranks) == 1 else ''}{after})"
     behind = {rank: "silent" if group.seats[rank].enqueued is None else "behind" for rank in ranks}
     return _Verdict(kind, ranks, what, group, sequence, behind)
 
@@ -216,12 +213,10 @@ def _missing(group: Group, sequence: int, ranks: tuple[int, ...], said: _Said, e
 def _silence(group: Group, ranks: Sequence[int], said: _Said, began: float | None) -> str:
     """What is known of ranks that did nothing more."""
     if any(group.seats[rank].made for rank in ranks):
-        return f"{_they(ranks)} made no call since"
-    if all(
-        _seconds_after(began, [said.last_call[rank]] if rank in said.last_call else ()) > _WORKED_ON for rank in ranks
-    ):
-        return f"{_their(ranks)} watchdog still answered: {_they(ranks)} hung elsewhere"
-    return f"{_they(ranks)} logged nothing{' since' if any(rank in said.ordinary for rank in ranks) else ''}"
+        return "made no call since"
+    if all(_seconds_after(began, said.last_call.get(rank, ())) > _WORKED_ON for rank in ranks):
+        return "its watchdog still answered, so it hung elsewhere"
+    return f"logged nothing{' since' if any(rank in said.ordinary for rank in ranks) else ''}"
 
 
 def _seconds_after(began: float | None, lines: Sequence[Line]) -> float:
@@ -231,19 +226,13 @@ def _seconds_after(began: float | None, lines: Sequence[Line]) -> float:
 
 
 def _always_late(group: Group, ranks: Sequence[int]) -> bool:
-    """Whether each of some ranks made its last calls well after the others, which differ by far less."""
-    late: dict[int, list[float]] = defaultdict(list)
+    """Whether some ranks made their last calls well after the others, which differ by far less."""
     sequences = sorted({sequence for seat in group.seats.values() for sequence in seat.made})
-    for sequence in sequences[-_LAST_CALLS - 1 :]:
-        made = {rank: seat.made[sequence] for rank, seat in group.seats.items() if sequence in seat.made}
-        if made.keys() >= set(ranks):
-            middle = median(made.values())
-            for rank, time in made.items():
-                late[rank].append(time - middle)
-    if any(len(late[rank]) < _FEWEST_CALLS for rank in ranks):
-        return False
-    usual = max((abs(median(times)) for rank, times in late.items() if rank not in ranks), default=0.0)
-    return all(median(late[rank]) > max(_LATE, _MUCH_LATER * usual) for rank in ranks)
+    made = [
+        {rank: seat.made[sequence] for rank, seat in group.seats.items() if sequence in seat.made}
+        for sequence in sequences[-_LAST_CALLS - 1 :]
+    ]
+    return are_late(ranks, usually_late(times for times in made if times.keys() >= set(ranks)))
 
 
 def _all_entered(group: Group) -> _Verdict | None:
@@ -319,19 +308,3 @@ def _standing(seat: Seat, sequence: int | None) -> str:
 
 def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) != 1 else ''} {rank_ranges(ranks)}"
-
-
-def _be(ranks: Sequence[int], *, past: bool = False) -> str:
-    return ("was" if past else "is") if len(ranks) == 1 else ("were" if past else "are")
-
-
-def _they(ranks: Sequence[int]) -> str:
-    return "it" if len(ranks) == 1 else "they"
-
-
-def _them(ranks: Sequence[int]) -> str:
-    return "it" if len(ranks) == 1 else "them"
-
-
-def _their(ranks: Sequence[int]) -> str:
-    return "its" if len(ranks) == 1 else "their"

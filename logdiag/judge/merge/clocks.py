@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-from logdiag.model import Line, Role
+from logdiag.model import Line, Role, median
 from logdiag.scan.survey import Survey
 
 _A_YEAR = 366 * 86_400.0
@@ -22,6 +23,10 @@ _HALF_AN_HOUR = 1800.0
 _MOST_HALF_HOURS = 28
 # Seconds between a fault and the failure it causes, by clocks of which only the minutes are believed.
 _SOON = 300.0
+# So many lines before it, a line without a clock is taken to be printed at the time of a line of its process.
+_NEAR = 60
+# Who always comes so many seconds after the others, so many times what they differ by, is late; so many times tell.
+_LATE, _MUCH_LATER, _FEWEST = 0.5, 4.0, 3
 
 
 class Window(NamedTuple):
@@ -55,15 +60,12 @@ def window_of(job: Survey) -> Window | None:
     if not dated:
         return None
     first, last = min(dated, key=_in_one_year), max(dated, key=_in_one_year)
+    clocks = Clocks(job.lines)
     told = (finding.line for finding in job.findings if finding.role in (Role.CAUSE, Role.SYMPTOM))
-    of_stream: dict[int, list[Line]] = defaultdict(list)
-    for line in job.lines:
-        if line.time is not None:
-            of_stream[line.stream].append(line)
-    near = (line.time if line.time is not None else _nearest(line, of_stream[line.stream]) for line in told)
-    trouble = min((time for time in near if time is not None), key=_in_one_year, default=last)
-    steps = {(step.stream, step.position) for step in job.progress}
-    stepped = [line.time for line in job.lines if line.time is not None and (line.stream, line.position) in steps]
+    near = [clocked.time for line in told if (clocked := clocks.near(line)) and clocked.time is not None]
+    trouble = min(near, key=_in_one_year, default=last)
+    steps = {step.place for step in job.progress}
+    stepped = [line.time for line in job.lines if line.time is not None and line.place in steps]
     before = [time for time in stepped if apart(time, trouble) >= 0]
     return Window(max(before, key=_in_one_year, default=first), last, trouble)
 
@@ -81,7 +83,53 @@ def _in_one_year(time: float) -> float:
     return datetime.fromtimestamp(time, timezone.utc).replace(year=1976).timestamp()
 
 
-def _nearest(line: Line, dated: Sequence[Line]) -> float | None:
-    """The time of the nearest earlier line."""
-    before = [other for other in dated if other.position <= line.position]
-    return max(before, key=lambda other: other.position).time if before else None
+class Clocks:
+    """The lines of all logs that have a clock, for those that have none."""
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self._of: dict[int, list[Line]] = defaultdict(list)
+        for line in sorted((line for line in lines if line.clock), key=_position):
+            self._of[line.stream].append(line)
+
+    def near(self, line: Line, *, of_process: bool = False, within: int = _NEAR) -> Line | None:
+        """The line itself where it has a clock, else the nearest earlier one of its stream, or of its process, that
+        has, `within` so many lines."""
+        if line.clock:
+            return line
+        clocked = self._of.get(line.stream, [])
+        for at in range(bisect_left(clocked, line.position, key=_position) - 1, -1, -1):
+            if line.position - clocked[at].position > within:
+                return None
+            if clocked[at].rank == line.rank or not of_process:
+                return clocked[at]
+        return None
+
+    def seconds_apart(self, earlier: Line, later: Line) -> float | None:
+        """Seconds from one line to another, each by its own clock or the nearest one above it in its log; None where
+        these do not tell."""
+        one, other = self.near(earlier), self.near(later)
+        if one is None or other is None or one.time is None or other.time is None:
+            return None
+        return apart(one.time, other.time)
+
+
+def _position(line: Line) -> int:
+    return line.position
+
+
+def usually_late(moments: Iterable[Mapping[int, float]]) -> dict[int, float]:
+    """By how many seconds each rank usually came after the middle one, of the ranks that came to enough `moments`: the
+    times of one are by rank."""
+    late: dict[int, list[float]] = defaultdict(list)
+    for times in moments:
+        middle = median(times.values())
+        for rank, time in times.items():
+            late[rank].append(time - middle)
+    return {rank: median(seconds) for rank, seconds in late.items() if len(seconds) >= _FEWEST}
+
+
+def are_late(ranks: Iterable[int], usually: Mapping[int, float]) -> bool:
+    """Whether some ranks all came much later than the others, which differ by far less."""
+    named = set(ranks)
+    others = max((abs(seconds) for rank, seconds in usually.items() if rank not in named), default=0.0)
+    return all(usually.get(rank, 0.0) > max(_LATE, _MUCH_LATER * others) for rank in named)

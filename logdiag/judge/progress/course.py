@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
-from logdiag.judge.progress.times import Clocks
+from logdiag.judge.merge.clocks import Clocks
 from logdiag.scan.survey import Survey
 
 # So many kinds of consequences are told of.

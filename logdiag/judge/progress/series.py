@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from logdiag.judge.merge.clocks import apart
-from logdiag.model import Line
+from logdiag.model import Line, median
 from logdiag.patterns import pattern_of
 from logdiag.scan.steps import number_told, step_number
 from logdiag.scan.survey import Survey
@@ -53,10 +53,18 @@ class _Series(NamedTuple):
     told: Sequence[tuple[Line, float]]
 
 
-def changes_of_level(survey: Survey) -> dict[str, str]:
-    """By the name of each series that became worse and stayed so to the end, a sentence: `iteration time rose from
+class Change(NamedTuple):
+    """The series that became worse and stayed so to the end, by what factor, and a sentence: `iteration time rose from
     1.2 s to 3.9 s at step 4,210 (train.log:8431)`."""
-    return {series.name: words for series in _series(_steps(survey)) if (words := _change(series))}
+
+    name: str
+    factor: float
+    words: str
+
+
+def changes_of_level(survey: Survey) -> list[Change]:
+    """What of the numbers that each step tells became worse and stayed so."""
+    return [change for series in _series(_steps(survey)) if (change := _change(series))]
 
 
 def _steps(survey: Survey) -> list[Line]:
@@ -97,30 +105,31 @@ def _values(steps: Sequence[Line], number: re.Pattern[str]) -> Iterator[tuple[Li
             yield line, value
 
 
-def _change(series: _Series) -> str:
-    """What changed for the worse, empty for nothing: the cut at which the ranks of the values differ the most, where
+def _change(series: _Series) -> Change | None:
+    """What changed for the worse, None for nothing: the cut at which the ranks of the values differ the most, where
     the levels on either side are far apart, most values are on their side, and it happened at once."""
     values = [value for _, value in series.told]
     if len(values) < _FEWEST or min(values) < 0:
-        return ""
+        return None
     ordered, sign = sorted(values), 1 if series.rises else -1
     ranks = [bisect_left(ordered, value) + bisect_right(ordered, value) - len(values) for value in values]
     cut = _cut([sign * rank for rank in ranks])
-    one, other = _median(values[:cut]), _median(values[cut:])
+    one, other = median(values[:cut]), median(values[cut:])
     cut = _cut([abs(value - one) - abs(value - other) for value in values])
     before, after = values[:cut], values[cut:]
-    one, other = _median(before), _median(after)
+    one, other = median(before), median(after)
     low, high = (before, after) if series.rises else (after, before)
     near = _NEAR * abs(other - one)
-    at_once = abs(_median(before[-_NEXT:]) - one) <= near and abs(_median(after[:_NEXT]) - other) <= near
-    apart_enough = _median(high) >= series.factor * _median(low) > 0
+    at_once = abs(median(before[-_NEXT:]) - one) <= near and abs(median(after[:_NEXT]) - other) <= near
+    apart_enough = median(high) >= series.factor * median(low) > 0
     if not (at_once and apart_enough and sorted(high)[len(high) // 4] > sorted(low)[len(low) * 3 // 4]):
-        return ""
+        return None
     line, step = series.told[cut][0], step_number(series.told[cut][0]) or 0
     about = "" if step - (step_number(series.told[cut - 1][0]) or 0) <= 1 else "about "
     turned = "rose" if series.rises else "fell"
     levels = f"from {_short(_level(before))}{series.unit} to {_short(_level(after))}{series.unit}"
-    return f"{series.name} {turned} {levels} at {about}step {step:,} ({line.source}:{line.number})"
+    words = f"{series.name} {turned} {levels} at {about}step {step:,} ({line.source}:{line.number})"
+    return Change(series.name, median(high) / median(low), words)
 
 
 def _cut(costs: Sequence[float]) -> int:
@@ -131,15 +140,9 @@ def _cut(costs: Sequence[float]) -> int:
 
 def _level(values: Sequence[float]) -> float:
     """The mean without pauses and other outliers: of times read to the second it tells more than the median."""
-    most = _OUTLYING * _median(values)
+    most = _OUTLYING * median(values)
     usual = [value for value in values if value <= most]
     return math.fsum(usual) / len(usual)
-
-
-def _median(values: Sequence[float]) -> float:
-    """As that of the module statistics, which takes long to load."""
-    ordered, half = sorted(values), len(values) // 2
-    return (ordered[half] + ordered[~half]) / 2
 
 
 def _short(value: float) -> str:

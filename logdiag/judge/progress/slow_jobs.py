@@ -3,15 +3,14 @@ jumps. None of it says that a job failed; it says what kind of trouble it was.""
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
 from logdiag.judge.faults import Fault
-from logdiag.judge.merge.clocks import apart
-from logdiag.judge.progress.series import LOSS, changes_of_level
+from logdiag.judge.merge.clocks import apart, are_late, usually_late
+from logdiag.judge.progress.series import Change, changes_of_level
 from logdiag.model import Line, Reason, median
 from logdiag.patterns import pattern_of
 from logdiag.scan.steps import step_number
@@ -21,11 +20,10 @@ from logdiag.scan.survey import Survey
 _SILENT, _STEPS_LONG = 300.0, 10.0
 # ... JOB 4711 ON node-004 CANCELLED AT 2026-11-04T10:00:00 DUE TO TIME LIMIT ***
 _WITHIN = pattern_of(r"\b20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d")
-# So many steps must be told by so many ranks, and one of these come so many seconds after the others, so many times
-# what they differ by, and so much of a step.
-_FEWEST_STEPS, _FEWEST_RANKS, _LATE, _MUCH_LATER, _OF_A_STEP = 3, 3, 0.5, 4.0, 0.1
-# A loss that stays above so many times what it was, for so many steps after so many.
-_JUMP, _BEFORE, _AFTER = 3.0, 8, 3
+# So many ranks must tell a step, and the one that comes late be late by so much of one.
+_FEWEST_RANKS, _OF_A_STEP = 3, 0.1
+# A loss that is so many times what it was, and stays there, has jumped.
+_JUMP = 3.0
 
 
 class SlowJob(NamedTuple):
@@ -38,27 +36,27 @@ class SlowJob(NamedTuple):
 
 def slow_job(root: Fault | None, survey: Survey) -> SlowJob | None:
     """What the clocks and numbers of the steps show; None where they show nothing."""
-    found = _kind_of_trouble(root, survey)
     changes = changes_of_level(survey)
-    if found and found.kind == "loss-spike":
-        changes.pop("loss", None)
-    words = [*([found.words] if found else []), *changes.values()]
+    found = _kind_of_trouble(root, survey, changes)
+    words = [*([found.words] if found and found.words else []), *(change.words for change in changes)]
     return SlowJob(found.kind if found else "", "; ".join(words)) if words else None
 
 
-def _kind_of_trouble(root: Fault | None, survey: Survey) -> SlowJob | None:
+def _kind_of_trouble(root: Fault | None, survey: Survey, changes: Iterable[Change]) -> SlowJob | None:
     """A hang, a straggler or a loss that jumped; None for another, or where a root says it better."""
     if root is not None:
         return _silence(root, survey) if root.reason is Reason.OTHERS and not root.died else None
-    return _straggler(survey) or _spike(survey)
+    if any(change.name == "loss" and change.factor >= _JUMP for change in changes):
+        return SlowJob("loss-spike", "")
+    return _straggler(survey)
 
 
 def _silence(root: Fault, survey: Survey) -> SlowJob | None:
     """A job that was ended, by its scheduler or a person, long after its last word."""
     ended = _time_of(root.line)
-    told = {(finding.line.stream, finding.line.position) for finding in survey.findings}
+    told = {finding.line.place for finding in survey.findings}
     steps = [line for line in survey.progress if line.time is not None]
-    before = [line for line in survey.lines if line.time is not None and (line.stream, line.position) not in told]
+    before = [line for line in survey.lines if line.time is not None and line.place not in told]
     waits = ((apart(line.time or 0.0, ended), line) for line in [*before, *steps] if ended is not None)
     since = min(((seconds, line.position, line) for seconds, line in waits if seconds > 0), default=None)
     usual = _usual_step(steps)
@@ -98,49 +96,17 @@ def _usual_step(steps: Iterable[Line]) -> float | None:
 def _straggler(survey: Survey) -> SlowJob | None:
     """One rank logs every step well after the others, which differ by far less."""
     at: dict[int, dict[int, float]] = defaultdict(dict)
-    steps = [line for line in _steps(survey) if line.rank is not None and line.time is not None]
+    steps = sorted([*survey.progress, *survey.lines], key=lambda line: line.place)
     for line in steps:
-        number = step_number(line)
-        if number is not None and line.rank is not None and line.time is not None:
+        if line.rank is not None and line.time is not None and (number := step_number(line)) is not None:
             at[number].setdefault(line.rank, line.time)
-    late: dict[int, list[float]] = defaultdict(list)
-    for times in at.values():
-        middle = median(times.values())
-        for rank, time in times.items() if len(times) >= _FEWEST_RANKS else ():
-            late[rank].append(time - middle)
-    known = {rank: median(seconds) for rank, seconds in late.items() if len(seconds) >= _FEWEST_STEPS}
-    usual = _usual_step(steps)
-    if len(known) < _FEWEST_RANKS or usual is None:
+    usually = usually_late(times for times in at.values() if len(times) >= _FEWEST_RANKS)
+    usual = _usual_step(line for line in steps if line.rank is not None)
+    if len(usually) < _FEWEST_RANKS or usual is None:
         return None
-    slowest = max(known, key=lambda rank: known[rank])
-    others = max(abs(seconds) for rank, seconds in known.items() if rank != slowest)
-    if known[slowest] <= max(_LATE, _MUCH_LATER * others, _OF_A_STEP * usual):
+    slowest = max(usually, key=lambda rank: usually[rank])
+    seconds = usually[slowest]
+    if not are_late([slowest], usually) or seconds <= _OF_A_STEP * usual:
         return None
-    words = f"rank {slowest} is a straggler: it ends its steps {known[slowest]:.3g} s after the other ranks"
+    words = f"rank {slowest} is a straggler: it ends its steps {seconds:.3g} s after the other ranks"
     return SlowJob("straggler", f"{words}; a step takes {usual:.3g} s")
-
-
-def _spike(survey: Survey) -> SlowJob | None:
-    """The loss jumped and stayed there to the end of the log."""
-    by_process: dict[tuple[int, int | None], list[tuple[Line, float]]] = defaultdict(list)
-    for line in _steps(survey):
-        found = LOSS.search(line.text)
-        if found and math.isfinite(value := float(found[1])) and value > 0:
-            by_process[line.stream, line.rank].append((line, value))
-    for told in by_process.values():
-        values = [value for _, value in told]
-        for at in range(len(values) - _AFTER, _BEFORE - 1, -1):
-            calm = values[at - _BEFORE : at]
-            if min(values[at:]) > max(_JUMP * max(calm), *values[:at]):
-                line = told[at][0]
-                one, other = median(calm), median(values[at:])
-                words = f"the loss jumped from {one:.3g} to {other:.3g} and stayed there"
-                return SlowJob("loss-spike", f"{words} ({line.source}:{line.number})")
-    return None
-
-
-def _steps(survey: Survey) -> Iterator[Line]:
-    """The lines of steps that were kept, once each, in the order of the logs."""
-    places = {(line.stream, line.position): line for line in survey.lines if step_number(line) is not None}
-    places.update({(line.stream, line.position): line for line in survey.progress})
-    yield from (places[place] for place in sorted(places))

@@ -32,7 +32,7 @@ def weighed(
     if not after:
         return ranking
     scores = {place: min(score * before / after, 1.0) for place, score in scores.items()}
-    by_place = {(line.stream, line.position): line for line in lines}
+    by_place = {line.place: line for line in lines}
     first: dict[bytes, RankedLine] = {}
     for place in sorted(scores, key=lambda place: -scores[place]):
         if (line := by_place.get(place)) is not None:
@@ -81,5 +81,5 @@ def in_order_of_suspicion(
     changes: Sequence[Change], lines: Sequence[Line], scores: Mapping[tuple[int, int], float]
 ) -> tuple[Change, ...]:
     """What changed, the most suspicious first."""
-    places = {(line.source, line.number): (line.stream, line.position) for line in reversed(lines)}
+    places = {(line.source, line.number): line.place for line in reversed(lines)}
     return tuple(sorted(changes, key=lambda one: -scores.get(places.get((one.source, one.line), (-1, -1)), 0.0)))

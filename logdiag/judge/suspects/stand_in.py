@@ -5,42 +5,43 @@ An answer from here is never sure, and never leads to an action that a scheduler
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from typing import NamedTuple
 
 from logdiag.errors import WeightsError
+from logdiag.judge.facts import Facts
 from logdiag.judge.faults import CATCH_ALL, Fault
 from logdiag.judge.kinds import Kinds
-from logdiag.judge.suspects.ranked import RankedLine, Ranking
-from logdiag.model import Action, Finding, Line, Reason, Role, Support
-from logdiag.rules import RuleBook
+from logdiag.judge.recovered import places_of
+from logdiag.judge.suspects.ranked import RankedLine
+from logdiag.judge.timeline import STEPS_OF_RECOVERY
+from logdiag.judge.tracebacks.forms import FRAME
+from logdiag.model import CALM, Action, Finding, Line, Reason, Role, Support
 
 RULE = "suspects"
 """What stands as the `rule` of a finding that no rule made."""
 
-# A line is believed before a status or a launcher's word only if it is so suspicious, and so many times more ...
-_LEAST = (0.33, 3.0)
-# ... before a rule's class or symptom, in software that no rule knows, if it is this ...
-_CLEAR = (0.5, 5.0)
-SURE = 0.92, 20.0
-"""... and in other software, if it is this. Steps that follow say nothing against so suspicious a line."""
+
+class _Bar(NamedTuple):
+    """How suspicious a line has to be, and how many times more than the root that a rule names, to stand before it."""
+
+    least: float
+    times: float
+
+
+_NOTHING_KNOWN = _Bar(0.0, 0.0)
+_BEFORE_A_STATUS = _Bar(0.33, 3.0)
+# Before a rule's class or symptom, in software that no rule knows, and in other software.
+_BEFORE_A_CLASS, _IN_KNOWN_SOFTWARE = _Bar(0.5, 5.0), _Bar(0.92, 20.0)
+# Above this chance a log shows the failure of which only its caller knows.
+_SHOWN = 0.2
+# So many suspects may be the cause.
+_SUSPECTS = 3
 # Exit codes of processes that another one ended, as launchers print them.
 _KILLED = ("-9", "-15")
 # Words are clear if the reason is so likely by them: nine of ten such are right.
 _CLEAR_CHANCE = 0.75
-_MOST_LINES = 400
-ENOUGH_LINES = 40
-"""In so many lines a rule knows some line of public software."""
-
-
-def names_no_cause(root: Fault, kinds: Kinds) -> bool:
-    """Whether a root says only that something ended: a status, a launcher's word, a line that no rule knows. A signal
-    came from outside: it may be all there is to know."""
-    signalled = "signal" in root.finding.facts or root.finding.facts.get("exitcode") in _KILLED
-    if signalled or kinds.is_a("stop-from-outside", root.line):
-        return False
-    bare = root.finding.role is Role.SYMPTOM or root.finding.role is Role.HINT or root.quiet
-    return root.reason is Reason.OTHERS and bare and not root.finding.supports
 
 
 def knows_only_its_class(root: Fault) -> bool:
@@ -49,37 +50,33 @@ def knows_only_its_class(root: Fault) -> bool:
     return (finding.generality > 0 or finding.role is Role.SYMPTOM) and not finding.supports
 
 
-def bar_before(root: Fault | None, kinds: Kinds, lines: Sequence[Line], book: RuleBook) -> tuple[float, float] | None:
-    """How suspicious a line has to be, and how many times more than the root that a rule names, to stand before it;
-    None where the rule names a cause."""
-    if root is None:
-        return 0.0, 0.0
-    if names_no_cause(root, kinds):
-        return _LEAST
-    if not knows_only_its_class(root):
+def hint_among_the_suspects(facts: Facts) -> Fault | None:
+    """The job failed, and of the most suspicious lines a rule knows one, as an often harmless one: it is the cause."""
+    if facts.root is not None:
         return None
-    return _CLEAR if is_unknown_software(lines, book) else SURE
+    hints = [fault for fault in facts.standing.broke if fault.finding.role is Role.HINT]
+    at = {fault.line.place: fault for fault in hints if fault.reason is not Reason.OTHERS}
+    suspects = (ranked.line.place for ranked in facts.suspects().lines[:_SUSPECTS])
+    named = next((at[place] for place in suspects if place in at), None)
+    like = (fault for fault in hints if named and fault.finding.rule == named.finding.rule)
+    return next((fault for fault in like if named and fault.reason is named.reason), None)
 
 
-def unknown_lines(lines: Sequence[Line], book: RuleBook) -> int:
-    """How many lines were looked at, of a log that holds no line of work or of regular output that any rule knows; 0
-    where a rule knows one."""
-    printed = [line for line in lines if line.text.strip()][:_MOST_LINES]
-    known = (book.is_progress(line) or bool(book.filters_of(line)) for line in printed)
-    return 0 if any(known) else len(printed)
-
-
-def is_unknown_software(lines: Sequence[Line], book: RuleBook) -> bool:
-    """Whether no rule knows a line of a log that is long enough to hold one of public software's."""
-    return unknown_lines(lines, book) >= ENOUGH_LINES
-
-
-def most_suspicious_line(
-    root: Fault | None, ranking: Ranking, bar: tuple[float, float], is_no_cause: Callable[[RankedLine], bool]
-) -> Fault | None:
+def most_suspicious_line(facts: Facts) -> Fault | None:
     """No rule names a cause: the line that stands out most, by its structure, its meaning and its words."""
+    root, bar = facts.root, _bar_before(facts)
+    # That the caller knows of a failure does not mean that this log shows one.
+    unseen = root is None and facts.timeline.failed is not None and facts.suspects().failure < _SHOWN
+    if bar is None or unseen:
+        return None
+    ranking, is_no_cause = facts.suspects(), _no_cause(facts, surely=bar is _IN_KNOWN_SOFTWARE)
     best = next((ranked for ranked in ranking.lines if not is_no_cause(ranked)), None)
-    if best is None or not _is_better(best, root, ranking, bar):
+    own = ranking.scores.get(root.line.place, 0.0) if root else 0.0
+    if (
+        best is None
+        or (root is not None and best.line.place == root.line.place)
+        or best.score < max(bar.least, bar.times * own)
+    ):
         return None
     reason, supports = _told(best.line)
     finding = Finding(
@@ -97,16 +94,59 @@ def most_suspicious_line(
     return Fault(finding, (finding,), died=False, quiet=False, explains=finding.explains)
 
 
-def named_by_its_words(root: Fault, without: Collection[str]) -> Fault | None:
+def named_by_its_words(facts: Facts) -> Fault | None:
     """No rule knows more of the line than that it was raised or printed last: its words name the reason."""
-    unnamed = root.finding.rule == CATCH_ALL and root.reason is Reason.OTHERS
+    root = facts.root
     # A traceback that breaks off names nothing.
-    if not unnamed or root.finding.role is not Role.CAUSE or named_by_its_words.__name__ in without:
+    if root is None or root.finding.rule != CATCH_ALL or root.finding.role is not Role.CAUSE:
         return None
     reason, supports = _told(root.line)
-    if reason is Reason.OTHERS or Support.CLEAR_WORDS not in supports:
+    if root.reason is not Reason.OTHERS or reason is Reason.OTHERS or Support.CLEAR_WORDS not in supports:
         return None
     return root._replace(finding=root.finding._replace(reason=reason, action=_advice(supports), supports=supports))
+
+
+def _bar_before(facts: Facts) -> _Bar | None:
+    """How suspicious a line has to be to stand before the root; None where a rule names a cause."""
+    if facts.root is None:
+        return _NOTHING_KNOWN
+    if _names_no_cause(facts.root, facts.timeline.kinds):
+        return _BEFORE_A_STATUS
+    if not knows_only_its_class(facts.root):
+        return None
+    return _BEFORE_A_CLASS if facts.unknown_software else _IN_KNOWN_SOFTWARE
+
+
+def _names_no_cause(root: Fault, kinds: Kinds) -> bool:
+    """Whether a root says only that something ended: a status, a launcher's word, a line that no rule knows. A signal
+    came from outside: it may be all there is to know."""
+    signalled = "signal" in root.finding.facts or root.finding.facts.get("exitcode") in _KILLED
+    if signalled or kinds.is_a("stop-from-outside", root.line):
+        return False
+    bare = root.finding.role is Role.SYMPTOM or root.finding.role is Role.HINT or root.quiet
+    return root.reason is Reason.OTHERS and bare and not root.finding.supports
+
+
+def _no_cause(facts: Facts, *, surely: bool) -> Callable[[RankedLine], bool]:
+    """Whether a suspect is no cause: what rules know to be none, and what the process worked on after, unless it is
+    very suspicious. Before a root that a rule names in software that it knows (`surely`), also whatever rules know,
+    calm lines, and what another rank says than the launcher saw fail first."""
+    standing, timeline = facts.standing, facts.timeline
+    symptoms = (found for found in facts.survey.findings if found.role is Role.SYMPTOM)
+    known = {found.line.place for found in symptoms}
+    known |= places_of((*standing.recovered, *standing.afterwards, *(standing.told if surely else ())))
+
+    def is_no_cause(ranked: RankedLine) -> bool:
+        line = ranked.line
+        if line.place in known or FRAME.match(line.message):
+            return True
+        another = line.rank is not None and timeline.first_observed not in (None, line.rank)
+        if surely and (another or line.level in CALM):
+            return True
+        clear = ranked.score >= _IN_KNOWN_SOFTWARE.least
+        return not clear and len(timeline.steps_after(line)) >= STEPS_OF_RECOVERY
+
+    return is_no_cause
 
 
 def _told(line: Line) -> tuple[Reason, tuple[Support, ...]]:
@@ -125,13 +165,3 @@ def _told(line: Line) -> tuple[Reason, tuple[Support, ...]]:
 def _advice(supports: Collection[Support]) -> Action | None:
     """What to advise a person: what the reason's table says, where the words are clear; else to look."""
     return None if Support.CLEAR_WORDS in supports else Action.FIX_AND_RESUBMIT
-
-
-def _is_better(best: RankedLine, root: Fault | None, ranking: Ranking, bar: tuple[float, float]) -> bool:
-    if root is None:
-        return True
-    if (best.line.stream, best.line.position) == (root.line.stream, root.line.position):
-        return False
-    own = ranking.scores.get((root.line.stream, root.line.position), 0.0)
-    least, times = bar
-    return best.score >= max(least, times * own)

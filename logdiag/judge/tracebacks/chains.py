@@ -84,7 +84,7 @@ def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[tuple[
     for group in speakers.values():
         reader = _Reader(kinds, steps)
         for index, line in enumerate(group):
-            reader.above = records.get((line.stream, line.position))
+            reader.above = records.get(line.place)
             reader.read(line, group[index + 1 : index + 4])
         reader.close()
         found.extend(reader.found)
@@ -336,7 +336,7 @@ class _Reader:
         raised = self.exceptions[-1].line
         # Behind a logger that heads each line of a traceback, a line without its head is not of it.
         another = line.level != raised.level if fresh_record else raised.level is not None
-        if another or len(self.message) >= _LONGEST_MESSAGE or (line.stream, line.position) in self.steps:
+        if another or len(self.message) >= _LONGEST_MESSAGE or line.place in self.steps:
             self._finish_message()
             return
         if stripped:

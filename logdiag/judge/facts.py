@@ -1,0 +1,55 @@
+"""What the later decisions look at: a case with its faults sorted, and what is asked only where rules are silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from logdiag.judge.faults import Fault
+from logdiag.judge.recovered import Standing
+from logdiag.judge.suspects.ranked import Ranking
+from logdiag.judge.timeline import Timeline
+from logdiag.model import Line
+from logdiag.rules import RuleBook
+from logdiag.scan.survey import Survey
+
+_MOST_LINES = 400
+ENOUGH_LINES = 40
+"""In so many lines a rule knows some line of public software."""
+
+
+class Facts(NamedTuple):
+    """A case. `suspects` are the ranking of its lines, with the chance that the log shows a failure, and
+    `unknown_lines` as the function below says; both cost time, so they are asked late.
+
+    `root` is what was found so far, `complaints` are lines of trouble that no rule knows, `progressed` says whether
+    steps were made before the root, or at all, None where the log is too short to tell.
+    """
+
+    survey: Survey
+    book: RuleBook
+    timeline: Timeline
+    standing: Standing
+    suspects: Callable[[], Ranking]
+    unknown_lines: Callable[[], int]
+    root: Fault | None = None
+    complaints: Sequence[Line] = ()
+    progressed: bool | None = None
+
+    @property
+    def unknown_software(self) -> bool:
+        """Whether no rule knows a line of a log that is long enough to hold one of public software's."""
+        return self.unknown_lines() >= ENOUGH_LINES
+
+    @property
+    def reads_well(self) -> bool:
+        """Whether no rule knows the software, and its log reads like a good run's."""
+        return self.unknown_software and self.suspects().reads_well
+
+
+def unknown_lines(lines: Sequence[Line], book: RuleBook) -> int:
+    """How many lines were looked at, of a log that holds no line of work or of regular output that any rule knows; 0
+    where a rule knows one."""
+    printed = [line for line in lines if line.text.strip()][:_MOST_LINES]
+    known = (book.is_progress(line) or bool(book.filters_of(line)) for line in printed)
+    return 0 if any(known) else len(printed)
