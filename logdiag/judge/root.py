@@ -23,15 +23,12 @@ _DATED = 10 * _A_YEAR
 
 
 class _Standing(NamedTuple):
-    """What stands, by kind; `last_hints` are those after which the job printed nothing of its work, `failed` what the
-    caller knows."""
+    """What stands, by kind; `last_hints` are those after which the job printed nothing of its work."""
 
     loud: tuple[Fault, ...]
     quiet: tuple[Fault, ...]
     symptoms: tuple[Fault, ...]
-    hints: tuple[Fault, ...]
     last_hints: tuple[Fault, ...]
-    failed: bool | None
 
 
 def loud_cause_that_nothing_explains(faults: _Standing) -> Fault | None:
@@ -39,17 +36,13 @@ def loud_cause_that_nothing_explains(faults: _Standing) -> Fault | None:
     return _first_unexplained(faults.loud) if faults.loud else None
 
 
-def quiet_cause_and_no_symptom(faults: _Standing) -> Fault | None:
-    """The earliest cause that was printed as a warning or less; nothing else broke."""
-    return _first_unexplained(faults.quiet) if faults.quiet and not faults.symptoms else None
-
-
-def quiet_cause_behind_a_symptom(faults: _Standing) -> Fault | None:
-    """The earliest cause that was printed as a warning, where it explains what a process ended by."""
-    if not faults.quiet or not faults.symptoms:
+def quiet_cause(faults: _Standing) -> Fault | None:
+    """The earliest cause that was printed as a warning or less, where nothing else broke, or it explains what a process
+    ended by."""
+    if not faults.quiet:
         return None
-    root, symptom = _first_unexplained(faults.quiet), _most_telling(faults.symptoms)
-    return root if symptom.reason in root.explains else None
+    root = _first_unexplained(faults.quiet)
+    return root if not faults.symptoms or _most_telling(faults.symptoms).reason in root.explains else None
 
 
 def most_telling_symptom(faults: _Standing) -> Fault | None:
@@ -57,22 +50,15 @@ def most_telling_symptom(faults: _Standing) -> Fault | None:
     return _most_telling(faults.symptoms) if faults.symptoms else None
 
 
-def last_hint_of_a_failed_job(faults: _Standing) -> Fault | None:
-    """The job is known to have failed: its last hint."""
-    return faults.hints[-1] if faults.hints and faults.failed else None
-
-
 def hint_with_no_work_after_it(faults: _Standing) -> Fault | None:
     """A hint after which the job printed nothing of its work."""
-    return faults.last_hints[-1] if faults.last_hints and faults.failed is None else None
+    return faults.last_hints[-1] if faults.last_hints else None
 
 
 ROOT: tuple[Callable[[_Standing], Fault | None], ...] = (
     loud_cause_that_nothing_explains,
-    quiet_cause_and_no_symptom,
-    quiet_cause_behind_a_symptom,
+    quiet_cause,
     most_telling_symptom,
-    last_hint_of_a_failed_job,
     hint_with_no_work_after_it,
 )
 """In this order."""
@@ -97,19 +83,15 @@ def find_root(
 
 
 def _by_kind(broke: Sequence[Fault], timeline: Timeline) -> _Standing:
-    hints = [fault for fault in broke if fault.finding.role is Role.HINT]
-    told = [fault for fault in broke if fault.finding.role is not Role.HINT]
-    if timeline.failed is False:
-        # The job is known to have ended well: only what a process died of can still be a failure.
-        told = [fault for fault in told if fault.died]
+    # Of a job that is known to have ended well only what a process died of can still be a failure.
+    told = [fault for fault in broke if fault.died or timeline.failed is not False]
     causes = [fault for fault in told if fault.finding.role is Role.CAUSE]
+    hints = [fault for fault in told if fault.finding.role is Role.HINT]
     return _Standing(
         loud=tuple(fault for fault in causes if not fault.quiet),
         quiet=tuple(fault for fault in causes if fault.quiet),
         symptoms=tuple(fault for fault in told if fault.finding.role is Role.SYMPTOM and not fault.quiet),
-        hints=tuple(hints),
         last_hints=tuple(hint for hint in hints if _may_stand_alone(hint) and _is_last(hint, timeline)),
-        failed=timeline.failed,
     )
 
 

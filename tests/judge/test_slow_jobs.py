@@ -86,7 +86,9 @@ def test_a_loss_that_jumps_and_stays_is_told(book: RuleBook) -> None:
     jumped = [line.replace("loss ", "loss 1") for line in steps()[30:]]
     answer = diagnosed(book, *steps()[:30], *jumped)
     assert (answer.failed, answer.kind) == (False, "loss-spike")
-    assert any(note.startswith("loss rose from 1.9") and "at step 30" in note and ":31)" in note for note in answer.notes)
+    assert any(
+        note.startswith("loss rose from 1.9") and "at step 30" in note and ":31)" in note for note in answer.notes
+    )
 
 
 @pytest.mark.parametrize("at", [10, 20, 30])
