@@ -68,8 +68,10 @@ def not_all_was_read(facts: Facts) -> Outcome | None:
 
 
 def last_status_is_bad(facts: Facts) -> Outcome | None:
-    """The last status that is printed is not 0, or calls the outcome a failure."""
-    status = facts.timeline.ending.bad_status
+    """The last status that is printed is not 0, or calls the outcome a failure. A bare number at the very end is one
+    where the lines look like a failure's."""
+    ending = facts.timeline.ending
+    status = ending.bad_status or (ending.bad_number if ending.bad_number and _is_doubtful(facts) else None)
     if status is None or status.place in facts.standing.survived or facts.reads_well:
         return None
     ended = facts.timeline.ends.get(status.stream, ())
@@ -87,11 +89,6 @@ def last_status_is_good(facts: Facts) -> Outcome | None:
     if not facts.timeline.ending.good:
         return None
     return Outcome.NOT_KNOWN if _is_doubtful(facts, _VERY_DOUBTFUL) else Outcome.HEALTHY
-
-
-def last_number_is_bad(facts: Facts) -> Outcome | None:
-    """The last line ends with a bare number that is not 0, as a status is, and the lines look like a failure's."""
-    return Outcome.FAILED if facts.timeline.ending.bad_number is not None and _is_doubtful(facts) else None
 
 
 def ends_in_trouble(facts: Facts) -> Outcome | None:
@@ -141,7 +138,6 @@ OUTCOME: tuple[Callable[[Facts], Outcome | None], ...] = (
     last_status_is_bad,
     ended_cleanly,
     last_status_is_good,
-    last_number_is_bad,
     ends_in_trouble,
     looks_like_a_failure,
     complains_after_its_work,

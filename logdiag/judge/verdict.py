@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from logdiag.judge.confidence import confidence_in, supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
-from logdiag.judge.machines_alone import summary_of_machines
 from logdiag.judge.outcome import Outcome, how_it_ended
 from logdiag.judge.progress.checkpoints import progress_of
 from logdiag.judge.progress.course import course_of
@@ -51,6 +50,7 @@ _MOST_EVIDENCE = 12
 _MOST_SUSPECTS = 3
 _CONTEXT_LINES = 3
 _LONGEST_QUOTE = 200
+_NO_JOB = "no job's log is here"
 _FAILED = {Outcome.FAILED: True, Outcome.HEALTHY: False, Outcome.NOT_KNOWN: None}
 
 
@@ -215,24 +215,29 @@ def _summary_without_root(judgement: Judgement, exit_code: int | None, ended: En
 def _summary(judgement: Judgement, exit_code: int | None, ended: Ended, survey: Survey) -> str:
     root = judgement.root
     if survey.of_machines and judgement.outcome is Outcome.NOT_KNOWN:
-        return summary_of_machines(judgement)
+        return _summary_of_machines(judgement)
     if root is None:
         return _summary_without_root(judgement, exit_code, ended, survey.complete)
     finding = root.finding
     table = judgement.collectives if root.finding.facts.get("kind") else None
-    where = " on " + ", ".join(
-        part
-        for part in (
-            f"rank {judgement.rank}" if judgement.rank is not None and table is None else "",
-            f"node {judgement.node}" if judgement.node else "",
-        )
-        if part
-    )
+    rank = f"rank {judgement.rank}" if judgement.rank is not None and table is None else ""
+    where = ", ".join(part for part in (rank, f"node {judgement.node}" if judgement.node else "") if part)
     title = table.summary[0].upper() + table.summary[1:] if table else finding.title
-    said = title + (where if where != " on " else "")
+    said = f"{title} on {where}" if where else title
     ranks = {rank for fault in judgement.consequences for rank in _ranks_of(fault)} - {judgement.rank}
     followed = f"; {len(ranks)} other rank{'s' if len(ranks) != 1 else ''} failed in consequence" if ranks else ""
     return f"{said}{followed}.{_status_of(finding)}"
+
+
+def _summary_of_machines(judgement: Judgement) -> str:
+    """Of machines' logs that were given without a job's: how many faults would end a job, and the first of them."""
+    root = judgement.root
+    if root is None:
+        return f"A machine's log without a fault that would end a job; {_NO_JOB}."
+    count = 1 + len((*judgement.independent, *judgement.consequences, *judgement.recovered))
+    faults, first = (f"{count} faults", "the first: ") if count > 1 else ("a fault", "")
+    where = f" on {judgement.node}" if judgement.node else ""
+    return f"A machine's log with {faults} that would end a job, {first}{root.finding.title}{where}; {_NO_JOB}."
 
 
 def _status_of(finding: Finding) -> str:

@@ -69,6 +69,15 @@ def test_one_bad_status_among_the_processes_last_ones_is_a_failure(book: RuleBoo
     assert diagnosed(book, *steps(1, 100), *[line.replace("12", "0") for line in seats]).failed is False
 
 
+@pytest.mark.parametrize(("chance", "outcome"), [(0.6, Outcome.FAILED), (0.4, Outcome.HEALTHY)])
+def test_a_bare_number_at_the_end_is_a_status_where_the_log_looks_like_a_failures(
+    book: RuleBook, chance: float, outcome: Outcome
+) -> None:
+    """Else it may count anything."""
+    lines = [*steps(1, 100), "10:00:19 I mill: doors closed, 9"]
+    assert _outcome(book, lines, Ranking(failure=chance)) is outcome
+
+
 def test_a_helpers_bad_status_is_not_the_jobs(book: RuleBook) -> None:
     """What another program printed of itself in other words is no status of a process of the job."""
     lines = ["03:10:01 prefetcher of shard 4 went away with code 3", "03:10:02 keeper: run 12 left, code 0"]

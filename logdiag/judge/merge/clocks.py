@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
+from itertools import pairwise
 from typing import NamedTuple
 
 from logdiag.model import Line, Role, median
@@ -133,3 +134,15 @@ def are_late(ranks: Iterable[int], usually: Mapping[int, float]) -> bool:
     named = set(ranks)
     others = max((abs(seconds) for rank, seconds in usually.items() if rank not in named), default=0.0)
     return all(usually.get(rank, 0.0) > max(_LATE, _MUCH_LATER * others) for rank in named)
+
+
+def usual_step(processes: Iterable[Iterable[tuple[int, float]]]) -> float | None:
+    """Seconds from one step to the next, by the numbers and times of each process's steps; None where they do not
+    tell."""
+    spans = [
+        (time - before) / (step - last)
+        for steps in processes
+        for (last, before), (step, time) in pairwise(sorted(set(steps)))
+        if step > last and time >= before
+    ]
+    return median(spans) if spans else None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from logdiag.judge.merge.clocks import apart
+from logdiag.judge.merge.clocks import apart, usual_step
 from logdiag.model import Line, median
 from logdiag.patterns import pattern_of
 from logdiag.scan.steps import step_number
@@ -163,16 +163,10 @@ def _ahead(one: Moments, other: Moments) -> tuple[float, int] | None:
         agree = [told for told in seconds if abs(told - middle) <= _SPREAD]
         if len(agree) >= max(_FEWEST, _MOST_OF_THEM * len(seconds)):
             # Who is late, and not its clock, is late by less than a step.
-            late = abs(middle) >= _LEAST and keys is shared and abs(middle) <= _usual_step(keys, one)
+            step = usual_step([[(int(key[1]), one[key]) for key in keys if key[0] == "step"]])
+            late = abs(middle) >= _LEAST and keys is shared and (step is None or abs(middle) <= step)
             return (0.0 if late else middle), len(agree)
     return None
-
-
-def _usual_step(keys: Iterable[Key], moments: Moments) -> float:
-    """Seconds from one step to the next; endless where that is not known."""
-    steps = sorted((int(key[1]), moments[key]) for key in keys if key[0] == "step")
-    spans = [(time - before) / (step - last) for (last, before), (step, time) in pairwise(steps) if step > last]
-    return median(spans) if spans else float("inf")
 
 
 def _is_zone(seconds: float) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import NamedTuple
 
 from logdiag.judge.faults import Fault
-from logdiag.judge.merge.clocks import apart, are_late, usually_late
+from logdiag.judge.merge.clocks import apart, are_late, usual_step, usually_late
 from logdiag.judge.progress.series import Change, changes_of_level
-from logdiag.model import Line, Reason, median
+from logdiag.model import Line, Reason
 from logdiag.patterns import pattern_of
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
@@ -84,13 +83,7 @@ def _usual_step(steps: Iterable[Line]) -> float | None:
         number = step_number(line)
         if number is not None and line.time is not None:
             times[line.stream, line.rank].append((number, line.time))
-    spans = [
-        (later[1] - earlier[1]) / (later[0] - earlier[0])
-        for told in times.values()
-        for earlier, later in pairwise(sorted(set(told)))
-        if later[0] > earlier[0] and later[1] >= earlier[1]
-    ]
-    return median(spans) if spans else None
+    return usual_step(times.values())
 
 
 def _straggler(survey: Survey) -> SlowJob | None:

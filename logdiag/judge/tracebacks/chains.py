@@ -52,14 +52,13 @@ class RaisedException(NamedTuple):
 class Traceback(NamedTuple):
     """One chain of exceptions, in the order printed.
 
-    `positions` are all lines it covers, `code` those that only show source text and can be no evidence. `ignored`
+    `code` are the positions of lines that only show source text and can be no evidence. `ignored`
     says that the interpreter itself reports that nobody minded, `in_thread` that only a thread ended by it, `logged`
     that a logger printed it: the process may have gone on. `warned` says that it did so as a warning.
     """
 
     exceptions: tuple[RaisedException, ...]
     stream: int
-    positions: frozenset[int]
     code: frozenset[int]
     ignored: bool
     in_thread: bool
@@ -100,7 +99,6 @@ class _Reader:
     steps: Container[tuple[int, int]]
     found: list[Traceback] = field(default_factory=list)
     exceptions: list[RaisedException] = field(default_factory=list)
-    positions: set[int] = field(default_factory=set)
     code: set[int] = field(default_factory=set)
     frames: list[str] = field(default_factory=list)
     message: list[Line] = field(default_factory=list)
@@ -175,10 +173,8 @@ class _Reader:
         if not self.exceptions and not self.code and self.alone and 0 < line.position - self.alone.position <= 2:
             name = _body(self.alone).partition(":")[0]
             self.exceptions.append(RaisedException(self.alone, name, Link.FIRST, (), ()))
-            self.positions.add(self.alone.position)
             self.logged = self.told_alone
         self.link = link
-        self.positions.add(line.position)
         return True
 
     def close(self) -> None:
@@ -192,7 +188,6 @@ class _Reader:
                 Traceback(
                     exceptions=tuple(self.exceptions),
                     stream=self.last.stream,
-                    positions=frozenset(self.positions),
                     code=frozenset(self.code),
                     ignored=self.ignored,
                     in_thread=self.in_thread,
@@ -205,7 +200,7 @@ class _Reader:
         else:
             # Two that were mixed break each other off: what was announced may still follow.
             self.announced = max(self.code)
-        self.exceptions, self.positions, self.code, self.frames = [], set(), set(), []
+        self.exceptions, self.code, self.frames = [], set(), []
         self.in_frames = self.in_box = False
         self.logged = self.warned = self.retried = False
         self.link = Link.FIRST
@@ -241,7 +236,6 @@ class _Reader:
             self.retried = any(self.kinds.is_a("retry-announced", said) for said in announcing)
             self.warned = self.logged and any(said.level == "WARNING" for said in (line, *announcing))
         self.frames = []
-        self.positions.add(line.position)
         self.code.add(line.position)
         self.in_frames, self.in_box = True, "\u2500" in text
         of_notebook = forms.NOTEBOOK_HEADER.match(text)
@@ -262,11 +256,10 @@ class _Reader:
             self.link = Link.RELAYED if self.link is Link.FIRST else self.link
         if not self.in_frames:
             self.frames = []
-        if not self.positions:
+        if not self.exceptions and not self.code:
             self.logged = line.level is not None  # the log begins within a record's traceback
         self.in_frames = True
         self.indent = indent
-        self.positions.add(line.position)
         self.code.add(line.position)
         self.frames.append(text.strip())
         self.last_code = ""
@@ -276,7 +269,6 @@ class _Reader:
         if re.match(rf"{self.notebook}(?::|\s*$)", text):
             self._final(line, self.notebook)
         elif forms.OF_A_NOTEBOOK.match(text):
-            self.positions.add(line.position)
             self.code.add(line.position)
             self.frames.append(text.strip())
         else:
@@ -293,7 +285,6 @@ class _Reader:
         )
         drawn = forms.CARETS.match(text) or forms.REPEATED.search(text) or (self.in_box and forms.BOX.match(text))
         if not stripped or drawn:
-            self.positions.add(line.position)
             self.code.add(line.position)
         elif self.frames and indent > self.indent and not (named and indent <= self.indent):
             self._code(line, stripped)
@@ -305,7 +296,6 @@ class _Reader:
             self.close()
 
     def _code(self, line: Line, stripped: str) -> None:
-        self.positions.add(line.position)
         self.code.add(line.position)
         self.last_code = stripped
         if self.frames:
@@ -316,7 +306,6 @@ class _Reader:
         name = said.partition(":")[0] or name
         said = said or (_body(line).strip() if forms.GROUP.match(line.message) else "")
         self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), said))
-        self.positions.add(line.position)
         self.in_frames = self.in_box = False
         self.in_message = True
         self.message = []
@@ -331,7 +320,6 @@ class _Reader:
             # What `X raised:` quotes; otherwise another process's last line, its frames mixed into those before.
             link = Link.RELAYED if self.exceptions[-1].line.text.rstrip().endswith(":") else Link.FIRST
             self.exceptions.append(RaisedException(line, final["name"], link, (), tuple(self.frames)))
-            self.positions.add(line.position)
             return
         raised = self.exceptions[-1].line
         # Behind a logger that heads each line of a traceback, a line without its head is not of it.
