@@ -12,7 +12,7 @@ from logdiag.scan.survey import Survey
 # What is logged between two steps may look like progress too: so many lines of it are looked at for a step's number.
 _LAST_STEPS = 4
 # Seconds: more is no time that a job stood still.
-_LONGEST = 90 * 86_400
+_LONGEST = 7 * 86_400
 
 
 def times_of(survey: Survey, root: Line | None) -> Times | None:

@@ -223,9 +223,7 @@ class _Reader:
         self._finish_message()
         expected = relayed or self.link is not Link.FIRST
         if not expected and (self.exceptions or self.code):
-            ignored, in_thread = (kind and not self.exceptions for kind in (self.ignored, self.in_thread))
             self.close()
-            self.ignored, self.in_thread = ignored, in_thread
         if relayed:
             self.link = Link.RELAYED
         if not self.exceptions:
