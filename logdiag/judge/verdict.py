@@ -11,8 +11,7 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
 from logdiag.judge.outcome import Outcome, how_it_ended
 from logdiag.judge.progress.checkpoints import progress_of
-from logdiag.judge.progress.course import course_of
-from logdiag.judge.progress.marks import marks_of
+from logdiag.judge.progress.course import course_of, marks_of
 from logdiag.judge.progress.slow_jobs import slow_job
 from logdiag.judge.progress.times import clock_near, times_of
 from logdiag.judge.ranks.rank import GUESSES, rank_from

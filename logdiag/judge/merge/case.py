@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from logdiag.judge.merge.clocks import window_of
-from logdiag.judge.merge.offsets import offsets_of, set_right
+from logdiag.judge.merge.offsets import ahead_in_words, offsets_of, set_right
 from logdiag.model import Digest, Line, Log, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.kinds_of_log import JOB_OUTPUT, KindOfLog
@@ -38,7 +38,7 @@ def case_of(parts: Sequence[Survey], book: RuleBook) -> Case:
     others = [(part, kind) for part, kind in zip(parts, kinds, strict=True) if not kind.is_a_jobs]
     notes: list[str] = []
     if not jobs:
-        alone = [_of_a_machine_alone(part, book) for part, _ in others]
+        alone = _of_machines_alone(parts, book)
         # Beside a log that shows a fault, the others are only weather.
         whole = joined([log for log in alone if log.findings] or alone)
         whole.of_machines = True
@@ -72,20 +72,16 @@ def _tells_of_a_program(part: Survey, kind: KindOfLog, book: RuleBook) -> bool:
     machines = {rule.id.rpartition("/")[2] for rule in book.rules if rule.id.startswith("context/logs/machine/")}
     bare = [line._replace(starts=(0,)) for line in told]
     return any(
-        not line.text.startswith((" ", "\t")) and machines.isdisjoint(found) and not _of_syslog(found)
+        not line.text.startswith((" ", "\t")) and machines.isdisjoint(found) and "syslog-form" not in found
         for line, found in zip(bare, book.kinds_of(bare), strict=True)
     )
 
 
-def _of_syslog(kinds: frozenset[str]) -> bool:
-    return "syslog-form" in kinds
-
-
-def _of_a_machine_alone(part: Survey, book: RuleBook) -> Survey:
-    """A machine's log without a job's beside it: of its findings only faults that end jobs, and causes."""
+def _of_machines_alone(parts: Sequence[Survey], book: RuleBook) -> list[Survey]:
+    """Machines' logs without a job's beside them: of their findings only faults that end jobs, and causes."""
     from logdiag.judge.merge.machines import faults_of_a_machine_alone
 
-    return replace(part, findings=list(faults_of_a_machine_alone(part, book)), progress=[])
+    return [replace(part, findings=list(faults_of_a_machine_alone(part, book)), progress=[]) for part in parts]
 
 
 def _by_one_clock(
@@ -123,7 +119,8 @@ def _with_machines(
         notes += found.set_aside
         if found.ahead is not None:
             ahead[part.streams[0].index] = found.ahead
-            notes.append(_of_clocks(part, found.ahead))
+            words = ahead_in_words(found.ahead, "the job's")
+            notes.append(f"the clock of {part.streams[0].name} is taken to be {words}")
         placed = partial(_placed, node_of=partial(name_among, nodes=nodes), ahead=found.ahead or 0.0)
         near = {finding.line.position + by for finding in found.findings for by in range(-_AROUND, _AROUND + 1)}
         lines = [placed(line) for line in part.lines if line.position in near]
@@ -137,11 +134,6 @@ def _placed(line: Line, node_of: Callable[[str | None], str | None], ahead: floa
     its folder."""
     time = None if line.time is None else line.time - ahead
     return line._replace(rank=None, node=node_of(line.node), time=time)
-
-
-def _of_clocks(part: Survey, ahead: float) -> str:
-    hours = f"{abs(ahead) / 3600:g} h {'ahead of' if ahead > 0 else 'behind'}"
-    return f"the clock of {part.streams[0].name} is taken to be {hours} the job's, as in another time zone"
 
 
 def _log(part: Survey, kind: KindOfLog, ahead: dict[int, float]) -> Log:

@@ -51,7 +51,7 @@ class Offsets(NamedTuple):
     def note(self) -> str:
         """What was taken for right, and on what grounds; empty where no clock is ahead."""
         told = [
-            f"{name} is {_words(seconds, self.base)} ({self.shared[name]} moments that both logged)"
+            f"{name} is {ahead_in_words(seconds, self.base)} ({self.shared[name]} moments that both logged)"
             for name, seconds in self.ahead.items()
         ]
         more = f", and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
@@ -173,7 +173,7 @@ def _is_zone(seconds: float) -> bool:
     return abs(seconds - round(seconds / _HALF_AN_HOUR) * _HALF_AN_HOUR) <= _SPREAD
 
 
-def _words(seconds: float, base: str) -> str:
+def ahead_in_words(seconds: float, base: str) -> str:
     """`37 s ahead of node-0`, or `1 h behind node-0, as in another time zone`."""
     side, size = ("ahead of" if seconds > 0 else "behind"), abs(seconds)
     if _is_zone(seconds):

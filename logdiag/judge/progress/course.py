@@ -1,12 +1,13 @@
-"""How long after the first failure its consequences showed, by the clocks of all logs."""
+"""The course of a failure: what happened in which process, and how long after the root its consequences showed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
 from logdiag.judge.merge.clocks import Clocks
+from logdiag.model import Mark, Role
 from logdiag.scan.survey import Survey
 
 # So many kinds of consequences are told of.
@@ -35,3 +36,26 @@ def _words(title: str, found: Sequence[tuple[float, Fault]]) -> str:
     ranks = sorted({fault.finding.rank for _, fault in found if fault.finding.rank is not None})
     where = "" if not ranks else f" (rank {ranks[0]})" if len(ranks) == 1 else f" ({len(ranks)} ranks)"
     return f'{seconds:.0f} s before "{title}"{where}'
+
+
+def marks_of(judgement: Judgement, survey: Survey) -> tuple[Mark, ...]:
+    """The root first, then what followed it, other faults, clean ends, checkpoints and steps."""
+    root = judgement.root
+    marks = [Mark("root", root.line, root.finding.title, judgement.rank, judgement.node)] if root else []
+    for kind, faults in (
+        ("consequence", judgement.consequences),
+        ("apart", judgement.independent),
+        ("recovered", judgement.recovered),
+    ):
+        marks += [mark for fault in faults for mark in _of_fault(kind, fault)]
+    ends = (finding for finding in survey.findings if finding.role is Role.FINISHED)
+    marks += [Mark("end", end.line, end.title, end.line.rank, end.line.node) for end in ends]
+    marks += [Mark("checkpoint", line, line.message.strip(), line.rank, line.node) for line in survey.checkpoints]
+    marks += [Mark("step", line, "", line.rank, line.node) for line in survey.progress]
+    return tuple(marks)
+
+
+def _of_fault(kind: str, fault: Fault) -> Iterator[Mark]:
+    finding = fault.finding
+    if finding.role is not Role.HINT:
+        yield Mark(kind, finding.line, finding.title, finding.rank, finding.node)
