@@ -44,27 +44,22 @@ def collectives_in(survey: Survey, ended: frozenset[int] = frozenset()) -> Colle
 
 
 class _Said(NamedTuple):
-    """What ranks print: ordinary lines with a clock, and the last word of each on its collectives."""
+    """The last that each rank printed: of ordinary lines with a clock, and of its collectives."""
 
-    ordinary: Mapping[int, Sequence[Line]]
-    last_call: Mapping[int, Sequence[Line]]
+    ordinary: Mapping[int, Line]
+    call: Mapping[int, Line]
 
     def last_at(self, rank: int) -> str | None:
         """The clock of a rank's last ordinary line."""
-        lines = self.ordinary.get(rank)
-        return lines[-1].clock if lines else None
+        return self.ordinary[rank].clock if rank in self.ordinary else None
 
 
 def _said(survey: Survey) -> _Said:
-    told = {call.line.place for call in survey.calls}
-    told |= {finding.line.place for finding in survey.findings}
-    ordinary: dict[int, list[Line]] = defaultdict(list)
-    for line in survey.lines:
-        apart_from_it = line.place not in told and line.level not in TROUBLE
-        if line.rank is not None and line.time is not None and apart_from_it:
-            ordinary[line.rank].append(line)
+    told = {call.line.place for call in survey.calls} | {finding.line.place for finding in survey.findings}
+    dated = (line for line in survey.lines if line.time is not None and line.level not in TROUBLE)
+    ordinary = {line.rank: line for line in dated if line.rank is not None and line.place not in told}
     spoke = ((rank_behind(call, survey), call.line) for call in survey.calls)
-    return _Said(ordinary, {rank: [line] for rank, line in spoke if rank is not None})
+    return _Said(ordinary, {rank: line for rank, line in spoke if rank is not None})
 
 
 class _Verdict(NamedTuple):
@@ -194,7 +189,7 @@ def _crossed(group: Group, missing: tuple[int, ...], stuck: Mapping[str, Group])
 def _missing(group: Group, sequence: int, ranks: tuple[int, ...], said: _Said, ended: frozenset[int]) -> _Verdict:
     """Why some ranks did not come: gone, slow, or dead or hung."""
     began = _began_to_wait(group)
-    worked = [_seconds_after(began, said.ordinary.get(rank, ())[-1:]) for rank in ranks]
+    worked = [_seconds_after(began, said.ordinary.get(rank)) for rank in ranks]
     if ended.issuperset(ranks):
         kind, after = "desync", "came to a clean end"
     elif min(worked) > _WORKED_ON:
@@ -214,15 +209,14 @@ def _silence(group: Group, ranks: Sequence[int], said: _Said, began: float | Non
     """What is known of ranks that did nothing more."""
     if any(group.seats[rank].made for rank in ranks):
         return "made no call since"
-    if all(_seconds_after(began, said.last_call.get(rank, ())) > _WORKED_ON for rank in ranks):
+    if all(_seconds_after(began, said.call.get(rank)) > _WORKED_ON for rank in ranks):
         return "its watchdog still answered, so it hung elsewhere"
     return f"logged nothing{' since' if any(rank in said.ordinary for rank in ranks) else ''}"
 
 
-def _seconds_after(began: float | None, lines: Sequence[Line]) -> float:
-    """Seconds from when the others began to wait to the last of some lines; none where that is not known."""
-    times = [line.time for line in lines if line.time is not None]
-    return max((apart(began, time) for time in times), default=0.0) if began is not None else 0.0
+def _seconds_after(began: float | None, line: Line | None) -> float:
+    """Seconds from when the others began to wait to a line; none where that is not known."""
+    return apart(began, line.time) if began is not None and line is not None and line.time is not None else 0.0
 
 
 def _always_late(group: Group, ranks: Sequence[int]) -> bool:
