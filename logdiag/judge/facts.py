@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from logdiag.judge.faults import Fault
@@ -23,7 +24,8 @@ class Facts(NamedTuple):
     `unknown_lines` as the function below says; both cost time, so they are asked late.
 
     `root` is what was found so far, `complaints` are lines of trouble that no rule knows, `progressed` says whether
-    steps were made before the root, or at all, None where the log is too short to tell.
+    steps were made before the root, or at all, None where the log is too short to tell. `survived` is where the job
+    went on after something, warnings included.
     """
 
     survey: Survey
@@ -35,6 +37,7 @@ class Facts(NamedTuple):
     root: Fault | None = None
     complaints: Sequence[Line] = ()
     progressed: bool | None = None
+    survived: AbstractSet[tuple[int, int]] = frozenset()
 
     @property
     def unknown_software(self) -> bool:

@@ -12,7 +12,7 @@ from logdiag.judge.faults import Fault, find_faults
 from logdiag.judge.kinds import kinds_of
 from logdiag.judge.outcome import Outcome, outcome_of
 from logdiag.judge.ranks.rank import rank_and_node
-from logdiag.judge.recovered import Standing, sort_by_standing
+from logdiag.judge.recovered import Standing, places_of, sort_by_standing
 from logdiag.judge.root import find_root, is_consequence
 from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.suspects.stand_in import (
@@ -74,7 +74,8 @@ def judge(
         facts = facts._replace(standing=standing)
     root, by_rules = find_root(facts.standing.broke, facts.timeline, without)
     complaints = unexplained(survey, book, facts.timeline.kinds, root.line if root else None)
-    facts = facts._replace(root=root, complaints=complaints, progressed=_progressed(root, facts))
+    survived = places_of((*facts.standing.recovered, *(fault for fault in facts.standing.broke if fault.quiet)))
+    facts = facts._replace(root=root, complaints=complaints, progressed=_progressed(root, facts), survived=survived)
     outcome, ended = outcome_of(facts, without)
     root, by_words = _or_better(facts, outcome, without)
     collectives = _collectives(survey, facts.timeline) if survey.calls else None

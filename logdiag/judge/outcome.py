@@ -35,7 +35,7 @@ class Outcome(str, Enum):
 
 def _is_recovered(line: Line, facts: Facts) -> bool:
     """Whether a line is a fault that the job recovered from, or stands just above one, as its frames do."""
-    return any((line.stream, line.position + below) in facts.standing.survived for below in range(_LEADS_TO))
+    return any((line.stream, line.position + below) in facts.survived for below in range(_LEADS_TO))
 
 
 def _is_doubtful(facts: Facts, least: float = _DOUBTFUL) -> bool:
@@ -72,7 +72,7 @@ def last_status_is_bad(facts: Facts) -> Outcome | None:
     where the lines look like a failure's."""
     ending = facts.timeline.ending
     status = ending.bad_status or (ending.bad_number if ending.bad_number and _is_doubtful(facts) else None)
-    if status is None or status.place in facts.standing.survived or facts.reads_well:
+    if status is None or status.place in facts.survived or facts.reads_well:
         return None
     ended = facts.timeline.ends.get(status.stream, ())
     return Outcome.FAILED if not ended or ended[-1] < status.position else None
@@ -94,7 +94,7 @@ def last_status_is_good(facts: Facts) -> Outcome | None:
 def ends_in_trouble(facts: Facts) -> Outcome | None:
     """The last words are an error, nothing calm follows, and no line stands out more that is not an error too."""
     line = facts.timeline.ending.last_trouble
-    if line is None or line.place in facts.standing.survived:
+    if line is None or line.place in facts.survived:
         return None
     ranking = facts.suspects()
     best = ranking.lines[0].line if ranking.lines else line

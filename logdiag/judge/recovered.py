@@ -164,11 +164,6 @@ class Standing(NamedTuple):
         """What broke, without hints."""
         return tuple(fault for fault in self.broke if fault.finding.role is not Role.HINT)
 
-    @property
-    def survived(self) -> set[tuple[int, int]]:
-        """Where the job went on after something, warnings included."""
-        return places_of((*self.recovered, *(fault for fault in self.broke if fault.quiet)))
-
 
 def places_of(faults: Iterable[Fault]) -> set[tuple[int, int]]:
     """Where faults stand, with all that rules know of each: every exception of a chain."""
@@ -238,7 +233,8 @@ def _is_a_scripts(fault: Fault) -> bool:
 
 
 def _without(faults: Iterable[Fault], others: Sequence[Fault]) -> list[Fault]:
-    return [fault for fault in faults if not any(fault is other for other in others)]
+    left_out = set(map(id, others))
+    return [fault for fault in faults if id(fault) not in left_out]
 
 
 def _steps_after(fault: Fault, timeline: Timeline) -> list[int]:
