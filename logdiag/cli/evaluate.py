@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="CASES...")
 @text_or_json
 @click.option("--json", "json_file", metavar="FILE", help="Write the whole evaluation to FILE too.")
-@click.option("--html", "html_file", metavar="FILE", help="Write a page with charts and every miss to FILE too.")
 @click.option(
     "--compare", "old_file", metavar="OLD.json", help="Show what changed since OLD.json; exit 1 on a regression."
 )
@@ -49,7 +48,6 @@ def evaluate_command(
     paths: tuple[str, ...],
     form: str,
     json_file: str | None,
-    html_file: str | None,
     old_file: str | None,
     split: str | None,
     **asked: Any,
@@ -65,9 +63,8 @@ def evaluate_command(
     listed, and nothing is scored.
     """
     old = read_document(old_file) if old_file else None
-    for option, file in (("--json", json_file), ("--html", html_file)):
-        if file:
-            check_writable(option, file)
+    if json_file:
+        check_writable("--json", json_file)
     case_set = load_cases(paths, split)
     document, rows = _measured(case_set, **asked)
     comparison = compare(old["cases"], rows) if old else None
@@ -75,10 +72,6 @@ def evaluate_command(
         document["comparison"] = comparison.to_dict()
     if json_file:
         write_file("--json", json_file, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    if html_file:
-        from logdiag.evaluation.page import page
-
-        write_file("--html", html_file, page(document, case_set.cases, rows))
     if form == "json":
         # In ASCII, so that nothing of a log can steer a terminal.
         sys.stdout.write(json.dumps(document, indent=1) + "\n")

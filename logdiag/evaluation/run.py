@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from logdiag.evaluation.baselines import guess
@@ -19,12 +15,12 @@ from logdiag.evaluation.cases import Case
 from logdiag.evaluation.scoring import Answer, Row, answer_of, failed_row, judge
 from logdiag.pipeline import Memory, diagnose
 from logdiag.rules import RuleBook
+from logdiag.workers import answers_of
 
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
 
 Diagnose = Callable[[Case, RuleBook], Answer]
-_Setup = tuple[tuple[str, ...], Mapping[str, Diagnose], Diagnose]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,56 +55,17 @@ def evaluate(
     """
     RuleBook.load(folders)
     others = {name: partial(guess, name) for name in baselines} | dict(beside or {})
-    setup: _Setup = (tuple(folders), others, diagnose_case)
-    results: dict[int, Result] = {}
-    for at, result in _answered(cases, range(len(cases)), jobs or os.cpu_count() or 1, setup):
-        results[at] = result
+    work = partial(_result, others=others, diagnose_case=diagnose_case)
+    results = []
+    for case, result in zip(cases, answers_of(work, cases, jobs or os.cpu_count() or 1, folders), strict=True):
+        died = failed_row(case, "its process died", 0.0)
+        results.append(result or Result(died, dict.fromkeys(others, died)))
         if advance:
             advance()
-    return [results[at] for at in range(len(cases))]
+    return results
 
 
-def _answered(cases: Sequence[Case], places: Sequence[int], jobs: int, setup: _Setup) -> Iterator[tuple[int, Result]]:
-    """The result of the case at each place, as it comes.
-
-    Where a process dies, all of its pool end with it: what was under way is asked once more, each case alone.
-    """
-    left = dict.fromkeys(places)
-    pool = ProcessPoolExecutor(min(jobs, len(left)), get_context("spawn"), _load, setup)
-    try:
-        futures = {pool.submit(_result, cases[at]): at for at in places}
-        for future in as_completed(futures):
-            result = future.result()
-            del left[futures[future]]
-            yield futures[future], result
-    except BrokenProcessPool:
-        # Cases are begun in their order.
-        begun, rest = list(left)[:jobs], list(left)[jobs:]
-        if len(places) == 1:
-            row = failed_row(cases[begun[0]], "its process died", 0.0)
-            yield begun[0], Result(row, dict.fromkeys(setup[1], row))
-        else:
-            for at in begun:
-                yield from _answered(cases, [at], 1, setup)
-        if rest:
-            yield from _answered(cases, rest, jobs, setup)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-_loaded: tuple[RuleBook, Mapping[str, Diagnose], Diagnose]
-
-
-def _load(folders: Sequence[str], others: Mapping[str, Diagnose], diagnose_case: Diagnose) -> None:
-    """What a process begins with. Ctrl-C is the parent's to handle."""
-    global _loaded
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _loaded = RuleBook.load(folders), others, diagnose_case
-
-
-def _result(case: Case) -> Result:
-    """What comes of a case, in a process of the pool."""
-    book, others, diagnose_case = _loaded
+def _result(case: Case, book: RuleBook, *, others: Mapping[str, Diagnose], diagnose_case: Diagnose) -> Result:
     beside = {name: _row(case, partial(answer, case, book)) for name, answer in others.items()}
     return Result(_row(case, partial(diagnose_case, case, book)), beside)
 
