@@ -8,7 +8,7 @@ from typing import Any
 
 from logdiag._version import __version__
 from logdiag.evaluation.cases import CaseSet
-from logdiag.evaluation.metrics import by_category, by_reason, by_split, confusion, intervals, measure, reliability
+from logdiag.evaluation.metrics import by_reason, by_split, intervals, measure, reliability
 from logdiag.evaluation.run import Result
 from logdiag.rules.folders import read_folders
 
@@ -26,9 +26,7 @@ def document_of(
         "metrics": measure(rows),
         "intervals": intervals(rows),
         "by_reason": by_reason(rows),
-        "by_category": by_category(rows),
         "by_split": by_split(rows),
-        "confusion": confusion(rows),
         "reliability": reliability(rows),
     }
     names = results[0].baselines if results else {}
