@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from logdiag.agent.ask import Asker
     from logdiag.authoring.rule_file import Proposal
 
+_accept = click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
 _healthy = click.option(
     "--healthy", multiple=True, metavar="PATH", help="Logs of healthy jobs, on which nothing may fire."
 )
@@ -44,7 +45,7 @@ _model = added(
     offline,
 )
 # Learning takes several questions, each of which may take the time of --llm-timeout.
-_QUESTIONS, _SAMPLES = 8, 3
+_QUESTIONS = 8
 _LONGEST = 10_000
 
 
@@ -174,7 +175,7 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
 
 @rules.command("suggest")
 @click.option("--reason", type=REASONS, metavar="REASON", help="Only rules for one reason.")
-@click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
+@_accept
 @_healthy
 @_memory
 @own_rules
@@ -201,9 +202,9 @@ def suggest_command(
 @click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
 @job_option
 @click.option(
-    "--samples", type=click.IntRange(1, 15), default=_SAMPLES, show_default=True, metavar="N", help="How many votes."
+    "--samples", type=click.IntRange(1, 15), default=3, show_default=True, metavar="N", help="How many votes."
 )
-@click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
+@_accept
 @_memory
 @own_rules
 @_model
@@ -222,43 +223,28 @@ def learn_command(
     speaks of trouble in these logs, in the rules' examples and in past incidents. It holds for this job alone, and
     needs no model any more. Exits 1 when something was proposed that did not pass.
     """
-    flags = {"rules": folders, "memory": place, **said}
-    sys.exit(learn(logs, metadata_of(job), "--accept" if accepted else "", flags, samples))
-
-
-def learn(
-    logs: Sequence[str], job: Mapping[str, str], option: str, flags: dict[str, object], samples: int = _SAMPLES
-) -> int:
-    """Learns filters from logs by a model, and prints them, or writes them where an option says so. The exit status.
-    Raises LogdiagError."""
     from logdiag.authoring.log_agent import learn_filters
     from logdiag.memory.store import open_store
 
-    settings, asker, target = asking(option, flags)
+    settings, asker, target = _asking(accepted, {"rules": folders, "memory": place, **said})
     with open_store(settings.store_or_refusal(), shipped=False) as store:
         incidents = store.list()
+    book = RuleBook.load(settings.rules)
     proposals = learn_filters(
-        logs,
-        asker,
-        settings.llm,
-        book=RuleBook.load(settings.rules),
-        job=job,
-        incidents=incidents,
-        samples=samples,
-        needed=samples // 2 + 1,
+        logs, asker, settings.llm, book=book, job=metadata_of(job), incidents=incidents, samples=samples
     )
     first = next(proposals, None)
     if first is None:
         click.echo("nothing was learnt: too few samples agree on lines that no filter in force knows", err=True)
-        return 0
+        return
     # What was learnt before the model fails is not lost.
     found = ((f"{item.id} ({item.votes} of {samples} samples)", item) for item in chain([first], proposals))
-    return _put(found, target)
+    sys.exit(_put(found, target))
 
 
 @rules.command("draft")
 @click.argument("incidents", nargs=-1, required=True, metavar="INCIDENT...")
-@click.option("--accept", "accepted", is_flag=True, help="Write the rule into the folder of --rules when it passed.")
+@_accept
 @_healthy
 @_memory
 @own_rules
@@ -279,8 +265,7 @@ def draft_command(
     from logdiag.authoring.rule_writer import draft_rule
     from logdiag.memory.store import open_store
 
-    flags = {"rules": folders, "memory": place, **said}
-    settings, asker, target = asking("--accept" if accepted else "", flags)
+    settings, asker, target = _asking(accepted, {"rules": folders, "memory": place, **said})
     with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
         others = [*store.confirmed(), *store.shipped]
@@ -324,13 +309,13 @@ def _target(option: str, folders: tuple[str, ...]) -> str:
     return folders[0]
 
 
-def asking(option: str, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
-    """The settings in force, who asks the model, and the folder to write to where an option says so. Raises
-    LogdiagError where no model may be asked."""
+def _asking(accepted: bool, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
+    """The settings in force, who asks the model, and the folder to write to with --accept. Raises LogdiagError where no
+    model may be asked."""
     from logdiag.agent.ask import Asker
 
     settings = settings_in_force(flags)
-    target = _target(option, settings.rules) if option else None
+    target = _target("--accept", settings.rules) if accepted else None
     if not settings.llm:
         raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
     if settings.offline:
