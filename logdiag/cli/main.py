@@ -244,7 +244,12 @@ def _show_prompt(paths: Sequence[str], given: Mapping[str, Any], job_status: int
 
 def main() -> NoReturn:
     """Runs the command; a LogdiagError becomes one sentence and exit status 2."""
-    _occupy_closed_streams()
+    for number in _STANDARD:
+        try:
+            os.fstat(number)
+        except OSError:
+            # What stands for a closed stream, so that no log that is opened later takes its number.
+            os.open(os.devnull, os.O_RDWR)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -260,15 +265,6 @@ def main() -> NoReturn:
     keep()
     # Taking the interpreter down costs as much as a small diagnosis, and nothing is left that needs it.
     os._exit(status)
-
-
-def _occupy_closed_streams() -> None:
-    """Opens what stands for a closed standard stream, so that no log that is opened later takes its number."""
-    for number in _STANDARD:
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
 
 
 def run() -> int:
@@ -287,7 +283,10 @@ def run() -> int:
     except LogdiagError as error:
         return _complain(str(error))
     except click.ClickException as error:
-        return _complain(_usage(error))
+        # What is wrong with the command line, and the help that holds the answer.
+        of = getattr(error, "ctx", None)
+        path = of.command_path.removesuffix(" diagnose") if of else "logdiag"
+        return _complain(f"{error.format_message().rstrip('.')}; see {path} --help")
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
@@ -297,13 +296,6 @@ def run() -> int:
             raise
         return _unwritable(error)
     return 0
-
-
-def _usage(error: click.ClickException) -> str:
-    """What is wrong with the command line, and the help that holds the answer."""
-    said, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
-    path = context.command_path if context else "logdiag"
-    return f"{said}; see {'logdiag' if path == 'logdiag diagnose' else path} --help"
 
 
 def _complain(said: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +24,21 @@ if TYPE_CHECKING:
 _MOST_WORKERS = 8
 PATH = click.Path(readable=False)
 """The name of a file or a folder, which a shell completes; whoever opens it says what is wrong with it."""
-REASONS = click.Choice([item.value for item in Reason if item is not Reason.NONE])
+
+
+class OneOf(click.Choice[Any]):
+    """A word of a closed list, but for `none`, as what it names."""
+
+    def __init__(self, kind: type[Enum]) -> None:
+        super().__init__([item.value for item in kind if item.value != "none"])
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The member of the list; one is kept as it is."""
+        return value if isinstance(value, self._kind) else self._kind(super().convert(value, param, ctx))
+
+
+REASONS = OneOf(Reason)
 
 Command = Callable[..., None]
 

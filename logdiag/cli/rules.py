@@ -65,13 +65,13 @@ def rules() -> None:
 @click.argument("words", nargs=-1)
 @click.option("--reason", type=REASONS, metavar="REASON", help="Only the rules of one reason.")
 @own_rules
-def list_command(words: tuple[str, ...], reason: str | None, folders: tuple[str, ...]) -> None:
+def list_command(words: tuple[str, ...], reason: Reason | None, folders: tuple[str, ...]) -> None:
     """Print every rule, or those that hold all WORDS: id, role, reason, title. Looked through are patterns, too."""
     book = RuleBook.load(folders)
     shown = [rule for rule in book.rules if reason in (None, rule.reason) and _holds(rule, words)]
     if not shown:
         raise RuleError(
-            f"rules: no rule has {' and '.join([*words, *([reason] if reason else [])])}; see logdiag rules list"
+            f"rules: no rule has {' and '.join([*words, *([reason.value] if reason else [])])}; see logdiag rules list"
         )
     width = max(len(rule.id) for rule in shown)
     for rule in shown:
@@ -135,7 +135,7 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
 @click.argument("line")
 @click.option("--reason", type=REASONS, metavar="REASON", help="Its reason; guessed from the line if left out.")
 @own_rules
-def new_command(line: str, reason: str | None, folders: tuple[str, ...]) -> None:
+def new_command(line: str, reason: Reason | None, folders: tuple[str, ...]) -> None:
     """Write the first draft of a rule for LINE into the folder of --rules, or print it.
 
     The pattern is the line with what varies left open. Mend the title, say why, then prove it with logdiag rules test.
@@ -144,7 +144,7 @@ def new_command(line: str, reason: str | None, folders: tuple[str, ...]) -> None
     from logdiag.authoring.rule_file import Proposal, accept
 
     target = _target("rules new", folders) if folders else None
-    identity, text = new_rule(line, RuleBook.load(folders), Reason(reason) if reason else None)
+    identity, text = new_rule(line, RuleBook.load(folders), reason)
     if target is None:
         _print_file(f"# {identity}.yaml\n{text}")
     else:
@@ -180,7 +180,7 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
 @_memory
 @own_rules
 def suggest_command(
-    reason: str | None, accepted: bool, healthy: tuple[str, ...], place: str | None, folders: tuple[str, ...]
+    reason: Reason | None, accepted: bool, healthy: tuple[str, ...], place: str | None, folders: tuple[str, ...]
 ) -> None:
     """Propose rules from incidents that people confirmed: at least two of one reason with alike lines.
 
@@ -192,7 +192,7 @@ def suggest_command(
 
     target = _target("--accept", folders) if accepted else None
     with open_store(settings_in_force({"memory": place}).store_or_refusal()) as store:
-        found = suggest(store, reason=Reason(reason) if reason else None, folders=folders, healthy=healthy)
+        found = suggest(store, reason=reason, folders=folders, healthy=healthy)
     if not found:
         click.echo("nothing to suggest: no two confirmed incidents of one reason are alike and unknown", err=True)
     sys.exit(_put([(f"{item.id} (from {', '.join(item.incidents)})", item) for item in found], target))

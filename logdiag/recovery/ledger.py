@@ -7,14 +7,16 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from logdiag.errors import LogdiagError
 from logdiag.model import Action, Reason
 from logdiag.model.plain import plain
-from logdiag.recovery.policy import Choice, Failure
+from logdiag.recovery.policy import Choice, Failure, Policy, decide
+
+Rollback = tuple[Sequence[tuple[int, int]], Mapping[str, float]]
 
 _NAME = "ledger.jsonl"
 
@@ -114,21 +116,28 @@ class Ledger:
                 os.ftruncate(self._file, size)
         self.course.fold(row)
 
-    def choose(
+    def decide(
         self,
-        choice: Choice,
+        policy: Policy,
         failure: Failure,
+        node: str,
         *,
         attempt: int | str,
         saved: int = -1,
-        skip: Sequence[tuple[int, int]] = (),
-        distrusted: Mapping[str, float] | None = None,
-    ) -> None:
-        """Writes down what is done about the failure of an attempt."""
-        furthest = max(self.course.furthest, -1 if failure.step is None else failure.step)
-        self.add("choice", attempt=attempt, step=choice.step, why=choice.why, row=choice.row, times=choice.times,
-                 node=choice.node, seconds=choice.seconds, failure=failure, skip=skip, furthest=furthest,
-                 distrusted=dict(distrusted or {}), saved=max(self.course.saved, saved))  # fmt: skip
+        rollback: Callable[[Choice], Rollback] = lambda _: ((), {}),
+    ) -> tuple[Choice, Failure]:
+        """Decides about the failure of an attempt by the policy, and writes it down; the choice, and the failure as it
+        is known from then on. `node` is the name by which its node can be left out, empty where it cannot; `rollback`
+        gives the batches to skip and the checkpoints that are not to be used."""
+        course = self.course
+        node = node if len(course.excluded) < policy.budget.nodes else ""
+        failure = replace(failure, node=node or failure.node)
+        choice = decide(policy, failure, course.failures, can_exclude=bool(node))
+        skip, distrusted = rollback(choice)
+        furthest = max(course.furthest, -1 if failure.step is None else failure.step)
+        self.add("choice", attempt=attempt, failure=failure, furthest=furthest, saved=max(course.saved, saved),
+                 skip=skip, distrusted=distrusted, **asdict(choice))  # fmt: skip
+        return choice, failure
 
     def begin(self, command: Sequence[str]) -> bool:
         """Takes a command on; True where it goes on with what another logdiag had begun. Raises LogdiagError where
