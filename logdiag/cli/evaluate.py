@@ -6,19 +6,19 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from logdiag.cli.options import PATH, model_in_force, own_rules, text_or_json
+from logdiag.cli.options import PATH, model_in_force, model_limits, own_rules, text_or_json
 from logdiag.cli.output import check_writable, write_file
 from logdiag.errors import CaseError
 from logdiag.evaluation.baselines import available
 from logdiag.evaluation.cases import CaseSet, load_cases
-from logdiag.evaluation.compare import compare, read_document
-from logdiag.evaluation.document import document_of
-from logdiag.evaluation.run import Diagnose, answer_case, evaluate
+from logdiag.evaluation.compare import compare, read_rows
+from logdiag.evaluation.run import Diagnose, answer_case, document_of, evaluate
 from logdiag.evaluation.scoring import Row
 from logdiag.settings import WHEN, load_settings
 
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 @click.option("--memory", metavar="PLACE", help="Past failures to ask too; without it the rules decide alone.")
 @click.option("--llm", metavar="MODEL", help="A language model to ask too (provider:model); both ways are measured.")
 @click.option("--llm-when", type=click.Choice(WHEN[:2]), help="When to ask it: always, or where unsure (default).")
-@click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long it may take for one case.")
-@click.option("--votes", type=int, metavar="N", help="How many answers of the model are held against each other.")
+@model_limits
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Diagnose N cases at a time; one a core if left out."
 )
@@ -62,14 +61,14 @@ def evaluate_command(
     Exits 0 when all was measured, 1 on a regression against --compare, 2 when cases are broken: then all problems are
     listed, and nothing is scored.
     """
-    old = read_document(old_file) if old_file else None
+    old = read_rows(old_file) if old_file else None
     if json_file:
         check_writable("--json", json_file)
     case_set = load_cases(paths, split)
     document, rows = _measured(case_set, **asked)
-    comparison = compare(old["cases"], rows) if old else None
+    comparison = compare(old, rows) if old is not None else None
     if comparison:
-        document["comparison"] = comparison.to_dict()
+        document["comparison"] = asdict(comparison) | {"regressions": comparison.regressions}
     if json_file:
         write_file("--json", json_file, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     if form == "json":

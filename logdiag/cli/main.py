@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from logdiag._version import __version__
-from logdiag.cli.options import brief_report, form_of_report, given, shared
+from logdiag.cli.options import brief_report, form_of_report, given, shared, status_of_job
 from logdiag.cli.output import (
     Printing,
     print_answer,
@@ -56,7 +56,6 @@ _ELSEWHERE = {
 }
 _COMMANDS = ("diagnose", *_ELSEWHERE)
 _ALIKE = 0.75
-_LAST_STATUS, _LAST_SIGNAL = 255, 64
 _LONGEST_COMPLAINT = 2000
 _STANDARD = (0, 1, 2)
 # How a standard stream says that nothing more can be written to it.
@@ -135,13 +134,7 @@ def commands() -> None:
 @click.option(
     "--tee", is_flag=True, help="Pass standard input through as it comes; the report follows on standard error."
 )
-@click.option(
-    "--exit-code-of-job",
-    "job_status",
-    type=click.IntRange(-_LAST_SIGNAL, _LAST_STATUS),
-    metavar="N",
-    help="What the job itself ended with, 0 to 255, or minus the signal that ended it.",
-)
+@status_of_job
 @click.option(
     "--run",
     type=click.IntRange(min=1),

@@ -20,6 +20,7 @@ from logdiag.cli.options import (
     metadata_of,
     offline,
     own_rules,
+    past_failures,
     settings_in_force,
     text_or_json,
 )
@@ -38,7 +39,6 @@ _accept = click.option("--accept", "accepted", is_flag=True, help="Write what pa
 _healthy = click.option(
     "--healthy", multiple=True, metavar="PATH", help="Logs of healthy jobs, on which nothing may fire."
 )
-_memory = click.option("--memory", "place", metavar="PLACE", help="The store of incidents; LOGDIAG_MEMORY if left out.")
 _model = added(
     click.option("--llm", metavar="MODEL", help="The language model as provider:model; LOGDIAG_LLM if left out."),
     click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long each question may take."),
@@ -140,8 +140,8 @@ def new_command(line: str, reason: Reason | None, folders: tuple[str, ...]) -> N
 
     The pattern is the line with what varies left open. Mend the title, say why, then prove it with logdiag rules test.
     """
-    from logdiag.authoring.new_rule import new_rule
     from logdiag.authoring.rule_file import Proposal, accept
+    from logdiag.authoring.suggest import new_rule
 
     target = _target("rules new", folders) if folders else None
     identity, text = new_rule(line, RuleBook.load(folders), reason)
@@ -177,7 +177,7 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
 @click.option("--reason", type=REASONS, metavar="REASON", help="Only rules for one reason.")
 @_accept
 @_healthy
-@_memory
+@past_failures
 @own_rules
 def suggest_command(
     reason: Reason | None, accepted: bool, healthy: tuple[str, ...], place: str | None, folders: tuple[str, ...]
@@ -205,7 +205,7 @@ def suggest_command(
     "--samples", type=click.IntRange(1, 15), default=3, show_default=True, metavar="N", help="How many votes."
 )
 @_accept
-@_memory
+@past_failures
 @own_rules
 @_model
 def learn_command(
@@ -246,7 +246,7 @@ def learn_command(
 @click.argument("incidents", nargs=-1, required=True, metavar="INCIDENT...")
 @_accept
 @_healthy
-@_memory
+@past_failures
 @own_rules
 @_model
 def draft_command(

@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from logdiag.cli.options import job_option, memory_in_force, metadata_of, own_rules, settings_in_force
+from logdiag.cli.options import (
+    job_option,
+    memory_in_force,
+    metadata_of,
+    offline,
+    own_rules,
+    past_failures,
+    policy_option,
+    settings_in_force,
+)
 from logdiag.cli.output import Printing, note, print_answer
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
@@ -39,16 +48,16 @@ _MOST_SECONDS = 120.0
 @click.option(
     "--nodes", "nodes_file", metavar="FILE", help="The nodes that {nodes} and {exclude} choose from, one a line."
 )
-@click.option("--policy", "policy_file", metavar="FILE", help="What to do about which failure (docs/recovery.md).")
+@policy_option
 @click.option(
     "--state", default="logdiag-run", show_default=True, metavar="DIR", help="Where the logs and the ledger go."
 )
 @click.option("--notify", multiple=True, metavar="URL", help="A webhook, or slack:URL; may be repeated.")
 @own_rules
 @job_option
-@click.option("--memory", "place", metavar="PLACE", help="Past failures to ask, and to keep these in with --remember.")
+@past_failures
 @click.option("--remember", is_flag=True, help="Keep each failure as an incident, and a named job's good run.")
-@click.option("--offline", is_flag=True, default=None, help="No connection at all.")
+@offline
 def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str | None, **said: Any) -> None:
     """Run COMMAND, pass its output and exit status through, and diagnose it when it fails. By policy it is started
     again from its last whole checkpoint, without a broken node, or before a spike of the loss; or left to a person."""

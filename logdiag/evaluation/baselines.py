@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import yaml
 
-from logdiag.evaluation.cases import Case
-from logdiag.evaluation.logs import RawLine, last_lines
+from logdiag.evaluation.cases import Case, RawLine, last_lines
 from logdiag.evaluation.scoring import Answer
 from logdiag.model import Action, Reason
 from logdiag.rules import RuleBook

@@ -1,20 +1,26 @@
-"""Diagnoses cases in worker processes. A crash of one case, however hard, is the row of that case and nothing else."""
+"""Diagnoses cases in worker processes, and puts what came of them into one document. A crash of one case, however
+hard, is the row of that case and nothing else."""
 
 from __future__ import annotations
 
 import os
+import platform
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from logdiag._version import __version__
 from logdiag.evaluation.baselines import guess
-from logdiag.evaluation.cases import Case
+from logdiag.evaluation.cases import Case, CaseSet
+from logdiag.evaluation.compare import SCHEMA
+from logdiag.evaluation.metrics import by_reason, by_split, intervals, measure, reliability
 from logdiag.evaluation.scoring import Answer, Row, answer_of, failed_row, judge
 from logdiag.pipeline import Memory, diagnose
 from logdiag.rules import RuleBook
+from logdiag.rules.folders import read_folders
 from logdiag.workers import answers_of
 
 if TYPE_CHECKING:
@@ -81,3 +87,32 @@ def _row(case: Case, answer: Callable[[], Answer]) -> Row:
         what = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
         where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
         return failed_row(case, f"{what} ({where})", time.perf_counter() - began)
+
+
+def document_of(
+    case_set: CaseSet, results: Sequence[Result], *, folders: Sequence[str] = (), notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A whole evaluation as plain values, by the schema to which keys are only ever added: metrics, tables, rows, and
+    what they were made by. The same cases and rules give the same document, but for seconds."""
+    rows = [result.row for result in results]
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "metrics": measure(rows),
+        "intervals": intervals(rows),
+        "by_reason": by_reason(rows),
+        "by_split": by_split(rows),
+        "reliability": reliability(rows),
+    }
+    names = results[0].baselines if results else {}
+    if names:
+        document["baselines"] = {name: measure([result.baselines[name] for result in results]) for name in names}
+    document["notes"] = list(notes)
+    document["made_by"] = {
+        "logdiag": __version__,
+        "python": platform.python_version(),
+        "rules": read_folders(folders).fingerprint().hex(),
+        "files": list(map(asdict, case_set.files)),
+        "cases": len(rows),
+    }
+    document["cases"] = list(map(asdict, rows))
+    return document

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from logdiag.model import Diagnosis
 from logdiag.recovery.launch import same_node
@@ -38,6 +39,7 @@ def _decide(answer: Diagnosis, policy: Policy, ledger: Ledger, run: str) -> None
     failure = failure_of(answer, step, progressed=step is not None and step > course.furthest)
     # A log is the user's word: it can put only nodes of this very job aside, and not too many.
     node = same_node(failure.node, job.get("nodes", "").split(","))
+    failure = replace(failure, node=node or failure.node)
     choice, _ = ledger.decide(policy, failure, "" if node in course.excluded else node, attempt=run)
     if choice.step == "stop":
         ledger.add("over", how="stopped", why=choice.why)
