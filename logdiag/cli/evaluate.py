@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -98,7 +97,8 @@ def _measured(
     if llm is not None or memory is not None:
         beside["rules alone"] = answer_case
     names, notes = available() if baselines else ((), ())
-    with _progress(len(case_set.cases)) as advance:
+    hidden = sys.stderr is None or not sys.stderr.isatty()
+    with click.progressbar(length=len(case_set.cases), label="diagnosing", file=sys.stderr, hidden=hidden) as bar:
         results = evaluate(
             case_set.cases,
             folders=folders,
@@ -106,7 +106,7 @@ def _measured(
             baselines=names,
             beside=beside,
             diagnose_case=partial(answer_case, memory=memory or False, llm=llm),
-            advance=advance,
+            advance=partial(bar.update, 1),
         )
     return document_of(case_set, results, folders=folders, notes=notes), [result.row for result in results]
 
@@ -119,15 +119,3 @@ def _model(said: Mapping[str, Any]) -> AgentSettings | None:
     if settings.offline:
         raise CaseError(f"--llm {settings.llm}: offline is set ({settings.origins['offline']}); nothing may be asked")
     return model_in_force(settings)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """How many cases are done, on standard error, only on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = ("diagnosing", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield partial(bar.advance, bar.add_task("diagnosing", total=total))
