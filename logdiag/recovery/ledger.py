@@ -1,5 +1,5 @@
 """What became of a watched job, as JSON lines, so that a killed logdiag goes on where it was. Each event is on the disk
-before it is acted on. `course_of` folds the events into where the job stands."""
+before it is acted on. A `Course` is where the job stands after them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -74,14 +74,6 @@ class Course:
             self.distrusted.update(event["distrusted"])
 
 
-def course_of(events: Iterable[Mapping[str, Any]]) -> Course:
-    """Where a job stands, after all its events."""
-    course = Course()
-    for event in events:
-        course.fold(event)
-    return course
-
-
 class Ledger:
     """The ledger of one job in a folder of its own, for one process at a time; `course` is where the job stands."""
 
@@ -98,7 +90,9 @@ class Ledger:
             ) from error
         self._lock()
         self._unwritten = b""
-        self.course = course_of(self._read())
+        self.course = Course()
+        for event in self._read():
+            self.course.fold(event)
 
     def add(self, event: str, **fields: Any) -> None:
         """Writes an event, and returns when it is on the disk; where that is full it follows with the next one."""
