@@ -192,7 +192,8 @@ def _judged(
 ) -> Judgement | None:
     """The judgement once more, with what a model said as one more finding; None where the log speaks against it."""
     if opinion.root is None or opinion.reason is Reason.NONE:
-        healthy = judge(replace(survey, findings=_harmless(survey)), book, failed=False)
+        of_work = [item for item in survey.findings if item.role not in (Role.CAUSE, Role.SYMPTOM, Role.HINT)]
+        healthy = judge(replace(survey, findings=of_work), book, failed=False)
         if not healthy.timeline.finished and not _is_later(opinion.root, before):
             return None
         healthy = healthy._replace(root=None, rank=None, node=None, outcome=Outcome.HEALTHY)
@@ -238,11 +239,6 @@ def _finding(opinion: Opinion, root: Line, settings: AgentSettings) -> Finding:
         explains=frozenset(Reason),
         supports=(Support.AGENT, Support.DIVIDED) if opinion.agreed < UNITED * opinion.votes else (Support.AGENT,),
     )
-
-
-def _harmless(survey: Survey) -> list[Finding]:
-    """The findings that tell of work and of its end."""
-    return [item for item in survey.findings if item.role not in (Role.CAUSE, Role.SYMPTOM, Role.HINT)]
 
 
 def _is_later(line: Line | None, before: Diagnosis) -> bool:

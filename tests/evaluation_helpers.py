@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def row_of(truth: str, answered: str, confidence: float | None = 0.9, **changes:
 
 def without_seconds(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Rows without what differs from run to run."""
-    return [{**row.to_dict(), "seconds": 0.0} for row in rows]
+    return [{**asdict(row), "seconds": 0.0} for row in rows]
 
 
 def accident(case: Case, book: RuleBook) -> Answer:

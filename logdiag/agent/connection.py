@@ -48,8 +48,7 @@ class Connection:
         """The same for those that make their own client."""
         import httpx
 
-        inner = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
-        return _bounded(self, inner)
+        return _bounded(self)(limits=httpx.Limits(max_keepalive_connections=0))
 
     def close(self) -> None:
         """Ends every connection, also those that another thread waits at."""
@@ -94,8 +93,8 @@ def _decoder(encoding: str) -> Callable[[bytes, int], bytes]:
     raise AgentError(f"its answer is compressed in a way that was not asked for ({encoding[:20]})")
 
 
-def _bounded(connection: Connection, inner: httpx.HTTPTransport) -> httpx.BaseTransport:
-    """A transport whose answers keep to the bounds of a connection."""
+def _bounded(connection: Connection) -> type[httpx.HTTPTransport]:
+    """Transports whose answers keep to the bounds of a connection."""
     import httpx
 
     class Body(httpx.SyncByteStream):
@@ -109,7 +108,7 @@ def _bounded(connection: Connection, inner: httpx.HTTPTransport) -> httpx.BaseTr
         def close(self) -> None:
             self._stream.close()
 
-    class Bounded(httpx.BaseTransport):
+    class Bounded(httpx.HTTPTransport):
         def handle_request(self, request: httpx.Request) -> httpx.Response:
             request.headers["Accept-Encoding"] = "identity"
             request.extensions = {
@@ -117,15 +116,12 @@ def _bounded(connection: Connection, inner: httpx.HTTPTransport) -> httpx.BaseTr
                 "timeout": httpx.Timeout(connection.seconds_left).as_dict(),
                 "trace": traced,
             }
-            answer = inner.handle_request(request)
+            answer = super().handle_request(request)
             encoding = answer.headers.get("Content-Encoding", "").strip().lower()
             headers = [(name, value) for name, value in answer.headers.raw if name.lower() not in _OF_THE_BODY]
             return httpx.Response(
                 answer.status_code, headers=headers, stream=Body(answer.stream, encoding), extensions=answer.extensions
             )
-
-        def close(self) -> None:
-            inner.close()
 
     def traced(event: str, info: dict[str, Any]) -> None:
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
@@ -133,7 +129,7 @@ def _bounded(connection: Connection, inner: httpx.HTTPTransport) -> httpx.BaseTr
             if item is not None:
                 connection.opened(item)
 
-    return Bounded()
+    return Bounded
 
 
 # Of the body as it came, not as it is handed on.

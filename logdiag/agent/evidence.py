@@ -15,7 +15,7 @@ from itertools import chain, zip_longest
 from logdiag.agent.opinion import names_no_cause
 from logdiag.agent.view import LogView
 from logdiag.memory.recall import RULE as MEMORY
-from logdiag.model import TROUBLE, Diagnosis, Evidence, Line, RootCause, Support, Suspect
+from logdiag.model import TROUBLE, Diagnosis, Line, Place, Support
 from logdiag.model.plain import rank_ranges
 
 # Log text takes more tokens than prose: numbers, paths and identifiers.
@@ -132,7 +132,7 @@ def _shape(line: Line) -> str:
     return _VARYING.sub("0", line.message[:_LONGEST_LINE]) or line.text[:_LONGEST_LINE]
 
 
-def _found(view: LogView, places: Iterable[RootCause | Suspect | Evidence]) -> list[Line]:
+def _found(view: LogView, places: Iterable[Place]) -> list[Line]:
     """The kept lines that an answer speaks of."""
     lines = (view.find(item.source, item.line, item.text) for item in places)
     return [line for line in lines if line is not None]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import signal
 from typing import TYPE_CHECKING
 
-from logdiag.agent.codes import KINDS, explain_code
+from logdiag.agent.forms import data_of
 from logdiag.agent.outbound import Channel
 from logdiag.agent.view import Excerpt, LogView
 from logdiag.rules import RuleBook
@@ -14,6 +18,10 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 60
 _MOST_MATCHES = 40
+_KINDS = ("xid", "sxid", "errno", "signal", "exit", "nccl")
+# 48   Xid 79   -9   SIGTERM   ENOSPC   ncclRemoteError
+_NUMBER = re.compile(r"-?\d{1,6}")
+_NAME = re.compile(r"\b(?:E[A-Z0-9]{2,}|SIG[A-Z0-9]{2,}|nccl[A-Z]\w+)\b")
 
 
 def tools_for(view: LogView, channel: Channel, book: RuleBook) -> list[BaseTool]:
@@ -37,7 +45,7 @@ def tools_for(view: LogView, channel: Channel, book: RuleBook) -> list[BaseTool]
             f"How many lines a regular expression matches, and the first and last of them, at most {_MOST_MATCHES}; "
             "case is ignored.",
         ),
-        (code, "explain_code", f"What a code means; `kind` is one of {', '.join(KINDS)}."),
+        (code, "explain_code", f"What a code means; `kind` is one of {', '.join(_KINDS)}."),
     )
     return [StructuredTool.from_function(does, name=name, description=words) for does, name, words in described]
 
@@ -45,3 +53,52 @@ def tools_for(view: LogView, channel: Channel, book: RuleBook) -> list[BaseTool]
 def _rows(excerpt: Excerpt, channel: Channel) -> str:
     rows = channel.fenced(channel.rows(excerpt.lines)) if excerpt.lines else "no lines"
     return rows + (f"\n({channel.text(excerpt.note)})" if excerpt.note else "")
+
+
+def explain_code(kind: str, code: str, book: RuleBook) -> str:
+    """What a code means, in one or two sentences, or that it is not known. `kind` is one of `_KINDS`; `code` is the
+    number, or the name of an errno, a signal or a result of NCCL."""
+    if kind not in _KINDS:
+        return f"{kind!r} is no kind of code; kinds are {', '.join(_KINDS)}"
+    named, numbered = _NAME.search(code), _NUMBER.search(code)
+    name = named[0] if named else ""
+    value = int(numbered[0]) if numbered else None
+    if kind in ("xid", "sxid"):
+        rows = ((rule, rule.rows.get(str(value))) for rule in book.rules if rule.code_group == kind)
+        known = (f"{row.get('title', rule.title)}. {row.get('why', rule.why)}" for rule, row in rows if row is not None)
+        said = next(known, "")
+    elif kind == "errno":
+        number: int = getattr(errno, name, -1) if name else -1 if value is None else value
+        called = errno.errorcode.get(number)
+        said = f"errno {number} is {called}: {os.strerror(number)}." if called else ""
+    elif kind == "nccl":
+        table = data_of("codes.yaml")["nccl"]
+        number = next((at for at in table if table[at][0] == name or (not name and at == value)), -1)
+        said = "NCCL result {} is {}: {}.".format(number, *table[number]) if number in table else ""
+    else:
+        said = _of_exit(value) if kind == "exit" else _of_signal(name, value)
+    return said or f"no meaning of {kind} {code.strip()[:40]} is known"
+
+
+def _of_signal(name: str, value: int | None) -> str:
+    try:
+        found = signal.Signals[name] if name else signal.Signals(abs(value or 0))
+    except (KeyError, ValueError):
+        return ""
+    meaning = data_of("codes.yaml")["signals"].get(found.name, "see the manual page signal(7)")
+    return f"signal {found.value} is {found.name}: {meaning}."
+
+
+def _of_exit(value: int | None) -> str:
+    """An exit code: a shell's 128 + N, a launcher's -N, and 256 - N, which is -N as an unsigned byte."""
+    if value is None:
+        return ""
+    known = data_of("codes.yaml")
+    if value in known["exit"]:
+        return f"exit code {value}: {known['exit'][value]}."
+    if value in known["sysexits"]:
+        name, meaning = known["sysexits"][value]
+        return f"exit code {value} is {name} in sysexits.h: {meaning}."
+    number = -value if value < 0 else value - 128 if value < 193 else 256 - value
+    ended_by = _of_signal("", number) if number > 0 and (value < 0 or 128 < value < 256) else ""
+    return f"exit code {value}: ended by a signal; {ended_by}" if ended_by else ""

@@ -70,13 +70,12 @@ def learn_filters(
     job: Mapping[str, str],
     incidents: Sequence[Incident] = (),
     samples: int = 3,
-    needed: int = 2,
 ) -> Iterator[Proposal]:
     """Filters for lines that no filter in force knows, each as soon as it is found.
 
     `name` is the model's, for the provenance; `book` is loaded with its proof; `job` is what the filters are bound to;
-    no filter may drop a line of `incidents` or of the shipped ones. `needed` of `samples` answers must agree. Raises
-    RuleError for an unknown job, AgentError, and SourceError for the log.
+    no filter may drop a line of `incidents` or of the shipped ones. More than half of `samples` answers must agree.
+    Raises RuleError for an unknown job, AgentError, and SourceError for the log.
     """
     bound = _binding(job)
     lines = _read(sources)
@@ -85,7 +84,7 @@ def learn_filters(
     learn_words(redactor, job, lines)
     taken: set[str] = set()
     for segment in _segments(lines, kept, book):
-        for kind in _judged(_agreed(segment, asker, samples, needed), asker):
+        for kind in _judged(_agreed(segment, asker, samples), asker):
             proposal = _proposal(kind, bound, redactor, f"{name}, {kind.votes} of {samples} samples and its judgement")
             if proposal.id not in taken:
                 taken.add(proposal.id)
@@ -131,7 +130,7 @@ def _segments(lines: Sequence[Line], kept: Sequence[bool], book: RuleBook) -> li
     return [new[start : start + _SEGMENT] for start in dict.fromkeys(chosen)]
 
 
-def _agreed(segment: Sequence[Line], asker: Asker, samples: int, needed: int) -> list[_Kind]:
+def _agreed(segment: Sequence[Line], asker: Asker, samples: int) -> list[_Kind]:
     """What enough samples propose: patterns agree when they match the same lines of the segment."""
     shown = asker.fenced(line.text for line in segment)
     answers = asker.texts(_PROPOSE.format(nonce=asker.channel.nonce), f"Lines of the log:\n{shown}", samples)
@@ -141,7 +140,7 @@ def _agreed(segment: Sequence[Line], asker: Asker, samples: int, needed: int) ->
     return [
         _Kind(*said[matched], tuple(segment[at] for at in matched), count)
         for matched, count in votes.most_common()
-        if count >= needed
+        if count > samples // 2
     ]
 
 

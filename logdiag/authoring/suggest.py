@@ -1,4 +1,5 @@
-"""Proposes rules from confirmed incidents: what those of one reason have in common becomes a pattern.
+"""Proposes rules from confirmed incidents: what those of one reason have in common becomes a pattern; and drafts one
+from a line, for a person to go on with.
 
 A proposal passed `logdiag rules test`, and fires on its incidents, on none of another reason and on no healthy log.
 Stored lines are masked, so its examples have made-up values in place of the masks.
@@ -13,11 +14,14 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from logdiag.authoring.gate import MASKS, example_of, judged_drafts
-from logdiag.authoring.rule_file import Proposal, rule_draft
-from logdiag.memory.incident import Incident, Outcome
+from logdiag.authoring.rule_file import Proposal, as_yaml, free_id, headline, rule_draft
+from logdiag.errors import RuleError
+from logdiag.judge.suspects.line_features import body_of
+from logdiag.judge.suspects.wording import reasons_by_wording
+from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import Store
 from logdiag.memory.tokenizer import MASK
-from logdiag.model import Reason, Role
+from logdiag.model import Line, Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 
@@ -28,6 +32,10 @@ _SHARED_LETTERS = 12
 _MOST_FIRES = 6
 _MOST_QUIET = 3
 _LONGEST_SIGNATURE = 400
+
+_WHY = "Say in a sentence what happened, and what it makes others do."
+_FAILURES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
+_FEWEST_LETTERS = 4
 
 _GAP = ""
 _CLASS = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Interrupt|Exit):?")
@@ -172,11 +180,6 @@ def _plain(text: str) -> str:
     return "".join(("\\" + sign if sign in r"\.^$*+?{}[]|()" else sign) if sign.isascii() else "." for sign in text)
 
 
-def pattern_of(signature: str) -> str:
-    """A pattern for one masked line, whole."""
-    return _pattern(_words(signature))
-
-
 def _draft(group: _Group, known: Iterable[Incident], taken: set[str]) -> Proposal:
     """A rule file for a group; the words come from what people wrote about the incidents."""
     told = sorted(group.incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
@@ -216,3 +219,34 @@ def _is_known(book: RuleBook, group: _Group) -> bool:
         if finding.generality and finding.facts.get(rule.code_group or "", "") not in rule.rows:
             return False
     return True
+
+
+# --- from a line ---
+
+
+def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[str, str]:
+    """The id and the file of a rule that fires on a line. Without a reason it is guessed, by the rule that fires today
+    or by the line's words. Raises RuleError for a line without words."""
+    line = parse_line(text.strip())
+    signature = masked(line)
+    if not re.search(rf"[A-Za-z_]{{{_FEWEST_LETTERS}}}", signature):
+        raise RuleError(f"{text!r}: holds no word of {_FEWEST_LETTERS} letters to know it by; give the whole line")
+    pattern = _pattern(_words(signature))
+    if not re.search(pattern, line.message):
+        pattern = re.escape(line.message)
+    document = {
+        "reason": (reason or _guessed(line, book)).value,
+        "title": headline(line.message),
+        "why": _WHY,
+        "match": [pattern],
+        "examples": {"fires": [line.text]},
+    }
+    identity = free_id(re.sub(r"<\w+>|\d+", " ", signature), {rule.id for rule in book.rules})
+    return identity, as_yaml(document)
+
+
+def _guessed(line: Line, book: RuleBook) -> Reason:
+    finding = book.confirm_all(line)
+    if finding is not None and finding.role in _FAILURES and finding.reason is not Reason.OTHERS:
+        return finding.reason
+    return next((found for found, _ in reasons_by_wording(body_of(line))), Reason.OTHERS)

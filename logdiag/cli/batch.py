@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
 from logdiag.cli.options import PATH, form_option, given, shared
 from logdiag.cli.output import note, print_answer, print_trace, printing, standard, status_of, write_outputs
-from logdiag.cli.pool import FEWEST_JOBS, answers_of, one_answer
 from logdiag.errors import SourceError
 from logdiag.model import Diagnosis
+from logdiag.pipeline import diagnose
 from logdiag.report import FORMATS
 from logdiag.report.words import clean, job_line
 from logdiag.rules import RuleBook
+from logdiag.workers import answers_of
 
 # Many documents of these would be none.
 _FORMATS = tuple(name for name in FORMATS if name not in ("html", "sarif"))
@@ -24,6 +26,8 @@ _EXAMPLES = """\b
 Examples:
   logdiag batch runs/*                        one line a run, then what they have in common
   logdiag batch runs/* -f jsonl -o all.md     for a program, and for people in a file"""
+# With fewer jobs, processes are not up before one alone is done; so many jobs go to a process at once.
+FEWEST_JOBS, _TOGETHER = 32, 4
 _MOST_GROUPS = 10
 _NO_FAILURE = ("no failure", "the log does not tell")
 
@@ -61,13 +65,23 @@ def batch(paths: tuple[str, ...], by_category: bool, **said: Any) -> None:
 
 def _answers(paths: Sequence[str], asked: dict[str, Any]) -> Iterator[Diagnosis | SourceError]:
     """What comes of each path, in their order. Many are diagnosed by several processes, but for what must be one after
-    the other: a memory that learns from each, and a model."""
+    the other: a memory that learns from each, and a model. What a process died of is diagnosed here."""
     book = RuleBook.load(asked["rules"])
-    if len(paths) >= FEWEST_JOBS and asked["workers"] > 1 and not asked["remember"] and not asked["llm"]:
-        yield from answers_of(paths, asked, asked["workers"])
-    else:
-        for path in paths:
-            yield one_answer(path, {**asked, "rules": book})
+    if len(paths) < FEWEST_JOBS or asked["workers"] < 2 or asked["remember"] or asked["llm"]:
+        yield from (_answer(path, book, asked) for path in paths)
+        return
+    work = partial(_answer, asked={**asked, "workers": 0})
+    found = answers_of(work, paths, asked["workers"], asked["rules"], _TOGETHER)
+    for path, answer in zip(paths, found, strict=True):
+        yield answer or _answer(path, book, asked)
+
+
+def _answer(path: str, book: RuleBook, asked: Mapping[str, Any]) -> Diagnosis | SourceError:
+    """The diagnosis of a path, or why it cannot be read."""
+    try:
+        return diagnose(path, **{**asked, "rules": book})
+    except SourceError as error:
+        return error
 
 
 def _in_common(answers: Sequence[Diagnosis], asked: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from logdiag.cli.main import report_on
-from logdiag.cli.options import PATH, brief_report, form_of_report, given, settings_in_force, shared
+from logdiag.cli.options import PATH, brief_report, form_of_report, given, policy_option, settings_in_force, shared
 from logdiag.cli.output import printing, standard, status_of
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
@@ -40,12 +40,9 @@ Examples:
 @click.argument("logs", nargs=-1, type=PATH, metavar="[LOG]...")
 @click.option("--kernel-logs", metavar="PATTERN", help="Where the nodes' kernel logs are kept; %N is a node's name.")
 @click.option(
-    "--decide",
-    "folder",
-    metavar="DIR",
-    help="Say what the policy does next; DIR keeps what was decided about each job.",
+    "--decide", "folder", metavar="DIR", help="Say what the policy does next; DIR keeps what was decided of each job."
 )
-@click.option("--policy", "policy_file", metavar="FILE", help="What to do about which failure (docs/recovery.md).")
+@policy_option
 @form_of_report
 @brief_report
 @shared

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from logdiag.cli.options import PATH, model_in_force, own_rules, text_or_json
+from logdiag.cli.options import PATH, model_in_force, model_limits, own_rules, text_or_json
 from logdiag.cli.output import check_writable, write_file
 from logdiag.errors import CaseError
 from logdiag.evaluation.baselines import available
 from logdiag.evaluation.cases import CaseSet, load_cases
-from logdiag.evaluation.compare import compare, read_document
-from logdiag.evaluation.document import document_of
-from logdiag.evaluation.run import Diagnose, answer_case, evaluate
+from logdiag.evaluation.compare import compare, read_rows
+from logdiag.evaluation.run import Diagnose, answer_case, document_of, evaluate
 from logdiag.evaluation.scoring import Row
 from logdiag.settings import WHEN, load_settings
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="CASES...")
 @text_or_json
 @click.option("--json", "json_file", metavar="FILE", help="Write the whole evaluation to FILE too.")
-@click.option("--html", "html_file", metavar="FILE", help="Write a page with charts and every miss to FILE too.")
 @click.option(
     "--compare", "old_file", metavar="OLD.json", help="Show what changed since OLD.json; exit 1 on a regression."
 )
@@ -40,8 +38,7 @@ if TYPE_CHECKING:
 @click.option("--memory", metavar="PLACE", help="Past failures to ask too; without it the rules decide alone.")
 @click.option("--llm", metavar="MODEL", help="A language model to ask too (provider:model); both ways are measured.")
 @click.option("--llm-when", type=click.Choice(WHEN[:2]), help="When to ask it: always, or where unsure (default).")
-@click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long it may take for one case.")
-@click.option("--votes", type=int, metavar="N", help="How many answers of the model are held against each other.")
+@model_limits
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Diagnose N cases at a time; one a core if left out."
 )
@@ -49,7 +46,6 @@ def evaluate_command(
     paths: tuple[str, ...],
     form: str,
     json_file: str | None,
-    html_file: str | None,
     old_file: str | None,
     split: str | None,
     **asked: Any,
@@ -64,21 +60,16 @@ def evaluate_command(
     Exits 0 when all was measured, 1 on a regression against --compare, 2 when cases are broken: then all problems are
     listed, and nothing is scored.
     """
-    old = read_document(old_file) if old_file else None
-    for option, file in (("--json", json_file), ("--html", html_file)):
-        if file:
-            check_writable(option, file)
+    old = read_rows(old_file) if old_file else None
+    if json_file:
+        check_writable("--json", json_file)
     case_set = load_cases(paths, split)
     document, rows = _measured(case_set, **asked)
-    comparison = compare(old["cases"], rows) if old else None
+    comparison = compare(old, rows) if old is not None else None
     if comparison:
-        document["comparison"] = comparison.to_dict()
+        document["comparison"] = asdict(comparison) | {"regressions": comparison.regressions}
     if json_file:
         write_file("--json", json_file, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    if html_file:
-        from logdiag.evaluation.page import page
-
-        write_file("--html", html_file, page(document, case_set.cases, rows))
     if form == "json":
         # In ASCII, so that nothing of a log can steer a terminal.
         sys.stdout.write(json.dumps(document, indent=1) + "\n")
@@ -106,7 +97,8 @@ def _measured(
     if llm is not None or memory is not None:
         beside["rules alone"] = answer_case
     names, notes = available() if baselines else ((), ())
-    with _progress(len(case_set.cases)) as advance:
+    hidden = sys.stderr is None or not sys.stderr.isatty()
+    with click.progressbar(length=len(case_set.cases), label="diagnosing", file=sys.stderr, hidden=hidden) as bar:
         results = evaluate(
             case_set.cases,
             folders=folders,
@@ -114,7 +106,7 @@ def _measured(
             baselines=names,
             beside=beside,
             diagnose_case=partial(answer_case, memory=memory or False, llm=llm),
-            advance=advance,
+            advance=partial(bar.update, 1),
         )
     return document_of(case_set, results, folders=folders, notes=notes), [result.row for result in results]
 
@@ -127,15 +119,3 @@ def _model(said: Mapping[str, Any]) -> AgentSettings | None:
     if settings.offline:
         raise CaseError(f"--llm {settings.llm}: offline is set ({settings.origins['offline']}); nothing may be asked")
     return model_in_force(settings)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """How many cases are done, on standard error, only on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = ("diagnosing", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield partial(bar.advance, bar.add_task("diagnosing", total=total))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from logdiag.cli.options import PATH, own_rules
+from logdiag.cli.options import PATH, own_rules, status_of_job
 from logdiag.model import Decision, Diagnosis
 from logdiag.pipeline import diagnose
 from logdiag.report.words import clean, headline
@@ -17,8 +17,8 @@ _LONGEST_LINE = 160
 @click.command("explain")
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @own_rules
-@click.option("--exit-code-of-job", "exit_code", type=int, metavar="N", help="What the job itself ended with.")
-def explain_command(paths: tuple[str, ...], folders: tuple[str, ...], exit_code: int | None) -> None:
+@status_of_job
+def explain_command(paths: tuple[str, ...], folders: tuple[str, ...], job_status: int | None) -> None:
     """Show how the answer for ONE job came about.
 
     For each line that may have been the cause: which decision set it aside, and which made the root. The rules alone
@@ -27,7 +27,7 @@ def explain_command(paths: tuple[str, ...], folders: tuple[str, ...], exit_code:
     \b
       logdiag explain slurm-4711.out
     """
-    answer = diagnose(*paths, rules=folders, memory=False, exit_code=exit_code)
+    answer = diagnose(*paths, rules=folders, memory=False, exit_code=job_status)
     for row in explained(answer):
         click.echo(row)
 

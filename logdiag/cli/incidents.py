@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import wraps
 from typing import Any, TextIO
 
 import click
 
-from logdiag.cli.options import PATH, REASONS, added, metadata_of, own_rules, store_in_force, text_or_json
+from logdiag.cli.options import PATH, REASONS, OneOf, added, metadata_of, own_rules, store_in_force, text_or_json
 from logdiag.cli.output import print_listed, say
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, Outcome, masked
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
-from logdiag.model.plain import plain
 from logdiag.read.prefixes import parse_line
 from logdiag.report.words import clean
 from logdiag.settings.places import default_memory
 
-_ACTIONS = click.Choice([item.value for item in Action if item is not Action.NONE])
-_OUTCOMES = click.Choice([item.value for item in Outcome])
-_OF_THE_OLD_REASON = ("action", "cause", "remedy", "outcome")
+_OUTCOMES = OneOf(Outcome)
+_SAYABLE = ("reason", "action", "cause", "remedy", "outcome")
 _WIDEST = 100
 
 _by = click.option("--by", metavar="NAME", help="Who says so; you if left out.")
@@ -50,7 +48,7 @@ def _on_store(command: Callable[..., None]) -> Callable[..., None]:
 # What a person may say of an incident.
 _said = added(
     click.option("--reason", type=REASONS, metavar="REASON", help="What it was, a reason of the taxonomy."),
-    click.option("--action", type=_ACTIONS, help="What to do when it comes again."),
+    click.option("--action", type=OneOf(Action), help="What to do when it comes again."),
     click.option("--cause", metavar="TEXT", help="What happened, in a sentence."),
     click.option("--remedy", metavar="TEXT", help="What was done about it."),
     click.option("--outcome", type=_OUTCOMES, help="Whether the remedy helped."),
@@ -107,9 +105,9 @@ def add_command(store: Store, folders: tuple[str, ...], by: str | None, form: st
 @click.option("--outcome", type=_OUTCOMES, help="Whether the remedy helped.")
 @_by
 @_on_store
-def confirm_command(store: Store, identity: str, outcome: str | None, by: str | None) -> None:
+def confirm_command(store: Store, identity: str, outcome: Outcome | None, by: str | None) -> None:
     """Say that the reason and the remedy of an incident are right."""
-    changed = store.confirm(identity, by or _person(), Outcome(outcome) if outcome else None)
+    changed = store.confirm(identity, by or _person(), outcome)
     remedy = f", remedy {changed.remedy}" if changed.remedy else ""
     said = f"{changed.reason.value}, {_action(changed)}{remedy}, {changed.outcome.value}"
     say(f"{changed.id}: {said}, confirmed by {changed.confirmed_by}")
@@ -123,12 +121,12 @@ def confirm_command(store: Store, identity: str, outcome: str | None, by: str | 
 @_on_store
 @text_or_json
 def correct_command(
-    store: Store, identity: str, folders: tuple[str, ...], by: str | None, form: str, **said: str | None
+    store: Store, identity: str, folders: tuple[str, ...], by: str | None, form: str, **said: Any
 ) -> None:
     """Replace what was wrong about an incident, and confirm the rest.
 
     With another reason, the old one's cause, remedy and outcome go, and the action becomes the new reason's, unless
-    they are given; what went is printed. An empty --remedy '' takes the remedy away.
+    they are given; the history that is printed says what went. An empty --remedy '' takes the remedy away.
     """
     given = _given(said)
     if not given:
@@ -137,10 +135,7 @@ def correct_command(
     old = store.get(identity)
     if given.get("reason", old.reason) is not old.reason and "action" not in given:
         given["action"] = _action_of(given["reason"], folders)
-    changed = store.correct(identity, by=by or _person(), **given)
-    _show(changed, form)
-    for line in _dropped(old, changed):
-        say(line, err=True)
+    _show(store.correct(identity, by=by or _person(), **given), form)
 
 
 @incidents.command("list")
@@ -151,10 +146,9 @@ def correct_command(
 @click.option("--shipped", is_flag=True, help="Those that ship with logdiag too.")
 @_on_store
 @text_or_json
-def list_command(store: Store, reason: str | None, shipped: bool, form: str, **wanted: Any) -> None:
+def list_command(store: Store, shipped: bool, form: str, **wanted: Any) -> None:
     """Print incidents, the latest first."""
-    listed = store.list(reason=Reason(reason) if reason else None, **wanted)
-    found = [item for item in listed if shipped or item.seen_at]
+    found = [item for item in store.list(**wanted) if shipped or item.seen_at]
     _say_unreadable(store)
     print_listed(form, [asdict(item) for item in found], map(_row, found))
     if not found and form == "text":
@@ -256,7 +250,7 @@ def nodes_command(store: Store, days: float, size: int | None, form: str) -> Non
     print_listed(form, [{**asdict(item), "suspicious": item.suspicious} for item in records], rows)
 
 
-def _failure(log: str | None, signature: str | None, reason: str | None, folders: Iterable[str]) -> Incident:
+def _failure(log: str | None, signature: str | None, reason: Reason | None, folders: Iterable[str]) -> Incident:
     """What the arguments of `add` and `search` name, by a log or by its line."""
     from logdiag.memory.remember import incident_of
     from logdiag.pipeline import diagnose
@@ -270,8 +264,7 @@ def _failure(log: str | None, signature: str | None, reason: str | None, folders
     if reason is None:
         raise MemoryStoreError("--reason is missing; a line that you give needs the reason that you know")
     line = parse_line(signature or "")
-    action = _action_of(Reason(reason), folders)
-    return Incident("", masked(line), Reason(reason), action, node=line.node or "")
+    return Incident("", masked(line), reason, _action_of(reason, folders), node=line.node or "")
 
 
 def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
@@ -282,15 +275,6 @@ def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
     return Action(entry.action) if entry else Action.FIX_AND_RESUBMIT
 
 
-def _dropped(old: Incident, new: Incident) -> Iterator[str]:
-    """What a correction took away."""
-    was, became = plain(old), plain(new)
-    for name in _OF_THE_OLD_REASON:
-        before, after = was[name], became[name]
-        if before != after and before not in ("", "none", "unknown"):
-            yield f"dropped: {name} {before}" + (f", now {after}" if after else "")
-
-
 def _say_unreadable(store: Store) -> None:
     if ids := store.unreadable:
         say(f"{len(ids)} left out, which cannot be read: {', '.join(ids[:10])}", err=True)
@@ -298,10 +282,7 @@ def _say_unreadable(store: Store) -> None:
 
 def _given(said: Mapping[str, Any]) -> dict[str, Any]:
     """What was said of an incident itself, by the names of its fields."""
-    kinds: dict[str, Callable[[str], Any]] = {
-        "reason": Reason, "action": Action, "cause": str, "remedy": str, "outcome": Outcome,
-    }  # fmt: skip
-    return {name: kind(said[name]) for name, kind in kinds.items() if said[name] is not None}
+    return {name: said[name] for name in _SAYABLE if said[name] is not None}
 
 
 def _person() -> str:

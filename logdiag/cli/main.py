@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from logdiag._version import __version__
-from logdiag.cli.options import brief_report, form_of_report, given, shared
+from logdiag.cli.options import brief_report, form_of_report, given, shared, status_of_job
 from logdiag.cli.output import (
     Printing,
     print_answer,
@@ -56,7 +56,6 @@ _ELSEWHERE = {
 }
 _COMMANDS = ("diagnose", *_ELSEWHERE)
 _ALIKE = 0.75
-_LAST_STATUS, _LAST_SIGNAL = 255, 64
 _LONGEST_COMPLAINT = 2000
 _STANDARD = (0, 1, 2)
 # How a standard stream says that nothing more can be written to it.
@@ -135,13 +134,7 @@ def commands() -> None:
 @click.option(
     "--tee", is_flag=True, help="Pass standard input through as it comes; the report follows on standard error."
 )
-@click.option(
-    "--exit-code-of-job",
-    "job_status",
-    type=click.IntRange(-_LAST_SIGNAL, _LAST_STATUS),
-    metavar="N",
-    help="What the job itself ended with, 0 to 255, or minus the signal that ended it.",
-)
+@status_of_job
 @click.option(
     "--run",
     type=click.IntRange(min=1),
@@ -244,7 +237,12 @@ def _show_prompt(paths: Sequence[str], given: Mapping[str, Any], job_status: int
 
 def main() -> NoReturn:
     """Runs the command; a LogdiagError becomes one sentence and exit status 2."""
-    _occupy_closed_streams()
+    for number in _STANDARD:
+        try:
+            os.fstat(number)
+        except OSError:
+            # What stands for a closed stream, so that no log that is opened later takes its number.
+            os.open(os.devnull, os.O_RDWR)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -260,15 +258,6 @@ def main() -> NoReturn:
     keep()
     # Taking the interpreter down costs as much as a small diagnosis, and nothing is left that needs it.
     os._exit(status)
-
-
-def _occupy_closed_streams() -> None:
-    """Opens what stands for a closed standard stream, so that no log that is opened later takes its number."""
-    for number in _STANDARD:
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
 
 
 def run() -> int:
@@ -287,7 +276,10 @@ def run() -> int:
     except LogdiagError as error:
         return _complain(str(error))
     except click.ClickException as error:
-        return _complain(_usage(error))
+        # What is wrong with the command line, and the help that holds the answer.
+        of = getattr(error, "ctx", None)
+        path = of.command_path.removesuffix(" diagnose") if of else "logdiag"
+        return _complain(f"{error.format_message().rstrip('.')}; see {path} --help")
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
@@ -297,13 +289,6 @@ def run() -> int:
             raise
         return _unwritable(error)
     return 0
-
-
-def _usage(error: click.ClickException) -> str:
-    """What is wrong with the command line, and the help that holds the answer."""
-    said, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
-    path = context.command_path if context else "logdiag"
-    return f"{said}; see {'logdiag' if path == 'logdiag diagnose' else path} --help"
 
 
 def _complain(said: str) -> int:

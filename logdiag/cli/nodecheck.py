@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import sys
 import time
@@ -16,14 +15,14 @@ import click
 from logdiag.cli.options import text_or_json
 from logdiag.errors import LogdiagError
 from logdiag.recovery.launch import is_name, nodes_in, with_addresses
-from logdiag.recovery.nodecheck import Check, check, complaint, first_round
-from logdiag.recovery.worlds import DEFAULT_LAUNCHER, Launch, commands_of, launch_of, run_worlds
+from logdiag.recovery.nodecheck import Check, check, complaint
+from logdiag.recovery.worlds import DEFAULT_LAUNCHER, launch_of, run_worlds
 from logdiag.report.words import clean
 
 _EXAMPLES = """\b
 Examples:
   logdiag nodecheck --hosts-file hosts
-  logdiag nodecheck --hosts node-1,node-2,node-3 --plan
+  logdiag nodecheck --hosts node-1,node-2,node-3
   logdiag nodecheck --hosts-file hosts --launcher 'srun -N1 -w {host} python3 - {member}'"""
 _LAST_PORT = 65_000
 _BAD, _NOT_DONE = 1, 2
@@ -32,7 +31,6 @@ _BAD, _NOT_DONE = 1, 2
 @click.command("nodecheck", epilog=_EXAMPLES, short_help="Find the bad nodes: two rounds of small worlds.")
 @click.option("--hosts", metavar="A,B,C", help="The nodes, with commas.")
 @click.option("--hosts-file", metavar="FILE", help="The nodes, one a line.")
-@click.option("--plan", is_flag=True, help="Print what round one would run; nothing is started.")
 @click.option(
     "--launcher",
     "template",
@@ -58,18 +56,13 @@ _BAD, _NOT_DONE = 1, 2
     help="Processes on each node.",
 )
 @text_or_json
-def nodecheck_command(
-    hosts: str | None, hosts_file: str | None, template: str, plan: bool, form: str, **said: Any
-) -> None:
+def nodecheck_command(hosts: str | None, hosts_file: str | None, template: str, form: str, **said: Any) -> None:
     """Pair all nodes, run a collective in each pair, and pair who was in a failed or slow one with a node that passed:
     who fails or is slow again is bad. Exit status: 0 all are good, 1 bad ones were found, 2 it could not be done."""
     if os.name != "posix":
         raise LogdiagError("logdiag nodecheck needs Linux or another Unix")
     nodes = _nodes(hosts, hosts_file)
-    launch = launch_of(template, said["port"], said["megabytes"], said["seconds"], said["per_node"])
-    if plan:
-        _print_plan(nodes, launch, form)
-        return
+    launch = launch_of(template, **said)
     # So that what was started is ended too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.monotonic()
@@ -96,26 +89,8 @@ def _nodes(hosts: str | None, hosts_file: str | None) -> tuple[str, ...]:
     return with_addresses(nodes, option)
 
 
-def _print_plan(nodes: tuple[str, ...], launch: Launch, form: str) -> None:
-    worlds = [(world, commands_of(launch, world, index)) for index, world in enumerate(first_round(nodes))]
-    if form == "json":
-        rows = [{"nodes": world, "commands": commands} for world, commands in worlds]
-        per_node = launch.per_node or "one for each GPU"
-        plan = {"schema": "logdiag.nodecheck-plan/1", "processes_per_node": per_node, "first_round": rows}
-        print(json.dumps(plan, indent=2))
-        return
-    processes = _many(launch.per_node, "process", "es") if launch.per_node else "one process for each GPU, else one"
-    print(f"Round one: {_many(len(worlds), 'world')} at the same time, each at most {launch.seconds:g} s;")
-    print(f"on each node {processes}, and all of a world run one collective together")
-    for world, commands in worlds:
-        print(f"  {', '.join(world)}")
-        for command in commands:
-            print(f"    {shlex.join(command)}")
-    print("Round two: each node of a world that fails or is slow, with a node that passed; who fails again is bad.")
-
-
-def _many(count: int, noun: str, plural: str = "s") -> str:
-    return f"{count} {noun}{plural if count != 1 else ''}"
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
 def _json(found: Check, seconds: float) -> str:

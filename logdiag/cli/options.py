@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +24,21 @@ if TYPE_CHECKING:
 _MOST_WORKERS = 8
 PATH = click.Path(readable=False)
 """The name of a file or a folder, which a shell completes; whoever opens it says what is wrong with it."""
-REASONS = click.Choice([item.value for item in Reason if item is not Reason.NONE])
+
+
+class OneOf(click.Choice[Any]):
+    """A word of a closed list, but for `none`, as what it names."""
+
+    def __init__(self, kind: type[Enum]) -> None:
+        super().__init__([item.value for item in kind if item.value != "none"])
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The member of the list; one is kept as it is."""
+        return value if isinstance(value, self._kind) else self._kind(super().convert(value, param, ctx))
+
+
+REASONS = OneOf(Reason)
 
 Command = Callable[..., None]
 
@@ -60,6 +75,29 @@ job_option = click.option(
 offline = click.option("--offline", is_flag=True, default=None, help="No model, and no connection at all.")
 """The option of every command that could reach the network."""
 
+past_failures = click.option(
+    "--memory", "place", type=PATH, metavar="PLACE",
+    help="Past failures: a folder, or postgresql://...; else LOGDIAG_MEMORY or the user's data folder.",
+)  # fmt: skip
+"""The option of every command that asks past failures beside something else."""
+
+model_limits = added(
+    click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take altogether."),
+    click.option("--votes", type=int, metavar="N", help="How many answers of the model are held against each other."),
+)
+"""The options of every command that makes diagnoses with a model."""
+
+policy_option = click.option(
+    "--policy", "policy_file", metavar="FILE", help="What to do about which failure (docs/recovery.md)."
+)
+"""The option of every command that decides by the policy."""
+
+status_of_job = click.option(
+    "--exit-code-of-job", "job_status", type=click.IntRange(-64, 255), metavar="N",
+    help="What the job itself ended with, 0 to 255, or minus the signal that ended it.",
+)  # fmt: skip
+"""The option of every command that cannot ask anybody how the job ended."""
+
 shared = added(
     click.option(
         "-o", "--output", "outputs", multiple=True, type=PATH, metavar="FILE",
@@ -86,10 +124,7 @@ shared = added(
     ),
     own_rules,
     job_option,
-    click.option(
-        "--memory", "place", type=PATH, metavar="PLACE",
-        help="Past failures: a folder, or postgresql://...; else LOGDIAG_MEMORY or the user's data folder.",
-    ),
+    past_failures,
     click.option(
         "--baseline", "baselines", multiple=True, type=PATH, metavar="LOG",
         help="The log of a good run of this job: what is new since counts most; may be repeated.",
@@ -100,8 +135,7 @@ shared = added(
         "--llm", multiple=True, metavar="MODEL",
         help="A language model as provider:model, and when to ask it: always, unsure (default) or never.",
     ),
-    click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take altogether."),
-    click.option("--votes", type=int, metavar="N", help="How many answers of the model are held against each other."),
+    model_limits,
     click.option(
         "--config", "config_file", type=PATH, metavar="FILE",
         help="Settings to go by, instead of the logdiag.toml files that are looked for (see logdiag config).",

@@ -171,16 +171,11 @@ def progress_bar(paths: tuple[str, ...]) -> Iterator[Callable[[Stream, int], Non
     if size <= _WORTH_A_PROGRESS_BAR or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=size)
+    with click.progressbar(length=size, label="reading", file=sys.stderr) as bar:
         done: dict[int, int] = {}
 
         def advance(stream: Stream, count: int) -> None:
+            bar.update(count - done.get(stream.index, 0))
             done[stream.index] = count
-            bar.update(task, completed=sum(done.values()))
 
         yield advance

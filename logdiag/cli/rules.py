@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from logdiag.cli.options import (
     metadata_of,
     offline,
     own_rules,
+    past_failures,
     settings_in_force,
     text_or_json,
 )
@@ -34,17 +35,17 @@ if TYPE_CHECKING:
     from logdiag.agent.ask import Asker
     from logdiag.authoring.rule_file import Proposal
 
+_accept = click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
 _healthy = click.option(
     "--healthy", multiple=True, metavar="PATH", help="Logs of healthy jobs, on which nothing may fire."
 )
-_memory = click.option("--memory", "place", metavar="PLACE", help="The store of incidents; LOGDIAG_MEMORY if left out.")
 _model = added(
     click.option("--llm", metavar="MODEL", help="The language model as provider:model; LOGDIAG_LLM if left out."),
     click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long each question may take."),
     offline,
 )
 # Learning takes several questions, each of which may take the time of --llm-timeout.
-_QUESTIONS, _SAMPLES = 8, 3
+_QUESTIONS = 8
 _LONGEST = 10_000
 
 
@@ -64,13 +65,13 @@ def rules() -> None:
 @click.argument("words", nargs=-1)
 @click.option("--reason", type=REASONS, metavar="REASON", help="Only the rules of one reason.")
 @own_rules
-def list_command(words: tuple[str, ...], reason: str | None, folders: tuple[str, ...]) -> None:
+def list_command(words: tuple[str, ...], reason: Reason | None, folders: tuple[str, ...]) -> None:
     """Print every rule, or those that hold all WORDS: id, role, reason, title. Looked through are patterns, too."""
     book = RuleBook.load(folders)
     shown = [rule for rule in book.rules if reason in (None, rule.reason) and _holds(rule, words)]
     if not shown:
         raise RuleError(
-            f"rules: no rule has {' and '.join([*words, *([reason] if reason else [])])}; see logdiag rules list"
+            f"rules: no rule has {' and '.join([*words, *([reason.value] if reason else [])])}; see logdiag rules list"
         )
     width = max(len(rule.id) for rule in shown)
     for rule in shown:
@@ -134,16 +135,16 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
 @click.argument("line")
 @click.option("--reason", type=REASONS, metavar="REASON", help="Its reason; guessed from the line if left out.")
 @own_rules
-def new_command(line: str, reason: str | None, folders: tuple[str, ...]) -> None:
+def new_command(line: str, reason: Reason | None, folders: tuple[str, ...]) -> None:
     """Write the first draft of a rule for LINE into the folder of --rules, or print it.
 
     The pattern is the line with what varies left open. Mend the title, say why, then prove it with logdiag rules test.
     """
-    from logdiag.authoring.new_rule import new_rule
     from logdiag.authoring.rule_file import Proposal, accept
+    from logdiag.authoring.suggest import new_rule
 
     target = _target("rules new", folders) if folders else None
-    identity, text = new_rule(line, RuleBook.load(folders), Reason(reason) if reason else None)
+    identity, text = new_rule(line, RuleBook.load(folders), reason)
     if target is None:
         _print_file(f"# {identity}.yaml\n{text}")
     else:
@@ -174,12 +175,12 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
 
 @rules.command("suggest")
 @click.option("--reason", type=REASONS, metavar="REASON", help="Only rules for one reason.")
-@click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
+@_accept
 @_healthy
-@_memory
+@past_failures
 @own_rules
 def suggest_command(
-    reason: str | None, accepted: bool, healthy: tuple[str, ...], place: str | None, folders: tuple[str, ...]
+    reason: Reason | None, accepted: bool, healthy: tuple[str, ...], place: str | None, folders: tuple[str, ...]
 ) -> None:
     """Propose rules from incidents that people confirmed: at least two of one reason with alike lines.
 
@@ -191,7 +192,7 @@ def suggest_command(
 
     target = _target("--accept", folders) if accepted else None
     with open_store(settings_in_force({"memory": place}).store_or_refusal()) as store:
-        found = suggest(store, reason=Reason(reason) if reason else None, folders=folders, healthy=healthy)
+        found = suggest(store, reason=reason, folders=folders, healthy=healthy)
     if not found:
         click.echo("nothing to suggest: no two confirmed incidents of one reason are alike and unknown", err=True)
     sys.exit(_put([(f"{item.id} (from {', '.join(item.incidents)})", item) for item in found], target))
@@ -201,10 +202,10 @@ def suggest_command(
 @click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
 @job_option
 @click.option(
-    "--samples", type=click.IntRange(1, 15), default=_SAMPLES, show_default=True, metavar="N", help="How many votes."
+    "--samples", type=click.IntRange(1, 15), default=3, show_default=True, metavar="N", help="How many votes."
 )
-@click.option("--accept", "accepted", is_flag=True, help="Write what passed into the folder of --rules.")
-@_memory
+@_accept
+@past_failures
 @own_rules
 @_model
 def learn_command(
@@ -222,45 +223,30 @@ def learn_command(
     speaks of trouble in these logs, in the rules' examples and in past incidents. It holds for this job alone, and
     needs no model any more. Exits 1 when something was proposed that did not pass.
     """
-    flags = {"rules": folders, "memory": place, **said}
-    sys.exit(learn(logs, metadata_of(job), "--accept" if accepted else "", flags, samples))
-
-
-def learn(
-    logs: Sequence[str], job: Mapping[str, str], option: str, flags: dict[str, object], samples: int = _SAMPLES
-) -> int:
-    """Learns filters from logs by a model, and prints them, or writes them where an option says so. The exit status.
-    Raises LogdiagError."""
     from logdiag.authoring.log_agent import learn_filters
     from logdiag.memory.store import open_store
 
-    settings, asker, target = asking(option, flags)
+    settings, asker, target = _asking(accepted, {"rules": folders, "memory": place, **said})
     with open_store(settings.store_or_refusal(), shipped=False) as store:
         incidents = store.list()
+    book = RuleBook.load(settings.rules)
     proposals = learn_filters(
-        logs,
-        asker,
-        settings.llm,
-        book=RuleBook.load(settings.rules),
-        job=job,
-        incidents=incidents,
-        samples=samples,
-        needed=samples // 2 + 1,
+        logs, asker, settings.llm, book=book, job=metadata_of(job), incidents=incidents, samples=samples
     )
     first = next(proposals, None)
     if first is None:
         click.echo("nothing was learnt: too few samples agree on lines that no filter in force knows", err=True)
-        return 0
+        return
     # What was learnt before the model fails is not lost.
     found = ((f"{item.id} ({item.votes} of {samples} samples)", item) for item in chain([first], proposals))
-    return _put(found, target)
+    sys.exit(_put(found, target))
 
 
 @rules.command("draft")
 @click.argument("incidents", nargs=-1, required=True, metavar="INCIDENT...")
-@click.option("--accept", "accepted", is_flag=True, help="Write the rule into the folder of --rules when it passed.")
+@_accept
 @_healthy
-@_memory
+@past_failures
 @own_rules
 @_model
 def draft_command(
@@ -279,8 +265,7 @@ def draft_command(
     from logdiag.authoring.rule_writer import draft_rule
     from logdiag.memory.store import open_store
 
-    flags = {"rules": folders, "memory": place, **said}
-    settings, asker, target = asking("--accept" if accepted else "", flags)
+    settings, asker, target = _asking(accepted, {"rules": folders, "memory": place, **said})
     with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
         others = [*store.confirmed(), *store.shipped]
@@ -324,13 +309,13 @@ def _target(option: str, folders: tuple[str, ...]) -> str:
     return folders[0]
 
 
-def asking(option: str, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
-    """The settings in force, who asks the model, and the folder to write to where an option says so. Raises
-    LogdiagError where no model may be asked."""
+def _asking(accepted: bool, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
+    """The settings in force, who asks the model, and the folder to write to with --accept. Raises LogdiagError where no
+    model may be asked."""
     from logdiag.agent.ask import Asker
 
     settings = settings_in_force(flags)
-    target = _target(option, settings.rules) if option else None
+    target = _target("--accept", settings.rules) if accepted else None
     if not settings.llm:
         raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
     if settings.offline:

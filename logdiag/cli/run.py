@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
 import click
 
-from logdiag.cli.options import job_option, memory_in_force, metadata_of, own_rules, settings_in_force
+from logdiag.cli.options import (
+    job_option,
+    memory_in_force,
+    metadata_of,
+    offline,
+    own_rules,
+    past_failures,
+    policy_option,
+    settings_in_force,
+)
 from logdiag.cli.output import Printing, note, print_answer
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
@@ -41,29 +48,22 @@ _MOST_SECONDS = 120.0
 @click.option(
     "--nodes", "nodes_file", metavar="FILE", help="The nodes that {nodes} and {exclude} choose from, one a line."
 )
-@click.option("--policy", "policy_file", metavar="FILE", help="What to do about which failure (docs/recovery.md).")
+@policy_option
 @click.option(
     "--state", default="logdiag-run", show_default=True, metavar="DIR", help="Where the logs and the ledger go."
 )
 @click.option("--notify", multiple=True, metavar="URL", help="A webhook, or slack:URL; may be repeated.")
 @own_rules
 @job_option
-@click.option("--memory", "place", metavar="PLACE", help="Past failures to ask, and to keep these in with --remember.")
+@past_failures
 @click.option("--remember", is_flag=True, help="Keep each failure as an incident, and a named job's good run.")
-@click.option(
-    "--learn-filters",
-    "learns",
-    is_flag=True,
-    help="After a good run let the model that is set up describe its output, into the folder of --rules.",
-)
-@click.option("--offline", is_flag=True, default=None, help="No connection at all.")
+@offline
 def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str | None, **said: Any) -> None:
     """Run COMMAND, pass its output and exit status through, and diagnose it when it fails. By policy it is started
     again from its last whole checkpoint, without a broken node, or before a spike of the loss; or left to a person."""
     if os.name != "posix":
         raise LogdiagError("logdiag run needs Linux or another Unix; diagnose the job's log with logdiag LOG")
-    flags = {"rules": folders, "memory": place, "offline": said["offline"]}
-    settings = settings_in_force(flags)
+    settings = settings_in_force({"rules": folders, "memory": place, "offline": said["offline"]})
     if settings.offline and said["notify"]:
         raise LogdiagError(f"--notify: offline is set ({settings.origins['offline']}); nothing may be sent")
     policy = load_policy(said["policy_file"], said["restart"])
@@ -71,8 +71,6 @@ def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str |
     if said["checkpoint_dir"]:
         checkpoints_in(said["checkpoint_dir"])
     job = metadata_of(said["job"])
-    if said["learns"]:
-        _check_learning(job, flags)
     notifier = Notifier(said["notify"])
     book, memory = RuleBook.load(settings.rules), memory_in_force(settings)
 
@@ -88,30 +86,8 @@ def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str |
         status = run_job(setup)
         if status == 0 and said["remember"] and "name" in job:
             diagnosed(setup.ledger.course.log, 0)  # what a later failure is held against
-        if status == 0 and said["learns"]:
-            _learn(setup.ledger.course.log, job, flags)
     finally:
         notifier.close()
         for said_by_it in notifier.notes:
             note(said_by_it)
     sys.exit(status)
-
-
-def _check_learning(job: Mapping[str, str], flags: dict[str, object]) -> None:
-    """Raises LogdiagError where nothing can be learnt, before the job is started."""
-    from logdiag.cli.rules import asking
-
-    if not job:
-        raise LogdiagError("--learn-filters: a filter holds only for its job; give --job name=NAME")
-    asking("--learn-filters", flags)
-
-
-def _learn(log: str, job: Mapping[str, str], flags: dict[str, object]) -> None:
-    """Learns from a good run, which stays one whatever comes of it; standard output is the job's."""
-    from logdiag.cli.rules import learn
-
-    with redirect_stdout(sys.stderr):
-        try:
-            learn([log], job, "--learn-filters", flags)
-        except LogdiagError as error:
-            note(f"nothing more was learnt: {error}")

@@ -9,21 +9,22 @@ import re
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
-from logdiag.evaluation.cases import Case
-from logdiag.evaluation.logs import RawLine, last_lines
+import yaml
+
+from logdiag.evaluation.cases import Case, RawLine, last_lines
 from logdiag.evaluation.scoring import Answer
-from logdiag.evaluation.tables import TABLES
 from logdiag.model import Action, Reason
 from logdiag.rules import RuleBook
 
+_KNOWN = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 _TAXONOMY = {reason.value: reason for reason in Reason if reason is not Reason.NONE}
-
-_REASON_OF_CLASS = {name: Reason(reason) for reason, names in TABLES["classes"].items() for name in names} | _TAXONOMY
-_EXIT_CODES = {code: Reason(reason) for code, reason in TABLES["exit_codes"].items()}
-_KEYWORDS = [(re.compile(pattern, re.IGNORECASE), Reason(reason)) for pattern, reason in TABLES["keywords"]]
-_GPUALERT = {label: Reason(reason) for label, reason in TABLES["gpualert"].items()}
+_REASON_OF_CLASS = {name: Reason(reason) for reason, names in _KNOWN["classes"].items() for name in names} | _TAXONOMY
+_EXIT_CODES = {code: Reason(reason) for code, reason in _KNOWN["exit_codes"].items()}
+_KEYWORDS = [(re.compile(pattern, re.IGNORECASE), Reason(reason)) for pattern, reason in _KNOWN["keywords"]]
+_GPUALERT = {label: Reason(reason) for label, reason in _KNOWN["gpualert"].items()}
 
 # [rank3]: torch.OutOfMemoryError: CUDA out of memory   ValueError   (worker pid=7) requests.exceptions.HTTPError: 503
 _EXCEPTION = re.compile(

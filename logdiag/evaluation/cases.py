@@ -1,24 +1,33 @@
-"""Reads labelled cases; every problem of every file is reported at once, and nothing is scored before all are gone."""
+"""Reads labelled cases; every problem of every file is reported at once, and nothing is scored before all are gone.
+
+A label may quote a line as it stands in its file, only decompressed, or as the pipeline reads it (without envelope and
+colours).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
 from logdiag.errors import CaseError, SourceError
-from logdiag.evaluation.logs import RawLine, encoded, file_lines, log_files, text_lines, unpacked
 from logdiag.model import Action, Category, Reason
+from logdiag.read.decompression import broken_stream_errors, decompressed
+from logdiag.read.sources import open_sources
 
 _SUFFIXES = tuple(f".jsonl{packed}" for packed in ("", ".zst", ".gz", ".xz", ".bz2"))
 _FORM = "see logdiag eval --help for the form of a case"
 
 Text = Annotated[str, Field(min_length=1)]
+RawLine = tuple[str, int, str]
+"""The source as a diagnosis names it, the line's number, its text."""
 
 
 class Case(BaseModel, frozen=True):
@@ -73,11 +82,36 @@ class Case(BaseModel, frozen=True):
     @property
     def source(self) -> bytes | str:
         """The log as `diagnose` takes it."""
-        return self.log_file if self.log is None and self.log_file else encoded(self.log or "")
+        return self.log_file if self.log is None and self.log_file else (self.log or "").encode("utf-8", "replace")
 
     def lines(self) -> Iterator[RawLine]:
-        """The lines of the log as they stand in its file or files. Raises CaseError for what cannot be unpacked."""
-        return file_lines(self.log_file) if self.log is None and self.log_file else text_lines(self.log or "")
+        """The lines of the log as they stand in its file, or in all files of the job one after the other. Raises
+        CaseError for what cannot be unpacked, SourceError where there is nothing to read."""
+        logs = [("<bytes>", self.source)] if isinstance(self.source, bytes) else _unpacked_files(self.source)
+        for name, data in logs:
+            for number, line in enumerate(data.decode("utf-8", "replace").removesuffix("\n").split("\n"), 1):
+                yield name, number, line
+
+
+def last_lines(lines: Iterable[RawLine], count: int) -> list[RawLine]:
+    """The last lines that are not blank."""
+    return list(deque((line for line in lines if line[2].strip()), maxlen=count))
+
+
+def _unpacked_files(path: str) -> Iterator[tuple[str, bytes]]:
+    """The files that a diagnosis of `path` reads."""
+    return ((stream.name, _unpacked(stream.name)) for stream in open_sources((path,)))
+
+
+def _unpacked(path: str) -> bytes:
+    """A file's bytes, decompressed by what its first bytes say. Raises CaseError when it is torn or mislabelled."""
+    try:
+        with open(path, "rb") as raw:
+            return b"".join(decompressed(raw))
+    except Exception as error:
+        if not isinstance(error, broken_stream_errors()):
+            raise
+        raise CaseError(f"{path}: cannot be read ({error}); check that it is whole and readable") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +138,13 @@ def load_cases(paths: Iterable[str | os.PathLike[str]], split: str | None = None
     cases: list[Case] = []
     files: list[CaseFile] = []
     places: dict[str, str] = {}
-    for path in _case_files(names, problems):
+    for path in (file for name in names for file in _case_files(name, problems)):
         try:
-            data = b"".join(unpacked(path))
-            with open(path, "rb") as file:
-                files.append(CaseFile(os.path.basename(path), hashlib.sha256(file.read()).hexdigest()))
+            data = _unpacked(path)
         except CaseError as error:
             problems.append(str(error))
             continue
-        except OSError as error:
-            problems.append(f"{path}: cannot be read ({error.strerror}); check its permissions")
-            continue
+        files.append(CaseFile(os.path.basename(path), hashlib.sha256(Path(path).read_bytes()).hexdigest()))
         cases.extend(_cases_in(path, data, places, problems))
     if not problems and not cases:
         problems.append(f"{', '.join(names)}: holds no case; {_FORM}")
@@ -127,22 +157,14 @@ def load_cases(paths: Iterable[str | os.PathLike[str]], split: str | None = None
     return CaseSet(chosen, tuple(files))
 
 
-def _case_files(paths: Iterable[str], problems: list[str]) -> Iterator[str]:
-    for path in paths:
-        if not os.path.isdir(path):
-            if os.path.exists(path):
-                yield path
-            else:
-                problems.append(f"{path}: no such file or folder; check the path")
-            continue
-        try:
-            names = sorted(name for name in os.listdir(path) if name.endswith(_SUFFIXES))
-        except OSError as error:
-            problems.append(f"{path}: cannot be read ({error.strerror}); check its permissions")
-            continue
-        if not names:
-            problems.append(f"{path}: holds no case file (*.jsonl, *.jsonl.zst, *.jsonl.gz, *.jsonl.xz); name the file")
-        yield from (os.path.join(path, name) for name in names)
+def _case_files(path: str, problems: list[str]) -> list[str]:
+    """The case files of a folder; else the file itself."""
+    if not (os.path.isdir(path) and os.access(path, os.R_OK)):
+        return [path]
+    found = [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(_SUFFIXES)]
+    if not found:
+        problems.append(f"{path}: holds no case file (*.jsonl, *.jsonl.zst, *.jsonl.gz, *.jsonl.xz); name the file")
+    return found
 
 
 def _cases_in(path: str, data: bytes, places: dict[str, str], problems: list[str]) -> Iterator[Case]:
@@ -193,17 +215,15 @@ def _contradictions(case: Case) -> Iterator[str]:
         yield "root_line: stands in a case whose reason is none; remove it, or name the reason"
     if not case.healthy and not case.root_line:
         yield "root_line: is missing; quote the line that names the cause, or a part of it"
-    roots = [
-        ("root_line", case.root_line or ""),
-        *((f"also_root.{at}", text) for at, text in enumerate(case.also_root)),
-    ]
-    for name, text in roots:
+    roots = {"root_line": case.root_line or "", **{f"also_root.{at}": text for at, text in enumerate(case.also_root)}}
+    for name, text in roots.items():
         if "\n" in text:
             yield f"{name}: goes over several lines; quote a part of one line"
-    yield from _log_problems(case, [(name, text) for name, text in roots if text and "\n" not in text])
+    yield from _log_problems(case, {name: text for name, text in roots.items() if text and "\n" not in text})
 
 
-def _log_problems(case: Case, roots: list[tuple[str, str]]) -> Iterator[str]:
+def _log_problems(case: Case, missing: dict[str, str]) -> Iterator[str]:
+    """What is wrong with the log, and which of these parts of lines are missing in it."""
     if case.log is None and case.log_file is None:
         yield "log: is missing; give the output in log, or the path of a file or folder in log_file"
         return
@@ -211,12 +231,13 @@ def _log_problems(case: Case, roots: list[tuple[str, str]]) -> Iterator[str]:
         yield "log_file: stands beside log; keep one of them"
         return
     where = "log" if case.log_file is None else f"log_file: {case.log_file}"
-    missing = dict(roots)
     try:
-        files = log_files(case.log_file) if case.log_file else []
-        filled = bool((case.log or "").strip()) or any(map(os.path.getsize, files))
-        for _, _, line in case.lines() if filled and missing else ():
+        filled = False
+        for _, _, line in case.lines():
+            filled = filled or bool(line.strip())
             missing = {name: text for name, text in missing.items() if text not in line}
+            if filled and not missing:
+                return
     except (SourceError, CaseError) as error:
         yield f"log_file: {error}"
         return

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from logdiag.errors import CaseError
-from logdiag.evaluation.document import SCHEMA
 from logdiag.evaluation.metrics import METRICS, measure
 from logdiag.evaluation.scoring import Row
 
+SCHEMA = "logdiag.evaluation/1"
 # What is judged of a case: how it is called, its judgement, and the field that answers it.
 _JUDGED = (
     ("reason", "reason_right", "reason"),
@@ -58,13 +58,9 @@ class Comparison:
         """How many changes are for the worse."""
         return sum(change.regression for change in self.changes)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The comparison as plain values, ready for JSON."""
-        return asdict(self) | {"regressions": self.regressions}
 
-
-def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """An evaluation written before, its `cases` as rows. Raises CaseError when the file holds none."""
+def read_rows(path: str | os.PathLike[str]) -> list[Row]:
+    """The rows of an evaluation that was written before. Raises CaseError when the file holds none."""
     remedy = "give a file that logdiag eval --json wrote"
     try:
         with open(path, "rb") as file:
@@ -76,14 +72,11 @@ def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise CaseError(f"{path}: is no evaluation of the schema {SCHEMA}; {remedy}")
     try:
-        rows = TypeAdapter(list[Row]).validate_python(document.get("cases"))
-        TypeAdapter(dict[str, float | None]).validate_python(document.get("metrics"))
-        TypeAdapter(dict[str, tuple[float, float]]).validate_python(document.get("intervals"))
+        return TypeAdapter(list[Row]).validate_python(document.get("cases"))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "cases"
         raise CaseError(f"{path}: {place}: {first['msg'].lower()}; {remedy}") from error
-    return {**document, "cases": rows}
 
 
 def compare(old: Sequence[Row], new: Sequence[Row]) -> Comparison:

@@ -6,22 +6,18 @@ The truth of a case is its first reason, or the one that was answered where that
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from logdiag.evaluation.scoring import Row
-from logdiag.evaluation.tables import COUNT, GPU_TIME
 from logdiag.judge.verdict import SURE
 from logdiag.model import Reason
 
 CONFIDENT = 0.7
 _BINS = 10
-_SEED = 20240307
 _NORMAL_95 = 1.959963984540054
 
 
@@ -42,9 +38,6 @@ METRICS = {
     "reason_accuracy": Metric("Reason right", lambda row: row.reason_right),
     "category_accuracy": Metric("Category right", lambda row: row.category_right),
     "macro_f1": Metric("Macro F1 over reasons"),
-    "category_macro_f1": Metric("Macro F1 over categories"),
-    "count_accuracy": Metric("Reason right, weighted by failure count"),
-    "gpu_time_accuracy": Metric("Reason right, weighted by GPU time"),
     "root_line_hit": Metric("Root line right", lambda row: row.root_right),
     "suspect_hit": Metric("Root line right, or among the suspects", lambda row: row.root_among_suspects),
     # Where no rank is to be found, naming none is no hit.
@@ -88,14 +81,12 @@ def _missed_failure(row: Row) -> bool:
 
 # --- one number a metric ---
 
-_Profile = tuple[str, str, str, str, str, bool, float | None]
-"""Labelled reason, true reason, answer, true category, answered category, whether the reason is right, confidence."""
-
 
 def measure(rows: Sequence[Row]) -> dict[str, float | None]:
     """Every metric by name; None where the rows hold nothing to measure it by."""
     values: dict[str, float | None] = {name: _mean(of(row) for row in rows) for name, of in _SHARES.items()}
-    values |= _pooled(Counter(map(_profile, rows)))
+    values["macro_f1"] = _mean(score["f1"] for score in _scores(rows).values())
+    values["ece"] = _calibration_error(rows)
     seconds = sorted(row.seconds for row in rows)
     lines = sum(row.lines or 0 for row in rows)
     values["kept_share"] = sum(row.kept_lines or 0 for row in rows) / lines if lines else None
@@ -107,29 +98,15 @@ def measure(rows: Sequence[Row]) -> dict[str, float | None]:
     return {name: None if values[name] is None else round(float(values[name] or 0), 6) for name in METRICS}
 
 
-def intervals(rows: Sequence[Row], *, resamples: int = 1000) -> dict[str, list[float]]:
-    """The 95 % interval of each metric: Wilson's for shares, else the bootstrap's, with a fixed seed.
-
-    Cases of one fault resemble each other: shares count as measured on fewer, independent cases, and the bootstrap
-    draws whole faults.
-    """
+def intervals(rows: Sequence[Row]) -> dict[str, list[float]]:
+    """Wilson's 95 % interval of each share. Cases of one fault resemble each other: they count as the fewer,
+    independent cases that they are worth."""
     found: dict[str, list[float]] = {}
     for name, of in _SHARES.items():
         judged = [[value for row in fault if (value := of(row)) is not None] for fault in _by_fault(rows)]
         if any(judged):
             found[name] = _share_interval([values for values in judged if values])
-    profiles = [[_profile(row) for row in fault] for fault in _by_fault(rows)]
-    draw = random.Random(_SEED)
-    drawn: dict[str, list[float]] = {}
-    for _ in range(resamples if rows else 0):
-        sample = Counter(chain.from_iterable(draw.choices(profiles, k=len(profiles))))
-        for name, number in _pooled(sample).items():
-            if number is not None:
-                drawn.setdefault(name, []).append(number)
-    for name, numbers in drawn.items():
-        numbers.sort()
-        found[name] = [round(_percentile(numbers, share) or 0.0, 6) for share in (0.025, 0.975)]
-    return {name: found[name] for name in METRICS if name in found}
+    return found
 
 
 def wilson(hits: float, count: float) -> tuple[float, float]:
@@ -167,86 +144,41 @@ def _design_effect(judged: Sequence[Sequence[bool]]) -> float:
     return max(1.0, between / (count * share * (1 - share))) if faults < count else 1.0
 
 
-def _profile(row: Row) -> _Profile:
-    answer, category = row.reason or "(no answer)", row.category or "(no answer)"
-    return (
-        row.true_reason,
-        answer if row.reason_right else row.true_reason,
-        answer,
-        category if row.category_right else row.true_category,
-        category,
-        row.reason_right,
-        row.confidence,
-    )
+def _truth(row: Row) -> str:
+    return (row.reason if row.reason_right else None) or row.true_reason
 
 
-def _pooled(profiles: Mapping[_Profile, int]) -> dict[str, float | None]:
-    """The metrics that no single case has."""
-    reasons: Counter[tuple[str, str]] = Counter()
-    categories: Counter[tuple[str, str]] = Counter()
-    labelled: Counter[str] = Counter()
-    right: Counter[str] = Counter()
-    for (label, truth, answer, true_category, category, hit, _), count in profiles.items():
-        reasons[truth, answer] += count
-        categories[true_category, category] += count
-        labelled[label] += count
-        right[label] += count * hit
-    return {
-        "macro_f1": _macro_f1(reasons),
-        "category_macro_f1": _macro_f1(categories),
-        "count_accuracy": _weighted(labelled, right, COUNT),
-        "gpu_time_accuracy": _weighted(labelled, right, GPU_TIME),
-        "ece": _calibration_error(profiles),
-    }
-
-
-def _macro_f1(pairs: Mapping[tuple[str, str], int]) -> float | None:
-    """The mean F1 over what occurs as truth."""
-    scores = [score["f1"] for score in _scores(pairs).values()]
-    return sum(scores) / len(scores) if scores else None
-
-
-def _scores(pairs: Mapping[tuple[str, str], int]) -> dict[str, dict[str, float]]:
-    """Precision, recall and F1 of each class that occurs as truth; precision is 0 for one never answered."""
-    truths: Counter[str] = Counter()
-    answers: Counter[str] = Counter()
-    for (truth, answer), count in pairs.items():
-        truths[truth] += count
-        answers[answer] += count
+def _scores(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Precision, recall and F1 of each reason that occurs as truth; precision is 0 for one never answered."""
+    truths, answers = Counter(map(_truth, rows)), Counter(row.reason for row in rows)
+    right = Counter(row.reason for row in rows if row.reason_right)
     return {
         name: {
-            "precision": pairs.get((name, name), 0) / answers[name] if answers[name] else 0.0,
-            "recall": pairs.get((name, name), 0) / truths[name],
-            "f1": 2 * pairs.get((name, name), 0) / (truths[name] + answers[name]),
+            "precision": right[name] / answers[name] if answers[name] else 0.0,
+            "recall": right[name] / count,
+            "f1": 2 * right[name] / (count + answers[name]),
         }
-        for name in truths
+        for name, count in truths.items()
     }
 
 
-def _weighted(labelled: Mapping[str, int], right: Mapping[str, int], weights: Mapping[str, float]) -> float | None:
-    """Accuracy per labelled reason, weighted; the weights of the reasons that occur add up to 1."""
-    total = sum(weights.get(name, 0.0) for name in labelled)
-    if not total:
-        return None
-    return sum(weights.get(name, 0.0) * right[name] / count for name, count in labelled.items()) / total
-
-
-def _calibration_error(profiles: Mapping[_Profile, int]) -> float | None:
+def _calibration_error(rows: Sequence[Row]) -> float | None:
     """How far the mean confidence of a bin is from the share that is right in it, on average over cases."""
-    sums = [(0, 0.0, 0)] * _BINS
-    for (*_, hit, confidence), count in profiles.items():
-        if confidence is not None:
-            number, sure, right = sums[_bin(confidence)]
-            sums[_bin(confidence)] = (number + count, sure + confidence * count, right + hit * count)
-    total = sum(number for number, _, _ in sums)
-    return sum(abs(sure - right) for _, sure, right in sums) / total if total else None
+    groups = _by_confidence(rows).values()
+    off = [abs(sum((row.confidence or 0.0) - row.reason_right for row in group)) for group in groups]
+    return sum(off) / sum(map(len, groups)) if off else None
 
 
-def _bin(confidence: float) -> int:
-    return min(int(confidence * _BINS + 1e-9), _BINS - 1)
+def _by_confidence(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    """The rows of each tenth of confidence that occurs, from below."""
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        if row.confidence is not None:
+            groups.setdefault(min(int(row.confidence * _BINS + 1e-9), _BINS - 1), []).append(row)
+    return dict(sorted(groups.items()))
 
 
-def _mean(values: Iterable[bool | None]) -> float | None:
+def _mean(values: Iterable[float | None]) -> float | None:
     judged = [value for value in values if value is not None]
     return sum(judged) / len(judged) if judged else None
 
@@ -267,23 +199,9 @@ def _percentile(ordered: Sequence[float], share: float) -> float | None:
 def by_reason(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
     """For each labelled reason, in the taxonomy's order: cases, how many right, precision, recall, F1, and the shares
     of right root lines and actions."""
-    scores = _scores(Counter(profile[1:3] for profile in map(_profile, rows)))
+    scores = _scores(rows)
     groups = _grouped(rows, lambda row: row.true_reason)
-    return {
-        reason.value: _table_row(groups[reason.value], scores.get(reason.value))
-        for reason in Reason
-        if reason.value in groups
-    }
-
-
-def by_category(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
-    """As `by_reason`, for categories; `right` counts right categories."""
-    scores = _scores(Counter(profile[3:5] for profile in map(_profile, rows)))
-    groups = _grouped(rows, lambda row: row.true_category)
-    return {
-        name: _table_row(group, scores.get(name)) | {"right": sum(row.category_right for row in group)}
-        for name, group in groups.items()
-    }
+    return {name: _table_row(groups[name], scores.get(name)) for name in map(str, Reason) if name in groups}
 
 
 def by_split(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
@@ -292,21 +210,8 @@ def by_split(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
     return {name: {"n": len(group), **measure(group)} for name, group in sorted(groups.items())}
 
 
-def confusion(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
-    """Truth -> answer -> cases. An accepted second reading stands on the diagonal."""
-    table: dict[str, dict[str, int]] = {}
-    for profile in map(_profile, rows):
-        answers = table.setdefault(profile[1], {})
-        answers[profile[2]] = answers.get(profile[2], 0) + 1
-    return table
-
-
 def reliability(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """For each tenth of confidence that occurs: its bounds, cases, mean confidence, share right and its interval."""
-    groups: dict[int, list[Row]] = {}
-    for row in rows:
-        if row.confidence is not None:
-            groups.setdefault(_bin(row.confidence), []).append(row)
     return [
         {
             "from": number / _BINS,
@@ -316,7 +221,7 @@ def reliability(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "right": round(sum(row.reason_right for row in group) / len(group), 6),
             "interval": _share_interval([[row.reason_right for row in fault] for fault in _by_fault(group)]),
         }
-        for number, group in sorted(groups.items())
+        for number, group in _by_confidence(rows).items()
     ]
 
 

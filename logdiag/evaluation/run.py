@@ -1,30 +1,32 @@
-"""Diagnoses cases in worker processes. A crash of one case, however hard, is the row of that case and nothing else."""
+"""Diagnoses cases in worker processes, and puts what came of them into one document. A crash of one case, however
+hard, is the row of that case and nothing else."""
 
 from __future__ import annotations
 
 import os
-import signal
+import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from multiprocessing import get_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from logdiag._version import __version__
 from logdiag.evaluation.baselines import guess
-from logdiag.evaluation.cases import Case
+from logdiag.evaluation.cases import Case, CaseSet
+from logdiag.evaluation.compare import SCHEMA
+from logdiag.evaluation.metrics import by_reason, by_split, intervals, measure, reliability
 from logdiag.evaluation.scoring import Answer, Row, answer_of, failed_row, judge
 from logdiag.pipeline import Memory, diagnose
 from logdiag.rules import RuleBook
+from logdiag.rules.folders import read_folders
+from logdiag.workers import answers_of
 
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
 
 Diagnose = Callable[[Case, RuleBook], Answer]
-_Setup = tuple[tuple[str, ...], Mapping[str, Diagnose], Diagnose]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,56 +61,17 @@ def evaluate(
     """
     RuleBook.load(folders)
     others = {name: partial(guess, name) for name in baselines} | dict(beside or {})
-    setup: _Setup = (tuple(folders), others, diagnose_case)
-    results: dict[int, Result] = {}
-    for at, result in _answered(cases, range(len(cases)), jobs or os.cpu_count() or 1, setup):
-        results[at] = result
+    work = partial(_result, others=others, diagnose_case=diagnose_case)
+    results = []
+    for case, result in zip(cases, answers_of(work, cases, jobs or os.cpu_count() or 1, folders), strict=True):
+        died = failed_row(case, "its process died", 0.0)
+        results.append(result or Result(died, dict.fromkeys(others, died)))
         if advance:
             advance()
-    return [results[at] for at in range(len(cases))]
+    return results
 
 
-def _answered(cases: Sequence[Case], places: Sequence[int], jobs: int, setup: _Setup) -> Iterator[tuple[int, Result]]:
-    """The result of the case at each place, as it comes.
-
-    Where a process dies, all of its pool end with it: what was under way is asked once more, each case alone.
-    """
-    left = dict.fromkeys(places)
-    pool = ProcessPoolExecutor(min(jobs, len(left)), get_context("spawn"), _load, setup)
-    try:
-        futures = {pool.submit(_result, cases[at]): at for at in places}
-        for future in as_completed(futures):
-            result = future.result()
-            del left[futures[future]]
-            yield futures[future], result
-    except BrokenProcessPool:
-        # Cases are begun in their order.
-        begun, rest = list(left)[:jobs], list(left)[jobs:]
-        if len(places) == 1:
-            row = failed_row(cases[begun[0]], "its process died", 0.0)
-            yield begun[0], Result(row, dict.fromkeys(setup[1], row))
-        else:
-            for at in begun:
-                yield from _answered(cases, [at], 1, setup)
-        if rest:
-            yield from _answered(cases, rest, jobs, setup)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-_loaded: tuple[RuleBook, Mapping[str, Diagnose], Diagnose]
-
-
-def _load(folders: Sequence[str], others: Mapping[str, Diagnose], diagnose_case: Diagnose) -> None:
-    """What a process begins with. Ctrl-C is the parent's to handle."""
-    global _loaded
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _loaded = RuleBook.load(folders), others, diagnose_case
-
-
-def _result(case: Case) -> Result:
-    """What comes of a case, in a process of the pool."""
-    book, others, diagnose_case = _loaded
+def _result(case: Case, book: RuleBook, *, others: Mapping[str, Diagnose], diagnose_case: Diagnose) -> Result:
     beside = {name: _row(case, partial(answer, case, book)) for name, answer in others.items()}
     return Result(_row(case, partial(diagnose_case, case, book)), beside)
 
@@ -124,3 +87,32 @@ def _row(case: Case, answer: Callable[[], Answer]) -> Row:
         what = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
         where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
         return failed_row(case, f"{what} ({where})", time.perf_counter() - began)
+
+
+def document_of(
+    case_set: CaseSet, results: Sequence[Result], *, folders: Sequence[str] = (), notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A whole evaluation as plain values, by the schema to which keys are only ever added: metrics, tables, rows, and
+    what they were made by. The same cases and rules give the same document, but for seconds."""
+    rows = [result.row for result in results]
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "metrics": measure(rows),
+        "intervals": intervals(rows),
+        "by_reason": by_reason(rows),
+        "by_split": by_split(rows),
+        "reliability": reliability(rows),
+    }
+    names = results[0].baselines if results else {}
+    if names:
+        document["baselines"] = {name: measure([result.baselines[name] for result in results]) for name in names}
+    document["notes"] = list(notes)
+    document["made_by"] = {
+        "logdiag": __version__,
+        "python": platform.python_version(),
+        "rules": read_folders(folders).fingerprint().hex(),
+        "files": list(map(asdict, case_set.files)),
+        "cases": len(rows),
+    }
+    document["cases"] = list(map(asdict, rows))
+    return document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from logdiag.evaluation.cases import Case
@@ -102,10 +102,6 @@ class Row:
             ("action", self.action_right, f"{' or '.join(self.accepted_actions)}, answered {self.action}"),
         )
         return {what: f"{what}: {words}" for what, right, words in respects if right is False}
-
-    def to_dict(self) -> dict[str, Any]:
-        """The row as plain values, ready for JSON."""
-        return asdict(self)
 
 
 def answer_of(diagnosis: Diagnosis) -> Answer:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -18,43 +18,40 @@ from logdiag.report.words import clean
 
 _MISSES_SHOWN = 20
 _CHANGES_SHOWN = 200
-WIDTH = 120
-"""How wide the tables are where no terminal says so."""
+# How wide the tables are where no terminal says so.
+_WIDTH = 120
 
 
 def print_document(document: Mapping[str, Any], rows: Sequence[Row]) -> None:
-    """Writes the tables. Log text and labels are never read as markup."""
+    """Writes the tables and the first misses. Log text and labels are never read as markup."""
     console = _console()
-    for part in tables_of(document, rows):
-        console.print(part)
-    missed = [row for row in rows if row.missed]
-    if missed:
-        table = _table(f"Misses: {len(missed)} cases", "case", "what is wrong")
-        table.columns[1].justify = "left"
-        for row in missed[:_MISSES_SHOWN]:
-            table.add_row(clean(row.id, 60), "; ".join(clean(words, 160) for words in row.missed.values()))
-        console.print(table)
-        if len(missed) > _MISSES_SHOWN:
-            more = f"and {len(missed) - _MISSES_SHOWN} more: --html FILE shows each with its log"
-            console.print(Text(more, style="dim"))
-    else:
-        console.print(Text("No misses.", style="bold green"))
-
-
-def tables_of(document: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[RenderableType]:
-    """What is printed of an evaluation before its misses."""
     made_by, failed = document["made_by"], sum(not row.healthy for row in rows)
-    yield Text(f"{len(rows)} cases: {failed} failed, {len(rows) - failed} healthy", style="bold")
-    yield Text(f"logdiag {made_by['logdiag']}, rules {made_by['rules'][:12]}", style="dim")
+    console.print(Text(f"{len(rows)} cases: {failed} failed, {len(rows) - failed} healthy", style="bold"))
+    console.print(Text(f"logdiag {made_by['logdiag']}, rules {made_by['rules'][:12]}", style="dim"))
     for note in document["notes"]:
-        yield Text(f"Note: {clean(note)}", style="dim")
-    yield _metrics_table(document)
+        console.print(Text(f"Note: {clean(note)}", style="dim"))
+    console.print(_metrics_table(document))
     if "baselines" in document:
-        yield _columns_table("Beside the baselines", {"logdiag": document["metrics"], **document["baselines"]})
+        beside = {"logdiag": document["metrics"], **document["baselines"]}
+        console.print(_columns_table("Beside the baselines", beside))
     if document["by_split"]:
-        yield _columns_table("By split", document["by_split"])
-    yield _reasons_table(document["by_reason"])
-    yield _reliability_table(document["reliability"])
+        console.print(_columns_table("By split", document["by_split"]))
+    console.print(_reasons_table(document["by_reason"]))
+    console.print(_reliability_table(document["reliability"]))
+    _print_misses(console, [row for row in rows if row.missed])
+
+
+def _print_misses(console: Console, missed: Sequence[Row]) -> None:
+    if not missed:
+        console.print(Text("No misses.", style="bold green"))
+        return
+    table = _table(f"Misses: {len(missed)} cases", "case", "what is wrong")
+    table.columns[1].justify = "left"
+    for row in missed[:_MISSES_SHOWN]:
+        table.add_row(clean(row.id, 60), "; ".join(clean(words, 160) for words in row.missed.values()))
+    console.print(table)
+    if len(missed) > _MISSES_SHOWN:
+        console.print(Text(f"and {len(missed) - _MISSES_SHOWN} more: --json FILE has all", style="dim"))
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -86,7 +83,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def _console() -> Console:
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
 
 
 def _table(title: str, *columns: str) -> Table:

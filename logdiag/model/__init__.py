@@ -18,40 +18,6 @@ from logdiag.patterns import pattern_of
 if TYPE_CHECKING:
     from logdiag.read.forms import Forms
 
-__all__ = [
-    "Action",
-    "Block",
-    "Candidate",
-    "Category",
-    "Change",
-    "Checkpoint",
-    "Collectives",
-    "Consequence",
-    "Diagnosis",
-    "Digest",
-    "Ended",
-    "Evidence",
-    "Finding",
-    "Line",
-    "Log",
-    "Mark",
-    "Progress",
-    "RankInGroup",
-    "Reason",
-    "Recovery",
-    "Role",
-    "RootCause",
-    "Similar",
-    "Support",
-    "Suspect",
-    "Times",
-    "fill",
-    "fill_title",
-    "median",
-    "number_in",
-    "with_nines",
-]
-
 SCHEMA = "logdiag.diagnosis/1"
 _NOT_OF_THE_SCHEMA = ("digest", "decisions", "marks")
 # Left out of the answer where there is nothing.
@@ -402,20 +368,26 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class RootCause:
-    """The line that names what broke first.
-
-    `source` and `line` are the file as it was named (`<stdin>` for a pipe) and its own line number, from 1; `text` is
-    the whole line as it stands there. `rank` and `node` are the process and the machine that failed first, None where
-    the log does not tell. `time` is the clock's text as the log prints it, of the line or else of the nearest earlier
-    one of the same process, None where it has none. `rule` is the rule that knows the line, as `category/name`;
-    `memory/ID` or `agent/MODEL` where not a rule but a past failure or a language model named it. `rank_from` says from
-    what the rank was concluded, None where there is none; `rank_guessed` that this is no more than a guess.
-    """
+class Place:
+    """One line of a log: `source` is the file as it was named (`<stdin>` for a pipe), `line` its own line number, from
+    1, and `text` the whole line as it stands there."""
 
     source: str
     line: int
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RootCause(Place):
+    """The line that names what broke first.
+
+    `rank` and `node` are the process and the machine that failed first, None where the log does not tell. `time` is the
+    clock's text as the log prints it, of the line or else of the nearest earlier one of the same process, None where it
+    has none. `rule` is the rule that knows the line, as `category/name`; `memory/ID` or `agent/MODEL` where not a rule
+    but a past failure or a language model named it. `rank_from` says from what the rank was concluded, None where there
+    is none; `rank_guessed` that this is no more than a guess.
+    """
+
     rank: int | None
     node: str | None
     time: str | None
@@ -425,16 +397,11 @@ class RootCause:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """One line that the answer rests on, as `source`, `line` (from 1) and `text` as it stands there.
+class Evidence(Place):
+    """One line that the answer rests on. `role` is `root` (the root line; once), `context` (lines around it) or
+    `consequence` (what it made others say). `rule` is the rule that fired on it, None for a line that only stands
+    beside."""
 
-    `role` is `root` (the root line; once), `context` (lines around it) or `consequence` (what it made others say).
-    `rule` is the rule that fired on it, None for a line that only stands beside.
-    """
-
-    source: str
-    line: int
-    text: str
     role: str
     rule: str | None
 
@@ -460,25 +427,19 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Place):
     """A line that may tell of the failure although nothing is known of its words, by where and how it stands in the
-    log. `source`, `line` (from 1) and `text` as in the file; `score` from 0 to 1 is how likely it is, among the
-    lines of this log, to be the one that names what broke first."""
+    log. `score` from 0 to 1 is how likely it is, among the lines of this log, to be the one that names what broke
+    first."""
 
-    source: str
-    line: int
-    text: str
     score: float
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A line that is new since the good run (`times_more` None), or comes so many times more often. `source`, `line`
-    (from 1) and `text` are those of the first such line, `count` how many there are."""
+class Change(Place):
+    """A line that is new since the good run (`times_more` None), or comes so many times more often: the first such
+    line; `count` is how many there are."""
 
-    source: str
-    line: int
-    text: str
     count: int
     times_more: float | None = None
 
@@ -517,13 +478,10 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A checkpoint that a line tells of: `source`, `line` (from 1) and `text` as in the file, the number of its `step`,
-    and the clock's text; None where the log does not tell."""
+class Checkpoint(Place):
+    """A checkpoint that a line tells of: the number of its `step`, and the clock's text; None where the log does not
+    tell."""
 
-    source: str
-    line: int
-    text: str
     step: int | None = None
     time: str | None = None
 
@@ -731,8 +689,6 @@ class Diagnosis:
 
 
 _PLACEHOLDER = pattern_of(r"\{([a-z_]+)\}")
-
-
 _UNFILLED = pattern_of(r" ?\((?:[^(){}]* )?\{[a-z_]+\}[^(){}]*\)| ?[:'\"]*\{[a-z_]+\}['\"]*")
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Container, Hashable, Iterable, Mapping
 from enum import Enum
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from logdiag.errors import LogdiagError
@@ -73,13 +74,9 @@ def _path(keys: tuple[int | str, ...]) -> str:
 
 def rank_ranges(ranks: Iterable[int]) -> str:
     """Ranks as ranges: `0-4, 6-63`."""
-    parts: list[str] = []
-    first = last = None
-    for rank in [*sorted(set(ranks)), None]:
-        if last is not None and rank == last + 1:
-            last = rank
-            continue
-        if first is not None:
-            parts.append(str(first) if first == last else f"{first}-{last}")
-        first = last = rank
+    parts = []
+    # Of ranks that follow each other the difference to their places is the same.
+    for _, group in groupby(enumerate(sorted(set(ranks))), key=lambda item: item[1] - item[0]):
+        run = [rank for _, rank in group]
+        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
     return ", ".join(parts)

@@ -13,7 +13,7 @@ import re
 import struct
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -24,7 +24,6 @@ _ZIPS = (".pt", ".pth", ".ckpt", ".bin", ".npz")
 _FILES = (*_ZIPS, ".safetensors")
 # checkpoint-500   step_500   iter_0000500   epoch=1-step=500.ckpt   global_step500
 _STEP = re.compile(r"(?i)(?:step|iter|iteration|checkpoint|ckpt)s?[-_=]?(\d+)")
-_NUMBER = re.compile(r"\d+")
 # model-00002-of-00004.safetensors
 _PART = re.compile(r"(.*?)(\d+)-of-(\d+)(.*)")
 # step_40.pt.tmp   tmp-checkpoint-40   .step_40.pt.x7   step_40.partial
@@ -62,13 +61,16 @@ def checkpoints_in(folder: str) -> list[Checkpoint]:
         is_folder = os.path.isdir(path) and not os.path.islink(path)
         if name.startswith(".") or _UNFINISHED.search(name) or not (is_folder or name.endswith(_FILES)):
             continue
-        files = list(_files_below(path)) if is_folder else [path]
+        files = [path]
+        if is_folder:
+            files = [os.path.join(place, each) for place, _, names in os.walk(path) for each in sorted(names)]
         try:
             saved_at = max((os.stat(file).st_mtime for file in files), default=os.stat(path).st_mtime)
             torn = _torn_folder(path, files) if is_folder else _torn_file(path)
         except OSError as error:  # gone or unreadable meanwhile
             saved_at, torn = 0.0, f"{path} cannot be read ({error.strerror})"
-        found.append(Checkpoint(path, _step_of(name), saved_at, torn))
+        numbers = _STEP.findall(name) or re.findall(r"\d+", name)
+        found.append(Checkpoint(path, int(numbers[-1]) if numbers else None, saved_at, torn))
     return sorted(found, key=lambda item: (-1 if item.step is None else item.step, item.saved_at))
 
 
@@ -76,16 +78,6 @@ def newest(checkpoints: Sequence[Checkpoint], distrusted: Mapping[str, float]) -
     """The furthest whole checkpoint that is not distrusted; one that was saved anew since is trusted again."""
     trusted = [item for item in checkpoints if not item.torn and item.saved_at > distrusted.get(item.path, 0.0)]
     return trusted[-1] if trusted else None
-
-
-def _step_of(name: str) -> int | None:
-    named = _STEP.findall(name) or _NUMBER.findall(name)
-    return int(named[-1]) if named else None
-
-
-def _files_below(folder: str) -> Iterator[str]:
-    for place, _, names in os.walk(folder):
-        yield from (os.path.join(place, name) for name in sorted(names))
 
 
 def _torn_folder(folder: str, files: list[str]) -> str:

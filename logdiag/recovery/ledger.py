@@ -1,5 +1,5 @@
 """What became of a watched job, as JSON lines, so that a killed logdiag goes on where it was. Each event is on the disk
-before it is acted on. `course_of` folds the events into where the job stands."""
+before it is acted on. A `Course` is where the job stands after them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from logdiag.errors import LogdiagError
 from logdiag.model import Action, Reason
 from logdiag.model.plain import plain
-from logdiag.recovery.policy import Choice, Failure
+from logdiag.recovery.policy import Choice, Failure, Policy, decide
+
+Rollback = tuple[Sequence[tuple[int, int]], Mapping[str, float]]
 
 _NAME = "ledger.jsonl"
 
@@ -72,14 +74,6 @@ class Course:
             self.distrusted.update(event["distrusted"])
 
 
-def course_of(events: Iterable[Mapping[str, Any]]) -> Course:
-    """Where a job stands, after all its events."""
-    course = Course()
-    for event in events:
-        course.fold(event)
-    return course
-
-
 class Ledger:
     """The ledger of one job in a folder of its own, for one process at a time; `course` is where the job stands."""
 
@@ -96,7 +90,9 @@ class Ledger:
             ) from error
         self._lock()
         self._unwritten = b""
-        self.course = course_of(self._read())
+        self.course = Course()
+        for event in self._read():
+            self.course.fold(event)
 
     def add(self, event: str, **fields: Any) -> None:
         """Writes an event, and returns when it is on the disk; where that is full it follows with the next one."""
@@ -114,21 +110,28 @@ class Ledger:
                 os.ftruncate(self._file, size)
         self.course.fold(row)
 
-    def choose(
+    def decide(
         self,
-        choice: Choice,
+        policy: Policy,
         failure: Failure,
+        node: str,
         *,
         attempt: int | str,
         saved: int = -1,
-        skip: Sequence[tuple[int, int]] = (),
-        distrusted: Mapping[str, float] | None = None,
-    ) -> None:
-        """Writes down what is done about the failure of an attempt."""
-        furthest = max(self.course.furthest, -1 if failure.step is None else failure.step)
-        self.add("choice", attempt=attempt, step=choice.step, why=choice.why, row=choice.row, times=choice.times,
-                 node=choice.node, seconds=choice.seconds, failure=failure, skip=skip, furthest=furthest,
-                 distrusted=dict(distrusted or {}), saved=max(self.course.saved, saved))  # fmt: skip
+        rollback: Callable[[Choice], Rollback] = lambda _: ((), {}),
+    ) -> tuple[Choice, Failure]:
+        """Decides about the failure of an attempt by the policy, and writes it down; the choice, and the failure as it
+        is known from then on. `node` is the name by which its node can be left out, empty where it cannot; `rollback`
+        gives the batches to skip and the checkpoints that are not to be used."""
+        course = self.course
+        node = node if len(course.excluded) < policy.budget.nodes else ""
+        failure = replace(failure, node=node or failure.node)
+        choice = decide(policy, failure, course.failures, can_exclude=bool(node))
+        skip, distrusted = rollback(choice)
+        furthest = max(course.furthest, -1 if failure.step is None else failure.step)
+        self.add("choice", attempt=attempt, failure=failure, furthest=furthest, saved=max(course.saved, saved),
+                 skip=skip, distrusted=distrusted, **asdict(choice))  # fmt: skip
+        return choice, failure
 
     def begin(self, command: Sequence[str]) -> bool:
         """Takes a command on; True where it goes on with what another logdiag had begun. Raises LogdiagError where

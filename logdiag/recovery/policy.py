@@ -14,16 +14,17 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from logdiag.errors import LogdiagError
 from logdiag.judge.verdict import SURE
 from logdiag.model import Action, Diagnosis, Reason
 from logdiag.rules.folders import RuleFile
-from logdiag.rules.tables import load_yaml, validated
+from logdiag.rules.tables import Strict, load_yaml, validated
 
 Step = Literal["restart", "exclude", "rollback", "wait", "stop"]
 Seen = Literal["log", "hang", "spike"]
+_ORDINALS = {1: "first", 2: "second", 3: "third"}
 _DEFAULT = os.path.join(os.path.dirname(__file__), "policy.yaml")
 
 
@@ -78,11 +79,7 @@ class Choice:
     seconds: float = 0.0
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Budget(_Strict):
+class Budget(Strict):
     """How many restarts there may be, of the whole job and in a row without progress, and nodes left out."""
 
     restarts: int = Field(ge=0, le=10_000)
@@ -90,13 +87,13 @@ class Budget(_Strict):
     nodes: int = Field(ge=0)
 
 
-class Wait(_Strict):
+class Wait(Strict):
     """Seconds before the first new try of a `wait`."""
 
     seconds: float = Field(ge=0, le=86_400)
 
 
-class Hang(_Strict):
+class Hang(Strict):
     """When a job counts as hanging, in usual iterations and in seconds."""
 
     times: float = Field(ge=2)
@@ -105,21 +102,21 @@ class Hang(_Strict):
     start: float = Field(ge=0)
 
 
-class Spike(_Strict):
+class Spike(Strict):
     """When a loss counts as a spike."""
 
     times: float = Field(gt=1)
     lines: int = Field(ge=1, le=100)
 
 
-class Skip(_Strict):
+class Skip(Strict):
     """How many batches around the bad ones are left out."""
 
     before: int = Field(ge=0)
     after: int = Field(ge=0)
 
 
-class Row(_Strict):
+class Row(Strict):
     """One row: what must hold, all of it, and what to do each time. A condition that is left out always holds."""
 
     name: str = Field(min_length=1)
@@ -152,7 +149,7 @@ class Row(_Strict):
         )
 
 
-class Policy(_Strict):
+class Policy(Strict):
     """The whole file."""
 
     budget: Budget
@@ -202,7 +199,7 @@ def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_
     lasting = not row.renewed or ("exclude" in row.do and bool(failure.node) and can_exclude)
     times = 1 + sum(earlier.fingerprint == failure.fingerprint for earlier in _counted(failure, history, lasting))
     step = row.do[min(times, len(row.do)) - 1]
-    said = f"{row.name}, {_time(times)}"
+    said = f"{row.name}, the {_ORDINALS.get(times, f'{times}th')} time"
     if step != "stop" and (spent := _spent(policy, failure, history)):
         return Choice("stop", f"{said}: stopped for a person, since {spent}", row.name, times)
     if step == "exclude" and not (failure.node and can_exclude):
@@ -242,7 +239,3 @@ def _spent(policy: Policy, failure: Failure, history: Sequence[Failure]) -> str:
     if in_vain > policy.budget.without_progress:
         return f"{policy.budget.without_progress} restarts in a row brought it no further"
     return ""
-
-
-def _time(times: int) -> str:
-    return {1: "the first time", 2: "the second time", 3: "the third time"}.get(times, f"the {times}th time")

@@ -8,7 +8,7 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -17,9 +17,9 @@ from logdiag.model import Action, Diagnosis, Reason
 from logdiag.recovery.checkpoints import Checkpoint, checkpoints_in, newest
 from logdiag.recovery.child import Child, end_all
 from logdiag.recovery.launch import Launcher
-from logdiag.recovery.ledger import Ledger
+from logdiag.recovery.ledger import Ledger, Rollback
 from logdiag.recovery.notices import Notice, Notifier
-from logdiag.recovery.policy import Choice, Failure, Policy, decide, failure_of
+from logdiag.recovery.policy import Choice, Failure, Policy, failure_of
 from logdiag.recovery.watch import Alarm, Watch
 from logdiag.rules import RuleBook
 
@@ -167,14 +167,16 @@ def _decide(setup: Setup, ended: _Ended) -> Choice:
     ledger, course = setup.ledger, setup.ledger.course
     checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
     failure = _failure(setup, ended, checkpoints)
-    may_exclude = failure.node and len(course.excluded) < setup.policy.budget.nodes
-    node = setup.launcher.can_exclude(failure.node, course.excluded) if may_exclude else ""
-    # By the launcher's name for it.
-    failure = replace(failure, node=node or failure.node)
-    choice = decide(setup.policy, failure, course.failures, can_exclude=bool(node))
-    skip, distrusted = _rollback(setup.policy, ended, choice, checkpoints)
+    node = setup.launcher.can_exclude(failure.node, course.excluded) if failure.node else ""
     saved = max((item.step for item in checkpoints if item.step is not None and not item.torn), default=-1)
-    ledger.choose(choice, failure, attempt=course.attempt, saved=saved, skip=skip, distrusted=distrusted)
+    choice, failure = ledger.decide(
+        setup.policy,
+        failure,
+        node,
+        attempt=course.attempt,
+        saved=saved,
+        rollback=lambda choice: _rollback(setup.policy, ended, choice, checkpoints),
+    )
     where = f" at step {failure.step}" if failure.step is not None else ""
     what = f"attempt {course.attempt} failed{where}: {_named(failure, ended)}; {choice.why}"
     event = "stopped" if choice.step == "stop" else "restarted"
@@ -208,9 +210,7 @@ def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[Checkpoint]) -> 
     return told or Failure("log", Reason.OTHERS, Action.NONE, False, step=step, progressed=progressed)
 
 
-def _rollback(
-    policy: Policy, ended: _Ended, choice: Choice, checkpoints: Sequence[Checkpoint]
-) -> tuple[list[tuple[int, int]], dict[str, float]]:
+def _rollback(policy: Policy, ended: _Ended, choice: Choice, checkpoints: Sequence[Checkpoint]) -> Rollback:
     """The batches to skip, and the checkpoints that may hold what the bad ones did: those after the last good loss, and
     each further time one more before them."""
     watch = ended.watch

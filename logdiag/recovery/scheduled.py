@@ -8,7 +8,7 @@ from dataclasses import replace
 from logdiag.model import Diagnosis
 from logdiag.recovery.launch import same_node
 from logdiag.recovery.ledger import Ledger
-from logdiag.recovery.policy import Policy, decide, failure_of
+from logdiag.recovery.policy import Policy, failure_of
 
 # Whoever ended it so had a reason, or the scheduler itself starts it again.
 _LEFT_ALONE = ("COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "SUSPENDED")
@@ -39,9 +39,7 @@ def _decide(answer: Diagnosis, policy: Policy, ledger: Ledger, run: str) -> None
     failure = failure_of(answer, step, progressed=step is not None and step > course.furthest)
     # A log is the user's word: it can put only nodes of this very job aside, and not too many.
     node = same_node(failure.node, job.get("nodes", "").split(","))
-    can_exclude = bool(node) and node not in course.excluded and len(course.excluded) < policy.budget.nodes
     failure = replace(failure, node=node or failure.node)
-    choice = decide(policy, failure, course.failures, can_exclude=can_exclude)
-    ledger.choose(choice, failure, attempt=run)
+    choice, _ = ledger.decide(policy, failure, "" if node in course.excluded else node, attempt=run)
     if choice.step == "stop":
         ledger.add("over", how="stopped", why=choice.why)

@@ -34,16 +34,25 @@ def recover(
             if failed is None
             else (_UNKNOWN, "The job failed, but its log does not say why.")
         )
-        return Recovery(action, False, (), _collect(Reason.OTHERS, book), why)
+        unknown = book.reasons.get(Reason.OTHERS)
+        return Recovery(
+            action, False, (), tuple(f"Collect {item}." for item in unknown.collect) if unknown else (), why
+        )
     finding = judgement.root.finding
     entry = book.reasons.get(finding.reason)
     action = finding.action or (Action(entry.action) if entry else _UNKNOWN)
     early = finding.action_before_progress
     if early is None and finding.action is None and entry and entry.action_before_progress:
         early = Action(entry.action_before_progress)
-    before_progress = _before_progress(judgement, finding)
-    if early is not None and before_progress:
-        action = early
+    why = finding.why
+    if early is not None:
+        # The first collective tells that no step was made, as no sign of work before the root does.
+        sequence = number_in(finding.facts.get("seqnum", ""))
+        started = judgement.progressed is not False if sequence is None else sequence > 1
+        action = action if started else early
+        if judgement.progressed is not None:
+            when = "The job had made progress" if judgement.progressed else "It failed before any step was made"
+            why = f"{when}: {why}"
     if action is Action.RESTART and (judgement.node in suspicious or _lost_its_machine(judgement, judgement.root)):
         action = Action.RESTART_EXCLUDING_NODE
     nodes: tuple[str, ...] = ()
@@ -57,7 +66,7 @@ def recover(
         automatic=action.automatic and sure and failed is True,
         exclude_nodes=nodes,
         steps=_steps(judgement, finding, action, nodes, book),
-        why=_why(finding, judgement.progressed if early is not None else None),
+        why=why,
     )
 
 
@@ -68,14 +77,6 @@ def _lost_its_machine(judgement: Judgement, root: Fault) -> bool:
     return root.finding.generality > 0 and any(
         finding.reason is root.reason and finding.action is Action.RESTART_EXCLUDING_NODE for finding in told
     )
-
-
-def _before_progress(judgement: Judgement, finding: Finding) -> bool:
-    """Whether it failed before its first step: the first collective, or no sign of work before the root."""
-    sequence = number_in(finding.facts.get("seqnum", ""))
-    if sequence is not None:
-        return sequence <= 1
-    return judgement.progressed is False
 
 
 def _steps(
@@ -100,15 +101,3 @@ def _steps(
     elif action is Action.RESTART_EXCLUDING_NODE:
         steps = tuple(step for step in steps if step not in _SAID_FIRST)
     return tuple(([first] if first else []) + [fill(step, facts) for step in steps])
-
-
-def _why(finding: Finding, progressed: bool | None) -> str:
-    if progressed is None:
-        return finding.why
-    when = "The job had made progress" if progressed else "It failed before any step was made"
-    return f"{when}: {finding.why}"
-
-
-def _collect(reason: Reason, book: RuleBook) -> tuple[str, ...]:
-    entry = book.reasons.get(reason)
-    return tuple(f"Collect {item}." for item in entry.collect) if entry else ()

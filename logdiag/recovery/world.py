@@ -4,7 +4,7 @@
 
 It is sent to nodes where logdiag is not installed, so it needs Python 3.8 and nothing else. Where all members have
 torch it measures an all_reduce: over NCCL by one process for each GPU of each node, where no GPU is over gloo. Else it
-measures a ring over plain TCP. Under torchrun the processes are torchrun's.
+measures a ring over plain TCP.
 
 Prints one line, MARK and then JSON: `over`, `processes` (of the whole world), `bandwidth` (bytes a second that each
 node sends), `latency` (seconds) and `resent` (the share of segments that TCP had to send again, null where nobody
@@ -258,11 +258,6 @@ def _over_torch(
     return {"over": kind, "processes": size, "bandwidth": bandwidth, "latency": latency, "resent": None}
 
 
-def _under_torchrun(said: argparse.Namespace, doing: _Doing) -> dict[str, Any]:
-    kind, local = _KINDS[_torch_here()[0]], int(os.environ["LOCAL_RANK"])
-    return _over_torch(kind, said, doing, local, {"init_method": "env://"})
-
-
 def _told(measure: Callable[[_Doing], dict[str, Any] | None], until: float, who: str = "") -> int:
     """Measures against the clock, and prints what came of it. The exit status."""
     doing = _Doing()
@@ -297,8 +292,7 @@ def _main() -> int:
     parser.add_argument("--per-node", type=int, default=0, help="processes on each node; 0: one for each GPU")
     said = parser.parse_args()
     said.until = time.monotonic() + said.seconds
-    measure = _under_torchrun if "TORCHELASTIC_RUN_ID" in os.environ else _over_ring
-    return _told(lambda doing: measure(said, doing), said.until)
+    return _told(lambda doing: _over_ring(said, doing), said.until)
 
 
 if __name__ == "__main__":

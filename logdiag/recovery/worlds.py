@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -13,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,8 +24,6 @@ from logdiag.recovery import world as member
 from logdiag.recovery.nodecheck import Figures, Outcome, World
 
 DEFAULT_LAUNCHER = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host} python3 - {member}"
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_KNOWN = ("host", "member", "hosts", "rank", "size", "master", "port")
 # Worlds at a time, ports of each, and so many before they begin anew; a launcher's own time to connect; the time in
 # which the others of a world that failed may still say what they saw.
 _AT_A_TIME, _PORTS, _SETS = 64, 4, 100
@@ -46,21 +43,16 @@ class Launch:
     per_node: int = 0
 
 
-def launch_of(template: str, port: int, megabytes: int, seconds: float, per_node: int) -> Launch:
-    """Raises LogdiagError for a template that lacks {host} or {member}, has others that nobody knows, or names no
-    command that is there."""
+def launch_of(template: str, port: int, megabytes: int, seconds: float, per_node: int = 0) -> Launch:
+    """Raises LogdiagError for a template that lacks {host} or {member}, or names no command that is there."""
     said = f"--launcher {template!r}"
     try:
         words = tuple(shlex.split(template))
     except ValueError as error:
         raise LogdiagError(f"{said}: cannot be split into words ({error}); close its quotes") from error
-    named = set(_PLACEHOLDER.findall(template))
-    if missing := [name for name in ("host", "member") if name not in named]:
-        wanted = " and ".join(f"{{{name}}}" for name in missing)
+    if missing := [name for name in ("{host}", "{member}") if name not in template]:
+        wanted = " and ".join(missing)
         raise LogdiagError(f"{said}: has no {wanted}; write {{host}} for the node and {{member}} for what it is told")
-    if unknown := sorted(named.difference(_KNOWN)):
-        known = ", ".join(f"{{{name}}}" for name in _KNOWN)
-        raise LogdiagError(f"{said}: {{{unknown[0]}}} stands for nothing; known are {known}")
     if shutil.which(words[0]) is None:
         raise LogdiagError(f"{said}: {words[0]}: no such command; install it, or give another launcher")
     return Launch(words, port, megabytes, seconds, per_node)
@@ -74,17 +66,12 @@ def commands_of(launch: Launch, world: World, index: int) -> list[list[str]]:
         said = ["--hosts", ",".join(world), "--rank", str(rank), "--port", str(port)]
         said += ["--megabytes", str(launch.megabytes), "--seconds", f"{launch.seconds:g}"]
         said += ["--per-node", str(launch.per_node)]
-        values = {"host": node, "member": shlex.join(said), "hosts": ",".join(world), "rank": str(rank),
-                  "size": str(len(world)), "master": world[0], "port": str(port)}  # fmt: skip
         words: list[str] = []
         for word in launch.words:
-            words += said if word == "{member}" else [_PLACEHOLDER.sub(partial(_value, values), word)]
+            filled = word.replace("{host}", node).replace("{member}", shlex.join(said))
+            words += said if word == "{member}" else [filled]
         found.append(words)
     return found
-
-
-def _value(values: Mapping[str, str], placeholder: re.Match[str]) -> str:
-    return values[placeholder[1]]
 
 
 def run_worlds(launch: Launch, worlds: Sequence[World]) -> list[Outcome]:

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from logdiag._version import __version__
-from logdiag.model import Change, Diagnosis, Evidence, Line, Suspect
+from logdiag.model import Diagnosis, Line, Place
 from logdiag.report import words
 from logdiag.report.processes import processes_of
 from logdiag.report.timeline import timeline
@@ -84,7 +84,7 @@ def _facts(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
 def _told(diagnosis: Diagnosis) -> set[tuple[str, int]]:
     """The lines that something on the page leads to, by source and number."""
     told = {(mark.line.source, mark.line.number) for mark in diagnosis.marks if mark.kind != "step"}
-    named: list[Evidence | Suspect | Change] = [*diagnosis.evidence, *diagnosis.suspects, *diagnosis.changes]
+    named: list[Place] = [*diagnosis.evidence, *diagnosis.suspects, *diagnosis.changes]
     return told | {(item.source, item.line) for item in named}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from logdiag._version import __version__
-from logdiag.model import Diagnosis, Evidence, RootCause, Suspect
+from logdiag.model import Diagnosis, Place
 from logdiag.report.words import action_words, suspects_of
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -59,7 +59,7 @@ def _of_suspects(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     ]
 
 
-def _location(place: RootCause | Suspect | Evidence) -> dict[str, Any]:
+def _location(place: Place) -> dict[str, Any]:
     path = quote(place.source.encode(errors="replace"))
     uri = f"file://{path}" if path.startswith("/") else path
     region = {"startLine": place.line, "snippet": {"text": place.text}}

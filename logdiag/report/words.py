@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from logdiag.judge.verdict import SURE
-from logdiag.model import Candidate, Change, Diagnosis, Ended, Log, RankInGroup, Reason, Recovery, RootCause, Suspect
+from logdiag.model import Candidate, Change, Diagnosis, Ended, Log, Place, RankInGroup, Reason, Recovery, Suspect
 from logdiag.model.plain import rank_ranges
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
@@ -127,7 +127,7 @@ def change_words(change: Change) -> str:
     return f"{said}, {change.count:,}x" if change.count > 1 else said
 
 
-def where(place: RootCause | Suspect | Change | None) -> str:
+def where(place: Place | None) -> str:
     """`file:line`, empty for no place."""
     return f"{clean(place.source)}:{place.line}" if place else ""
 
@@ -237,18 +237,13 @@ def job_line(diagnosis: Diagnosis) -> str:
 
 def amount(diagnosis: Diagnosis) -> str:
     """How much was read, how fast, and how much of it was kept."""
-    size = _figure(diagnosis, "bytes")
+    # An answer that was read from JSON may lack figures.
+    size, lines, kept, seconds = (
+        diagnosis.stats.get(name) or 0 for name in ("bytes", "lines", "kept_lines", "seconds")
+    )
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             break
         size /= 1000
     shown = f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-    kept = f"{_figure(diagnosis, 'kept_lines'):,.0f} lines worth reading"
-    lines, seconds = _figure(diagnosis, "lines"), _figure(diagnosis, "seconds")
-    return f"{lines:,.0f} lines, {shown} read in {seconds:.2f} s; {kept}"
-
-
-def _figure(diagnosis: Diagnosis, name: str) -> float:
-    """One of the answer's statistics; those of an answer that was read from JSON may lack it."""
-    value = diagnosis.stats.get(name)
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return f"{lines:,} lines, {shown} read in {seconds:.2f} s; {kept:,} lines worth reading"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logdiag import diagnose
-from logdiag.agent.codes import explain_code
+from logdiag.agent.tools import explain_code
 from logdiag.agent.view import LogView
 from logdiag.rules import RuleBook
 from tests.agent_helpers import LOG_LINES, job_log, unexplained

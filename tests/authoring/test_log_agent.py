@@ -243,33 +243,6 @@ def test_the_command_learns_and_the_next_run_uses_it(tmp_path: Path) -> None:
     assert "learnt-kind" not in other.stdout.decode()
 
 
-def test_a_good_run_learns_where_it_is_asked_to_and_the_next_goes_by_it(tmp_path: Path) -> None:
-    """`logdiag run --learn-filters`: after a run that ended well, by the model that is set up; what is wrong is said
-    before the job starts, and a failed run, or one without the option, asks nobody."""
-    log = tmp_path / "loom.log"
-    state: list[str | Path] = ["--state", tmp_path / "state"]
-    log.write_bytes(log_of(*SPINS))
-    options: list[str | Path] = ["--rules", tmp_path / "rules", "--job", "name=loom-17", "--restart", "0"]
-    with ChatServer(scripted([filters(GOOD)])) as server:
-        env = {**server.environment, "LOGDIAG_LLM": NAME}
-        nameless = run_logdiag(
-            "run", *state, "--rules", tmp_path / "rules", "--learn-filters", "--", "touch", tmp_path / "x", env=env
-        )
-        run_logdiag("run", *state, *options, "--learn-filters", "--", "false", env=env)
-        run_logdiag("run", *state, *options, "--", "cat", log, env=env)
-        asked = len(server.requests)
-        good = run_logdiag("run", *state, *options, "--learn-filters", "--", "cat", log, env=env)
-    assert (nameless.returncode, (tmp_path / "x").exists(), asked) == (2, False, 0)
-    assert b"give --job name=NAME" in nameless.stderr
-    assert (good.returncode, good.stdout) == (0, log.read_bytes()), good.stderr.decode()
-    file = tmp_path / "rules" / "filters" / "learnt-kind-0.yaml"
-    assert str(file) in good.stderr.decode()
-    assert len(server.requests) > 0
-    log.write_bytes(log_of("begin", *SPINS, *SPINS, *steps(1, 90), *traceback_of("LoomFault: at rest")))
-    digest = run_logdiag("--rules", tmp_path / "rules", "--job", "name=loom-18", "--digest", log).stdout.decode()
-    assert "filters/learnt-kind-0" in digest
-
-
 def test_a_filter_that_several_segments_ask_for_is_proposed_once(learn: Learn) -> None:
     """The next run's file would be the same."""
     found, server = learn(scripted([filters(GOOD)]), *SPINS * 20)

@@ -10,8 +10,7 @@ import pytest
 
 from evals.faultlab.cases import leaks_of, wording
 from logdiag.evaluation.cases import CaseSet, load_cases
-from logdiag.evaluation.document import document_of
-from logdiag.evaluation.run import evaluate
+from logdiag.evaluation.run import document_of, evaluate
 from logdiag.rules import RuleBook
 from tests.evaluation_helpers import below_interval
 from tests.helpers import ROOT

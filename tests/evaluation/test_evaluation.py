@@ -90,12 +90,11 @@ def test_tables_are_printed_for_people(cases: Path) -> None:
     assert max(len(line) for line in text.splitlines()) <= 120
 
 
-def test_files_are_written_beside_the_table(cases: Path, tmp_path: Path) -> None:
-    """The document and the page, while the table goes to standard output."""
-    done = run_logdiag("eval", cases, "--json", tmp_path / "out.json", "--html", tmp_path / "out.html")
+def test_the_document_is_written_beside_the_table(cases: Path, tmp_path: Path) -> None:
+    """The document, while the table goes to standard output."""
+    done = run_logdiag("eval", cases, "--json", tmp_path / "out.json")
     assert b"Reason right" in done.stdout
     assert json.loads((tmp_path / "out.json").read_text())["metrics"]["reason_accuracy"] == 1.0
-    assert (tmp_path / "out.html").read_text().startswith("<!DOCTYPE html>")
 
 
 def test_only_a_split_is_measured_when_asked(cases: Path) -> None:
@@ -117,10 +116,9 @@ def test_rules_of_ones_own_are_measured(cases: Path, tmp_path: Path) -> None:
     assert plain["made_by"]["rules"] != own["made_by"]["rules"]
 
 
-@pytest.mark.parametrize("option", ["--json", "--html"])
-def test_a_place_that_cannot_be_written_is_said_first(cases: Path, tmp_path: Path, option: str) -> None:
+def test_a_place_that_cannot_be_written_is_said_first(cases: Path, tmp_path: Path) -> None:
     """One sentence, status 2, before anything is scored."""
-    done = run_logdiag("eval", cases, option, tmp_path / "gone" / "file")
+    done = run_logdiag("eval", cases, "--json", tmp_path / "gone" / "file")
     assert done.returncode == 2
     assert done.stdout == b""
     assert str(tmp_path / "gone") in done.stderr.decode()

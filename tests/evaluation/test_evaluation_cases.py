@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from logdiag.errors import CaseError
-from logdiag.evaluation.cases import load_cases
-from logdiag.evaluation.logs import file_lines, last_lines
+from logdiag.evaluation.cases import last_lines, load_cases
 from logdiag.model import Action, Reason
-from tests.evaluation_helpers import KEY_ERROR_LOG, healthy, labelled, out_of_memory, write_cases
+from tests.evaluation_helpers import KEY_ERROR_LOG, case_of, healthy, labelled, out_of_memory, write_cases
 from tests.helpers import run_logdiag, zstd
 
 # As much as is read at a time.
@@ -182,7 +181,7 @@ def test_all_problems_of_all_files_are_listed(tmp_path: Path) -> None:
         [f"{second}:1", "id"],
         [f"{second}:2", "category"],
         [f"{second}:2", "root_line"],
-        [str(tmp_path / "gone.jsonl"), "no such file or folder; check the path"],
+        [str(tmp_path / "gone.jsonl"), "cannot be read ([Errno 2] No such file or directory"],
     ]
 
 
@@ -228,7 +227,7 @@ def test_lines_of_a_file_are_numbered_as_they_stand(tmp_path: Path) -> None:
     """A blank line, bytes that are no text, a last line without its end."""
     path = tmp_path / "job.log"
     path.write_bytes(b"step: 1\n\n\xff\nKeyError: 'caption'")
-    lines = list(file_lines(str(path)))
+    lines = list(case_of(log=None, log_file=str(path)).lines())
     assert [(number, text) for _, number, text in lines] == [
         (1, "step: 1"), (2, ""), (3, "\ufffd"), (4, "KeyError: 'caption'")
     ]  # fmt: skip

@@ -12,21 +12,16 @@ from hypothesis import strategies as st
 
 from logdiag.evaluation.metrics import (
     METRICS,
-    by_category,
     by_reason,
     by_split,
-    confusion,
     intervals,
     measure,
     reliability,
     wilson,
 )
 from logdiag.evaluation.scoring import Row, failed_row, judge
-from logdiag.evaluation.tables import COUNT, GPU_TIME
 from logdiag.model import Action, Reason
 from tests.evaluation_helpers import answer, below_interval, case_of, row_of
-
-NAMES = [reason.value for reason in Reason]
 
 
 @st.composite
@@ -141,17 +136,12 @@ def test_the_scores_of_four_cases() -> None:
     assert metrics["missed_failure_rate"] == 0
     assert metrics["false_alarm_rate"] == 0
     assert metrics["ece"] == pytest.approx((0.05 + 0.75 + 0.45 + 0.15) / 4, abs=1e-6)
-    weights = (COUNT["KeyError"], COUNT["TypeError"])
-    assert metrics["count_accuracy"] == pytest.approx((weights[0] / 2 + weights[1]) / sum(weights), abs=1e-6)
-    weights = (GPU_TIME["KeyError"], GPU_TIME["TypeError"])
-    assert metrics["gpu_time_accuracy"] == pytest.approx((weights[0] / 2 + weights[1]) / sum(weights), abs=1e-6)
 
 
 def test_an_accepted_second_reason_is_the_truth_of_its_case() -> None:
-    """It costs no class anything, and stands on the diagonal."""
+    """It costs no class anything."""
     rows = [row_of("KeyError TypeError", "TypeError"), row_of("KeyError", "KeyError")]
     assert measure(rows)["macro_f1"] == 1
-    assert confusion(rows) == {"TypeError": {"TypeError": 1}, "KeyError": {"KeyError": 1}}
     assert {name: row["n"] for name, row in by_reason(rows).items()} == {"KeyError": 2}
 
 
@@ -163,7 +153,6 @@ def test_what_no_case_shows_is_not_measured() -> None:
         "node_hit",
         "missed_failure_rate",
         "root_line_survival",
-        "gpu_time_accuracy",
         "cost",
     )
     assert {metrics[name] for name in unmeasured} == {None}
@@ -208,7 +197,7 @@ def test_wilsons_interval(hits: int, count: int, low: float, high: float) -> Non
 @given(made_up_rows())
 def test_shares_are_shares_and_intervals_hold_them(rows: list[Row]) -> None:
     """Whatever the rows; and an evaluation is never worse than its own interval."""
-    metrics, spans = measure(rows), intervals(rows, resamples=20)
+    metrics, spans = measure(rows), intervals(rows)
     assert list(metrics) == list(METRICS)
     for name, value in metrics.items():
         if METRICS[name].kind in ("share", "error") and value is not None:
@@ -217,12 +206,8 @@ def test_shares_are_shares_and_intervals_hold_them(rows: list[Row]) -> None:
         assert 0 <= low <= high <= 1
         value = metrics[name]
         assert value is not None
-        if name not in ("macro_f1", "category_macro_f1", "count_accuracy", "gpu_time_accuracy", "ece"):
-            assert low - 1e-6 <= value <= high + 1e-6
-    assert intervals(rows, resamples=20) == spans
+        assert low - 1e-6 <= value <= high + 1e-6
     assert sum(item["n"] for item in reliability(rows)) == len(rows)
-    assert sum(sum(answers.values()) for answers in confusion(rows).values()) == len(rows)
-    assert sum(int(row["n"] or 0) for row in by_category(rows).values()) == len(rows)
 
 
 @given(made_up_rows())
@@ -236,21 +221,20 @@ def test_the_accuracy_of_a_class_is_its_recall(rows: list[Row]) -> None:
 def test_intervals_narrow_with_more_cases() -> None:
     """Ten times the cases, a third of the width."""
     few = [row_of("KeyError", "KeyError" if at % 5 else "TypeError") for at in range(50)]
-    for name in ("reason_accuracy", "macro_f1", "ece"):
-        narrow, wide = intervals(few * 10)[name], intervals(few)[name]
-        assert math.isclose((wide[1] - wide[0]) / (narrow[1] - narrow[0]), math.sqrt(10), rel_tol=0.35), name
+    narrow, wide = intervals(few * 10)["reason_accuracy"], intervals(few)["reason_accuracy"]
+    assert math.isclose((wide[1] - wide[0]) / (narrow[1] - narrow[0]), math.sqrt(10), rel_tol=0.35)
 
 
 def test_cases_of_one_fault_count_as_what_they_are_worth() -> None:
     """Always judged alike, as one; independent of each other, as many; all right, as one too."""
 
-    def width(hits: Sequence[Sequence[bool]], name: str = "reason_accuracy") -> float:
+    def width(hits: Sequence[Sequence[bool]]) -> float:
         rows = [
             row_of("KeyError", "KeyError" if hit else "TypeError", fault=f"fault-{at}")
             for at, fault in enumerate(hits)
             for hit in fault
         ]
-        low, high = intervals(rows)[name]
+        low, high = intervals(rows)["reason_accuracy"]
         return high - low
 
     alone = [[at % 4 > 0] for at in range(40)]
@@ -260,8 +244,6 @@ def test_cases_of_one_fault_count_as_what_they_are_worth() -> None:
     assert width(independent) < 0.6 * width(alone)
     assert width([[True] * 5] * 40) == pytest.approx(width([[True]] * 40), abs=1e-9)
     assert width([[True, True, False]]) > width([[True], [True], [False]])
-    # The bootstrap too draws faults.
-    assert width(alike, "ece") > 1.5 * width(independent, "ece")
 
 
 def test_splits_are_measured_apart() -> None:
@@ -273,12 +255,6 @@ def test_splits_are_measured_apart() -> None:
         "held-back": (1, 0.0),
     }
     assert by_split([row_of("KeyError", "KeyError")]) == {}
-
-
-def test_the_papers_table_names_every_reason() -> None:
-    """Shares of GPU time add up to all of it."""
-    assert set(GPU_TIME) == set(COUNT) == {*NAMES} - {"none"}
-    assert sum(GPU_TIME.values()) == pytest.approx(100, abs=0.2)
 
 
 @pytest.mark.parametrize(

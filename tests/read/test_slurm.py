@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from logdiag.read.clusters.batch_logs import logs_of_batch_job
+from logdiag.read.clusters.slurm import logs_of_batch_job
 from tests.helpers import ROOT, log_of, run_logdiag, steps
 from tests.slurm_cluster import Slurm, running_slurm, wait_until
 
@@ -174,21 +174,18 @@ def test_an_array_asks_for_its_task_and_the_report_answers_for_each(slurm: Slurm
     assert printed.count("What to do") == 1
 
 
-def test_the_accounting_alone_finds_the_logs(slurm: Slurm) -> None:
-    """A job that the controller has forgotten: the script says where its output went."""
-    # Of a job that ends at once the accounting may never hear how it was submitted.
-    job = slurm.submit(f'#SBATCH --output="kept-%x-%j.log" -J old\nwhile [ ! -e heard ]; do sleep 0.1; done\n{BUG}')
-    wait_until(lambda: bool(slurm("sacct", "-j", job, "-X", "-n", "-o", "SubmitLine").strip()))
-    (slurm.folder / "heard").touch()
+def test_a_job_that_the_controller_has_forgotten_is_known_by_the_accounting(slurm: Slurm) -> None:
+    """How it ended; where its output went nobody says any more, so that it is named."""
+    job = slurm.submit(BUG)
     ended(slurm, job)
     only = slurm.folder / "only-sacct"
     only.mkdir()
     (only / "sacct").symlink_to(shutil.which("sacct") or "")
     forgotten = Slurm(slurm.folder)
     forgotten.environ["PATH"] = str(only)
-    said = answer(forgotten, job, "--kernel-logs", "none/%N")
+    said = answer(forgotten, job, str(slurm.folder / f"slurm-{job}.out"), "--kernel-logs", "none/%N")
     assert said["reason"] == "KeyError"
-    assert said["root_cause"]["source"] == str(slurm.folder / f"kept-old-{job}.log")
+    assert said["job"]["state"] == "FAILED"
 
 
 def test_a_job_that_nobody_knows_is_one_sentence(slurm: Slurm) -> None:
@@ -290,32 +287,6 @@ def test_what_cannot_be_asked_is_one_sentence(words: tuple[str, ...], said: str,
     assert (done.returncode, done.stdout) == (2, b"")
     assert said in done.stderr.decode()
     assert done.stderr.count(b"\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("line", "script", "file"),
-    [
-        ("sbatch --parsable run.sh", "#!/bin/bash\n", "slurm-4711.out"),
-        ("sbatch -o a/%x.%A.log run.sh", "#!/bin/bash\n#SBATCH -o b.log\n", "a/train.4711.log"),
-        ("sbatch run.sh --output=other.log", "#SBATCH --output=run-%6j.log\n", "run-004711.log"),
-        ("sbatch -o other.log -e other.log run.sh", "", "other.log"),
-        ("sbatch run.sh", '#SBATCH --output "run %u-%%.log"\n', "run ann-%.log"),
-        ("sbatch run.sh it's", "#SBATCH -orun-%6j-%N.log\n", "run-004711-node-3.log"),
-    ],
-)
-def test_a_submission_says_where_the_output_went(tmp_path: Path, line: str, script: str, file: str) -> None:
-    """By sbatch's own precedence: its options, then the script's, then Slurm's default name."""
-    (tmp_path / "run.sh").write_text(script, encoding="utf-8")
-    for name in (file, "other.log"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    fields = {
-        "JobID": "4711", "JobIDRaw": "4711", "JobName": "train", "User": "ann", "WorkDir": str(tmp_path),
-        "SubmitLine": line,
-    }  # fmt: skip
-    notes: list[str] = []
-    assert logs_of_batch_job(fields, notes) == [str(tmp_path / file)]
-    assert not notes
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")

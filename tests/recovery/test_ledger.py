@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logdiag import Action, LogdiagError, Reason
-from logdiag.recovery.ledger import Ledger, course_of
+from logdiag.recovery.ledger import Course, Ledger
 from logdiag.recovery.policy import Failure
 
 FAILURE = Failure("log", Reason.ECC_ERROR, Action.RESTART_EXCLUDING_NODE, True, "nvidia/ecc", "n1", 10, True)
@@ -43,7 +43,10 @@ def test_a_ledger_that_is_cut_anywhere_goes_on(tmp_path: Path, at: int) -> None:
     (path / "ledger.jsonl").write_bytes(content[:at])
     ledger = Ledger(str(path))
     whole = content[:at].count(b"\n")
-    assert ledger.course == course_of([json.loads(row) for row in content.splitlines()[:whole]])
+    course = Course()
+    for row in content.splitlines()[:whole]:
+        course.fold(json.loads(row))
+    assert ledger.course == course
     ledger.add("progress", attempt=2, step=1)
     ledger.close()
     assert len(rows(path)) == whole + 1

@@ -216,7 +216,6 @@ TOUCH = "touch started {host} {member}"
         (("--hosts", "127.0.0.1,127.0.0.2", "--launcher", "touch started {member}"), "has no {host}"),
         (("--hosts", "127.0.0.1,127.0.0.2", "--launcher", "touch started {host}"), "has no {member}"),
         (("--hosts", "127.0.0.1,127.0.0.2", "--launcher", ""), "has no {host} and {member}"),
-        (("--hosts", "127.0.0.1,127.0.0.2", "--launcher", f"{TOUCH} {{node}}"), "{node} stands for nothing"),
         (("--hosts", "127.0.0.1,127.0.0.2", "--launcher", f"{TOUCH} 'x"), "close its quotes"),
         (("--hosts", "127.0.0.1,127.0.0.2", "--launcher", "no-such-command {host} {member}"), "no such command"),
     ],
@@ -250,21 +249,6 @@ def test_who_ends_the_check_ends_its_launchers(tmp_path: Path) -> None:
             os.kill(int(place.read_text()), 0)
 
 
-def test_a_plan_starts_nothing(tmp_path: Path) -> None:
-    """It has the command of each member, words kept whole, ports apart."""
-    arguments = ("nodecheck", "--hosts", ",".join(LOOPBACK), "--launcher", TOUCH, "--plan")
-    text = run_logdiag(*arguments, cwd=tmp_path).stdout.decode()
-    assert "127.0.0.3, 127.0.0.4, 127.0.0.5" in text
-    rows = json.loads(run_logdiag(*arguments, "--format", "json", cwd=tmp_path).stdout)["first_round"]
-    assert rows[1]["commands"][2] == [
-        "touch", "started", "127.0.0.5", "--hosts", "127.0.0.3,127.0.0.4,127.0.0.5", "--rank", "2", "--port", "29404",
-        "--megabytes", "64", "--seconds", "60", "--per-node", "0",
-    ]  # fmt: skip
-    assert "on each node one process for each GPU, else one," in text
-    assert "on each node 4 processes" in run_logdiag(*arguments, "--per-node", "4", cwd=tmp_path).stdout.decode()
-    assert not (tmp_path / "started").exists()
-
-
 def test_bad_links_of_real_hosts_are_found() -> None:
     """Thirteen hosts in network namespaces: one is cut off, one slow, one late, and one loses a frame in twenty."""
     if reason := why_not():
@@ -296,16 +280,11 @@ def torch() -> str:
     return interpreter
 
 
-TORCHRUN = "-m torch.distributed.run --nnodes {size} --node-rank {rank} --master-addr {master} --master-port {port}"
-
-
-@pytest.mark.parametrize(
-    "start", ["- {member} --per-node 2", f"{TORCHRUN} --nproc-per-node 2 {world.__file__} {{member}}"]
-)
-def test_worlds_of_torch_run_its_collectives(torch: str, start: str) -> None:
-    """Over gloo, by two processes on each of two nodes, which the member or torchrun starts."""
-    status, answer = checked("--hosts", ",".join(LOOPBACK[:2]), "--port", "28800", "--seconds", "250", "--launcher",
-                             f"sh -c ': {{host}}; exec env GLOO_SOCKET_IFNAME=lo {torch} {start}'")  # fmt: skip
+def test_worlds_of_torch_run_its_collectives(torch: str) -> None:
+    """Over gloo, by two processes on each of two nodes, which the member starts."""
+    launcher = f"sh -c ': {{host}}; exec env GLOO_SOCKET_IFNAME=lo {torch} - {{member}}'"
+    status, answer = checked("--hosts", ",".join(LOOPBACK[:2]), "--port", "28800", "--seconds", "250", "--per-node",
+                             "2", "--launcher", launcher)  # fmt: skip
     assert status == 0, answer
     figures = answer["waves"][0][0]["figures"]
     assert (figures["over"], figures["processes"]) == ("gloo", 4)

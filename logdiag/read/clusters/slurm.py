@@ -15,22 +15,18 @@ from datetime import datetime, timedelta
 
 from logdiag.errors import SourceError
 from logdiag.read.clusters import Gathered
-from logdiag.read.clusters.batch_logs import logs_of_batch_job
 from logdiag.read.sources import Known
 
 # 4711   4711_3 (a task of an array)   4711+1 (a part of a heterogeneous job)
 _JOB_ID = re.compile(r"\d{1,10}(?:[_+]\d{1,7})?")
 # JobState=FAILED Reason=NonZeroExitCode Dependency=(null)
 _PAIR = re.compile(r"([A-Za-z][\w/:]*)=(.*?)(?=\s+[A-Za-z][\w/:]*=|\s*$)")
+# %j   %4a   %%
+_PLACEHOLDER = re.compile(r"%\d*[A-Za-z%]")
 # Not responding [slurm@2026-02-02T10:11:12]
 _SINCE = re.compile(r"(.*) \[[^\]@]*@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]$")
-_FIELDS = (
-    "JobID", "JobName", "User", "State", "ExitCode", "NodeList", "Start", "End", "Reason", "JobIDRaw", "UID",
-    "WorkDir", "SubmitLine",
-)  # fmt: skip
+_FIELDS = ("JobID", "JobName", "User", "State", "ExitCode", "NodeList", "Start", "End", "Reason")
 _NAMES_OF_THE_CONTROLLER = {"State": "JobState", "Start": "StartTime", "End": "EndTime"}
-# So many of them are shown as the record; the others only say where the logs are.
-_SHOWN = 9
 # What of the controller's record tells of the end; what a job may write into it is left out.
 _ROWS_THAT_TELL = ("JobId", "JobState", "Requeue", "RunTime", "StartTime", "NodeList", "BatchHost")
 # A path or a list may hold what looks like a pair.
@@ -84,6 +80,31 @@ def gather(job_id: str, *, logs: Sequence[str] = (), kernel_logs: str | None = N
     record = Known("\n".join(attempt.rows).encode() + b"\n", f"slurm record of job {job_id}")
     machines = _kernel_logs(attempt, kernel_logs, notes)
     return Gathered((*found, record, *machines), _metadata(job_id, attempt), _exit_code(attempt), tuple(notes))
+
+
+def logs_of_batch_job(fields: Mapping[str, str], notes: list[str]) -> list[str]:
+    """The files of a job's standard output and error that are there. `fields` are the controller's; `notes` is told
+    which files are not, or cannot be read.
+
+    A job's owner names them, and who asks may be allowed to read more (in an epilog): only the owner's own are read.
+    """
+    number = fields.get("UserId", "").rpartition("(")[2].rstrip(")")
+    owner = int(number) if number.isdigit() else os.geteuid()
+    found: list[str] = []
+    for pattern in dict.fromkeys(fields[name] for name in ("StdOut", "StdErr") if fields.get(name)):
+        # What Slurm leaves as it is (%N, %t) stands for whatever a node or a task is called.
+        pattern = os.path.join(fields.get("WorkDir", "."), pattern)
+        files = sorted(glob.glob(_PLACEHOLDER.sub("*", glob.escape(pattern))))
+        own = [path for path in files if owner in (os.geteuid(), os.stat(path).st_uid)]
+        readable = [path for path in own if os.path.isfile(path) and os.access(path, os.R_OK)]
+        found += readable
+        if len(readable) < max(1, len(files)):
+            no_owner = "not a file of the job's owner" if len(own) < len(files) else "permission denied"
+            why = no_owner if files else "no such file on this machine"
+            notes.append(
+                f"{pattern}: was not read ({why}); run it where it can be read, or give the log behind the job id"
+            )
+    return list(dict.fromkeys(found))
 
 
 def _attempt(job_id: str) -> _Attempt:
@@ -153,7 +174,7 @@ def _accountings(job_id: str) -> tuple[_Attempt | None, str]:
         for name, value in zip(_FIELDS, run[0], strict=True)
         if value and value != "Unknown"
     }
-    return _Attempt(fields, tuple("|".join(row[:_SHOWN]) for row in (_FIELDS, *run))), ""
+    return _Attempt(fields, tuple("|".join(row) for row in (_FIELDS, *run))), ""
 
 
 def _check_one(job_id: str, tasks: Sequence[str]) -> None:
