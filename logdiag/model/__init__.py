@@ -86,6 +86,8 @@ def median(values: Iterable[float]) -> float:
 
 ALL_NINES = bytes.maketrans(b"012345678", b"999999999")
 """Makes every digit of a text in bytes a 9."""
+HEX = b"\x01"
+"""Stands for a number of base 16 in a line's shape."""
 
 
 def with_nines(text: str) -> bytes:

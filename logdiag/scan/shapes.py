@@ -1,6 +1,6 @@
 """What a log repeats, and what is left of it: the digest, with a receipt.
 
-A line's shape is the line without its digits. Shapes are counted block by block with operations that run in C, so the
+A line's shape is the line without its numbers. Shapes are counted block by block with operations that run in C, so the
 cost does not depend on how many lines are alike. Only the first lines of a shape are looked at one by one; there the
 filter rules say what kind of regular output it is, and the rules of progress whether it shows that the job moved on.
 
@@ -12,23 +12,23 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from logdiag.model import ALL_NINES, Block, CommonPrefix, Digest, Line, Sealed
+from logdiag.model import ALL_NINES, HEX, Block, CommonPrefix, Digest, Line, Sealed
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
 from logdiag.rules.matcher import Matcher, starts_of_lines
+from logdiag.scan.addresses import DIGITS, without_numbers, words_before_numbers
 from logdiag.scan.kinds_of_log import KindOfLog
 
 CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoint-loaded"})
 """The kinds of lines that tell of a checkpoint."""
 
-_DIGITS = b"0123456789"
 # Numbers in base 16, quoted words and paths, which vary as numbers do. All begin with one of a set of characters, which
 # is found faster than either of several beginnings.
 _VARYING = pattern_of(
@@ -44,7 +44,7 @@ _MOST_SHAPES = 20_000
 # Shapes that differ in more than names and numbers; each is looked at, which takes 100 microseconds, and is kept.
 _MOST_LOOKED_AT = 8000
 # What is known of shapes by the rules alone, and so for all logs.
-_OF_RULES = ("settled", "quiet", "framing", "steady", "not_scanned", "found", "asked")
+_OF_RULES = ("before", "settled", "quiet", "framing", "calling", "steady", "not_scanned", "found", "asked")
 # A shape that comes so often in one block is worth asking whether rules can fire on it, in a log that is so long.
 _FREQUENT, _WORTH_ASKING = 50, 2000
 _LONGEST_SHAPE = 4096
@@ -55,6 +55,11 @@ _LINES_OF_ONE_RANK = 20
 _NEAR = 256
 # Of a block of so few bytes all lines are split at once.
 _SMALL = 1 << 17
+# More are not worth asking one by one where each is.
+_FEW = 16
+# Where more lines of a block are of different shapes, and more than one in so many, they may differ in numbers of base
+# 16 only.
+_MANY_SHAPES, _SHARE = 400, 32
 
 
 class BlockLines:
@@ -93,6 +98,13 @@ class BlockLines:
             end, start = start - 1, self._data.rfind(b"\n", 0, max(start - 1, 0)) + 1
         return self._data[start:end]
 
+    def several(self, indices: Sequence[int], most: int | None = None) -> list[bytes]:
+        """Some of the lines, of each all or at most so many bytes."""
+        if self._sealed.places or len(indices) < _FEW:
+            return [self[index][:most] for index in indices]
+        self._lines = every = self._lines or self._data.split(b"\n")
+        return [every[index][:most] for index in indices]
+
     def joined(self, indices: Iterable[int]) -> bytes:
         """Some of the lines as a block of their own."""
         self._lines = every = self._lines or self._data.split(b"\n")
@@ -104,12 +116,13 @@ Hits = list[tuple[int, tuple[int, ...]]]
 
 
 class Looked(NamedTuple):
-    """A block, the shapes of its lines, and how often each comes. `hits`, and of a log's first block `kind`, are None
-    where nobody has looked for them."""
+    """A block, the shapes of its lines, how often each comes, and the words `before` numbers of base 16 by which the
+    shapes were told. `hits`, and of a log's first block `kind`, are None where nobody has looked for them."""
 
     block: Block
     shapes: list[bytes]
     counts: Mapping[bytes, int]
+    before: tuple[bytes, ...] = ()
     hits: Hits | None = None
     kind: KindOfLog | None = None
 
@@ -117,7 +130,7 @@ class Looked(NamedTuple):
         """For another process: each shape once."""
         places = {shape: at for at, shape in enumerate(self.counts)}
         shapes = array("I", map(places.__getitem__, self.shapes))
-        return _received, (self.block, dict(self.counts), shapes, self.hits, self.kind)
+        return _received, (self.block, dict(self.counts), shapes, self.before, self.hits, self.kind)
 
     def found(self, lines: BlockLines, matcher: Matcher, settled: set[bytes]) -> Hits:
         """The hits on lines whose shapes are not settled: no rule can fire on those."""
@@ -137,18 +150,28 @@ def _received(block: Block, counts: dict[bytes, int], places: Iterable[int], *fo
     return Looked(block, list(map(list(counts).__getitem__, places)), counts, *found)
 
 
-def looked_through(blocks: Generator[Block, int | None, None]) -> Iterator[Looked]:
-    """Blocks with the shapes of their lines."""
+def looked_through(blocks: Generator[Block, int | None, None], before: list[bytes]) -> Iterator[Looked]:
+    """Blocks with the shapes of their lines. `before` are the words that stand before numbers of base 16; those that
+    are met on the way are added."""
     block = next(blocks, None)
     while block is not None:
-        shapes = block.data.translate(None, _DIGITS).split(b"\n")
-        if not shapes[-1] and block.data.endswith(b"\n"):
-            shapes.pop()
-        yield Looked(block, shapes, Counter(shapes))
+        looked = _looked(block, tuple(before))
+        many = len(looked.counts) > max(_MANY_SHAPES, len(looked.shapes) // _SHARE)
+        if many and (new := words_before_numbers(block.data, before)):
+            before += new
+            looked = _looked(block, tuple(before))
+        yield looked
         try:
-            block = blocks.send(len(shapes))
+            block = blocks.send(len(looked.shapes))
         except StopIteration:
             return
+
+
+def _looked(block: Block, before: tuple[bytes, ...]) -> Looked:
+    shapes = without_numbers(block.data, before).split(b"\n")
+    if not shapes[-1] and block.data.endswith(b"\n"):
+        shapes.pop()
+    return Looked(block, shapes, Counter(shapes), before)
 
 
 @dataclass(slots=True)
@@ -195,9 +218,11 @@ class Shapes:
     shapes: list[_Shape] = field(default_factory=list)
     progress_keys: set[bytes] = field(default_factory=set)
     checkpoint_keys: set[bytes] = field(default_factory=set)
+    before: list[bytes] = field(default_factory=list)
     settled: set[bytes] = field(default_factory=set)
     quiet: set[bytes] = field(default_factory=set)
     framing: set[bytes] = field(default_factory=set)
+    calling: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
     steady: set[bytes] = field(default_factory=set)
     not_scanned: set[bytes] = field(default_factory=set)
     found: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
@@ -262,10 +287,13 @@ class Shapes:
                     self.settled.add(key)
                 elif not marks.fire:
                     self.quiet.add(key)
-                    if marks.call:
+                    if marks.call and marks.frame:
                         continue
-                    self.framing.add(key)
-                elif self.book.take_all_digits(patterns):
+                    if marks.call:
+                        self.calling[key] = patterns
+                    else:
+                        self.framing.add(key)
+                elif HEX not in key and self.book.take_all_digits(patterns):
                     self.steady.add(key)
                 else:
                     continue
@@ -276,22 +304,24 @@ class Shapes:
         hits = looked.found(lines, self.book.matcher, self.not_scanned)
         if self.steady.isdisjoint(looked.counts):
             return hits
-        for at, shape in enumerate(looked.shapes):
-            if shape in self.steady and (patterns := self._found_on(lines[at])):
-                hits.append((at, patterns))
+        places = [at for at, shape in enumerate(looked.shapes) if shape in self.steady]
+        texts = lines.several(places)
+        nines = [text.translate(ALL_NINES) for text in texts]
+        for alike, text in dict(zip(nines, texts, strict=True)).items():
+            # What is found on a line of a steady shape is found on all that differ from it in digits only.
+            if alike not in self.found:
+                self.found[alike] = next((told for _, told in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
+        hits += [(at, self.found[alike]) for at, alike in zip(places, nines, strict=True) if self.found[alike]]
         if len(self.found) >= _MOST_SHAPES:
             self.not_scanned -= self.steady
             self.steady.clear()
         return sorted(hits)
 
-    def _found_on(self, text: bytes) -> tuple[int, ...]:
-        """The patterns that are found on a line of a steady shape, and on all that differ from it in digits only."""
-        nines = text.translate(ALL_NINES)
-        patterns = self.found.get(nines)
-        if patterns is None:
-            patterns = next((patterns for _, patterns in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
-            self.found[nines] = patterns
-        return patterns
+    def calls_in(self, looked: Looked) -> Hits:
+        """The lines of a block that are calls of collectives by their shape, and the patterns that may match there."""
+        if self.calling.keys().isdisjoint(looked.counts):
+            return []
+        return [(at, self.calling[shape]) for at, shape in enumerate(looked.shapes) if shape in self.calling]
 
     def frames_in(self, looked: Looked) -> list[int]:
         """The lines of a block that are frames of tracebacks by their shape, which nobody looks for in them."""
@@ -405,7 +435,7 @@ def _finer(text: bytes) -> bytes:
             lambda found: found[1] if found[2] or is_told(found[1].decode(errors="replace")) else b"", said
         )
     said = _LOGFMT_TEXT.sub(rb" \1 ", said) if b'="' in said else said
-    return _VARYING.sub(b"", said).translate(None, _DIGITS).strip()
+    return _VARYING.sub(b"", said).translate(None, DIGITS).strip()
 
 
 def _parsed(text: bytes, most: int, prefix: CommonPrefix | None) -> Line:

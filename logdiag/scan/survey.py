@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,7 +72,7 @@ _SHORT_NUMBER = pattern_of(rb"[0-9](?<![\w:.,-][0-9])\d{0,2}(?![\w:.,-]*\d)")
 
 
 Patterns = tuple[int, ...]
-_Kind = tuple[Patterns, tuple[bytes, ...]]
+_Kind = tuple[Patterns, object]
 
 
 class Opening(NamedTuple):
@@ -130,21 +130,43 @@ class _Floods:
     or a status makes another kind.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Counter[str]) -> None:
+        # How many lines of each rule were only counted.
+        self._counts = counts
         self._hits: Counter[Patterns] = Counter()
         self._rules: dict[_Kind, str] = {}
         self._latest: OrderedDict[_Kind, tuple[int, int, bytes]] = OrderedDict()
-        # Where short numbers stand in lines that differ in digits only.
-        self._short_numbers: dict[bytes, list[slice]] = {}
+        # What gives the short numbers of lines that differ in digits only.
+        self._short_numbers: dict[bytes, Callable[[bytes], object]] = {}
 
-    def known(self, patterns: Patterns, text: bytes) -> tuple[_Kind, str] | None:
-        """The kind of a line and the rule that it belongs to, empty for none; None when it is to be looked at."""
+    def count(
+        self, patterns: Patterns, places: list[int], texts: Sequence[bytes], latest: dict[_Kind, int]
+    ) -> list[int]:
+        """Counts those of a block's lines that these patterns hit and whose kinds are known, if very many came before,
+        and notes the `latest` of each kind; the places of the others."""
+        if self._hits[patterns] < _VERY_MANY_HITS:
+            return places
+        kinds = [(patterns, self._numbers_in(text)) for text in texts]
+        last = dict(zip(kinds, places, strict=True))
+        new = {kind for kind in last if kind not in self._rules}
+        for kind, count in Counter(kinds).items():
+            if kind not in new:
+                self._hits[patterns] += count
+                self._count(kind, count, last[kind], latest)
+        return [at for at, kind in zip(places, kinds, strict=True) if kind in new] if new else []
+
+    def count_one(self, patterns: Patterns, at: int, text: bytes, latest: dict[_Kind, int]) -> bool:
+        """Counts one line, if it is of a kind that is known; else it is to be looked at."""
         self._hits[patterns] += 1
-        if self._hits[patterns] <= _MANY_HITS:
-            return None
-        kind = self._kind(patterns, text)
-        rule = self._rules.get(kind)
-        return None if rule is None else (kind, rule)
+        if self._hits[patterns] <= _MANY_HITS or (kind := self._kind(patterns, text)) not in self._rules:
+            return False
+        self._count(kind, 1, at, latest)
+        return True
+
+    def _count(self, kind: _Kind, count: int, at: int, latest: dict[_Kind, int]) -> None:
+        if rule := self._rules[kind]:
+            self._counts[rule] += count
+            latest[kind] = at
 
     def remember(self, kind: _Kind, position: int, number: int, text: bytes) -> None:
         """Remembers the latest line of a kind; `number` is its own in the file."""
@@ -161,13 +183,18 @@ class _Floods:
     def _kind(self, patterns: Patterns, text: bytes) -> _Kind:
         if self._hits[patterns] <= _VERY_MANY_HITS:
             return patterns, (_LONG_NUMBER.sub(b"", text),)
+        return patterns, self._numbers_in(text)
+
+    def _numbers_in(self, text: bytes) -> object:
+        """The short numbers of a line."""
         nines = text.translate(ALL_NINES)
-        places = self._short_numbers.get(nines)
-        if places is None:
+        numbers = self._short_numbers.get(nines)
+        if numbers is None:
             if len(self._short_numbers) >= _MOST_TEXTS:
                 self._short_numbers.clear()
-            places = self._short_numbers[nines] = [slice(*found.span()) for found in _SHORT_NUMBER.finditer(nines)]
-        return patterns, tuple([text[place] for place in places])
+            places = [slice(*found.span()) for found in _SHORT_NUMBER.finditer(nines)]
+            numbers = self._short_numbers[nines] = itemgetter(*places or [slice(0)])
+        return numbers(text)
 
     def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, Patterns]]:
         """The last line of each kind that was only counted: what failed in the end may be the last of many."""
@@ -273,7 +300,7 @@ class _Reader:
         self.tail = _Tail(last_lines)
         self.position = 0
         self.after = 0
-        self.floods = _Floods()
+        self.floods = _Floods(survey.uncounted_in[stream.index])
         self.frames = Frames()
         self.unknown: deque[tuple[int, int, bytes]] = deque(maxlen=_LATEST_UNKNOWN)
         self.line = _Lines(stream)
@@ -330,7 +357,7 @@ class _Reader:
         wanted = set(firsts)
         for start, end in windows:
             wanted.update(range(max(start, 0), min(end, count)))
-        again = self._mark_heads(block, lines, shapes)
+        again = self._mark_heads(looked, lines)
         self._mark_progress(
             block, lines, shapes, sorted([*found.marks, *again, *self._mark_checkpoints(block, lines, shapes)])
         )
@@ -343,32 +370,41 @@ class _Reader:
     def _found(self, looked: Looked, lines: BlockLines, hits: Hits) -> _Found:
         """Looks at the lines of a block on which a rule may fire; those of floods are counted."""
         found = _Found(self.shapes.frames_in(looked))
-        shapes, quiet = looked.shapes, self.shapes.quiet
-        counted: Counter[str] = Counter()
-        for index, patterns in hits:
-            text = lines[index][:_LONGEST_TEXT]
+        calls, asked = self.shapes.calls_in(looked), list[tuple[int, Patterns]]()
+        for patterns, places in _by_patterns(hits).items():
             frame, call, fires = self.book.marks_of(patterns)
-            fires = fires and shapes[index] not in quiet
             if call:
-                self.calls.add(self.position + index, looked.block.number_of(index), text, patterns)
-            if not fires:
-                if frame:
-                    found.frames.append(index)
-            elif frame or (known := self.floods.known(patterns, text)) is None:
-                self._look_at(looked.block, index, text, patterns, found)
-            elif known[1]:
-                counted[known[1]] += 1
-                found.latest[known[0]] = index
-        self.survey.uncounted_in[self.stream.index].update(counted)
+                calls += zip(places, repeat(patterns))
+            if fires and self.shapes.quiet:
+                places = [at for at in places if looked.shapes[at] not in self.shapes.quiet]
+            if not fires and frame:
+                found.frames += places
+            elif fires and not frame:
+                places = self.floods.count(patterns, places, lines.several(places, _LONGEST_TEXT), found.latest)
+            if fires:
+                asked += zip(places, repeat(patterns))
+        for index, patterns in sorted(asked):
+            self._look_at(looked.block, index, lines[index][:_LONGEST_TEXT], patterns, found)
+        self._hear(looked.block, lines, sorted(calls))
         for kind, index in sorted(found.latest.items(), key=itemgetter(1)):
             self.floods.remember(kind, *self._kept(looked.block, lines, index))
         return found
 
+    def _hear(self, block: Block, lines: BlockLines, calls: Hits) -> None:
+        """Remembers what ranks say of their collectives."""
+        places = [at for at, _ in calls]
+        positions, numbers = map(self.position.__add__, places), map(block.number_of, places)
+        texts, patterns = lines.several(places, _LONGEST_TEXT), map(itemgetter(1), calls)
+        self.calls.add(zip(positions, numbers, texts, patterns, strict=True))
+
     def _look_at(self, block: Block, index: int, text: bytes, patterns: Patterns, found: _Found) -> None:
-        """Asks the rules about one line."""
+        """Asks the rules about one line, unless it is one of a flood."""
+        is_frame = self.book.marks_of(patterns).frame
+        if not is_frame and self.floods.count_one(patterns, index, text, found.latest):
+            return
         line = self.line(self.position + index, block.number_of(index), text)
         finding, (before, after) = self._confirm(line, patterns)
-        if not self.book.marks_of(patterns).frame:
+        if not is_frame:
             self.floods.learn(patterns, text, finding)
         if finding is not None:
             found.ends.append(index)
@@ -381,7 +417,7 @@ class _Reader:
         """Which lines of a block to keep around frames of tracebacks: those that say something new, and those above a
         finding. Around the latest that say nothing new, and above the latest lines of floods, they are remembered."""
         frames = sorted(found.frames)
-        texts = [lines[at][:_LONGEST_STEP] for at in frames]
+        texts = lines.several(frames, _LONGEST_STEP)
         chosen = set(self.frames.first_among(frames, texts))
         for end in found.ends:
             chosen.update(above(frames, end))
@@ -447,17 +483,22 @@ class _Reader:
         self.survey.checkpoints += self._lines_at(places, block, lines)
         return places
 
-    def _mark_heads(self, block: Block, lines: BlockLines, shapes: list[bytes]) -> list[int]:
+    def _mark_heads(self, looked: Looked, lines: BlockLines) -> list[int]:
         """Where the stream's first lines come again: maybe the next of several runs."""
+        block = looked.block
         heads = self.survey.heads.get(self.stream.index)
         if heads is None:
             return []
         if not heads.first:
-            first = (self.line(self.position + at, block.number_of(at), lines[at]) for at in range(len(shapes)))
-            heads.choose(zip(shapes, first, strict=True), self.shapes.progress_keys)
-        if heads.shapes.isdisjoint(self.shapes.latest):
+            first = (
+                (shape, lines[at], self.line(self.position + at, block.number_of(at), lines[at]))
+                for at, shape in enumerate(looked.shapes)
+            )
+            heads.choose(first, self.shapes.progress_keys)
+        known = heads.shapes(looked.before)
+        if known.isdisjoint(looked.counts):
             return []
-        places = {at for at, shape in enumerate(shapes) if shape in heads.shapes}
+        places = {at for at, shape in enumerate(looked.shapes) if shape in known}
         if not heads.expect(len(places)):
             return []
         return [line.position - self.position for line in self._lines_at(places, block, lines) if heads.met(line)]
@@ -502,7 +543,11 @@ def surveys(
     for stream in streams:
         reader = _Reader(Survey([stream]), book, shapes, stream, most_findings, last_lines)
         settled = shapes.settled
-        looked = crew.looked(stream, settled) if crew else looked_through(stream.blocks(settled))
+        looked = (
+            crew.looked(stream, settled, shapes.before)
+            if crew
+            else looked_through(stream.blocks(settled), shapes.before)
+        )
         reader.read(looked, partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
         reader.survey.complete = stream.complete
@@ -568,6 +613,14 @@ def _thin(found: Sequence[Survey]) -> bool:
     for one in long:
         one.lines = one.lines[: share // 2] + one.lines[-share // 2 :]
     return not long
+
+
+def _by_patterns(hits: Hits) -> dict[Patterns, list[int]]:
+    """The lines on which the same patterns were found, in order."""
+    places: dict[Patterns, list[int]] = {}
+    for at, patterns in hits:
+        places.setdefault(patterns, []).append(at)
+    return places
 
 
 def _nearest(places: list[int], marks: list[int]) -> set[int]:
