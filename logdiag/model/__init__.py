@@ -300,6 +300,12 @@ class Block(NamedTuple):
             return self.first_line + index
         return self.line_numbers[min(index, len(self.line_numbers) - 1)] if self.line_numbers else self.first_line
 
+    def numbers_of(self, indices: Iterable[int]) -> list[int]:
+        """The same of several lines."""
+        if self.line_numbers is None:
+            return [self.first_line + index for index in indices]
+        return [self.number_of(index) for index in indices]
+
 
 class Line(NamedTuple):
     """One line as it stands in its source, with what its prefixes say.

@@ -28,6 +28,8 @@ else:
 _DIGITS, _OF_HEX = b"0123456789", b"0123456789abcdef-"
 _LETTERS = b"abcdefABCDEF"
 _X = ord("x")  # 0x1f: what follows is a number of its own
+# What of a word in small letters may be a number of base 16, without its digits.
+_MAYBE_NUMBERS = re.compile(r"(?:\b|(?<=x))[a-f-]+\b|-+")
 # Longer shapes are left to be looked at line by line.
 _LONGEST = 2000
 _REPEATS = {"MAX_REPEAT", "MIN_REPEAT"}
@@ -51,21 +53,20 @@ class Fireable:
     def __init__(self, patterns: Sequence[str], words: Sequence[Sequence[str] | None], *, hex: bool = False) -> None:
         self._patterns = patterns
         self._left_out = _OF_HEX if hex else _DIGITS
-        # Of a word too what may be a part of a number may be missing in the shape.
-        self._never_missing = dict.fromkeys(self._left_out)
         self._numbers_with: dict[str, list[int]] = {}
         self._relaxed: dict[int, re.Pattern[str] | None] = {}
         for number, needed in enumerate(words):
             # Every text holds the empty word.
             for word in needed or ("",):
-                self._numbers_with.setdefault(word.translate(self._never_missing), []).append(number)
+                whole = max(_MAYBE_NUMBERS.split(word), key=len) if hex else word
+                self._numbers_with.setdefault(whole, []).append(number)
 
     def on(self, shape: bytes) -> tuple[int, ...]:
         """The numbers of the patterns that may match on a line that reads so without its numbers."""
         if len(shape) > _LONGEST:
             return tuple(range(len(self._patterns)))
         text = shape.decode(errors="replace")
-        lowered = text.lower().translate(self._never_missing)
+        lowered = text.lower()
         asked = {number for word, numbers in self._numbers_with.items() if word in lowered for number in numbers}
         return tuple(number for number in asked if self._may_match(number, text))
 

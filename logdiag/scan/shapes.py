@@ -44,7 +44,7 @@ _MOST_SHAPES = 20_000
 # Shapes that differ in more than names and numbers; each is looked at, which takes 100 microseconds, and is kept.
 _MOST_LOOKED_AT = 8000
 # What is known of shapes by the rules alone, and so for all logs.
-_OF_RULES = ("before", "settled", "quiet", "framing", "calling", "steady", "not_scanned", "found", "asked")
+_OF_RULES = ("before", "settled", "told", "steady", "not_scanned", "found", "asked")
 # A shape that comes so often in one block is worth asking whether rules can fire on it, in a log that is so long.
 _FREQUENT, _WORTH_ASKING = 50, 2000
 _LONGEST_SHAPE = 4096
@@ -111,7 +111,9 @@ class BlockLines:
         return b"\n".join([every[index] for index in indices])
 
 
-Hits = list[tuple[int, tuple[int, ...]]]
+Patterns = tuple[int, ...]
+"""Numbers of patterns that are scanned for."""
+Hits = list[tuple[int, Patterns]]
 """The index of each line of a block on which a rule may fire, and the patterns that were found there."""
 
 
@@ -207,9 +209,10 @@ class _Shape:
 class Shapes:
     """Counts line shapes over all streams. `add` says which lines of a block are worth keeping; `latest` are the shapes
     of the latest block. Of frequent shapes `settled` are those of which no rule can say anything, whatever numbers
-    their lines hold, and `quiet` those that are only marks of a traceback's frame or of a collective's call; `framing`
-    are those of them that are no calls. Of `steady` ones rules may fire, but what is `found` on a line is found on all
-    that differ from it in digits only. On those `not_scanned`, which are all these, no rule needs to be looked for."""
+    their lines hold. On those `told` these patterns may match, and no rule can fire, or whichever digits stand there.
+    Of `steady` ones rules may fire too, but what is `found` on a line is found on all that differ from it in digits
+    only. On those `not_scanned`, which are all these, no rule needs to be looked for. `before` are the words before
+    numbers of base 16."""
 
     book: RuleBook
     filters: tuple[Filter, ...]
@@ -220,12 +223,10 @@ class Shapes:
     checkpoint_keys: set[bytes] = field(default_factory=set)
     before: list[bytes] = field(default_factory=list)
     settled: set[bytes] = field(default_factory=set)
-    quiet: set[bytes] = field(default_factory=set)
-    framing: set[bytes] = field(default_factory=set)
-    calling: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
+    told: dict[bytes, Patterns] = field(default_factory=dict)
     steady: set[bytes] = field(default_factory=set)
     not_scanned: set[bytes] = field(default_factory=set)
-    found: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
+    found: dict[bytes, Patterns] = field(default_factory=dict)
     asked: set[bytes] = field(default_factory=set)
     total: int = 0
     unshaped: int = 0
@@ -282,52 +283,44 @@ class Shapes:
             if key not in self.asked and len(self.asked) < _MOST_SHAPES:
                 self.asked.add(key)
                 patterns = self.book.patterns_on_shape(key)
-                marks = self.book.marks_of(patterns)
+                fires = self.book.marks_of(patterns).fire
+                if fires and not self.book.take_all_digits(patterns):
+                    continue
                 if not patterns:
                     self.settled.add(key)
-                elif not marks.fire:
-                    self.quiet.add(key)
-                    if marks.call and marks.frame:
-                        continue
-                    if marks.call:
-                        self.calling[key] = patterns
-                    else:
-                        self.framing.add(key)
-                elif HEX not in key and self.book.take_all_digits(patterns):
+                elif fires and HEX not in key:
                     self.steady.add(key)
                 else:
-                    continue
+                    self.told[key] = patterns
                 self.not_scanned.add(key)
 
-    def hits_in(self, looked: Looked, lines: BlockLines) -> Hits:
-        """The lines of a block on which a rule may fire; those that are known to be marks alone are left out."""
-        hits = looked.found(lines, self.book.matcher, self.not_scanned)
-        if self.steady.isdisjoint(looked.counts):
-            return hits
+    def hits_in(self, looked: Looked, lines: BlockLines) -> dict[Patterns, list[int]]:
+        """The lines of a block on which patterns may match, by these patterns; each line stands with all of them."""
+        hits: dict[Patterns, list[int]] = {}
+        for at, patterns in looked.found(lines, self.book.matcher, self.not_scanned):
+            hits.setdefault(patterns, []).append(at)
+        if told := {shape: hits.setdefault(self.told[shape], []) for shape in self.told.keys() & looked.counts.keys()}:
+            for at, shape in enumerate(looked.shapes):
+                if shape in told:
+                    told[shape].append(at)
+        if not self.steady.isdisjoint(looked.counts):
+            self._add_steady(looked, lines, hits)
+        return {patterns: sorted(places) for patterns, places in hits.items()}
+
+    def _add_steady(self, looked: Looked, lines: BlockLines, hits: dict[Patterns, list[int]]) -> None:
+        """Adds the lines of steady shapes: what is found on one is found on all that differ from it in digits only."""
         places = [at for at, shape in enumerate(looked.shapes) if shape in self.steady]
-        texts = lines.several(places)
-        nines = [text.translate(ALL_NINES) for text in texts]
-        for alike, text in dict(zip(nines, texts, strict=True)).items():
-            # What is found on a line of a steady shape is found on all that differ from it in digits only.
-            if alike not in self.found:
-                self.found[alike] = next((told for _, told in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
-        hits += [(at, self.found[alike]) for at, alike in zip(places, nines, strict=True) if self.found[alike]]
+        alike = [text.translate(ALL_NINES) for text in lines.several(places)]
+        for nines, at in dict(zip(alike, places, strict=True)).items():
+            if nines not in self.found:
+                text = lines[at]
+                self.found[nines] = next((told for _, told in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
+        for at, nines in zip(places, alike, strict=True):
+            if patterns := self.found[nines]:
+                hits.setdefault(patterns, []).append(at)
         if len(self.found) >= _MOST_SHAPES:
             self.not_scanned -= self.steady
             self.steady.clear()
-        return sorted(hits)
-
-    def calls_in(self, looked: Looked) -> Hits:
-        """The lines of a block that are calls of collectives by their shape, and the patterns that may match there."""
-        if self.calling.keys().isdisjoint(looked.counts):
-            return []
-        return [(at, self.calling[shape]) for at, shape in enumerate(looked.shapes) if shape in self.calling]
-
-    def frames_in(self, looked: Looked) -> list[int]:
-        """The lines of a block that are frames of tracebacks by their shape, which nobody looks for in them."""
-        if self.framing.isdisjoint(looked.counts):
-            return []
-        return [at for at, shape in enumerate(looked.shapes) if shape in self.framing]
 
     def _look_at(self, wanted: set[bytes], looked: Looked, originals: BlockLines, position: int) -> list[int]:
         """Which lines of the wanted shapes to keep; shapes not met before are judged."""

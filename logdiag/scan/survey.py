@@ -25,7 +25,7 @@ from logdiag.scan.calls import Call, Calls
 from logdiag.scan.frames import Frames, above
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.runs import Heads
-from logdiag.scan.shapes import BlockLines, Hits, KeptLines, Looked, Shapes, looked_through
+from logdiag.scan.shapes import BlockLines, KeptLines, Looked, Patterns, Shapes, looked_through
 
 if TYPE_CHECKING:
     from logdiag.scan.crew import Crew
@@ -71,7 +71,6 @@ _LONG_NUMBER = pattern_of(rb"[0-9](?:[\d:.,-]{3,}|(?<=0)x[0-9a-f]+)")
 _SHORT_NUMBER = pattern_of(rb"[0-9](?<![\w:.,-][0-9])\d{0,2}(?![\w:.,-]*\d)")
 
 
-Patterns = tuple[int, ...]
 _Kind = tuple[Patterns, object]
 
 
@@ -146,14 +145,14 @@ class _Floods:
         and notes the `latest` of each kind; the places of the others."""
         if self._hits[patterns] < _VERY_MANY_HITS:
             return places
-        kinds = [(patterns, self._numbers_in(text)) for text in texts]
-        last = dict(zip(kinds, places, strict=True))
-        new = {kind for kind in last if kind not in self._rules}
-        for kind, count in Counter(kinds).items():
-            if kind not in new:
+        numbers = [self._numbers_in(text) for text in texts]
+        last = dict(zip(numbers, places, strict=True))
+        new = {each for each in last if (patterns, each) not in self._rules}
+        for each, count in Counter(numbers).items():
+            if each not in new:
                 self._hits[patterns] += count
-                self._count(kind, count, last[kind], latest)
-        return [at for at, kind in zip(places, kinds, strict=True) if kind in new] if new else []
+                self._count((patterns, each), count, last[each], latest)
+        return [at for at, each in zip(places, numbers, strict=True) if each in new] if new else []
 
     def count_one(self, patterns: Patterns, at: int, text: bytes, latest: dict[_Kind, int]) -> bool:
         """Counts one line, if it is of a kind that is known; else it is to be looked at."""
@@ -260,7 +259,7 @@ class _Found:
     these `marks` where it is no hint; the `latest` of each kind that is only counted; `windows` are lines to keep, each
     from one up to another."""
 
-    frames: list[int]
+    frames: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
     latest: dict[_Kind, int] = field(default_factory=dict)
@@ -345,7 +344,7 @@ class _Reader:
             # What a machine repeats is no measure of what a job does.
             self.shapes = self.survey.shapes = self.shapes.apart()
 
-    def _keep(self, looked: Looked, lines: BlockLines, firsts: list[int], hits: Hits) -> None:
+    def _keep(self, looked: Looked, lines: BlockLines, firsts: list[int], hits: dict[Patterns, list[int]]) -> None:
         """Keeps what is worth it of a block: `firsts` are the first lines of their shapes."""
         block, shapes, count = looked.block, looked.shapes, len(looked.shapes)
         found = self._found(looked, lines, hits)
@@ -367,22 +366,20 @@ class _Reader:
         self.unknown.extend([self._kept(block, lines, at) for at in unknown])
         self.tail.add(block, self.position, lines)
 
-    def _found(self, looked: Looked, lines: BlockLines, hits: Hits) -> _Found:
+    def _found(self, looked: Looked, lines: BlockLines, hits: dict[Patterns, list[int]]) -> _Found:
         """Looks at the lines of a block on which a rule may fire; those of floods are counted."""
-        found = _Found(self.shapes.frames_in(looked))
-        calls, asked = self.shapes.calls_in(looked), list[tuple[int, Patterns]]()
-        for patterns, places in _by_patterns(hits).items():
+        found = _Found()
+        calls, asked = list[tuple[int, Patterns]](), list[tuple[int, Patterns]]()
+        for patterns, places in hits.items():
             frame, call, fires = self.book.marks_of(patterns)
             if call:
                 calls += zip(places, repeat(patterns))
-            if fires and self.shapes.quiet:
-                places = [at for at in places if looked.shapes[at] not in self.shapes.quiet]
-            if not fires and frame:
-                found.frames += places
-            elif fires and not frame:
+            if fires and not frame:
                 places = self.floods.count(patterns, places, lines.several(places, _LONGEST_TEXT), found.latest)
             if fires:
                 asked += zip(places, repeat(patterns))
+            elif frame:
+                found.frames += places
         for index, patterns in sorted(asked):
             self._look_at(looked.block, index, lines[index][:_LONGEST_TEXT], patterns, found)
         self._hear(looked.block, lines, sorted(calls))
@@ -390,10 +387,10 @@ class _Reader:
             self.floods.remember(kind, *self._kept(looked.block, lines, index))
         return found
 
-    def _hear(self, block: Block, lines: BlockLines, calls: Hits) -> None:
+    def _hear(self, block: Block, lines: BlockLines, calls: list[tuple[int, Patterns]]) -> None:
         """Remembers what ranks say of their collectives."""
         places = [at for at, _ in calls]
-        positions, numbers = map(self.position.__add__, places), map(block.number_of, places)
+        positions, numbers = map(self.position.__add__, places), block.numbers_of(places)
         texts, patterns = lines.several(places, _LONGEST_TEXT), map(itemgetter(1), calls)
         self.calls.add(zip(positions, numbers, texts, patterns, strict=True))
 
@@ -613,14 +610,6 @@ def _thin(found: Sequence[Survey]) -> bool:
     for one in long:
         one.lines = one.lines[: share // 2] + one.lines[-share // 2 :]
     return not long
-
-
-def _by_patterns(hits: Hits) -> dict[Patterns, list[int]]:
-    """The lines on which the same patterns were found, in order."""
-    places: dict[Patterns, list[int]] = {}
-    for at, patterns in hits:
-        places.setdefault(patterns, []).append(at)
-    return places
 
 
 def _nearest(places: list[int], marks: list[int]) -> set[int]:
