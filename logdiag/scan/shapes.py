@@ -299,28 +299,30 @@ class Shapes:
         hits: dict[Patterns, list[int]] = {}
         for at, patterns in looked.found(lines, self.book.matcher, self.not_scanned):
             hits.setdefault(patterns, []).append(at)
-        if told := {shape: hits.setdefault(self.told[shape], []) for shape in self.told.keys() & looked.counts.keys()}:
+        met, steady = looked.counts.keys(), list[int]()
+        places = {shape: hits.setdefault(self.told[shape], []) for shape in met & self.told.keys()}
+        places |= dict.fromkeys(met & self.steady, steady)
+        if places:
             for at, shape in enumerate(looked.shapes):
-                if shape in told:
-                    told[shape].append(at)
-        if not self.steady.isdisjoint(looked.counts):
-            self._add_steady(looked, lines, hits)
-        return {patterns: sorted(places) for patterns, places in hits.items()}
-
-    def _add_steady(self, looked: Looked, lines: BlockLines, hits: dict[Patterns, list[int]]) -> None:
-        """Adds the lines of steady shapes: what is found on one is found on all that differ from it in digits only."""
-        places = [at for at, shape in enumerate(looked.shapes) if shape in self.steady]
-        alike = [text.translate(ALL_NINES) for text in lines.several(places)]
-        for nines, at in dict(zip(alike, places, strict=True)).items():
-            if nines not in self.found:
-                text = lines[at]
-                self.found[nines] = next((told for _, told in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
-        for at, nines in zip(places, alike, strict=True):
-            if patterns := self.found[nines]:
+                if shape in places:
+                    places[shape].append(at)
+        for at, patterns in zip(steady, self._found_on(lines.several(steady)), strict=True):
+            if patterns:
                 hits.setdefault(patterns, []).append(at)
+        return {patterns: sorted(each) for patterns, each in hits.items()}
+
+    def _found_on(self, texts: Sequence[bytes]) -> list[Patterns]:
+        """The patterns that are found on lines of steady shapes: on one, and on all that differ from it in digits only,
+        the same."""
+        alike = [text.translate(ALL_NINES) for text in texts]
+        for nines, text in dict(zip(alike, texts, strict=True)).items():
+            if nines not in self.found:
+                self.found[nines] = next((told for _, told in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
+        patterns = [self.found[nines] for nines in alike]
         if len(self.found) >= _MOST_SHAPES:
             self.not_scanned -= self.steady
             self.steady.clear()
+        return patterns
 
     def _look_at(self, wanted: set[bytes], looked: Looked, originals: BlockLines, position: int) -> list[int]:
         """Which lines of the wanted shapes to keep; shapes not met before are judged."""
