@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from logdiag.rules.digitless import Fireable
     from logdiag.rules.folders import Folder
 
-# What takes every digit alike, or counts, or marks a number of base 16; and what does not: a digit, or a group that
-# comes again.
-_ANY_DIGITS, _CERTAIN_DIGIT = pattern_of(r"\{\d*,?\d*\}|0-9|0x(?=\[0-9a-f)"), pattern_of(r"\d|\(\?P=")
+# What takes every digit alike, or counts; and what does not: a digit, or a group that comes again.
+_ANY_DIGITS, _CERTAIN_DIGIT = pattern_of(r"\{\d*,?\d*\}|0-9"), pattern_of(r"\d|\(\?P=")
 _MOST_TOLD = 8192
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Asked only of the lines that are kept, and never scanned for.

@@ -209,10 +209,10 @@ class _Shape:
 class Shapes:
     """Counts line shapes over all streams. `add` says which lines of a block are worth keeping; `latest` are the shapes
     of the latest block. Of frequent shapes `settled` are those of which no rule can say anything, whatever numbers
-    their lines hold. On those `told` these patterns may match, and no rule can fire, or whichever digits stand there.
-    Of `steady` ones rules may fire too, but what is `found` on a line is found on all that differ from it in digits
-    only. On those `not_scanned`, which are all these, no rule needs to be looked for. `before` are the words before
-    numbers of base 16."""
+    their lines hold. On those `told` only these patterns may match, which mark frames of tracebacks and calls of
+    collectives. Of `steady` ones rules may fire, but what is `found` on a line is found on all that differ from it in
+    digits only. On those `not_scanned`, which are all these, no rule needs to be looked for. `before` are the words
+    before numbers of base 16."""
 
     book: RuleBook
     filters: tuple[Filter, ...]
@@ -284,11 +284,11 @@ class Shapes:
                 self.asked.add(key)
                 patterns = self.book.patterns_on_shape(key)
                 fires = self.book.marks_of(patterns).fire
-                if fires and not self.book.take_all_digits(patterns):
+                if fires and (HEX in key or not self.book.take_all_digits(patterns)):
                     continue
                 if not patterns:
                     self.settled.add(key)
-                elif fires and HEX not in key:
+                elif fires:
                     self.steady.add(key)
                 else:
                     self.told[key] = patterns
