@@ -55,8 +55,6 @@ _LINES_OF_ONE_RANK = 20
 _NEAR = 256
 # Of a block of so few bytes all lines are split at once.
 _SMALL = 1 << 17
-# More are not worth asking one by one where each is.
-_FEW = 16
 # Where more lines of a block are of different shapes, and more than one in so many, they may differ in numbers of base
 # 16 only.
 _MANY_SHAPES, _SHARE = 400, 32
@@ -100,15 +98,10 @@ class BlockLines:
 
     def several(self, indices: Sequence[int], most: int | None = None) -> list[bytes]:
         """Some of the lines, of each all or at most so many bytes."""
-        if self._sealed.places or len(indices) < _FEW:
+        if self._sealed.places or not indices:
             return [self[index][:most] for index in indices]
         self._lines = every = self._lines or self._data.split(b"\n")
         return [every[index][:most] for index in indices]
-
-    def joined(self, indices: Iterable[int]) -> bytes:
-        """Some of the lines as a block of their own."""
-        self._lines = every = self._lines or self._data.split(b"\n")
-        return b"\n".join([every[index] for index in indices])
 
 
 Patterns = tuple[int, ...]
@@ -144,7 +137,7 @@ class Looked(NamedTuple):
         if none_settled:
             return matcher.on_lines(self.block.data, starts_of_lines(self.block.data))
         asked = [index for index, shape in enumerate(self.shapes) if shape not in settled]
-        data = lines.joined(asked)
+        data = b"\n".join(lines.several(asked))
         return [(asked[at], patterns) for at, patterns in matcher.on_lines(data, starts_of_lines(data))]
 
 
@@ -207,12 +200,11 @@ class _Shape:
 
 @dataclass
 class Shapes:
-    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping; `latest` are the shapes
-    of the latest block. Of frequent shapes `settled` are those of which no rule can say anything, whatever numbers
-    their lines hold. On those `told` only these patterns may match, which mark frames of tracebacks and calls of
-    collectives. Of `steady` ones rules may fire, but what is `found` on a line is found on all that differ from it in
-    digits only. On those `not_scanned`, which are all these, no rule needs to be looked for. `before` are the words
-    before numbers of base 16."""
+    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping. Of frequent shapes
+    `settled` are those of which no rule can say anything, whatever numbers their lines hold. On those `told` only these
+    patterns may match, which mark frames of tracebacks and calls of collectives. Of `steady` ones rules may fire, but
+    what is `found` on a line is found on all that differ from it in digits only. On those `not_scanned`, which are all
+    these, no rule needs to be looked for. `before` are the words before numbers of base 16."""
 
     book: RuleBook
     filters: tuple[Filter, ...]
@@ -230,7 +222,6 @@ class Shapes:
     asked: set[bytes] = field(default_factory=set)
     total: int = 0
     unshaped: int = 0
-    latest: Mapping[bytes, int] = field(default_factory=dict)
     bound: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -261,7 +252,7 @@ class Shapes:
 
         `position` is the place of the block's first line in its stream.
         """
-        counts = self.latest = looked.counts
+        counts = looked.counts
         wanted: set[bytes] = set()
         met = counts.keys() & self.known.keys()
         for key in met:
@@ -302,10 +293,9 @@ class Shapes:
         met, steady = looked.counts.keys(), list[int]()
         places = {shape: hits.setdefault(self.told[shape], []) for shape in met & self.told.keys()}
         places |= dict.fromkeys(met & self.steady, steady)
-        if places:
-            for at, shape in enumerate(looked.shapes):
-                if shape in places:
-                    places[shape].append(at)
+        for at, shape in enumerate(looked.shapes) if places else ():
+            if shape in places:
+                places[shape].append(at)
         for at, patterns in zip(steady, self._found_on(lines.several(steady)), strict=True):
             if patterns:
                 hits.setdefault(patterns, []).append(at)

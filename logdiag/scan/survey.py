@@ -356,10 +356,8 @@ class _Reader:
         wanted = set(firsts)
         for start, end in windows:
             wanted.update(range(max(start, 0), min(end, count)))
-        again = self._mark_heads(looked, lines)
-        self._mark_progress(
-            block, lines, shapes, sorted([*found.marks, *again, *self._mark_checkpoints(block, lines, shapes)])
-        )
+        again, saved = self._mark_heads(looked, lines), self._mark_checkpoints(looked, lines)
+        self._mark_progress(block, lines, shapes, sorted([*found.marks, *again, *saved]))
         for at in sorted(wanted):
             self.kept.keep(*self._kept(block, lines, at))
         unknown = self.shapes.latest_unknown(looked, _LATEST_UNKNOWN)
@@ -470,14 +468,14 @@ class _Reader:
             chosen = self.series.next_of([at for at in _here_and_there(len(shapes)) if shapes[at] in keys])
             self.series.add((self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP]) for at in chosen)
 
-    def _mark_checkpoints(self, block: Block, lines: BlockLines, shapes: list[bytes]) -> set[int]:
+    def _mark_checkpoints(self, looked: Looked, lines: BlockLines) -> set[int]:
         """Remembers a block's first and last lines that tell of a checkpoint, and says which they are."""
         keys = self.shapes.checkpoint_keys
-        if not keys or keys.isdisjoint(self.shapes.latest):
+        if not keys or keys.isdisjoint(looked.counts):
             return set()
-        told = [at for at, shape in enumerate(shapes) if shape in keys]
+        told = [at for at, shape in enumerate(looked.shapes) if shape in keys]
         places = {*told[:_LAST_STEPS], *told[-_LAST_STEPS:]}
-        self.survey.checkpoints += self._lines_at(places, block, lines)
+        self.survey.checkpoints += self._lines_at(places, looked.block, lines)
         return places
 
     def _mark_heads(self, looked: Looked, lines: BlockLines) -> list[int]:
@@ -539,12 +537,8 @@ def surveys(
     last_lines = max(min(_LAST_LINES, _MOST_LAST_LINES // max(len(streams), 1)), _FEWEST_LAST_LINES)
     for stream in streams:
         reader = _Reader(Survey([stream]), book, shapes, stream, most_findings, last_lines)
-        settled = shapes.settled
-        looked = (
-            crew.looked(stream, settled, shapes.before)
-            if crew
-            else looked_through(stream.blocks(settled), shapes.before)
-        )
+        settled, before = shapes.settled, shapes.before
+        looked = crew.looked(stream, settled, before) if crew else looked_through(stream.blocks(settled), before)
         reader.read(looked, partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
         reader.survey.complete = stream.complete
