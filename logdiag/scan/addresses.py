@@ -1,16 +1,13 @@
 """Lines without their numbers: what is left is the line's shape.
 
-Digits are simply left out. Numbers of base 16 (addresses, identifiers) have letters too, and where a log prints many no
-two of its lines would be alike. They are known by what stands before them (`0x`, `request-`), which is learnt from the
-log: to look for them everywhere would take longer than all else.
+Numbers of base 16 (addresses, identifiers) have letters too. They are known by what stands before them (`0x`,
+`request-`), which is learnt from the log: to look for them everywhere would take longer than all else.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache
 
 from logdiag.model import HEX
 from logdiag.patterns import pattern_of
@@ -29,15 +26,14 @@ def without_numbers(data: bytes, before: tuple[bytes, ...]) -> bytes:
     return data.translate(None, DIGITS)
 
 
-def words_before_numbers(data: bytes, known: Sequence[bytes]) -> list[bytes]:
+def words_before_numbers(data: bytes, known: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """The words behind which numbers of base 16 often stand in the middle of a block, beside those that are known."""
     start = max(len(data) - _LEARNT_BYTES, 0) // 2
     found = Counter(_BEFORE.findall(data, start, start + _LEARNT_BYTES)).most_common(_MOST)
     new = [word for word, count in found if count >= _OFTEN and word not in known]
-    return new[: _MOST - len(known)]
+    return tuple(new[: _MOST - len(known)])
 
 
-@lru_cache(maxsize=256)
 def _numbers_behind(word: bytes) -> re.Pattern[bytes]:
     # One that does not begin with its word is found many times slower.
     number = rb"(?<!\w0x)[0-9a-f]+\b" if word == b"0x" else rb"[0-9a-f]{6,}(?:-[0-9a-f]+)*\b"

@@ -145,14 +145,14 @@ class Crew:
     def __exit__(self, *_raised: object) -> None:
         self._end()
 
-    def looked(self, stream: Stream, settled: set[bytes], before: list[bytes]) -> Iterator[Looked]:
+    def looked(self, stream: Stream, settled: set[bytes]) -> Iterator[Looked]:
         """The blocks of a stream, looked through. The streams must be asked for in order."""
-        self._own.settled, self._own.before = settled, before
+        self._own.settled = settled
         taken = yield from self._helped(stream)
         if taken is not None:
             # Read again, the same blocks come; what was taken of them is left out.
             stream.bytes_read = 0
-            yield from islice(looked_through(stream.blocks(settled), before), taken, None)
+            yield from islice(looked_through(stream.blocks(settled)), taken, None)
 
     def _helped(self, stream: Stream) -> Generator[Looked, None, int | None]:
         """The blocks that tasks gave; how many of them, where this process must read the others itself."""
@@ -274,7 +274,6 @@ class _Reader:
 
     def __init__(self, settled: set[bytes], finish: Callable[[Looked, BinaryIO], tuple[Looked, int]]) -> None:
         self.settled, self._finish = settled, finish
-        self.before: list[bytes] = []
         self._path = ""
         self._written: Written | None = None
 
@@ -295,7 +294,7 @@ class _Reader:
         if self._written is None:
             return None
         place, pieces = pieces_between(raw, task.start, task.end, self._written.envelope)
-        found = looked_through(self._written.blocks(0, ((piece, True) for piece in pieces), place), self.before)
+        found = looked_through(self._written.blocks(0, ((piece, True) for piece in pieces), place))
         blocks = [self._finish(looked, raw) for looked in found]
         if self._written.envelope is None and all(looked.block.line_numbers is None for looked, _ in blocks):
             lines = sum(len(looked.shapes) for looked, _ in blocks)  # counted already
@@ -307,7 +306,7 @@ class _Reader:
         blocks = []
         with open(task.path, "rb", buffering=0) as source:
             stream = Stream(0, task.path, partial(nullcontext, source))
-            for looked in looked_through(stream.blocks(self.settled), self.before):
+            for looked in looked_through(stream.blocks(self.settled)):
                 blocks.append(self._finish(looked, raw))
                 if stream.bytes_read > _MOST:
                     return None

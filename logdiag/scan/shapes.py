@@ -44,7 +44,7 @@ _MOST_SHAPES = 20_000
 # Shapes that differ in more than names and numbers; each is looked at, which takes 100 microseconds, and is kept.
 _MOST_LOOKED_AT = 8000
 # What is known of shapes by the rules alone, and so for all logs.
-_OF_RULES = ("before", "settled", "told", "steady", "not_scanned", "found", "asked")
+_OF_RULES = ("settled", "told", "steady", "not_scanned", "found", "asked")
 # A shape that comes so often in one block is worth asking whether rules can fire on it, in a log that is so long.
 _FREQUENT, _WORTH_ASKING = 50, 2000
 _LONGEST_SHAPE = 4096
@@ -55,8 +55,7 @@ _LINES_OF_ONE_RANK = 20
 _NEAR = 256
 # Of a block of so few bytes all lines are split at once.
 _SMALL = 1 << 17
-# Where more lines of a block are of different shapes, and more than one in so many, they may differ in numbers of base
-# 16 only.
+# So many shapes in a block, and one in so many lines, may be lines that differ in numbers of base 16 only.
 _MANY_SHAPES, _SHARE = 400, 32
 
 
@@ -145,16 +144,16 @@ def _received(block: Block, counts: dict[bytes, int], places: Iterable[int], *fo
     return Looked(block, list(map(list(counts).__getitem__, places)), counts, *found)
 
 
-def looked_through(blocks: Generator[Block, int | None, None], before: list[bytes]) -> Iterator[Looked]:
-    """Blocks with the shapes of their lines. `before` are the words that stand before numbers of base 16; those that
-    are met on the way are added."""
+def looked_through(blocks: Generator[Block, int | None, None]) -> Iterator[Looked]:
+    """Blocks of one log with the shapes of their lines."""
     block = next(blocks, None)
+    before: tuple[bytes, ...] = ()
     while block is not None:
-        looked = _looked(block, tuple(before))
+        looked = _looked(block, before)
         many = len(looked.counts) > max(_MANY_SHAPES, len(looked.shapes) // _SHARE)
         if many and (new := words_before_numbers(block.data, before)):
             before += new
-            looked = _looked(block, tuple(before))
+            looked = _looked(block, before)
         yield looked
         try:
             block = blocks.send(len(looked.shapes))
@@ -204,7 +203,7 @@ class Shapes:
     `settled` are those of which no rule can say anything, whatever numbers their lines hold. On those `told` only these
     patterns may match, which mark frames of tracebacks and calls of collectives. Of `steady` ones rules may fire, but
     what is `found` on a line is found on all that differ from it in digits only. On those `not_scanned`, which are all
-    these, no rule needs to be looked for. `before` are the words before numbers of base 16."""
+    these, no rule needs to be looked for."""
 
     book: RuleBook
     filters: tuple[Filter, ...]
@@ -213,7 +212,6 @@ class Shapes:
     shapes: list[_Shape] = field(default_factory=list)
     progress_keys: set[bytes] = field(default_factory=set)
     checkpoint_keys: set[bytes] = field(default_factory=set)
-    before: list[bytes] = field(default_factory=list)
     settled: set[bytes] = field(default_factory=set)
     told: dict[bytes, Patterns] = field(default_factory=dict)
     steady: set[bytes] = field(default_factory=set)
@@ -237,9 +235,10 @@ class Shapes:
         """The latest lines of a block whose shapes are not told apart any more, in order; none that come often."""
         if not self.is_full:
             return []
-        rare = {key for key in looked.counts.keys() - self.known.keys() if looked.counts[key] < _FREQUENT}
-        backwards = range(len(looked.shapes) - 1, -1, -1)
-        return [*islice((at for at in backwards if looked.shapes[at] in rare), most)][::-1]
+        shapes, counts, known = looked.shapes, looked.counts, self.known
+        backwards = range(len(shapes) - 1, -1, -1)
+        rare = (at for at in backwards if shapes[at] not in known and counts[shapes[at]] < _FREQUENT)
+        return [*islice(rare, most)][::-1]
 
     def apart(self) -> Shapes:
         """Others that count for themselves; what rules can say of a line is the same for all."""
@@ -302,8 +301,7 @@ class Shapes:
         return {patterns: sorted(each) for patterns, each in hits.items()}
 
     def _found_on(self, texts: Sequence[bytes]) -> list[Patterns]:
-        """The patterns that are found on lines of steady shapes: on one, and on all that differ from it in digits only,
-        the same."""
+        """The patterns that are found on lines of steady shapes."""
         alike = [text.translate(ALL_NINES) for text in texts]
         for nines, text in dict(zip(alike, texts, strict=True)).items():
             if nines not in self.found:

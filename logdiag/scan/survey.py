@@ -537,8 +537,8 @@ def surveys(
     last_lines = max(min(_LAST_LINES, _MOST_LAST_LINES // max(len(streams), 1)), _FEWEST_LAST_LINES)
     for stream in streams:
         reader = _Reader(Survey([stream]), book, shapes, stream, most_findings, last_lines)
-        settled, before = shapes.settled, shapes.before
-        looked = crew.looked(stream, settled, before) if crew else looked_through(stream.blocks(settled), before)
+        settled = shapes.settled
+        looked = crew.looked(stream, settled) if crew else looked_through(stream.blocks(settled))
         reader.read(looked, partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
         reader.survey.complete = stream.complete

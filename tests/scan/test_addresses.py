@@ -54,7 +54,7 @@ def test_the_rules_find_among_addresses_what_they_find_on_each_line(book: RuleBo
 def test_lines_alike_are_alike_to_the_digest_too() -> None:
     """A shape leaves out no more than what tells the lines of a digest apart."""
     lines = lines_with_addresses(300)
-    before = tuple(words_before_numbers("\n".join(lines).encode(), ()))
+    before = words_before_numbers("\n".join(lines).encode(), ())
     words: dict[bytes, bytes] = {}
     for line in lines:
         shape = without_numbers(line.encode(), before)
