@@ -52,6 +52,8 @@ def median(values: Iterable[float]) -> float:
 
 ALL_NINES = bytes.maketrans(b"012345678", b"999999999")
 """Makes every digit of a text in bytes a 9."""
+HEX = b"\x01"
+"""Stands for a number of base 16 in a line's shape."""
 
 
 def with_nines(text: str) -> bytes:
@@ -263,6 +265,12 @@ class Block(NamedTuple):
         if self.line_numbers is None:
             return self.first_line + index
         return self.line_numbers[min(index, len(self.line_numbers) - 1)] if self.line_numbers else self.first_line
+
+    def numbers_of(self, indices: Iterable[int]) -> list[int]:
+        """The same of several lines."""
+        if self.line_numbers is None:
+            return [self.first_line + index for index in indices]
+        return [self.number_of(index) for index in indices]
 
 
 class Line(NamedTuple):

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.errors import RuleError
-from logdiag.model import Action, Finding, Line, Reason, Role, Support, fill, fill_title
+from logdiag.model import HEX, Action, Finding, Line, Reason, Role, Support, fill, fill_title
 from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms
 from logdiag.rules.matcher import MARSHAL, Hit, Matcher
@@ -127,13 +127,14 @@ class RuleBook:
         return self.matcher.hits(data)
 
     def patterns_on_shape(self, shape: bytes) -> tuple[int, ...]:
-        """The patterns that may match on a line that reads so without its digits, whatever these are."""
-        return self._fireable().on(shape)
+        """The patterns that may match on a line that reads so without its digits, and with `HEX` for numbers of base
+        16, whatever these are."""
+        return self._fireable(HEX in shape).on(shape.replace(HEX, b""))
 
-    def _new_fireable(self) -> Fireable:
+    def _new_fireable(self, hex: bool) -> Fireable:
         from logdiag.rules.digitless import Fireable
 
-        return Fireable([pattern for _, pattern in self.scanned], marshal.loads(self._words or self.words))
+        return Fireable([pattern for _, pattern in self.scanned], marshal.loads(self._words or self.words), hex=hex)
 
     @property
     def words(self) -> bytes:

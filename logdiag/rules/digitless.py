@@ -1,9 +1,10 @@
 """Whether a rule could fire on lines of a shape, whatever numbers stand in them: so that lines that come a million
 times need no look each.
 
-A line's shape is the line without its digits. A pattern is turned into one that finds, in the shape, everything that
-the pattern itself may find on any such line: what matches only digits is left out, what may match one is optional, and
-what looks around is not asked. Where it finds nothing, no number makes the pattern match.
+A line's shape is the line without its digits, and maybe without some numbers of base 16. A pattern is turned into one
+that finds, in the shape, everything that the pattern itself may find on any such line: what matches only digits is left
+out, what may match another part of a number is optional, and what looks around is not asked. Where it finds nothing, no
+number makes the pattern match.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from logdiag.rules.literals import best_literals, without_names
+from logdiag.rules.literals import CASELESS, best_literals, without_names
 
 if sys.version_info >= (3, 11):
     import re._compiler as compiler
@@ -24,7 +25,11 @@ else:
     import sre_constants as constants
     import sre_parse as parser
 
-_DIGITS = b"0123456789"
+_DIGITS, _OF_HEX = b"0123456789", b"0123456789abcdef-"
+_LETTERS = b"abcdefABCDEF"
+_X = ord("x")  # 0x1f: what follows is a number of its own
+# What of a word in small letters may be a number of base 16, without its digits.
+_MAYBE_NUMBERS = re.compile(r"(?:\b|(?<=x))[a-f-]+\b|-+")
 # Longer shapes are left to be looked at line by line.
 _LONGEST = 2000
 _REPEATS = {"MAX_REPEAT", "MIN_REPEAT"}
@@ -32,23 +37,32 @@ _REPEATS = {"MAX_REPEAT", "MIN_REPEAT"}
 _AROUND = {"AT", "ASSERT", "ASSERT_NOT"}
 _ENDS = {"AT_BEGINNING", "AT_BEGINNING_STRING", "AT_END", "AT_END_STRING"}
 _ONE_CHARACTER = {"LITERAL", "NOT_LITERAL", "ANY", "IN"}
-_CLASSES_OF_DIGITS = {"CATEGORY_DIGIT", "CATEGORY_WORD", "CATEGORY_NOT_SPACE"}
+_CLASSES = {
+    "CATEGORY_DIGIT": _DIGITS,
+    "CATEGORY_WORD": _DIGITS + _LETTERS,
+    "CATEGORY_NOT_DIGIT": _LETTERS + b"-",
+    "CATEGORY_NOT_WORD": b"-",
+    "CATEGORY_NOT_SPACE": _DIGITS + _LETTERS + b"-",
+}
 
 
 class Fireable:
-    """Tells the shapes on which none of some patterns can fire; `words` has `words_for` each of them."""
+    """Tells the shapes on which none of some patterns can fire; `words` has `words_for` each of them. With `hex`
+    numbers of base 16 may be left out of a shape beside digits."""
 
-    def __init__(self, patterns: Sequence[str], words: Sequence[Sequence[str] | None]) -> None:
+    def __init__(self, patterns: Sequence[str], words: Sequence[Sequence[str] | None], *, hex: bool = False) -> None:
         self._patterns = patterns
+        self._left_out = _OF_HEX if hex else _DIGITS
         self._numbers_with: dict[str, list[int]] = {}
         self._relaxed: dict[int, re.Pattern[str] | None] = {}
         for number, needed in enumerate(words):
             # Every text holds the empty word.
             for word in needed or ("",):
-                self._numbers_with.setdefault(word, []).append(number)
+                whole = max(_MAYBE_NUMBERS.split(word), key=len) if hex else word
+                self._numbers_with.setdefault(whole, []).append(number)
 
     def on(self, shape: bytes) -> tuple[int, ...]:
-        """The numbers of the patterns that may match on a line that reads so without its digits."""
+        """The numbers of the patterns that may match on a line that reads so without its numbers."""
         if len(shape) > _LONGEST:
             return tuple(range(len(self._patterns)))
         text = shape.decode(errors="replace")
@@ -58,77 +72,104 @@ class Fireable:
 
     def _may_match(self, number: int, text: str) -> bool:
         if number not in self._relaxed:
-            tree = _relaxed(self._patterns[number])
+            tree = _relaxed(self._patterns[number], self._left_out)
             self._relaxed[number] = None if tree is None else compiler.compile(tree)
         relaxed = self._relaxed[number]
         return relaxed is None or relaxed.search(text) is not None
 
 
 def words_for(pattern: str) -> tuple[str, ...] | None:
-    """Lower-case words of which a line's shape holds at least one wherever the pattern matches on the line; None where
-    there are none."""
-    tree = _relaxed(pattern)
+    """Lower-case words of which a line without its digits holds at least one wherever the pattern matches on the line;
+    None where there are none."""
+    tree = _relaxed(pattern, _DIGITS)
     words = None if tree is None else best_literals(tree)
     return tuple(dict.fromkeys(word.lower() for word in words)) if words else None
 
 
-def _relaxed(pattern: str) -> Any | None:
-    """What a pattern finds of a line without its digits, parsed; None where that is not known: such a pattern may
-    match on any line."""
+def _relaxed(pattern: str, left_out: bytes) -> Any | None:
+    """What a pattern finds of a line whose digits, and more of the characters `left_out`, are missing, parsed; None
+    where that is not known: such a pattern may match on any line."""
     try:
-        tree = parser.parse(without_names(pattern))
-        return _without_digits(tree, tree.state)
+        plain = without_names(pattern)
+        tree = parser.parse(plain)
+        return _without(tree, left_out + left_out.upper() if CASELESS.search(plain) else left_out, tree.state)
     except (re.error, RecursionError, OverflowError, NotImplementedError):
         return None
 
 
-def _without_digits(sequence: Any, state: Any) -> Any:
+def _without(sequence: Any, left_out: bytes, state: Any) -> Any:
     made = parser.SubPattern(state, [])
-    for operation, argument in sequence:
-        made.data.extend(_node(str(operation), operation, argument, state))
+    word: list[int] = []
+    for operation, argument in [*sequence, (None, None)]:
+        if operation is constants.LITERAL and _is_of_a_word(argument):
+            word.append(argument)
+            if argument != _X:
+                continue
+            operation = None
+        made.data.extend(_word(word, left_out, state))
+        word = []
+        if operation is not None:
+            made.data.extend(_node(str(operation), operation, argument, left_out, state))
     return made
 
 
-def _node(name: str, operation: Any, argument: Any, state: Any) -> list[tuple[Any, Any]]:
+def _is_of_a_word(character: int) -> bool:
+    return chr(character).isalnum() or character == ord("_")
+
+
+def _word(word: list[int], left_out: bytes, state: Any) -> list[tuple[Any, Any]]:
+    """What stands for a whole word, or for what goes up to an x: a number that is left out begins and ends where a word
+    does, so either all of it is the number's or nothing."""
+    letters = [(constants.LITERAL, letter) for letter in word if chr(letter) not in "0123456789"]
+    if any(letter not in [*left_out] for letter in word):
+        return letters
+    return [_at_most(1, letter, state) for letter in letters]
+
+
+def _node(name: str, operation: Any, argument: Any, left_out: bytes, state: Any) -> list[tuple[Any, Any]]:
     """What stands for one element. Raises NotImplementedError for one that no shipped pattern has."""
     if name in _AROUND:
         return [(operation, argument)] if str(argument) in _ENDS else []
     if name in _ONE_CHARACTER:
-        if not _takes_a_digit(name, argument):
-            return [(operation, argument)]
-        return [] if name == "LITERAL" else [_up_to(1, (operation, argument), state)]
+        taken = _takes_one_of(left_out, name, argument)
+        return [_at_most(1, (operation, argument), state) if taken else (operation, argument)]
     if name in _REPEATS:
         least, most, inner = argument
-        if len(inner) == 1 and str(inner[0][0]) in _ONE_CHARACTER and _takes_a_digit(str(inner[0][0]), inner[0][1]):
-            return [] if str(inner[0][0]) == "LITERAL" else [_up_to(most, inner[0], state)]
-        body = _without_digits(inner, state)
+        if (
+            len(inner) == 1
+            and (only := str(inner[0][0])) in _ONE_CHARACTER
+            and _takes_one_of(left_out, only, inner[0][1])
+        ):
+            return [_at_most(most, inner[0], state)]
+        body = _without(inner, left_out, state)
         return [(constants.MAX_REPEAT, (least, most, body))] if body.data else []
     if name == "SUBPATTERN":
         _, added, dropped, inner = argument
-        return [(operation, (None, added, dropped, _without_digits(inner, state)))]
+        return [(operation, (None, added, dropped, _without(inner, left_out, state)))]
     if name == "BRANCH":
-        return [(operation, (None, [_without_digits(branch, state) for branch in argument[1]]))]
+        return [(operation, (None, [_without(branch, left_out, state) for branch in argument[1]]))]
     raise NotImplementedError(name)
 
 
-def _up_to(most: Any, node: tuple[Any, Any], state: Any) -> tuple[Any, Any]:
+def _at_most(most: Any, node: tuple[Any, Any], state: Any) -> tuple[Any, Any]:
     return constants.MAX_REPEAT, (0, most, parser.SubPattern(state, [node]))
 
 
-def _takes_a_digit(name: str, argument: Any) -> bool:
+def _takes_one_of(characters: bytes, name: str, argument: Any) -> bool:
+    """Whether an element for one character takes one of some."""
     if name == "LITERAL":
-        return 48 <= int(argument) <= 57
+        return argument in [*characters]
     if name != "IN":
         return True  # any character, or any but one
     negated = str(argument[0][0]) == "NEGATE"
-    return any(_holds(argument, digit) != negated for digit in _DIGITS)
+    return any(_holds(argument, character) != negated for character in characters)
 
 
-def _holds(members: Any, digit: int) -> bool:
-    """Whether a set, its negation aside, holds a digit."""
+def _holds(members: Any, character: int) -> bool:
+    """Whether a set, its negation aside, holds a character."""
     return any(
-        (str(kind) == "LITERAL" and value == digit)
-        or (str(kind) == "RANGE" and value[0] <= digit <= value[1])
-        or (str(kind) == "CATEGORY" and str(value) in _CLASSES_OF_DIGITS)
+        (str(kind) == "LITERAL" and value == character)
+        or (str(kind) == "RANGE" and value[0] <= character <= value[1])
+        or (str(kind) == "CATEGORY" and character in _CLASSES.get(str(value), b""))
         for kind, value in members
     )

@@ -30,7 +30,7 @@ _BOUNDS = pattern_of(r"\{(\d+),(\d*)\}")
 _NEGATED = pattern_of(r"(?<!\\)\[\^")
 # A repeat at the very end would be reported once for each length.
 _OPEN_END = pattern_of(r"(\.|\\[wSd]|\[(?:[^\]\\]|\\.)*\])([+*])\??(\)*)$")
-_CASELESS = pattern_of(r"\(\?[a-zA-Z]*i")
+CASELESS = pattern_of(r"\(\?[a-zA-Z]*i")
 # A shorter literal is found too often by chance; a longer list of them is no cheaper than the pattern.
 _SHORTEST_LITERAL = 5
 _MOST_LITERALS = 80
@@ -59,7 +59,7 @@ def scan_form(pattern: str, healthy: str) -> tuple[str, ...]:
     `healthy` is lower-case text as healthy jobs print it; literals it holds are avoided.
     """
     plain = without_names(pattern)
-    caseless = "(?i)" if _CASELESS.search(plain) else ""
+    caseless = "(?i)" if CASELESS.search(plain) else ""
     try:
         literals = _best(parser.parse(plain), healthy)
     except (re.error, RecursionError, OverflowError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from logdiag.model import Line
 from logdiag.rules.searching import Match
 
-# Of one rank in one group, and of all of one log.
+# Of one rank in one group; of all whose lines name the same.
 _MOST_OF_A_RANK, _MOST_SPEAKERS = 64, 1 << 16
 _MOST_FORMS = 4096
 # These facts say who speaks, and of which group.
@@ -17,6 +18,8 @@ _WHO = ("node", "pid", "comm", "rank", "group", "pg", "group_rank")
 _NUMBERS_ALIKE = bytes.maketrans(b"012345678abcdef", b"9" * 15)
 
 Patterns = tuple[int, ...]
+CallLine = tuple[int, int, bytes, Patterns]
+"""Position, number and text of a line, and the patterns that may match on it."""
 
 
 class Call(NamedTuple):
@@ -27,14 +30,12 @@ class Call(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """Where lines that differ in numbers alone, of base 10 or 16, say who speaks; all `names` of what they say."""
+    """What is known of lines that differ in numbers alone, of base 10 or 16: how to tell who speaks, whether that is a
+    process, and the latest lines by who spoke, of all forms that name the same."""
 
-    who: tuple[slice | None, ...]
-    names: tuple[str, ...]
-
-    @property
-    def names_a_process(self) -> bool:
-        return "pid" in self.names or "rank" in self.names
+    who: Callable[[bytes], object]
+    is_a_process: bool
+    latest: dict[object, deque[CallLine]]
 
 
 class Calls:
@@ -46,44 +47,49 @@ class Calls:
         self, matched: Callable[[Patterns, str], Sequence[Match]], parsed: Callable[[int, int, bytes], Line]
     ) -> None:
         self._matched, self._parsed = matched, parsed
-        self._forms: dict[tuple[Patterns, bytes], _Form | None] = {}
-        self._latest: dict[tuple[object, ...], deque[tuple[int, int, bytes, Patterns]]] = {}
+        self._forms: dict[tuple[Patterns, bytes], _Form] = {}
+        self._latest: dict[tuple[str, ...], dict[object, deque[CallLine]]] = {}
 
-    def add(self, position: int, number: int, text: bytes, patterns: Patterns) -> None:
-        """Remembers a line on which patterns of calls may match."""
-        form = self._form_of(text, patterns)
-        if form is None:
-            return
-        # Whoever names neither its process nor its rank is told by what stands before the line.
-        spoke = None if form.names_a_process else self._parsed(position, number, text).rank
-        who = (spoke, form.names, *[place and text[place] for place in form.who])
-        latest = self._latest.get(who)
-        if latest is None:
-            if len(self._latest) >= _MOST_SPEAKERS:
-                return
-            latest = self._latest[who] = deque(maxlen=_MOST_OF_A_RANK)
-        latest.append((position, number, text, patterns))
+    def add(self, lines: Iterable[CallLine]) -> None:
+        """Remembers lines on which patterns of calls may match."""
+        for line in lines:
+            position, number, text, patterns = line
+            form = self._forms.get((patterns, text.translate(_NUMBERS_ALIKE))) if text.isascii() else None
+            if form is None and (form := self._new_form(text, patterns)) is None:
+                continue
+            who = form.who(text)
+            if not form.is_a_process:
+                # Whoever names neither its process nor its rank is told by what stands before the line.
+                who = self._parsed(position, number, text).rank, who
+            latest = form.latest.get(who)
+            if latest is None:
+                if len(form.latest) >= _MOST_SPEAKERS:
+                    continue
+                latest = form.latest[who] = deque(maxlen=_MOST_OF_A_RANK)
+            latest.append(line)
 
     def __iter__(self) -> Iterator[Call]:
         """In the order of the log."""
-        kept = (call for calls in self._latest.values() for call in calls)
-        for position, number, text, patterns in sorted(kept, key=lambda call: call[0]):
+        kept = (call for speakers in self._latest.values() for calls in speakers.values() for call in calls)
+        for position, number, text, patterns in sorted(kept, key=itemgetter(0)):
             facts, _ = self._told(text, patterns)
             if facts:
                 yield Call(self._parsed(position, number, text), facts)
 
-    def _form_of(self, text: bytes, patterns: Patterns) -> _Form | None:
+    def _new_form(self, text: bytes, patterns: Patterns) -> _Form | None:
         """The form of a line, None where nothing matches."""
-        key = patterns, text.translate(_NUMBERS_ALIKE)
-        form = self._forms.get(key)
-        if form is not None and text.isascii():
-            return form
         facts, places = self._told(text, patterns)
         if not facts:
             return None
         if len(self._forms) >= _MOST_FORMS:
             self._forms.clear()
-        form = self._forms[key] = _Form(tuple(map(places.get, _WHO)), tuple(facts))
+        told = [places[name] for name in _WHO if name in places]
+        form = _Form(
+            itemgetter(*(told or [slice(0)])),
+            not facts.keys().isdisjoint(("pid", "rank")),
+            self._latest.setdefault(tuple(facts), {}),
+        )
+        self._forms[patterns, text.translate(_NUMBERS_ALIKE)] = form
         return form
 
     def _told(self, text: bytes, patterns: Patterns) -> tuple[dict[str, str], dict[str, slice]]:

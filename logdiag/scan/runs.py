@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.model import Line, Role
 from logdiag.patterns import pattern_of
+from logdiag.scan.addresses import without_numbers
 from logdiag.scan.steps import step_number
 
 if TYPE_CHECKING:
@@ -37,32 +38,36 @@ class Heads:
     positions of lines that differ from one of them in a short number only: of the same program with other arguments."""
 
     words: dict[str, int] = field(default_factory=dict)
-    shapes: set[bytes] = field(default_factory=set)
+    texts: list[bytes] = field(default_factory=list)
     first: list[Line] = field(default_factory=list)
     again: list[tuple[int, Line]] = field(default_factory=list)
     others: list[int] = field(default_factory=list)
     alike: int = 0
 
-    def choose(self, lines: Iterable[tuple[bytes, Line]], steps: Container[bytes]) -> None:
-        """Takes a stream's first lines, each with its shape, as its head; the shapes of steps end it."""
-        for shape, line in islice(lines, _AMONG):
+    def choose(self, lines: Iterable[tuple[bytes, bytes, Line]], steps: Container[bytes]) -> None:
+        """Takes a stream's first lines, each with its shape and its bytes, as its head; the shapes of steps end it."""
+        for shape, text, line in islice(lines, _AMONG):
             if shape in steps or line.message.startswith("Traceback "):
                 return
             words = _words(line)
             if len(_LETTERS.findall(words)) >= _FEWEST_LETTERS and words not in self.words:
                 self.words[words] = len(self.words)
-                self.shapes.add(shape)
+                self.texts.append(text)
                 self.first.append(line)
             if len(self.words) == _HEAD:
                 return
+
+    def shapes(self, before: tuple[bytes, ...]) -> set[bytes]:
+        """The shapes of the head's lines, told by the words before numbers of base 16."""
+        return {without_numbers(text, before) for text in self.texts}
 
     def expect(self, count: int) -> bool:
         """Whether so many more lines that look like the head are worth a look."""
         self.alike += count
         if self.alike > _MOST_ALIKE:
-            self.shapes.clear()
+            self.texts.clear()
             self.again.clear()
-        return bool(self.shapes)
+        return bool(self.texts)
 
     def met(self, line: Line) -> bool:
         """Whether a line is one of the head that comes again; if so it is remembered."""

@@ -1,6 +1,6 @@
 """What a log repeats, and what is left of it: the digest, with a receipt.
 
-A line's shape is the line without its digits. Shapes are counted block by block with operations that run in C, so the
+A line's shape is the line without its numbers. Shapes are counted block by block with operations that run in C, so the
 cost does not depend on how many lines are alike. Only the first lines of a shape are looked at one by one; there the
 filter rules say what kind of regular output it is, and the rules of progress whether it shows that the job moved on.
 
@@ -12,23 +12,23 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from logdiag.model import ALL_NINES, Block, CommonPrefix, Digest, Line, Sealed
+from logdiag.model import ALL_NINES, HEX, Block, CommonPrefix, Digest, Line, Sealed
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
 from logdiag.rules.matcher import Matcher, starts_of_lines
+from logdiag.scan.addresses import DIGITS, without_numbers, words_before_numbers
 from logdiag.scan.kinds_of_log import KindOfLog
 
 CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoint-loaded"})
 """The kinds of lines that tell of a checkpoint."""
 
-_DIGITS = b"0123456789"
 # Numbers in base 16, quoted words and paths, which vary as numbers do. All begin with one of a set of characters, which
 # is found faster than either of several beginnings.
 _VARYING = pattern_of(
@@ -44,7 +44,7 @@ _MOST_SHAPES = 20_000
 # Shapes that differ in more than names and numbers; each is looked at, which takes 100 microseconds, and is kept.
 _MOST_LOOKED_AT = 8000
 # What is known of shapes by the rules alone, and so for all logs.
-_OF_RULES = ("settled", "quiet", "framing", "steady", "not_scanned", "found", "asked")
+_OF_RULES = ("settled", "told", "steady", "not_scanned", "found", "asked")
 # A shape that comes so often in one block is worth asking whether rules can fire on it, in a log that is so long.
 _FREQUENT, _WORTH_ASKING = 50, 2000
 _LONGEST_SHAPE = 4096
@@ -55,6 +55,8 @@ _LINES_OF_ONE_RANK = 20
 _NEAR = 256
 # Of a block of so few bytes all lines are split at once.
 _SMALL = 1 << 17
+# So many shapes in a block, and one in so many lines, may be lines that differ in numbers of base 16 only.
+_MANY_SHAPES, _SHARE = 400, 32
 
 
 class BlockLines:
@@ -93,23 +95,28 @@ class BlockLines:
             end, start = start - 1, self._data.rfind(b"\n", 0, max(start - 1, 0)) + 1
         return self._data[start:end]
 
-    def joined(self, indices: Iterable[int]) -> bytes:
-        """Some of the lines as a block of their own."""
+    def several(self, indices: Sequence[int], most: int | None = None) -> list[bytes]:
+        """Some of the lines, of each all or at most so many bytes."""
+        if self._sealed.places or not indices:
+            return [self[index][:most] for index in indices]
         self._lines = every = self._lines or self._data.split(b"\n")
-        return b"\n".join([every[index] for index in indices])
+        return [every[index][:most] for index in indices]
 
 
-Hits = list[tuple[int, tuple[int, ...]]]
+Patterns = tuple[int, ...]
+"""Numbers of patterns that are scanned for."""
+Hits = list[tuple[int, Patterns]]
 """The index of each line of a block on which a rule may fire, and the patterns that were found there."""
 
 
 class Looked(NamedTuple):
-    """A block, the shapes of its lines, and how often each comes. `hits`, and of a log's first block `kind`, are None
-    where nobody has looked for them."""
+    """A block, the shapes of its lines, how often each comes, and the words `before` numbers of base 16 by which the
+    shapes were told. `hits`, and of a log's first block `kind`, are None where nobody has looked for them."""
 
     block: Block
     shapes: list[bytes]
     counts: Mapping[bytes, int]
+    before: tuple[bytes, ...] = ()
     hits: Hits | None = None
     kind: KindOfLog | None = None
 
@@ -117,7 +124,7 @@ class Looked(NamedTuple):
         """For another process: each shape once."""
         places = {shape: at for at, shape in enumerate(self.counts)}
         shapes = array("I", map(places.__getitem__, self.shapes))
-        return _received, (self.block, dict(self.counts), shapes, self.hits, self.kind)
+        return _received, (self.block, dict(self.counts), shapes, self.before, self.hits, self.kind)
 
     def found(self, lines: BlockLines, matcher: Matcher, settled: set[bytes]) -> Hits:
         """The hits on lines whose shapes are not settled: no rule can fire on those."""
@@ -129,7 +136,7 @@ class Looked(NamedTuple):
         if none_settled:
             return matcher.on_lines(self.block.data, starts_of_lines(self.block.data))
         asked = [index for index, shape in enumerate(self.shapes) if shape not in settled]
-        data = lines.joined(asked)
+        data = b"\n".join(lines.several(asked))
         return [(asked[at], patterns) for at, patterns in matcher.on_lines(data, starts_of_lines(data))]
 
 
@@ -138,17 +145,27 @@ def _received(block: Block, counts: dict[bytes, int], places: Iterable[int], *fo
 
 
 def looked_through(blocks: Generator[Block, int | None, None]) -> Iterator[Looked]:
-    """Blocks with the shapes of their lines."""
+    """Blocks of one log with the shapes of their lines."""
     block = next(blocks, None)
+    before: tuple[bytes, ...] = ()
     while block is not None:
-        shapes = block.data.translate(None, _DIGITS).split(b"\n")
-        if not shapes[-1] and block.data.endswith(b"\n"):
-            shapes.pop()
-        yield Looked(block, shapes, Counter(shapes))
+        looked = _looked(block, before)
+        many = len(looked.counts) > max(_MANY_SHAPES, len(looked.shapes) // _SHARE)
+        if many and (new := words_before_numbers(block.data, before)):
+            before += new
+            looked = _looked(block, before)
+        yield looked
         try:
-            block = blocks.send(len(shapes))
+            block = blocks.send(len(looked.shapes))
         except StopIteration:
             return
+
+
+def _looked(block: Block, before: tuple[bytes, ...]) -> Looked:
+    shapes = without_numbers(block.data, before).split(b"\n")
+    if not shapes[-1] and block.data.endswith(b"\n"):
+        shapes.pop()
+    return Looked(block, shapes, Counter(shapes), before)
 
 
 @dataclass(slots=True)
@@ -182,11 +199,11 @@ class _Shape:
 
 @dataclass
 class Shapes:
-    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping; `latest` are the shapes
-    of the latest block. Of frequent shapes `settled` are those of which no rule can say anything, whatever numbers
-    their lines hold, and `quiet` those that are only marks of a traceback's frame or of a collective's call; `framing`
-    are those of them that are no calls. Of `steady` ones rules may fire, but what is `found` on a line is found on all
-    that differ from it in digits only. On those `not_scanned`, which are all these, no rule needs to be looked for."""
+    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping. Of frequent shapes
+    `settled` are those of which no rule can say anything, whatever numbers their lines hold. On those `told` only these
+    patterns may match, which mark frames of tracebacks and calls of collectives. Of `steady` ones rules may fire, but
+    what is `found` on a line is found on all that differ from it in digits only. On those `not_scanned`, which are all
+    these, no rule needs to be looked for."""
 
     book: RuleBook
     filters: tuple[Filter, ...]
@@ -196,15 +213,13 @@ class Shapes:
     progress_keys: set[bytes] = field(default_factory=set)
     checkpoint_keys: set[bytes] = field(default_factory=set)
     settled: set[bytes] = field(default_factory=set)
-    quiet: set[bytes] = field(default_factory=set)
-    framing: set[bytes] = field(default_factory=set)
+    told: dict[bytes, Patterns] = field(default_factory=dict)
     steady: set[bytes] = field(default_factory=set)
     not_scanned: set[bytes] = field(default_factory=set)
-    found: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
+    found: dict[bytes, Patterns] = field(default_factory=dict)
     asked: set[bytes] = field(default_factory=set)
     total: int = 0
     unshaped: int = 0
-    latest: Mapping[bytes, int] = field(default_factory=dict)
     bound: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -220,9 +235,10 @@ class Shapes:
         """The latest lines of a block whose shapes are not told apart any more, in order; none that come often."""
         if not self.is_full:
             return []
-        rare = {key for key in looked.counts.keys() - self.known.keys() if looked.counts[key] < _FREQUENT}
-        backwards = range(len(looked.shapes) - 1, -1, -1)
-        return [*islice((at for at in backwards if looked.shapes[at] in rare), most)][::-1]
+        shapes, counts, known = looked.shapes, looked.counts, self.known
+        backwards = range(len(shapes) - 1, -1, -1)
+        rare = (at for at in backwards if shapes[at] not in known and counts[shapes[at]] < _FREQUENT)
+        return [*islice(rare, most)][::-1]
 
     def apart(self) -> Shapes:
         """Others that count for themselves; what rules can say of a line is the same for all."""
@@ -235,7 +251,7 @@ class Shapes:
 
         `position` is the place of the block's first line in its stream.
         """
-        counts = self.latest = looked.counts
+        counts = looked.counts
         wanted: set[bytes] = set()
         met = counts.keys() & self.known.keys()
         for key in met:
@@ -257,47 +273,44 @@ class Shapes:
             if key not in self.asked and len(self.asked) < _MOST_SHAPES:
                 self.asked.add(key)
                 patterns = self.book.patterns_on_shape(key)
-                marks = self.book.marks_of(patterns)
+                fires = self.book.marks_of(patterns).fire
+                if fires and (HEX in key or not self.book.take_all_digits(patterns)):
+                    continue
                 if not patterns:
                     self.settled.add(key)
-                elif not marks.fire:
-                    self.quiet.add(key)
-                    if marks.call:
-                        continue
-                    self.framing.add(key)
-                elif self.book.take_all_digits(patterns):
+                elif fires:
                     self.steady.add(key)
                 else:
-                    continue
+                    self.told[key] = patterns
                 self.not_scanned.add(key)
 
-    def hits_in(self, looked: Looked, lines: BlockLines) -> Hits:
-        """The lines of a block on which a rule may fire; those that are known to be marks alone are left out."""
-        hits = looked.found(lines, self.book.matcher, self.not_scanned)
-        if self.steady.isdisjoint(looked.counts):
-            return hits
-        for at, shape in enumerate(looked.shapes):
-            if shape in self.steady and (patterns := self._found_on(lines[at])):
-                hits.append((at, patterns))
+    def hits_in(self, looked: Looked, lines: BlockLines) -> dict[Patterns, list[int]]:
+        """The lines of a block on which patterns may match, by these patterns; each line stands with all of them."""
+        hits: dict[Patterns, list[int]] = {}
+        for at, patterns in looked.found(lines, self.book.matcher, self.not_scanned):
+            hits.setdefault(patterns, []).append(at)
+        met, steady = looked.counts.keys(), list[int]()
+        places = {shape: hits.setdefault(self.told[shape], []) for shape in met & self.told.keys()}
+        places |= dict.fromkeys(met & self.steady, steady)
+        for at, shape in enumerate(looked.shapes) if places else ():
+            if shape in places:
+                places[shape].append(at)
+        for at, patterns in zip(steady, self._found_on(lines.several(steady)), strict=True):
+            if patterns:
+                hits.setdefault(patterns, []).append(at)
+        return {patterns: sorted(each) for patterns, each in hits.items()}
+
+    def _found_on(self, texts: Sequence[bytes]) -> list[Patterns]:
+        """The patterns that are found on lines of steady shapes."""
+        alike = [text.translate(ALL_NINES) for text in texts]
+        for nines, text in dict(zip(alike, texts, strict=True)).items():
+            if nines not in self.found:
+                self.found[nines] = next((told for _, told in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
+        patterns = [self.found[nines] for nines in alike]
         if len(self.found) >= _MOST_SHAPES:
             self.not_scanned -= self.steady
             self.steady.clear()
-        return sorted(hits)
-
-    def _found_on(self, text: bytes) -> tuple[int, ...]:
-        """The patterns that are found on a line of a steady shape, and on all that differ from it in digits only."""
-        nines = text.translate(ALL_NINES)
-        patterns = self.found.get(nines)
-        if patterns is None:
-            patterns = next((patterns for _, patterns in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
-            self.found[nines] = patterns
         return patterns
-
-    def frames_in(self, looked: Looked) -> list[int]:
-        """The lines of a block that are frames of tracebacks by their shape, which nobody looks for in them."""
-        if self.framing.isdisjoint(looked.counts):
-            return []
-        return [at for at, shape in enumerate(looked.shapes) if shape in self.framing]
 
     def _look_at(self, wanted: set[bytes], looked: Looked, originals: BlockLines, position: int) -> list[int]:
         """Which lines of the wanted shapes to keep; shapes not met before are judged."""
@@ -405,7 +418,7 @@ def _finer(text: bytes) -> bytes:
             lambda found: found[1] if found[2] or is_told(found[1].decode(errors="replace")) else b"", said
         )
     said = _LOGFMT_TEXT.sub(rb" \1 ", said) if b'="' in said else said
-    return _VARYING.sub(b"", said).translate(None, _DIGITS).strip()
+    return _VARYING.sub(b"", said).translate(None, DIGITS).strip()
 
 
 def _parsed(text: bytes, most: int, prefix: CommonPrefix | None) -> Line:

@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +25,7 @@ from logdiag.scan.calls import Call, Calls
 from logdiag.scan.frames import Frames, above
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
 from logdiag.scan.runs import Heads
-from logdiag.scan.shapes import BlockLines, Hits, KeptLines, Looked, Shapes, looked_through
+from logdiag.scan.shapes import BlockLines, KeptLines, Looked, Patterns, Shapes, looked_through
 
 if TYPE_CHECKING:
     from logdiag.scan.crew import Crew
@@ -71,8 +71,7 @@ _LONG_NUMBER = pattern_of(rb"[0-9](?:[\d:.,-]{3,}|(?<=0)x[0-9a-f]+)")
 _SHORT_NUMBER = pattern_of(rb"[0-9](?<![\w:.,-][0-9])\d{0,2}(?![\w:.,-]*\d)")
 
 
-Patterns = tuple[int, ...]
-_Kind = tuple[Patterns, tuple[bytes, ...]]
+_Kind = tuple[Patterns, object]
 
 
 class Opening(NamedTuple):
@@ -130,21 +129,43 @@ class _Floods:
     or a status makes another kind.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Counter[str]) -> None:
+        # How many lines of each rule were only counted.
+        self._counts = counts
         self._hits: Counter[Patterns] = Counter()
         self._rules: dict[_Kind, str] = {}
         self._latest: OrderedDict[_Kind, tuple[int, int, bytes]] = OrderedDict()
-        # Where short numbers stand in lines that differ in digits only.
-        self._short_numbers: dict[bytes, list[slice]] = {}
+        # What gives the short numbers of lines that differ in digits only.
+        self._short_numbers: dict[bytes, Callable[[bytes], object]] = {}
 
-    def known(self, patterns: Patterns, text: bytes) -> tuple[_Kind, str] | None:
-        """The kind of a line and the rule that it belongs to, empty for none; None when it is to be looked at."""
+    def count(
+        self, patterns: Patterns, places: list[int], texts: Sequence[bytes], latest: dict[_Kind, int]
+    ) -> list[int]:
+        """Counts those of a block's lines that these patterns hit and whose kinds are known, if very many came before,
+        and notes the `latest` of each kind; the places of the others."""
+        if self._hits[patterns] < _VERY_MANY_HITS:
+            return places
+        numbers = [self._numbers_in(text) for text in texts]
+        last = dict(zip(numbers, places, strict=True))
+        new = {each for each in last if (patterns, each) not in self._rules}
+        for each, count in Counter(numbers).items():
+            if each not in new:
+                self._hits[patterns] += count
+                self._count((patterns, each), count, last[each], latest)
+        return [at for at, each in zip(places, numbers, strict=True) if each in new] if new else []
+
+    def count_one(self, patterns: Patterns, at: int, text: bytes, latest: dict[_Kind, int]) -> bool:
+        """Counts one line, if it is of a kind that is known; else it is to be looked at."""
         self._hits[patterns] += 1
-        if self._hits[patterns] <= _MANY_HITS:
-            return None
-        kind = self._kind(patterns, text)
-        rule = self._rules.get(kind)
-        return None if rule is None else (kind, rule)
+        if self._hits[patterns] <= _MANY_HITS or (kind := self._kind(patterns, text)) not in self._rules:
+            return False
+        self._count(kind, 1, at, latest)
+        return True
+
+    def _count(self, kind: _Kind, count: int, at: int, latest: dict[_Kind, int]) -> None:
+        if rule := self._rules[kind]:
+            self._counts[rule] += count
+            latest[kind] = at
 
     def remember(self, kind: _Kind, position: int, number: int, text: bytes) -> None:
         """Remembers the latest line of a kind; `number` is its own in the file."""
@@ -161,13 +182,18 @@ class _Floods:
     def _kind(self, patterns: Patterns, text: bytes) -> _Kind:
         if self._hits[patterns] <= _VERY_MANY_HITS:
             return patterns, (_LONG_NUMBER.sub(b"", text),)
+        return patterns, self._numbers_in(text)
+
+    def _numbers_in(self, text: bytes) -> object:
+        """The short numbers of a line."""
         nines = text.translate(ALL_NINES)
-        places = self._short_numbers.get(nines)
-        if places is None:
+        numbers = self._short_numbers.get(nines)
+        if numbers is None:
             if len(self._short_numbers) >= _MOST_TEXTS:
                 self._short_numbers.clear()
-            places = self._short_numbers[nines] = [slice(*found.span()) for found in _SHORT_NUMBER.finditer(nines)]
-        return patterns, tuple([text[place] for place in places])
+            places = [slice(*found.span()) for found in _SHORT_NUMBER.finditer(nines)]
+            numbers = self._short_numbers[nines] = itemgetter(*places or [slice(0)])
+        return numbers(text)
 
     def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, Patterns]]:
         """The last line of each kind that was only counted: what failed in the end may be the last of many."""
@@ -233,7 +259,7 @@ class _Found:
     these `marks` where it is no hint; the `latest` of each kind that is only counted; `windows` are lines to keep, each
     from one up to another."""
 
-    frames: list[int]
+    frames: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
     latest: dict[_Kind, int] = field(default_factory=dict)
@@ -273,7 +299,7 @@ class _Reader:
         self.tail = _Tail(last_lines)
         self.position = 0
         self.after = 0
-        self.floods = _Floods()
+        self.floods = _Floods(survey.uncounted_in[stream.index])
         self.frames = Frames()
         self.unknown: deque[tuple[int, int, bytes]] = deque(maxlen=_LATEST_UNKNOWN)
         self.line = _Lines(stream)
@@ -318,7 +344,7 @@ class _Reader:
             # What a machine repeats is no measure of what a job does.
             self.shapes = self.survey.shapes = self.shapes.apart()
 
-    def _keep(self, looked: Looked, lines: BlockLines, firsts: list[int], hits: Hits) -> None:
+    def _keep(self, looked: Looked, lines: BlockLines, firsts: list[int], hits: dict[Patterns, list[int]]) -> None:
         """Keeps what is worth it of a block: `firsts` are the first lines of their shapes."""
         block, shapes, count = looked.block, looked.shapes, len(looked.shapes)
         found = self._found(looked, lines, hits)
@@ -330,45 +356,50 @@ class _Reader:
         wanted = set(firsts)
         for start, end in windows:
             wanted.update(range(max(start, 0), min(end, count)))
-        again = self._mark_heads(block, lines, shapes)
-        self._mark_progress(
-            block, lines, shapes, sorted([*found.marks, *again, *self._mark_checkpoints(block, lines, shapes)])
-        )
+        again, saved = self._mark_heads(looked, lines), self._mark_checkpoints(looked, lines)
+        self._mark_progress(block, lines, shapes, sorted([*found.marks, *again, *saved]))
         for at in sorted(wanted):
             self.kept.keep(*self._kept(block, lines, at))
         unknown = self.shapes.latest_unknown(looked, _LATEST_UNKNOWN)
         self.unknown.extend([self._kept(block, lines, at) for at in unknown])
         self.tail.add(block, self.position, lines)
 
-    def _found(self, looked: Looked, lines: BlockLines, hits: Hits) -> _Found:
+    def _found(self, looked: Looked, lines: BlockLines, hits: dict[Patterns, list[int]]) -> _Found:
         """Looks at the lines of a block on which a rule may fire; those of floods are counted."""
-        found = _Found(self.shapes.frames_in(looked))
-        shapes, quiet = looked.shapes, self.shapes.quiet
-        counted: Counter[str] = Counter()
-        for index, patterns in hits:
-            text = lines[index][:_LONGEST_TEXT]
+        found = _Found()
+        calls, asked = list[tuple[int, Patterns]](), list[tuple[int, Patterns]]()
+        for patterns, places in hits.items():
             frame, call, fires = self.book.marks_of(patterns)
-            fires = fires and shapes[index] not in quiet
             if call:
-                self.calls.add(self.position + index, looked.block.number_of(index), text, patterns)
-            if not fires:
-                if frame:
-                    found.frames.append(index)
-            elif frame or (known := self.floods.known(patterns, text)) is None:
-                self._look_at(looked.block, index, text, patterns, found)
-            elif known[1]:
-                counted[known[1]] += 1
-                found.latest[known[0]] = index
-        self.survey.uncounted_in[self.stream.index].update(counted)
+                calls += zip(places, repeat(patterns))
+            if fires and not frame:
+                places = self.floods.count(patterns, places, lines.several(places, _LONGEST_TEXT), found.latest)
+            if fires:
+                asked += zip(places, repeat(patterns))
+            elif frame:
+                found.frames += places
+        for index, patterns in sorted(asked):
+            self._look_at(looked.block, index, lines[index][:_LONGEST_TEXT], patterns, found)
+        self._hear(looked.block, lines, sorted(calls))
         for kind, index in sorted(found.latest.items(), key=itemgetter(1)):
             self.floods.remember(kind, *self._kept(looked.block, lines, index))
         return found
 
+    def _hear(self, block: Block, lines: BlockLines, calls: list[tuple[int, Patterns]]) -> None:
+        """Remembers what ranks say of their collectives."""
+        places = [at for at, _ in calls]
+        positions, numbers = map(self.position.__add__, places), block.numbers_of(places)
+        texts, patterns = lines.several(places, _LONGEST_TEXT), map(itemgetter(1), calls)
+        self.calls.add(zip(positions, numbers, texts, patterns, strict=True))
+
     def _look_at(self, block: Block, index: int, text: bytes, patterns: Patterns, found: _Found) -> None:
-        """Asks the rules about one line."""
+        """Asks the rules about one line, unless it is one of a flood."""
+        is_frame = self.book.marks_of(patterns).frame
+        if not is_frame and self.floods.count_one(patterns, index, text, found.latest):
+            return
         line = self.line(self.position + index, block.number_of(index), text)
         finding, (before, after) = self._confirm(line, patterns)
-        if not self.book.marks_of(patterns).frame:
+        if not is_frame:
             self.floods.learn(patterns, text, finding)
         if finding is not None:
             found.ends.append(index)
@@ -381,7 +412,7 @@ class _Reader:
         """Which lines of a block to keep around frames of tracebacks: those that say something new, and those above a
         finding. Around the latest that say nothing new, and above the latest lines of floods, they are remembered."""
         frames = sorted(found.frames)
-        texts = [lines[at][:_LONGEST_STEP] for at in frames]
+        texts = lines.several(frames, _LONGEST_STEP)
         chosen = set(self.frames.first_among(frames, texts))
         for end in found.ends:
             chosen.update(above(frames, end))
@@ -437,27 +468,32 @@ class _Reader:
             chosen = self.series.next_of([at for at in _here_and_there(len(shapes)) if shapes[at] in keys])
             self.series.add((self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP]) for at in chosen)
 
-    def _mark_checkpoints(self, block: Block, lines: BlockLines, shapes: list[bytes]) -> set[int]:
+    def _mark_checkpoints(self, looked: Looked, lines: BlockLines) -> set[int]:
         """Remembers a block's first and last lines that tell of a checkpoint, and says which they are."""
         keys = self.shapes.checkpoint_keys
-        if not keys or keys.isdisjoint(self.shapes.latest):
+        if not keys or keys.isdisjoint(looked.counts):
             return set()
-        told = [at for at, shape in enumerate(shapes) if shape in keys]
+        told = [at for at, shape in enumerate(looked.shapes) if shape in keys]
         places = {*told[:_LAST_STEPS], *told[-_LAST_STEPS:]}
-        self.survey.checkpoints += self._lines_at(places, block, lines)
+        self.survey.checkpoints += self._lines_at(places, looked.block, lines)
         return places
 
-    def _mark_heads(self, block: Block, lines: BlockLines, shapes: list[bytes]) -> list[int]:
+    def _mark_heads(self, looked: Looked, lines: BlockLines) -> list[int]:
         """Where the stream's first lines come again: maybe the next of several runs."""
+        block = looked.block
         heads = self.survey.heads.get(self.stream.index)
         if heads is None:
             return []
         if not heads.first:
-            first = (self.line(self.position + at, block.number_of(at), lines[at]) for at in range(len(shapes)))
-            heads.choose(zip(shapes, first, strict=True), self.shapes.progress_keys)
-        if heads.shapes.isdisjoint(self.shapes.latest):
+            first = (
+                (shape, lines[at], self.line(self.position + at, block.number_of(at), lines[at]))
+                for at, shape in enumerate(looked.shapes)
+            )
+            heads.choose(first, self.shapes.progress_keys)
+        known = heads.shapes(looked.before)
+        if known.isdisjoint(looked.counts):
             return []
-        places = {at for at, shape in enumerate(shapes) if shape in heads.shapes}
+        places = {at for at, shape in enumerate(looked.shapes) if shape in known}
         if not heads.expect(len(places)):
             return []
         return [line.position - self.position for line in self._lines_at(places, block, lines) if heads.met(line)]

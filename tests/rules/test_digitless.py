@@ -45,6 +45,15 @@ class Unsettled(Shapes):
         pass
 
 
+# What stands in its place may be a number of base 16, and begins and ends as a word does.
+NUMBER = re.compile(r"(?<![\w.-])(?:0x)?[0-9]+\b(?![.-])")
+
+
+def address(source: random.Random) -> str:
+    """A number of base 16."""
+    return "0x" * source.randrange(2) + f"{source.randrange(10)}" + "".join(source.choices("0123456789abcdef", k=7))
+
+
 def without_digits(line: str) -> bytes:
     return line.encode(errors="replace").translate(None, DIGITS)
 
@@ -71,6 +80,29 @@ def test_each_pattern_is_found_on_the_shape_of_what_it_matches(book: RuleBook) -
             assert [text for text in matched if fireable and not fireable.on(without_digits(text))] == []
             checked += len(matched)
     assert checked > 2000
+
+
+def test_each_pattern_is_found_where_numbers_of_base_16_are_missing(book: RuleBook) -> None:
+    """Whatever letters such a number has: words of these letters alone may be parts of it, and no others."""
+    source = random.Random(4)
+    checked = 0
+    for rule in book.rules:
+        texts = [example_line(example)[0].text for example in rule.fires]
+        others = [NUMBER.sub(lambda _: address(source), text) for text in texts]
+        for pattern in rule.match:
+            matched = [text for text in others if book.search(pattern, parse_line(text))]
+            fireable = Fireable([pattern], [words_for(pattern)], hex=True) if matched else None
+            shapes = [without_digits(NUMBER.sub("", text)) for text in matched]
+            assert [shape for shape in shapes if fireable and not fireable.on(shape)] == []
+            checked += len(matched)
+    assert checked > 1000
+
+
+def test_an_ordinary_word_is_no_number_of_base_16() -> None:
+    """A word is one that is left out, or stays: no part of it may be missing."""
+    fireable = Fireable([r"failed", r"id \w+ is dead", r"0xdead"], [None] * 3, hex=True)
+    assert fireable.on(b"id  is il") == (1,)
+    assert fireable.on(b"it failed at x") == (0, 2)
 
 
 def test_a_telling_number_among_many_lines_is_found(book: RuleBook) -> None:

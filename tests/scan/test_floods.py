@@ -116,7 +116,7 @@ def test_the_latest_calls_are_those_of_taking_every_line_apart(book: RuleBook) -
     for at, patterns in book.matcher.on_lines(data, starts_of_lines(data)):
         if not book.marks_of(patterns).call:
             continue
-        calls.add(at, at + 1, lines[at].encode(), patterns)
+        calls.add([(at, at + 1, lines[at].encode(), patterns)])
         matches = book.calls_on(patterns, lines[at])
         facts = {name: value for match in matches for name, value in match.groupdict().items() if value}
         if facts:
