@@ -246,3 +246,26 @@ def test_the_process_that_starts_others_counts_too() -> None:
     """Julia's first worker is number 2."""
     rows = [f"  worker {at + 2} = slab {at}  elm-7  gpu {at}" for at in range(4)]
     assert _rank(*rows, "From worker 4: piece 2 is torn") == 2
+
+
+def test_a_date_before_the_clock_counts_nothing() -> None:
+    """It looks like a range of numbers."""
+    rows = [
+        f"elm-3 I 04-09 10:00:00.10{lane} hut.cc:58] lane {lane} = elm-{lane // 2} chip{lane % 2}" for lane in range(4)
+    ]
+    listing = _listed(*rows).listing
+    assert listing is not None
+    assert (listing.noun, listing.numbers) == ("lane", (0, 1, 2, 3))
+
+
+def test_a_header_may_begin_with_what_its_rows_begin_with() -> None:
+    rows = [f"[ 0.{rank}] 5626 info mill_run: roster:   {rank}  {81533 + rank} oak-9   {rank}" for rank in range(4)]
+    listed = _listed("[ 0.0] 5626 info mill_run: roster: shard, pid, host, chip", *rows)
+    assert listed.hosts == dict.fromkeys(range(4), "oak-9")
+
+
+def test_what_each_host_has_is_told_by_the_host_of_the_line() -> None:
+    """Also where another listing counts it without a host."""
+    lanes = [f"hut: lane {lane} = elm-{lane // 2} chip{lane % 2} pid {4000 + lane}" for lane in range(4)]
+    calls = [f"elm-0 weave: chip{chip} here" for chip in range(2)]
+    assert _rank(*lanes, *calls, "elm-1 weave: chip0: cannot open the plug-in") == 2

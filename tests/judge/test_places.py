@@ -257,3 +257,17 @@ def test_a_host_is_known_by_its_short_name(book: RuleBook) -> None:
     answer = diagnosed(book, *listing, *work, "agent host=elm-2 CUDA error: an illegal memory access was encountered")
     assert answer.root_cause is not None
     assert answer.root_cause.node == "elm-2.okapi.lan"
+
+
+def test_lines_of_one_node_are_not_all_there_are(book: RuleBook) -> None:
+    """Of a listing only the first lines are kept: the others tell of more nodes."""
+    log = "\n".join(
+        (
+            *(f'{{"host": "elm-{seat // 4}", "lv": "info", "ev": "assign", "id": {seat}}}' for seat in range(8)),
+            *(f'{{"lv": "info", "ev": "turn", "n": {turn}, "seat": {turn % 8}}}' for turn in range(40)),
+            '{"lv": "error", "ev": "sum", "seat": 2, "waited_s": 180, "missing": [5], "note": "deadline passed"}',
+        )
+    )
+    root = diagnosed(book, log).root_cause
+    assert root is not None
+    assert root.node != "elm-0"

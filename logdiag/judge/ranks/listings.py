@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, zip_longest
 from typing import NamedTuple
 
 from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, HOST_WORDS, PROCESSES
@@ -305,4 +305,6 @@ def _header(first: Row, rows: Sequence[Row]) -> Sequence[str]:
     """The words above a table's first row, where they are its header; a line without words may stand between."""
     above = (rows[at] for at in range(first.at - 1, first.at - 3, -1) if at >= 0)
     header = next((row.lower for row in above if row.words), [])
-    return header if sum(map(str.isalpha, header)) >= len(header) - 1 else []
+    # What the row itself begins with names no column: `roster: shard, pid, host` above `roster: 0 81533 gno-09`.
+    own = [word for word, below in zip_longest(header, first.lower[: len(header)]) if word != below]
+    return header if sum(map(str.isalpha, own)) >= len(own) - 1 else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
@@ -61,6 +61,7 @@ class _Facts(NamedTuple):
     owners: Owners
     book: Callable[[], Book]
     collectives: Collectives | None
+    openings: Sequence[Opening]
 
     @property
     def node(self) -> str | None:
@@ -243,7 +244,7 @@ def rank_and_node(
     `lines` the kept ones, `places` those that tell which rank has which GPU, `collectives` where each rank stood in
     what hung, and `openings` the logs' first lines, where a launcher may list its ranks."""
     book = cache(lambda: words_of(lines, openings))
-    facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), book, collectives)
+    facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), book, collectives, openings)
     made = first_that_applies(RANK, facts, without=without)
     rank = made[1] if made is not None and made[1] >= 0 else None
     decisions = [decision(made[0], root.line, "no rank" if rank is None else f"rank {rank}")] if made else []
@@ -269,7 +270,9 @@ def _told_node(facts: _Facts, rank: int | None) -> str | None:
     named |= {worker.host for worker in facts.workers if worker.rank in ranks}
     named = named or facts.owners.nodes_of(ranks)
     if len(named) != 1:
-        every = {line.node for line in facts.lines if line.node}
+        # Of lines that say the same only the first are kept: all nodes of a listing stand in the logs' first lines.
+        first = chain.from_iterable(opening.lines() for opening in facts.openings)
+        every = {line.node for line in chain(facts.lines, first) if line.node}
         named = {node for node in every if node in root.line.text.split()} or every
     return named.pop() if len(named) == 1 else None
 

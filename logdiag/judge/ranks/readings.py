@@ -27,6 +27,8 @@ _TIGHT = frozenset("#/:.@")
 _OPENED = frozenset("[{(<#")
 _FEW, _BIG, _AFTER_MEAN = 4, 1000, 1.5
 _COVERING, _HALF = 1.5, 0.5
+# A longer word with a number is a name of its own.
+_LONGEST_SEAT = 4
 
 
 class Reading(NamedTuple):
@@ -215,16 +217,16 @@ def _listed(row: Row, directory: Directory, there: set[int], hosts: Sequence[str
 def _look_up(row: Row, place: int, directory: Directory, hosts: Sequence[str]) -> tuple[Named | None, str]:
     """The process that a word names, and how."""
     word, lower = row.words[place], row.lower[place]
-    if (named := directory.names.get(lower)) is not None:
-        return named, "name"
     before = row.lower[place - 1] if place else ""
     stem, number = counted(word)
     noun = singular(stem or before)
+    # Each host has a dev2: what names one on the line's host says more than a name alone.
+    on_host = lower if number < 0 or len(word) > _LONGEST_SEAT else f"{noun} {number}"
     for host in hosts:
-        if (
-            named := directory.on_hosts.get((host, lower if number < 0 or len(word) > 4 else f"{noun} {number}"))
-        ) is not None:
+        if (named := directory.on_hosts.get((host, on_host))) is not None:
             return named, "host"
+    if (named := directory.names.get(lower)) is not None:
+        return named, "name"
     if number >= 0 and noun:
         return directory.numbered.get((noun, number)), "noun"
     if not word.isalnum() and (several := members(word)):

@@ -30,8 +30,10 @@ _RANGE = pattern_of(r"([A-Za-z]{0,6})(\d{1,6})(?:-|\.\.)([A-Za-z]{0,6})(\d{1,6})
 _COUNTED = pattern_of(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
 # .020+01:00   ,123Z   (what a clock leaves)
 _REST_OF_CLOCK = pattern_of(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
-# 05:04:21.708   07.00.00   (in a form that nobody knows)
-_OTHER_CLOCK = pattern_of(r"\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?")
+# 05:04:21.708   07.00.00   04-11 08:00:05.150   (in a form that nobody knows)
+_OTHER_CLOCK = pattern_of(r"(?:\b\d{1,2}-\d{1,2} )?\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?")
+# I 04-11 08:00:05.150   (a date before a clock; a range of numbers elsewhere)
+_DATE = pattern_of(r"\b\d{1,2}-\d{1,2} $")
 HEAD = 5
 """Words of the head of a line, behind which anything may stand."""
 _LONGEST_RECORD = 60
@@ -85,7 +87,7 @@ def _row(line: Line, at: int) -> Row:
     text = line.text[:_LONGEST]
     if line.clock:
         before, _, after = text.partition(line.clock)
-        text, clocked = before + _REST_OF_CLOCK.sub("", after, count=1), True
+        text, clocked = _DATE.sub("", before) + _REST_OF_CLOCK.sub("", after, count=1), True
     else:
         text, found = _OTHER_CLOCK.subn("", text, count=1)
         clocked = bool(found)
