@@ -263,11 +263,11 @@ def test_lines_of_one_node_are_not_all_there_are(book: RuleBook) -> None:
     """Of a listing only the first lines are kept: the others tell of more nodes."""
     log = "\n".join(
         (
-            *(f'{{"host": "elm-{seat // 4}", "lv": "info", "ev": "assign", "id": {seat}}}' for seat in range(8)),
-            *(f'{{"lv": "info", "ev": "turn", "n": {turn}, "seat": {turn % 8}}}' for turn in range(40)),
-            '{"lv": "error", "ev": "sum", "seat": 2, "waited_s": 180, "missing": [5], "note": "deadline passed"}',
+            *(f'{{"host": "elm-{seat // 8}", "lv": "info", "ev": "assign", "id": {seat}, "gpu": {seat % 8}}}' for seat in range(16)),
+            *(f'{{"lv": "info", "ev": "turn", "n": {turn}, "seat": {turn % 16}}}' for turn in range(80)),
+            '{"lv": "error", "ev": "sum", "seat": 2, "waited_s": 180, "note": "deadline passed, missing 13"}',
         )
     )
     root = diagnosed(book, log).root_cause
     assert root is not None
-    assert root.node != "elm-0"
+    assert (root.rank, root.node) == (13, "elm-1")
