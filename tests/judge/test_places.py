@@ -261,13 +261,12 @@ def test_a_host_is_known_by_its_short_name(book: RuleBook) -> None:
 
 def test_lines_of_one_node_are_not_all_there_are(book: RuleBook) -> None:
     """Of a listing only the first lines are kept: the others tell of more nodes."""
-    log = "\n".join(
-        (
-            *(f'{{"host": "elm-{seat // 8}", "lv": "info", "ev": "assign", "id": {seat}, "gpu": {seat % 8}}}' for seat in range(16)),
-            *(f'{{"lv": "info", "ev": "turn", "n": {turn}, "seat": {turn % 16}}}' for turn in range(80)),
-            '{"lv": "error", "ev": "sum", "seat": 2, "waited_s": 180, "note": "deadline passed, missing 13"}',
-        )
+    started = (
+        f'{{"host": "elm-{seat // 8}", "lv": "info", "ev": "assign", "id": {seat}, "gpu": {seat % 8}}}'
+        for seat in range(16)
     )
-    root = diagnosed(book, log).root_cause
+    turns = (f'{{"lv": "info", "ev": "turn", "n": {turn}, "seat": {turn % 16}}}' for turn in range(80))
+    gone = '{"lv": "error", "ev": "sum", "seat": 2, "waited_s": 180, "note": "deadline passed, missing 13"}'
+    root = diagnosed(book, *started, *turns, gone).root_cause
     assert root is not None
     assert (root.rank, root.node) == (13, "elm-1")

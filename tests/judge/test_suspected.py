@@ -96,3 +96,16 @@ def test_a_log_in_which_nothing_can_be_a_suspect_has_none(text: str, book: RuleB
 
 def _lines(*texts: str) -> list[Line]:
     return [parse_line(text, "job.log", at + 1, position=at) for at, text in enumerate(texts)]
+
+
+def test_a_call_in_a_stack_is_no_cause(book: RuleBook) -> None:
+    """Whatever the language: another line tells what went wrong."""
+    turns = [f"13:02:{second:02d}|tile{second % 4}|Info|Mill.Turn|Turn {second} err 0.8" for second in range(40)]
+    stack = [
+        "13:02:41|tile1|Info|Mill.Feed|segment 41: 524160 is not 524288",
+        "   at Mill.Check.Equal(Int64 a, Int64 b, String what) in /src/Mill/Check.cs:line 20",
+        "   at Mill.Feed.Segment.Open(Int32 id) in /src/Mill/Feed/Segment.cs:line 131",
+    ]
+    root = diagnosed(book, *turns, *stack, exit_code=3).root_cause
+    assert root is not None
+    assert root.text == stack[0]

@@ -9,6 +9,8 @@ HEADER = pattern_of(r"Traceback \(most recent call last\)")
 ESCAPED = pattern_of(r"Traceback \(most recent call last\):?\\n")
 RELAYED_HEADER = pattern_of(r"Original Traceback|Error: Traceback|Exception: Traceback|RemoteTraceback")
 FRAME = pattern_of(r'^(?P<indent>[\s|>]*)File "[^"]*", line \d+')
+# File "net.py", line 3   at Mill.Check.Equal(Int64 a) in /src/Check.cs:line 20   at java.lang.Thread.run(...)
+FRAME_OF_ANY = pattern_of(r"^[\s|>]*(?:File \"[^\"]*\", line \d|at [\w.$<>`]+\()")
 # KeyError                                  Traceback (most recent call last)   (a notebook's)
 NOTEBOOK_HEADER = pattern_of(r"^(?P<name>[A-Z]\w*) {2,}Traceback \(most recent call last\)\s*$")
 # Cell In[7], line 5   File ~/net.py:12, in fit(x)   /opt/net.py in fit(x)   ---> 12 loss = f(x)   [... skipping ...]
