@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="CASES...")
 @text_or_json
 @click.option("--json", "json_file", metavar="FILE", help="Write the whole evaluation to FILE too.")
+@click.option("--html", "html_file", metavar="FILE", help="Write a page with the tables and every miss to FILE too.")
 @click.option(
     "--compare", "old_file", metavar="OLD.json", help="Show what changed since OLD.json; exit 1 on a regression."
 )
@@ -46,6 +47,7 @@ def evaluate_command(
     paths: tuple[str, ...],
     form: str,
     json_file: str | None,
+    html_file: str | None,
     old_file: str | None,
     split: str | None,
     **asked: Any,
@@ -61,8 +63,9 @@ def evaluate_command(
     listed, and nothing is scored.
     """
     old = read_rows(old_file) if old_file else None
-    if json_file:
-        check_writable("--json", json_file)
+    for option, file in (("--json", json_file), ("--html", html_file)):
+        if file:
+            check_writable(option, file)
     case_set = load_cases(paths, split)
     document, rows = _measured(case_set, **asked)
     comparison = compare(old, rows) if old is not None else None
@@ -70,6 +73,10 @@ def evaluate_command(
         document["comparison"] = asdict(comparison) | {"regressions": comparison.regressions}
     if json_file:
         write_file("--json", json_file, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    if html_file:
+        from logdiag.evaluation.page import page
+
+        write_file("--html", html_file, page(document, case_set.cases, rows))
     if form == "json":
         # In ASCII, so that nothing of a log can steer a terminal.
         sys.stdout.write(json.dumps(document, indent=1) + "\n")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -18,27 +18,32 @@ from logdiag.report.words import clean
 
 _MISSES_SHOWN = 20
 _CHANGES_SHOWN = 200
-# How wide the tables are where no terminal says so.
-_WIDTH = 120
+WIDTH = 120
+"""How wide the tables are where no terminal says so."""
 
 
 def print_document(document: Mapping[str, Any], rows: Sequence[Row]) -> None:
     """Writes the tables and the first misses. Log text and labels are never read as markup."""
     console = _console()
-    made_by, failed = document["made_by"], sum(not row.healthy for row in rows)
-    console.print(Text(f"{len(rows)} cases: {failed} failed, {len(rows) - failed} healthy", style="bold"))
-    console.print(Text(f"logdiag {made_by['logdiag']}, rules {made_by['rules'][:12]}", style="dim"))
-    for note in document["notes"]:
-        console.print(Text(f"Note: {clean(note)}", style="dim"))
-    console.print(_metrics_table(document))
-    if "baselines" in document:
-        beside = {"logdiag": document["metrics"], **document["baselines"]}
-        console.print(_columns_table("Beside the baselines", beside))
-    if document["by_split"]:
-        console.print(_columns_table("By split", document["by_split"]))
-    console.print(_reasons_table(document["by_reason"]))
-    console.print(_reliability_table(document["reliability"]))
+    for part in tables_of(document, rows):
+        console.print(part)
     _print_misses(console, [row for row in rows if row.missed])
+
+
+def tables_of(document: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[RenderableType]:
+    """What is shown of an evaluation before its misses."""
+    made_by, failed = document["made_by"], sum(not row.healthy for row in rows)
+    yield Text(f"{len(rows)} cases: {failed} failed, {len(rows) - failed} healthy", style="bold")
+    yield Text(f"logdiag {made_by['logdiag']}, rules {made_by['rules'][:12]}", style="dim")
+    for note in document["notes"]:
+        yield Text(f"Note: {clean(note)}", style="dim")
+    yield _metrics_table(document)
+    if "baselines" in document:
+        yield _columns_table("Beside the baselines", {"logdiag": document["metrics"], **document["baselines"]})
+    if document["by_split"]:
+        yield _columns_table("By split", document["by_split"])
+    yield _reasons_table(document["by_reason"])
+    yield _reliability_table(document["reliability"])
 
 
 def _print_misses(console: Console, missed: Sequence[Row]) -> None:
@@ -51,7 +56,7 @@ def _print_misses(console: Console, missed: Sequence[Row]) -> None:
         table.add_row(clean(row.id, 60), "; ".join(clean(words, 160) for words in row.missed.values()))
     console.print(table)
     if len(missed) > _MISSES_SHOWN:
-        console.print(Text(f"and {len(missed) - _MISSES_SHOWN} more: --json FILE has all", style="dim"))
+        console.print(Text(f"and {len(missed) - _MISSES_SHOWN} more: --html FILE shows each with its log", style="dim"))
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -83,7 +88,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def _console() -> Console:
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
 
 
 def _table(title: str, *columns: str) -> Table:
