@@ -3,7 +3,7 @@
     python -m evals.static_model             # writes logdiag/memory/static/
     python -m evals.static_model --rarity    # only the table and the common direction, from the lines as they are now
 
-Needs the extra `lab`. The way of model2vec (Minishlab 2024), with a step of SIF (Arora et al. 2017):
+Needs the extra `memory-models`. The way of model2vec (Minishlab 2024), with a step of SIF (Arora et al. 2017):
 
 1. Each ASCII token of the model's vocabulary after its single characters goes through the model alone; its vector is
    the last layer's at its place.

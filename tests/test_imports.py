@@ -105,6 +105,7 @@ IMPORTERS = {
     "kubernetes": {"read/clusters/k8s.py"},
     "platformdirs": {"settings/places.py"},
     "sqlalchemy": {"memory/database.py", "memory/nearest.py"},
+    "sentence_transformers": {"memory/embedding.py"},
     "faiss": {"memory/nearest.py"},
     "click": {
         "cli/batch.py", "cli/clusters.py", "cli/config.py", "cli/evaluate.py", "cli/explain.py", "cli/forms.py",

@@ -20,6 +20,7 @@ _WIDEST = 60
 # What each extra brings, by the modules that show that it is there.
 _EXTRAS = {
     "memory": (("numpy", "faiss"), "similar incidents of your own"),
+    "memory-models": (("sentence_transformers",), "similar incidents by a language model's vectors"),
     "team": (("psycopg",), "a store in PostgreSQL"),
     "agent": (("langchain", "langchain_openai", "detect_secrets"), "a language model for what is not sure"),
     "ollama": (("langchain_ollama",), "models of Ollama"),

@@ -1,16 +1,18 @@
 """Turns masked root lines into vectors: what they mean and how they are spelled.
 
-    embedder = load_embedder()                # ships with logdiag, needs nothing else
+    embedder = load_embedder()                # "static": ships with logdiag, needs nothing else
     vectors = embedder.embed([masked(line)])  # one array of embedder.dimensions floats a line, of length 1
 
-The first part is dense: the mean of one vector a token, made from all-MiniLM-L6-v2 by `evals/static_model.py` (as
-model2vec, Minishlab 2024; weighted by SIF, Arora et al. 2017). The second is lexical: pieces of three to five
-characters and the exception's class, weighted by rarity and sketched into a fixed number of dimensions (Kane and Nelson
-2014). An inner product of two vectors is the weighted mean of both cosines.
+The first part is dense: for `static` the mean of one vector a token, made from all-MiniLM-L6-v2 by
+`evals/static_model.py` (as model2vec, Minishlab 2024; weighted by SIF, Arora et al. 2017); else a model of
+sentence-transformers. The second is lexical: pieces of three to five characters and the exception's class, weighted by
+rarity and sketched into a fixed number of dimensions (Kane and Nelson 2014). An inner product of two vectors is the
+weighted mean of both cosines.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import mmap
@@ -29,7 +31,7 @@ from logdiag.memory.tokenizer import CARD, MASK, STATIC, shipped_tokens, tokens
 from logdiag.patterns import pattern_of
 
 # How much of the cosine is the lexical part's: tuned on labelled failures, each looked for among the others.
-_LEXICAL_SHARE = 0.6
+_LEXICAL_SHARE, _OF_OTHER_MODELS = 0.6, 0.5
 
 _WIDTH = 256
 _SKETCH = 512
@@ -55,23 +57,26 @@ class Embedder(NamedTuple):
     embed: Callable[[Sequence[str]], list[array[float]]]
 
 
-@lru_cache(maxsize=1)
-def load_embedder() -> Embedder:
-    """The embedder that ships. Raises MemoryStoreError when one of its files is missing or damaged."""
+@lru_cache(maxsize=2)
+def load_embedder(name: str = "static") -> Embedder:
+    """The embedder `static`, or the name or folder of a model of sentence-transformers. Raises MemoryStoreError when a
+    library, the model or a shipped file is missing."""
+    share = _LEXICAL_SHARE if name == "static" else _OF_OTHER_MODELS
     try:
         with open(os.path.join(STATIC, CARD), encoding="utf-8") as file:
             card: dict[str, Any] = json.load(file)
     except (OSError, ValueError) as problem:
         raise _damaged() from problem
-    spelled = f"spelling{_SPELLING}.{_SKETCH}@{card['rarity'][:12]}*{_LEXICAL_SHARE:g}"
+    identity, width, dense = (f"static@{card['version']}", _WIDTH, _static) if name == "static" else _transformer(name)
+    spelled = f"spelling{_SPELLING}.{_SKETCH}@{card['rarity'][:12]}*{share:g}"
 
     def embed(texts: Sequence[str]) -> list[array[float]]:
         return [
-            _scaled([*_scaled(_meaning(text), 1 - _LEXICAL_SHARE), *_scaled(_lexical(text), _LEXICAL_SHARE)], 1)
-            for text in texts
+            _scaled([*_scaled(meaning, 1 - share), *_scaled(_lexical(text), share)], 1)
+            for meaning, text in zip(dense(texts), texts, strict=True)
         ]
 
-    return Embedder(f"static@{card['version']}+{spelled}", _WIDTH + _SKETCH, embed)
+    return Embedder(f"{identity}+{spelled}", width + _SKETCH, embed)
 
 
 def closest(query: Sequence[float], vectors: Iterable[Sequence[float]], most: int) -> list[tuple[float, int]]:
@@ -109,11 +114,40 @@ def spelling(text: str) -> Iterator[tuple[int, float]]:
         yield zlib.crc32(f"\0{named[1]}".encode()), _HEAD_WEIGHT
 
 
-def _meaning(text: str) -> Sequence[float]:
-    """The mean of the tokens' vectors of a text, less what all lines have in common."""
-    sums = token_sum(text)
+def _static(texts: Sequence[str]) -> Iterator[Sequence[float]]:
+    """The mean of the tokens' vectors of each text, less what all lines have in common."""
     common = struct.unpack_from(f"<{_WIDTH}f", _file("common.npy"), _HEADER)
-    return [value - shared for value, shared in zip(_scaled(sums, 1), common, strict=True)] if any(sums) else sums
+    for text in texts:
+        sums = token_sum(text)
+        yield [value - shared for value, shared in zip(_scaled(sums, 1), common, strict=True)] if any(sums) else sums
+
+
+def _transformer(name: str) -> tuple[str, int, Callable[[Sequence[str]], Sequence[Sequence[float]]]]:
+    """A model of sentence-transformers: its identity, its width, and how it embeds."""
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as problem:
+        raise MemoryStoreError(
+            f"The model {name} needs sentence-transformers: pip install 'logdiag[memory-models]'"
+        ) from problem
+    try:
+        model = SentenceTransformer(name, local_files_only=os.path.exists(name))
+    except (OSError, ValueError) as problem:
+        raise MemoryStoreError(f"The model {name} cannot be loaded: name a folder with it, or another one") from problem
+    weights = hashlib.sha256()
+    for key, tensor in sorted(model.state_dict().items()):
+        weights.update(key.encode())
+        weights.update(tensor.cpu().contiguous().numpy().tobytes())
+
+    def dense(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        if not texts:
+            return []
+        vectors: Sequence[Sequence[float]] = model.encode(
+            list(texts), convert_to_numpy=True, show_progress_bar=False
+        ).tolist()
+        return vectors
+
+    return f"{os.path.basename(os.path.normpath(name))}@{weights.hexdigest()[:12]}", len(dense(["width"])[0]), dense
 
 
 def _lexical(text: str) -> list[float]:

@@ -43,7 +43,7 @@ class Store:
     """Past incidents, with those that ship with logdiag; made by `open_store`. Several threads in turn and many
     processes may use it. Failures raise MemoryStoreError: where, what, and the remedy."""
 
-    def __init__(self, place: str, embedder: Embedder | None, patience: float, *, shipped: bool) -> None:
+    def __init__(self, place: str, embedder: str | Embedder, patience: float, *, shipped: bool) -> None:
         """As `open_store` makes it."""
         self.place = without_password(place)
         """Where it is, without a password."""
@@ -249,7 +249,7 @@ class Store:
 
     @cached_property
     def _vectors_by(self) -> Embedder:
-        return self._embedder or load_embedder()
+        return load_embedder(self._embedder) if isinstance(self._embedder, str) else self._embedder
 
     @property
     def _database(self) -> Database:
@@ -295,16 +295,16 @@ class Store:
 def open_store(
     place: str | os.PathLike[str] | None = None,
     *,
-    embedder: Embedder | None = None,
+    embedder: str | Embedder = "static",
     shipped: bool = True,
     patience: float = math.inf,
 ) -> Store:
     """The store in a folder or at `postgresql://user@host/database`; None is `LOGDIAG_MEMORY` or the user's data
     folder.
 
-    Nothing is written before the first incident. `embedder` makes vectors in place of the one that ships; without
-    `shipped` the incidents that ship are left out; `patience` is how many seconds searches may spend on incidents
-    without a vector. Raises MemoryStoreError.
+    Nothing is written before the first incident. `embedder` is one, or a name for `load_embedder`; without `shipped`
+    the incidents that ship are left out; `patience` is how many seconds searches may spend on incidents without a
+    vector. Raises MemoryStoreError.
     """
     named = os.fspath(place) if place is not None else default_memory()
     if os.path.exists(named) and not os.path.isdir(named):

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from logdiag.errors import AgentError, LogdiagError
-from logdiag.settings.config_files import ConfigFile, look_for, named_file
+from logdiag.settings.config_files import FILE, ConfigFile, look_for, named_file
+
+__all__ = ["FILE", "WHEN", "Settings", "check_model", "load_settings"]
 
 WHEN = ("always", "unsure", "never")
 # Set in the environment without being a key of the file.

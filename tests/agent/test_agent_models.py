@@ -154,5 +154,5 @@ def test_config_shows_the_places_and_what_is_installed(tmp_path: Path) -> None:
     assert ("cache", str(tmp_path / "cache")) in words
     assert ("version", __version__) in words
     assert {row.split()[1] for row in shown if row.startswith("extra ")} == {
-        "memory", "team", "agent", "ollama",
+        "memory", "memory-models", "team", "agent", "ollama",
     }  # fmt: skip

@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from logdiag.errors import MemoryStoreError
 from logdiag.memory.embedding import load_embedder, token_sum
 from logdiag.memory.incident import masked
+from logdiag.memory.store import open_store
 from logdiag.memory.tokenizer import CARD, STATIC, tokens
+from tests.memory_helpers import incident
 
 LINES = (
     "RuntimeError: Expected all tensors to be on the same device, but found at least two devices",
@@ -97,6 +100,13 @@ def test_the_fast_path_loads_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that needs a library which is not installed says how to install it."""
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MemoryStoreError, match=r"pip install 'logdiag\[memory-models\]'"):
+        load_embedder("some/model")
+
+
 def test_tokens_are_the_longest_known_pieces() -> None:
     """A word is cut greedily into known pieces; a word that cannot be is left out, as are masks, accents and case."""
     known = {"check": 1, "checkpoint": 2, "##ing": 3, "##s": 4, "cafe": 5}
@@ -137,3 +147,19 @@ def test_tokens_are_those_of_the_published_tokenizer() -> None:
     known = {token: number for token, number in theirs.get_vocab().items() if token.isascii()}
     for line in ("Watchdog caught collective operation timeout: WorkNCCL", "KeyError: 'layers.0.self_attn.qkv_proj'"):
         assert tokens(line, known) == theirs.encode(line, add_special_tokens=False).ids
+
+
+@pytest.mark.slow
+def test_a_model_of_ones_own(tmp_path: Path) -> None:
+    """Any model of sentence-transformers, in a folder, makes the vectors of a store; they are kept under its name."""
+    transformers = pytest.importorskip("sentence_transformers")
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    words = modules.BoW(["widget", "gear", "jammed", "broke"])
+    transformers.SentenceTransformer(modules=[words], device="cpu").save(str(tmp_path / "own"))
+    embedder = load_embedder(str(tmp_path / "own"))
+    assert embedder.name.startswith("own@")
+    with open_store(tmp_path / "memory", embedder=str(tmp_path / "own"), shipped=False) as store:
+        store.add_all([incident("widget jammed"), incident("gear broke")])
+        assert store.nearest("the gear that broke", 1)[0][1].signature == "gear broke"
+    vectors = embedder.embed(LINES)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
