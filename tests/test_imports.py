@@ -113,7 +113,7 @@ IMPORTERS = {
         "cli/reference.py", "cli/rules.py", "cli/run.py",
     },
     "torch": {"recovery/saving.py", "recovery/world.py"},
-    "rich": {"evaluation/table.py", "report/as_text.py"},
+    "rich": {"evaluation/page.py", "evaluation/table.py", "report/as_text.py"},
 }  # fmt: skip
 
 
