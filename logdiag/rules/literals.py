@@ -38,7 +38,7 @@ _WIDEST_EXACT_GAP = 6
 _COMMON_PENALTY = 8
 # A long pattern is dearer to scan for than to ask of every line that holds its long, though common, literal.
 _LONG_PATTERN = 200
-_LONG_LITERAL = 9
+_LONG_LITERAL = 5
 
 Literals = list[str]
 
