@@ -23,12 +23,15 @@ _DATED = 10 * _A_YEAR
 
 
 class _Standing(NamedTuple):
-    """What stands, by kind; `last_hints` are those after which the job printed nothing of its work."""
+    """What stands, by kind; `last_hints` are those after which the job printed nothing of its work, `failed` what the
+    caller knows."""
 
     loud: tuple[Fault, ...]
     quiet: tuple[Fault, ...]
     symptoms: tuple[Fault, ...]
+    hints: tuple[Fault, ...]
     last_hints: tuple[Fault, ...]
+    failed: bool | None
 
 
 def loud_cause_that_nothing_explains(faults: _Standing) -> Fault | None:
@@ -50,6 +53,11 @@ def most_telling_symptom(faults: _Standing) -> Fault | None:
     return _most_telling(faults.symptoms) if faults.symptoms else None
 
 
+def last_hint_of_a_failed_job(faults: _Standing) -> Fault | None:
+    """The job is known to have failed: its last hint."""
+    return faults.hints[-1] if faults.hints and faults.failed else None
+
+
 def hint_with_no_work_after_it(faults: _Standing) -> Fault | None:
     """A hint after which the job printed nothing of its work."""
     return faults.last_hints[-1] if faults.last_hints else None
@@ -59,6 +67,7 @@ ROOT: tuple[Callable[[_Standing], Fault | None], ...] = (
     loud_cause_that_nothing_explains,
     quiet_cause,
     most_telling_symptom,
+    last_hint_of_a_failed_job,
     hint_with_no_work_after_it,
 )
 """In this order."""
@@ -91,7 +100,9 @@ def _by_kind(broke: Sequence[Fault], timeline: Timeline) -> _Standing:
         loud=tuple(fault for fault in causes if not fault.quiet),
         quiet=tuple(fault for fault in causes if fault.quiet),
         symptoms=tuple(fault for fault in told if fault.finding.role is Role.SYMPTOM and not fault.quiet),
+        hints=tuple(hints),
         last_hints=tuple(hint for hint in hints if _may_stand_alone(hint) and _is_last(hint, timeline)),
+        failed=timeline.failed,
     )
 
 

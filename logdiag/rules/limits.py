@@ -11,7 +11,7 @@ MOST_FOLDERS = 10_000
 MOST_FILES = 5_000
 MOST_BYTES = 8 << 20
 MOST_BYTES_OF_A_FILE = 256 << 10
-LARGEST = 1_000_000
+LARGEST = 2_000_000
 """All patterns of one's own together stand for so many characters."""
 _LONGEST_PATTERN = 4_000
 _LARGEST_PATTERN = 20_000

@@ -79,7 +79,7 @@ def test_a_traceback_logged_line_by_line_is_read() -> None:
 def test_an_exception_that_quotes_another_traceback_is_not_its_cause(book: RuleBook) -> None:
     """Its text ends with a colon, and what it quotes follows: the quoted one is named."""
     outer = traceback_of(
-        "RuntimeError: The actor of the loom could not be imported. This may be because of the environment:"
+        "RuntimeError: The actor of the loom could not be started. This may be because of the environment:"
     )
     inner = traceback_of("ImportError: cannot import name 'shuttle' from 'loom'")
     answer = diagnosed(book, *steps(1, 5), *outer, "", *inner, "", "An internal error occurred in the worker.")

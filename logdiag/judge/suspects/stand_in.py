@@ -34,6 +34,8 @@ _NOTHING_KNOWN = _Bar(0.0, 0.0)
 # Before a bare status, or in software that no rule knows a class or a symptom; and before these in other software. Of
 # 434 failed jobs of stacks that had taught nothing 365 roots are right with these, 362 where a class needs 0.5 and 5.
 _IN_UNKNOWN_SOFTWARE, _IN_KNOWN_SOFTWARE = _Bar(0.33, 3.0), _Bar(0.8, 10.0)
+# Steps that follow say nothing against so suspicious a line.
+_CLEAR = 0.92
 # Above this chance a log shows the failure of which only its caller knows.
 _SHOWN = 0.2
 # So many suspects may be the cause.
@@ -129,21 +131,23 @@ def _names_no_cause(root: Fault, kinds: Kinds) -> bool:
 def _no_cause(facts: Facts, *, surely: bool) -> Callable[[RankedLine], bool]:
     """Whether a suspect is no cause: what rules know to be none, and what the process worked on after, unless it is
     very suspicious. Before a root that a rule names in software that it knows (`surely`), also whatever rules know,
-    calm lines, and what another rank says than the launcher saw fail first."""
+    calm lines, the class whose text the root is, and what another rank says than the launcher saw fail first."""
     standing, timeline = facts.standing, facts.timeline
     symptoms = (found for found in facts.survey.findings if found.role is Role.SYMPTOM)
     known = {found.line.place for found in symptoms}
     known |= places_of((*standing.recovered, *standing.afterwards, *(standing.told if surely else ())))
 
+    above = (facts.root.line.stream, facts.root.line.position - 1) if facts.root else None
+
     def is_no_cause(ranked: RankedLine) -> bool:
         line = ranked.line
-        if line.place in known or FRAME_OF_ANY.match(line.message):
+        heads_root = above == line.place and line.message.rstrip().endswith(":")
+        if heads_root or line.place in known or FRAME_OF_ANY.match(line.message):
             return True
         another = line.rank is not None and timeline.first_observed not in (None, line.rank)
         if surely and (another or line.level in CALM):
             return True
-        clear = ranked.score >= _IN_KNOWN_SOFTWARE.least
-        return not clear and len(timeline.steps_after(line)) >= STEPS_OF_RECOVERY
+        return ranked.score < _CLEAR and len(timeline.steps_after(line)) >= STEPS_OF_RECOVERY
 
     return is_no_cause
 
