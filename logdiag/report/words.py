@@ -237,13 +237,16 @@ def job_line(diagnosis: Diagnosis) -> str:
 
 def amount(diagnosis: Diagnosis) -> str:
     """How much was read, how fast, and how much of it was kept."""
-    # An answer that was read from JSON may lack figures.
-    size, lines, kept, seconds = (
-        diagnosis.stats.get(name) or 0 for name in ("bytes", "lines", "kept_lines", "seconds")
-    )
+    size, lines, kept, seconds = (_figure(diagnosis, name) for name in ("bytes", "lines", "kept_lines", "seconds"))
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             break
         size /= 1000
     shown = f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-    return f"{lines:,} lines, {shown} read in {seconds:.2f} s; {kept:,} lines worth reading"
+    return f"{lines:,.0f} lines, {shown} read in {seconds:.2f} s; {kept:,.0f} lines worth reading"
+
+
+def _figure(diagnosis: Diagnosis, name: str) -> float:
+    """One of the answer's statistics; an answer that was read from JSON may lack it, or hold anything there."""
+    value = diagnosis.stats.get(name)
+    return float(value) if isinstance(value, (int, float)) else 0.0
