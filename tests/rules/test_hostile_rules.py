@@ -102,10 +102,10 @@ def test_a_file_or_a_folder_that_holds_no_rules_is_refused_at_once(tmp_path: Pat
 
 def test_patterns_that_are_too_many_together_are_refused(tmp_path: Path) -> None:
     """Each alone would do."""
-    for number in range(120):
+    for number in range(240):
         text = rule_text(match=[f"widget {number} .{{0,9000}}jammed"], fires=[f"widget {number} jammed"])
         write_rule(tmp_path, f"framework/ours-{number}", text)
-    with pytest.raises(RuleError, match="the 120 patterns of your own stand for more than 2,000,000 characters"):
+    with pytest.raises(RuleError, match="the 240 patterns of your own stand for more than 2,000,000 characters"):
         parse(RuleFiles([tmp_path]))
 
 
