@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from logdiag.model import ALL_NINES, Block, Line
+from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
 
 # A line in this form names the program that printed it.
@@ -21,6 +22,7 @@ _LONGEST_LINE = 2000
 _MOSTLY_A_MACHINES, _MOSTLY = 0.8, 0.5
 # In a machine's journal so many programs speak, and none of them most of the time.
 _FEWEST_PROGRAMS, _MOST_OF_ONE = 6, 0.5
+_NUMBER = pattern_of(r"\d+")
 
 
 class KindOfLog(NamedTuple):
@@ -85,10 +87,10 @@ def _whose(rule: str) -> str:
 
 def _is_of_many_programs(lines: Sequence[Line], unknown: Sequence[bool], book: RuleBook) -> bool:
     """Whether lines are those of a journal to which many programs write, also such that no rule knows; these are the
-    `unknown` ones."""
+    `unknown` ones. Names that differ in their number only (`booth-0`, `booth-1`) are one program's processes."""
     patterns = [pattern for rule in book.rules if rule.id == _SYSLOG_FORM for pattern in rule.match]
     found = [next((match for p in patterns if (match := book.search(p, line))), None) for line in lines]
-    spoke = [match["program"] for match in found if match]
-    others = Counter(match["program"] for match, is_other in zip(found, unknown, strict=True) if match and is_other)
+    spoke = [_NUMBER.sub("", match["program"]) if match else "" for match in found]
+    others = Counter(program for program, is_other in zip(spoke, unknown, strict=True) if program and is_other)
     most = max(others.values(), default=0)
-    return len(set(spoke)) >= _FEWEST_PROGRAMS and most <= _MOST_OF_ONE * len(lines)
+    return len(set(spoke) - {""}) >= _FEWEST_PROGRAMS and most <= _MOST_OF_ONE * len(lines)

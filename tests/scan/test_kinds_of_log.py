@@ -48,7 +48,8 @@ SYMPTOM = "ERROR [Rank 3] Watchdog caught collective operation timeout: WorkNCCL
             "system-journal",
             "machine",
         ),
-        ([f"Nov 22 06:33:0{n} lap app-{n}[812]: redrawn" for n in range(9)], "system-journal", "machine"),
+        ([f"Nov 22 06:33:01 lap {name}d[812]: redrawn" for name in "abcdefghi"], "system-journal", "machine"),
+        ([f"Nov 22 06:33:0{n} fell-1 booth-{n}[812]: cargo is in" for n in range(9)], "job-output", "job"),
         (
             [f"[2026-11-22T06:33:0{n}.123] sched: Allocate JobId=4711 NodeList=node-7" for n in range(9)],
             "slurm-daemon-log",
