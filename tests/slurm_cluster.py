@@ -169,13 +169,14 @@ def _start(slurm: Slurm, started: list[subprocess.Popen[bytes]]) -> None:
     }
     serve("munged", "munged", "-F", "--force", *(f"--{name}={folder / file}" for name, file in places.items()))
     data, sql = folder / "db", folder / "db.sock"
-    install = ("--user=root", f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-test-db")
-    slurm("mariadb-install-db", "--no-defaults", *install)
+    places_of_data = ("--user=root", f"--datadir={data}", f"--tmpdir={folder}")
+    install = ("--auth-root-authentication-method=normal", "--skip-test-db")
+    slurm("mariadb-install-db", "--no-defaults", *places_of_data, *install)
     port = next(row for row in (folder / "slurmdbd.conf").read_text().splitlines() if "StoragePort" in row).split("=")[
         1
     ]
     where = (f"--socket={sql}", "--bind-address=127.0.0.1", f"--port={port}", f"--pid-file={folder}/db.pid")
-    serve("mariadbd", "mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", *where)
+    serve("mariadbd", "mariadbd", "--no-defaults", *places_of_data, *where)
     wait_until(sql.exists)
     grant = f"create user slurm@127.0.0.1 identified by '{_PASSWORD}'; grant all on accounting.* to slurm@127.0.0.1"
     slurm("mariadb", "--no-defaults", f"--socket={sql}", "-e", grant)
