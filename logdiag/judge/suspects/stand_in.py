@@ -128,14 +128,14 @@ def _names_no_cause(root: Fault, kinds: Kinds) -> bool:
 
 
 def _no_cause(facts: Facts, *, surely: bool) -> Callable[[RankedLine], bool]:
-    """Whether a suspect is no cause: what rules know to be none, and what the process worked on after, unless it is
-    very suspicious. Before a root that a rule names in software that it knows (`surely`), also whatever rules know,
-    calm lines, the class whose text the root is, and what another rank says than the launcher saw fail first."""
+    """Whether a suspect is no cause: what rules know to be none, a call in a stack, the class whose text the root is,
+    and what the process worked on after, unless it is very suspicious. Before a root that a rule names in software that
+    it knows (`surely`), also whatever rules know, calm lines, and what another rank says than the launcher saw fail
+    first."""
     standing, timeline = facts.standing, facts.timeline
     symptoms = (found for found in facts.survey.findings if found.role is Role.SYMPTOM)
     known = {found.line.place for found in symptoms}
     known |= places_of((*standing.recovered, *standing.afterwards, *(standing.told if surely else ())))
-
     above = (facts.root.line.stream, facts.root.line.position - 1) if facts.root else None
 
     def is_no_cause(ranked: RankedLine) -> bool:
