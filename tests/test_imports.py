@@ -28,7 +28,7 @@ HEAVY = {
 if sys.platform == "linux":
     HEAVY.add("platformdirs")
 # Of what a failure needs to be likened to past ones.
-OF_THE_MEMORY = {"logdiag.memory.store", "logdiag.opinions", "pathlib"}
+OF_THE_MEMORY = {"logdiag.memory.store", "logdiag.pipeline.opinions", "pathlib"}
 
 
 def loaded_by(code: str, *arguments: str) -> set[str]:

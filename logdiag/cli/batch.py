@@ -15,10 +15,10 @@ from logdiag.cli.output import note, print_answer, print_trace, printing, standa
 from logdiag.errors import SourceError
 from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
+from logdiag.pipeline.workers import answers_of
 from logdiag.report import FORMATS
 from logdiag.report.words import clean, job_line
 from logdiag.rules import RuleBook
-from logdiag.workers import answers_of
 
 # Many documents of these would be none.
 _FORMATS = tuple(name for name in FORMATS if name not in ("html", "sarif"))

@@ -19,9 +19,9 @@ from logdiag.evaluation.compare import SCHEMA
 from logdiag.evaluation.metrics import by_reason, by_split, intervals, measure, reliability
 from logdiag.evaluation.scoring import Answer, Row, answer_of, failed_row, judge
 from logdiag.pipeline import Memory, diagnose
+from logdiag.pipeline.workers import answers_of
 from logdiag.rules import RuleBook
 from logdiag.rules.folders import read_folders
-from logdiag.workers import answers_of
 
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings

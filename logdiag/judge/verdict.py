@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
 
 from logdiag.judge.confidence import confidence_in, supports_of
 from logdiag.judge.faults import Fault
-from logdiag.judge.judgement import Judgement
+from logdiag.judge.judgement import Judgement, Recalled
 from logdiag.judge.outcome import Outcome, how_it_ended
 from logdiag.judge.progress.checkpoints import progress_of
 from logdiag.judge.progress.course import course_of, marks_of
@@ -17,13 +16,11 @@ from logdiag.judge.progress.times import clock_near, times_of
 from logdiag.judge.ranks.rank import GUESSES, rank_from
 from logdiag.judge.status_words import status_words
 from logdiag.judge.suspects.ranked import Ranking
+from logdiag.judge.which_job import Seen
 from logdiag.model import (
     Candidate,
-    Category,
-    Change,
     Consequence,
     Diagnosis,
-    Digest,
     Ended,
     Evidence,
     Finding,
@@ -40,9 +37,6 @@ from logdiag.recovery.table import recover
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
-if TYPE_CHECKING:
-    from logdiag.opinions import Recalled
-
 # Below this the answer says that it is not sure, and what to collect next.
 SURE = 0.6
 _MOST_EVIDENCE = 12
@@ -55,32 +49,31 @@ _FAILED = {Outcome.FAILED: True, Outcome.HEALTHY: False, Outcome.NOT_KNOWN: None
 
 def decide(
     judgement: Judgement,
-    survey: Survey,
-    digest: Digest,
+    seen: Seen,
     book: RuleBook,
     *,
     source: str,
     exit_code: int | None,
-    recalled: Recalled | None,
-    suspects: Callable[[], Ranking],
-    logs: tuple[Log, ...] = (),
-    changes: tuple[Change, ...] = (),
-    notes: Iterable[str],
+    recalled: Recalled,
+    logs: tuple[Log, ...],
+    notes: Sequence[str],
     stats: dict[str, object],
 ) -> Diagnosis:
-    """The diagnosis for what was found. `exit_code` is the job's, where the caller knows it; `recalled` is
-    what the memory said, if it was asked."""
-    root, failed = judgement.root, _FAILED[judgement.outcome]
-    sure = _sureness(judgement, book)
+    """The diagnosis for what was seen. `exit_code` is the job's, where the caller knows it; `recalled` is what the
+    memory said."""
+    survey, root, failed = seen.survey, judgement.root, _FAILED[judgement.outcome]
     reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
-    suspicious = tuple(recalled.suspicious) if recalled else ()
-    recovery = recover(judgement, book, failed=failed, sure=sure.confidence >= SURE, suspicious=suspicious)
+    supports = supports_of(judgement)
+    confidence = confidence_in(judgement, supports, book.confidence)
+    unexplained = root is None or Support.BARE_SYMPTOM in supports
+    unsure = failed is not False and (unexplained or confidence < SURE)
+    recovery = recover(judgement, book, failed=failed, sure=confidence >= SURE, suspicious=tuple(recalled.suspicious))
     times = times_of(survey, root.line if root else None)
-    seen = survey.complete and not survey.of_machines  # a machine's log shows no end of a job
-    ended = how_it_ended(judgement.outcome, judgement.timeline, judgement.complaints, complete=seen)
-    slow = slow_job(root, survey) if seen else None
+    whole = survey.complete and not survey.of_machines  # a machine's log shows no end of a job
+    ended = how_it_ended(judgement.outcome, judgement.timeline, judgement.complaints, complete=whole)
+    slow = slow_job(root, survey) if whole else None
     # Without a root the steps say what to collect.
-    collect = [_to_collect(reason, book, unexplained=sure.unexplained)] if sure.unsure and root else []
+    collect = [_to_collect(reason, book, unexplained=unexplained)] if unsure and root else []
     told = [*_of_memory(recalled, recovery), *collect, *([slow.words] if slow else [])]
     return Diagnosis(
         source=source,
@@ -88,50 +81,32 @@ def decide(
         ended=ended,
         category=reason.category,
         reason=reason,
-        confidence=round(sure.confidence, 3),
+        confidence=round(confidence, 3),
         decided_by=_decided_by(root, failed),
-        supports=sure.supports,
+        supports=supports,
         summary=_summary(judgement, exit_code, ended, survey),
         times=times,
         progress=progress_of(survey, book, times, root.line if root else None),
         root_cause=_root_cause(root.finding, judgement, survey) if root else None,
-        evidence=_evidence(judgement, survey),
+        evidence=_evidence(root, judgement, survey) if root else (),
         consequences=_consequences(judgement, survey),
-        candidates=_candidates(judgement, sure.confidence),
-        changes=changes,
-        suspects=_suspects(suspects()) if failed is None or sure.unsure else (),
-        similar=recalled.similar if recalled else (),
+        candidates=_candidates(root, judgement, confidence) if root else (),
+        changes=seen.changes,
+        suspects=_suspects(seen.suspects()) if failed is None or unsure else (),
+        similar=recalled.similar,
         recovery=recovery,
         logs=logs,
-        kind=kind_of(judgement) or (slow.kind if slow else ""),
+        kind=_kind_of(judgement) or (slow.kind if slow else ""),
         collectives=judgement.collectives,
-        notes=(*notes, *told, *_remarks(judgement, survey, sure.confidence)),
-        stats={**stats, "supports": [support.value for support in sure.supports]},
+        notes=(*notes, *told, *_remarks(judgement, survey, confidence)),
+        stats={**stats, "supports": [support.value for support in supports]},
         decisions=judgement.decisions,
-        digest=digest,
+        digest=seen.digest,
         marks=marks_of(judgement, survey),
     )
 
 
-class _Sureness(NamedTuple):
-    """How sure an answer is: what it rests on, whether no line explains the failure, and whether it is to be said that
-    it is not sure."""
-
-    supports: tuple[Support, ...]
-    confidence: float
-    unexplained: bool
-    unsure: bool
-
-
-def _sureness(judgement: Judgement, book: RuleBook) -> _Sureness:
-    supports = supports_of(judgement)
-    confidence = confidence_in(judgement, supports, book.confidence)
-    unexplained = judgement.root is None or Support.BARE_SYMPTOM in supports
-    unsure = judgement.outcome is not Outcome.HEALTHY and (unexplained or confidence < SURE)
-    return _Sureness(supports, confidence, unexplained, unsure)
-
-
-def kind_of(judgement: Judgement) -> str:
+def _kind_of(judgement: Judgement) -> str:
     """What it is where no reason says so, by the table of ranks or the root's rule; empty for all else."""
     root, table = judgement.root, judgement.collectives
     if root is not None and table is not None and root.reason is Reason.NCCL_TIMEOUT_ERROR:
@@ -147,10 +122,8 @@ def _suspects(ranking: Ranking) -> tuple[Suspect, ...]:
     )
 
 
-def _of_memory(recalled: Recalled | None, recovery: Recovery) -> Iterator[str]:
+def _of_memory(recalled: Recalled, recovery: Recovery) -> Iterator[str]:
     """What the memory says beside its findings."""
-    if recalled is None:
-        return
     yield from recalled.notes
     left_out = [node for node in recovery.exclude_nodes if node in recalled.suspicious]
     yield from (f"left out of the restart: {recalled.suspicious[node]}" for node in left_out)
@@ -275,9 +248,9 @@ def _consequences(judgement: Judgement, survey: Survey) -> tuple[Consequence, ..
     counted = dict(survey.uncounted)
     folded: dict[tuple[str, str], tuple[int, set[int]]] = {}
     for fault in judgement.consequences:
-        key = (fault.reason.value, fault.finding.title)
         if judgement.root and _is_of_the_root(fault, judgement.root, judgement.rank):
             continue
+        key = (fault.reason.value, fault.finding.title)
         count, ranks = folded.get(key, (0, set()))
         more = counted.pop(fault.finding.rule, 0)
         folded[key] = (count + 1 + more, ranks | _ranks_of(fault))
@@ -292,56 +265,43 @@ def _is_of_the_root(fault: Fault, root: Fault, rank: int | None) -> bool:
     return fault.reason is root.reason and same
 
 
-def _evidence(judgement: Judgement, survey: Survey) -> tuple[Evidence, ...]:
+def _evidence(root: Fault, judgement: Judgement, survey: Survey) -> tuple[Evidence, ...]:
     """The root line with the lines around it, what else belongs to it, and the first of each kind of consequence."""
-    if judgement.root is None:
-        return ()
-    root = judgement.root.finding
-    chosen: dict[tuple[str, int, int], Evidence] = {}
-
-    def add(line: Line, role: str, rule: str | None) -> None:
-        key = (line.source, line.number, line.position)
-        if key not in chosen and len(chosen) < _MOST_EVIDENCE:
-            chosen[key] = Evidence(line.source, line.number, line.text, role, rule)
-
-    add(root.line, "root", root.rule)
-    for finding in judgement.root.findings:
-        add(finding.line, "context", finding.rule)
-    for line in _around(root.line, survey.lines):
-        add(line, "context", None)
-    seen: set[str] = set()
+    first: dict[str, Finding] = {}
     for fault in judgement.consequences:
-        if fault.finding.rule not in seen:
-            seen.add(fault.finding.rule)
-            add(fault.line, "consequence", fault.finding.rule)
-    # In the order of the log: the lines of one record have one number, and the root's source comes first.
-    ordered = sorted(chosen, key=lambda key: (key[0] != root.line.source, *key))
-    return tuple(chosen[key] for key in ordered)
-
-
-def _around(line: Line, lines: list[Line]) -> list[Line]:
-    same = [
-        other
-        for other in lines
-        if other.stream == line.stream and abs(other.position - line.position) <= _CONTEXT_LINES
+        first.setdefault(fault.finding.rule, fault.finding)
+    told = [
+        ("root", root.line, root.finding.rule),
+        *(("context", finding.line, finding.rule) for finding in root.findings),
+        *(("context", line, None) for line in survey.lines if _is_near(line, root.line)),
+        *(("consequence", finding.line, finding.rule) for finding in first.values()),
     ]
-    return [other for other in same if other.position != line.position and other.text.strip()]
+    chosen: dict[tuple[bool, str, int, int], Evidence] = {}
+    for role, line, rule in told:
+        # In the order of the log: the lines of one record have one number, and the root's source comes first.
+        order = line.source != root.line.source, line.source, line.number, line.position
+        if len(chosen) < _MOST_EVIDENCE:
+            chosen.setdefault(order, Evidence(line.source, line.number, line.text, role, rule))
+    return tuple(chosen[order] for order in sorted(chosen))
 
 
-def _candidates(judgement: Judgement, confidence: float) -> tuple[Candidate, ...]:
-    """What else it could be: rivals share what the root leaves."""
-    if judgement.root is None:
-        return ()
+def _is_near(line: Line, root: Line) -> bool:
+    """Whether a line that says something stands just above or below the root."""
+    return (
+        line.stream == root.stream
+        and 0 < abs(line.position - root.position) <= _CONTEXT_LINES
+        and bool(line.text.strip())
+    )
+
+
+def _candidates(root: Fault, judgement: Judgement, confidence: float) -> tuple[Candidate, ...]:
+    """What else it could be: rivals share what the root leaves. A cause says twice as much as anything else."""
     weights: Counter[Reason] = Counter()
-    for finding in judgement.root.findings:
-        if finding.reason is not judgement.root.reason and finding.role is Role.CAUSE:
-            weights[finding.reason] += 2
-    for fault in judgement.independent:
-        if fault.reason is not judgement.root.reason:
-            weights[fault.reason] += 2 if fault.finding.role is Role.CAUSE else 1
-    for fault in judgement.consequences:
-        if fault.reason is not judgement.root.reason and fault.reason.category is not Category.NONE:
-            weights[fault.reason] += 1
+    causes = [finding for finding in root.findings if finding.role is Role.CAUSE]
+    for finding in (*causes, *(fault.finding for fault in judgement.independent)):
+        weights[finding.reason] += 2 if finding.role is Role.CAUSE else 1
+    weights.update(fault.reason for fault in judgement.consequences if fault.reason is not Reason.NONE)
+    del weights[root.reason]
     total = sum(weights.values()) + 2
     return tuple(
         Candidate(reason, round((1 - confidence) * weight / total, 3)) for reason, weight in weights.most_common(4)

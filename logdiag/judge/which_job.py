@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
 
-from logdiag.errors import SourceError
+from logdiag.errors import SourceError, WeightsError
 from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
 from logdiag.judge.progress.times import last_step
 from logdiag.judge.suspects.ranked import Ranking
-from logdiag.model import Digest
+from logdiag.model import Change, Digest
 from logdiag.rules import RuleBook
 from logdiag.scan.jobs import jobs_in
 from logdiag.scan.runs import only_run, runs_in
@@ -19,19 +21,42 @@ from logdiag.scan.survey import Survey
 _OTHER_RUNS = "other runs"
 _MOST_NAMED = 3
 
-Suspects = Callable[[], Ranking]
+
+class Seen(NamedTuple):
+    """What was seen of a job: what was found and kept of its logs, its suspects, ranked when they are first asked for,
+    and what changed since a good run, if that is known."""
+
+    survey: Survey
+    digest: Digest
+    suspects: Callable[[], Ranking]
+    changes: tuple[Change, ...] = ()
 
 
-def one_job(
-    survey: Survey, digest: Digest, book: RuleBook, suspects_of: Callable[[Survey, Digest], Suspects]
-) -> tuple[Survey, Digest, str]:
-    """What was found and kept of the job to answer for, and a sentence on the others; all of it and no word where the
-    logs are of one job. Of several it is the latest that failed, or else the latest."""
-    jobs = jobs_in(survey)
+def seen_in(survey: Survey, digest: Digest, notes: list[str]) -> Seen:
+    """What was seen in the logs of a survey; that its suspects cannot be ranked is a note."""
+
+    @cache
+    def ranked() -> Ranking:
+        from logdiag.judge.suspects.ranking import ranking
+
+        try:
+            return ranking(survey, digest)
+        except WeightsError as problem:
+            told = f"no suspects were looked for: {problem}"
+            notes.extend([] if told in notes else [told])
+            return Ranking()
+
+    return Seen(survey, digest, ranked)
+
+
+def one_job(seen: Seen, book: RuleBook, notes: list[str]) -> Seen:
+    """What was seen of the job to answer for, with a note on the others; all of it where the logs are of one job. Of
+    several it is the latest that failed, or else the latest."""
+    jobs = jobs_in(seen.survey)
     if not jobs:
-        return survey, digest, ""
-    parts = {job: (found, _part(digest, found)) for job, found in jobs.items()}
-    judged = {job: judge(found, book, suspects=suspects_of(found, kept)) for job, (found, kept) in parts.items()}
+        return seen
+    parts = {job: _part(seen.digest, found, notes) for job, found in jobs.items()}
+    judged = {job: _judged(part, book) for job, part in parts.items()}
     failed = [job for job, judgement in judged.items() if judgement.outcome is Outcome.FAILED]
     chosen = _latest({job: jobs[job] for job in failed or jobs})
     which = "the latest that failed" if len(failed) > 1 else "the only one that failed" if failed else "the latest"
@@ -39,33 +64,34 @@ def one_job(
     more = [f"and {len(others) - _MOST_NAMED} more"] if len(others) > _MOST_NAMED else []
     told = ", ".join([*others[:_MOST_NAMED], *more])
     sentence = f"these look like {len(jobs)} jobs; this is the answer for {chosen}, {which} ({told})"
-    return (*parts[chosen], f"{sentence}; logdiag batch diagnoses each by itself")
+    notes.append(f"{sentence}; logdiag batch diagnoses each by itself")
+    return parts[chosen]
 
 
-def one_run(
-    survey: Survey, digest: Digest, book: RuleBook, run: int | None, suspects_of: Callable[[Survey, Digest], Suspects]
-) -> tuple[Survey, Digest, str]:
-    """What was found and kept of one of several runs in one log, and a sentence on the others; all of it and no word
-    where there is one. `run` counts from 1, None is the last. Raises SourceError for a run that is not there."""
-    runs = runs_in(survey)
+def one_run(seen: Seen, book: RuleBook, run: int | None, notes: list[str]) -> Seen:
+    """What was seen of one of several runs in one log, with a note on the others; all of it where there is one. `run`
+    counts from 1, None is the last. Raises SourceError for a run that is not there."""
+    runs = runs_in(seen.survey)
     count = max(len(runs), 1)
     if run is not None and not 1 <= run <= count:
         there = f"runs 1 to {count}" if runs else "one run, as far as its lines tell"
         raise SourceError(f"--run {run}: the log holds {there}; give one of them, or leave it out")
     if not runs:
-        return survey, digest, ""
+        return seen
     chosen = count if run is None else run
-    parts = {number: only_run(survey, one) for number, one in enumerate(runs, 1)}
-    near = [number for number in parts if number != chosen][-_MOST_NAMED:]
-    judged = {
-        number: judge(parts[number], book, suspects=suspects_of(parts[number], _part(digest, parts[number])))
-        for number in (*near, chosen)
-    }
+    near = [number for number in range(1, count + 1) if number != chosen][-_MOST_NAMED:]
+    parts = {number: _part(seen.digest, only_run(seen.survey, runs[number - 1]), notes) for number in (*near, chosen)}
+    judged = {number: _judged(part, book) for number, part in parts.items()}
     told = ", ".join(f"run {number} {_said(judged[number])}" for number in near)
     which = "the last" if chosen == count else f"run {chosen}"
     sentence = f"this log holds {count} runs, one after the other; this is the answer for {which} ({told})"
-    again = _died_alike({number: (parts[number], found) for number, found in judged.items()}, chosen)
-    return parts[chosen], _part(digest, parts[chosen]), f"{sentence}{again}; --run N gives that of another"
+    again = _died_alike({number: (parts[number].survey, found) for number, found in judged.items()}, chosen)
+    notes.append(f"{sentence}{again}; --run N gives that of another")
+    return parts[chosen]
+
+
+def _judged(seen: Seen, book: RuleBook) -> Judgement:
+    return judge(seen.survey, book, suspects=seen.suspects)
 
 
 def _died_alike(runs: Mapping[int, tuple[Survey, Judgement]], chosen: int) -> str:
@@ -80,12 +106,12 @@ def _died_alike(runs: Mapping[int, tuple[Survey, Judgement]], chosen: int) -> st
     return f"; run {' and '.join(alike)} failed of the same at the same step, {at}" if alike else ""
 
 
-def _part(digest: Digest, survey: Survey) -> Digest:
-    """The digest of one run; its receipt counts what was kept of the others as left out."""
+def _part(digest: Digest, survey: Survey, notes: list[str]) -> Seen:
+    """What was seen of one run or job; the receipt of its digest counts what was kept of the others as left out."""
     kept = {line.place for line in survey.lines}
     lines = tuple(line for line in digest.lines if line.place in kept)
     left_out = {**digest.dropped_by, _OTHER_RUNS: len(digest.lines) - len(lines)}
-    return replace(digest, lines=lines, dropped_by=left_out)
+    return seen_in(survey, replace(digest, lines=lines, dropped_by=left_out), notes)
 
 
 def _latest(jobs: Mapping[str, Survey]) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from logdiag.cli.batch import FEWEST_JOBS
+from logdiag.pipeline.workers import answers_of
 from logdiag.rules import RuleBook
-from logdiag.workers import answers_of
 from tests.helpers import LOGS, run_logdiag
 
 HEALTHY, FAILED = LOGS / "healthy-scary.log", LOGS / "keyerror-rank2.log"

@@ -7,37 +7,34 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from logdiag.errors import MemoryStoreError, SourceError, WeightsError
-from logdiag.judge.judgement import Judgement, judge
+from logdiag.errors import SourceError
+from logdiag.judge.judgement import Judgement, Recalled, judge
 from logdiag.judge.merge.case import Case, case_of
-from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.verdict import decide
-from logdiag.judge.which_job import one_job, one_run
-from logdiag.model import Change, Diagnosis, Digest, Ended
+from logdiag.judge.which_job import Seen, one_job, one_run, seen_in
+from logdiag.model import Diagnosis, Ended
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
 from logdiag.rules import RuleBook
 from logdiag.scan.shapes import Shapes, filters_for
-from logdiag.scan.survey import Survey, surveys
+from logdiag.scan.survey import surveys
 from logdiag.settings import check_model
 
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
     from logdiag.memory.store import Store
-    from logdiag.opinions import Recalled
     from logdiag.scan.crew import Crew
     from logdiag.scan.good_run import GoodRun
 
-Memory: TypeAlias = "Store | str | os.PathLike[str] | Literal[False] | None"
+Place: TypeAlias = "Store | str | os.PathLike[str]"
+Memory: TypeAlias = "Place | Literal[False] | None"
 """A store of past failures or its place; None for the one that `LOGDIAG_MEMORY` names, or else what ships with logdiag
 alone; False for none at all. The user's own store, which the command asks, is read only where it is named."""
 
 Folder: TypeAlias = "str | os.PathLike[str]"
 
-# What is new since a good run: more is no news.
-_MOST_CHANGES = 20
 # A place that cannot be: it holds nothing, and nothing can be added.
 _NOBODYS = os.path.join(os.devnull, "memory")
 # Smaller logs are read before a further process is up.
@@ -83,47 +80,42 @@ def diagnose(
         check_model(getattr(llm, "model", llm))
     if memory is None:
         memory = os.environ.get("LOGDIAG_MEMORY") or _NOBODYS
-    clock = _Clock()
+    clock, failed = _Clock(), None if exit_code is None else exit_code != 0
     book = (rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())).fresh()
     streams = open_sources(sources, limits_of(max_seconds, max_bytes), book.forms)
     clock.ended("load")
     shapes = Shapes(book, filters_for(book.filters, job or {}))
     with _crew(streams, book, workers) as crew:
-        parts = surveys(streams, book, shapes, advance, crew)
-    case = case_of(parts, book)
+        case = case_of(surveys(streams, book, shapes, advance, crew), book)
     clock.ended("read")
     notes = [*(note for stream in streams for note in stream.notes), *case.notes]
-    found, kept = _answered_for(case, book, run, notes)
-    suspects = _suspects(found, kept, notes)
-    changes: tuple[Change, ...] = ()
-    good = _good_run(baseline, book, notes) if baseline is not None else _kept_good_run(memory, job, exit_code, notes)
-    if good is not None:
-        found, suspects, changes = _since(good, found, kept, case.shapes, suspects, failed=bool(exit_code))
-    judgement = judge(found, book, failed=None if exit_code is None else exit_code != 0, suspects=suspects)
+    seen = one_job(one_run(seen_in(case.survey, case.digest, notes), book, run, notes), book, notes)
+    if (good := _good_run(baseline, memory, job, exit_code, book, notes)) is not None:
+        from logdiag.pipeline.baseline import in_the_light_of
+
+        seen = in_the_light_of(good, seen, case.shapes, failed=bool(failed))
+    judgement = judge(seen.survey, book, failed=failed, suspects=seen.suspects)
     clock.ended("judgement")
-    recalled = _recalled(found, judgement, book, memory, exit_code, suspects)
+    recalled = _recalled(seen, judgement, book, memory, failed)
     clock.ended("memory")
-    notes.extend(book.notes)
+    notes += book.notes
     decided = partial(
         decide,
-        survey=found,
-        digest=kept,
+        seen=seen,
         book=book,
-        source=", ".join(_name(source) for source in sources),
+        source=", ".join(map(_name, sources)),
         exit_code=exit_code,
         recalled=recalled,
-        suspects=suspects,
         logs=case.logs,
-        changes=changes[:_MOST_CHANGES],
         notes=notes,
         stats=_stats(case, book, clock),
     )
-    answer = decided(recalled.judgement if recalled else judgement)
+    answer = decided(recalled.judgement)
     if llm:
-        from logdiag.opinions import consulted
+        from logdiag.pipeline.opinions import consulted
 
         answer = consulted(
-            answer, sources, found, book, llm, decided, job=job, callbacks=callbacks, exit_code=exit_code, first=first
+            answer, sources, seen.survey, book, llm, decided, job=job, callbacks=callbacks, failed=failed, first=first
         )
     return _kept_in(memory, answer, job, case) if remember else answer
 
@@ -137,112 +129,55 @@ def _crew(streams: Sequence[Stream], book: RuleBook, workers: int) -> AbstractCo
     return crew_for(streams, book, workers, _WORTH_A_CREW) or nullcontext()
 
 
-def _answered_for(case: Case, book: RuleBook, run: int | None, notes: list[str]) -> tuple[Survey, Digest]:
-    """What was found and kept of the one run and the one job that are answered for; the others are a note each."""
-    quietly = partial(_suspects, notes=[])
-    found, kept, other_runs = one_run(case.survey, case.digest, book, run, quietly)
-    found, kept, other_jobs = one_job(found, kept, book, quietly)
-    notes += [told for told in (other_runs, other_jobs) if told]
-    return found, kept
+def _good_run(
+    baseline: Source | Sequence[Source] | None,
+    memory: Memory,
+    job: Mapping[str, str] | None,
+    exit_code: int | None,
+    book: RuleBook,
+    notes: list[str],
+) -> GoodRun | None:
+    """What is known of a good run of the job: the one that is given, or else, unless the job came to a good end, the
+    latest that was kept of its name."""
+    if baseline is not None:
+        from logdiag.pipeline.baseline import good_run_of
+
+        return good_run_of(baseline, book, notes)
+    name = (job or {}).get("name")
+    if not name or not memory or memory == _NOBODYS or exit_code == 0:
+        return None
+    from logdiag.pipeline.baseline import kept_good_run
+
+    return kept_good_run(memory, name, notes)
+
+
+def _recalled(seen: Seen, judgement: Judgement, book: RuleBook, memory: Memory, failed: bool | None) -> Recalled:
+    """What the memory makes of it; its parts are loaded only where it has something to say: what ships with logdiag
+    is only likened to a root."""
+    kept = not isinstance(memory, (str, os.PathLike)) or "://" in os.fspath(memory) or os.path.exists(memory)
+    if memory is False or (judgement.root is None and not kept):
+        return Recalled(judgement)
+    from logdiag.pipeline.opinions import recall
+
+    return recall(seen.survey, judgement, book, memory, failed=failed, suspects=seen.suspects)
 
 
 def _kept_in(memory: Memory, answer: Diagnosis, job: Mapping[str, str] | None, case: Case) -> Diagnosis:
     """The answer with the id under which its failure is remembered, or a note why it is not. Of a named job's run that
     came to its end it is kept what its lines look like."""
-    if memory is False:
+    if not memory:
         return answer
     if memory == _NOBODYS:
         unkept = "this failure was not kept, for no memory is named; give memory= or set LOGDIAG_MEMORY"
         return replace(answer, notes=(*answer.notes, unkept))
     name = (job or {}).get("name")
-    if name and memory is not None and answer.failed is False and answer.ended is Ended.CLEAN:
-        from logdiag.memory.good_runs import keep_good_run
-        from logdiag.scan.good_run import good_run
+    if name and answer.failed is False and answer.ended is Ended.CLEAN:
+        from logdiag.pipeline.baseline import kept_as_good
 
-        try:
-            keep_good_run(memory, name, good_run([case.shapes], case.survey.total_lines))
-        except MemoryStoreError as error:
-            return replace(answer, notes=(*answer.notes, f"not kept as a good run: {error}"))
-        return replace(answer, notes=(*answer.notes, f"kept as the latest good run of {name}"))
+        return kept_as_good(memory, name, answer, case)
     from logdiag.memory.remember import remembered
 
     return remembered(answer, memory, job)
-
-
-def _suspects(found: Survey, kept: Digest, notes: list[str]) -> Callable[[], Ranking]:
-    """Ranks the suspects when they are first asked for; that they cannot be ranked is a note."""
-
-    @cache
-    def ranked() -> Ranking:
-        from logdiag.judge.suspects.ranking import ranking
-
-        try:
-            return ranking(found, kept)
-        except WeightsError as problem:
-            notes.append(f"no suspects were looked for: {problem}")
-            return Ranking()
-
-    return ranked
-
-
-def _good_run(baseline: Source | Sequence[Source], book: RuleBook, notes: list[str]) -> GoodRun:
-    """What the logs of good runs tell; what could not be read of them is a note."""
-    from logdiag.scan.good_run import good_run
-
-    several = isinstance(baseline, Sequence) and not isinstance(baseline, (str, bytes, bytearray))
-    logs: tuple[object, ...] = tuple(cast(Sequence[Source], baseline)) if several else (baseline,)
-    streams = open_sources(logs, limits_of(None, None), book.forms)
-    parts = surveys(streams, book, Shapes(book, ()))
-    notes += [f"baseline: {note}" for stream in streams for note in stream.notes]
-    shapes = {id(part.shapes): part.shapes for part in parts if part.shapes is not None}
-    return good_run(shapes.values(), sum(part.total_lines for part in parts))
-
-
-def _kept_good_run(
-    memory: Memory, job: Mapping[str, str] | None, exit_code: int | None, notes: list[str]
-) -> GoodRun | None:
-    """What the memory keeps of the latest good run of a job of this name; nothing where the job came to a good end."""
-    name = (job or {}).get("name")
-    if not name or not memory or memory == _NOBODYS or exit_code == 0:
-        return None
-    from logdiag.memory.good_runs import kept_good_run
-
-    kept = kept_good_run(memory, name)
-    if kept is None:
-        return None
-    notes.append(f"held against the good run of {name} that was kept on {kept[1]}")
-    return kept[0]
-
-
-def _since(
-    good: GoodRun, found: Survey, kept: Digest, shapes: Shapes, suspects: Callable[[], Ranking], *, failed: bool
-) -> tuple[Survey, Callable[[], Ranking], tuple[Change, ...]]:
-    """What was found and the suspects in the light of a good run, and what changed since, the most suspicious first."""
-    from logdiag.judge.suspects.baselined import in_order_of_suspicion, weighed, without_weather
-    from logdiag.scan.good_run import changes_since
-
-    changes = changes_since(good, shapes, kept.lines, found.total_lines)
-    ranking = cache(lambda: weighed(suspects(), found.lines, good, changes, failed=failed))
-    ordered = in_order_of_suspicion(changes, kept.lines, ranking().scores)
-    return without_weather(found, good, ordered), ranking, ordered
-
-
-def _recalled(
-    found: Survey,
-    judgement: Judgement,
-    book: RuleBook,
-    memory: Memory,
-    exit_code: int | None,
-    suspects: Callable[[], Ranking],
-) -> Recalled | None:
-    """What the memory makes of it; its parts are loaded only where it has something to say: what ships with logdiag
-    is only likened to a root."""
-    kept = not isinstance(memory, (str, os.PathLike)) or "://" in os.fspath(memory) or os.path.exists(memory)
-    if memory is False or (judgement.root is None and not kept):
-        return None
-    from logdiag.opinions import recall
-
-    return recall(found, judgement, book, memory, exit_code=exit_code, suspects=suspects)
 
 
 def _stats(case: Case, book: RuleBook, clock: _Clock) -> dict[str, Any]:

@@ -7,23 +7,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logdiag.errors import MemoryStoreError
 from logdiag.judge.confidence import supports_of
 from logdiag.judge.faults import Fault
-from logdiag.judge.judgement import Judgement, judge
+from logdiag.judge.judgement import Judgement, Recalled, judge
 from logdiag.judge.outcome import Outcome
 from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.suspects.stand_in import RULE as SUSPECTED
 from logdiag.memory.recall import alike, known, similar_to
 from logdiag.memory.store import Store, opened
-from logdiag.model import TROUBLE, Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Similar, Support
+from logdiag.model import TROUBLE, Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
 if TYPE_CHECKING:
-    from logdiag.agent.opinion import AgentSettings, Consultation, Opinion
+    from logdiag.agent.opinion import AgentSettings, Opinion
 
 # How alike to a root a past failure must be (cosine) to say what it is, by what the rules' answer rests on. Measured by
 # `python -m evals.recall`: below these, right answers of the rules became wrong.
@@ -40,28 +40,17 @@ _PATIENCE = 1.0
 _BEHIND = "past failures that were added lately are not searched yet; logdiag incidents search takes them in"
 
 
-class Recalled(NamedTuple):
-    """The causes as they are with what the memory knows, past failures like the root, the nodes that failed more often
-    than chance with the reason in a sentence each, and what could not be asked."""
-
-    judgement: Judgement
-    similar: tuple[Similar, ...] = ()
-    suspicious: Mapping[str, str] = {}
-    notes: tuple[str, ...] = ()
-
-
 def recall(
     survey: Survey,
     judgement: Judgement,
     book: RuleBook,
     memory: Store | str | os.PathLike[str] | None,
     *,
-    exit_code: int | None,
+    failed: bool | None,
     suspects: Callable[[], Ranking] = Ranking,
 ) -> Recalled:
     """Asks the memory: for lines that people know, and where the rules leave something open for lines like past
     failures. What goes wrong with it is a note, and the rules decide."""
-    failed = None if exit_code is None else exit_code != 0
     recalled = Recalled(judgement)
 
     def judged(found: Sequence[Finding]) -> Recalled:
@@ -126,10 +115,11 @@ def consulted(
     *,
     job: Mapping[str, str] | None,
     callbacks: Sequence[Any],
-    exit_code: int | None,
+    failed: bool | None,
     first: Callable[[Diagnosis], None] | None,
 ) -> Diagnosis:
-    """The diagnosis after a model was asked, if it is to be asked; `first` is given the one before."""
+    """The diagnosis after a model was asked, if it is to be asked; `first` is given the one before. It is changed only
+    where rules and memory left it open. `decide` makes a diagnosis of a judgement."""
     from logdiag.agent.consult import consult
     from logdiag.agent.opinion import AgentSettings, leaves_open
 
@@ -139,26 +129,11 @@ def consulted(
     if first:
         first(before)
     consultation = consult(before, sources, settings, book=book, job=job, callbacks=callbacks)
-    return settle(before, survey, book, consultation, settings, decide, exit_code=exit_code)
-
-
-def settle(
-    before: Diagnosis,
-    survey: Survey,
-    book: RuleBook,
-    consultation: Consultation,
-    settings: AgentSettings,
-    decide: Callable[[Judgement], Diagnosis],
-    *,
-    exit_code: int | None = None,
-) -> Diagnosis:
-    """The diagnosis after a model was asked: changed only where rules and memory left it open. `decide` makes a
-    diagnosis of a judgement."""
     opinion = consultation.opinion
     notes = [*before.notes, *consultation.notes]
     after = None
-    if opinion is not None and _may_change(before, opinion, exit_code):
-        judgement = _judged(before, survey, book, opinion, settings, exit_code)
+    if opinion is not None and _may_change(before, opinion, failed):
+        judgement = _judged(before, survey, book, opinion, settings, failed)
         after = None if judgement is None else _with_the_models_word(before, decide(judgement), opinion)
     if opinion is not None and after is None:
         said = "agrees" if opinion.reason is before.reason else f"reads it as {opinion.reason.value}"
@@ -169,12 +144,12 @@ def settle(
     return replace(answer, notes=tuple(notes), stats=stats)
 
 
-def _may_change(before: Diagnosis, opinion: Opinion, exit_code: int | None) -> bool:
+def _may_change(before: Diagnosis, opinion: Opinion, failed: bool | None) -> bool:
     """A model may name what was left open. It may not make a machine's fault a program's, apart from what ranks print
     of a peer and from a guess, and say of a job only then that it did not fail when nobody knows that it did."""
     from logdiag.agent.opinion import leaves_open, names_no_cause
 
-    if not leaves_open(before) or (opinion.reason is Reason.NONE and (before.failed is False or exit_code)):
+    if not leaves_open(before) or (opinion.reason is Reason.NONE and (before.failed is False or failed)):
         return False
     guessed = before.decided_by == "suspects" or (names_no_cause(before) and before.reason in _OF_PEERS)
     if opinion.reason is Reason.NONE or guessed:
@@ -188,7 +163,7 @@ def _judged(
     book: RuleBook,
     opinion: Opinion,
     settings: AgentSettings,
-    exit_code: int | None,
+    failed: bool | None,
 ) -> Judgement | None:
     """The judgement once more, with what a model said as one more finding; None where the log speaks against it."""
     if opinion.root is None or opinion.reason is Reason.NONE:
@@ -199,8 +174,7 @@ def _judged(
         healthy = healthy._replace(root=None, rank=None, node=None, outcome=Outcome.HEALTHY)
         return healthy._replace(consequences=(), independent=(), hints=(), complaints=())
     named = _finding(opinion, opinion.root, settings)
-    known = None if exit_code is None else exit_code != 0
-    judgement = judge(_replaced(survey, [named]), book, failed=before.failed or known or None)
+    judgement = judge(_replaced(survey, [named]), book, failed=before.failed or failed or None)
     ruled = before.root_cause is not None and before.root_cause.rule != SUSPECTED
     if any(fault.finding is named for fault in judgement.recovered) and judgement.root and ruled:
         return None  # the job worked on after it, and something else broke later
