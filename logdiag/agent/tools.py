@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from logdiag.agent.forms import data_of
 from logdiag.agent.outbound import Channel
 from logdiag.agent.view import Excerpt, LogView
+from logdiag.judge.status_words import status_words
 from logdiag.rules import RuleBook
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ def _of_signal(name: str, value: int | None) -> str:
         found = signal.Signals[name] if name else signal.Signals(abs(value or 0))
     except (KeyError, ValueError):
         return ""
-    meaning = data_of("codes.yaml")["signals"].get(found.name, "see the manual page signal(7)")
-    return f"signal {found.value} is {found.name}: {meaning}."
+    meaning = status_words(-found.value).partition(": ")[2]
+    return f"signal {found.value} is {found.name}: {meaning or 'see the manual page signal(7)'}."
 
 
 def _of_exit(value: int | None) -> str:
@@ -99,6 +100,8 @@ def _of_exit(value: int | None) -> str:
     if value in known["sysexits"]:
         name, meaning = known["sysexits"][value]
         return f"exit code {value} is {name} in sysexits.h: {meaning}."
+    if words := status_words(value):
+        return f"exit code {value}: {words}."
     number = -value if value < 0 else value - 128 if value < 193 else 256 - value
     ended_by = _of_signal("", number) if number > 0 and (value < 0 or 128 < value < 256) else ""
     return f"exit code {value}: ended by a signal; {ended_by}" if ended_by else ""

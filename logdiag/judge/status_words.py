@@ -11,7 +11,7 @@ _SIGNALS = {
     2: "interrupted with SIGINT: Ctrl-C, or a launcher that ends its workers",
     4: "crashed with SIGILL: often a program built for another processor",
     6: "ended itself with SIGABRT: a check in native code failed, or a watchdog gave up",
-    7: "crashed with SIGBUS: often /dev/shm is full, or a mapped file was cut",
+    7: "crashed with SIGBUS: often the shared memory of /dev/shm is full, or a mapped file was cut",
     8: "crashed with SIGFPE: a whole number divided by zero in native code",
     9: "killed with SIGKILL: often out of memory, a time limit or scancel",
     10: "ended with SIGUSR1: often a scheduler's warning before a time limit or preemption",

@@ -124,7 +124,7 @@ def test_a_search_ends_when_its_time_is_up(book: RuleBook, tmp_path: Path) -> No
         ("signal", "SIGBUS", "shared memory"),
         ("exit", "137", "SIGKILL"),
         ("exit", "-6", "SIGABRT"),
-        ("exit", "127", "command not found"),
+        ("exit", "127", "program was not found"),
         ("exit", "74", "EX_IOERR in sysexits.h"),
         ("exit", "78", "the configuration is wrong"),
         ("exit", "139", "SIGSEGV"),
