@@ -33,17 +33,19 @@ _MUCH = 20
 _STEP_OF_ALL = pattern_of(r"(?i)\b(?:steps?|it|iters?|iterations?|global_step)[ :=]{1,10}(\d{1,9}) ?/ *(\d{1,9})\b")
 _NUMBERS = pattern_of(r"\d+")
 _ORDINARY = ("INFO", "DEBUG")
+_NO_RANK = -1
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 Positions = Mapping[int, Sequence[int]]
+Steps = Mapping[tuple[int, "int | None"], Sequence[int]]
 Habit = tuple[int, "int | None", str, str]
 
 
 class Timeline(NamedTuple):
     """One case over time. `failed` is what the caller knows of the job's end, None if nothing.
 
-    `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name no rank. `calm` are
+    `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name none. `calm` are
     ordinary log lines, `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever
     happened. `habits` are faults that come back with steps in between, with the position up to which they were
     recovered from. `ending` is how it ends, whatever its words.
@@ -54,7 +56,7 @@ class Timeline(NamedTuple):
     empty: bool
     finished: bool
     printed: Mapping[int, Sequence[Line]]
-    steps: Mapping[tuple[int, int | None], Sequence[int]]
+    steps: Steps
     calm: Positions
     ends: Positions
     proven_ends: Positions
@@ -77,11 +79,7 @@ class Timeline(NamedTuple):
     def steps_after(self, line: Line, *, any_rank: bool = False) -> list[int]:
         """The next steps of the process that printed a line, a few at most: its rank's own and those that name no
         rank; with `any_rank` those of all ranks."""
-        if line.rank is None or any_rank:
-            return _after(self.steps.get((line.stream, None), ()), line.position)[:STEPS_OF_RECOVERY]
-        own = _after(self.steps.get((line.stream, line.rank), ()), line.position)[:STEPS_OF_RECOVERY]
-        unranked = _after(self.steps.get((line.stream, -1), ()), line.position)[:STEPS_OF_RECOVERY]
-        return sorted([*own, *unranked])[:STEPS_OF_RECOVERY]
+        return _next_steps(self.steps, line.stream, None if any_rank else line.rank, line.position)
 
     def ended_after(self, line: Line) -> int | None:
         """Where the job ended cleanly after something went wrong.
@@ -92,11 +90,10 @@ class Timeline(NamedTuple):
         ranks = self.ranks_at_end.get(line.stream, frozenset())
         if line.rank is not None and line.rank not in ranks and len(ranks) > 1:
             return None
-        ends = _after(self.ends.get(line.stream, ()), line.position)
-        if ends and (self.ends[line.stream][0] < line.position or self.steps_after(line)):
+        ends, proven = self.ends.get(line.stream, ()), self.proven_ends.get(line.stream, ())
+        if ends and ends[-1] > line.position and (ends[0] < line.position or self.steps_after(line)):
             return ends[-1]
-        proven = _after(self.proven_ends.get(line.stream, ()), line.position)
-        return proven[-1] if proven else None
+        return proven[-1] if proven and proven[-1] > line.position else None
 
     def stopped_after_its_end(self, line: Line) -> bool:
         """Whether a line comes after the job's clean end, in what is the smaller part of the log or makes no step: a
@@ -142,13 +139,9 @@ class Timeline(NamedTuple):
 
 def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed: bool | None = None) -> Timeline:
     """The timeline of what was read; `faults` in any order."""
-    finished = [fault for fault in faults if fault.finding.role is Role.FINISHED]
+    finished = [fault.finding for fault in faults if fault.finding.role is Role.FINISHED]
     # Job scripts print their words without a level and without a rank.
-    proven = [
-        end.line
-        for end in finished
-        if not end.finding.goes_on or end.line.level is not None or end.line.rank is not None
-    ]
+    proven = [end.line for end in finished if not end.goes_on or (end.line.level, end.line.rank) != (None, None)]
     steps, ends = _steps(survey), _positions(end.line for end in finished)
     printed = _grouped((line.stream, line) for line in survey.lines if line.text.strip())
     ended = _grouped((end.line.stream, end.line.rank) for end in finished)
@@ -170,10 +163,20 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
     )
 
 
-def _steps(survey: Survey) -> dict[tuple[int, int | None], list[int]]:
-    pairs = [((step.stream, rank), step.position) for step in survey.progress for rank in {step.rank, None}]
-    unranked = [((step.stream, -1), step.position) for step in survey.progress if step.rank is None]
-    return _sorted([*pairs, *unranked])
+def _steps(survey: Survey) -> Steps:
+    steps = [(step, rank) for step in survey.progress for rank in {step.rank, None}]
+    unranked = [(step, _NO_RANK) for step in survey.progress if step.rank is None]
+    return _sorted(((step.stream, rank), step.position) for step, rank in (*steps, *unranked))
+
+
+def _next_steps(steps: Steps, stream: int, rank: int | None, position: int) -> list[int]:
+    """The next few steps after a position of a rank and of none, or of all ranks for None."""
+    found: list[int] = []
+    for key in (None,) if rank is None else (rank, _NO_RANK):
+        positions = steps.get((stream, key), ())
+        at = bisect_right(positions, position)
+        found += positions[at : at + STEPS_OF_RECOVERY]
+    return sorted(found)[:STEPS_OF_RECOVERY]
 
 
 def fault_habit(fault: Fault) -> Habit:
@@ -182,7 +185,7 @@ def fault_habit(fault: Fault) -> Habit:
     return fault.line.stream, fault.line.rank, fault.within, words
 
 
-def _habits(faults: Iterable[Fault], steps: Mapping[tuple[int, int | None], Sequence[int]]) -> dict[Habit, int]:
+def _habits(faults: Iterable[Fault], steps: Steps) -> dict[Habit, int]:
     """What went wrong again after steps, and up to where: so it was recovered from before. An exception that left the
     program's outermost frame ended it; a new process did what followed."""
     first: dict[Habit, Line] = {}
@@ -192,10 +195,9 @@ def _habits(faults: Iterable[Fault], steps: Mapping[tuple[int, int | None], Sequ
             continue
         habit = fault_habit(fault)
         line = first.setdefault(habit, fault.line)
-        ranks = {line.rank, -1} if line.rank is not None else {None}
-        later = sorted(p for rank in ranks for p in _after(steps.get((line.stream, rank), ()), line.position)[:3])
-        if len(later) >= STEPS_OF_RECOVERY and later[STEPS_OF_RECOVERY - 1] < fault.line.position:
-            habits.setdefault(habit, later[STEPS_OF_RECOVERY - 1])
+        later = _next_steps(steps, line.stream, line.rank, line.position)
+        if len(later) == STEPS_OF_RECOVERY and later[-1] < fault.line.position:
+            habits.setdefault(habit, later[-1])
     return habits
 
 
@@ -236,7 +238,3 @@ def _saying(line: Line) -> tuple[str, ...]:
 
 def _index_after(lines: Sequence[Line], line: Line) -> int:
     return bisect_right(lines, line.position, key=lambda other: other.position)
-
-
-def _after(positions: Sequence[int], position: int) -> list[int]:
-    return list(positions[bisect_right(positions, position) :])

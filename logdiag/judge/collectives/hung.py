@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from logdiag.judge.collectives.call_table import Group, Seat, groups_of, rank_behind
+from logdiag.judge.collectives.call_table import Group, Seat, groups_of
 from logdiag.judge.merge.clocks import apart, are_late, usually_late
 from logdiag.model import TROUBLE, Collectives, Line, RankInGroup
 from logdiag.model.plain import rank_ranges
@@ -30,36 +30,28 @@ def collectives_in(survey: Survey, ended: frozenset[int] = frozenset()) -> Colle
     nothing can be told of the others. `ended` are ranks that came to a clean end."""
     if not survey.calls:
         return None
-    groups = groups_of(survey)
-    stuck = {key: group for key, group in groups.items() if group.waiting}
-    between = {rank for group in groups.values() for rank, seat in group.seats.items() if seat.between}
-    said = _said(survey)
-    found = (
-        (next(filter(None, map(_mismatch, groups.values())), None) if stuck else None)
-        or next(filter(None, (_reported(group) for group in groups.values())), None)
-        or _absent(stuck, between, said, ended)
-        or next(filter(None, map(_all_entered, stuck.values())), None)
-    )
-    return _table(found, said) if found else None
+    last_words = _last_words(survey)
+    found = next(_verdicts(list(groups_of(survey).values()), last_words, ended), None)
+    return _table(found, last_words) if found else None
 
 
-class _Said(NamedTuple):
-    """The last that each rank printed: of ordinary lines with a clock, and of its collectives."""
+def _verdicts(groups: Sequence[Group], last_words: Mapping[int, Line], ended: frozenset[int]) -> Iterator[_Verdict]:
+    """What is wrong with the groups, what tells the most first."""
+    stuck = [group for group in groups if group.waiting]
+    between = {rank for group in groups for rank, seat in group.seats.items() if seat.between}
+    if stuck:
+        yield from filter(None, map(_mismatch, groups))
+    yield from filter(None, map(_reported, groups))
+    if absent := _absent(stuck, between, last_words, ended):
+        yield absent
+    yield from filter(None, map(_all_entered, stuck))
 
-    ordinary: Mapping[int, Line]
-    call: Mapping[int, Line]
 
-    def last_at(self, rank: int) -> str | None:
-        """The clock of a rank's last ordinary line."""
-        return self.ordinary[rank].clock if rank in self.ordinary else None
-
-
-def _said(survey: Survey) -> _Said:
+def _last_words(survey: Survey) -> dict[int, Line]:
+    """The last ordinary line with a clock that each rank printed."""
     told = {call.line.place for call in survey.calls} | {finding.line.place for finding in survey.findings}
     dated = (line for line in survey.lines if line.time is not None and line.level not in TROUBLE)
-    ordinary = {line.rank: line for line in dated if line.rank is not None and line.place not in told}
-    spoke = ((rank_behind(call, survey), call.line) for call in survey.calls)
-    return _Said(ordinary, {rank: line for rank, line in spoke if rank is not None})
+    return {line.rank: line for line in dated if line.rank is not None and line.place not in told}
 
 
 class _Verdict(NamedTuple):
@@ -135,25 +127,26 @@ def _reported(group: Group) -> _Verdict | None:
     sequence = group.stuck_at if group.waiting else None
     call = "a collective" if sequence is None else _call(group, sequence)
     what = f"{_ranks(ranks)} never entered {call} (reported as missing there)"
-    return _Verdict("missing-rank", ranks, what, group, sequence, dict.fromkeys(ranks, "silent"))
+    return _Verdict("missing-rank", ranks, what, group, sequence)
 
 
-def _absent(stuck: Mapping[str, Group], between: Set[int], said: _Said, ended: frozenset[int]) -> _Verdict | None:
+def _absent(
+    stuck: Sequence[Group], between: Set[int], last_words: Mapping[int, Line], ended: frozenset[int]
+) -> _Verdict | None:
     """Ranks that others wait for, and that wait for nobody themselves. Where all wait: the group in which nobody is
     missing carries nothing, and where there is none, each group waits for ranks of another."""
-    busy = {rank for group in stuck.values() for rank in group.waiting} | between
+    busy = {rank for group in stuck for rank in group.waiting} | between
     complete: Group | None = None
     crossed: tuple[Group, tuple[int, ...]] | None = None
-    for group in sorted(stuck.values(), key=lambda group: _began_to_wait(group) or float("inf")):
-        sequence, waiting = group.stuck_at, group.waiting
-        missing = {rank for rank in group.members if not group.seats[rank].entered(sequence)}
+    for group in sorted(stuck, key=lambda group: _began_to_wait(group) or float("inf")):
+        missing = {rank for rank in group.members if not group.seats[rank].entered(group.stuck_at)}
         known = {rank for rank in missing if group.seats[rank].enqueued is not None}
-        if len(known) > len(waiting) and len(group.members) > 2:
-            return _alone(group, sequence, known)
+        if len(known) > len(group.waiting) and len(group.members) > 2:
+            return _alone(group, known)
         # Of two that may be late, the one of which that is known; the other may only have lost its log.
-        free = tuple(sorted(known - busy or missing - busy))
-        if free and len(free) <= len(waiting):
-            return _missing(group, sequence, free, said, ended)
+        free = sorted(known - busy or missing - busy)
+        if free and len(free) <= len(group.waiting):
+            return _missing(group, tuple(free), last_words, ended)
         if missing & busy:
             crossed = crossed or (group, tuple(sorted(missing & busy)))
         elif not missing:
@@ -167,51 +160,43 @@ def _began_to_wait(group: Group) -> float | None:
     return min((seat.since for seat in group.seats.values() if seat.since is not None), default=None)
 
 
-def _alone(group: Group, sequence: int, known: set[int]) -> _Verdict:
+def _alone(group: Group, known: set[int]) -> _Verdict:
     """Few entered a collective of which most know nothing."""
-    few = tuple(sorted(group.waiting))
-    what = f"{_ranks(few)} entered {_call(group, sequence)}, which {_ranks(tuple(sorted(known)))} never did"
-    return _Verdict("desync", few, what, group, sequence, dict.fromkeys(few, "ahead"))
+    few, at = tuple(sorted(group.waiting)), group.stuck_at
+    what = f"{_ranks(few)} entered {_call(group, at)}, which {_ranks(sorted(known))} never did"
+    return _Verdict("desync", few, what, group, at, dict.fromkeys(few, "ahead"))
 
 
-def _crossed(group: Group, missing: tuple[int, ...], stuck: Mapping[str, Group]) -> _Verdict | None:
+def _crossed(group: Group, missing: tuple[int, ...], stuck: Sequence[Group]) -> _Verdict | None:
     """Who is missing here waits elsewhere for others that wait here."""
-    others = (other for other in stuck.values() if other is not group)
+    others = (other for other in stuck if other is not group)
     elsewhere = next((other for other in others if not other.waiting.keys().isdisjoint(missing)), None)
     if elsewhere is None:
         return None
-    there = f"{_call(elsewhere, elsewhere.stuck_at)} of group {elsewhere.name}"
-    here = f"{_call(group, group.stuck_at)} of group {group.name}"
+    there, here = (f"{_call(one, one.stuck_at)} of group {one.name}" for one in (elsewhere, group))
     what = f"{_ranks(missing)} came to {there}, while {_ranks(sorted(group.waiting))} came to {here}"
     return _Verdict("desync", (), what, group, group.stuck_at, dict.fromkeys(missing, "other collective"))
 
 
-def _missing(group: Group, sequence: int, ranks: tuple[int, ...], said: _Said, ended: frozenset[int]) -> _Verdict:
+def _missing(group: Group, ranks: tuple[int, ...], last_words: Mapping[int, Line], ended: frozenset[int]) -> _Verdict:
     """Why some ranks did not come: gone, slow, or dead or hung."""
-    began = _began_to_wait(group)
-    worked = [_seconds_after(began, said.ordinary.get(rank)) for rank in ranks]
+    began, spoke = _began_to_wait(group), [last_words.get(rank) for rank in ranks]
+    worked = [_seconds_after(began, line) for line in spoke]
     if ended.issuperset(ranks):
         kind, after = "desync", "came to a clean end"
     elif min(worked) > _WORKED_ON:
         kind, after = "slow-rank", f"still worked when the others had waited {max(worked):.0f} s"
     elif _always_late(group, ranks):
         kind, after = "slow-rank", "came last to the calls before, too"
+    elif any(group.seats[rank].made for rank in ranks):
+        kind, after = "missing-rank", "made no call since"
     else:
-        kind, after = "missing-rank", _silence(group, ranks, said, began)
-    one, at = group.seats[ranks[0]], said.last_at(ranks[0])
-    finished = f"it finished {one.completed}{f' at {at}' if at else ''} and " if one.completed else ""
-    what = f"{_ranks(ranks)} never entered {_call(group, sequence)} ({finished if len(ranks) == 1 else ''}{after})"
-    behind = {rank: "silent" if group.seats[rank].enqueued is None else "behind" for rank in ranks}
-    return _Verdict(kind, ranks, what, group, sequence, behind)
-
-
-def _silence(group: Group, ranks: Sequence[int], said: _Said, began: float | None) -> str:
-    """What is known of ranks that did nothing more."""
-    if any(group.seats[rank].made for rank in ranks):
-        return "made no call since"
-    if all(_seconds_after(began, said.call.get(rank)) > _WORKED_ON for rank in ranks):
-        return "its watchdog still answered, so it hung elsewhere"
-    return f"logged nothing{' since' if any(rank in said.ordinary for rank in ranks) else ''}"
+        kind, after = "missing-rank", f"logged nothing{' since' if any(spoke) else ''}"
+    if len(ranks) == 1 and (last := group.seats[ranks[0]].completed):
+        at = f" at {spoke[0].clock}" if spoke[0] and spoke[0].clock else ""
+        after = f"it finished {last}{at} and {after}"
+    what = f"{_ranks(ranks)} never entered {_call(group, group.stuck_at)} ({after})"
+    return _Verdict(kind, ranks, what, group, group.stuck_at)
 
 
 def _seconds_after(began: float | None, line: Line | None) -> float:
@@ -257,7 +242,7 @@ def _call(group: Group, sequence: int) -> str:
     return f"{names.most_common(1)[0][0] if names else 'collective'} {sequence}"
 
 
-def _table(found: _Verdict, said: _Said) -> Collectives:
+def _table(found: _Verdict, last_words: Mapping[int, Line]) -> Collectives:
     group, sequence = found.group, found.sequence
     first = [*found.ranks, *(rank for rank in sorted(group.members) if rank not in found.ranks)][:_MOST_ROWS]
     return Collectives(
@@ -267,11 +252,11 @@ def _table(found: _Verdict, said: _Said) -> Collectives:
         group=group.name,
         operation="" if sequence is None else _call(group, sequence).rpartition(" ")[0],
         sequence=sequence,
-        rows=tuple(_rows(sorted(first), found, said)),
+        rows=tuple(_rows(sorted(first), found, last_words)),
     )
 
 
-def _rows(ranks: Iterable[int], found: _Verdict, said: _Said) -> Iterator[RankInGroup]:
+def _rows(ranks: Iterable[int], found: _Verdict, last_words: Mapping[int, Line]) -> Iterator[RankInGroup]:
     for rank in ranks:
         seat = found.group.seats[rank]
         at = found.sequence if found.sequence in seat.calls else max(seat.calls, default=None)
@@ -286,7 +271,7 @@ def _rows(ranks: Iterable[int], found: _Verdict, said: _Said) -> Iterator[RankIn
             operation=operation,
             sequence=at if at is not None else seat.waits,
             sizes=sizes,
-            last_at=said.last_at(rank),
+            last_at=last_words[rank].clock if rank in last_words else None,
             stack=seat.stack,
         )
 

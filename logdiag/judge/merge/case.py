@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -35,21 +35,21 @@ def case_of(parts: Sequence[Survey], book: RuleBook) -> Case:
     """The case that the surveys of single logs make together."""
     kinds = [_kind(part, book) for part in parts]
     jobs = [part for part, kind in zip(parts, kinds, strict=True) if kind.is_a_jobs]
-    others = [(part, kind) for part, kind in zip(parts, kinds, strict=True) if not kind.is_a_jobs]
     notes: list[str] = []
-    if not jobs:
+    ahead: dict[int, float] = {}
+    if jobs:
+        others = [part for part, kind in zip(parts, kinds, strict=True) if not kind.is_a_jobs]
+        machines = {part.streams[0].index for part, kind in zip(parts, kinds, strict=True) if kind.whose == "machine"}
+        jobs, others = _by_one_clock(jobs, others, ahead, notes)
+        whole = _with_machines(joined(jobs), others, machines, book, ahead, notes)
+    else:
         alone = _of_machines_alone(parts, book)
         # Beside a log that shows a fault, the others are only weather.
         whole = joined([log for log in alone if log.findings] or alone)
         whole.of_machines = True
-        ahead: dict[int, float] = {}
-    else:
-        jobs, others, wrong = _by_one_clock(jobs, others, notes)
-        whole, zones = _with_machines(joined(jobs), others, book, notes)
-        ahead = {stream: wrong.get(stream, 0.0) + zones.get(stream, 0.0) for stream in wrong | zones}
     whole.complete = all(part.complete for part in parts)
     logs = tuple(_log(part, kind, ahead) for part, kind in zip(parts, kinds, strict=True))
-    shapes = _shapes_of(jobs or list(parts))
+    shapes = _shapes_of(jobs or parts)
     kept = digest(whole.lines, shapes, whole.total_lines, whole.total_bytes)
     return Case(whole, kept, shapes, logs, tuple(notes))
 
@@ -85,48 +85,53 @@ def _of_machines_alone(parts: Sequence[Survey], book: RuleBook) -> list[Survey]:
 
 
 def _by_one_clock(
-    jobs: list[Survey], others: list[tuple[Survey, KindOfLog]], notes: list[str]
-) -> tuple[list[Survey], list[tuple[Survey, KindOfLog]], dict[int, float]]:
-    """A job's logs and its machines' by the clock that most nodes have, and by how many seconds the clock of each log
-    was ahead, by stream."""
+    jobs: list[Survey], others: list[Survey], ahead: dict[int, float], notes: list[str]
+) -> tuple[list[Survey], list[Survey]]:
+    """A job's logs and the others by the clock that most nodes have; `ahead` is told by how many seconds the clock of
+    each log was, by stream."""
     offsets = offsets_of(jobs)
     if not offsets.ahead:
-        return jobs, others, {}
-    of_machines = offsets.of_machines([part for part, _ in others])
+        return jobs, others
+    of_machines = offsets.of_machines(others)
     notes.append(offsets.note())
-    machines = [(set_right(part, of_machines), kind) for part, kind in others]
-    return [set_right(part, offsets) for part in jobs], machines, offsets.of_logs() | of_machines.of_logs()
+    ahead |= offsets.of_logs() | of_machines.of_logs()
+    return [set_right(part, offsets) for part in jobs], [set_right(part, of_machines) for part in others]
 
 
 def _with_machines(
-    job: Survey, others: Sequence[tuple[Survey, KindOfLog]], book: RuleBook, notes: list[str]
-) -> tuple[Survey, dict[int, float]]:
-    """A job's survey with the faults of machines that count for it, and by how many seconds their clocks are ahead, by
-    stream."""
+    job: Survey,
+    others: Sequence[Survey],
+    machines: Container[int],
+    book: RuleBook,
+    ahead: dict[int, float],
+    notes: list[str],
+) -> Survey:
+    """A job's survey with the faults of `machines` that count for it; `ahead` is told how far their clocks seem to be,
+    by stream."""
     if not others:
-        return job, {}
+        return job
     from logdiag.judge.merge.machines import Sifted, name_among, sifted
 
-    window, ahead = window_of(job), {}
+    window = window_of(job)
     nodes = {line.node for line in job.lines if line.node} | {stream.node for stream in job.streams if stream.node}
     nodes |= {place.facts["node"] for place in job.places if "node" in place.facts}
     shown = {finding.reason for finding in job.findings if finding.role in (Role.CAUSE, Role.SYMPTOM)}
     added = []
-    for part, kind in others:
-        found = (
-            sifted(part, book, window=window, nodes=nodes, shown=shown) if kind.whose == "machine" else Sifted((), ())
-        )
+    for part in others:
+        stream, found = part.streams[0], Sifted((), ())
+        if stream.index in machines:
+            found = sifted(part, book, window=window, nodes=nodes, shown=shown)
         notes += found.set_aside
         if found.ahead is not None:
-            ahead[part.streams[0].index] = found.ahead
+            ahead[stream.index] = ahead.get(stream.index, 0.0) + found.ahead
             words = ahead_in_words(found.ahead, "the job's")
-            notes.append(f"the clock of {part.streams[0].name} is taken to be {words}")
+            notes.append(f"the clock of {stream.name} is taken to be {words}")
         placed = partial(_placed, node_of=partial(name_among, nodes=nodes), ahead=found.ahead or 0.0)
         near = {finding.line.position + by for finding in found.findings for by in range(-_AROUND, _AROUND + 1)}
         lines = [placed(line) for line in part.lines if line.position in near]
         findings = [finding._replace(line=placed(finding.line)) for finding in found.findings]
         added.append(Survey(part.streams, findings, lines=lines))
-    return joined([job, *added]), ahead
+    return joined([job, *added])
 
 
 def _placed(line: Line, node_of: Callable[[str | None], str | None], ahead: float) -> Line:

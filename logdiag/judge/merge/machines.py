@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -60,39 +60,38 @@ def sifted(
 
     A fault of which neither the time nor the machine can be told counts where it explains what the job shows.
     """
-    faults = faults_that_end_jobs(log, book)
-    elsewhere = [fault for fault in faults if _is_elsewhere(_node_of(fault, log), nodes)]
-    unplaced = [
-        fault
-        for fault in faults
-        if (window is None or fault.line.time is None)
-        and not _is_one_of(_node_of(fault, log), nodes)
-        and not _explains(fault, shown, book)
-    ]
-    here = [fault for fault in faults if fault not in elsewhere and fault not in unplaced]
+    here, aside = list[Finding](), defaultdict[str, list[Finding]](list)
+    for fault in faults_that_end_jobs(log, book):
+        node = fault.node or next((stream.node for stream in log.streams if stream.node), None)
+        is_one_of_them = _is_among(node, nodes)
+        untimed = window is None or fault.line.time is None
+        if is_one_of_them is False:
+            aside["on a machine of which the job's logs say nothing"].append(fault)
+        elif is_one_of_them is None and untimed and not _explains(fault, shown, book):
+            aside["of a machine and a time that cannot be held against the job's"].append(fault)
+        else:
+            here.append(fault)
     then = [fault for fault in here if window is None or fault.line.time is None or window.holds(fault.line.time)]
-    ahead = None
-    if here and not then and window is not None:
-        ahead = _zone(here, window)
-        then = here if ahead is not None else []
-    other_times = [fault for fault in here if fault not in then]
-    told = [
-        *(_sentence(unplaced, "of a machine and a time that cannot be held against the job's") if unplaced else ()),
-        *(_sentence(elsewhere, "on a machine of which the job's logs say nothing") if elsewhere else ()),
-        *(_sentence(other_times, "not at the time of the job's failure") if other_times else ()),
-    ]
-    return Sifted(tuple(then), tuple(told), ahead)
+    ahead = _zone(here, window) if here and not then and window is not None else None
+    then = then if ahead is None else here
+    if others := [fault for fault in here if fault not in then]:
+        aside["not at the time of the job's failure"] = others
+    return Sifted(tuple(then), tuple(_sentence(faults, why) for why, faults in aside.items()), ahead)
 
 
 def name_among(node: str | None, nodes: Collection[str]) -> str | None:
     """The name by which a job knows a node: `node-004` for `node4`, the node's own where it knows none."""
-    parts = _parts(node) if node else None
+    parts = _parts(node)
     return next((name for name in sorted(nodes) if parts and _parts(name) == parts), node)
 
 
-def _is_one_of(node: str | None, nodes: Collection[str]) -> bool:
-    parts = _parts(node) if node else None
-    return parts is not None and parts in {_parts(name) for name in nodes}
+def _is_among(node: str | None, nodes: Collection[str]) -> bool | None:
+    """Whether a machine is one of a job's. It surely is none if its name is formed as theirs are, with a number that
+    none has; any other name does not tell: in containers a job knows its hosts by other names."""
+    own, others = _parts(node), {parts for name in nodes if (parts := _parts(name))}
+    if own is None or own in others:
+        return None if own is None else True
+    return False if own[0] in {word for word, _ in others} else None
 
 
 def _explains(fault: Finding, shown: Collection[Reason], book: RuleBook) -> bool:
@@ -107,25 +106,11 @@ def _zone(faults: Sequence[Finding], window: Window) -> float | None:
     return next((zone for zone in zones if zone is not None), None)
 
 
-def _sentence(faults: Sequence[Finding], why: str) -> tuple[str]:
+def _sentence(faults: Sequence[Finding], why: str) -> str:
     first, more = faults[0], f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-    return (f"set aside: {first.title} ({first.line.source}:{first.line.number}{more}), {why}",)
+    return f"set aside: {first.title} ({first.line.source}:{first.line.number}{more}), {why}"
 
 
-def _node_of(fault: Finding, log: Survey) -> str | None:
-    return fault.node or next((stream.node for stream in log.streams if stream.node), None)
-
-
-def _is_elsewhere(node: str | None, nodes: Collection[str]) -> bool:
-    """Whether a machine is surely none of a job's: its name is formed as theirs are, with a number that none has.
-
-    In containers a job knows its hosts by other names, which says nothing.
-    """
-    own = _parts(node) if node else None
-    others = {parts for name in nodes if (parts := _parts(name))}
-    return own is not None and own not in others and own[0] in {word for word, _ in others}
-
-
-def _parts(name: str) -> tuple[str, str] | None:
-    found = _NUMBERED.fullmatch(name.lower().partition(".")[0])
+def _parts(name: str | None) -> tuple[str, str] | None:
+    found = _NUMBERED.fullmatch(name.lower().partition(".")[0]) if name else None
     return (found[1], found[2]) if found else None
