@@ -17,6 +17,7 @@ from logdiag.agent.view import LogView
 from logdiag.memory.recall import RULE as MEMORY
 from logdiag.model import TROUBLE, Diagnosis, Line, Place, Support
 from logdiag.model.plain import rank_ranges
+from logdiag.report.words import TELLING
 
 # Log text takes more tokens than prose: numbers, paths and identifiers.
 _CHARACTERS_A_TOKEN = 3
@@ -31,11 +32,6 @@ _ALIKE = 3
 _MOST_ROWS = 16
 # How much of the budget may be spent once the findings are taken; `evidence_of` has it for the other kinds of line.
 _SHARE_OF_FINDINGS = 0.4
-_FAILURE = re.compile(
-    r"(?i)\b(?:\w*error|\w*exception|fail(?:ed|ure|s)?|fatal|abort(?:ed|ing)?|killed|traceback|s?xid|time[d-]? ?-?out|"
-    r"refused|denied|lost|unreachable|panic|segfault|oom|out of memory|no space|cannot|unable|terminated|signal|"
-    r"exit(?:ed)?|corrupt\w*|invalid|mismatch|missing|not found|nan|unhealthy|uncorrectable|reset)\b"
-)
 # 12   0x7f3a   3f2b8c1e-5a7d: what differs between lines that say the same
 _VARYING = re.compile(r"\b(?:0x[0-9a-f]+|[0-9a-f]{8,}(?:-[0-9a-f]{4,})*)\b|\d+")
 
@@ -161,7 +157,7 @@ def _failures(lines: Iterable[Line]) -> Iterator[Line]:
     found = [
         line
         for line in lines
-        if line.level in TROUBLE or line.level == "WARNING" or _FAILURE.search(line.message[:_LONGEST_LINE])
+        if line.level in TROUBLE or line.level == "WARNING" or TELLING.search(line.message[:_LONGEST_LINE])
     ]
     for pair in zip(found, reversed(found), strict=True):
         yield from pair

@@ -21,10 +21,13 @@ _LEAST_SHARE = 0.005
 # Ranks of a collective that stand alike take one line; so many lines are printed.
 _MOST_STANDINGS, _MOST_FRAMES = 4, 3
 # torch.AcceleratorError: CUDA error: ...   exited with exit code 1   [Rank 2] Watchdog caught collective timeout
-_TELLING = pattern_of(
-    r"(?i)\w*(?:error|exception|fatal|fail(?:ed|ure)|abort(?:ed)?|panic|kill(?:ed)?|timed? ?out|cannot|refused|denied|"
-    r"rejected|unable|lost|missing|not found)\b"
+TELLING = pattern_of(
+    r"(?i)\b(?:\w*error|\w*exception|fail(?:ed|ure|s)?|fatal|abort(?:ed|ing)?|kill(?:ed)?|traceback|"
+    r"s?xid|time[d-]? ?-?out|refused|denied|rejected|lost|unreachable|panic|segfault|oom|out of memory|no space|"
+    r"cannot|unable|terminated|signal|exit(?:ed)?|corrupt\w*|invalid|mismatch|missing|not found|nan|"
+    r"unhealthy|uncorrectable|reset)\b"
 )
+"""Words that tell of trouble, as a person who looks for it would."""
 # srun: error: node-3: task 2: Exited with exit code 137   exited on signal 9 (Killed)
 _STATUS = pattern_of(
     r"(?i)\b(?:exit(?:ed)?[ _-]?(?:code|status)?|return(?:ed)?[ _-]?code|signal|status)\b[ :=(]{1,3}-?\d{1,3}\b"
@@ -49,7 +52,7 @@ def cut(text: str, width: int) -> str:
     message begins."""
     if len(text) <= width or width < 3:
         return text[: max(width, 1)]
-    told = _STATUS.search(text) or _TELLING.search(text)
+    told = _STATUS.search(text) or TELLING.search(text)
     focus = told.start() if told else parse_line(text).starts[-1]
     # The words before it name what failed, those after it say how.
     start = min(max(0, focus - width // 8), len(text) - width + 1)

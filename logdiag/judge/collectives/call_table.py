@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 
+from logdiag.judge.merge.clocks import moment
 from logdiag.judge.ranks.owners import owners_in
 from logdiag.model import number_in
 from logdiag.scan.calls import Call
@@ -80,7 +80,7 @@ def groups_of(survey: Survey) -> dict[str, Group]:
     for call in survey.calls:
         facts = call.facts
         process = facts.get("node", ""), facts.get("pid", "")
-        rank = rank_behind(call, survey, processes.get(process))
+        rank = _rank_behind(call, survey, processes.get(process))
         if rank is None or "comm_id" in facts or facts.get("operation") in _OF_TWO:
             continue
         if "op_count" in facts:
@@ -98,7 +98,7 @@ def groups_of(survey: Survey) -> dict[str, Group]:
         else:
             later.append(call)
     for call in later:
-        rank = rank_behind(call, survey)
+        rank = _rank_behind(call, survey)
         if rank is not None:
             _told(_group_of(groups, rank, call.facts), rank, call)
     _complete(groups, survey)
@@ -113,7 +113,7 @@ def _members(text: str) -> set[int]:
     return members
 
 
-def rank_behind(call: Call, survey: Survey, owner: int | None = None) -> int | None:
+def _rank_behind(call: Call, survey: Survey, owner: int | None = None) -> int | None:
     """The rank that made a call: as its line tells, the `owner` of the process, the line's prefix, or its file. What
     torch prints last is the rank within the group."""
     own, line = number_in(call.facts.get("group_rank", "")), call.line
@@ -166,14 +166,6 @@ def _recorded(seat: Seat, call: Call) -> None:
         made = moment(facts.get("made", ""))
         if made is not None:
             seat.made[sequence] = made
-
-
-def moment(text: str) -> float | None:
-    """The time of a text in the form of ISO 8601, without a zone; None for any other."""
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp()
-    except ValueError:
-        return None
 
 
 def _issued(seat: Seat, call: Call) -> None:

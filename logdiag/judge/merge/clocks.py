@@ -79,6 +79,14 @@ def apart(earlier: float, later: float) -> float:
     return seconds - _A_YEAR if seconds > _A_YEAR / 2 else seconds + _A_YEAR if seconds < -_A_YEAR / 2 else seconds
 
 
+def moment(text: str) -> float | None:
+    """The time of a text in the form of ISO 8601, without a zone; None for any other."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None
+
+
 def _in_one_year(time: float) -> float:
     """The same moment of one leap year."""
     return datetime.fromtimestamp(time, timezone.utc).replace(year=1976).timestamp()

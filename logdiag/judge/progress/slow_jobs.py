@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from logdiag.judge.faults import Fault
-from logdiag.judge.merge.clocks import apart, are_late, usual_step, usually_late
+from logdiag.judge.merge.clocks import apart, are_late, moment, usual_step, usually_late
 from logdiag.judge.progress.series import Change, changes_of_level
 from logdiag.model import Line, Reason
 from logdiag.patterns import pattern_of
@@ -69,11 +69,7 @@ def _silence(root: Fault, survey: Survey) -> SlowJob | None:
 def _time_of(line: Line) -> float | None:
     """The time of a line, or the one that a scheduler writes into it."""
     told = _WITHIN.search(line.text) if line.time is None else None
-    if told is None:
-        return line.time
-    from logdiag.judge.collectives.call_table import moment
-
-    return moment(told[0])
+    return moment(told[0]) if told else line.time
 
 
 def _usual_step(steps: Iterable[Line]) -> float | None:

@@ -83,7 +83,8 @@ def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[tuple[
     for group in speakers.values():
         reader = _Reader(kinds, steps)
         for index, line in enumerate(group):
-            reader.above = records.get(line.place)
+            above = records.get(line.place)
+            reader.above = above if above and line.rank in (None, above.rank) else None
             reader.read(line, group[index + 1 : index + 4])
         reader.close()
         found.extend(reader.found)
@@ -92,8 +93,9 @@ def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[tuple[
 
 @dataclass
 class _Reader:
-    """Walks over one speaker's lines; `found` grows by each chain that ends. `announced` is the place of the last line
-    of what `ignored` or `in_thread` were said of."""
+    """Walks over one speaker's lines; `found` grows by each chain that ends. `message` is that of the last exception,
+    None once it is complete; `announced` the place of the last line of what `ignored` or `in_thread` were said of;
+    `above` a record of trouble right above a line, which the same process may have printed."""
 
     kinds: Kinds
     steps: Container[tuple[int, int]]
@@ -101,10 +103,9 @@ class _Reader:
     exceptions: list[RaisedException] = field(default_factory=list)
     code: set[int] = field(default_factory=set)
     frames: list[str] = field(default_factory=list)
-    message: list[Line] = field(default_factory=list)
+    message: list[Line] | None = None
     indent: int = 0
     in_frames: bool = False
-    in_message: bool = False
     in_box: bool = False
     link: Link = Link.FIRST
     notebook: str = ""
@@ -141,8 +142,8 @@ class _Reader:
             self._among_frames(line, text, ahead)
         elif not self._linked(line, text):
             self._note_alone(line, text)
-            if self.in_message:
-                self._continue_message(line, text)
+            if self.message is not None:
+                self._continue_message(self.message, line, text)
         self.last = line
 
     def _told_whose(self, line: Line, text: str) -> bool:
@@ -158,8 +159,7 @@ class _Reader:
         """Remembers an exception that was never raised: it has no traceback, and may be the cause of the next one."""
         final = forms.FINAL.match(text)
         if final and final["rest"].startswith(":") and ("." in final["name"] or forms.CLASS_NAME.search(final["name"])):
-            above = self.above if self.above and _may_be_record_of(self.above, line) else None
-            self.alone, self.told_alone = line, above is not None and self._announces_a_survivor(above)
+            self.alone, self.told_alone = line, self.above is not None and self._announces_a_survivor(self.above)
 
     def _linked(self, line: Line, text: str) -> bool:
         """Whether a line says how the next exception hangs together with those before."""
@@ -228,8 +228,7 @@ class _Reader:
             self.link = Link.RELAYED
         if not self.exceptions:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
-            above = self.above if self.above and _may_be_record_of(self.above, line) else None
-            announcing = [said for said in (before, above) if said is not None and self._announces_a_survivor(said)]
+            announcing = [said for said in (before, self.above) if said and self._announces_a_survivor(said)]
             self.logged = not forms.UNCAUGHT.search(line.text) and (line.level is not None or bool(announcing))
             self.retried = any(self.kinds.is_a("retry-announced", said) for said in announcing)
             self.warned = self.logged and any(said.level == "WARNING" for said in (line, *announcing))
@@ -242,13 +241,13 @@ class _Reader:
 
     def _announced(self) -> bool:
         """Whether the exception before quotes the traceback that follows: its text ends with a colon."""
-        if not (self.in_message and self.exceptions):
+        if self.message is None:
             return False
         said = self.message[-1] if self.message else self.exceptions[-1].line
         return said.text.rstrip().endswith(":")
 
     def _frame(self, line: Line, text: str, indent: int) -> None:
-        if self.in_message and not self.in_frames:
+        if self.message is not None and not self.in_frames:
             # Frames right after a final line: what a relay wraps, printed without a header of its own.
             self._finish_message()
             self.link = Link.RELAYED if self.link is Link.FIRST else self.link
@@ -305,12 +304,11 @@ class _Reader:
         said = said or (_body(line).strip() if forms.GROUP.match(line.message) else "")
         self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), said))
         self.in_frames = self.in_box = False
-        self.in_message = True
         self.message = []
         self.link = Link.FIRST
         self.last_code = ""
 
-    def _continue_message(self, line: Line, text: str) -> None:
+    def _continue_message(self, message: list[Line], line: Line, text: str) -> None:
         stripped = text.strip()
         fresh_record = line.level is not None or line.clock is not None
         final = None if fresh_record else forms.FINAL.match(stripped)
@@ -322,19 +320,17 @@ class _Reader:
         raised = self.exceptions[-1].line
         # Behind a logger that heads each line of a traceback, a line without its head is not of it.
         another = line.level != raised.level if fresh_record else raised.level is not None
-        if another or len(self.message) >= _LONGEST_MESSAGE or line.place in self.steps:
+        if another or len(message) >= _LONGEST_MESSAGE or line.place in self.steps:
             self._finish_message()
-            return
-        if stripped:
-            self.message.append(line)
+        elif stripped:
+            message.append(line)
 
     def _finish_message(self) -> None:
         if self.message and self._announces_instead(self.message[0], self.exceptions[-1].line):
             self.logged, self.message = True, []
-        if self.in_message and self.exceptions and self.message:
+        if self.message:
             self.exceptions[-1] = self.exceptions[-1]._replace(message=tuple(self.message))
-        self.in_message = False
-        self.message = []
+        self.message = None
 
     def _announces_a_survivor(self, line: Line) -> bool:
         """Whether the line before a traceback shows that it is only told: a record of trouble, or a word of what
@@ -366,8 +362,3 @@ def _body(line: Line) -> str:
 def _goes_on(line: Line, kinds: Kinds) -> bool:
     """Whether a line says what is done instead of ending, or that it is tried again."""
     return any(kinds.is_a(kind, line) for kind in ("going-on", "done-instead", "retry-announced"))
-
-
-def _may_be_record_of(record: Line, line: Line) -> bool:
-    """Whether the process that printed a record may have printed the next line too."""
-    return line.rank in (None, record.rank)
