@@ -23,7 +23,7 @@ HEAVY = {
     "logdiag.agent.opinion", "logdiag.judge.suspects.baselined", "logdiag.judge.collectives.hung",
     "logdiag.judge.collectives.call_table",
     "logdiag.memory.nodes", "logdiag.judge.merge.machines", "logdiag.read.archives", "logdiag.read.pickles",
-    "logdiag.scan.crew", "logdiag.scan.good_run",
+    "logdiag.scan.crew", "logdiag.scan.good_run", "logdiag.pipeline.baseline",
 }  # fmt: skip
 if sys.platform == "linux":
     HEAVY.add("platformdirs")

@@ -154,13 +154,8 @@ def _remarks(judgement: Judgement, survey: Survey, confidence: float) -> Iterato
         count = sum(survey.uncounted.values())
         yield f"{count:,} further lines like those found were counted, not looked at one by one"
     if judgement.complaints and confidence < SURE:
-        yield _unknown_words(judgement.complaints)
-
-
-def _unknown_words(complaints: Sequence[Line]) -> str:
-    """What may be the cause although no rule says so."""
-    line = complaints[0]
-    return f"no rule knows what {line.source} says in line {line.number}: {line.message.strip()[:_LONGEST_QUOTE]}"
+        line = judgement.complaints[0]
+        yield f"no rule knows what {line.source} says in line {line.number}: {line.message.strip()[:_LONGEST_QUOTE]}"
 
 
 def _decided_by(root: Fault | None, failed: bool | None) -> str:

@@ -85,8 +85,7 @@ def one_run(seen: Seen, book: RuleBook, run: int | None, notes: list[str]) -> Se
     told = ", ".join(f"run {number} {_said(judged[number])}" for number in near)
     which = "the last" if chosen == count else f"run {chosen}"
     sentence = f"this log holds {count} runs, one after the other; this is the answer for {which} ({told})"
-    again = _died_alike({number: (parts[number].survey, found) for number, found in judged.items()}, chosen)
-    notes.append(f"{sentence}{again}; --run N gives that of another")
+    notes.append(f"{sentence}{_died_alike(parts, judged, chosen)}; --run N gives that of another")
     return parts[chosen]
 
 
@@ -94,16 +93,16 @@ def _judged(seen: Seen, book: RuleBook) -> Judgement:
     return judge(seen.survey, book, suspects=seen.suspects)
 
 
-def _died_alike(runs: Mapping[int, tuple[Survey, Judgement]], chosen: int) -> str:
+def _died_alike(parts: Mapping[int, Seen], judged: Mapping[int, Judgement], chosen: int) -> str:
     """Which other runs failed of the same at the same step."""
-    at, root = last_step(runs[chosen][0]), runs[chosen][1].root
-    alike = [
-        str(number)
-        for number, (survey, judgement) in runs.items()
-        if number != chosen and root and at is not None and last_step(survey) == at
-        and judgement.root and judgement.root.reason is root.reason
-    ]  # fmt: skip
-    return f"; run {' and '.join(alike)} failed of the same at the same step, {at}" if alike else ""
+    ends = {
+        number: (root.reason, last_step(parts[number].survey))
+        for number, judgement in judged.items()
+        if (root := judgement.root)
+    }
+    reason, step = ends.pop(chosen, (None, None))
+    alike = [str(number) for number, end in ends.items() if step is not None and end == (reason, step)]
+    return f"; run {' and '.join(alike)} failed of the same at the same step, {step}" if alike else ""
 
 
 def _part(digest: Digest, survey: Survey, notes: list[str]) -> Seen:
