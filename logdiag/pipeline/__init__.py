@@ -165,7 +165,7 @@ def _recalled(seen: Seen, judgement: Judgement, book: RuleBook, memory: Memory, 
 def _kept_in(memory: Memory, answer: Diagnosis, job: Mapping[str, str] | None, case: Case) -> Diagnosis:
     """The answer with the id under which its failure is remembered, or a note why it is not. Of a named job's run that
     came to its end it is kept what its lines look like."""
-    if not memory:
+    if memory is None or memory is False:
         return answer
     if memory == _NOBODYS:
         unkept = "this failure was not kept, for no memory is named; give memory= or set LOGDIAG_MEMORY"
