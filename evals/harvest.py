@@ -78,8 +78,8 @@ class Message:
 class Component:
     """How a component's source is read. `calls` end before the arguments, `streams` before the first `<<`; in a `table`
     the one group of `calls` is the message. `lines` are printed lines of single files or kinds, by a pattern of `file:
-    kind`. A group `kind` of `calls` or `streams` stands in the line as KIND, and as STATUS in the form of a status code;
-    FILE is the name of the source file without its folders."""
+    kind`. A group `kind` of `calls` or `streams` stands in the line as KIND, and as STATUS in the form of a status
+    code; FILE is the name of the source file without its folders."""
 
     source: str
     version: str
