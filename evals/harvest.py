@@ -77,8 +77,9 @@ class Message:
 @dataclass(frozen=True, slots=True)
 class Component:
     """How a component's source is read. `calls` end before the arguments, `streams` before the first `<<`; in a `table`
-    the one group of `calls` is the message. `lines` are printed lines of single files, by a pattern of their names. A
-    group `kind` of `calls` or `streams` stands in the line as KIND, and as STATUS in the form of a status code."""
+    the one group of `calls` is the message. `lines` are printed lines of single files or kinds, by a pattern of `file:
+    kind`. A group `kind` of `calls` or `streams` stands in the line as KIND, and as STATUS in the form of a status
+    code; FILE is the name of the source file without its folders."""
 
     source: str
     version: str
@@ -222,7 +223,9 @@ def _filling(gap: re.Match[str]) -> str:
 
 def printed_line(component: Component, message: Message) -> Line:
     """A message as it stands in a log."""
-    line = next((line for file, line in component.lines.items() if re.search(file, message.file)), component.line)
+    place = f"{message.file}: {message.kind}" if message.kind else message.file
+    line = next((line for pattern, line in component.lines.items() if re.search(pattern, place)), component.line)
+    line = line.replace("FILE", message.file.rpartition("/")[2])
     status = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", message.kind).upper()
     line = line.replace("STATUS", status).replace("KIND", message.kind)
     return parse_line(message.text if message.raised else line.replace("MESSAGE", message.text))

@@ -197,6 +197,20 @@ def test_the_class_or_status_that_a_call_names_stands_in_the_printed_line(tmp_pa
     assert printed_line(component, message).text == "Failed: NotFound NOT_FOUND: widget 7 is gone"
 
 
+def test_a_line_is_printed_as_its_call_and_its_file_print_it(tmp_path: Path) -> None:
+    """A warning is not read as if it had been thrown, and a log names the file that speaks."""
+    (tmp_path / "gear.c").write_text(
+        'WIDGET_THROW("widget %d is gone", id); widget_warning("widget %d is slow", id);', encoding="utf-8"
+    )
+    component = widget(
+        calls=r"\bWIDGET_THROW\(|\bwidget_(?P<kind>warning)\(",
+        line="fatal FILE: MESSAGE",
+        lines={": warning$": "KIND FILE: MESSAGE"},
+    )
+    lines = [printed_line(component, message).text for message in messages(component, tmp_path)]
+    assert lines == ["fatal gear.c: widget 7 is gone", "warning gear.c: widget 7 is slow"]
+
+
 def test_the_report_counts_what_is_known_left_out_and_open(tmp_path: Path, book: RuleBook) -> None:
     """A message is known by a rule, by its speaker alone, left out with a reason, or open."""
     (tmp_path / "a.c").write_text(
