@@ -84,7 +84,7 @@ def test_lines_that_a_mail_broke_between_words_are_whole_again(book: RuleBook, w
 
 def test_a_line_without_a_head_that_had_room_above_is_no_rest() -> None:
     """One such line, and the stream was not broken at all."""
-    broken = [*mailed(KERNEL, 74), "one more"]
+    broken = [*mailed(KERNEL, 74), "Nov 22 06:34:00 node-7 kernel: done", "one more"]
     assert whole(broken) == broken
 
 
