@@ -44,8 +44,8 @@ class _Later(NamedTuple):
         stream, position, cause = fault.line.stream, fault.line.position, fault.finding.role is Role.CAUSE
         later = self if stream in self.breaks else self._replace(breaks={**self.breaks, stream: position})
         if fault.line.time is not None:
-            own = dict.fromkeys([(stream, None), (stream, fault.finding.role)], fault.line.time)
-            later = later._replace(next_times={**self.next_times, **own})
+            time, role = fault.line.time, fault.finding.role
+            later = later._replace(next_times={**self.next_times, (stream, None): time, (stream, role): time})
         if not cause and fault.reason is Reason.RUNTIME_ERROR:
             later = later._replace(crashes=later.crashes | {(stream, fault.line.rank)})
         if cause and not fault.finding.closes and stream not in later.causes:
