@@ -19,6 +19,7 @@ _NARROWEST, _WIDEST, _WIDEST_MAIL = 60, 400, 100
 _FEWEST_TORN = 2
 # A program may print its message below its head, if always the same.
 _FEWEST_MOVED = 5
+_LOOKED_AT = 400
 # Of a longer word nobody can tell whether there was room for it.
 _LONGEST_WORD = 30
 _NUMBERS = pattern_of(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*")
@@ -45,7 +46,9 @@ class Width(NamedTuple):
         """Whether a line may go on in the next."""
         if self.torn:
             return len(line) == self.characters
-        return len(line) + 1 + _LONGEST_WORD > self.characters
+        # A long word alone is not broken.
+        room = self.characters - len(line)
+        return room <= _LONGEST_WORD and (room >= 0 or " " not in line)
 
     def breaks(self, line: str, following: str) -> bool:
         """Whether the next line is the rest of one."""
@@ -76,12 +79,11 @@ def _width_of_terminal(lines: Sequence[str]) -> Width | None:
 
 
 def _width_of_mail(lines: Sequence[str]) -> Width | None:
-    # A long word alone is not broken.
     width = Width(max((len(line) for line in lines if " " in line), default=0), torn=False)
     if not _NARROWEST <= width.characters <= _WIDEST_MAIL:
         return None
     moved = set()
-    for line, following in pairwise(lines):
+    for line, following in pairwise(lines[:_LOOKED_AT]):
         if following.strip() and not _has_head(following):
             if not width.breaks(line, following):
                 return None

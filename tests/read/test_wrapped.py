@@ -59,7 +59,7 @@ KERNEL = [
     f"Nov 22 06:33:{at:02d} node-7 kernel: [ 1000.{at:06d}] {said}"
     for at, said in enumerate(
         [
-            "mpt3sas_cm1: SAS host is non-operational !!!!",
+            "mpt3sas_cm1: SAS host is non-operational",
             "sd 4:0:1:0: [sdc] Synchronize Cache(10) failed: Result: hostbyte=DID_NO_CONNECT driverbyte=DRIVER_OK",
             "sd 4:0:1:0: rejecting I/O to offline device",
             "blk_update_request: I/O error, dev sdc, sector 4711 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 0",
