@@ -42,7 +42,7 @@ FOLDERS = ("evals/cases", "evals/inhouse", "../shared/reallogs", "../shared/inho
 _LISTS = {"recovered": "RECOVERED", "root": "ROOT", "ranks.rank": "RANK", "outcome": "OUTCOME"}
 _SINGLE = {
     "judgement": ("all_was_survived",),
-    "root": ("earlier_word_of_the_same_cause",),
+    "root": ("earlier_word_of_the_same_cause", "said_right_before"),
     "suspects.stand_in": ("hint_among_the_suspects", "most_suspicious_line", "named_by_its_words"),
 }
 _WIDTH = 120

@@ -259,8 +259,15 @@ def _telling(place: int, named: list[tuple[RaisedException, Finding]], kinds: Ki
         return 1
     if finding.generality == 0:
         return 3
-    # What is raised instead after a look-up says more.
-    return 1 if later is not None and kinds.is_a("looked-up", exception.line) else 2
+    # What is raised instead after a look-up says more, if not the same again.
+    replaced = later is not None and kinds.is_a("looked-up", exception.line) and not _repeats(later, exception)
+    return 1 if replaced else 2
+
+
+def _repeats(later: RaisedException, exception: RaisedException) -> bool:
+    """Whether an exception says word for word what an earlier one said, not only its class or a name."""
+    said = exception.line.text.partition(exception.name)[2].lstrip(": ")
+    return _WORDS.search(said) is not None and later.line.text.endswith(said)
 
 
 def with_reason(fault: Fault, book: RuleBook) -> Fault:

@@ -19,16 +19,19 @@ from logdiag.model import Category, Decision, Line, Reason, Role
 _LINES_OF_CALM = 8
 # ... and so many after what a process usually goes on from.
 _FEW_LINES_OF_CALM = 2
+# Seconds; what a fault of a machine does to its processes, time-outs included, shows sooner.
+_LONG = 3600.0
 _NEVER = sys.maxsize
 
 
 class _Later(NamedTuple):
-    """What broke for good after a fault, as last positions by stream: anything, a cause; and which ranks crashed, by
-    stream and rank."""
+    """What broke for good after a fault, as last positions by stream: anything, a cause; which ranks crashed, by stream
+    and rank; and when the next thing broke, or the next of a role, by stream and role."""
 
     breaks: Mapping[int, int] = {}
     causes: Mapping[int, int] = {}
     crashes: frozenset[tuple[int, int | None]] = frozenset()
+    next_times: Mapping[tuple[int, Role | None], float] = {}
 
     def broke_after(self, line: Line, position: int | None = None) -> bool:
         """Whether something broke for good after a line, or after another position of its stream."""
@@ -40,6 +43,9 @@ class _Later(NamedTuple):
             return self
         stream, position, cause = fault.line.stream, fault.line.position, fault.finding.role is Role.CAUSE
         later = self if stream in self.breaks else self._replace(breaks={**self.breaks, stream: position})
+        if fault.line.time is not None:
+            time, role = fault.line.time, fault.finding.role
+            later = later._replace(next_times={**self.next_times, (stream, None): time, (stream, role): time})
         if not cause and fault.reason is Reason.RUNTIME_ERROR:
             later = later._replace(crashes=later.crashes | {(stream, fault.line.rank)})
         if cause and not fault.finding.closes and stream not in later.causes:
@@ -55,6 +61,15 @@ def machines_line_beside_a_clean_job(fault: Fault, timeline: Timeline, later: _L
     if not timeline.ends or not timeline.at_work <= timeline.ends.keys() or not timeline.nobody_died or timeline.failed:
         return None
     return fault.line.stream not in timeline.at_work or timeline.kinds.is_a("machines-own", fault.line) or None
+
+
+def machine_ran_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A machine ran on for an hour or more after a fault, until it met the next one that is no less."""
+    line, cause = fault.line, fault.finding.role is Role.CAUSE
+    following = later.next_times.get((line.stream, Role.CAUSE if cause else None))
+    if line.time is None or following is None or line.stream in timeline.at_work:
+        return None
+    return (following - line.time > _LONG and timeline.kinds.is_a("machines-own", line)) or None
 
 
 def machine_works_until_it_goes(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -136,6 +151,7 @@ def steps_follow(fault: Fault, timeline: Timeline, later: _Later) -> bool | None
 
 RECOVERED: tuple[_Check, ...] = (
     machines_line_beside_a_clean_job,
+    machine_ran_on_for_long,
     machine_works_until_it_goes,
     stopped_after_a_clean_end,
     job_worked_on_and_ended_well,

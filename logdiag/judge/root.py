@@ -1,4 +1,4 @@
-"""Which fault is the root? Ordered decisions over what stands, then two looks for a better line of the same cause.
+"""Which fault is the root? Ordered decisions over what stands, then three looks for a better line of the same cause.
 
 A fault is a consequence when a cause explains it (by its rule, or by the table of reasons) and does not come after it;
 of the causes that nothing explains, the earliest is the root.
@@ -12,11 +12,13 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import CATCH_ALL, Fault
 from logdiag.judge.timeline import Timeline
-from logdiag.model import Category, Decision, Reason, Role, Support
+from logdiag.model import TROUBLE, Category, Decision, Line, Reason, Role, Support
 
 DISORDER = 400
 """What other processes print is out of order by up to so many lines, because each buffers its own output."""
 
+# Lines. So far a process spreads what it says of one trouble.
+_RIGHT_BEFORE = 8
 # Seconds. A line without a year counts as of the 1970s: beside one with a year its time says nothing.
 _A_YEAR = 366 * 86_400
 _DATED = 10 * _A_YEAR
@@ -88,6 +90,11 @@ def find_root(
         if earlier is not None:
             root = earlier
             decisions.append(decision(earlier_word_of_the_same_cause, root.line, "root"))
+    if decide is loud_cause_that_nothing_explains and said_right_before.__name__ not in without:
+        line = said_right_before(root, (*faults.symptoms, *faults.hints), timeline)
+        if line is not None:
+            root = root._replace(finding=root.finding._replace(line=line))
+            decisions.append(decision(said_right_before, line, "root"))
     return root, tuple(decisions)
 
 
@@ -200,6 +207,35 @@ def earlier_word_of_the_same_cause(root: Fault, causes: Sequence[Fault]) -> Faul
         and (fault.reason is root.reason or _foretells(fault, root))
     ]
     return min(earlier, key=_place) if earlier else None
+
+
+def said_right_before(root: Fault, others: Sequence[Fault], timeline: Timeline) -> Line | None:
+    """What the same process said of the trouble right before it named the cause, and as an error."""
+    line = root.line
+    if root.died or root.reason is Reason.OTHERS:
+        return None
+    said = [
+        fault
+        for fault in others
+        if fault.reason is root.reason
+        and not fault.died
+        and 0 < line.position - fault.line.position <= _RIGHT_BEFORE
+        and _speaker(fault.line) == _speaker(line)
+        and _is_told_as_an_error(fault, timeline)
+    ]
+    return min(said, key=_place).line if said else None
+
+
+def _speaker(line: Line) -> tuple[int, int | None, str | None, str]:
+    return line.stream, line.rank, line.node, line.speaker
+
+
+def _is_told_as_an_error(fault: Fault, timeline: Timeline) -> bool:
+    """Whether it is no more than often harmless by its speaker alone, who calls it an error; a kernel says no level."""
+    if fault.finding.role is Role.SYMPTOM:
+        return True
+    loud = fault.line.level in TROUBLE or timeline.kinds.is_a("machines-own", fault.line)
+    return loud and not fault.quiet and fault.finding.generality > 0
 
 
 def _foretells(warning: Fault, fault: Fault) -> bool:

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 from logdiag.model import number_in
 from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms, Keys, shipped_forms
-from logdiag.read.line_wrapping import joined, width_of
+from logdiag.read.line_wrapping import Width, joined, width_of
 from logdiag.read.record_keys import FEWEST_RECORDS, learnt
 from logdiag.read.records import Record, from_micros, head_of, is_of_logger, object_in, told_of, with_message
 
@@ -91,7 +91,7 @@ def recognise(head: list[bytes], forms: Forms | None = None) -> Envelope | None:
         alike, levels = partial(_is_told_alike, forms=told), _numbered_levels(told.keys)
         return Envelope(partial(_unwrap_json, forms=told), _may_be_part_of_docker, alike, levels)
     width = width_of(head)
-    return None if width is None else Envelope(partial(joined, width=width), partial(_is_full, width=width))
+    return None if width is None else Envelope(partial(joined, width=width), partial(_fills, width=width))
 
 
 def _always(_record: bytes) -> bool:
@@ -137,8 +137,8 @@ def _record_in(line: bytes, keys: Keys) -> tuple[bytes, Record] | None:
     return found and _told_in(found, keys)
 
 
-def _is_full(line: bytes, width: int) -> bool:
-    return len(line.removesuffix(b"\r").decode(errors="replace")) == width
+def _fills(line: bytes, width: Width) -> bool:
+    return width.fills(line.removesuffix(b"\r").decode(errors="replace"))
 
 
 def _unwrap_json(lines: Iterable[Numbered], forms: Forms) -> Iterator[Numbered]:

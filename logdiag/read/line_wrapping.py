@@ -1,20 +1,27 @@
-"""Joins lines that a terminal, or what copied from one, broke at its width.
+"""Joins lines that a terminal, or what copied from one, or a mail broke at its width.
 
-Such a stream has no line longer than its width, and words are torn apart there. Only a line of exactly that width is
-joined with the next, and not one that draws, or before a line with a head of its own.
+A terminal tears words apart: only a line of exactly its width is joined with the next, and not one that draws. A mail
+breaks between words: each line without a head of its own then begins with a word that the line before had no room for.
+No line of such a stream is longer than the width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 
-_NARROWEST, _WIDEST = 60, 400
+_NARROWEST, _WIDEST, _WIDEST_MAIL = 60, 400, 100
 # One line may be as long as the longest and end in a word by chance, and many ranks may say the same.
 _FEWEST_TORN = 2
+# A program may print its message below its head, if always the same.
+_FEWEST_MOVED = 5
+_LOOKED_AT = 400
+# Of a longer word nobody can tell whether there was room for it.
+_LONGEST_WORD = 30
 _NUMBERS = pattern_of(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*")
 _NO_DIGITS = {ord(digit): None for digit in "0123456789"}
 # Lines that begin alike are lines of their own.
@@ -29,42 +36,82 @@ _MOST_PARTS = 100
 _Numbered = tuple[int, bytes]
 
 
-def width_of(head: Sequence[bytes]) -> int | None:
-    """The width, in characters, at which the lines of a stream were broken; None where they were not."""
-    lines = b"\n".join(head).decode(errors="replace").split("\n")
-    width = max(map(len, lines), default=0)
-    if not _NARROWEST <= width <= _WIDEST:
+class Width(NamedTuple):
+    """At how many characters lines were broken, and whether words were torn there."""
+
+    characters: int
+    torn: bool
+
+    def fills(self, line: str) -> bool:
+        """Whether a line may go on in the next."""
+        if self.torn:
+            return len(line) == self.characters
+        # A long word alone is not broken.
+        room = self.characters - len(line)
+        return room <= _LONGEST_WORD and (room >= 0 or " " not in line)
+
+    def breaks(self, line: str, following: str) -> bool:
+        """Whether the next line is the rest of one."""
+        if not self.fills(line) or not following.strip() or _has_head(following):
+            return False
+        if self.torn:
+            return not _DRAWN.search(line) and not _FRAME.match(following) and following[:_HEAD] != line[:_HEAD]
+        word = following.split(maxsplit=1)[0]
+        return following.startswith(word) and len(line) + 1 + min(len(word), _LONGEST_WORD) > self.characters
+
+
+def width_of(head: Sequence[bytes]) -> Width | None:
+    """The width at which the lines of a stream were broken; None where they were not."""
+    lines = [line.removesuffix("\r") for line in b"\n".join(head).decode(errors="replace").split("\n")]
+    return _width_of_terminal(lines) or _width_of_mail(lines)
+
+
+def _width_of_terminal(lines: Sequence[str]) -> Width | None:
+    width = Width(max(map(len, lines), default=0), torn=True)
+    if not _NARROWEST <= width.characters <= _WIDEST:
         return None
-    pairs = [(line, following) for line, following in pairwise(lines) if len(line) == width]
+    pairs = [(line, following) for line, following in pairwise(lines) if width.fills(line)]
     may_be = (pair for pair in pairs if _in_a_word(pair[0][-1], pair[1][:1]))
     # Lines that differ in digits alone are torn alike.
     kinds = {"\n".join(pair).translate(_NO_DIGITS): pair for pair in may_be}
-    torn = [line for line, following in kinds.values() if _goes_on(line, following)]
+    torn = [line for line, following in kinds.values() if width.breaks(line, following)]
     return width if len({_NUMBERS.sub("0", line) for line in torn}) >= _FEWEST_TORN else None
 
 
-def joined(lines: Iterable[_Numbered], width: int) -> Iterator[_Numbered]:
+def _width_of_mail(lines: Sequence[str]) -> Width | None:
+    width = Width(max((len(line) for line in lines if " " in line), default=0), torn=False)
+    if not _NARROWEST <= width.characters <= _WIDEST_MAIL:
+        return None
+    moved = set()
+    for line, following in pairwise(lines[:_LOOKED_AT]):
+        if following.strip() and not _has_head(following):
+            if not width.breaks(line, following):
+                return None
+            moved.add(following.translate(_NO_DIGITS))
+    return width if len(moved) >= _FEWEST_MOVED else None
+
+
+def joined(lines: Iterable[_Numbered], width: Width) -> Iterator[_Numbered]:
     """Whole lines with the number of the line that each began on."""
+    between = b"" if width.torn else b" "
     number, parts, last = 0, list[bytes](), ""
     for at, ended in lines:
         line = ended.removesuffix(b"\r")
         text = line.decode(errors="replace")
-        if parts and (len(last) != width or len(parts) >= _MOST_PARTS or not _goes_on(last, text)):
-            yield number, b"".join(parts)
+        if parts and (len(parts) >= _MOST_PARTS or not width.breaks(last, text)):
+            yield number, between.join(parts)
             parts = []
         number = number if parts else at
         parts.append(line)
         last = text
     if parts:
-        yield number, b"".join(parts)
+        yield number, between.join(parts)
 
 
-def _goes_on(line: str, following: str) -> bool:
-    """Whether the next line may be the rest of one of full width."""
-    if not following.strip() or _DRAWN.search(line) or _FRAME.match(following) or following[:_HEAD] == line[:_HEAD]:
-        return False
-    head = parse_line(following)
-    return head.level is None and head.clock is None and head.rank is None and head.node is None
+def _has_head(line: str) -> bool:
+    """Whether a line begins as a record does."""
+    head = parse_line(line)
+    return len(head.starts) > 1 or head.level is not None
 
 
 def _in_a_word(last: str, first: str) -> bool:

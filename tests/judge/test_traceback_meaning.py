@@ -105,6 +105,15 @@ def test_what_a_socket_raised_is_told_better_by_the_library_above(book: RuleBook
     assert "MaxRetryError" in answer.root_cause.text
 
 
+def test_an_import_that_is_told_again_word_for_word_is_the_root(book: RuleBook) -> None:
+    """What is raised instead of a look-up tells more only where it says something else."""
+    told = ["", "During handling of the above exception, another exception occurred:", ""]
+    first = traceback_of("ImportError: the loom has no shuttle")
+    again = diagnosed(book, *steps(1, 5), *first, *told, *traceback_of("RuntimeError: the loom has no shuttle"))
+    other = diagnosed(book, *steps(1, 5), *first, *told, *traceback_of("RuntimeError: weaving needs a newer loom"))
+    assert (again.reason.value, other.reason.value) == ("ImportError", "RuntimeError")
+
+
 def test_what_a_later_record_follows_is_not_quoted(book: RuleBook) -> None:
     """Between an exception's text and what it quotes nothing else is logged."""
     first = traceback_of("ValueError: these rows have no weft:")

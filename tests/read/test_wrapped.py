@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from logdiag import diagnose
-from logdiag.read.line_wrapping import joined, width_of
+from logdiag.read.line_wrapping import Width, joined, width_of
 from logdiag.rules import RuleBook
 from tests.helpers import LOGS, log_of, steps, traceback_of, watchdog
 
@@ -15,6 +17,13 @@ WATCHDOGS = [watchdog(rank) for rank in range(4)]
 def wrapped(lines: list[str], width: int) -> list[str]:
     """The lines as a terminal of this width shows them."""
     return [line[at : at + width] for line in lines for at in range(0, max(len(line), 1), width)]
+
+
+def mailed(lines: list[str], width: int) -> list[str]:
+    """The lines as a mail of this width shows them."""
+    return [
+        part for line in lines for part in textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+    ]
 
 
 def whole(lines: list[str]) -> list[str]:
@@ -42,8 +51,41 @@ def test_a_width_is_seen_by_words_that_are_torn() -> None:
     """Two of them, in lines that differ in more than numbers."""
     told = "RuntimeError: the sampler of the second stage was given weights for fewer classes than the data set has"
     lines = [*steps(1, 9), WATCHDOGS[0], *traceback_of(told)]
-    assert width_of([line.encode() for line in wrapped(lines, 70)]) == 70
+    assert width_of([line.encode() for line in wrapped(lines, 70)]) == Width(70, torn=True)
     assert whole(wrapped(lines, 70)) == lines
+
+
+KERNEL = [
+    f"Nov 22 06:33:{at:02d} node-7 kernel: [ 1000.{at:06d}] {said}"
+    for at, said in enumerate(
+        [
+            "mpt3sas_cm1: SAS host is non-operational",
+            "sd 4:0:1:0: [sdc] Synchronize Cache(10) failed: Result: hostbyte=DID_NO_CONNECT driverbyte=DRIVER_OK",
+            "sd 4:0:1:0: rejecting I/O to offline device",
+            "blk_update_request: I/O error, dev sdc, sector 4711 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 0",
+            "Buffer I/O error on dev sdc1, logical block 588, lost async page write",
+            "EXT4-fs error (device sdc1): ext4_find_entry:1455: inode #2: comm python: reading directory lblock 0",
+        ]
+    )
+]
+
+
+@pytest.mark.parametrize("width", [68, 74, 80])
+def test_lines_that_a_mail_broke_between_words_are_whole_again(book: RuleBook, width: int) -> None:
+    """Each goes on in lines without a head: the text is the same, and the answer at the line where it begins."""
+    broken = mailed(KERNEL, width)
+    assert whole(broken) == KERNEL
+    plain, answer = (diagnose(log_of(*text), rules=book, memory=False) for text in (KERNEL, broken))
+    assert plain.root_cause is not None
+    assert answer.root_cause is not None
+    assert answer.root_cause.text == plain.root_cause.text
+    assert answer.root_cause.text.startswith(broken[answer.root_cause.line - 1])
+
+
+def test_a_line_without_a_head_that_had_room_above_is_no_rest() -> None:
+    """One such line, and the stream was not broken at all."""
+    broken = [*mailed(KERNEL, 74), "Nov 22 06:34:00 node-7 kernel: done", "one more"]
+    assert whole(broken) == broken
 
 
 @pytest.mark.parametrize(
@@ -81,13 +123,13 @@ def test_lines_that_nobody_broke_stay_as_they_are(lines: list[str]) -> None:
 def test_the_ends_of_lines_on_windows_do_not_count() -> None:
     """A carriage return is no character of a line, nor does one stay inside."""
     lines = [(1, b"the sampler was given wei\r"), (2, b"ghts\r"), (3, b"step 2\r")]
-    assert list(joined(lines, 25)) == [(1, b"the sampler was given weights"), (3, b"step 2")]
+    assert list(joined(lines, Width(25, torn=True))) == [(1, b"the sampler was given weights"), (3, b"step 2")]
 
 
 def test_what_never_ends_is_no_line() -> None:
     """A dump in lines of one width is joined in parts, and none of it is lost."""
     dump = [(at, bytes(97 + (at * at + column) % 26 for column in range(76))) for at in range(1, 901)]
-    whole_lines = list(joined(dump, 76))
+    whole_lines = list(joined(dump, Width(76, torn=True)))
     assert max(len(line) for _, line in whole_lines) < 10_000
     assert b"".join(line for _, line in whole_lines) == b"".join(line for _, line in dump)
 
@@ -97,4 +139,4 @@ def test_what_begins_a_line_is_not_joined() -> None:
     full = "x" * 99 + "y"
     for following in ("2026-11-02 10:00:00,123 INFO ready", '  File "train.py", line 3, in main', "", full):
         lines = [(1, full.encode()), (2, following.encode())]
-        assert list(joined(lines, 100)) == lines
+        assert list(joined(lines, Width(100, torn=True))) == lines

@@ -156,6 +156,14 @@ def test_a_machines_log_alone_says_what_would_end_a_job() -> None:
     assert not said.recovery.automatic
 
 
+def test_a_kernel_log_alone_tells_by_a_symptom_what_broke() -> None:
+    """Where the kernel names no cause, what it says of the effect is the answer."""
+    lost = "nvme nvme3: Connect command failed, error wo/DNR bit: 880"
+    said = answered(syslog(ORDINARY, lost, ORDINARY))
+    assert said.root_cause is not None
+    assert (said.reason.value, said.root_cause.line) == ("OSError", 2)
+
+
 def test_who_knows_that_the_job_failed_is_believed() -> None:
     """With the job's exit code told, a machine's fault is why it failed."""
     assert answered(syslog(ORDINARY, XID, ORDINARY), exit_code=1).failed is True

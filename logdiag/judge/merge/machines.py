@@ -37,13 +37,13 @@ def faults_that_end_jobs(log: Survey, book: RuleBook) -> tuple[Finding, ...]:
 
 
 def faults_of_a_machine_alone(log: Survey, book: RuleBook) -> tuple[Finding, ...]:
-    """The faults in a machine's log that was given without a job's: those of a sort that ends jobs, each cause that the
-    kernel or a daemon names, and what is often harmless but comes again."""
+    """The faults in a machine's log that was given without a job's: those of a sort that ends jobs, what the kernel
+    or a daemon calls a cause or a symptom of one, and what is often harmless but comes again."""
     kinds = book.kinds_of([finding.line for finding in log.findings])
     hints = Counter(finding.rule for finding in log.findings if finding.role is Role.HINT)
     found = []
     for finding, of_line in zip(log.findings, kinds, strict=True):
-        told = finding.role is Role.CAUSE and not _OF_ONE_SPEAKER.isdisjoint(of_line)
+        told = finding.role in _TOLD and not _OF_ONE_SPEAKER.isdisjoint(of_line)
         again = hints[finding.rule] > 1 and not finding.generality
         if told or (_ENDS_JOBS in of_line and finding.role in _TOLD):
             found.append(finding)
