@@ -120,6 +120,7 @@ def features_of(listing: Listing, heard: Mapping[str, int], stated: frozenset[in
         "whole": listing.whole,
         "from 0": low == 0,
         "from 1": low == 1,
+        "beside another": listing.beside_another,
         "range": listing.kind == RANGE,
         "items": listing.kind == ITEMS,
         "size": _size(listing.size),
@@ -162,8 +163,9 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
     for sure, listing in scored:
         if best is None or sure < _LEAST or len(used) == _MOST:
             break
-        others = set(listing.numbers).difference(best.numbers)
-        if 2 * listing.size >= best.size and (not others or listing.noun == best.noun):
+        numbers, others = set(listing.numbers), set(listing.numbers).difference(best.numbers)
+        tells_more = numbers.issuperset(best.numbers) and listing.hosts is not None
+        if 2 * listing.size >= best.size and (not others or tells_more or listing.noun == best.noun):
             used.append((sure, listing))
     return used
 

@@ -80,6 +80,12 @@ class Listing:
         return self.size == max(self.numbers) - min(self.numbers) + 1
 
     @cached_property
+    def beside_another(self) -> bool:
+        """Whether a column before counts the same numbers in another order, as of the neighbours that each has."""
+        before = (tuple(counted(word)[1] for word in column) for column in self.columns[: self.at])
+        return any(set(numbers) == set(self.numbers) and numbers != self.numbers for numbers in before)
+
+    @cached_property
     def names(self) -> Mapping[int, Mapping[str, int]]:
         """By column, the number of each name, where each has one of its own."""
         found = {}

@@ -4,7 +4,8 @@ _PROCESSES = "rank task worker replica rep proc process member lane r w peer pe 
 _DEVICES = "dev device gpu card chip npu cuda accelerator board tile slot core tray acc"
 _COUNTERS = (
     "step epoch iter iteration round batch attempt try tries line chunk part layer block pid shard file code exit "
-    "signal rc status port v version of in after is for at to a"
+    "signal rc status port v version of in after is for at to a "
+    "py go cc cpp rs java kt scala jl ts js hs ex erl zig"
 )
 _HOST_WORDS = "host node machine hostname nodename"
 _BEFORE_HOSTS = "on at to"

@@ -34,7 +34,7 @@ _REST_OF_CLOCK = pattern_of(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
 _OTHER_CLOCK = pattern_of(
     r"(?:\b\d{1,2}[-/.]\d{1,2}(?:[-/.]\d{0,4})? )?\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?|^\W?\d\d:\d\d(?=\W? )"
 )
-# I 04-11 08:00:05.150   24/03 03:16:00   14.01.26 22:04:45   02.09. 18:30:01   (a date before a clock; a range elsewhere)
+# I 04-11 08:00:05.150   24/03 03:16:00   14.01.26 22:04:45   02.09. 18:30:01   (a date before a clock)
 _DATE = pattern_of(r"\b\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{0,4})? $")
 HEAD = 5
 """Words of the head of a line, behind which anything may stand."""
