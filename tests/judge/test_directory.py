@@ -156,7 +156,6 @@ def test_rows_of_another_role_count_no_ranks() -> None:
     "line",
     [
         "48452.7|oak-3  |1|WARN |pcie |width x0, all ones",
-        "agent node=oak-3 at=17740 ev=poll dev=1 ecc=2",
         "oak-3 [02:20:03][gpu 1] dbe",
         "oak-3.1| E1112 no such mesh",
     ],

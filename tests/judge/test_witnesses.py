@@ -109,7 +109,7 @@ def test_a_number_in_brackets_is_no_column_of_bare_ones() -> None:
 )
 def test_who_alone_ends_in_another_way_is_the_first(ends: list[str]) -> None:
     """The root's line tells of no process; who was stopped by the others ends alike."""
-    started = [f"ward: loom {loom} starts" for loom in range(6)]
+    started = [f"ward: loom {loom} starts on elm-{loom // 2}" for loom in range(6)]
     worked = [f"loom {at % 6} | row {at} woven" for at in range(24)]
     rows = rows_of(_lines(*started, *worked, "ward: the warp is torn", *ends))
     told = first_to_fail(book_of(rows, rows), Root(rows[30], waited=False, machine=False))

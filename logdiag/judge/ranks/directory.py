@@ -133,7 +133,6 @@ def features_of(listing: Listing, heard: Mapping[str, int], stated: frozenset[in
         "in one word": bool(listing.stem),
         "hosts": several,
         "hosts said": hosts is not None and hosts.said,
-        "ranges share hosts": hosts is not None and listing.ranges > len(set(hosts.of.values())),
         "hosts shared": hosts is not None and hosts.shared,
         "a host each": hosts is not None and len(set(hosts.of.values())) == listing.size,
         "early": listing.first < _EARLY,
@@ -235,7 +234,7 @@ def _named_on_hosts(listing: Listing, sure: float, hosts: Mapping[int, str]) -> 
 def _hosts_of(used: Sequence[tuple[float, Listing]], rows: Sequence[Row]) -> tuple[float, Mapping[int, str], bool]:
     """How sure the hosts are, the host of each rank, and whether they were only named in a row."""
     for sure, listing in used:
-        if listing.hosts is not None:
+        if listing.hosts is not None and listing.noun not in COUNTERS:
             return sure, listing.hosts.of, False
     found = list(_in_a_row(rows[:_OPENING], _places_on_hosts(rows)))
     return max(found, key=lambda one: one[0], default=(_LEAST, {}, False))

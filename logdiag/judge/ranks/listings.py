@@ -310,6 +310,8 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
             continue
         nouns = nouns or _nouns(kind, part, columns, rows)
         listing = Listing(kind, at, numbers, columns, nouns, part[0][0].at)
+        if listing.hosts is not None and listing.ranges > len(set(listing.hosts.of.values())):
+            continue  # What each process of a host was given.
         if (
             listing.whole
             or listing.noun in PROCESSES
