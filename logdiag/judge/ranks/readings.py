@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from logdiag.judge.ranks.directory import Directory, Named, directory_of
-from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
+from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES, SOURCES
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.words import Row, counted, members, singular
 
@@ -106,6 +106,8 @@ def _slots_of(row: Row) -> Iterator[tuple[int, Slot, int]]:
         stem, number = counted(word)
         if number < 0:
             before = row.lower[place] if word.replace("_", "").isalpha() else ""
+            continue
+        if before in SOURCES and row.signs[place].startswith(":"):
             continue
         if stem or before:
             yield place, (_STEM, stem) if stem else (_WORD, before), number

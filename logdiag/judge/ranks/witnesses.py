@@ -1,5 +1,5 @@
-"""Which process failed first, by all lines that may tell: the root's own, those beside it, those that repeat its words,
-the last ones of the log, and what is missing from a roll of all.
+"""Which process failed first, by all lines that may tell: the root's own, those beside it, the last ones of the log,
+what is missing from a roll of all, and who ended in another way than the others.
 
 Each is a witness: a rank, and what speaks for it. Their log-odds are weighed together, with weights that were learnt
 (`weights.json`), against saying nothing; witnesses of one rank add up.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 from logdiag.judge.ranks.listings import Listing, Words
@@ -20,11 +20,15 @@ from logdiag.judge.ranks.words import Row, counted, head_of, plain, singular
 from logdiag.patterns import pattern_of
 
 _NUMBERS = pattern_of(r"\d+")
-_LAST, _LONGEST_RECORD, _MOST_QUOTES = 10, 60, 2
-_RARE, _SHARE_RARE, _NEAR, _FEWEST_WORDS = 3, 0.02, 2, 2
+# 338s   00:00:02.6   (how long a process ran is no way to end)
+_MEASURE = pattern_of(r"\d+(?:\.\d+\w*|[a-z]+)")
+# first down was bird 3   first_task=14   earliest stop by 44
+_CALLED_FIRST = ("first", "earliest")
+_NEAR_FIRST = 3
+_LAST, _LONGEST_RECORD = 10, 60
 _MOST_NAMED_LAST, _MOST_ABSENT, _FEWEST_PRESENT = 2, 2, 2
 _MOST_ODDS = 4.0
-_MOST_ENDS, _WORDS_OF_END = 100, 3
+_MOST_ENDS, _WORDS_OF_END = 100, 6
 _SHARE_ALIKE, _SHARE_FILLED, _SHARE_CLOCKED = 0.6, 0.9, 0.5
 _SILENT = "silent"
 
@@ -63,7 +67,6 @@ def witnesses(book: Book, root: Root) -> list[Witness]:
     found = [_witness(rank, "root", odds, root, {f"root, {reading.means}": 1}) for rank, (odds, reading) in own.items()]
     others = [
         *_beside(book, root),
-        *_quoting(book, root),
         *_last(book, root),
         *_missing(book, root, alike),
         *_odd(book, root),
@@ -135,52 +138,46 @@ def _beside(book: Book, root: Root) -> Iterator[Witness]:
                 yield _witness(rank, where, odds, root, dict(extra))
 
 
-def _quoting(book: Book, root: Root) -> Iterator[Witness]:
-    """Whom lines name that repeat rare words of the root's."""
-    own = {word for word in root.row.lower if len(word) > 1}
-    lines_with = Counter(chain.from_iterable(own.intersection(row.lower) for row in book.rows))
-    most = max(_RARE, _SHARE_RARE * len(book.rows))
-    rare = {word for word in own if 1 < lines_with[word] <= most}
-    if len(rare) < _FEWEST_WORDS:
-        return
-    quoting = []
-    for row in book.rows:
-        shared = len(rare.intersection(row.lower))
-        if shared >= _FEWEST_WORDS and abs(row.at - root.row.at) > _NEAR:
-            quoting.append((shared / len(rare), -row.at, row))
-    for share, _, row in sorted(quoting, key=lambda one: one[:2], reverse=True)[:_MOST_QUOTES]:
-        for rank, (odds, _) in told_by(readings_of(row, book)).items():
-            features = {"share quoted": share, "words to quote": min(len(rare), 6) / 6}
-            yield _witness(rank, "quote", odds, root, features)
-
-
 def _last(book: Book, root: Root) -> Iterator[Witness]:
     """Whom the last lines name, where they name few by the same means."""
-    by_means: dict[tuple[str, Slot | None], dict[int, list[tuple[float, Reading]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    by_means: dict[tuple[str, Slot | None], dict[int, list[_Told]]] = defaultdict(lambda: defaultdict(list))
     for row in book.rows[max(root.row.at + 1, len(book.rows) - _LAST) :]:
-        of_row: dict[tuple[str, Slot | None, int], tuple[float, Reading]] = {}
+        of_row: dict[tuple[str, Slot | None, int], _Told] = {}
         for reading in readings_of(row, book):
             key = (reading.means, reading.slot, reading.rank)
-            told = score("word", reading.features), reading
+            told = _Told(score("word", reading.features), reading, row)
             of_row[key] = max(of_row.get(key, told), told, key=_odds)
         for (means, slot, rank), best in of_row.items():
             by_means[means, slot][rank].append(best)
     for (means, _), named in by_means.items():
         for rank, all_told in named.items() if len(named) <= _MOST_NAMED_LAST else ():
-            odds, reading = max(all_told, key=_odds)
+            best = max(all_told, key=_odds)
             features = {
                 "the only one named last": len(named) == 1,
                 "how often named last": min(math.log2(len(all_told)), 5) / 5,
+                "called first": any(_is_called_first(told) for told in all_told),
                 f"last, {means}": 1,
-                "last, place": min(reading.place, 6) / 6,
+                "last, place": min(best.reading.place, 6) / 6,
             }
-            yield _witness(rank, "last", odds, root, features)
+            yield _witness(rank, "last", best.odds, root, features)
 
 
-def _odds(told: tuple[float, Reading]) -> float:
-    return told[0]
+class _Told(NamedTuple):
+    """A reading, its log-odds, and its line."""
+
+    odds: float
+    reading: Reading
+    row: Row
+
+
+def _odds(told: _Told) -> float:
+    return told.odds
+
+
+def _is_called_first(told: _Told) -> bool:
+    """Whether a line calls the process that it names the first."""
+    place = told.reading.place
+    return any(word.startswith(_CALLED_FIRST) for word in told.row.lower[max(0, place - _NEAR_FIRST) : max(0, place)])
 
 
 def _missing(book: Book, root: Root, alike: Sequence[Row]) -> Iterator[Witness]:
@@ -240,7 +237,7 @@ def _ends_in(row: Row, book: Book) -> Iterator[tuple[Words, int, str]]:
     form = (*map(plain, row.lower[: named[0][0]]), *row.shape[: named[0][0] + 1]) if named else ()
     for (place, rank), (after, _) in pairwise([*named, (len(row.words), -1)]):
         host = book.directory.hosts.get(rank, "").partition(".")[0].lower()
-        words = [word for word in row.lower[place + 1 : after] if word != host]
+        words = [word for word in row.lower[place + 1 : after] if word != host and not _MEASURE.fullmatch(word)]
         if words:
             yield form, rank, " ".join(words[:_WORDS_OF_END])
 
