@@ -27,8 +27,6 @@ _OFTEN = 2
 # Up to so many are told apart by size; a listing is early or late in a log from such lines on.
 _LOG_OF_MOST, _EARLY, _LATE = 6, 30, 200
 _MOST_ON_A_HOST = 64
-# Where no more than twice as many pairs of a name and a process speak for a column of names as against it, it is none.
-_DISPUTED = 2
 
 
 class Named(NamedTuple):
@@ -204,8 +202,7 @@ def _disputed(listing: Listing, rows: Sequence[Row]) -> frozenset[int]:
                 beside = at + place - listing.at
                 if 0 <= beside < len(row.words) and row.lower[beside] in own:
                     pairs[place].add((own[row.lower[beside]], number))
-    right = {place: sum(one == of for one, of in found) for place, found in pairs.items()}
-    return frozenset(place for place, found in pairs.items() if right[place] <= _DISPUTED * (len(found) - right[place]))
+    return frozenset(place for place, found in pairs.items() if 2 * sum(one == of for one, of in found) <= len(found))
 
 
 def _counted_in(row: Row, noun: str) -> Iterator[tuple[int, int]]:

@@ -20,15 +20,10 @@ from logdiag.judge.ranks.words import Row, counted, head_of, plain, singular
 from logdiag.patterns import pattern_of
 
 _NUMBERS = pattern_of(r"\d+")
-# 338s   00:00:02.6   (how long a process ran is no way to end)
-_MEASURE = pattern_of(r"\d+(?:\.\d+\w*|[a-z]+)")
-# first down was bird 3   first_task=14   earliest stop by 44
-_CALLED_FIRST = ("first", "earliest")
-_NEAR_FIRST = 3
 _LAST, _LONGEST_RECORD = 10, 60
 _MOST_NAMED_LAST, _MOST_ABSENT, _FEWEST_PRESENT = 2, 2, 2
 _MOST_ODDS = 4.0
-_MOST_ENDS, _WORDS_OF_END = 100, 6
+_MOST_ENDS, _WORDS_OF_END = 100, 3
 _SHARE_ALIKE, _SHARE_FILLED, _SHARE_CLOCKED = 0.6, 0.9, 0.5
 _SILENT = "silent"
 
@@ -140,44 +135,31 @@ def _beside(book: Book, root: Root) -> Iterator[Witness]:
 
 def _last(book: Book, root: Root) -> Iterator[Witness]:
     """Whom the last lines name, where they name few by the same means."""
-    by_means: dict[tuple[str, Slot | None], dict[int, list[_Told]]] = defaultdict(lambda: defaultdict(list))
+    by_means: dict[tuple[str, Slot | None], dict[int, list[tuple[float, Reading]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for row in book.rows[max(root.row.at + 1, len(book.rows) - _LAST) :]:
-        of_row: dict[tuple[str, Slot | None, int], _Told] = {}
+        of_row: dict[tuple[str, Slot | None, int], tuple[float, Reading]] = {}
         for reading in readings_of(row, book):
             key = (reading.means, reading.slot, reading.rank)
-            told = _Told(score("word", reading.features), reading, row)
+            told = score("word", reading.features), reading
             of_row[key] = max(of_row.get(key, told), told, key=_odds)
         for (means, slot, rank), best in of_row.items():
             by_means[means, slot][rank].append(best)
     for (means, _), named in by_means.items():
         for rank, all_told in named.items() if len(named) <= _MOST_NAMED_LAST else ():
-            best = max(all_told, key=_odds)
+            odds, reading = max(all_told, key=_odds)
             features = {
                 "the only one named last": len(named) == 1,
                 "how often named last": min(math.log2(len(all_told)), 5) / 5,
-                "called first": any(_is_called_first(told) for told in all_told),
                 f"last, {means}": 1,
-                "last, place": min(best.reading.place, 6) / 6,
+                "last, place": min(reading.place, 6) / 6,
             }
-            yield _witness(rank, "last", best.odds, root, features)
+            yield _witness(rank, "last", odds, root, features)
 
 
-class _Told(NamedTuple):
-    """A reading, its log-odds, and its line."""
-
-    odds: float
-    reading: Reading
-    row: Row
-
-
-def _odds(told: _Told) -> float:
-    return told.odds
-
-
-def _is_called_first(told: _Told) -> bool:
-    """Whether a line calls the process that it names the first."""
-    place = told.reading.place
-    return any(word.startswith(_CALLED_FIRST) for word in told.row.lower[max(0, place - _NEAR_FIRST) : max(0, place)])
+def _odds(told: tuple[float, Reading]) -> float:
+    return told[0]
 
 
 def _missing(book: Book, root: Root, alike: Sequence[Row]) -> Iterator[Witness]:
@@ -237,7 +219,7 @@ def _ends_in(row: Row, book: Book) -> Iterator[tuple[Words, int, str]]:
     form = (*map(plain, row.lower[: named[0][0]]), *row.shape[: named[0][0] + 1]) if named else ()
     for (place, rank), (after, _) in pairwise([*named, (len(row.words), -1)]):
         host = book.directory.hosts.get(rank, "").partition(".")[0].lower()
-        words = [word for word in row.lower[place + 1 : after] if word != host and not _MEASURE.fullmatch(word)]
+        words = [word for word in row.lower[place + 1 : after] if word != host]
         if words:
             yield form, rank, " ".join(words[:_WORDS_OF_END])
 
