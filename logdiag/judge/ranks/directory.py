@@ -16,7 +16,7 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in, may_be_a_host
-from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES, STEPS
+from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
 from logdiag.judge.ranks.weights import Features, score
 from logdiag.judge.ranks.words import Row, counted, singular
 
@@ -27,6 +27,8 @@ _OFTEN = 2
 # Up to so many are told apart by size; a listing is early or late in a log from such lines on.
 _LOG_OF_MOST, _EARLY, _LATE = 6, 30, 200
 _MOST_ON_A_HOST = 64
+# Where no more than twice as many pairs of a name and a process speak for a column of names as against it, it is none.
+_DISPUTED = 2
 
 
 class Named(NamedTuple):
@@ -202,7 +204,8 @@ def _disputed(listing: Listing, rows: Sequence[Row]) -> frozenset[int]:
                 beside = at + place - listing.at
                 if 0 <= beside < len(row.words) and row.lower[beside] in own:
                     pairs[place].add((own[row.lower[beside]], number))
-    return frozenset(place for place, found in pairs.items() if 2 * sum(one == of for one, of in found) <= len(found))
+    right = {place: sum(one == of for one, of in found) for place, found in pairs.items()}
+    return frozenset(place for place, found in pairs.items() if right[place] <= _DISPUTED * (len(found) - right[place]))
 
 
 def _counted_in(row: Row, noun: str) -> Iterator[tuple[int, int]]:
@@ -234,7 +237,7 @@ def _named_on_hosts(listing: Listing, sure: float, hosts: Mapping[int, str]) -> 
 def _hosts_of(used: Sequence[tuple[float, Listing]], rows: Sequence[Row]) -> tuple[float, Mapping[int, str], bool]:
     """How sure the hosts are, the host of each rank, and whether they were only named in a row."""
     for sure, listing in used:
-        if listing.hosts is not None and listing.noun not in STEPS:
+        if listing.hosts is not None:
             return sure, listing.hosts.of, False
     found = list(_in_a_row(rows[:_OPENING], _places_on_hosts(rows)))
     return max(found, key=lambda one: one[0], default=(_LEAST, {}, False))

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import groupby, pairwise, zip_longest
 from typing import NamedTuple
 
-from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, HOST_WORDS, PROCESSES
+from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, HOST_WORDS, PROCESSES, STEPS
 from logdiag.judge.ranks.words import HEAD, Row, counted, members, plain, singular
 from logdiag.patterns import pattern_of
 
@@ -310,8 +310,9 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
             continue
         nouns = nouns or _nouns(kind, part, columns, rows)
         listing = Listing(kind, at, numbers, columns, nouns, part[0][0].at)
-        if listing.hosts is not None and listing.ranges > len(set(listing.hosts.of.values())):
-            continue  # What each process of a host was given.
+        given = listing.hosts is not None and listing.ranges > len(set(listing.hosts.of.values()))
+        if given or listing.noun in STEPS:
+            continue  # What each process of a host was given, or what goes on in time.
         if (
             listing.whole
             or listing.noun in PROCESSES

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from logdiag.judge.ranks.directory import Directory, Named, directory_of
-from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES, SOURCES
+from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, HOST_WORDS, PROCESSES, SOURCES
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.words import Row, counted, members, singular
 
@@ -269,6 +269,8 @@ def _by_form(row: Row, book: Book, taken: set[int], there: set[int]) -> Iterator
         if place in taken or (directory.several_hosts and row.lower[place] in directory.on):
             continue
         taken = taken | {place}
+        if slot[0] == _STEM and str(slot[1]).rpartition("-")[2] in HOST_WORDS:
+            continue  # gpu-node-3 is the third of the hosts.
         features = book.form_of(slot)
         mean = features["late in lines"] * _FAR
         features |= {

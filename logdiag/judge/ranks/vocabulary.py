@@ -17,7 +17,7 @@ DEVICES = frozenset(_DEVICES.split())
 COUNTERS = frozenset(_COUNTERS.split())
 """What stands before numbers that count something else."""
 STEPS = frozenset(_STEPS.split())
-"""What goes on in time: each ends somewhere, and runs on no host of its own."""
+"""What goes on in time, and is no process."""
 SOURCES = frozenset(_SOURCES.split())
 """How files of a program end: `loader.py:41`, `pool.cc:12` number its lines."""
 HOST_WORDS = frozenset(_HOST_WORDS.split())
