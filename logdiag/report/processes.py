@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from logdiag.judge.merge.clocks import Clocks, apart
 from logdiag.judge.ranks.readings import book_of
-from logdiag.judge.ranks.witnesses import speakers
 from logdiag.judge.ranks.words import rows_of
 from logdiag.model import Diagnosis, Line, Mark
 from logdiag.scan.steps import step_number
@@ -62,7 +61,8 @@ def processes_of(diagnosis: Diagnosis) -> list[Process]:
     lines, marks = diagnosis.digest.lines, diagnosis.marks
     at_time = _times(lines, marks)
     rows = rows_of(lines)
-    spoke = speakers(book_of(rows, rows))
+    told = book_of(rows, rows).speakers
+    spoke = {(row.line.stream, row.line.position): told[row.at][0] for row in rows if row.at in told}
     found: dict[int | str, Process] = {}
 
     def process(line: Line, rank: int | None, node: str | None) -> Process:

@@ -156,7 +156,6 @@ def test_rows_of_another_role_count_no_ranks() -> None:
     "line",
     [
         "48452.7|oak-3  |1|WARN |pcie |width x0, all ones",
-        "agent node=oak-3 at=17740 ev=poll dev=1 ecc=2",
         "oak-3 [02:20:03][gpu 1] dbe",
         "oak-3.1| E1112 no such mesh",
     ],
@@ -246,6 +245,26 @@ def test_the_process_that_starts_others_counts_too() -> None:
     """Julia's first worker is number 2."""
     rows = [f"  worker {at + 2} = slab {at}  elm-7  gpu {at}" for at in range(4)]
     assert _rank(*rows, "From worker 4: piece 2 is torn") == 2
+
+
+def test_a_word_that_others_print_too_is_nobodys_name() -> None:
+    """Two lines next to each other by chance, one of each process, list nobody's levels."""
+    pairs = [
+        f"10:00:{at:02d} | {'WARN' if at % 3 else 'NOTE'} | W{at % 2:02d} | pool holds {at * 311} pages"
+        for at in range(40)
+    ]
+    assert not {"warn", "note"} & set(_listed(*pairs).names)
+
+
+def test_a_measure_is_nobodys_name() -> None:
+    rows = [f"tile {at} bound after 0.{at * 83 + 101}s" for at in range(4)]
+    assert not any("." in name for name in _listed(*rows).names)
+
+
+def test_a_range_that_each_process_has_counts_no_ranks() -> None:
+    """Of several on a host each has lines of its own: those count, and not what they were given."""
+    rows = [f"limb {at} is pid {pid} on elm-{at // 2}, yards {at * 32}..{at * 32 + 31}" for at, pid in enumerate(_PIDS)]
+    assert _listed(*rows).hosts == {0: "elm-0", 1: "elm-0", 2: "elm-1", 3: "elm-1"}
 
 
 def test_a_date_before_the_clock_counts_nothing() -> None:

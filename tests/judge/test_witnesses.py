@@ -9,7 +9,7 @@ import pytest
 from logdiag.errors import WeightsError
 from logdiag.judge.ranks.readings import book_of
 from logdiag.judge.ranks.weights import tables
-from logdiag.judge.ranks.witnesses import speakers
+from logdiag.judge.ranks.witnesses import Root, first_to_fail
 from logdiag.judge.ranks.words import rows_of
 from logdiag.model import Line
 from logdiag.read.prefixes import parse_line
@@ -22,7 +22,7 @@ def _lines(*texts: str) -> list[Line]:
 def _spoke(lines: list[Line]) -> dict[int, int]:
     """Who printed each line, by its position."""
     rows = rows_of(lines)
-    return {position: rank for (_, position), rank in speakers(book_of(rows, rows)).items()}
+    return {at: rank for at, (rank, _) in book_of(rows, rows).speakers.items()}
 
 
 def _interleaved(head: str, processes: int = 4, rounds: int = 6) -> list[str]:
@@ -97,6 +97,24 @@ def test_a_number_in_brackets_is_no_column_of_bare_ones() -> None:
     numbers = _spoke(lines)
     assert numbers[5] == 2
     assert 4 not in numbers
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        ["ward: ends 0:rc70 1:rc70 2:rc70 3:rc9 4:rc70 5:rc70"],
+        [f"ward:   loom {loom}  {'code 9' if loom == 3 else 'stopped'}" for loom in range(6)],
+        [f"loom {loom} | leaving with {9 if loom == 3 else 70}" for loom in (5, 3, 0, 1, 4, 2)],
+    ],
+)
+def test_who_alone_ends_in_another_way_is_the_first(ends: list[str]) -> None:
+    """The root's line tells of no process; who was stopped by the others ends alike."""
+    started = [f"ward: loom {loom} starts on elm-{loom // 2}" for loom in range(6)]
+    worked = [f"loom {at % 6} | row {at} woven" for at in range(24)]
+    rows = rows_of(_lines(*started, *worked, "ward: the warp is torn", *ends))
+    told = first_to_fail(book_of(rows, rows), Root(rows[30], waited=False, machine=False))
+    assert told is not None
+    assert told[0] == 3
 
 
 def test_weights_that_are_missing_or_broken_are_told_with_the_file_and_the_remedy(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ _OFTEN = 2
 # Up to so many are told apart by size; a listing is early or late in a log from such lines on.
 _LOG_OF_MOST, _EARLY, _LATE = 6, 30, 200
 _MOST_ON_A_HOST = 64
+# Where no more than twice as many pairs of a name and a process speak for a column of names as against it, it is none.
+_DISPUTED = 2
 
 
 class Named(NamedTuple):
@@ -38,7 +41,7 @@ class Named(NamedTuple):
     is_host: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Directory:
     """`names` and `numbered` (by what processes are called, and a number) tell processes, `hosts` the host of each
     rank, `on` the ranks of each host in small letters; `sure` says how sure the hosts are, and `in_order` that they
@@ -55,6 +58,11 @@ class Directory:
     trust: float = _LEAST
     listings: Sequence[Listing] = ()
     stated: frozenset[int] = frozenset()
+
+    @cached_property
+    def nouns(self) -> frozenset[str]:
+        """What processes are called where they are numbered."""
+        return frozenset(noun for noun, _ in self.numbered)
 
     @property
     def complete(self) -> bool:
@@ -78,7 +86,7 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
     numbered: dict[tuple[str, int], Named] = {}
     on_hosts: dict[tuple[str, str], Named] = {}
     for sure, listing in used:
-        for key, named in _named_by(listing, sure, heard):
+        for key, named in _named_by(listing, sure, heard, rows):
             if isinstance(key, str):
                 names.setdefault(key, named)
             else:
@@ -114,6 +122,7 @@ def features_of(listing: Listing, heard: Mapping[str, int], stated: frozenset[in
         "whole": listing.whole,
         "from 0": low == 0,
         "from 1": low == 1,
+        "beside another": listing.beside_another,
         "range": listing.kind == RANGE,
         "items": listing.kind == ITEMS,
         "size": _size(listing.size),
@@ -155,14 +164,20 @@ def _agreeing(scored: Sequence[tuple[float, Listing]]) -> list[tuple[float, List
     for sure, listing in scored:
         if best is None or sure < _LEAST or len(used) == _MOST:
             break
-        others = set(listing.numbers).difference(best.numbers)
-        if 2 * listing.size >= best.size and (not others or listing.noun == best.noun):
+        numbers, others = set(listing.numbers), set(listing.numbers).difference(best.numbers)
+        tells_more = numbers.issuperset(best.numbers) and listing.hosts is not None
+        if 2 * listing.size >= best.size and (not others or tells_more or listing.noun == best.noun):
             used.append((sure, listing))
     return used
 
 
-def _named_by(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterator[tuple[str | tuple[str, int], Named]]:
+def _named_by(
+    listing: Listing, sure: float, heard: Mapping[str, int], rows: Sequence[Row]
+) -> Iterator[tuple[str | tuple[str, int], Named]]:
+    disputed = _disputed(listing, rows)
     for place, own in listing.names.items():
+        if place in disputed:
+            continue
         share = _share_heard(own, heard) or 0.0
         is_host = listing.hosts is not None and listing.hosts.column == place
         if is_host and not listing.whole:
@@ -178,13 +193,39 @@ def _named_by(listing: Listing, sure: float, heard: Mapping[str, int]) -> Iterat
             yield (listing.noun, rank), Named(rank, sure, 1.0, is_host=False)
 
 
+def _disputed(listing: Listing, rows: Sequence[Row]) -> frozenset[int]:
+    """The columns whose words stand on lines of others too, as levels and topics do in lines that are next to each
+    other by chance: `DBG W00`, `WARN W01`."""
+    columns = {place: own for place, own in listing.names.items() if place != listing.at}
+    pairs: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    for row in rows if columns and listing.noun else ():
+        for at, number in _counted_in(row, listing.noun):
+            for place, own in columns.items():
+                beside = at + place - listing.at
+                if 0 <= beside < len(row.words) and row.lower[beside] in own:
+                    pairs[place].add((own[row.lower[beside]], number))
+    right = {place: sum(one == of for one, of in found) for place, found in pairs.items()}
+    return frozenset(place for place, found in pairs.items() if right[place] <= _DISPUTED * (len(found) - right[place]))
+
+
+def _counted_in(row: Row, noun: str) -> Iterator[tuple[int, int]]:
+    """The places and numbers of the words of a line's head that count such."""
+    before = ""
+    for at, word in enumerate(row.lower[:_HEAD]):
+        stem, number = counted(word)
+        if number >= 0 and singular(stem or before) == noun:
+            yield at, number
+        before = word
+
+
 def _named_on_hosts(listing: Listing, sure: float, hosts: Mapping[int, str]) -> Iterator[tuple[tuple[str, str], Named]]:
     """What each process of a host alone is called, as others elsewhere are: the host, and a name, or a noun with its
     number, as `card 2`."""
     for place, column in enumerate(listing.columns):
         pairs = set(zip(map(str.lower, column), listing.numbers, strict=True))
         placed = {(hosts[rank].partition(".")[0].lower(), name): rank for name, rank in pairs if rank in hosts}
-        if place == listing.at or place in listing.names or not len(placed) == len(pairs) == listing.size:
+        told = place == listing.at or place in listing.names or len(set(column)) == 1
+        if told or not len(placed) == len(pairs) == listing.size:
             continue
         for (host, name), rank in placed.items():
             stem, number = counted(name)

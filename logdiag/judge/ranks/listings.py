@@ -8,13 +8,13 @@ names and hosts. Which of the listings of a log is that of its processes, `direc
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise, zip_longest
 from typing import NamedTuple
 
-from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, HOST_WORDS, PROCESSES
+from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, HOST_WORDS, PROCESSES, STEPS
 from logdiag.judge.ranks.words import HEAD, Row, counted, members, plain, singular
 from logdiag.patterns import pattern_of
 
@@ -24,9 +24,12 @@ _Entries = Sequence[tuple[Row, Sequence[str]]]
 
 RANGE, ITEMS, ROWS, HEADS = "range", "items", "rows", "heads"
 _HOST = pattern_of(r"(?=.*[\d-])[A-Za-z][A-Za-z\d]*(?:-[A-Za-z\d]+)*")
+# 0.77315   082002.640   1.35s   (a measure or a clock, and nobody's name)
+_FRACTION = pattern_of(r"\d+\.\d+\w*")
 # Words between the items of a line; rows of a listing for each number that it counts.
 _FARTHEST, _MOST_REPEATED = 8, 3
 _LEAST_OF_ONE_LETTER = 10
+_FEWEST_ITEMS = 3
 
 
 class Hosts(NamedTuple):
@@ -69,7 +72,18 @@ class Listing:
     @cached_property
     def whole(self) -> bool:
         """Whether it counts from 0 or 1 on and leaves none out."""
-        return min(self.numbers) <= 1 and self.size == max(self.numbers) - min(self.numbers) + 1
+        return min(self.numbers) <= 1 and self.goes_on
+
+    @cached_property
+    def goes_on(self) -> bool:
+        """Whether it leaves none out."""
+        return self.size == max(self.numbers) - min(self.numbers) + 1
+
+    @cached_property
+    def beside_another(self) -> bool:
+        """Whether a column before counts the same numbers in another order, as of the neighbours that each has."""
+        before = (tuple(counted(word)[1] for word in column) for column in self.columns[: self.at])
+        return any(set(numbers) == set(self.numbers) and numbers != self.numbers for numbers in before)
 
     @cached_property
     def names(self) -> Mapping[int, Mapping[str, int]]:
@@ -78,9 +92,15 @@ class Listing:
         for place, column in enumerate(self.columns):
             pairs = set(zip(map(str.lower, column), self.numbers, strict=True))
             own = dict(pairs)
-            if len(own) == len(pairs) == self.size and (place != self.at or self.stem):
+            alone = len(own) == len(pairs) == self.size and (place != self.at or self.stem)
+            if alone and not any(map(_FRACTION.fullmatch, own)):
                 found[place] = own
         return found
+
+    @cached_property
+    def ranges(self) -> int:
+        """How many ranges it is made of, 0 where it is made of lines or of items."""
+        return self.columns[-1].count("0") if self.kind == RANGE else 0
 
     @cached_property
     def hosts(self) -> Hosts | None:
@@ -156,6 +176,7 @@ def _entries(row: Row) -> Iterator[tuple[Key, Sequence[str]]]:
             }
         if ranges:
             yield from _continued(row, ranges) or _of_range(row, ranges)
+            yield (ROWS, row.shape), row.words
         elif items := _items(row):
             yield from items
         else:
@@ -239,16 +260,28 @@ def _alike(row: Row, chain: Sequence[int], apart: int, before: int) -> bool:
 
 
 def _parts(key: Key, group: _Entries) -> Iterator[_Entries]:
-    """A group of entries, those of it that share all plain words, and those that follow each other."""
+    """A group of entries, those of it that share all plain words, of them those that share all stems, and those that
+    follow each other."""
     yield group
-    by_form: dict[Words, list[tuple[Row, Sequence[str]]]] = defaultdict(list)
-    for entry in group:
-        by_form[tuple(map(plain, entry[1]))].append(entry)
-    if len(by_form) == 1:
-        return
-    yield from (part for part in by_form.values() if len(part) > 1)
-    if key[0] == ROWS:
+    by_words, by_stems = _alike_in(group, plain), _alike_in(group, _stem)
+    if len(by_words) > 1:
+        yield from (part for part in by_words if len(part) > 1)
+    if len(by_stems) > len(by_words):
+        yield from (part for part in by_stems if len(part) > 1)
+    if key[0] == ROWS and len(by_words) > 1:
         yield from _runs(group)
+
+
+def _alike_in(group: _Entries, form: Callable[[str], str]) -> Sequence[_Entries]:
+    """The entries of a group apart by the forms of their words."""
+    found: dict[Words, list[tuple[Row, Sequence[str]]]] = defaultdict(list)
+    for entry in group:
+        found[tuple(map(form, entry[1]))].append(entry)
+    return list(found.values())
+
+
+def _stem(word: str) -> str:
+    return counted(word)[0] or plain(word)
 
 
 def _runs(group: _Entries) -> Iterator[_Entries]:
@@ -277,7 +310,14 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
             continue
         nouns = nouns or _nouns(kind, part, columns, rows)
         listing = Listing(kind, at, numbers, columns, nouns, part[0][0].at)
-        if listing.whole or listing.noun in PROCESSES:
+        given = listing.hosts is not None and listing.ranges > len(set(listing.hosts.of.values()))
+        if given or listing.noun in STEPS:
+            continue  # What each process of a host was given, or what goes on in time.
+        if (
+            listing.whole
+            or listing.noun in PROCESSES
+            or (kind == ITEMS and listing.goes_on and distinct > _FEWEST_ITEMS)
+        ):
             found.append(listing)
     most = max((listing.size for listing in found), default=0)
     return [listing for listing in found if listing.whole and listing.size == most] or found

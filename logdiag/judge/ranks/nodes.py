@@ -16,7 +16,7 @@ from logdiag.judge.ranks.listings import may_be_a_host
 from logdiag.judge.ranks.readings import Book
 from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, COUNTERS, DEVICES, HOST_WORDS, PROCESSES
 from logdiag.judge.ranks.weights import score
-from logdiag.judge.ranks.witnesses import Root, speakers
+from logdiag.judge.ranks.witnesses import Root
 from logdiag.judge.ranks.words import Row, counted, head_of, singular
 from logdiag.patterns import pattern_of
 
@@ -73,8 +73,7 @@ def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
     places = {*range(min(_FIRST, len(rows))), *near, *range(max(0, len(rows) - _LAST), len(rows))}
     listed = {host.partition(".")[0] for host in book.directory.hosts.values()}
     words = _words_of([rows[place] for place in sorted(places) if not is_prompt(rows[place].line)], listed)
-    spoke = speakers(book)
-    named = {place: _ranks_named(rows[place], book, spoke) for place in places}
+    named = {place: _ranks_named(rows[place], book) for place in places}
     families = _families(words, named)
     shapes = Counter(map(_form, words))
     found = []
@@ -121,9 +120,9 @@ def _in_path(row: Row, place: int) -> bool:
     return row.signs[place].endswith(_JOINTS) or after in {"/", "_"} or named_on
 
 
-def _ranks_named(row: Row, book: Book, spoke: Mapping[tuple[int, int], int]) -> AbstractSet[int]:
+def _ranks_named(row: Row, book: Book) -> AbstractSet[int]:
     """The ranks that a line is of, or names."""
-    found = {row.line.rank, spoke.get((row.line.stream, row.line.position))}
+    found = {row.line.rank, book.speakers[row.at][0] if row.at in book.speakers else None}
     before = ""
     for word in row.lower[:_MOST_WORDS]:
         stem, number = counted(word)

@@ -48,7 +48,7 @@ _MISSED = pattern_of(
 _LONGEST_TRACEBACK, _MOST_LINES, _OPENING, _CLOSING = 200, 4000, 400, 120
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
 # With less chance no rank is named.
-_LEAST_CHANCE = 0.4
+_LEAST_CHANCE = 0.5
 
 
 class _Facts(NamedTuple):

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from logdiag.judge.ranks.directory import Directory, Named, directory_of
-from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
+from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, HOST_WORDS, PROCESSES, SOURCES
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.words import Row, counted, members, singular
 
@@ -29,6 +29,7 @@ _FEW, _BIG, _AFTER_MEAN = 4, 1000, 1.5
 _COVERING, _HALF = 1.5, 0.5
 # A longer word with a number is a name of its own.
 _LONGEST_SEAT = 4
+_COLUMN_OF_SPEAKER = 6
 
 
 class Reading(NamedTuple):
@@ -51,6 +52,8 @@ class Book:
     _slots: dict[Slot, list[tuple[int, int, int]]] = field(default_factory=dict)
     _forms: dict[Slot, dict[str, float]] = field(default_factory=dict)
     _of_row: dict[int, list[tuple[int, Slot, int]]] = field(default_factory=dict)
+    _speakers: Mapping[int, tuple[int, int]] | None = None
+    _voices: frozenset[tuple[str, ...]] | None = None
 
     @property
     def slots(self) -> Mapping[Slot, Sequence[tuple[int, int, int]]]:
@@ -69,6 +72,20 @@ class Book:
         if row.at not in self._of_row:
             self._of_row[row.at] = list(_slots_of(row))
         return self._of_row[row.at]
+
+    @property
+    def speakers(self) -> Mapping[int, tuple[int, int]]:
+        """By line, the rank that printed it and the place of the word that tells it."""
+        if self._speakers is None:
+            self._speakers = _speakers(self)
+        return self._speakers
+
+    def voice_of(self, row: Row) -> int:
+        """The place of the word that should tell who printed a line, by others of its form; -1 where none does."""
+        if self._voices is None:
+            self._voices = _voices(self)
+        places = range(min(_COLUMN_OF_SPEAKER, len(row.words)))
+        return next((place for place in places if row.shape[: place + 1] in self._voices), -1)
 
     def form_of(self, slot: Slot) -> dict[str, float]:
         """What the numbers of a slot are like."""
@@ -89,6 +106,8 @@ def _slots_of(row: Row) -> Iterator[tuple[int, Slot, int]]:
         stem, number = counted(word)
         if number < 0:
             before = row.lower[place] if word.replace("_", "").isalpha() else ""
+            continue
+        if before in SOURCES and row.signs[place].startswith(":"):
             continue
         if stem or before:
             yield place, (_STEM, stem) if stem else (_WORD, before), number
@@ -124,9 +143,15 @@ def _form(slot: Slot, seen: Sequence[tuple[int, int, int]], lines: int, director
         "late in lines": min(_FAR, _mean_place(seen)) / _FAR,
         "stem": slot[0] == _STEM,
         "column": slot[0] == _COLUMN,
+        "short for listed": slot[0] == _STEM and _is_short(word, directory),
         "host's stem": slot[0] != _COLUMN and any(counted(host)[0] == slot[1] for host in directory.on),
         **_beside_listing(word, set(numbers), directory),
     }
+
+
+def _is_short(stem: str, directory: Directory) -> bool:
+    """Whether a stem is what the log lists, cut short: sh12 is a shuttle, C19 a cell."""
+    return any(noun.startswith(stem) and noun != stem for noun in directory.nouns)
 
 
 def _mean_place(seen: Sequence[tuple[int, int, int]]) -> float:
@@ -165,9 +190,11 @@ def readings_of(row: Row, book: Book, *, waited: bool = False, machine: bool = F
         *_by_form(row, book, taken, there),
         *_by_host(row, directory, hosts, taken, machine=machine),
     ]
-    several = len({reading.rank for reading in listed})
+    several, voice = len({reading.rank for reading in listed}), book.voice_of(row)
     for reading in found:
         features = reading.features
+        if voice >= 0 and reading.means in {"listed", "form"}:
+            features[f"speaks, {reading.means}" if reading.place == voice else f"another speaks, {reading.means}"] = 1
         if reading.means == "listed":
             features["one of many"] = several > 2
         elif several:
@@ -242,6 +269,8 @@ def _by_form(row: Row, book: Book, taken: set[int], there: set[int]) -> Iterator
         if place in taken or (directory.several_hosts and row.lower[place] in directory.on):
             continue
         taken = taken | {place}
+        if slot[0] == _STEM and str(slot[1]).rpartition("-")[2] in HOST_WORDS:
+            continue  # gpu-node-3 is the third of the hosts.
         features = book.form_of(slot)
         mean = features["late in lines"] * _FAR
         features |= {
@@ -306,3 +335,33 @@ def told_by(readings: Sequence[Reading]) -> dict[int, tuple[float, Reading]]:
         if reading.rank not in best or odds > best[reading.rank][0]:
             best[reading.rank] = odds, reading
     return best
+
+
+def _speakers(book: Book) -> dict[int, tuple[int, int]]:
+    """The rank that printed each line, and the place of the word that tells it: those that the log lists, else the
+    numbers of the one slot that looks most like who prints."""
+    odds = {slot: score("word", {**book.form_of(slot), "form": 1}) for slot, seen in book.slots.items() if _often(seen)}
+    best = max(odds, key=odds.__getitem__, default=None)
+    told = best if best is not None and odds[best] > 0 else None
+    found: dict[int, tuple[int, int]] = {}
+    for row in book.rows:
+        listed = ((book.directory.names.get(word), at) for at, word in enumerate(row.lower[:_COLUMN_OF_SPEAKER]))
+        named = [(named.rank, at) for named, at in listed if named and named.heard and not named.is_host]
+        named += [(number, at) for at, slot, number in book.slots_of(row) if slot == told]
+        if named:
+            found[row.at] = named[0]
+    return found
+
+
+def _voices(book: Book) -> frozenset[tuple[str, ...]]:
+    """The signs of lines up to the word that tells who printed them, where several do."""
+    ranks: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for at, (rank, place) in book.speakers.items():
+        if place < _COLUMN_OF_SPEAKER:
+            ranks[book.rows[at].shape[: place + 1]].append(rank)
+    return frozenset(signs for signs, told in ranks.items() if len(told) >= _FEW and len(set(told)) > 1)
+
+
+def _often(seen: Sequence[tuple[int, int, int]]) -> bool:
+    """Whether several numbers come again and again in a slot."""
+    return 1 < len({number for _, number, _ in seen}) < len(seen)

@@ -2,10 +2,12 @@
 
 _PROCESSES = "rank task worker replica rep proc process member lane r w peer pe seat learner trainer train ordinal"
 _DEVICES = "dev device gpu card chip npu cuda accelerator board tile slot core tray acc"
+_STEPS = "step epoch iter iteration round batch attempt try"
 _COUNTERS = (
-    "step epoch iter iteration round batch attempt try tries line chunk part layer block pid shard file code exit "
-    "signal rc status port v version of in after is for at to a"
+    f"{_STEPS} line chunk part layer block pid file code exit signal rc status port v version "
+    "of in after is for at to a"
 )
+_SOURCES = "c cc cpp cu ex erl go h hpp hs java jl js kt py rs scala ts zig"
 _HOST_WORDS = "host node machine hostname nodename"
 _BEFORE_HOSTS = "on at to"
 PROCESSES = frozenset(_PROCESSES.split())
@@ -14,6 +16,10 @@ DEVICES = frozenset(_DEVICES.split())
 """What has a number on each host."""
 COUNTERS = frozenset(_COUNTERS.split())
 """What stands before numbers that count something else."""
+STEPS = frozenset(_STEPS.split())
+"""What goes on in time, and is no process."""
+SOURCES = frozenset(_SOURCES.split())
+"""How files of a program end: `loader.py:41`, `pool.cc:12` number its lines."""
 HOST_WORDS = frozenset(_HOST_WORDS.split())
 """What stands before the name of a host, whatever that is."""
 BEFORE_HOSTS = frozenset(_BEFORE_HOSTS.split())

@@ -1,5 +1,5 @@
-"""Which process failed first, by all lines that may tell: the root's own, those beside it, those that repeat its words,
-the last ones of the log, and what is missing from a roll of all.
+"""Which process failed first, by all lines that may tell: the root's own, those beside it, the last ones of the log,
+what is missing from a roll of all, and who ended in another way than the others.
 
 Each is a witness: a rank, and what speaks for it. Their log-odds are weighed together, with weights that were learnt
 (`weights.json`), against saying nothing; witnesses of one rank add up.
@@ -10,21 +10,20 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import pairwise
 from typing import NamedTuple
 
-from logdiag.judge.ranks.listings import Listing
+from logdiag.judge.ranks.listings import Listing, Words
 from logdiag.judge.ranks.readings import Book, Reading, Slot, readings_of, told_by
 from logdiag.judge.ranks.weights import score
-from logdiag.judge.ranks.words import Row
+from logdiag.judge.ranks.words import Row, counted, head_of, plain, singular
 from logdiag.patterns import pattern_of
 
 _NUMBERS = pattern_of(r"\d+")
-_COLUMN_OF_SPEAKER = 6
-_LAST, _LONGEST_RECORD, _MOST_QUOTES = 10, 60, 2
-_RARE, _SHARE_RARE, _NEAR, _FEWEST_WORDS = 3, 0.02, 2, 2
+_LAST, _LONGEST_RECORD = 10, 60
 _MOST_NAMED_LAST, _MOST_ABSENT, _FEWEST_PRESENT = 2, 2, 2
 _MOST_ODDS = 4.0
+_MOST_ENDS, _WORDS_OF_END = 100, 3
 _SHARE_ALIKE, _SHARE_FILLED, _SHARE_CLOCKED = 0.6, 0.9, 0.5
 _SILENT = "silent"
 
@@ -63,17 +62,29 @@ def witnesses(book: Book, root: Root) -> list[Witness]:
     found = [_witness(rank, "root", odds, root, {f"root, {reading.means}": 1}) for rank, (odds, reading) in own.items()]
     others = [
         *_beside(book, root),
-        *_quoting(book, root),
         *_last(book, root),
         *_missing(book, root, alike),
         *_odd(book, root),
+        *_ended_otherwise(book, root),
     ]
     # What others say counts less where the root's own line tells.
     under = max(0.0, min(strength, _MOST_ODDS) + 1)
+    no_process = _speaks_for_none(book, root)
+    for witness in [*found, *others]:
+        witness.features["none speaks"] = no_process
+        if witness.features.get("from root"):
+            witness.features["none speaks, from root"] = no_process
     for witness in others:
         where = next(name for name in witness.features if name.startswith("from "))
         witness.features.update({"root tells": under, f"root tells, {where}": under})
     return [*found, *others]
+
+
+def _speaks_for_none(book: Book, root: Root) -> bool:
+    """Whether another stands where lines tell which process printed them, as a launcher does."""
+    head = head_of(book.rows, root.row) or root.row
+    voice = book.voice_of(head)
+    return voice >= 0 and all(reading.place != voice for reading in readings_of(head, book))
 
 
 def _witness(rank: int, where: str, odds: float, root: Root, features: dict[str, float]) -> Witness:
@@ -120,25 +131,6 @@ def _beside(book: Book, root: Root) -> Iterator[Witness]:
                 extra[f"{where}, itself a part"] = clocked and not rows[at].clocked
             for rank, (odds, _) in told_by(readings_of(rows[at], book)).items():
                 yield _witness(rank, where, odds, root, dict(extra))
-
-
-def _quoting(book: Book, root: Root) -> Iterator[Witness]:
-    """Whom lines name that repeat rare words of the root's."""
-    own = {word for word in root.row.lower if len(word) > 1}
-    lines_with = Counter(chain.from_iterable(own.intersection(row.lower) for row in book.rows))
-    most = max(_RARE, _SHARE_RARE * len(book.rows))
-    rare = {word for word in own if 1 < lines_with[word] <= most}
-    if len(rare) < _FEWEST_WORDS:
-        return
-    quoting = []
-    for row in book.rows:
-        shared = len(rare.intersection(row.lower))
-        if shared >= _FEWEST_WORDS and abs(row.at - root.row.at) > _NEAR:
-            quoting.append((shared / len(rare), -row.at, row))
-    for share, _, row in sorted(quoting, key=lambda one: one[:2], reverse=True)[:_MOST_QUOTES]:
-        for rank, (odds, _) in told_by(readings_of(row, book)).items():
-            features = {"share quoted": share, "words to quote": min(len(rare), 6) / 6}
-            yield _witness(rank, "quote", odds, root, features)
 
 
 def _last(book: Book, root: Root) -> Iterator[Witness]:
@@ -202,6 +194,55 @@ def _odd(book: Book, root: Root) -> Iterator[Witness]:
             yield from _odd_in(listing, root)
 
 
+def _ended_otherwise(book: Book, root: Root) -> Iterator[Witness]:
+    """Who alone ended in another way than most, by the last lines of one form: `wa:ended-by-ctl wb:7 wc:ended-by-ctl`,
+    `44 sv-east-5 signal 7` among lines with `stop 17`."""
+    forms: dict[Words, dict[int, str]] = defaultdict(dict)
+    for row in book.rows[max(root.row.at + 1, len(book.rows) - _MOST_ENDS) :]:
+        for form, rank, way in _ends_in(row, book):
+            forms[form][rank] = way
+    for ways in forms.values():
+        often = Counter(ways.values())
+        alone = [rank for rank, way in ways.items() if often[way] == 1]
+        if len(ways) > _FEWEST_PRESENT and len(alone) == 1 and max(often.values()) >= _SHARE_ALIKE * len(ways):
+            features = {
+                "end, all others alike": len(often) == 2,
+                "end, of many": min(6.0, math.log2(len(ways))) / 6,
+                "end, of all": book.directory.listing is not None and len(ways) == book.directory.listing.size,
+            }
+            yield _witness(alone[0], "end", 0.0, root, features)
+
+
+def _ends_in(row: Row, book: Book) -> Iterator[tuple[Words, int, str]]:
+    """The processes that a line names, each with what stands before the first, and the words behind it."""
+    named = list(_named_in(row, book))
+    form = (*map(plain, row.lower[: named[0][0]]), *row.shape[: named[0][0] + 1]) if named else ()
+    for (place, rank), (after, _) in pairwise([*named, (len(row.words), -1)]):
+        host = book.directory.hosts.get(rank, "").partition(".")[0].lower()
+        words = [word for word in row.lower[place + 1 : after] if word != host]
+        if words:
+            yield form, rank, " ".join(words[:_WORDS_OF_END])
+
+
+def _named_in(row: Row, book: Book) -> Iterator[tuple[int, int]]:
+    """The places of a line's words that name a process, and its rank; of several next to each other the last."""
+    directory, last = book.directory, (-1, -1)
+    for place, word in enumerate(row.lower):
+        stem, number = counted(word)
+        named = directory.names.get(word)
+        if named is None and number >= 0:
+            named = directory.numbered.get((singular(stem or row.lower[place - 1] if place else stem), number))
+        rank = named.rank if named and not named.is_host else -1
+        if rank < 0 and not stem and number >= 0 and directory.hosts.get(number, "").lower() in row.lower:
+            rank = number
+        if rank >= 0:
+            if last[1] >= 0 and last[1] != rank:
+                yield last
+            last = place, rank
+    if last[1] >= 0:
+        yield last
+
+
 def _odd_in(listing: Listing, root: Root) -> Iterator[Witness]:
     for place, column in enumerate(listing.columns):
         words = dict(zip(listing.numbers, column, strict=True))
@@ -211,24 +252,3 @@ def _odd_in(listing: Listing, root: Root) -> Iterator[Witness]:
             size = min(6.0, math.log2(listing.size)) / 6
             features = {"odd, all others alike": len(often) == 2, "odd, whole": listing.whole, "odd, of many": size}
             yield _witness(alone[0], "odd", 0.0, root, features)
-
-
-def speakers(book: Book) -> dict[tuple[int, int], int]:
-    """The rank that printed each line, where words tell it, by stream and position: those that the log lists, else the
-    numbers of the one slot that looks most like who prints."""
-    odds = {slot: score("word", {**book.form_of(slot), "form": 1}) for slot, seen in book.slots.items() if _often(seen)}
-    best = max(odds, key=odds.__getitem__, default=None)
-    told = best if best is not None and odds[best] > 0 else None
-    found: dict[tuple[int, int], int] = {}
-    for row in book.rows:
-        listed = (book.directory.names.get(word) for word in row.lower[:_COLUMN_OF_SPEAKER])
-        ranks = [named.rank for named in listed if named and named.heard and not named.is_host]
-        ranks += [number for _, slot, number in book.slots_of(row) if slot == told]
-        if ranks:
-            found[row.line.stream, row.line.position] = ranks[0]
-    return found
-
-
-def _often(seen: Sequence[tuple[int, int, int]]) -> bool:
-    """Whether several numbers come again and again in a slot."""
-    return 1 < len({number for _, number, _ in seen}) < len(seen)

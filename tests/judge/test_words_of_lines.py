@@ -1,0 +1,22 @@
+"""A line's words, without its clock: what counts and what is the plural of what."""
+
+from __future__ import annotations
+
+import pytest
+
+from logdiag.judge.ranks.words import rows_of, singular
+from logdiag.read.prefixes import parse_line
+
+
+@pytest.mark.parametrize(
+    "clock", ["24/03 03:16:00", "14.01.26 22:04:45,411", "02.09. 18:30:01,010", "04-11 08:00:05.150", "08:02"]
+)
+def test_a_date_and_its_clock_are_no_words(clock: str) -> None:
+    """However they are written: their numbers count nothing."""
+    [row] = rows_of([parse_line(f"{clock} | mill 3 is up", "job.log", 1)])
+    assert row.words == ["mill", "3", "is", "up"]
+
+
+def test_a_plural_is_its_noun() -> None:
+    nouns = ["seats", "tries", "process", "status", "ps"]
+    assert list(map(singular, nouns)) == ["seat", "try", "process", "status", "ps"]
