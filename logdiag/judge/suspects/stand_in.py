@@ -107,7 +107,7 @@ def named_by_its_words(facts: Facts) -> Fault | None:
     if root is None or root.reason not in _NO_REASON or root.finding.supports or _was_ended(root, facts.timeline.kinds):
         return None
     # A traceback that breaks off names nothing.
-    if root.finding.role is not Role.SYMPTOM and (root.finding.rule != CATCH_ALL or root.finding.role is Role.HINT):
+    if root.finding.role is not (Role.CAUSE if root.finding.rule == CATCH_ALL else Role.SYMPTOM):
         return None
     reason, chance = _told(facts, root.line, root.reason)
     if reason in _NO_REASON or chance < _LIKELY:
@@ -165,7 +165,8 @@ def _no_cause(facts: Facts, *, surely: bool) -> Callable[[RankedLine], bool]:
 def _told(facts: Facts, line: Line, known: Reason = Reason.OTHERS) -> tuple[Reason, float]:
     """The reason that the words of a line tell and those of the most suspicious lines, and its chance, 0 to 1. Each
     counts by the root of its score, what a rule has `known` of the line as much as its words; a line of one word says
-    nothing. Others where no word is known, or the weights are broken.
+    nothing, nor does what was survived or is another program's. Others where no word is known, or the weights are
+    broken.
 
     The cause is one of the suspects: on authors left out of all training 8 of 100 more reasons are right than by the
     words of the line alone.
@@ -178,8 +179,9 @@ def _told(facts: Facts, line: Line, known: Reason = Reason.OTHERS) -> tuple[Reas
     votes = dict[Reason, float]()
     if known is not Reason.OTHERS:
         votes[known] = math.sqrt(own.score)
+    told = {line.place} | places_of((*facts.standing.recovered, *facts.standing.afterwards))
     with suppress(WeightsError):
-        for heard in (own, *(other for other in ranking.lines[:_HEARD] if other.line.place != line.place)):
+        for heard in (own, *(other for other in ranking.lines[:_HEARD] if other.line.place not in told)):
             body = body_of(heard.line)
             for reason, chance in reasons_by_wording(body) if len(body.split()) > 1 else ():
                 votes[reason] = votes.get(reason, 0.0) + math.sqrt(heard.score) * chance
