@@ -109,7 +109,8 @@ def named_by_its_words(facts: Facts) -> Fault | None:
     # A traceback that breaks off names nothing.
     if root.finding.role is not (Role.CAUSE if root.finding.rule == CATCH_ALL else Role.SYMPTOM):
         return None
-    reason, chance = _told(facts, root.line, root.reason)
+    bare = _names_no_cause(root, facts.timeline.kinds)
+    reason, chance = _told(facts, root.line, None if bare else root.reason)
     if reason in _NO_REASON or chance < _LIKELY:
         return None
     named = root.finding._replace(reason=reason, action=_advice(chance), supports=_supports(chance))
@@ -162,11 +163,11 @@ def _no_cause(facts: Facts, *, surely: bool) -> Callable[[RankedLine], bool]:
     return is_no_cause
 
 
-def _told(facts: Facts, line: Line, known: Reason = Reason.OTHERS) -> tuple[Reason, float]:
+def _told(facts: Facts, line: Line, known: Reason | None = Reason.OTHERS) -> tuple[Reason, float]:
     """The reason that the words of a line tell and those of the most suspicious lines, and its chance, 0 to 1. Each
-    counts by the root of its score, what a rule has `known` of the line as much as its words; a line of one word says
-    nothing, nor does what was survived or is another program's. Others where no word is known, or the weights are
-    broken.
+    counts by the root of its score, and what a rule has `known` of the line as much as its words; known to be None, a
+    bare end, it says nothing, nor do a line of one word, what was survived, and another program's lines. Others where
+    no word is known, or the weights are broken.
 
     The cause is one of the suspects: on authors left out of all training 8 of 100 more reasons are right than by the
     words of the line alone.
@@ -177,11 +178,12 @@ def _told(facts: Facts, line: Line, known: Reason = Reason.OTHERS) -> tuple[Reas
     ranking = facts.suspects()
     own = RankedLine(line, max(ranking.scores.get(line.place, 0.0), _LEAST_HEARD))
     votes = dict[Reason, float]()
-    if known is not Reason.OTHERS:
+    if known not in (None, Reason.OTHERS):
         votes[known] = math.sqrt(own.score)
     told = {line.place} | places_of((*facts.standing.recovered, *facts.standing.afterwards))
     with suppress(WeightsError):
-        for heard in (own, *(other for other in ranking.lines[:_HEARD] if other.line.place not in told)):
+        others = [other for other in ranking.lines[:_HEARD] if other.line.place not in told]
+        for heard in others if known is None else [own, *others]:
             body = body_of(heard.line)
             for reason, chance in reasons_by_wording(body) if len(body.split()) > 1 else ():
                 votes[reason] = votes.get(reason, 0.0) + math.sqrt(heard.score) * chance
