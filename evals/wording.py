@@ -30,7 +30,7 @@ NO_CAUSES = Path("evals/no_causes.txt")
 # A term that fewer lines have says nothing.
 _LEAST_LINES = {REASONS: 3, CAUSES: 4, ENDS: 4}
 # Makes chances of the model's sums; fitted on one author's logs after the other, each left out of the training.
-_SHARPNESS = 10.0
+_SHARPNESS = 5.0
 # What a root line, a written message or a rule's example, and another line of a log count.
 _ROOT, _MESSAGE, _OTHER = 2.0, 0.5, 1.0
 # What a root line counts for its reason, where a message counts 1: on authors left out of the training right for 85.1 %

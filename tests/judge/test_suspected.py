@@ -109,3 +109,32 @@ def test_a_call_in_a_stack_is_no_cause(book: RuleBook) -> None:
     root = diagnosed(book, *turns, *stack, exit_code=3).root_cause
     assert root is not None
     assert root.text == stack[0]
+
+
+FORGE = [
+    *(f"2026-05-02 10:{at:02}:00 [forge {at % 4}] heat {at}: warmth 2.{at:02}" for at in range(40)),
+    "2026-05-02 10:41:00 WARN [anvil 3] cannot write slag of heat 40: no space left on device",
+]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "2026-05-02 10:41:01 ERROR [forge 3] slag of heat 40 was not kept",
+        "slag.keeper.SlagKeeperException: heat 40 was not kept",
+        "2026-05-02 10:41:02 forge left with status 3",
+    ],
+    ids=["a line", "a class", "a status"],
+)
+def test_the_words_of_another_suspect_name_the_reason(last: str, book: RuleBook) -> None:
+    """Whatever stands for the cause says no reason; another line that stands out does."""
+    answer = diagnosed(book, *FORGE, last)
+    assert (answer.failed, answer.reason.value) == (True, "OSError")
+    assert not answer.recovery.automatic
+
+
+def test_the_words_of_what_was_survived_name_no_reason(book: RuleBook) -> None:
+    """Many steps follow on them."""
+    survived = "[rank3]: RuntimeError: CUDA out of memory, the batch is left out"
+    answer = diagnosed(book, *steps(1, 40), survived, *steps(41, 80), "trainer left with status 3")
+    assert (answer.failed, answer.reason.value) == (True, "Others")
