@@ -6,8 +6,10 @@ An answer from here is never sure, and never leads to an action that a scheduler
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 from logdiag.errors import WeightsError
@@ -44,6 +46,8 @@ _SUSPECTS = 3
 _KILLED = ("-9", "-15")
 # So many suspects say by their words what the reason is; the line that stands for the cause is as suspicious as this.
 _HEARD, _LEAST_HEARD = 5, 0.1
+# A suspect that agrees with no other counts as if it agreed so much.
+_LEAST_AGREEMENT = 0.1
 # From such a chance on words name a reason and its action (two of three are right), and are clear (nine of ten are).
 _LIKELY, _CLEAR = 0.2, 0.4
 # What a rule says that knows no reason.
@@ -76,18 +80,17 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
     if bar is None or unseen:
         return None
     ranking, is_no_cause = facts.suspects(), _no_cause(facts, surely=bar is _IN_KNOWN_SOFTWARE)
-    best = next((ranked for ranked in ranking.lines if not is_no_cause(ranked)), None)
+    may_be = list(islice((ranked for ranked in ranking.lines if not is_no_cause(ranked)), _SUSPECTS))
     own = ranking.scores.get(root.line.place, 0.0) if root else 0.0
-    if (
-        best is None
-        or (root is not None and best.line.place == root.line.place)
-        or best.score < max(bar.least, bar.times * own)
-    ):
+    if not may_be or may_be[0].score < max(bar.least, bar.times * own):
         return None
-    reason, chance = _told(facts, best.line)
+    line = _most_agreed_with(may_be, facts)
+    if root is not None and line.place == root.line.place:
+        return None
+    reason, chance = _told(facts, line)
     finding = Finding(
         rule=RULE,
-        line=best.line,
+        line=line,
         role=Role.CAUSE,
         reason=reason,
         title="A failure in words that no rule knows",
@@ -163,32 +166,61 @@ def _no_cause(facts: Facts, *, surely: bool) -> Callable[[RankedLine], bool]:
     return is_no_cause
 
 
+def _most_agreed_with(suspects: Sequence[RankedLine], facts: Facts) -> Line:
+    """Of the most suspicious lines the one whose words tell most of the reason that all tell together.
+
+    What follows from a cause speaks of other things too: on authors left out of all training 8 of 333 more root lines
+    are right than where the most suspicious line is taken.
+    """
+    votes = _votes(facts, suspects[0].line, Reason.OTHERS)
+
+    def weight(ranked: RankedLine) -> float:
+        agreement = sum(chance * votes[reason] for reason, chance in _reasons_of(ranked.line))
+        return ranked.score * (agreement + _LEAST_AGREEMENT) ** 2
+
+    return max(suspects, key=weight).line
+
+
 def _told(facts: Facts, line: Line, known: Reason | None = Reason.OTHERS) -> tuple[Reason, float]:
-    """The reason that the words of a line tell and those of the most suspicious lines, and its chance, 0 to 1. Each
-    counts by the root of its score, and what a rule has `known` of the line as much as its words; known to be None, a
-    bare end, it says nothing, nor do a line of one word, what was survived, and another program's lines. Others where
-    no word is known, or the weights are broken.
+    """The reason that `_votes` tell, and its chance, 0 to 1. Others where no word is known, or the weights are broken.
 
     The cause is one of the suspects: on authors left out of all training 8 of 100 more reasons are right than by the
     words of the line alone.
     """
+    return max(_votes(facts, line, known).items(), key=lambda vote: vote[1], default=(Reason.OTHERS, 0.0))
+
+
+def _votes(facts: Facts, line: Line, known: Reason | None) -> Mapping[Reason, float]:
+    """What the words of a line and those of the most suspicious lines tell: the chance of each reason, 0 where there is
+    none. Each line counts by the root of its score, and what a rule has `known` of this one as much as its words; known
+    to be None, a bare end, it says nothing, nor does what was survived, and another program's lines."""
+    ranking = facts.suspects()
+    weight = math.sqrt(max(ranking.scores.get(line.place, 0.0), _LEAST_HEARD))
+    left_out = {line.place} | places_of((*facts.standing.recovered, *facts.standing.afterwards))
+    others = (other for other in ranking.lines[:_HEARD] if other.line.place not in left_out)
+    heard = [(math.sqrt(other.score), _reasons_of(other.line)) for other in others]
+    if known is not None:
+        heard.append((weight, _reasons_of(line)))
+    if known not in (None, Reason.OTHERS):
+        heard.append((weight, ((known, 1.0),)))
+    votes = defaultdict[Reason, float](float)
+    for weight, reasons in heard:
+        for reason, chance in reasons:
+            votes[reason] += weight * chance
+    total = sum(votes.values()) or 1.0
+    return defaultdict(float, {reason: vote / total for reason, vote in votes.items()})
+
+
+def _reasons_of(line: Line) -> tuple[tuple[Reason, float], ...]:
+    """The reasons that the words of a line may tell, with their chances; none of a line of one word, or where the
+    weights are broken."""
     from logdiag.judge.suspects.line_features import body_of
     from logdiag.judge.suspects.wording import reasons_by_wording
 
-    ranking = facts.suspects()
-    own = RankedLine(line, max(ranking.scores.get(line.place, 0.0), _LEAST_HEARD))
-    votes = dict[Reason, float]()
-    if known not in (None, Reason.OTHERS):
-        votes[known] = math.sqrt(own.score)
-    told = {line.place} | places_of((*facts.standing.recovered, *facts.standing.afterwards))
+    body = body_of(line)
     with suppress(WeightsError):
-        others = [other for other in ranking.lines[:_HEARD] if other.line.place not in told]
-        for heard in others if known is None else [own, *others]:
-            body = body_of(heard.line)
-            for reason, chance in reasons_by_wording(body) if len(body.split()) > 1 else ():
-                votes[reason] = votes.get(reason, 0.0) + math.sqrt(heard.score) * chance
-    reason, most = max(votes.items(), key=lambda vote: vote[1], default=(Reason.OTHERS, 0.0))
-    return reason, most / max(sum(votes.values()), 1e-12)
+        return reasons_by_wording(body) if len(body.split()) > 1 else ()
+    return ()
 
 
 def _supports(chance: float) -> tuple[Support, ...]:
