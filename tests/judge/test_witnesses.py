@@ -123,3 +123,35 @@ def test_weights_that_are_missing_or_broken_are_told_with_the_file_and_the_remed
     for path in (broken, tmp_path / "none.json"):
         with pytest.raises(WeightsError, match=rf"{path.name}: .*install logdiag again"):
             tables(str(path))
+
+
+def test_another_line_of_the_record_names_who_failed() -> None:
+    """The logger of .NET writes a category, then what it says, then the exception, each on a line of its own."""
+    heads = ("info: Kiln.Train.Loop[12]", "info: Kiln.Store[30]")
+    work = (
+        line
+        for batch in range(12)
+        for seat in range(4)
+        for line in (
+            f"2026-07-08 11:{batch:02}:0{seat}.727 {heads[batch % 2]}",
+            f"      seat {(seat + batch) % 4}: batch {batch}, loss 2.0{batch}",
+        )
+    )
+    failed = (
+        "2026-07-08 11:27:34.771 warn: Kiln.Store[31]",
+        "      seat 2: save not started",
+        "      it is tried no more",
+        "      System.UnauthorizedAccessException: Access to the path '/mnt/kiln/out' is denied.",
+    )
+    after = (
+        "2026-07-08 11:27:43.792 fail: Kiln.Train.Loop[19]",
+        "      seat 1: stopped in save gate",
+        "2026-07-08 11:27:43.795 fail: Kiln.Train.Loop[19]",
+        "      seat 3: stopped in save gate",
+    )
+    lines = _lines(*work, *failed, *after)
+    rows = rows_of(lines)
+    root = rows[len(lines) - len(after) - 1]
+    told = first_to_fail(book_of(rows, rows), Root(root, waited=False, machine=False))
+    assert told is not None
+    assert told[0] == 2

@@ -120,17 +120,25 @@ def _beside(book: Book, root: Root) -> Iterator[Witness]:
     part = (clocked and not row.clocked) or row.line.text[:1].isspace()
     near: list[tuple[str, int]] = [("above", row.at - 1), ("below", row.at + 1)]
     if part:
-        at = row.at - 1
-        while at >= 0 and row.at - at < _LONGEST_RECORD and not rows[at].clocked:
-            at -= 1
-        near.append(("record", at))
+        near.append(("record", _surest_of_record(rows, row, book)))
     for where, at in near:
-        if 0 <= at < len(rows) and rows[at].line.stream == row.line.stream and (where != "record" or rows[at].clocked):
+        if 0 <= at < len(rows) and rows[at].line.stream == row.line.stream:
             extra: dict[str, float] = {f"{where}, root is a part": part}
             if where != "record":
                 extra[f"{where}, itself a part"] = clocked and not rows[at].clocked
             for rank, (odds, _) in told_by(readings_of(rows[at], book)).items():
                 yield _witness(rank, where, odds, root, dict(extra))
+
+
+def _surest_of_record(rows: Sequence[Row], row: Row, book: Book) -> int:
+    """The place of the line that names someone most surely, of those of a record before one of its lines; -1 where the
+    record has no head."""
+    head = next((at for at in range(row.at - 1, max(row.at - _LONGEST_RECORD, -1), -1) if rows[at].clocked), -1)
+
+    def odds(at: int) -> float:
+        return max((odds for odds, _ in told_by(readings_of(rows[at], book)).values()), default=-math.inf)
+
+    return max(range(head, row.at), key=odds) if head >= 0 else -1
 
 
 def _last(book: Book, root: Root) -> Iterator[Witness]:
