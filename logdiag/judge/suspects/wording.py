@@ -1,8 +1,8 @@
 """What a line's words say where no rule knows the line: which reason, and whether they are a cause's at all.
 
 Linear models over words and the pairs of words beside each other, each weighted by how rare it is. Two look at one
-line; the lines around add nothing. The third says how a log ended, by the words of its last lines. They are trained
-with the suspects (`python -m evals.suspects`): on the development cases, the examples that prove the rules, and
+line (`stand_in` weighs what several tell). The third says how a log ended, by the words of its last lines. They are
+trained with the suspects (`python -m evals.suspects`): on the development cases, the examples that prove the rules, and
 messages written for each reason (`evals/wordings.txt`) and for none (`evals/no_causes.txt`).
 """
 
