@@ -115,6 +115,7 @@ def test_one_line_may_list_all() -> None:
         ["members: 0,1 at elm-7; 2,3 at oak-3"],
         ["10:00:00 four of them (elm-7=0-1, oak-3=2-3)"],
         ["seen a-0 (elm-7, peers 0-1), a-1 (oak-3, peers 2-3)"],
+        ["INFO c.s.Sluice - lanes 0-1 on elm-7, lanes 2-3 on oak-3"],
     ],
 )
 def test_a_range_of_ranks_names_their_host(rows: list[str]) -> None:

@@ -190,8 +190,8 @@ def _several(row: Row, at: int) -> Words:
 
 
 def _continued(row: Row, ranges: Mapping[int, Words]) -> list[tuple[Key, Sequence[str]]]:
-    """`gy-01 has 0-7, gy-02 has 8-15`: ranges of one line that go on where the one before ended, each with the words
-    before it, or behind it where no more stand before the first."""
+    """`gy-01 has 0-7, gy-02 has 8-15`, `lanes 0-3 on qs-1, lanes 4-7 on qs-2`: ranges of one line that go on where the
+    one before ended, each with as many words behind it as the last has, and the others up to the next before it."""
     places = sorted(ranges)
     apart = {after - before for before, after in pairwise(places)}
     goes_on = all(
@@ -200,13 +200,13 @@ def _continued(row: Row, ranges: Mapping[int, Words]) -> list[tuple[Key, Sequenc
     if len(apart) != 1 or not goes_on:
         return []
     width = apart.pop()
-    first = places[0] - width + 1
-    shift = first - places[0] if first >= 0 and len(row.words) - places[-1] < width + (first > 0) else 0
+    before = max(width - (len(row.words) - places[-1]), 0)
+    shift = -before if before <= places[0] else 0
     found: list[tuple[Key, Sequence[str]]] = []
     for at in places:
         words = row.words[at + shift : at + shift + width]
         for k, member in enumerate(ranges[at] if len(words) == width else ()):
-            found.append(((RANGE, row.at), [*words[: -shift or 0], member, *words[1 - shift :], str(k)]))
+            found.append(((RANGE, row.at), [*words[:-shift], member, *words[1 - shift :], str(k)]))
     return found
 
 
