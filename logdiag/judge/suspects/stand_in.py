@@ -48,7 +48,7 @@ _KILLED = ("-9", "-15")
 _HEARD, _LEAST_HEARD = 5, 0.1
 # A suspect that agrees with no other counts as if it agreed so much.
 _LEAST_AGREEMENT = 0.1
-# From such a chance on words name a reason and its action (two of three are right), and are clear (nine of ten are).
+# From such a chance on words are a guess (two of three reasons are right), and are clear (nine of ten are).
 _LIKELY, _CLEAR = 0.2, 0.4
 # What a rule says that knows no reason.
 _NO_REASON = (Reason.OTHERS, Reason.RUNTIME_ERROR)
@@ -105,7 +105,7 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
 
 def named_by_its_words(facts: Facts) -> Fault | None:
     """No rule knows more of the root than that something was raised, ended or was printed last: its words, and those of
-    the most suspicious lines, name the reason."""
+    the most suspicious lines, name the reason; in software that rules know, only clear ones."""
     root = facts.root
     if root is None or root.reason not in _NO_REASON or root.finding.supports or _was_ended(root, facts.timeline.kinds):
         return None
@@ -114,7 +114,7 @@ def named_by_its_words(facts: Facts) -> Fault | None:
         return None
     bare = _names_no_cause(root, facts.timeline.kinds)
     reason, chance = _told(facts, root.line, None if bare else root.reason)
-    if reason in _NO_REASON or chance < _LIKELY:
+    if reason in _NO_REASON or chance < (_LIKELY if facts.unknown_software else _CLEAR):
         return None
     named = root.finding._replace(reason=reason, action=_advice(chance), supports=_supports(chance))
     return root._replace(finding=named)
