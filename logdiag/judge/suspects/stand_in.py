@@ -73,7 +73,8 @@ def hint_among_the_suspects(facts: Facts) -> Fault | None:
 
 
 def most_suspicious_line(facts: Facts) -> Fault | None:
-    """No rule names a cause: the line that stands out most, by its structure, its meaning and its words."""
+    """No rule names a cause: of the lines that stand out most, by structure, meaning and words, the one that the others
+    agree with."""
     root, bar = facts.root, _bar_before(facts)
     # That the caller knows of a failure does not mean that this log shows one.
     unseen = root is None and facts.timeline.failed is not None and facts.suspects().failure < _SHOWN
