@@ -117,7 +117,8 @@ def named_by_its_words(facts: Facts) -> Fault | None:
     reason, chance = _told(facts, root.line, None if bare else root.reason)
     if reason in _NO_REASON or chance < (_LIKELY if facts.unknown_software else _CLEAR):
         return None
-    named = root.finding._replace(reason=reason, action=_advice(chance), supports=_supports(chance))
+    why = f"{root.finding.why} No rule knows more of it; the reason is what the most suspicious lines tell.".lstrip()
+    named = root.finding._replace(reason=reason, why=why, action=_advice(chance), supports=_supports(chance))
     return root._replace(finding=named)
 
 
