@@ -11,6 +11,7 @@ import os
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -32,11 +33,11 @@ Hit = tuple[int, int, tuple[int, ...]]
 
 class Part(NamedTuple):
     """Expressions that are looked for in one pass: `scan` gives (end offset, number of the expression), `owners` the
-    patterns that each expression stands for, `dumped` what it is restored from (empty where it cannot be)."""
+    patterns that each expression stands for, `dump` what it is restored from (empty where it cannot be)."""
 
     scan: Callable[[bytes], list[tuple[int, int]]]
     owners: list[list[int]]
-    dumped: bytes
+    dump: Callable[[], bytes]
 
 
 class Matcher:
@@ -103,9 +104,8 @@ class Matcher:
     @property
     def dumped(self) -> list[tuple[list[list[int]], bytes]] | None:
         """Plain values that `restore` makes it again from; None where the engine cannot do that."""
-        if not all(part.dumped for part in self.parts):
-            return None
-        return [(part.owners, part.dumped) for part in self.parts]
+        dumped = [(part.owners, part.dump()) for part in self.parts]
+        return dumped if all(database for _, database in dumped) else None
 
     def renumbered(self, numbers: Sequence[int | None]) -> tuple[Part, ...]:
         """Its parts, each pattern under the number that `numbers` gives it; those without one are left out."""
@@ -139,7 +139,7 @@ class Matcher:
         try:
             import hyperscan
         except ImportError:
-            return Matcher([Part(_one_by_one(list(needed)), owners, b"")], "regex")
+            return Matcher([Part(_one_by_one(list(needed)), owners, bytes)], "regex")
         if not needed:
             return Matcher([], "hyperscan")
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
@@ -152,7 +152,7 @@ class Matcher:
             database.compile(expressions=encoded, ids=list(range(len(encoded))), elements=len(encoded), flags=flags)
         except hyperscan.error as error:
             raise ValueError(str(error)) from error
-        return Matcher([Part(_hyperscan(database), owners, hyperscan.dumpb(database))], "hyperscan")
+        return Matcher([_part(database, owners)], "hyperscan")
 
     @staticmethod
     def restore(dumped: list[tuple[list[list[int]], bytes]]) -> Matcher | None:
@@ -160,13 +160,8 @@ class Matcher:
         try:
             import hyperscan
 
-            return Matcher(
-                [
-                    Part(_hyperscan(hyperscan.loadb(database, hyperscan.HS_MODE_BLOCK)), owners, database)
-                    for owners, database in dumped
-                ],
-                "hyperscan",
-            )
+            mode = hyperscan.HS_MODE_BLOCK
+            return Matcher([_part(hyperscan.loadb(part, mode), owners) for owners, part in dumped], "hyperscan")
         except Exception:  # any failure only means that the patterns are compiled again
             return None
 
@@ -174,6 +169,12 @@ class Matcher:
 def starts_of_lines(data: bytes) -> list[int]:
     """Where each line of a block begins, and where one behind the last would."""
     return list(accumulate(map((1).__add__, map(len, data.split(b"\n"))), initial=0))
+
+
+def _part(database: Any, owners: list[list[int]]) -> Part:
+    from hyperscan import dumpb
+
+    return Part(_hyperscan(database), owners, partial(dumpb, database))
 
 
 def _hyperscan(database: Any) -> Callable[[bytes], list[tuple[int, int]]]:
