@@ -9,7 +9,7 @@ from logdiag.judge.facts import ENOUGH_LINES, unknown_lines
 from logdiag.model import Line, Support
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
-from tests.helpers import diagnosed, steps
+from tests.helpers import diagnosed, steps, traceback_of
 
 ROOT = "lathe 1 of 2: ERROR notch 200 is not on the shelf, never cut or swept away"
 SHOP = [
@@ -111,25 +111,20 @@ def test_a_call_in_a_stack_is_no_cause(book: RuleBook) -> None:
     assert root.text == stack[0]
 
 
-FORGE = [
-    *(f"2026-05-02 10:{at:02}:00 [forge {at % 4}] heat {at}: warmth 2.{at:02}" for at in range(40)),
-    "2026-05-02 10:41:00 WARN [anvil 3] cannot write slag of heat 40: no space left on device",
-]
-
-
 @pytest.mark.parametrize(
-    "last",
+    "raised",
     [
-        "2026-05-02 10:41:01 ERROR [forge 3] slag of heat 40 was not kept",
-        "slag.keeper.SlagKeeperException: heat 40 was not kept",
-        "2026-05-02 10:41:02 forge left with status 3",
+        ["feed.FeedClosedException: no further rows", "trainer left with status 3"],
+        traceback_of("feed.FeedClosedException: no further rows"),
     ],
-    ids=["a line", "a class", "a status"],
+    ids=["a class alone", "a traceback"],
 )
-def test_the_words_of_another_suspect_name_the_reason(last: str, book: RuleBook) -> None:
-    """Whatever stands for the cause says no reason; another line that stands out does."""
-    answer = diagnosed(book, *FORGE, last)
-    assert (answer.failed, answer.reason.value) == (True, "OSError")
+def test_the_words_of_another_suspect_name_the_reason(raised: list[str], book: RuleBook) -> None:
+    """No rule knows the class, and its own words say little; the line before it says what was read."""
+    told = "WARN  feed: chunk 7: checksum 9f3a does not match footer 5d20"
+    answer = diagnosed(book, *steps(1, 40), told, *raised)
+    assert (answer.failed, answer.reason.value) == (True, "DatasetLoadingError")
+    assert answer.confidence < 0.6
     assert not answer.recovery.automatic
 
 
@@ -138,3 +133,19 @@ def test_the_words_of_what_was_survived_name_no_reason(book: RuleBook) -> None:
     survived = "[rank3]: RuntimeError: CUDA out of memory, the batch is left out"
     answer = diagnosed(book, *steps(1, 40), survived, *steps(41, 80), "trainer left with status 3")
     assert (answer.failed, answer.reason.value) == (True, "Others")
+
+
+def test_the_root_is_the_suspect_whose_words_tell_what_all_tell(book: RuleBook) -> None:
+    """The loudest of them says what followed, in words that mean little."""
+    followed = "a rig without one of its hands is not gone on with (rule whole=yes)"
+    lines = [
+        "rig 3.1 of the harbour yard",
+        "4 hands at the ropes",
+        *(f"hand {at % 4}: rope {at} made fast" for at in range(12)),
+        "conf: mast.conf line 12: '}' closes nothing",
+        followed,
+        "yard: 4 hands down, all with 21",
+    ]
+    answer = diagnose("\n".join(lines).encode(), rules=book, memory=False, exit_code=21)
+    assert answer.root_cause is not None
+    assert (answer.suspects[0].text, answer.root_cause.line, answer.reason.value) == (followed, 15, "SyntaxError")
