@@ -289,3 +289,12 @@ def test_what_each_host_has_is_told_by_the_host_of_the_line() -> None:
     lanes = [f"hut: lane {lane} = elm-{lane // 2} chip{lane % 2} pid {4000 + lane}" for lane in range(4)]
     calls = [f"elm-0 weave: chip{chip} here" for chip in range(2)]
     assert _rank(*lanes, *calls, "elm-1 weave: chip0: cannot open the plug-in") == 2
+
+
+def test_words_that_stand_on_lines_of_others_too_are_no_names() -> None:
+    """Levels of lines that are next to each other by chance look like names of who speaks."""
+    first = [f"{level} W{at:02d} up" for at, level in enumerate(("DBG", "WARN", "INFO", "NOTE"))]
+    more = [
+        f"{level} W{at % 4:02d} turn {at}" for at, level in enumerate(("INFO", "DBG", "DBG", "WARN", "NOTE", "INFO"))
+    ]
+    assert _listed(*first, *more).names.keys() == {"w00", "w01", "w02", "w03"}

@@ -33,6 +33,8 @@ STUCK = "watchdog: BUG: soft lockup - CPU#7 stuck for 23s! [kworker/7:2:811]"
             3,
             Reason.OS_ERROR,
         ),
+        # With nothing else in sight a symptom is what is known.
+        (["[ 811.000001] sd 2:0:0:1: [sdb] device offline or changed"], 3, Reason.OS_ERROR),
         # The thread that cleans up speaks after the kernel has said whom it killed.
         (
             [

@@ -124,6 +124,7 @@ def test_the_words_of_another_suspect_name_the_reason(raised: list[str], book: R
     told = "WARN  feed: chunk 7: checksum 9f3a does not match footer 5d20"
     answer = diagnosed(book, *steps(1, 40), told, *raised)
     assert (answer.failed, answer.reason.value) == (True, "DatasetLoadingError")
+    assert answer.recovery.why.endswith("the reason is what the most suspicious lines tell.")
     assert answer.confidence < 0.6
     assert not answer.recovery.automatic
 
