@@ -16,7 +16,7 @@ from typing import NamedTuple
 from logdiag.judge.ranks.listings import Listing, Words
 from logdiag.judge.ranks.readings import Book, Reading, Slot, readings_of, told_by
 from logdiag.judge.ranks.weights import score
-from logdiag.judge.ranks.words import Row, counted, head_of, plain, singular
+from logdiag.judge.ranks.words import Row, counted, plain, singular
 from logdiag.patterns import pattern_of
 
 _NUMBERS = pattern_of(r"\d+")
@@ -69,22 +69,10 @@ def witnesses(book: Book, root: Root) -> list[Witness]:
     ]
     # What others say counts less where the root's own line tells.
     under = max(0.0, min(strength, _MOST_ODDS) + 1)
-    no_process = _speaks_for_none(book, root)
-    for witness in [*found, *others]:
-        witness.features["none speaks"] = no_process
-        if witness.features.get("from root"):
-            witness.features["none speaks, from root"] = no_process
     for witness in others:
         where = next(name for name in witness.features if name.startswith("from "))
         witness.features.update({"root tells": under, f"root tells, {where}": under})
     return [*found, *others]
-
-
-def _speaks_for_none(book: Book, root: Root) -> bool:
-    """Whether another stands where lines tell which process printed them, as a launcher does."""
-    head = head_of(book.rows, root.row) or root.row
-    voice = book.voice_of(head)
-    return voice >= 0 and all(reading.place != voice for reading in readings_of(head, book))
 
 
 def _witness(rank: int, where: str, odds: float, root: Root, features: dict[str, float]) -> Witness:
