@@ -316,3 +316,23 @@ def test_a_row_leaves_a_plain_word_of_the_gpu_its_weight(book: RuleBook) -> None
     """No row of a catalogue makes the illegal access of a kernel a general rule, which would count for less."""
     [access] = [index for index, rule in enumerate(book.rules) if rule.id == "cuda/cuda-illegal-memory-access"]
     assert not book.narrower.get(access)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Ping redis: no route to host",
+        "Put uuid object: no route to host",
+        "mount process 412: no such process",
+        "Attribute of /ckpt (inode 812) is missing",
+        "load RSA key from /keys/jfs.pem: no such file",
+    ],
+)
+def test_the_level_of_juicefs_tells_whether_it_went_on(book: RuleBook, said: str) -> None:
+    """FATAL ends the program, after ERROR one call fails, after WARNING it tries again or works around it."""
+
+    def role(level: str) -> Role | None:
+        found = book.confirm_all(parse_line(f"juicefs[2210] <{level}>: {said}", "job.log", 1, position=0))
+        return found.role if found else None
+
+    assert [role(level) for level in ("FATAL", "ERROR", "WARNING")] == [Role.CAUSE, Role.SYMPTOM, Role.HINT]
