@@ -18,40 +18,6 @@ from logdiag.patterns import pattern_of
 if TYPE_CHECKING:
     from logdiag.read.forms import Forms
 
-__all__ = [
-    "Action",
-    "Block",
-    "Candidate",
-    "Category",
-    "Change",
-    "Checkpoint",
-    "Collectives",
-    "Consequence",
-    "Diagnosis",
-    "Digest",
-    "Ended",
-    "Evidence",
-    "Finding",
-    "Line",
-    "Log",
-    "Mark",
-    "Progress",
-    "RankInGroup",
-    "Reason",
-    "Recovery",
-    "Role",
-    "RootCause",
-    "Similar",
-    "Support",
-    "Suspect",
-    "Times",
-    "fill",
-    "fill_title",
-    "median",
-    "number_in",
-    "with_nines",
-]
-
 SCHEMA = "logdiag.diagnosis/1"
 _NOT_OF_THE_SCHEMA = ("digest", "decisions", "marks")
 # Left out of the answer where there is nothing.

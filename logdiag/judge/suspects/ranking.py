@@ -12,33 +12,26 @@ import json
 import math
 import os
 import struct
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from operator import mul, sub, truediv
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from logdiag.errors import WeightsError
 from logdiag.judge.suspects.failure import INPUTS, chance_of, inputs_of, standing_of, words_of_end
 from logdiag.judge.suspects.line_features import FEATURES, View, candidates_of, features_of, view_of
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
 from logdiag.judge.suspects.trees import Tree, features_in, sum_of_trees, tree_from
-from logdiag.model import Digest, Line
+from logdiag.model import Digest
 from logdiag.scan.survey import Survey
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 WEIGHTS = os.path.join(os.path.dirname(__file__), "weights")
 """The folder of the weights that ship."""
 CARD = "suspects.json"
 TABLE = "suspects.tokens"
-_MOST_SUSPECTS = 10
 _CLIP = 4.0
-# So many candidates are worth loading NumPy for, which takes as long as scoring so many without it.
-_WORTH_NUMPY = 250
 # Characters of a line whose meaning is asked.
 _MEANT = 300
 
@@ -71,85 +64,46 @@ class Weights:
         return len(self.meaning_centres)
 
 
-def suspects(
-    survey: Survey, digest: Digest, *, weights: Weights | None = None, most: int = _MOST_SUSPECTS
-) -> tuple[RankedLine, ...]:
-    """The lines most likely to name what broke first, best first. Raises WeightsError when the weights are broken."""
-    return ranking(survey, digest, weights=weights).lines[:most]
-
-
-def failure_score(survey: Survey, digest: Digest, *, weights: Weights | None = None) -> float:
-    """The chance, 0 to 1, that a log shows a failure. Raises WeightsError when the weights are broken."""
-    return ranking(survey, digest, weights=weights).failure
-
-
-def score_lines(
-    survey: Survey, digest: Digest, lines: Iterable[Line], *, weights: Weights | None = None
-) -> tuple[RankedLine, ...]:
-    """Given lines of the log with their scores, best first; 0 for one that was not kept. Raises WeightsError."""
-    wanted = list(lines)
-    found = ranking(survey, digest, weights=weights, also=wanted)
-    scored = [RankedLine(line, found.scores.get((line.stream, line.position), 0.0)) for line in wanted]
-    return tuple(sorted(scored, key=lambda item: -item.score))
-
-
-def ranking(survey: Survey, digest: Digest, *, weights: Weights | None = None, also: Sequence[Line] = ()) -> Ranking:
-    """All of it from one look: the suspects, the chance of a failure, and the scores, those of lines in `also` too.
+def ranking(survey: Survey, digest: Digest) -> Ranking:
+    """All of it from one look: the suspects, the chance of a failure, and the scores.
 
     Raises WeightsError when the weights are missing or broken: say so in a note, and let the rules decide.
     """
-    weights = weights or load_weights()
+    weights = load_weights()
     view = view_of(survey, digest)
     if not view.lines:
         return Ranking()
-    wanted = {(line.stream, line.position) for line in also}
-    named = [at for at, line in enumerate(view.lines) if (line.stream, line.position) in wanted]
     candidates = candidates_of(view)
     if not candidates:
         return Ranking()  # nothing but rulers and numbers
-    places = sorted({*candidates, *named})
-    values = dict(zip(places, _values(view, places, weights), strict=True))
-    return _ranking(view, candidates, values, weights)
+    values = dict(zip(candidates, _values(view, candidates, weights), strict=True))
+    return _ranking(view, values, weights)
 
 
-def _ranking(view: View, candidates: Sequence[int], values: dict[int, float], weights: Weights) -> Ranking:
+def _ranking(view: View, values: dict[int, float], weights: Weights) -> Ranking:
     """What the candidates' values come to: of lines of one shape the best speaks for all."""
     best: dict[str, int] = {}
-    for at in candidates:
+    for at in values:
         shape = view.shapes[at]
         if shape not in best or values[at] > values[best[shape]]:
             best[shape] = at
-    told = inputs_of([values[at] for at in candidates], standing_of(view), words_of_end(view))
+    told = inputs_of(values.values(), standing_of(view), words_of_end(view))
     failure = chance_of(told, weights.failure)
     most = max(values.values())
     powers = {at: math.exp((value - most) / weights.temperature) for at, value in values.items()}
     share = failure / max(sum(powers[at] for at in best.values()), 1e-12)
-    scores = {
-        (view.lines[at].stream, view.lines[at].position): min(share * powers[best.get(view.shapes[at], at)], 1.0)
-        for at in values
-    }
+    scores = {view.lines[at].place: min(share * powers[best[view.shapes[at]]], 1.0) for at in values}
     ranked = sorted(best.values(), key=lambda at: (-powers[at], at))
     return Ranking(tuple(RankedLine(view.lines[at], share * powers[at]) for at in ranked), failure, scores)
 
 
 def _values(view: View, places: Sequence[int], weights: Weights) -> list[float]:
-    """What the network and the trees make of lines; the same with and without NumPy."""
-    numbers = [token_numbers(view.bodies[at]) for at in places]
+    """What the network and the trees make of lines."""
     rows = [features_of(view, at) for at in places]
-    values = _of_network(rows, numbers, weights)
+    meanings = (_meaning(token_numbers(view.bodies[at]), weights) for at in places)
+    inputs = [(*_scaled(row, weights), *meaning) for row, meaning in zip(rows, meanings, strict=True)]
+    values = _of_network(inputs, weights)
     return [value + sum_of_trees(weights.trees, row) for value, row in zip(values, rows, strict=True)]
-
-
-def _of_network(rows: Sequence[Sequence[float]], numbers: Sequence[Sequence[int]], weights: Weights) -> Sequence[float]:
-    if "numpy" in sys.modules or len(rows) >= _WORTH_NUMPY:
-        try:
-            import numpy
-        except ImportError:
-            pass
-        else:
-            return _by_numpy(numpy, rows, numbers, weights)
-    inputs = [(*_scaled(row, weights), *_meaning(found, weights)) for row, found in zip(rows, numbers, strict=True)]
-    return _by_hand(inputs, weights)
 
 
 def _scaled(row: Sequence[float], weights: Weights) -> list[float]:
@@ -157,7 +111,7 @@ def _scaled(row: Sequence[float], weights: Weights) -> list[float]:
     return [value if -_CLIP < value < _CLIP else math.copysign(_CLIP, value) for value in scaled]
 
 
-def _by_hand(lines: Sequence[tuple[float, ...]], weights: Weights) -> list[float]:
+def _of_network(lines: Sequence[tuple[float, ...]], weights: Weights) -> list[float]:
     """What the network makes of lines' inputs. The fastest product of two vectors that Python has without NumPy comes
     from how far they are apart: 2ab = aa + bb - |a - b|**2."""
     units = [
@@ -191,27 +145,6 @@ def _meaning(numbers: Sequence[int], weights: Weights) -> list[float]:
         value * scale / weight - centre
         for value, scale, centre in zip(sums, weights.meaning_scales, weights.meaning_centres, strict=False)
     ]
-
-
-def _by_numpy(
-    np: Any, rows: Sequence[Sequence[float]], numbers: Sequence[Sequence[int]], weights: Weights
-) -> list[float]:
-    table, hidden = _as_arrays(weights)
-    centred = (np.asarray(rows, np.float64) - weights.centres) / weights.spreads
-    sums = np.array([table[found].sum(axis=0, dtype=np.int64) for found in map(list, numbers)])
-    meaning = sums[:, :-1] * np.asarray(weights.meaning_scales) / np.maximum(sums[:, -1:], 1)
-    inputs = np.hstack([np.clip(centred, -_CLIP, _CLIP), meaning - weights.meaning_centres])
-    units = np.maximum(inputs @ hidden.T + weights.biases, 0.0)
-    values: list[float] = (units @ np.asarray(weights.out) + weights.bias).tolist()
-    return values
-
-
-@lru_cache(maxsize=2)
-def _as_arrays(weights: Weights) -> tuple[NDArray[Any], NDArray[Any]]:
-    import numpy as np
-
-    table = np.frombuffer(weights.table, np.int8).reshape(-1, weights.meanings + 1)
-    return table, np.asarray(weights.hidden, np.float64)
 
 
 def _tokens() -> dict[str, int]:
