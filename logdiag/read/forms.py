@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
-from typing import Any, NamedTuple
+from functools import cache, cached_property, lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.patterns import pattern_of
 from logdiag.settings import cache as kept
+
+if TYPE_CHECKING:
+    from logdiag.rules.searching import Searcher
 
 Folder = str | os.PathLike[str]
 Match = Any
@@ -25,9 +27,6 @@ _Matcher = Callable[[str, int], Match | None]
 
 # exit_code   ExitCode   error.message   errorMessage   @timestamp
 _JOINTS = pattern_of(r"[@_.-]")
-# A pattern of one's own may take so long on one line; one that was too slow on so many is not asked again.
-_SECONDS = 0.2
-_MOST_SLOW = 10
 _NAME = "forms"
 
 
@@ -146,7 +145,6 @@ class Forms:
         self.all_shipped = all(form.shipped for form in self.forms)
         self._compiled: dict[str, _Matcher] = {}
         self._beginning: dict[str, tuple[tuple[Form, _Matcher], ...]] = {}
-        self._slow: Counter[str] = Counter()
 
     def next(self, text: str, place: int) -> tuple[Form, Match] | None:
         """The form that a text has at a place."""
@@ -174,10 +172,13 @@ class Forms:
     @property
     def notes(self) -> tuple[str, ...]:
         """Which forms were passed over because a pattern took too long."""
+        if self.all_shipped:
+            return ()
+        from logdiag.rules.searching import TOO_SLOW
+
+        slow = {form.id: self._own.slow_lines([form.pattern]) for form in self.forms}
         return tuple(
-            f"form {name}: its pattern took longer than {_SECONDS} s on {count} lines and counts there as not found"
-            f"{', and on the lines after these' if count >= _MOST_SLOW else ''}; logdiag forms test shows it"
-            for name, count in sorted(self._slow.items())
+            f"form {name}: {TOO_SLOW} {lines}; logdiag forms test shows it" for name, lines in slow.items() if lines
         )
 
     def _with(self, first: str) -> tuple[tuple[Form, _Matcher], ...]:
@@ -191,26 +192,18 @@ class Forms:
         return self._beginning[first]
 
     def _matcher(self, form: Form) -> _Matcher:
-        """Shipped patterns were proved not to run away and use `re`; others run under the time-out of `regex`."""
+        """What finds a form at a place; a shipped one cannot run away."""
         if form.id not in self._compiled:
-            self._compiled[form.id] = pattern_of(form.pattern).match if form.shipped else self._timed(form)
+            shipped = pattern_of(form.pattern).match if form.shipped else None
+            self._compiled[form.id] = shipped or partial(self._own.at, form.pattern)
         return self._compiled[form.id]
 
-    def _timed(self, form: Form) -> _Matcher:
-        import regex
+    @cached_property
+    def _own(self) -> Searcher:
+        """The patterns that do not ship, which may take long."""
+        from logdiag.rules.searching import Searcher
 
-        compiled = regex.compile(form.pattern)
-
-        def match_at(text: str, place: int) -> Match | None:
-            if self._slow[form.id] >= _MOST_SLOW:
-                return None
-            try:
-                return compiled.match(text, place, timeout=_SECONDS)
-            except TimeoutError:
-                self._slow[form.id] += 1
-                return None
-
-        return match_at
+        return Searcher(form.pattern for form in self.forms if not form.shipped)
 
 
 @cache

@@ -8,6 +8,7 @@ fits whatever stands before it.
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,6 @@ from logdiag.read.forms import Form, Forms, Match, folded, shipped_forms
 
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
-_DAYS_IN_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 # (Worker_DP0_TP2 pid=13415): the speaker's name has the rank
 _PARALLEL_RANK = pattern_of(
     r"(?:Worker|TP|worker|rank|Rank|process|Process|EngineCore)[_ -]?(?:DP0_)?(?:TP|DP|PP)?[_-]?(\d{1,5})(?=\b|_)"
@@ -49,6 +49,7 @@ _RUN_INTO = pattern_of(
     r"|(?:(?<![\w.])\d[\d.]*(?:[eE][-+]?\d+)?|[)\]}%])(?=(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:Error|Exception)\b"
     r"|(?:[a-z_]\w*\.)+[A-Z]\w*: |[EWF]\d{4} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)"
 )
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
 _DAYS = frozenset({"date", "us_date", "month", "month_day"})
 # A clock begins with the first of these that there is.
 _PARTS_OF_TIME = ("date", "us_date", "month", "month_day", "clock", "year", "day", "fraction")
@@ -308,7 +309,7 @@ def _counted(said: Mapping[str, str | None]) -> float | None:
 def _seconds_to_day(
     date: str | None, us_date: str | None, month_day: str | None, in_year: str | None, named: str | None, of: str | None
 ) -> int | None:
-    """The seconds from the epoch to the start of a day. Raises ValueError for what is no number."""
+    """The seconds from the epoch to the start of a day. Raises ValueError for what is no day."""
     if date:
         year, month, day = (int(part) for part in date.replace("/", "-").split("-"))
     elif us_date:
@@ -319,10 +320,4 @@ def _seconds_to_day(
         year, month, day = int(in_year or 1976), _MONTHS.get(named or "", 0), int(of or 0)
     else:
         return None
-    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if year < 1970 or not 1 <= month <= 12 or not 1 <= day <= _DAYS_IN_MONTH[month - 1] + (leap and month == 2):
-        return None
-    # Days of the Gregorian calendar before the date, counted from a March so that leap days come last.
-    years, months = (year, month - 3) if month > 2 else (year - 1, month + 9)
-    days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * months + 2) // 5 + day - 1 - 719_468
-    return days * 86_400
+    return (datetime.date(year, month, day).toordinal() - _EPOCH) * 86_400 if year >= 1970 else None

@@ -26,12 +26,12 @@ TOO_SLOW = f"a pattern took longer than {_SECONDS} s on"
 
 
 class Searcher:
-    """Patterns on lines. Those that ship were proved not to run away and use `re`, which compiles them three times as
-    fast; `own` ones run under the time-out of `regex`."""
+    """Patterns on lines, of rules and of log forms. Those that ship were proved not to run away and use `re`, which
+    compiles them three times as fast; `own` ones run under the time-out of `regex`."""
 
     def __init__(self, own: Iterable[str]) -> None:
         self._own = frozenset(own)
-        self._compiled: dict[str, tuple[bool, _Search, _Search]] = {}
+        self._compiled: dict[str, tuple[Any, _Search, _Search]] = {}
         self._slow: Counter[str] = Counter()
 
     def fresh(self) -> Searcher:
@@ -57,12 +57,19 @@ class Searcher:
 
     def within(self, pattern: str, text: str) -> bool:
         """Whether a pattern is found in a text of several lines."""
+        return self._asked(1, pattern, text) is not None
+
+    def at(self, pattern: str, text: str, place: int) -> Match | None:
+        """What a pattern finds of a text at a place."""
+        return self._asked(2, pattern, text, place)
+
+    def _asked(self, how: int, pattern: str, *where: Any) -> Match | None:
         try:
-            search = (self._compiled.get(pattern) or self._compile(pattern))[1]
-            return self._slow[pattern] < _MOST_SLOW and search(text) is not None
+            find = (self._compiled.get(pattern) or self._compile(pattern))[how]
+            return find(*where) if self._slow[pattern] < _MOST_SLOW else None
         except TimeoutError:
             self._slow[pattern] += 1
-            return False
+            return None
 
     @property
     def was_slow(self) -> bool:
@@ -75,7 +82,7 @@ class Searcher:
         more = ", and on the lines after these" if count >= _MOST_SLOW else ""
         return f"{count} lines and counts there as not found{more}" if count else ""
 
-    def _compile(self, pattern: str) -> tuple[bool, _Search, _Search]:
+    def _compile(self, pattern: str) -> tuple[Any, _Search, _Search]:
         """Whether a pattern is anchored, its search and its match."""
         plain = unanchored(pattern)
         try:
