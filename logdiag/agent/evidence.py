@@ -91,13 +91,13 @@ class _Choice:
         for wanted in lines:
             for line in (self._first.get(_shape(wanted), wanted), wanted):
                 cost = (min(len(line.text), _LONGEST_LINE) + _LONGEST_PREFIX) // _CHARACTERS_A_TOKEN + 1
-                if (line.stream, line.position) in self._taken or not line.text.strip():
+                if line.place in self._taken or not line.text.strip():
                     continue
                 if self._shown[_shape(line)] >= _ALIKE and not all_of_them:
                     continue
                 if self.spent + cost > share * self._left:
                     return
-                self._taken[(line.stream, line.position)] = line
+                self._taken[line.place] = line
                 self._shown[_shape(line)] += 1
                 self.spent += cost
 

@@ -17,15 +17,12 @@ from logdiag.errors import SourceError
 from logdiag.model import Block, Diagnosis, Line
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Known, Stream, open_sources
+from logdiag.rules.limits import wrong_with
 
 _LONGEST_LINE = 4000
-_LONGEST_PATTERN = 300
-# A counted repeat is copied out when a pattern is compiled: nested ones would take all memory.
-_MOST_REPEATS = 1000
 # (?R) (?1) (?&name) call themselves; a++ and (?>a) are possessive; (?(1)a|b), (?e) and {e<=2} are fuzzy or conditional.
 _REFUSED = re.compile(r"\(\?(?:R|[+-]?\d|&|P>|>|\(|[a-z]*[eb][a-z]*[):])|[*+?}]\+|\{\s*\d*\s*<?=?\s*[idse]|\\L<")
 _ESCAPED = re.compile(r"\\[^L]|\[\^?\]?[^\]]*\]")
-_REPEAT = re.compile(r"\{\s*(\d*)\s*,?\s*(\d*)\s*\}")
 _LINE_SECONDS = 0.2
 _READ_SECONDS = 3.0
 
@@ -175,15 +172,9 @@ def _matcher(pattern: str) -> tuple[Callable[[str], bool] | None, str]:
     """A pattern as a bounded test of a text, or what is wrong with it."""
     import regex
 
-    repeats = 1
-    for match in _REPEAT.finditer(pattern):
-        repeats *= max(1, *(int(number[:6]) for number in match.groups() if number), 1)
-    if not pattern or len(pattern) > _LONGEST_PATTERN or repeats > _MOST_REPEATS:
-        return None, f"the pattern is empty, longer than {_LONGEST_PATTERN} characters, or repeats too much"
     if _REFUSED.search(_ESCAPED.sub("a", pattern)):
         return None, "the pattern calls itself, is possessive, fuzzy or conditional: write it without that"
-    try:
-        compiled = regex.compile(pattern, regex.IGNORECASE)
-    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
-        return None, f"the pattern is no regular expression ({error})"
+    if wrong := wrong_with(pattern):
+        return None, f"the pattern {wrong}"
+    compiled = regex.compile(pattern, regex.IGNORECASE)
     return lambda text: compiled.search(text, timeout=_LINE_SECONDS) is not None, ""

@@ -55,11 +55,11 @@ def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
     none where a rule says the same of the line. Raises MemoryStoreError."""
     if not store.count():
         return ()
-    ruled = {_place(finding.line): finding for finding in survey.findings}
+    ruled = {finding.line.place: finding for finding in survey.findings}
     found = []
     for line, incident, support in _matches(survey, store):
         named = _finding(line, incident, incident.reason, (support,), book)
-        if (rule := ruled.get(_place(line))) and rule.role in (Role.CAUSE, Role.SYMPTOM):
+        if (rule := ruled.get(line.place)) and rule.role in (Role.CAUSE, Role.SYMPTOM):
             entry = book.reasons.get(rule.reason)
             action = rule.action or (Action(entry.action) if entry else None)
             if rule.reason is incident.reason and incident.action in (action, Action.NONE):
@@ -143,7 +143,7 @@ def _longest_words(confirmed: Sequence[Incident]) -> frozenset[str]:
 def _worth_knowing(survey: Survey, words: frozenset[str]) -> Mapping[str, list[Line]]:
     """Kept lines by their signature: those that say something and have one of the words, if any are given, without the
     job's steps."""
-    steps = set(map(_place, survey.progress))
+    steps = {step.place for step in survey.progress}
     found: dict[str, list[Line]] = {}
     ordinary = set()
     for line in survey.lines[-_MOST_LOOKED_UP:]:
@@ -151,7 +151,7 @@ def _worth_knowing(survey: Survey, words: frozenset[str]) -> Mapping[str, list[L
         if words and words.isdisjoint(_WORD.findall(line.message.lower())):
             continue
         signature = masked(line)
-        if _place(line) in steps:
+        if line.place in steps:
             ordinary.add(signature)
         elif _tells(signature):
             found.setdefault(signature, []).append(line)
@@ -209,10 +209,6 @@ def _finding(
         explains=_WRAPPERS,
         supports=supports,
     )
-
-
-def _place(line: Line) -> tuple[int, int]:
-    return line.stream, line.position
 
 
 def _tells(text: str, letters: int = _FEWEST_LETTERS) -> bool:

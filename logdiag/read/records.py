@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from logdiag.patterns import pattern_of
-from logdiag.read.forms import Forms, Keys, folded, shipped_forms
+from logdiag.read.forms import Forms, Keys, folded
 
 Record = dict[str, object]
 
@@ -50,12 +50,6 @@ LEVELNO = {10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
 """Python's numbers of levels."""
 UNITS = {10: 1e6, 13: 1e3, 16: 1, 19: 1e-3}
 """How many microseconds a time's unit has, by the digits of today's times: seconds, milli-, micro- and nanoseconds."""
-
-
-def read_record(line: bytes, keys: Keys | None = None) -> Record | None:
-    """One JSON object with a message, or None. `keys` say which those are; the shipped ones if left out."""
-    record = object_in(line)
-    return None if record is None else with_message(record, keys or shipped_forms().keys)
 
 
 def object_in(line: bytes) -> Record | None:

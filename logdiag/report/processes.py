@@ -62,11 +62,11 @@ def processes_of(diagnosis: Diagnosis) -> list[Process]:
     at_time = _times(lines, marks)
     rows = rows_of(lines)
     told = book_of(rows, rows).speakers
-    spoke = {(row.line.stream, row.line.position): told[row.at][0] for row in rows if row.at in told}
+    spoke = {row.line.place: told[row.at][0] for row in rows if row.at in told}
     found: dict[int | str, Process] = {}
 
     def process(line: Line, rank: int | None, node: str | None) -> Process:
-        own = rank if rank is not None else spoke.get((line.stream, line.position), line.rank)
+        own = rank if rank is not None else spoke.get(line.place, line.rank)
         name = f"rank {own}" if own is not None else line.source
         one = found.setdefault(own if own is not None else line.source, Process(name, own))
         one.node = one.node or node

@@ -442,7 +442,7 @@ def filters_for(filters: Iterable[Filter], job: Mapping[str, str]) -> tuple[Filt
 def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes: int) -> Digest:
     """The kept lines with what each stands for, and the receipt of what was dropped and why."""
     kept = tuple(lines)
-    by_position = {(line.stream, line.position): line for line in kept}
+    by_position = {line.place: line for line in kept}
     counts: dict[tuple[str, int], int] = {}
     dropped: Counter[str] = Counter()
     for shape in shapes.shapes:

@@ -91,7 +91,7 @@ def test_tools_refuse_in_words_and_the_conversation_goes_on(asks: Asks) -> None:
     assert "open_file is not a valid tool" in unknown
     assert "source" in wrong
     assert "there is no source 7; there are 1" in nowhere
-    assert "repeats too much" in greedy
+    assert "stands for more than 20000 characters with its repeats" in greedy
     assert "root:" not in server.sent
     assert done.opinion is not None
 

@@ -9,7 +9,6 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.read.envelopes import recognise
-from logdiag.read.records import read_record
 from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, log_of, steps, traceback_of
@@ -288,7 +287,7 @@ def test_the_numbers_of_a_record_that_counts_steps_are_read(book: RuleBook) -> N
     log = [json.dumps(record) for record in (*work, failed, *work)]
     assert not diagnosed(book, *log).failed
     assert diagnosed(book, *log[:6]).failed
-    assert read_record(b'{"event": {"kind": "train"}}') is None
+    assert recognise([b'{"event": {"kind": "train"}}']) is None
 
 
 def test_a_replica_that_a_record_names_is_its_rank(book: RuleBook) -> None:
