@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 
 from logdiag.model import Line
@@ -11,10 +11,10 @@ from logdiag.read.envelopes import recognise
 from logdiag.read.form_files import rivals
 from logdiag.read.forms import Form, Forms, Sample
 from logdiag.read.prefixes import heads_of, parse_line
+from logdiag.rules.searching import takes_too_long
 from logdiag.rules.tables import Problem, problem_at
 
-# A pattern that needs longer on a sample with a part repeated so often can run away on a log.
-_TIME_LIMIT = 0.05
+# A pattern that takes too long on a sample with a part repeated to so many characters can run away on a log.
 _LONG = 4000
 
 
@@ -77,14 +77,6 @@ def _slow_on(forms: Forms, form: Form, sample: Sample, place: int) -> str:
     match = forms.tried(form, sample.line, place)
     for end, width in product(range(place + 1, (match.end() if match else place) + 1), (1, 2, 3)):
         text = sample.line[:end] + sample.line[max(end - width, 0) : end] * (_LONG // width)
-        # A machine that halts for a moment is no fault of the pattern: only what is slow each time is.
-        if all(_time_of(forms, form, text, place) > _TIME_LIMIT for _ in range(3)):
+        if takes_too_long(partial(forms.tried, form, text, place)):
             return text[: end + 10]
     return ""
-
-
-def _time_of(forms: Forms, form: Form, text: str, place: int) -> float:
-    """Processor time, in seconds, of trying a form."""
-    began = time.thread_time()
-    forms.tried(form, text, place)
-    return time.thread_time() - began

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from copy import copy
@@ -22,6 +23,8 @@ _ANCHOR = pattern_of(r"^(\(\?[a-zA-Z]+\))?\^")
 _SECONDS = 0.2
 # A pattern that was too slow on so many lines of one log is not asked again there.
 _MOST_SLOW = 10
+# Seconds of the processor: a pattern that is asked to prove itself may take no longer.
+_TO_PROVE = 0.05
 TOO_SLOW = f"a pattern took longer than {_SECONDS} s on"
 
 
@@ -97,6 +100,16 @@ class Searcher:
             found = partial(timed.search, timeout=_SECONDS), partial(timed.match, timeout=_SECONDS)
         self._compiled[pattern] = (plain != pattern, *found)
         return self._compiled[pattern]
+
+
+def takes_too_long(attempt: Callable[[], object]) -> bool:
+    """Whether an attempt is slow each of three times: that a machine halts for a moment is no fault of a pattern."""
+    for _ in range(3):
+        began = time.thread_time()
+        attempt()
+        if time.thread_time() - began <= _TO_PROVE:
+            return False
+    return True
 
 
 def unanchored(pattern: str) -> str:
