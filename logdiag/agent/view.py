@@ -172,8 +172,8 @@ def _matcher(pattern: str) -> tuple[Callable[[str], bool] | None, str]:
     """A pattern as a bounded test of a text, or what is wrong with it."""
     import regex
 
-    if _REFUSED.search(_ESCAPED.sub("a", pattern)):
-        return None, "the pattern calls itself, is possessive, fuzzy or conditional: write it without that"
+    if not pattern or _REFUSED.search(_ESCAPED.sub("a", pattern)):
+        return None, "the pattern is empty, calls itself, is possessive, fuzzy or conditional: write it without that"
     if wrong := wrong_with(pattern):
         return None, f"the pattern {wrong}"
     compiled = regex.compile(pattern, regex.IGNORECASE)

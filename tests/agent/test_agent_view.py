@@ -82,7 +82,16 @@ def test_a_log_that_has_gone_since_leaves_its_digest(book: RuleBook, tmp_path: P
 @pytest.mark.parametrize(
     "pattern",
     [
-        *("((a{1000}){1000}){1000}", "", "x" * 301, "(unclosed", "a{0,99999}", "(?:(?R))*", "(a)(?1)", "(?P<n>a)(?&n)"),
+        *(
+            "((a{1000}){1000}){1000}",
+            "",
+            "x" * 4001,
+            "(unclosed",
+            "a{0,99999}",
+            "(?:(?R))*",
+            "(a)(?1)",
+            "(?P<n>a)(?&n)",
+        ),
         *("a*+b", "(?>a+)b", "(?:foo){e<=3}", "(a)?(?(1)b|c)"),
     ],
 )
