@@ -43,7 +43,12 @@ _LISTS = {"recovered": "RECOVERED", "root": "ROOT", "ranks.rank": "RANK", "outco
 _SINGLE = {
     "judgement": ("all_was_survived",),
     "root": ("earlier_word_of_the_same_cause", "said_right_before"),
-    "suspects.stand_in": ("hint_among_the_suspects", "most_suspicious_line", "named_by_its_words"),
+    "suspects.stand_in": (
+        "hint_among_the_suspects",
+        "most_suspicious_though_survived",
+        "most_suspicious_line",
+        "named_by_its_words",
+    ),
 }
 _WIDTH = 120
 _MOST_NAMED = 3

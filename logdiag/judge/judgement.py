@@ -19,6 +19,7 @@ from logdiag.judge.suspects.stand_in import (
     hint_among_the_suspects,
     knows_only_its_class,
     most_suspicious_line,
+    most_suspicious_though_survived,
     named_by_its_words,
 )
 from logdiag.judge.timeline import Timeline, timeline_of
@@ -126,8 +127,8 @@ def all_was_survived(facts: Facts) -> Standing | None:
 def _or_better(facts: Facts, outcome: Outcome, without: frozenset[str]) -> tuple[Fault | None, tuple[Decision, ...]]:
     """The root, or what stands for it where rules name no cause, with the decisions that made it so."""
     decisions = []
-    of_a_failure = (hint_among_the_suspects, most_suspicious_line) if outcome is Outcome.FAILED else ()
-    for better in (*of_a_failure, named_by_its_words):
+    of_a_failure = (hint_among_the_suspects, most_suspicious_though_survived, most_suspicious_line)
+    for better in (*(of_a_failure if outcome is Outcome.FAILED else ()), named_by_its_words):
         found = better(facts) if better.__name__ not in without else None
         if found is not None:
             renamed = facts.root is not None and found.line == facts.root.line
@@ -176,7 +177,7 @@ def _around(root: Fault | None, facts: Facts, collectives: Collectives | None, w
         consequences=consequences,
         independent=tuple(fault for fault in others if root is None or not is_consequence(fault, root)),
         afterwards=standing.afterwards,
-        recovered=standing.recovered,
+        recovered=tuple(fault for fault in standing.recovered if root is None or fault.line.place != root.line.place),
         hints=tuple(fault for fault in standing.broke if fault.finding.role is Role.HINT and fault is not root),
         complaints=tuple(facts.complaints),
         progressed=facts.progressed,

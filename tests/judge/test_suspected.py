@@ -150,3 +150,20 @@ def test_the_root_is_the_suspect_whose_words_tell_what_all_tell(book: RuleBook) 
     answer = diagnose("\n".join(lines).encode(), rules=book, memory=False, exit_code=21)
     assert answer.root_cause is not None
     assert (answer.suspects[0].text, answer.root_cause.line, answer.reason.value) == (followed, 15, "SyntaxError")
+
+
+def test_what_others_worked_on_after_is_the_cause_where_it_stands_out_most(book: RuleBook) -> None:
+    """Seats 0 and 1 go on drawing threads; what ends the job says only that a seat was missing."""
+    clock = "2026-10-02 10"
+    cause = f"{clock}:00:12 ERROR [seat 2] open /silk/3f/2.thread: Permission denied (os error 13)"
+    before = (f"{clock}:00:{at:02d} INFO  [seat {at % 4}] thread {at} drawn, 12.1 GB" for at in range(12))
+    rests = f"{clock}:00:12 ERROR [seat 2] thread 2 not drawn, this seat rests"
+    others = (f"{clock}:00:{at:02d} INFO  [seat {at % 2}] thread {at} drawn, 12.1 GB" for at in range(13, 24))
+    waited = [f"{clock}:01:02 ERROR [seat {seat}] knot 0 not tied: 3 of 4 hands after 30 s" for seat in (0, 1, 3)]
+    ended = f"{clock}:01:05 ERROR [hall] seat 0 left with 12"
+    answer = diagnosed(book, *before, cause, rests, *others, *waited, ended, f"{clock}:01:05 ERROR [hall] cloth torn")
+    assert answer.root_cause is not None
+    assert (answer.root_cause.text, answer.reason.value) == (cause, "PermissionError")
+    assert answer.confidence < 0.6
+    assert not answer.recovery.automatic
+    assert not any(note.startswith("recovered from: Permission") for note in answer.notes)
