@@ -76,10 +76,10 @@ class Timeline(NamedTuple):
         """The streams that tell of steps or of a clean end."""
         return frozenset(stream for stream, _ in self.steps) | frozenset(self.ends)
 
-    def steps_after(self, line: Line, *, any_rank: bool = False) -> list[int]:
+    def steps_after(self, line: Line, *, any_rank: bool = False, most: int = STEPS_OF_RECOVERY) -> list[int]:
         """The next steps of the process that printed a line, a few at most: its rank's own and those that name no
         rank; with `any_rank` those of all ranks."""
-        return _next_steps(self.steps, line.stream, None if any_rank else line.rank, line.position)
+        return _next_steps(self.steps, line.stream, None if any_rank else line.rank, line.position, most)
 
     def ended_after(self, line: Line) -> int | None:
         """Where the job ended cleanly after something went wrong.
@@ -169,14 +169,14 @@ def _steps(survey: Survey) -> Steps:
     return _sorted(((step.stream, rank), step.position) for step, rank in (*steps, *unranked))
 
 
-def _next_steps(steps: Steps, stream: int, rank: int | None, position: int) -> list[int]:
+def _next_steps(steps: Steps, stream: int, rank: int | None, position: int, most: int = STEPS_OF_RECOVERY) -> list[int]:
     """The next few steps after a position of a rank and of none, or of all ranks for None."""
     found: list[int] = []
     for key in (None,) if rank is None else (rank, _NO_RANK):
         positions = steps.get((stream, key), ())
         at = bisect_right(positions, position)
-        found += positions[at : at + STEPS_OF_RECOVERY]
-    return sorted(found)[:STEPS_OF_RECOVERY]
+        found += positions[at : at + most]
+    return sorted(found)[:most]
 
 
 def fault_habit(fault: Fault) -> Habit:

@@ -38,6 +38,8 @@ _NOTHING_KNOWN = _Bar(0.0, 0.0)
 _IN_UNKNOWN_SOFTWARE, _IN_KNOWN_SOFTWARE = _Bar(0.33, 3.0), _Bar(0.8, 10.0)
 # Steps that follow say nothing against so suspicious a line.
 _STRIKING = 0.92
+# What others can do for a while when a process is gone; so many steps they do not make.
+_ONLY_WORKED_ON, _MANY_STEPS = ("ordinary_work_follows", "steps_follow"), 10
 # Above this chance a log shows the failure of which only its caller knows.
 _SHOWN = 0.2
 # So many suspects may be the cause.
@@ -75,11 +77,14 @@ def hint_among_the_suspects(facts: Facts) -> Fault | None:
 def most_suspicious_though_survived(facts: Facts) -> Fault | None:
     """No rule names a cause of what broke, and the most suspicious line is a cause that one knows, after which others
     worked on for a while: it is the cause. On 4,500 labelled logs 10 more root lines are right, and none fewer."""
-    first = facts.suspects().lines[:1]
-    if _bar_before(facts) is None or not first:
+    first = next(iter(facts.suspects().lines), None)
+    if first is None or _bar_before(facts) is None:
         return None
+    if len(facts.timeline.steps_after(first.line, any_rank=True, most=_MANY_STEPS)) == _MANY_STEPS:
+        return None
+    at = {made.about.place for made in facts.standing.decisions if made.about and made.name in _ONLY_WORKED_ON}
     survived = (fault for fault in facts.standing.recovered if fault.finding.role is Role.CAUSE)
-    fault = next((fault for fault in survived if fault.line.place == first[0].line.place), None)
+    fault = next((fault for fault in survived if fault.line.place == first.line.place in at), None)
     if fault is None:
         return None
     why = f"{fault.finding.why} Others worked on after it, but no line that stands out more tells why the job ended."
