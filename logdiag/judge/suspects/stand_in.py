@@ -39,7 +39,7 @@ _IN_UNKNOWN_SOFTWARE, _IN_KNOWN_SOFTWARE = _Bar(0.33, 3.0), _Bar(0.8, 10.0)
 # Steps that follow say nothing against so suspicious a line.
 _STRIKING = 0.92
 # What others can do for a while when a process is gone; so many steps they do not make.
-_ONLY_WORKED_ON, _MANY_STEPS = ("ordinary_work_follows", "steps_follow"), 10
+_ONLY_WORKED_ON, _MANY_STEPS = ("ordinary_work_follows", "steps_follow"), 8
 # Above this chance a log shows the failure of which only its caller knows.
 _SHOWN = 0.2
 # So many suspects may be the cause.
@@ -77,8 +77,9 @@ def hint_among_the_suspects(facts: Facts) -> Fault | None:
 def most_suspicious_though_survived(facts: Facts) -> Fault | None:
     """No rule names a cause of what broke, and the most suspicious line is a cause that one knows, after which others
     worked on for a while: it is the cause. On 4,500 labelled logs 10 more root lines are right, and none fewer."""
-    first = next(iter(facts.suspects().lines), None)
-    if first is None or _bar_before(facts) is None:
+    first, bar = next(iter(facts.suspects().lines), None), _bar_before(facts)
+    reasoned = facts.root is not None and facts.root.reason not in _NO_REASON
+    if first is None or bar is None or (reasoned and bar is _IN_KNOWN_SOFTWARE):
         return None
     if len(facts.timeline.steps_after(first.line, any_rank=True, most=_MANY_STEPS)) == _MANY_STEPS:
         return None
