@@ -110,7 +110,8 @@ def messages(component: Component, checkout: Path) -> list[Message]:
             if component.language == "python":
                 printed = python_messages(component, name, source)
             elif component.language == "table":
-                printed = (Message(name, _filled(entry)) for entry in re.findall(component.calls, source, re.MULTILINE))
+                entries = re.findall(component.calls, source, re.MULTILINE)
+                printed = (Message(name, _filled(entry.replace('\\"', '"'))) for entry in entries)
             else:
                 printed = (Message(name, text, kind=kind) for kind, text in _printed(component, source))
             for message in printed:

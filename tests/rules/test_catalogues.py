@@ -180,6 +180,13 @@ def test_the_harvest_reads_tables(tmp_path: Path) -> None:
     assert [item.text for item in messages(component, tmp_path)] == ["The node word was lost.", "No room for 7 ranks."]
 
 
+def test_a_text_of_a_table_is_whole_though_it_holds_quotes(tmp_path: Path) -> None:
+    """A log has the quotes without the backslashes that the source writes before them."""
+    (tmp_path / "pbs_messages.c").write_text('char *msg_place = "Cannot have \\"place\\" alone";\n', encoding="utf-8")
+    component = widget(language="table", calls=components()["openpbs"].calls, files="pbs_messages", line="MESSAGE")
+    assert [item.text for item in messages(component, tmp_path)] == ['Cannot have "place" alone']
+
+
 def test_the_harvest_reads_rust(tmp_path: Path) -> None:
     """A string may stand on two lines; its gaps are in braces."""
     (tmp_path / "main.rs").write_text(
