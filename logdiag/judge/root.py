@@ -217,13 +217,18 @@ def said_right_before(root: Fault, others: Sequence[Fault], timeline: Timeline) 
     said = [
         fault
         for fault in others
-        if fault.reason is root.reason
+        if (fault.reason is root.reason or _carries(fault, root, timeline))
         and not fault.died
         and 0 < line.position - fault.line.position <= _RIGHT_BEFORE
         and _speaker(fault.line) == _speaker(line)
         and _is_told_as_an_error(fault, timeline)
     ]
     return min(said, key=_place).line if said else None
+
+
+def _carries(fault: Fault, root: Fault, timeline: Timeline) -> bool:
+    """Whether a machine says of its bus or its network, by its rule, what a device that hangs on it then breaks by."""
+    return root.reason in fault.finding.explains and timeline.kinds.is_a("machines-own", fault.line)
 
 
 def _speaker(line: Line) -> tuple[int, int | None, str | None, str]:
