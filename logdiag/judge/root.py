@@ -205,15 +205,14 @@ def earlier_word_of_the_same_cause(root: Fault, faults: _Standing, timeline: Tim
 
 
 def said_right_before(root: Fault, faults: _Standing, timeline: Timeline) -> Fault | None:
-    """What the same process said of the trouble right before it named the cause, and as an error: its line is the
-    root's."""
+    """What the same process said of the trouble, or of what by its rule leads to it, right before and as an error."""
     line = root.line
     if root.died or root.reason is Reason.OTHERS:
         return None
     said = [
         fault
         for fault in (*faults.symptoms, *faults.hints)
-        if (fault.reason is root.reason or _carries(fault, root, timeline))
+        if (fault.reason is root.reason or root.reason in fault.finding.explains)
         and not fault.died
         and 0 < line.position - fault.line.position <= _RIGHT_BEFORE
         and _speaker(fault.line) == _speaker(line)
@@ -224,11 +223,6 @@ def said_right_before(root: Fault, faults: _Standing, timeline: Timeline) -> Fau
 
 LOOKS = (earlier_word_of_the_same_cause, said_right_before)
 """For a better line of a cause that was found, in this order."""
-
-
-def _carries(fault: Fault, root: Fault, timeline: Timeline) -> bool:
-    """Whether a machine says of its bus or its network, by its rule, what a device that hangs on it then breaks by."""
-    return root.reason in fault.finding.explains and timeline.kinds.is_a("machines-own", fault.line)
 
 
 def _speaker(line: Line) -> tuple[int, int | None, str | None, str]:
