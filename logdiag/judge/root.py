@@ -1,4 +1,4 @@
-"""Which fault is the root? Ordered decisions over what stands, then three looks for a better line of the same cause.
+"""Which fault is the root? Ordered decisions over what stands, then looks for a better line of the same cause.
 
 A fault is a consequence when a cause explains it (by its rule, or by the table of reasons) and does not come after it;
 of the causes that nothing explains, the earliest is the root.
