@@ -1,4 +1,4 @@
-"""Which fault is the root? Ordered decisions over what stands, then three looks for a better line of the same cause.
+"""Which fault is the root? Ordered decisions over what stands, then looks for a better line of the same cause.
 
 A fault is a consequence when a cause explains it (by its rule, or by the table of reasons) and does not come after it;
 of the causes that nothing explains, the earliest is the root.
@@ -85,16 +85,11 @@ def find_root(
         return None, ()
     decide, root = made
     decisions = [decision(decide, root.line, "root")]
-    if decide is loud_cause_that_nothing_explains and earlier_word_of_the_same_cause.__name__ not in without:
-        earlier = earlier_word_of_the_same_cause(root, (*faults.quiet, *faults.loud))
-        if earlier is not None:
-            root = earlier
-            decisions.append(decision(earlier_word_of_the_same_cause, root.line, "root"))
-    if decide is loud_cause_that_nothing_explains and said_right_before.__name__ not in without:
-        line = said_right_before(root, (*faults.symptoms, *faults.hints), timeline)
-        if line is not None:
-            root = root._replace(finding=root.finding._replace(line=line))
-            decisions.append(decision(said_right_before, line, "root"))
+    for look in LOOKS if decide is loud_cause_that_nothing_explains else ():
+        better = None if look.__name__ in without else look(root, faults, timeline)
+        if better is not None:
+            root = better
+            decisions.append(decision(look, root.line, "root"))
     return root, tuple(decisions)
 
 
@@ -196,11 +191,11 @@ def _earliest(faults: Sequence[Fault]) -> Fault:
     return first
 
 
-def earlier_word_of_the_same_cause(root: Fault, causes: Sequence[Fault]) -> Fault | None:
+def earlier_word_of_the_same_cause(root: Fault, faults: _Standing, timeline: Timeline) -> Fault | None:
     """The first line that names the same cause: a warning that came before the error."""
     earlier = [
         fault
-        for fault in causes
+        for fault in (*faults.quiet, *faults.loud)
         if fault.line.stream == root.line.stream
         and 0 < root.line.position - fault.line.position <= DISORDER
         and not fault.died
@@ -209,21 +204,25 @@ def earlier_word_of_the_same_cause(root: Fault, causes: Sequence[Fault]) -> Faul
     return min(earlier, key=_place) if earlier else None
 
 
-def said_right_before(root: Fault, others: Sequence[Fault], timeline: Timeline) -> Line | None:
-    """What the same process said of the trouble right before it named the cause, and as an error."""
+def said_right_before(root: Fault, faults: _Standing, timeline: Timeline) -> Fault | None:
+    """What the same process said of the trouble, or of what by its rule leads to it, right before and as an error."""
     line = root.line
     if root.died or root.reason is Reason.OTHERS:
         return None
     said = [
         fault
-        for fault in others
-        if fault.reason is root.reason
+        for fault in (*faults.symptoms, *faults.hints)
+        if (fault.reason is root.reason or root.reason in fault.finding.explains)
         and not fault.died
         and 0 < line.position - fault.line.position <= _RIGHT_BEFORE
         and _speaker(fault.line) == _speaker(line)
         and _is_told_as_an_error(fault, timeline)
     ]
-    return min(said, key=_place).line if said else None
+    return root._replace(finding=root.finding._replace(line=min(said, key=_place).line)) if said else None
+
+
+LOOKS = (earlier_word_of_the_same_cause, said_right_before)
+"""For a better line of a cause that was found, in this order."""
 
 
 def _speaker(line: Line) -> tuple[int, int | None, str | None, str]:

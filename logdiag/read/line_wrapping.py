@@ -1,8 +1,7 @@
 """Joins lines that a terminal, or what copied from one, or a mail broke at its width.
 
 A terminal tears words apart: only a line of exactly its width is joined with the next, and not one that draws. A mail
-breaks between words: each line without a head of its own then begins with a word that the line before had no room for.
-No line of such a stream is longer than the width.
+breaks between words: lines without a head of their own then begin with a word that the line before had no room for.
 """
 
 from __future__ import annotations
@@ -19,6 +18,9 @@ _NARROWEST, _WIDEST, _WIDEST_MAIL = 60, 400, 100
 _FEWEST_TORN = 2
 # A program may print its message below its head, if always the same.
 _FEWEST_MOVED = 5
+# Of a mail's lines: so many in a hundred without a head go on with the line before, at the least; so many at the most
+# are longer than the width, since somebody copied them; and a record is broken in so many parts at the most.
+_MOVED, _LONGER, _PARTS_OF_A_RECORD = 85, 20, 3
 _LOOKED_AT = 400
 # Of a longer word nobody can tell whether there was room for it.
 _LONGEST_WORD = 30
@@ -56,14 +58,19 @@ class Width(NamedTuple):
             return False
         if self.torn:
             return not _DRAWN.search(line) and not _FRAME.match(following) and following[:_HEAD] != line[:_HEAD]
+        return self.moves(line, following)
+
+    def moves(self, line: str, following: str) -> bool:
+        """Whether a line had no room for the first word of the next."""
         word = following.split(maxsplit=1)[0]
-        return following.startswith(word) and len(line) + 1 + min(len(word), _LONGEST_WORD) > self.characters
+        long = len(line) + 1 + min(len(word), _LONGEST_WORD) > self.characters
+        return long and following.startswith(word) and self.fills(line)
 
 
 def width_of(head: Sequence[bytes]) -> Width | None:
     """The width at which the lines of a stream were broken; None where they were not."""
     lines = [line.removesuffix("\r") for line in b"\n".join(head).decode(errors="replace").split("\n")]
-    return _width_of_terminal(lines) or _width_of_mail(lines)
+    return _width_of_mail(lines) or _width_of_terminal(lines)
 
 
 def _width_of_terminal(lines: Sequence[str]) -> Width | None:
@@ -79,16 +86,24 @@ def _width_of_terminal(lines: Sequence[str]) -> Width | None:
 
 
 def _width_of_mail(lines: Sequence[str]) -> Width | None:
-    width = Width(max((len(line) for line in lines if " " in line), default=0), torn=False)
-    if not _NARROWEST <= width.characters <= _WIDEST_MAIL:
+    pairs = [
+        (line, following) for line, following in pairwise(lines[:_LOOKED_AT]) if line.strip() and following.strip()
+    ]
+    headless = [pair for pair in pairs if not _has_head(pair[1])]
+    if not _FEWEST_MOVED <= len(headless) <= (len(pairs) - len(headless)) * (_PARTS_OF_A_RECORD - 1):
         return None
-    moved = set()
-    for line, following in pairwise(lines[:_LOOKED_AT]):
-        if following.strip() and not _has_head(following):
-            if not width.breaks(line, following):
-                return None
-            moved.add(following.translate(_NO_DIGITS))
-    return width if len(moved) >= _FEWEST_MOVED else None
+    widths = (Width(characters, torn=False) for characters in range(_WIDEST_MAIL, _NARROWEST - 1, -1))
+    moved, width = max(
+        (([pair for pair in headless if width.moves(*pair)], width) for width in widths),
+        key=lambda found: len(found[0]),
+    )
+    kinds = {following.translate(_NO_DIGITS) for _, following in moved}
+    longer = sum(len(line) > width.characters for line, _ in pairs if " " in line)
+    # A terminal fills every line that it breaks.
+    filled = sum(len(line) == width.characters for line, _ in moved)
+    if len(kinds) < _FEWEST_MOVED or 2 * filled >= len(moved) or 100 * longer > _LONGER * len(pairs):
+        return None
+    return width if 100 * len(moved) >= _MOVED * len(headless) else None
 
 
 def joined(lines: Iterable[_Numbered], width: Width) -> Iterator[_Numbered]:

@@ -83,9 +83,29 @@ def test_lines_that_a_mail_broke_between_words_are_whole_again(book: RuleBook, w
 
 
 def test_a_line_without_a_head_that_had_room_above_is_no_rest() -> None:
-    """One such line, and the stream was not broken at all."""
+    """One such line stays as it is; where there are several, the stream was not broken at all."""
     broken = [*mailed(KERNEL, 74), "Nov 22 06:34:00 node-7 kernel: done", "one more"]
-    assert whole(broken) == broken
+    assert whole(broken) == [*KERNEL, "Nov 22 06:34:00 node-7 kernel: done", "one more"]
+    several = [*broken, "and one", "and another", "and the last"]
+    assert whole(several) == several
+
+
+def test_short_rows_of_a_table_are_no_rests_of_a_mail() -> None:
+    """Where hardly a line has a head of its own, nothing tells what begins one."""
+    rows = [
+        f"# rank {at} of group 0, pid {4000 + at * at}, on node-{at % 3} device {at % 8} of {'mnopqrs'[: at % 7]}8"
+        for at in range(40)
+    ]
+    lines = [KERNEL[0], *rows]
+    assert whole(lines) == lines
+
+
+def test_a_mail_of_which_one_line_was_not_broken_is_whole_again() -> None:
+    """What somebody copied into it may be longer than all others."""
+    copied = (
+        "Nov 22 06:35:00 node-7 kernel: [ 1060.000000] nvme1n1: I/O Cmd(0x2) @ LBA 16, I/O Error (sct 0x3 / sc 0x71)"
+    )
+    assert whole([*mailed(KERNEL, 70), copied]) == [*KERNEL, copied]
 
 
 @pytest.mark.parametrize(

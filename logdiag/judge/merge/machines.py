@@ -48,7 +48,7 @@ def faults_of_a_machine_alone(log: Survey, book: RuleBook) -> tuple[Finding, ...
         if told or (_ENDS_JOBS in of_line and finding.role in _TOLD):
             found.append(finding)
         elif _ENDS_JOBS in of_line and finding.role is Role.HINT and again:
-            found.append(finding._replace(role=Role.SYMPTOM))
+            found.append(finding._replace(role=Role.SYMPTOM, goes_on=False))
     return tuple(found)
 
 
