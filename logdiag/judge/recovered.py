@@ -93,6 +93,14 @@ def job_worked_on_and_ended_well(fault: Fault, timeline: Timeline, later: _Later
     return timeline.worked_after(fault.line) or timeline.prints_on_as_before(fault.line) or None
 
 
+def steps_go_on_for_long(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """Something died, and by its clock the job made steps a minute later and more, until nothing broke any more: such
+    steps were in no buffer when it died."""
+    if not fault.died or later.broke_after(fault.line):
+        return None
+    return timeline.steps_long_after(fault.line) >= STEPS_OF_RECOVERY or None
+
+
 def launchers_report_is_the_end(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """What a launcher reports of the end is the end, unless a clean end follows; its workers' buffers may print on."""
     if fault.finding.role is not Role.SYMPTOM or fault.reason is not Reason.OTHERS:
@@ -155,6 +163,7 @@ RECOVERED: tuple[_Check, ...] = (
     machine_works_until_it_goes,
     stopped_after_a_clean_end,
     job_worked_on_and_ended_well,
+    steps_go_on_for_long,
     launchers_report_is_the_end,
     comes_back_with_steps_between,
     ordinary_work_follows,

@@ -37,6 +37,8 @@ _NO_RANK = -1
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+# Seconds; longer than what a process printed stays in a buffer.
+_MINUTE = 60.0
 Positions = Mapping[int, Sequence[int]]
 Steps = Mapping[tuple[int, "int | None"], Sequence[int]]
 Habit = tuple[int, "int | None", str, str]
@@ -130,6 +132,19 @@ class Timeline(NamedTuple):
         at = _index_after(printed, line)
         before = set(map(_saying, printed[:at]))
         return sum(_saying(other) in before for other in printed[at : at + _LOOKED_AT]) >= _AS_BEFORE
+
+    def steps_long_after(self, line: Line) -> int:
+        """How many steps were printed a minute or more after a line, by their own clocks."""
+        printed = self.printed.get(line.stream, ())
+        at = _index_after(printed, line)
+        since = next((before.time for before in reversed(printed[:at]) if before.time is not None), None)
+        steps = frozenset(self.steps.get((line.stream, None), ()))
+        if since is None:
+            return 0
+        return sum(
+            other.position in steps and other.time is not None and other.time - since >= _MINUTE
+            for other in printed[at:]
+        )  # fmt: skip
 
     def printed_much_after(self, line: Line) -> bool:
         """Whether a program that prints without levels went on to print much."""
