@@ -89,6 +89,8 @@ def _width_of_mail(lines: Sequence[str]) -> Width | None:
     pairs = [
         (line, following) for line, following in pairwise(lines[:_LOOKED_AT]) if line.strip() and following.strip()
     ]
+    if _too_many_are_longer(pairs, _WIDEST_MAIL):
+        return None  # of most logs, at little cost
     headless = [pair for pair in pairs if not _has_head(pair[1])]
     if not _FEWEST_MOVED <= len(headless) <= (len(pairs) - len(headless)) * (_PARTS_OF_A_RECORD - 1):
         return None
@@ -98,12 +100,16 @@ def _width_of_mail(lines: Sequence[str]) -> Width | None:
         key=lambda found: len(found[0]),
     )
     kinds = {following.translate(_NO_DIGITS) for _, following in moved}
-    longer = sum(len(line) > width.characters for line, _ in pairs if " " in line)
     # A terminal fills every line that it breaks.
     filled = sum(len(line) == width.characters for line, _ in moved)
-    if len(kinds) < _FEWEST_MOVED or 2 * filled >= len(moved) or 100 * longer > _LONGER * len(pairs):
+    if len(kinds) < _FEWEST_MOVED or 2 * filled >= len(moved) or _too_many_are_longer(pairs, width.characters):
         return None
     return width if 100 * len(moved) >= _MOVED * len(headless) else None
+
+
+def _too_many_are_longer(pairs: Sequence[tuple[str, str]], width: int) -> bool:
+    longer = sum(len(line) > width for line, _ in pairs if " " in line)
+    return 100 * longer > _LONGER * len(pairs)
 
 
 def joined(lines: Iterable[_Numbered], width: Width) -> Iterator[_Numbered]:
