@@ -138,13 +138,11 @@ class Timeline(NamedTuple):
         printed = self.printed.get(line.stream, ())
         at = _index_after(printed, line)
         since = next((before.time for before in reversed(printed[:at]) if before.time is not None), None)
-        steps = frozenset(self.steps.get((line.stream, None), ()))
         if since is None:
             return 0
-        return sum(
-            other.position in steps and other.time is not None and other.time - since >= _MINUTE
-            for other in printed[at:]
-        )  # fmt: skip
+        steps = frozenset(self.steps.get((line.stream, None), ()))
+        times = (other.time for other in printed[at:] if other.position in steps)
+        return sum(time is not None and time - since >= _MINUTE for time in times)
 
     def printed_much_after(self, line: Line) -> bool:
         """Whether a program that prints without levels went on to print much."""

@@ -465,3 +465,11 @@ def test_an_evaluation_at_the_last_planned_step_is_part_of_it(book: RuleBook, te
     planned = [f"step {number}/60 loss {3 - number / 100:.2f}" for number in range(1, 61)]
     left_out = ["WARNING no export", *traceback_of("ModuleNotFoundError: No module named 'loomscript'")]
     assert diagnosed(book, *planned, tested, *left_out).failed == failed
+
+
+@pytest.mark.parametrize(("seconds", "failed"), [(30, False), (5, True)])
+def test_steps_a_minute_after_a_death_show_that_it_was_survived(book: RuleBook, seconds: int, failed: bool) -> None:
+    """What was printed sooner may have waited in a buffer."""
+    clocks = [f"2026-11-20 10:{at * seconds // 60:02d}:{at * seconds % 60:02d}" for at in range(8)]
+    told = [f"{clock} {step}" for clock, step in zip(clocks, steps(1, 8), strict=True)]
+    assert diagnosed(book, *told[:2], *traceback_of("KeyError: 'bucket'"), *told[2:]).failed == failed
