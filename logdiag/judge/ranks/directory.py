@@ -230,8 +230,12 @@ def _named_on_hosts(listing: Listing, sure: float, hosts: Mapping[int, str]) -> 
         for (host, name), rank in placed.items():
             stem, number = counted(name)
             noun = singular(stem or listing.nouns[place])
-            known = name if number < 0 or len(name) >= _LONG_NUMBER else f"{noun} {number}"
-            yield (host, known), Named(rank, sure, 1.0, is_host=False)
+            named = Named(rank, sure, 1.0, is_host=False)
+            if number < 0 or len(name) >= _LONG_NUMBER:
+                yield (host, name), named
+            else:
+                # `tray a2 carries dies 8-15 in slots 0-7` is of a2/5 too.
+                yield from (((host, f"{called} {number}"), named) for called in (noun, ""))
 
 
 def _hosts_of(used: Sequence[tuple[float, Listing]], rows: Sequence[Row]) -> tuple[float, Mapping[int, str], bool]:

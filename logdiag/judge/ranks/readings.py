@@ -246,7 +246,8 @@ def _look_up(row: Row, place: int, directory: Directory, hosts: Sequence[str]) -
     word, lower = row.words[place], row.lower[place]
     before = row.lower[place - 1] if place else ""
     stem, number = counted(word)
-    noun = singular(stem or before)
+    # hod-2/3: what stands there is no noun.
+    noun = singular(stem or (before if before not in directory.on else ""))
     # Each host has a dev2: what names one on the line's host says more than a name alone.
     on_host = lower if number < 0 or len(word) > _LONGEST_SEAT else f"{noun} {number}"
     for host in hosts:

@@ -30,12 +30,18 @@ _RANGE = pattern_of(r"([A-Za-z]{0,6})(\d{1,6})(?:-|\.\.)([A-Za-z]{0,6})(\d{1,6})
 _COUNTED = pattern_of(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
 # .020+01:00   ,123Z   (what a clock leaves)
 _REST_OF_CLOCK = pattern_of(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
-# 05:04:21.708   07.00.00   04-11 08:00:05.150   08:02 |   (in a form that nobody knows)
+# 05:04:21.708   07.00.00   04-11 08:00:05.150   08:02 |   260304T011209.200   (in a form that nobody knows)
 _OTHER_CLOCK = pattern_of(
     r"(?:\b\d{1,2}[-/.]\d{1,2}(?:[-/.]\d{0,4})? )?\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?|^\W?\d\d:\d\d(?=\W? )"
+    r"|\b\d{6,8}T\d{6}(?:[.,]\d+)?Z?(?!\w)"
 )
-# I 04-11 08:00:05.150   24/03 03:16:00   14.01.26 22:04:45   02.09. 18:30:01   (a date before a clock)
-_DATE = pattern_of(r"\b\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{0,4})? $")
+# I 04-11 08:00:05.150   24/03 03:16:00   14.01.26 22:04:45   02.09. 18:30:01   Oct  2 03:22:29   28-Jan-2026 05:59:46
+# (a date before a clock)
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}"
+_DATE = pattern_of(
+    r"\b(?:\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{0,4})?"
+    rf"|{_MONTH}\.? +\d{{1,2}}(?:,? \d{{4}})?|\d{{1,2}}[ -]{_MONTH}(?:[ -]\d{{2,4}})?)[ :]+$"
+)
 HEAD = 5
 """Words of the head of a line, behind which anything may stand."""
 _LONGEST_RECORD = 60
@@ -133,7 +139,8 @@ def members(word: str) -> tuple[str, ...]:
 
 
 def singular(noun: str) -> str:
-    """`seats` and `seat`, `tries` and `try` are one noun; `process` and `status` are no plurals."""
+    """`seats` and `seat`, `tries` and `try`, `dies` and `die` are one noun; `process` and `status` are no plurals."""
     if len(noun) <= len("ps") or noun.endswith(("ss", "us")):
         return noun
-    return f"{noun.removesuffix('ies')}y" if noun.endswith("ies") else noun.removesuffix("s")
+    of_y = noun.endswith("ies") and len(noun) > len("dies")
+    return f"{noun.removesuffix('ies')}y" if of_y else noun.removesuffix("s")
