@@ -291,6 +291,14 @@ def test_what_each_host_has_is_told_by_the_host_of_the_line() -> None:
     assert _rank(*lanes, *calls, "elm-1 weave: chip0: cannot open the plug-in") == 2
 
 
+@pytest.mark.parametrize("row", ["hub: lane {lane} -> {host}/{seat}", "hub: lane {lane} = {host} slot {seat}"])
+def test_a_number_right_behind_a_host_is_the_place_that_is_listed_there(row: str) -> None:
+    """In whatever order the places were given, and whatever the listing calls them."""
+    places = [("oak-3", 1), ("elm-7", 1), ("oak-3", 0), ("elm-7", 0)]
+    lanes = [row.format(lane=lane, host=host, seat=seat) for lane, (host, seat) in enumerate(places)]
+    assert _rank(*lanes, *(f"{host}/{seat} is up" for host, seat in places), "oak-3/0 cannot map its part") == 2
+
+
 def test_words_that_stand_on_lines_of_others_too_are_no_names() -> None:
     """Levels of lines that are next to each other by chance look like names of who speaks."""
     first = [f"{level} W{at:02d} up" for at, level in enumerate(("DBG", "WARN", "INFO", "NOTE"))]

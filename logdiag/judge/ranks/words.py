@@ -32,8 +32,7 @@ _COUNTED = pattern_of(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
 _REST_OF_CLOCK = pattern_of(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
 # 05:04:21.708   07.00.00   04-11 08:00:05.150   08:02 |   260304T011209.200   (in a form that nobody knows)
 _OTHER_CLOCK = pattern_of(
-    r"(?:\b\d{1,2}[-/.]\d{1,2}(?:[-/.]\d{0,4})? )?\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?|^\W?\d\d:\d\d(?=\W? )"
-    r"|\b\d{6,8}T\d{6}(?:[.,]\d+)?Z?(?!\w)"
+    r"\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?|^\W?\d\d:\d\d(?=\W? )|\b\d{6,8}T\d{6}(?:[.,]\d+)?Z?(?!\w)"
 )
 # I 04-11 08:00:05.150   24/03 03:16:00   14.01.26 22:04:45   02.09. 18:30:01   Oct  2 03:22:29   28-Jan-2026 05:59:46
 # (a date before a clock)
@@ -93,17 +92,16 @@ def rows_of(lines: Iterable[Line]) -> list[Row]:
 
 def _row(line: Line, at: int) -> Row:
     text = line.text[:_LONGEST]
-    if line.clock:
-        before, _, after = text.partition(line.clock)
-        text, clocked = _DATE.sub("", before) + _REST_OF_CLOCK.sub("", after, count=1), True
-    else:
-        text, found = _OTHER_CLOCK.subn("", text, count=1)
-        clocked = bool(found)
+    other = None if line.clock else _OTHER_CLOCK.search(text)
+    clock = line.clock or (other[0] if other else "")
+    if clock:
+        before, _, after = text.partition(clock)
+        text = _DATE.sub("", before) + _REST_OF_CLOCK.sub("", after, count=1)
     if any(sign in text for sign in _RANGE_SIGNS):
         text = _LOOSE_RANGE.sub(r"\1..\2", text)
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
     words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
-    return Row(line, at, words, [signs for signs, _ in pairs], [word.lower() for word in words], clocked)
+    return Row(line, at, words, [signs for signs, _ in pairs], [word.lower() for word in words], bool(clock))
 
 
 @lru_cache(_MOST_CACHED)
