@@ -25,6 +25,13 @@ def cases() -> CaseSet:
     return load_cases([str(CASES)])
 
 
+def test_all_committed_cases_can_be_measured_together() -> None:
+    """As `logdiag eval evals/cases evals/inhouse` and `make ablation` read them: no two cases have one id."""
+    found = load_cases([str(CASES), str(ROOT / "evals" / "inhouse")]).cases
+    assert {case.split for case in found} == {"dev", "heldback"}
+    assert len(found) > len(load_cases([str(CASES)]).cases)
+
+
 def test_no_case_gives_its_label_away(cases: CaseSet) -> None:
     """No name of the lab or of its scenario, none that only the taxonomy uses, no path of the machine that made it."""
     for case in cases.cases:
