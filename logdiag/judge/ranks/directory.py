@@ -18,7 +18,7 @@ from typing import NamedTuple
 from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in, may_be_a_host
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
 from logdiag.judge.ranks.weights import Features, score
-from logdiag.judge.ranks.words import Row, counted, singular
+from logdiag.judge.ranks.words import Row, counted, joined, singular
 
 _HEAD, _STATED, _OPENING = 8, 14, 24
 _LEAST, _SURE, _LEAST_BY_NOUN, _MOST = -1.5, 0.0, -0.5, 7
@@ -58,6 +58,10 @@ class Directory:
     trust: float = _LEAST
     listings: Sequence[Listing] = ()
     stated: frozenset[int] = frozenset()
+
+    def named(self, row: Row, place: int) -> Named | None:
+        """The process of which a word of a line is a name, alone or with the next one."""
+        return self.names.get(joined(row, place)) or self.names.get(row.lower[place])
 
     @cached_property
     def nouns(self) -> frozenset[str]:
@@ -103,8 +107,12 @@ def directory_of(rows: Sequence[Row], opening: Sequence[Row]) -> Directory:
 
 
 def heard_in(rows: Sequence[Row]) -> Mapping[str, int]:
-    """How many lines have each word near their start."""
-    return Counter(chain.from_iterable(set(row.lower[:_HEAD]) for row in rows))
+    """How many lines have each word, and each address, near their start."""
+    return Counter(chain.from_iterable({*row.lower[:_HEAD], *_addresses_in(row)} for row in rows))
+
+
+def _addresses_in(row: Row) -> Iterator[str]:
+    return filter(None, (joined(row, place) for place in range(min(_HEAD, len(row.words)))))
 
 
 def stated_in(rows: Sequence[Row]) -> frozenset[int]:
@@ -115,7 +123,8 @@ def stated_in(rows: Sequence[Row]) -> frozenset[int]:
 def features_of(listing: Listing, heard: Mapping[str, int], stated: frozenset[int]) -> Features:
     """What tells the listing of a job's processes from others."""
     hosts, noun, low = listing.hosts, listing.noun, min(listing.numbers)
-    names = [share for own in listing.names.values() if (share := _share_heard(own, heard)) is not None]
+    all_names = (*listing.names.values(), *filter(None, [listing.addresses]))
+    names = [share for own in all_names if (share := _share_heard(own, heard)) is not None]
     several = hosts is not None and len(set(hosts.of.values())) > 1
     return {
         "any": 1,
@@ -188,6 +197,9 @@ def _named_by(
                 yield name, named
             elif place != listing.at and listing.nouns[place]:
                 yield (singular(listing.nouns[place]), int(name)), named
+    share = _share_heard(listing.addresses, heard) if listing.addresses else None
+    for name, rank in listing.addresses.items():
+        yield name, Named(rank, sure, share or 0.0, is_host=False)
     if listing.noun and sure >= _LEAST_BY_NOUN:
         for rank in set(listing.numbers):
             yield (listing.noun, rank), Named(rank, sure, 1.0, is_host=False)

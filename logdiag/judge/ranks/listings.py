@@ -15,7 +15,7 @@ from itertools import groupby, pairwise, zip_longest
 from typing import NamedTuple
 
 from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, HOST_WORDS, PROCESSES, STEPS
-from logdiag.judge.ranks.words import HEAD, Row, counted, members, plain, singular
+from logdiag.judge.ranks.words import HEAD, Row, counted, joined, members, plain, singular
 from logdiag.patterns import pattern_of
 
 Words = tuple[str, ...]
@@ -45,7 +45,8 @@ class Hosts(NamedTuple):
 @dataclass(frozen=True)
 class Listing:
     """Rows as columns of words; `nouns` has what stands before each column, or above it in a table. `numbers` is the
-    column that counts, `at` its place, `first` the place of its first row among the lines."""
+    column that counts, `at` its place, `first` the place of its first row among the lines; `addresses` are two words
+    that a sign joins, where they name one process each: `hod-2/3`."""
 
     kind: str
     at: int
@@ -53,6 +54,7 @@ class Listing:
     columns: tuple[Words, ...]
     nouns: Words
     first: int
+    addresses: Mapping[str, int]
 
     @cached_property
     def stem(self) -> str:
@@ -309,7 +311,7 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
         if len(part) > distinct and _is_one_of_host(column, columns):
             continue
         nouns = nouns or _nouns(kind, part, columns, rows)
-        listing = Listing(kind, at, numbers, columns, nouns, part[0][0].at)
+        listing = Listing(kind, at, numbers, columns, nouns, part[0][0].at, _addresses(kind, part, at, numbers))
         given = listing.hosts is not None and listing.ranges > len(set(listing.hosts.of.values()))
         if given or listing.noun in STEPS:
             continue  # What each process of a host was given, or what goes on in time.
@@ -321,6 +323,18 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
             found.append(listing)
     most = max((listing.size for listing in found), default=0)
     return [listing for listing in found if listing.whole and listing.size == most] or found
+
+
+def _addresses(kind: str, part: _Entries, at: int, numbers: Sequence[int]) -> Mapping[str, int]:
+    """The number of each address, of the first two joined words that are another in each row."""
+    row = part[0][0]
+    places = [place for place in range(len(row.words) - 1) if at not in (place, place + 1) and joined(row, place)]
+    for place in places if kind == ROWS else ():
+        found = {joined(row, place): number for (row, _), number in zip(part, numbers, strict=True)}
+        columns = [{row.lower[one] for row, _ in part} for one in (place, place + 1)]
+        if len(found) == len(set(numbers)) > max(map(len, columns)):
+            return found
+    return {}
 
 
 def _is_one_of_host(column: Words, columns: Sequence[Words]) -> bool:

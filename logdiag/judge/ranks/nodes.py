@@ -124,9 +124,9 @@ def _ranks_named(row: Row, book: Book) -> AbstractSet[int]:
     """The ranks that a line is of, or names."""
     found = {row.line.rank, book.speakers[row.at][0] if row.at in book.speakers else None}
     before = ""
-    for word in row.lower[:_MOST_WORDS]:
+    for place, word in enumerate(row.lower[:_MOST_WORDS]):
         stem, number = counted(word)
-        named = book.directory.names.get(word)
+        named = book.directory.named(row, place)
         if named is None and number >= 0:
             named = book.directory.numbered.get((singular(stem or before), number))
         if named is not None and not named.is_host:

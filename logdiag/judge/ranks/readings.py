@@ -17,13 +17,12 @@ from typing import NamedTuple
 from logdiag.judge.ranks.directory import Directory, Named, directory_of
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, HOST_WORDS, PROCESSES, SOURCES
 from logdiag.judge.ranks.weights import score
-from logdiag.judge.ranks.words import Row, counted, members, singular
+from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, members, singular
 
 Slot = tuple[str | int, ...]
 """Where numbers stand: behind a stem (c in c21), behind a word (spinner 13), or in a column of the line."""
 _STEM, _WORD, _COLUMN = "stem", "word", "column"
 _COLUMNS, _MOST_WORDS, _FAR = 4, 40, 6
-_TIGHT = frozenset("#/:.@")
 _OPENED = frozenset("[{(<#")
 _FEW, _BIG, _AFTER_MEAN = 4, 1000, 1.5
 _COVERING, _HALF = 1.5, 0.5
@@ -242,25 +241,35 @@ def _listed(row: Row, directory: Directory, there: set[int], hosts: Sequence[str
 
 
 def _look_up(row: Row, place: int, directory: Directory, hosts: Sequence[str]) -> tuple[Named | None, str]:
-    """The process that a word names, and how."""
-    word, lower = row.words[place], row.lower[place]
-    before = row.lower[place - 1] if place else ""
-    stem, number = counted(word)
+    """The process that a word names, and how: by itself, or by its beginning (`dev2-read`, `cell-2-fwd`)."""
+    word, before = row.words[place], row.lower[place - 1] if place else ""
     # hod-2/3: what stands there is no noun.
-    noun = singular(stem or (before if before not in directory.on else ""))
-    # Each host has a dev2: what names one on the line's host says more than a name alone.
-    on_host = lower if number < 0 or len(word) > _LONGEST_SEAT else f"{noun} {number}"
-    for host in hosts:
-        if (named := directory.on_hosts.get((host, on_host))) is not None:
-            return named, "host"
-    if (named := directory.names.get(lower)) is not None:
+    before = before if before not in directory.on else ""
+    if (named := directory.names.get(joined(row, place))) is not None:
         return named, "name"
-    if number >= 0 and noun:
-        return directory.numbered.get((noun, number)), "noun"
+    beginning = word.rpartition("-")[0]
+    for part in (word, beginning) if beginning[-1:].isdecimal() else (word,):
+        found = _named_by(part, before, directory, hosts)
+        if found[0] is not None:
+            return found
     if not word.isalnum() and (several := members(word)):
         stem, number = counted(several[0])
         return directory.numbered.get((singular(stem or before), number)), "range"
     return None, ""
+
+
+def _named_by(word: str, before: str, directory: Directory, hosts: Sequence[str]) -> tuple[Named | None, str]:
+    """The process that a word names behind another, on one of the hosts that its line names or alone, and how."""
+    stem, number = counted(word)
+    noun = singular(stem or before)
+    # Each host has a dev2: what names one on the line's host says more than a name alone.
+    on_host = word.lower() if number < 0 or len(word) > _LONGEST_SEAT else f"{noun} {number}"
+    for host in hosts:
+        if (named := directory.on_hosts.get((host, on_host))) is not None:
+            return named, "host"
+    if (named := directory.names.get(word.lower())) is not None:
+        return named, "name"
+    return (directory.numbered.get((noun, number)), "noun") if number >= 0 and noun else (None, "")
 
 
 def _by_form(row: Row, book: Book, taken: set[int], there: set[int]) -> Iterator[Reading]:
@@ -319,7 +328,7 @@ def _seat(row: Row, at: int, place: int, directory: Directory) -> dict[str, floa
     return {
         "seat": 1,
         "next to host": next_to,
-        "joined to host": next_to and row.signs[place] in _TIGHT,
+        "joined to host": next_to and row.signs[place] in TIGHT,
         "seat called a device": singular(stem) in DEVICES,
         "seat called a process": stem in PROCESSES,
         "seat called a counter": stem in COUNTERS,
@@ -346,7 +355,8 @@ def _speakers(book: Book) -> dict[int, tuple[int, int]]:
     told = best if best is not None and odds[best] > 0 else None
     found: dict[int, tuple[int, int]] = {}
     for row in book.rows:
-        listed = ((book.directory.names.get(word), at) for at, word in enumerate(row.lower[:_COLUMN_OF_SPEAKER]))
+        places = range(min(_COLUMN_OF_SPEAKER, len(row.words)))
+        listed = ((book.directory.named(row, at), at) for at in places)
         named = [(named.rank, at) for named, at in listed if named and named.heard and not named.is_host]
         named += [(number, at) for at, slot, number in book.slots_of(row) if slot == told]
         if named:

@@ -225,7 +225,7 @@ def _named_in(row: Row, book: Book) -> Iterator[tuple[int, int]]:
     directory, last = book.directory, (-1, -1)
     for place, word in enumerate(row.lower):
         stem, number = counted(word)
-        named = directory.names.get(word)
+        named = directory.named(row, place)
         if named is None and number >= 0:
             named = directory.numbered.get((singular(stem or row.lower[place - 1] if place else stem), number))
         rank = named.rank if named and not named.is_host else -1

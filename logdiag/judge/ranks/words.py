@@ -32,14 +32,15 @@ _COUNTED = pattern_of(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
 _REST_OF_CLOCK = pattern_of(r"^[.,]?\d*(?:Z|[+-]\d\d:?\d\d)?(?![\w:])")
 # 05:04:21.708   07.00.00   04-11 08:00:05.150   08:02 |   260304T011209.200   (in a form that nobody knows)
 _OTHER_CLOCK = pattern_of(
-    r"\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?|^\W?\d\d:\d\d(?=\W? )|\b\d{6,8}T\d{6}(?:[.,]\d+)?Z?(?!\w)"
+    r"(?<![\w.:])\d{1,2}[:.]\d\d[:.]\d\d(?:[.,]\d+)?(?![\w:])"
+    r"|^\W?\d\d:\d\d(?=\W? )|\b\d{6,8}T\d{6}(?:[.,]\d+)?Z?(?!\w)"
 )
 # I 04-11 08:00:05.150   24/03 03:16:00   14.01.26 22:04:45   02.09. 18:30:01   Oct  2 03:22:29   28-Jan-2026 05:59:46
 # (a date before a clock)
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}"
 _DATE = pattern_of(
     r"\b(?:\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{0,4})?"
-    rf"|{_MONTH}\.? +\d{{1,2}}(?:,? \d{{4}})?|\d{{1,2}}[ -]{_MONTH}(?:[ -]\d{{2,4}})?)[ :]+$"
+    rf"|{_MONTH}\.? +\d{{1,2}}(?:,? \d{{4}})?|\d{{1,2}}[ -]{_MONTH}(?:[ -]\d{{2,4}})?)[ :-]+$"
 )
 HEAD = 5
 """Words of the head of a line, behind which anything may stand."""
@@ -71,6 +72,16 @@ class Row:
         if not self._shape:
             self._shape = tuple(map(_narrowed, self.signs))
         return self._shape
+
+
+TIGHT = frozenset("#/:.@")
+"""Signs that join two words to one address."""
+
+
+def joined(row: Row, place: int) -> str:
+    """A word and the next one as they stand, where a sign alone joins them: `10.4.2.15:7101`, `hod-2/3`; else ""."""
+    after = row.signs[place + 1] if place + 1 < len(row.words) else ""
+    return f"{row.lower[place]}{after}{row.lower[place + 1]}" if after in TIGHT else ""
 
 
 def head_of(rows: Sequence[Row], row: Row) -> Row | None:
