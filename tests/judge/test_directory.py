@@ -299,6 +299,21 @@ def test_a_number_right_behind_a_host_is_the_place_that_is_listed_there(row: str
     assert _rank(*lanes, *(f"{host}/{seat} is up" for host, seat in places), "oak-3/0 cannot map its part") == 2
 
 
+def test_two_words_that_a_sign_joins_are_the_name_of_a_process() -> None:
+    """Where each alone is that of several, as an address and its port are."""
+    ports = [("10.4.2.11", 7100), ("10.4.2.13", 7100), ("10.4.2.11", 7101), ("10.4.2.13", 7101)]
+    lanes = [f"hub: lane {lane} {address}:{port} elm-{lane % 2}" for lane, (address, port) in enumerate(ports)]
+    calls = [f"{address}:{port} forge: its part is mapped" for address, port in ports]
+    assert _rank(*lanes, *calls, "10.4.2.13:7101 forge: cannot open the plug-in") == 3
+
+
+def test_the_beginning_of_a_word_names_a_process() -> None:
+    """Behind it stands which of its threads speaks."""
+    lanes = [f"hub: lane {lane} = {('elm-7', 'oak-3')[lane // 2]} dev{lane % 2}" for lane in range(4)]
+    calls = [f"{host} dev{dev}-main: loading" for host in ("elm-7", "oak-3") for dev in range(2)]
+    assert _rank(*lanes, *calls, "oak-3 dev0-read: cannot open the plug-in") == 2
+
+
 def test_words_that_stand_on_lines_of_others_too_are_no_names() -> None:
     """Levels of lines that are next to each other by chance look like names of who speaks."""
     first = [f"{level} W{at:02d} up" for at, level in enumerate(("DBG", "WARN", "INFO", "NOTE"))]

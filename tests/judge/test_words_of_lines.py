@@ -21,12 +21,18 @@ from logdiag.read.prefixes import parse_line
         "28-Jan-2026 05:59:46",
         "260304T011209.200",
         "20260304T011209Z",
+        "2026.11.03-10.20.00",
     ],
 )
 def test_a_date_and_its_clock_are_no_words(clock: str) -> None:
     """However they are written: their numbers count nothing."""
     [row] = rows_of([parse_line(f"{clock} | mill 3 is up", "job.log", 1)])
     assert row.words == ["mill", "3", "is", "up"]
+
+
+def test_an_address_is_no_clock() -> None:
+    [row] = rows_of([parse_line("10.4.2.15:7101 forge mill 3 is up", "job.log", 1)])
+    assert row.words == ["10.4.2.15", "7101", "forge", "mill", "3", "is", "up"]
 
 
 def test_a_plural_is_its_noun() -> None:
