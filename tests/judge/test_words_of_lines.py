@@ -35,6 +35,12 @@ def test_an_address_is_no_clock() -> None:
     assert row.words == ["10.4.2.15", "7101", "forge", "mill", "3", "is", "up"]
 
 
+def test_a_spelt_number_counts_behind_a_word_for_a_process() -> None:
+    """And nowhere else: `no one`, `two reads`."""
+    [row] = rows_of([parse_line("worker three says: two reads failed, lane six holds one", "job.log", 1)])
+    assert row.words == ["worker", "3", "says", "two", "reads", "failed", "lane", "6", "holds", "one"]
+
+
 def test_a_plural_is_its_noun() -> None:
     nouns = ["seats", "tries", "dies", "process", "status", "ps"]
     assert list(map(singular, nouns)) == ["seat", "try", "die", "process", "status", "ps"]

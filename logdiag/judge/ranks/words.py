@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 
+from logdiag.judge.ranks.vocabulary import PROCESSES
 from logdiag.model import Line
 from logdiag.patterns import pattern_of
 
@@ -45,6 +47,13 @@ _DATE = pattern_of(
 HEAD = 5
 """Words of the head of a line, behind which anything may stand."""
 _LONGEST_RECORD = 60
+# worker three: KeyError   lane six stopped talking
+_SPELT = {
+    word: str(number)
+    for number, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
+    )
+}
 _LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 4096
 
 
@@ -112,6 +121,9 @@ def _row(line: Line, at: int) -> Row:
         text = _LOOSE_RANGE.sub(r"\1..\2", text)
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
     words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
+    for place, (noun, word) in enumerate(pairwise(words), 1):
+        if word.lower() in _SPELT and singular(noun.lower()) in PROCESSES:
+            words[place] = _SPELT[word.lower()]
     return Row(line, at, words, [signs for signs, _ in pairs], [word.lower() for word in words], bool(clock))
 
 
