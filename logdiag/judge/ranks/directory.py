@@ -123,7 +123,7 @@ def stated_in(rows: Sequence[Row]) -> frozenset[int]:
 def features_of(listing: Listing, heard: Mapping[str, int], stated: frozenset[int]) -> Features:
     """What tells the listing of a job's processes from others."""
     hosts, noun, low = listing.hosts, listing.noun, min(listing.numbers)
-    all_names = (*listing.names.values(), *filter(None, [listing.addresses]))
+    all_names = (*listing.names.values(), listing.addresses)
     names = [share for own in all_names if (share := _share_heard(own, heard)) is not None]
     several = hosts is not None and len(set(hosts.of.values())) > 1
     return {
@@ -197,9 +197,9 @@ def _named_by(
                 yield name, named
             elif place != listing.at and listing.nouns[place]:
                 yield (singular(listing.nouns[place]), int(name)), named
-    share = _share_heard(listing.addresses, heard) if listing.addresses else None
+    share = _share_heard(listing.addresses, heard) or 0.0
     for name, rank in listing.addresses.items():
-        yield name, Named(rank, sure, share or 0.0, is_host=False)
+        yield name, Named(rank, sure, share, is_host=False)
     if listing.noun and sure >= _LEAST_BY_NOUN:
         for rank in set(listing.numbers):
             yield (listing.noun, rank), Named(rank, sure, 1.0, is_host=False)

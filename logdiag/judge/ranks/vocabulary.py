@@ -10,6 +10,7 @@ _COUNTERS = (
 _SOURCES = "c cc cpp cu ex erl go h hpp hs java jl js kt py rs scala ts zig"
 _HOST_WORDS = "host node machine hostname nodename"
 _BEFORE_HOSTS = "on at to"
+_SPELT = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 PROCESSES = frozenset(_PROCESSES.split())
 """What processes of a job are called."""
 DEVICES = frozenset(_DEVICES.split())
@@ -24,3 +25,5 @@ HOST_WORDS = frozenset(_HOST_WORDS.split())
 """What stands before the name of a host, whatever that is."""
 BEFORE_HOSTS = frozenset(_BEFORE_HOSTS.split())
 """What may stand before a word that looks like a host's name."""
+SPELT = tuple(_SPELT.split())
+"""Numbers as words, each in its place."""

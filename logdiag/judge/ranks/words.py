@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
-from logdiag.judge.ranks.vocabulary import PROCESSES
+from logdiag.judge.ranks.vocabulary import PROCESSES, SPELT
 from logdiag.model import Line
 from logdiag.patterns import pattern_of
 
@@ -47,13 +47,6 @@ _DATE = pattern_of(
 HEAD = 5
 """Words of the head of a line, behind which anything may stand."""
 _LONGEST_RECORD = 60
-# worker three: KeyError   lane six stopped talking
-_SPELT = {
-    word: str(number)
-    for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
-    )
-}
 _LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 4096
 
 
@@ -122,8 +115,9 @@ def _row(line: Line, at: int) -> Row:
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
     words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
     for place, (noun, word) in enumerate(pairwise(words), 1):
-        if word.lower() in _SPELT and singular(noun.lower()) in PROCESSES:
-            words[place] = _SPELT[word.lower()]
+        # worker three: KeyError   lane six stopped talking
+        if word.lower() in SPELT and singular(noun.lower()) in PROCESSES:
+            words[place] = str(SPELT.index(word.lower()))
     return Row(line, at, words, [signs for signs, _ in pairs], [word.lower() for word in words], bool(clock))
 
 
