@@ -34,7 +34,6 @@ _MOST_QUIET = 3
 _LONGEST_SIGNATURE = 400
 
 _WHY = "Say in a sentence what happened, and what it makes others do."
-_FAILURES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
 _FEWEST_LETTERS = 4
 
 _GAP = ""
@@ -247,6 +246,6 @@ def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[s
 
 def _guessed(line: Line, book: RuleBook) -> Reason:
     finding = book.confirm_all(line)
-    if finding is not None and finding.role in _FAILURES and finding.reason is not Reason.OTHERS:
+    if finding is not None and not finding.role.is_context and finding.reason is not Reason.OTHERS:
         return finding.reason
     return next((found for found, _ in reasons_by_wording(body_of(line))), Reason.OTHERS)

@@ -39,7 +39,7 @@ class _Later(NamedTuple):
 
     def and_before_it(self, fault: Fault) -> _Later:
         """The same with one more fault, which came before all of these."""
-        if fault.quiet or fault.finding.role not in (Role.CAUSE, Role.SYMPTOM):
+        if fault.quiet or not fault.finding.role.is_failure:
             return self
         stream, position, cause = fault.line.stream, fault.line.position, fault.finding.role is Role.CAUSE
         later = self if stream in self.breaks else self._replace(breaks={**self.breaks, stream: position})

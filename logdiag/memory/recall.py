@@ -59,7 +59,7 @@ def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
     found = []
     for line, incident, support in _matches(survey, store):
         named = _finding(line, incident, incident.reason, (support,), book)
-        if (rule := ruled.get(line.place)) and rule.role in (Role.CAUSE, Role.SYMPTOM):
+        if (rule := ruled.get(line.place)) and rule.role.is_failure:
             entry = book.reasons.get(rule.reason)
             action = rule.action or (Action(entry.action) if entry else None)
             if rule.reason is incident.reason and incident.action in (action, Action.NONE):

@@ -174,6 +174,16 @@ class Role(_Word):
     CALL = "call"
     KIND = "kind"
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether it tells of a failure: of its cause, or of what it made others print."""
+        return self in (Role.CAUSE, Role.SYMPTOM)
+
+    @property
+    def is_context(self) -> bool:
+        """Whether it says what a line is that tells of no failure, not even maybe; its rule has no reason."""
+        return not self.is_failure and self is not Role.HINT
+
 
 class Support(_Word):
     """What an answer rests on; `rules/confidence.yaml` says what each is worth."""

@@ -167,7 +167,7 @@ def _judged(
 ) -> Judgement | None:
     """The judgement once more, with what a model said as one more finding; None where the log speaks against it."""
     if opinion.root is None or opinion.reason is Reason.NONE:
-        of_work = [item for item in survey.findings if item.role not in (Role.CAUSE, Role.SYMPTOM, Role.HINT)]
+        of_work = [item for item in survey.findings if item.role.is_context]
         healthy = judge(replace(survey, findings=of_work), book, failed=False)
         if not healthy.timeline.finished and not _is_later(opinion.root, before):
             return None

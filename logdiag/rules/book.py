@@ -186,7 +186,7 @@ class RuleBook:
         index = self._narrowest(matched)
         finding = self._finding(index, line, matched[index])
         retried = softened is not None and self.roles[softened[0]] is Role.RETRY
-        return finding._replace(role=Role.HINT) if retried and finding.role in (Role.CAUSE, Role.SYMPTOM) else finding
+        return finding._replace(role=Role.HINT) if retried and finding.role.is_failure else finding
 
     def announces_retry(self, line: Line) -> bool:
         """Whether a line says that another try follows."""

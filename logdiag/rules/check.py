@@ -59,7 +59,7 @@ def _taken(book: RuleBook, own: Container[str]) -> Iterator[Problem]:
         winner = book.confirm_all(line, frames)
         if winner is None or winner.rule not in files:
             continue
-        wrong: object = winner.role in (Role.CAUSE, Role.SYMPTOM)
+        wrong: object = winner.role.is_failure
         if index is not None:
             wrong = _misjudged(book, index, line, frames)
         if wrong:
@@ -116,7 +116,7 @@ def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str
     if role in (Role.STRUCTURE, Role.RETRY, Role.CALL, Role.KIND):
         return None
     if role in (Role.PROGRESS, Role.HARMLESS, Role.FINISHED):
-        if winner is not None and winner.role in (Role.CAUSE, Role.SYMPTOM):
+        if winner is not None and winner.role.is_failure:
             return f"{winner.rule} takes {line.text!r} for a failure", "make that pattern narrower"
         return None
     if winner is not None and winner.rule == book.rules[index].id:
@@ -165,5 +165,5 @@ def _check_filter(book: RuleBook, item: Filter) -> Iterator[Problem]:
             if any(book.search(pattern, line) for pattern in item.drop) != wanted:
                 yield problem(example, f"{'does not drop' if wanted else 'drops'} {example!r}")
             finding = book.confirm_all(line) if wanted else None
-            if finding is not None and finding.role in (Role.CAUSE, Role.SYMPTOM):
+            if finding is not None and finding.role.is_failure:
                 yield problem(example, f"drops a line that {finding.rule} fires on")

@@ -29,7 +29,6 @@ _VARYING = pattern_of(
 _MOST_ALIKE = 2000
 # A person or a scheduler needs so many seconds to start a job again; a launcher that starts its workers again does not.
 _A_PAUSE = 30.0
-_ENDS = (Role.CAUSE, Role.SYMPTOM)
 
 
 @dataclass
@@ -141,7 +140,7 @@ def _starts(heads: Heads, survey: Survey) -> list[int]:
         last = [item for item in steps if before <= item.position < line.position]
         told = [item for item in ended if before <= item.line.position < line.position]
         closed = any(item.closes or item.role is Role.FINISHED for item in told)
-        failed = any(item.role in _ENDS for item in told) and _paused(line, survey.lines)
+        failed = any(item.role.is_failure for item in told) and _paused(line, survey.lines)
         if closed or failed or _begins_anew(last, [item for item in steps if item.position > line.position]):
             starts.append(line.position)
             before = line.position

@@ -115,7 +115,7 @@ def _with_machines(
     window = window_of(job)
     nodes = {line.node for line in job.lines if line.node} | {stream.node for stream in job.streams if stream.node}
     nodes |= {place.facts["node"] for place in job.places if "node" in place.facts}
-    shown = {finding.reason for finding in job.findings if finding.role in (Role.CAUSE, Role.SYMPTOM)}
+    shown = {finding.reason for finding in job.findings if finding.role.is_failure}
     added = []
     for part in others:
         stream, found = part.streams[0], Sifted((), ())

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import NamedTuple
 
-from logdiag.model import Line, Role, median
+from logdiag.model import Line, median
 from logdiag.scan.survey import Survey
 
 _A_YEAR = 366 * 86_400.0
@@ -62,7 +62,7 @@ def window_of(job: Survey) -> Window | None:
         return None
     first, last = min(dated, key=_in_one_year), max(dated, key=_in_one_year)
     clocks = Clocks(job.lines)
-    told = (finding.line for finding in job.findings if finding.role in (Role.CAUSE, Role.SYMPTOM))
+    told = (finding.line for finding in job.findings if finding.role.is_failure)
     near = [clocked.time for line in told if (clocked := clocks.near(line)) and clocked.time is not None]
     trouble = min(near, key=_in_one_year, default=last)
     steps = {step.place for step in job.progress}

@@ -13,7 +13,6 @@ from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
 _ENDS_JOBS = "ends-jobs"
-_TOLD = (Role.CAUSE, Role.SYMPTOM)
 # Logs in which the kernel, a card's agent or a scheduler's daemon speaks, and no service that fails in its own way.
 _OF_ONE_SPEAKER = frozenset({"kernel-log", "dcgm-output", "fabric-manager-log", "slurm-daemon-log", "platform-log"})
 # node-004.cluster.local   (its number, and what stands before it)
@@ -31,7 +30,7 @@ class Sifted(NamedTuple):
 
 def faults_that_end_jobs(log: Survey, book: RuleBook) -> tuple[Finding, ...]:
     """The faults in a machine's log of a sort that ends jobs."""
-    told = [finding for finding in log.findings if finding.role in _TOLD]
+    told = [finding for finding in log.findings if finding.role.is_failure]
     kinds = book.kinds_of([finding.line for finding in told])
     return tuple(finding for finding, found in zip(told, kinds, strict=True) if _ENDS_JOBS in found)
 
@@ -43,9 +42,9 @@ def faults_of_a_machine_alone(log: Survey, book: RuleBook) -> tuple[Finding, ...
     hints = Counter(finding.rule for finding in log.findings if finding.role is Role.HINT)
     found = []
     for finding, of_line in zip(log.findings, kinds, strict=True):
-        told = finding.role in _TOLD and not _OF_ONE_SPEAKER.isdisjoint(of_line)
+        told = finding.role.is_failure and not _OF_ONE_SPEAKER.isdisjoint(of_line)
         again = hints[finding.rule] > 1 and not finding.generality
-        if told or (_ENDS_JOBS in of_line and finding.role in _TOLD):
+        if told or (_ENDS_JOBS in of_line and finding.role.is_failure):
             found.append(finding)
         elif _ENDS_JOBS in of_line and finding.role is Role.HINT and again:
             found.append(finding._replace(role=Role.SYMPTOM, goes_on=False))

@@ -18,7 +18,6 @@ _LATER = 0.9
 # The chance that a log shows its failure where the caller knows of one and there is anything new.
 _SHOWN = 0.5
 _MOST_SUSPECTS = 10
-_BROKE = (Role.CAUSE, Role.SYMPTOM)
 
 
 def weighed(
@@ -57,7 +56,7 @@ def without_weather(survey: Survey, good: GoodRun, changes: Sequence[Change]) ->
         line._replace(level="WARNING") if line.level in TROUBLE and weather(line) else line for line in survey.lines
     ]
     findings = [
-        finding._replace(role=Role.HINT) if finding.role in _BROKE and weather(finding.line) else finding
+        finding._replace(role=Role.HINT) if finding.role.is_failure and weather(finding.line) else finding
         for finding in survey.findings
     ]
     return replace(survey, lines=lines, findings=findings)
