@@ -271,8 +271,7 @@ def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
     """What the table says to do about a reason."""
     from logdiag.rules import RuleBook
 
-    entry = RuleBook.load(tuple(folders)).reasons.get(reason)
-    return Action(entry.action) if entry else Action.FIX_AND_RESUBMIT
+    return RuleBook.load(tuple(folders)).entry_of(reason).action
 
 
 def _say_unreadable(store: Store) -> None:

@@ -237,7 +237,7 @@ def _best(findings: list[Finding], book: RuleBook) -> Finding:
         id(other)
         for finding in findings
         for other in findings
-        if other.reason is not finding.reason and other.reason in _reasons_explained(finding, book)
+        if other.reason is not finding.reason and other.reason in reasons_explained(finding, book)
     }
 
     def weight(item: tuple[int, Finding]) -> tuple[bool, bool, bool, int]:
@@ -272,12 +272,10 @@ def _repeats(later: RaisedException, exception: RaisedException) -> bool:
 
 def with_reason(fault: Fault, book: RuleBook) -> Fault:
     """A fault with what the table of reasons says of its own."""
-    entry = book.reasons.get(fault.reason)
-    traits = frozenset(entry.traits) if entry else frozenset()
-    return fault._replace(explains=_reasons_explained(fault.finding, book), traits=traits)
+    traits = frozenset(book.entry_of(fault.reason).traits)
+    return fault._replace(explains=reasons_explained(fault.finding, book), traits=traits)
 
 
-def _reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:
+def reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:
     """What a finding makes other lines and ranks print: by its rule, and by the table of reasons."""
-    entry = book.reasons.get(finding.reason)
-    return finding.explains | frozenset(Reason(name) for name in entry.explains) if entry else finding.explains
+    return finding.explains.union(book.entry_of(finding.reason).explains)

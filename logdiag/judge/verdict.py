@@ -130,8 +130,7 @@ def _of_memory(recalled: Recalled, recovery: Recovery) -> Iterator[str]:
 
 
 def _to_collect(reason: Reason, book: RuleBook, *, unexplained: bool) -> str:
-    entry = book.reasons.get(reason)
-    wanted = "; ".join(entry.collect) if entry and entry.collect else "the other ranks' logs and the node's kernel log"
+    wanted = "; ".join(book.entry_of(reason).collect) or "the other ranks' logs and the node's kernel log"
     return f"{'the cause is not in this log' if unexplained else 'not sure'}; collect next: {wanted}"
 
 

@@ -58,10 +58,9 @@ def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
     ruled = {finding.line.place: finding for finding in survey.findings}
     found = []
     for line, incident, support in _matches(survey, store):
-        named = _finding(line, incident, incident.reason, (support,), book)
+        named = _with_remedy(_finding(line, incident, (support,)), incident, book)
         if (rule := ruled.get(line.place)) and rule.role.is_failure:
-            entry = book.reasons.get(rule.reason)
-            action = rule.action or (Action(entry.action) if entry else None)
+            action = rule.action or book.entry_of(rule.reason).action
             if rule.reason is incident.reason and incident.action in (action, Action.NONE):
                 continue
             # What others say of a failure stays that: where a cause is in the log too, it comes first.
@@ -178,21 +177,24 @@ def alike(line: Line, least: float, store: Store) -> Finding | None:
         return None  # the nearest one and the others disagree
     kind = next(support for score, support in _SUPPORT_FROM if found[0][0] >= score)
     divided = votes[reason] < _UNITED * sum(votes.values())
-    named = _finding(line, speaker, reason, (kind, Support.DIVIDED) if divided else (kind,))
     # Of a failure that is only alike, what is known of its reason holds, not what helped that once.
-    return named._replace(action=None, steps=(), generality=1)
+    return _finding(line, speaker, (kind, Support.DIVIDED) if divided else (kind,))._replace(generality=1)
 
 
-def _finding(
-    line: Line, incident: Incident, reason: Reason, supports: tuple[Support, ...], book: RuleBook | None = None
-) -> Finding:
-    """What is known of an incident, said of a line; nothing of the incident's own job."""
-    entry = book.reasons.get(reason) if book else None
+def _with_remedy(finding: Finding, incident: Incident, book: RuleBook) -> Finding:
+    """A finding with what was done about its incident, unless that did not help."""
+    if incident.outcome is Outcome.DID_NOT:
+        return finding
     # The action of the reason's table stays the table's, which also knows what to do before the first step.
-    tabled = incident.action is Action.NONE or (entry is not None and entry.action == incident.action.value)
-    failed = incident.outcome is Outcome.DID_NOT
+    tabled = incident.action in (Action.NONE, book.entry_of(incident.reason).action)
+    steps = (incident.remedy,) if incident.remedy else ()
+    return finding._replace(action=None if tabled else incident.action, steps=steps)
+
+
+def _finding(line: Line, incident: Incident, supports: tuple[Support, ...]) -> Finding:
+    """What is known of an incident, said of a line; nothing of the incident's own job."""
     day = _day(incident.history[-1].at if incident.history else incident.seen_at)
-    title = incident.cause.split(". ")[0].rstrip(".") or f"{reason.value}, as in incident {incident.id}"
+    title = incident.cause.split(". ")[0].rstrip(".") or f"{incident.reason.value}, as in incident {incident.id}"
     says = (
         f"{incident.confirmed_by} said so of incident {incident.id}{f' on {day}' if day else ''}; {_words(incident)}."
     )
@@ -200,12 +202,9 @@ def _finding(
         rule=RULE + incident.id,
         line=line,
         role=Role.CAUSE,
-        reason=reason,
+        reason=incident.reason,
         title=title,
         why=says[:1].upper() + says[1:],
-        action=None if failed or tabled else incident.action,
-        action_before_progress=None,
-        steps=(incident.remedy,) if incident.remedy and not failed else (),
         explains=_WRAPPERS,
         supports=supports,
     )

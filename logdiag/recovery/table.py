@@ -12,9 +12,6 @@ from logdiag.model import Action, Finding, Reason, Recovery, fill, number_in
 from logdiag.rules import RuleBook
 
 _NOTHING = Recovery(Action.NONE, False, (), (), "The log shows no failure.")
-# Nothing else is known: a person has to look.
-_UNKNOWN = Action.FIX_AND_RESUBMIT
-
 # Restart from the last checkpoint; if it comes back, ...   Start again from the last checkpoint; ask for more time, ...
 _RESTARTS = ("Restart from the last checkpoint", "Start again from the last checkpoint")
 # What the first step says too, with the node to leave out.
@@ -29,21 +26,15 @@ def recover(
     if failed is False:
         return _NOTHING
     if judgement.root is None:
-        action, why = (
-            (Action.NONE, "The log does not tell whether it failed.")
-            if failed is None
-            else (_UNKNOWN, "The job failed, but its log does not say why.")
-        )
-        unknown = book.reasons.get(Reason.OTHERS)
-        return Recovery(
-            action, False, (), tuple(f"Collect {item}." for item in unknown.collect) if unknown else (), why
-        )
+        steps = tuple(f"Collect {item}." for item in book.entry_of(Reason.OTHERS).collect)
+        if failed is None:
+            return Recovery(Action.NONE, False, (), steps, "The log does not tell whether it failed.")
+        why = "The job failed, but its log does not say why."
+        return Recovery(Action.FIX_AND_RESUBMIT, False, (), steps, why)
     finding = judgement.root.finding
-    entry = book.reasons.get(finding.reason)
-    action = finding.action or (Action(entry.action) if entry else _UNKNOWN)
-    early = finding.action_before_progress
-    if early is None and finding.action is None and entry and entry.action_before_progress:
-        early = Action(entry.action_before_progress)
+    entry = book.entry_of(finding.reason)
+    action = finding.action or entry.action
+    early = finding.action_before_progress or (None if finding.action else entry.action_before_progress)
     why = finding.why
     if early is not None:
         # The first collective tells that no step was made, as no sign of work before the root does.
@@ -87,8 +78,7 @@ def _steps(
         facts.setdefault("node", judgement.node)
     if judgement.rank is not None:
         facts.setdefault("rank", str(judgement.rank))
-    entry = book.reasons.get(finding.reason)
-    steps = finding.steps or (entry.steps if entry else ())
+    steps = finding.steps or book.entry_of(finding.reason).steps
     without = ", ".join(nodes) or "the node that failed"
     first = {
         Action.RESTART: "Restart from the last checkpoint.",

@@ -28,6 +28,7 @@ _MOST_TOLD = 8192
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Asked only of the lines that are kept, and never scanned for.
 _ASKED_OF_KEPT = (*_SOFTENING, Role.KIND)
+_NOT_IN_THE_TABLE = ReasonEntry(Action.FIX_AND_RESUBMIT)
 HARMLESS = "harmless"
 """The kind of a line that a rule calls so."""
 _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE, Role.PLACE)
@@ -121,6 +122,10 @@ class RuleBook:
     def entries(self) -> tuple[Rule | Filter, ...]:
         """The rules and the filters."""
         return (*self.rules, *self.filters)
+
+    def entry_of(self, reason: Reason) -> ReasonEntry:
+        """What the table of reasons says of one; of one that is not in it, that a person has to look."""
+        return self.reasons.get(reason) or _NOT_IN_THE_TABLE
 
     def scan(self, data: bytes) -> list[Hit]:
         """The lines of a block (whole lines, as bytes) on which a rule may fire, in order."""

@@ -291,7 +291,7 @@ def _read(file: RuleFile) -> Any:
     document = load_yaml(file)
     if file.id == "reasons":
         table = validated(_ReasonsFile, file, document).root
-        return {reason: ReasonEntry(**_frozen(entry.model_dump(mode="json"))) for reason, entry in table.items()}
+        return {reason: ReasonEntry(**entry.model_dump()) for reason, entry in table.items()}
     if file.id == "confidence":
         return _weights(file, document)
     if "/" not in file.id:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from logdiag.model import Reason, Support
+from logdiag.model import Action, Reason, Support
 from logdiag.read.forms import Forms, compile_forms, own_forms
 from logdiag.rules.book import RuleBook
 from logdiag.rules.folders import Folder, RuleFiles, compiled_part, keep_compiled, own_files, shipped_folder
@@ -102,12 +102,22 @@ def _plain(book: RuleBook) -> tuple[dict[str, Any], list[Any]]:
     plain = {
         "rules": list(map(tuple_of, book.rules)),
         "filters": list(map(tuple_of, book.filters)),
-        "reasons": {reason.value: tuple(entry) for reason, entry in book.reasons.items()},
+        "reasons": {reason.value: _plain_entry(entry) for reason, entry in book.reasons.items()},
         "confidence": {support.value: weight for support, weight in book.confidence.items()},
         "narrower": {index: sorted(others) for index, others in book.narrower.items()},
         "words": book.words,
     }
     return plain, [matcher.dumped for matcher in book.matchers]
+
+
+def _plain_entry(entry: ReasonEntry) -> tuple[Any, ...]:
+    early = entry.action_before_progress
+    return entry.action.value, early and early.value, tuple(reason.value for reason in entry.explains), *entry[3:]
+
+
+def _entry(action: str, early: str | None, explains: Sequence[str], *others: Any) -> ReasonEntry:
+    """An entry from its plain values."""
+    return ReasonEntry(Action(action), Action(early) if early else None, tuple(map(Reason, explains)), *others)
 
 
 def _restored(found: Any | None, forms: Forms | None = None) -> RuleBook | None:
@@ -124,7 +134,7 @@ def _from_plain(plain: dict[str, Any], matchers: Sequence[Matcher] | None, forms
     return RuleBook(
         [Rule._make([*values, os.path.join(folder, file)]) for *values, file in plain["rules"]],
         [Filter._make([*values, os.path.join(folder, file)]) for *values, file in plain["filters"]],
-        {Reason(name): ReasonEntry._make(entry) for name, entry in plain["reasons"].items()},
+        {Reason(name): _entry(*values) for name, values in plain["reasons"].items()},
         {Support(name): weight for name, weight in plain["confidence"].items()},
         {index: frozenset(others) for index, others in plain["narrower"].items()},
         matchers,

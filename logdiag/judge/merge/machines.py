@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import NamedTuple
 
+from logdiag.judge.faults import reasons_explained
 from logdiag.judge.merge.clocks import Window
 from logdiag.model import Finding, Reason, Role
 from logdiag.patterns import pattern_of
@@ -51,9 +52,7 @@ def faults_of_a_machine_alone(log: Survey, book: RuleBook) -> tuple[Finding, ...
     return tuple(found)
 
 
-def sifted(
-    log: Survey, book: RuleBook, *, window: Window | None, nodes: Collection[str], shown: Collection[Reason]
-) -> Sifted:
+def sifted(log: Survey, book: RuleBook, *, window: Window | None, nodes: Collection[str], shown: Set[Reason]) -> Sifted:
     """What of a machine's log counts for a job that failed in `window` on `nodes`, as far as either is known, and whose
     own logs show faults of the reasons `shown`.
 
@@ -66,7 +65,7 @@ def sifted(
         untimed = window is None or fault.line.time is None
         if is_one_of_them is False:
             aside["on a machine of which the job's logs say nothing"].append(fault)
-        elif is_one_of_them is None and untimed and not _explains(fault, shown, book):
+        elif is_one_of_them is None and untimed and shown.isdisjoint({fault.reason, *reasons_explained(fault, book)}):
             aside["of a machine and a time that cannot be held against the job's"].append(fault)
         else:
             here.append(fault)
@@ -91,12 +90,6 @@ def _is_among(node: str | None, nodes: Collection[str]) -> bool | None:
     if own is None or own in others:
         return None if own is None else True
     return False if own[0] in {word for word, _ in others} else None
-
-
-def _explains(fault: Finding, shown: Collection[Reason], book: RuleBook) -> bool:
-    entry = book.reasons.get(fault.reason)
-    explained = {fault.reason, *fault.explains, *map(Reason, entry.explains if entry else ())}
-    return not explained.isdisjoint(shown)
 
 
 def _zone(faults: Sequence[Finding], window: Window) -> float | None:
