@@ -61,7 +61,7 @@ def evidence_of(diagnosis: Diagnosis, view: LogView, budget: int, job: Mapping[s
         (0.55, near_suspects),
         (0.7, chain(_ends(digest.lines), digest.lines[:_FIRST_LINES])),
         (0.88, _failures(digest.lines)),
-        (1.0, (line for line in reversed(digest.lines) if (line.source, line.number) not in digest.counts)),
+        (1.0, (line for line in reversed(digest.lines) if line.in_file not in digest.counts)),
     )
     choice.take(named, _SHARE_OF_FINDINGS, all_of_them=True)
     for share, lines in groups:
@@ -113,9 +113,9 @@ class _Choice:
         for shape, shown in self._shown.items():
             first = self._first.get(shape)
             if first is not None:
-                many = max(self._digest.counts.get((first.source, first.number), 0), self._kept[shape])
+                many = max(self._digest.counts.get(first.in_file, 0), self._kept[shape])
                 if many > shown:
-                    found[(first.source, first.number)] = many
+                    found[first.in_file] = many
         return found
 
 
@@ -130,7 +130,7 @@ def _shape(line: Line) -> str:
 
 def _found(view: LogView, places: Iterable[Place]) -> list[Line]:
     """The kept lines that an answer speaks of."""
-    lines = (view.find(item.source, item.line, item.text) for item in places)
+    lines = (view.find(item) for item in places)
     return [line for line in lines if line is not None]
 
 
@@ -189,7 +189,7 @@ def _verdict(diagnosis: Diagnosis, view: LogView) -> Iterator[str]:
     elif root is None:
         yield "rules: the job failed, and no rule names the cause"
     else:
-        place = _place(view.find(root.source, root.line, root.text))
+        place = _place(view.find(root))
         sure = f"about {diagnosis.confidence:.0%} of such answers are right"
         if root.rule.startswith(MEMORY):
             yield f"memory: {diagnosis.reason.value} at {place}, as a past failure with such a line; {sure}"

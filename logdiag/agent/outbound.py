@@ -111,7 +111,7 @@ class Channel:
             self._shown.setdefault((line.stream + 1, line.number), []).append(Shown(line, shown))
             if before and (line.stream != before.stream or line.number > before.number + 1):
                 rows.append("...")
-            count = (counts or {}).get((line.source, line.number))
+            count = (counts or {}).get(line.in_file)
             many = f" ({count} like this)" if count else ""
             rows.append(f"s{line.stream + 1}:{line.number}{many} | {shown}")
             before = line

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from logdiag.errors import SourceError
-from logdiag.model import Block, Diagnosis, Line
+from logdiag.model import Block, Diagnosis, Line, Place
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Known, Stream, open_sources
 from logdiag.rules.limits import wrong_with
@@ -44,7 +44,7 @@ class LogView:
         self._by_name: dict[tuple[str, int], list[Line]] = {}
         for line in diagnosis.digest.lines:
             self._kept.setdefault(line.stream, []).append(line)
-            self._by_name.setdefault((line.source, line.number), []).append(line)
+            self._by_name.setdefault(line.in_file, []).append(line)
         self._streams = _readable_again(sources)
         self._streams += [None] * (max(self._kept, default=-1) + 1 - len(self._streams))
         self.names = tuple(
@@ -103,10 +103,10 @@ class LogView:
         near = self._kept.get(line.stream, ())
         return tuple(item for item in near if -before <= item.position - line.position <= after)
 
-    def find(self, source: str, number: int, text: str = "") -> Line | None:
+    def find(self, place: Place) -> Line | None:
         """The kept line that a diagnosis speaks of."""
-        at = self._by_name.get((source, number), ())
-        return next((line for line in at if line.text == text), at[0] if at else None)
+        at = self._by_name.get(place.in_file, ())
+        return next((line for line in at if line.text == place.text), at[0] if at else None)
 
     def _texts(self, source: int, first: int = 0) -> Iterator[tuple[int, str, Callable[[], Line]]]:
         """The lines of a source from a number on, while there is time: number, text, and what makes a `Line` of it."""

@@ -95,7 +95,7 @@ def _crash_fault(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Fa
     """A crash that a process reports of itself, named by the cause on the line below where there is one, and
     by what the exception says of itself."""
     line = crash.line
-    del by_place[line.stream, line.position]
+    del by_place[line.place]
     below = by_place.get((line.stream, line.position + 1))
     message = below is not None and below.role is not Role.HINT and below.line.message.lstrip().startswith("what(): ")
     if below is None or below.ends or not (message or _is_tools(below)):

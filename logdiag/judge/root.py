@@ -12,7 +12,7 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import CATCH_ALL, Fault
 from logdiag.judge.timeline import Timeline
-from logdiag.model import TROUBLE, Category, Decision, Line, Reason, Role, Support
+from logdiag.model import TROUBLE, Category, Decision, Reason, Role, Support
 
 DISORDER = 400
 """What other processes print is out of order by up to so many lines, because each buffers its own output."""
@@ -215,7 +215,7 @@ def said_right_before(root: Fault, faults: _Standing, timeline: Timeline) -> Fau
         if (fault.reason is root.reason or root.reason in fault.finding.explains)
         and not fault.died
         and 0 < line.position - fault.line.position <= _RIGHT_BEFORE
-        and _speaker(fault.line) == _speaker(line)
+        and fault.line.process == line.process
         and _is_told_as_an_error(fault, timeline)
     ]
     return root._replace(finding=root.finding._replace(line=min(said, key=_place).line)) if said else None
@@ -223,10 +223,6 @@ def said_right_before(root: Fault, faults: _Standing, timeline: Timeline) -> Fau
 
 LOOKS = (earlier_word_of_the_same_cause, said_right_before)
 """For a better line of a cause that was found, in this order."""
-
-
-def _speaker(line: Line) -> tuple[int, int | None, str | None, str]:
-    return line.stream, line.rank, line.node, line.speaker
 
 
 def _is_told_as_an_error(fault: Fault, timeline: Timeline) -> bool:

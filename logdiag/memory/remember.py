@@ -88,7 +88,7 @@ def _named_line(diagnosis: Diagnosis) -> Line | None:
     found = diagnosis.root_cause or next(iter(diagnosis.suspects), None)
     if found is None:
         return None
-    kept = (line for line in diagnosis.digest.lines if (line.source, line.number) == (found.source, found.line))
+    kept = (line for line in diagnosis.digest.lines if line.in_file == found.in_file)
     place = next((line for line in kept if line.text == found.text), None)
     place = place or parse_line(found.text, found.source, found.line)
     return place if masked(place) else None

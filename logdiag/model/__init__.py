@@ -316,6 +316,16 @@ class Line(NamedTuple):
         """Its stream and position, in the order of the logs; no other line has them."""
         return self.stream, self.position
 
+    @property
+    def in_file(self) -> tuple[str, int]:
+        """Its file and its number there, by which an answer speaks of it; several lines may have them."""
+        return self.source, self.number
+
+    @property
+    def process(self) -> tuple[int, int | None, str | None, str]:
+        """What tells the process that printed it from others: stream, rank, node and speaker."""
+        return self.stream, self.rank, self.node, self.speaker
+
 
 class Finding(NamedTuple):
     """A rule that fired on a line, with the rule's words resolved for this line (a code's row may replace the rule's).
@@ -393,6 +403,11 @@ class Place:
     source: str
     line: int
     text: str
+
+    @property
+    def in_file(self) -> tuple[str, int]:
+        """As `Line.in_file`."""
+        return self.source, self.line
 
 
 @dataclass(frozen=True, slots=True)

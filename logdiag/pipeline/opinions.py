@@ -100,8 +100,8 @@ def _voted(judgement: Judgement, store: Store) -> Finding | None:
 
 def _replaced(survey: Survey, found: Sequence[Finding]) -> Survey:
     """The survey with what the memory says of a line in the place of what a rule says of it."""
-    places = {(finding.line.stream, finding.line.position) for finding in found}
-    others = [finding for finding in survey.findings if (finding.line.stream, finding.line.position) not in places]
+    places = {finding.line.place for finding in found}
+    others = [finding for finding in survey.findings if finding.line.place not in places]
     return replace(survey, findings=[*others, *found])
 
 

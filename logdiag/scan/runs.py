@@ -110,17 +110,11 @@ def runs_in(survey: Survey) -> list[Run]:
 
 def only_run(survey: Survey, run: Run) -> Survey:
     """What was found of one run. Lines of it that were only counted are counted for none."""
-    lines = [line for line in survey.lines if run.holds(line)]
     return replace(
-        survey,
-        findings=[finding for finding in survey.findings if run.holds(finding.line)],
+        survey.only(run.holds),
         uncounted_in={},
-        progress=[line for line in survey.progress if run.holds(line)],
-        series=[line for line in survey.series if run.holds(line)],
-        checkpoints=[line for line in survey.checkpoints if run.holds(line)],
         # The first lines are those of the first run.
         openings=[opening for opening in survey.openings if run.parts.get(opening.stream.index, (1, 1))[0] == 0],
-        lines=lines,
         total_lines=sum(end - start for start, end in run.parts.values()),
     )
 

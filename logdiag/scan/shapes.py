@@ -450,7 +450,7 @@ def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes:
             continue
         line = by_position.get(shape.first)
         if line is not None:
-            counts[(line.source, line.number)] = shape.count
+            counts[line.in_file] = shape.count
         dropped[shapes.kind_of(shape)] += shape.count - shape.kept
     if shapes.unshaped:
         dropped["too many shapes"] += shapes.unshaped

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, repeat
 from operator import itemgetter
@@ -120,6 +120,18 @@ class Survey:
     def uncounted(self) -> Counter[str]:
         """The same by rule alone."""
         return sum(self.uncounted_in.values(), Counter())
+
+    def only(self, keeps: Callable[[Line], bool]) -> Survey:
+        """What was found on the lines that `keeps` says yes to; what is no line's own stays."""
+        return replace(
+            self,
+            findings=[finding for finding in self.findings if keeps(finding.line)],
+            calls=[call for call in self.calls if keeps(call.line)],
+            progress=list(filter(keeps, self.progress)),
+            series=list(filter(keeps, self.series)),
+            checkpoints=list(filter(keeps, self.checkpoints)),
+            lines=list(filter(keeps, self.lines)),
+        )
 
 
 class _Floods:

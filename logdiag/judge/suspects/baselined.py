@@ -45,12 +45,12 @@ def weighed(
 def without_weather(survey: Survey, good: GoodRun, changes: Sequence[Change]) -> Survey:
     """What was found, where trouble that the good run survived too counts only when there is nothing better; all as it
     was where nothing is new."""
-    more = {(change.source, change.line) for change in changes if change.times_more is not None}
+    more = {change.in_file for change in changes if change.times_more is not None}
     if len(more) == len(changes):
         return survey
 
     def weather(line: Line) -> bool:
-        return (line.source, line.number) not in more and good.knows(line)
+        return line.in_file not in more and good.knows(line)
 
     lines = [
         line._replace(level="WARNING") if line.level in TROUBLE and weather(line) else line for line in survey.lines
@@ -64,15 +64,15 @@ def without_weather(survey: Survey, good: GoodRun, changes: Sequence[Change]) ->
 
 def _weights(lines: Sequence[Line], good: GoodRun, changes: Sequence[Change]) -> dict[tuple[int, int], float]:
     """What each line counts, by stream and position."""
-    more = {(change.source, change.line) for change in changes}
+    more = {change.in_file for change in changes}
     new: dict[bytes, float] = {}
     weights: dict[tuple[int, int], float] = {}
     for line in lines:
         if good.knows(line):
-            weight = _MORE_OFTEN if (line.source, line.number) in more else _KNOWN
+            weight = _MORE_OFTEN if line.in_file in more else _KNOWN
         else:
             weight = new.setdefault(words_of(line.message), _LATER ** len(new))
-        weights[line.stream, line.position] = weight
+        weights[line.place] = weight
     return weights
 
 
@@ -80,5 +80,5 @@ def in_order_of_suspicion(
     changes: Sequence[Change], lines: Sequence[Line], scores: Mapping[tuple[int, int], float]
 ) -> tuple[Change, ...]:
     """What changed, the most suspicious first."""
-    places = {(line.source, line.number): line.place for line in reversed(lines)}
-    return tuple(sorted(changes, key=lambda one: -scores.get(places.get((one.source, one.line), (-1, -1)), 0.0)))
+    places = {line.in_file: line.place for line in reversed(lines)}
+    return tuple(sorted(changes, key=lambda one: -scores.get(places.get(one.in_file, (-1, -1)), 0.0)))

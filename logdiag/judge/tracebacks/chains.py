@@ -76,7 +76,7 @@ def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[tuple[
     `steps` the places (stream and position) of lines that tell of work: they are no part of what an exception says."""
     speakers: dict[tuple[int, int | None, str | None, str], list[Line]] = {}
     for line in lines:
-        speakers.setdefault((line.stream, line.rank, line.node, line.speaker), []).append(line)
+        speakers.setdefault(line.process, []).append(line)
     found: list[Traceback] = []
     # A logger's prefix may give the record another speaker than the traceback that it prints below.
     records = {(line.stream, line.position + 1): line for line in lines if line.level in forms.LEVELS_OF_TROUBLE}
