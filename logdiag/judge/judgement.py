@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from logdiag.judge.suspects.stand_in import (
 )
 from logdiag.judge.timeline import Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
-from logdiag.model import Collectives, Decision, Line, Reason, Role, Similar
+from logdiag.model import Collectives, Decision, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -58,16 +58,6 @@ class Judgement(NamedTuple):
     decisions: tuple[Decision, ...]
     collectives: Collectives | None = None
     unknown_software: bool = False
-
-
-class Recalled(NamedTuple):
-    """The causes as they are with what the memory knows, past failures like the root, the nodes that failed more often
-    than chance with the reason in a sentence each, and what could not be asked."""
-
-    judgement: Judgement
-    similar: tuple[Similar, ...] = ()
-    suspicious: Mapping[str, str] = {}
-    notes: tuple[str, ...] = ()
 
 
 def judge(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from logdiag.judge.confidence import confidence_in, supports_of
 from logdiag.judge.faults import Fault
-from logdiag.judge.judgement import Judgement, Recalled
+from logdiag.judge.judgement import Judgement
 from logdiag.judge.outcome import Outcome, how_it_ended
 from logdiag.judge.progress.checkpoints import progress_of
 from logdiag.judge.progress.course import course_of, marks_of
@@ -30,6 +31,7 @@ from logdiag.model import (
     Recovery,
     Role,
     RootCause,
+    Similar,
     Support,
     Suspect,
 )
@@ -45,6 +47,15 @@ _CONTEXT_LINES = 3
 _LONGEST_QUOTE = 200
 _NO_JOB = "no job's log is here"
 _FAILED = {Outcome.FAILED: True, Outcome.HEALTHY: False, Outcome.NOT_KNOWN: None}
+
+
+class Recalled(NamedTuple):
+    """What the memory knows beside its findings: past failures like the root, the nodes that failed more often than
+    chance with the reason in a sentence each, and what could not be asked."""
+
+    similar: tuple[Similar, ...] = ()
+    suspicious: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
 
 
 def decide(

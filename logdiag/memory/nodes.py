@@ -59,13 +59,6 @@ class NodeRecord:
         return self.failures >= _FEWEST and self.corrected < _LEVEL
 
 
-def suspicious_nodes(
-    store: Store, days: float = 30.0, *, nodes: int | None = None, until: str | None = None
-) -> tuple[NodeRecord, ...]:
-    """The nodes to leave out: those that failed in the last `days` more often than chance, the worst first."""
-    return tuple(item for item in node_records(store, days, nodes=nodes, until=until) if item.suspicious)
-
-
 def node_records(
     store: Store, days: float = 30.0, *, nodes: int | None = None, until: str | None = None
 ) -> tuple[NodeRecord, ...]:

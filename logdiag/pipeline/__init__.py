@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from logdiag.errors import SourceError
-from logdiag.judge.judgement import Judgement, Recalled, judge
+from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.merge.case import Case, case_of
-from logdiag.judge.verdict import decide
+from logdiag.judge.verdict import Recalled, decide
 from logdiag.judge.which_job import Seen, one_job, one_run, seen_in
 from logdiag.model import Diagnosis, Ended
 from logdiag.read.sources import Source, Stream, limits_of, open_sources
@@ -96,7 +96,7 @@ def diagnose(
         seen = in_the_light_of(good, seen, case.shapes, failed=bool(failed))
     judgement = judge(seen.survey, book, failed=failed, suspects=seen.suspects)
     clock.ended("judgement")
-    recalled = _recalled(seen, judgement, book, memory, failed)
+    judgement, recalled = _recalled(seen, judgement, book, memory, failed)
     clock.ended("memory")
     notes += book.notes
     decided = partial(
@@ -110,7 +110,7 @@ def diagnose(
         notes=notes,
         stats=_stats(case, book, clock),
     )
-    answer = decided(recalled.judgement)
+    answer = decided(judgement)
     if llm:
         from logdiag.pipeline.opinions import consulted
 
@@ -131,7 +131,7 @@ def _crew(streams: Sequence[Stream], book: RuleBook, workers: int) -> AbstractCo
 
 def _good_run(
     baseline: Source | Sequence[Source] | None,
-    memory: Memory,
+    memory: Place | Literal[False],
     job: Mapping[str, str] | None,
     exit_code: int | None,
     book: RuleBook,
@@ -151,21 +151,27 @@ def _good_run(
     return kept_good_run(memory, name, notes)
 
 
-def _recalled(seen: Seen, judgement: Judgement, book: RuleBook, memory: Memory, failed: bool | None) -> Recalled:
-    """What the memory makes of it; its parts are loaded only where it has something to say: what ships with logdiag
-    is only likened to a root."""
-    kept = not isinstance(memory, (str, os.PathLike)) or "://" in os.fspath(memory) or os.path.exists(memory)
-    if memory is False or (judgement.root is None and not kept):
-        return Recalled(judgement)
+def _recalled(
+    seen: Seen, judgement: Judgement, book: RuleBook, memory: Place | Literal[False], failed: bool | None
+) -> tuple[Judgement, Recalled]:
+    """The judgement with what the memory knows; its parts are loaded only where it has something to say: what ships
+    with logdiag is only likened to a root."""
+    if memory is False or (judgement.root is None and not _is_kept(memory)):
+        return judgement, Recalled()
     from logdiag.pipeline.opinions import recall
 
     return recall(seen.survey, judgement, book, memory, failed=failed, suspects=seen.suspects)
 
 
-def _kept_in(memory: Memory, answer: Diagnosis, job: Mapping[str, str] | None, case: Case) -> Diagnosis:
+def _is_kept(memory: Place) -> bool:
+    """Whether somebody may have kept a past failure in a store."""
+    return not isinstance(memory, (str, os.PathLike)) or "://" in os.fspath(memory) or os.path.exists(memory)
+
+
+def _kept_in(memory: Place | Literal[False], answer: Diagnosis, job: Mapping[str, str] | None, case: Case) -> Diagnosis:
     """The answer with the id under which its failure is remembered, or a note why it is not. Of a named job's run that
     came to its end it is kept what its lines look like."""
-    if memory is None or memory is False:
+    if memory is False:
         return answer
     if memory == _NOBODYS:
         unkept = "this failure was not kept, for no memory is named; give memory= or set LOGDIAG_MEMORY"
