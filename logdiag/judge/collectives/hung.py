@@ -28,8 +28,6 @@ _MOST_ROWS = 4096
 def collectives_in(survey: Survey, ended: frozenset[int] = frozenset()) -> Collectives | None:
     """The table of the process group that hung first, and who is to blame; None where no rank tells that it waits, or
     nothing can be told of the others. `ended` are ranks that came to a clean end."""
-    if not survey.calls:
-        return None
     last_words = _last_words(survey)
     found = next(_verdicts(list(groups_of(survey).values()), last_words, ended), None)
     return _table(found, last_words) if found else None
