@@ -9,11 +9,12 @@ from typing import NamedTuple
 from logdiag.judge.confidence import confidence_in, supports_of
 from logdiag.judge.faults import Fault
 from logdiag.judge.judgement import Judgement
+from logdiag.judge.merge.clocks import Clocks
 from logdiag.judge.outcome import Outcome, how_it_ended
 from logdiag.judge.progress.checkpoints import progress_of
 from logdiag.judge.progress.course import course_of, marks_of
 from logdiag.judge.progress.slow_jobs import slow_job
-from logdiag.judge.progress.times import clock_near, times_of
+from logdiag.judge.progress.times import times_of
 from logdiag.judge.ranks.rank import GUESSES, rank_from
 from logdiag.judge.status_words import status_words
 from logdiag.judge.suspects.ranked import Ranking
@@ -79,7 +80,8 @@ def decide(
     unexplained = root is None or Support.BARE_SYMPTOM in supports
     unsure = failed is not False and (unexplained or confidence < SURE)
     recovery = recover(judgement, book, failed=failed, sure=confidence >= SURE, suspicious=tuple(recalled.suspicious))
-    times = times_of(survey, root.line if root else None)
+    clocks, root_line = Clocks(survey.lines), root.line if root else None
+    times = times_of(survey, root_line, clocks)
     whole = survey.complete and not survey.of_machines  # a machine's log shows no end of a job
     ended = how_it_ended(judgement.outcome, judgement.timeline, judgement.complaints, complete=whole)
     slow = slow_job(root, survey) if whole else None
@@ -97,8 +99,8 @@ def decide(
         supports=supports,
         summary=_summary(judgement, exit_code, ended, survey),
         times=times,
-        progress=progress_of(survey, book, times, root.line if root else None),
-        root_cause=_root_cause(root.finding, judgement, survey) if root else None,
+        progress=progress_of(survey, book, times, root_line, clocks),
+        root_cause=_root_cause(root.finding, judgement, clocks) if root else None,
         evidence=_evidence(root, judgement, survey) if root else (),
         consequences=_consequences(judgement, survey),
         candidates=_candidates(root, judgement, confidence) if root else (),
@@ -109,7 +111,7 @@ def decide(
         logs=logs,
         kind=_kind_of(judgement) or (slow.kind if slow else ""),
         collectives=judgement.collectives,
-        notes=(*notes, *told, *_remarks(judgement, survey, confidence)),
+        notes=(*notes, *told, *_remarks(judgement, survey, clocks, confidence)),
         stats={**stats, "supports": [support.value for support in supports]},
         decisions=judgement.decisions,
         digest=seen.digest,
@@ -145,12 +147,12 @@ def _to_collect(reason: Reason, book: RuleBook, *, unexplained: bool) -> str:
     return f"{'the cause is not in this log' if unexplained else 'not sure'}; collect next: {wanted}"
 
 
-def _remarks(judgement: Judgement, survey: Survey, confidence: float) -> Iterator[str]:
+def _remarks(judgement: Judgement, survey: Survey, clocks: Clocks, confidence: float) -> Iterator[str]:
     """What else a reader should know of what was found."""
     by = rank_from(judgement.decisions)
     if by is not None and by.name in GUESSES:
         yield f"rank {judgement.rank} is a guess: {by.because[0].lower()}{by.because[1:].rstrip('.')}"
-    if judgement.root and (course := course_of(judgement, survey)):
+    if judgement.root and (course := course_of(judgement, clocks)):
         yield course
     if judgement.root and judgement.root.finding.trial:
         yield f"the rule {judgement.root.finding.rule} is on trial: a model wrote it and no person has accepted it"
@@ -227,8 +229,8 @@ def _status_of(finding: Finding) -> str:
     return f" {often[0].upper()}{often[1:]}." if often else ""
 
 
-def _root_cause(finding: Finding, judgement: Judgement, survey: Survey) -> RootCause:
-    line, time = finding.line, clock_near(finding.line, survey.lines)
+def _root_cause(finding: Finding, judgement: Judgement, clocks: Clocks) -> RootCause:
+    line, clocked = finding.line, clocks.near(finding.line, of_process=True)
     by = rank_from(judgement.decisions)
     return RootCause(
         line.source,
@@ -236,7 +238,7 @@ def _root_cause(finding: Finding, judgement: Judgement, survey: Survey) -> RootC
         line.text,
         judgement.rank,
         judgement.node,
-        time,
+        clocked.clock if clocked else None,
         finding.rule,
         rank_from=by.because if by else None,
         rank_guessed=by is not None and by.name in GUESSES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from logdiag.judge.merge.clocks import Clocks
 from logdiag.judge.progress.times import seconds_to_end
 from logdiag.model import Checkpoint, Line, Progress, Times
 from logdiag.patterns import pattern_of
@@ -20,7 +21,9 @@ _WORLD = pattern_of(r"(?i)\b(?:world[_ ]?size|nranks)\b[\"']?[ :=]{1,4}(\d{1,6})
 _MOST_RANKS = 200_000
 
 
-def progress_of(survey: Survey, book: RuleBook, times: Times | None, root: Line | None) -> Progress | None:
+def progress_of(
+    survey: Survey, book: RuleBook, times: Times | None, root: Line | None, clocks: Clocks
+) -> Progress | None:
     """What is saved and what is lost of the job's work, as far as its logs tell; None where they tell of no
     checkpoint."""
     told = list(zip(survey.checkpoints, book.kinds_of(survey.checkpoints), strict=True))
@@ -35,7 +38,7 @@ def progress_of(survey: Survey, book: RuleBook, times: Times | None, root: Line 
     cut_off = last_begun if last_begun and (complete is None or _order(last_begun) > _order(complete)) else None
     kept = _checkpoint(complete, survey) if complete else None
     ranks = _ranks(survey)
-    seconds = seconds_to_end(complete, root, survey) if complete else None
+    seconds = seconds_to_end(complete, root, survey, clocks) if complete else None
     last_step = times.last_step if times else None
     steps = last_step - kept.step if kept and kept.step is not None and last_step is not None else None
     return Progress(

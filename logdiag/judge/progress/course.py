@@ -14,13 +14,12 @@ from logdiag.scan.survey import Survey
 _MOST_TOLD = 3
 
 
-def course_of(judgement: Judgement, survey: Survey) -> str:
+def course_of(judgement: Judgement, clocks: Clocks) -> str:
     """A sentence: `the root cause came 12 s before "CUDA error" (rank 37) and 612 s before "Time-out" (9 ranks)`;
     empty where the logs' clocks do not tell, or nothing followed by a second."""
     root = judgement.root
     if root is None:
         return ""
-    clocks = Clocks(survey.lines)
     kinds: dict[str, list[tuple[float, Fault]]] = {}
     for fault in judgement.consequences:
         seconds = clocks.seconds_apart(root.line, fault.line)
