@@ -56,6 +56,11 @@ class Fault(NamedTuple):
         return self.finding.line
 
     @property
+    def ranks(self) -> set[int]:
+        """The ranks that its findings name."""
+        return {finding.rank for finding in self.findings if finding.rank is not None}
+
+    @property
     def handled(self) -> bool:
         """Whether it is an exception that was caught on its way: its traceback begins where no program or thread
         does."""
