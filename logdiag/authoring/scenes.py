@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from logdiag.model import Role
@@ -70,9 +70,7 @@ def prove(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
 
 def _of_rule(book: RuleBook, index: int) -> Iterator[Problem]:
     rule = book.rules[index]
-
-    def problem(text: str, what: str, remedy: str) -> Problem:
-        return problem_at(rule.file, text, rule.id, what, remedy)
+    problem = partial(problem_at, rule.file, rule.id)
 
     @cache
     def told(lines: _Lines, exit_code: int | None) -> _Answer:
