@@ -4,7 +4,6 @@ reader may need."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from logdiag.rules.book import example_line
 from logdiag.rules.check import check
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
+from logdiag.settings.places import StrPath
 
 _TELLING = re.compile(
     r"(?i)error|exception|fail|fatal|abort|panic|traceback|\bwarn|\bkill|\boom|out of memory|corrupt|refused|"
@@ -63,8 +63,8 @@ def _filled(signature: str, variant: int) -> str:
 def judged_drafts(
     drafts: Sequence[Proposal],
     incidents: Iterable[Incident],
-    folders: Sequence[str | os.PathLike[str]],
-    healthy: Sequence[str | os.PathLike[str]],
+    folders: Sequence[StrPath],
+    healthy: Sequence[StrPath],
 ) -> list[Proposal]:
     """The drafts with what is wrong with each. `incidents` are those that they were made of, and all others."""
     if not drafts:
@@ -101,7 +101,7 @@ def _against_incidents(book: RuleBook, draft: Proposal, incidents: Mapping[str, 
             yield f"fires on incident {item.id}, which is {item.reason.value}"
 
 
-def _against_logs(book: RuleBook, logs: Sequence[str | os.PathLike[str]]) -> Iterator[tuple[str, str]]:
+def _against_logs(book: RuleBook, logs: Sequence[StrPath]) -> Iterator[tuple[str, str]]:
     """The first line of each healthy log that a rule fires on: the rule's id and what is wrong."""
     seen: set[tuple[str, str]] = set()
     for stream in open_sources(tuple(logs), forms=book.forms) if logs else ():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections import Counter
@@ -18,6 +17,7 @@ from logdiag.errors import RuleError
 from logdiag.memory.documents import printable
 from logdiag.memory.incident import Incident, Outcome
 from logdiag.model import Action
+from logdiag.settings.places import StrPath
 
 _LONGEST_TITLE = 90
 _MOST_STEPS = 3
@@ -83,7 +83,7 @@ def as_yaml(document: dict[str, Any]) -> str:
     return yaml.safe_dump(shown(document), sort_keys=False, allow_unicode=True, width=10_000)
 
 
-def accept(proposal: Proposal, folder: str | os.PathLike[str]) -> Path:
+def accept(proposal: Proposal, folder: StrPath) -> Path:
     """Writes what passed into a rule folder, as a new file; the file. Raises RuleError where it may not be written."""
     path = Path(folder, f"{proposal.id}.yaml")
     if proposal.problems:

@@ -7,7 +7,6 @@ Stored lines are masked, so its examples have made-up values in place of the mas
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from logdiag.memory.tokenizer import MASK
 from logdiag.model import Line, Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
+from logdiag.settings.places import StrPath
 
 _FEWEST = 2
 # Two lines belong together when they share this much of the longer one's letters, and so many letters at least.
@@ -57,8 +57,8 @@ def suggest(
     store: Store,
     *,
     reason: Reason | None = None,
-    folders: Sequence[str | os.PathLike[str]] = (),
-    healthy: Sequence[str | os.PathLike[str]] = (),
+    folders: Sequence[StrPath] = (),
+    healthy: Sequence[StrPath] = (),
 ) -> tuple[Proposal, ...]:
     """A rule for each kind of line that two or more confirmed incidents of one reason share and no narrow rule knows.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from logdiag.errors import CaseError
 from logdiag.evaluation.metrics import METRICS, measure
 from logdiag.evaluation.scoring import Row
+from logdiag.settings.places import StrPath
 
 SCHEMA = "logdiag.evaluation/1"
 # What is judged of a case: how it is called, its judgement, and the field that answers it.
@@ -59,7 +59,7 @@ class Comparison:
         return sum(change.regression for change in self.changes)
 
 
-def read_rows(path: str | os.PathLike[str]) -> list[Row]:
+def read_rows(path: StrPath) -> list[Row]:
     """The rows of an evaluation that was written before. Raises CaseError when the file holds none."""
     remedy = "give a file that logdiag eval --json wrote"
     try:

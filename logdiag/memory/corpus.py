@@ -17,8 +17,9 @@ from logdiag.memory.documents import bounded, read_incident
 from logdiag.memory.embedding import Embedder, closest
 from logdiag.memory.incident import PREFIX, Incident, masked
 from logdiag.model import Action, Reason
-from logdiag.rules.folders import Folder, RuleFiles, shipped_folder
+from logdiag.rules.folders import RuleFiles, shipped_folder
 from logdiag.settings import cache
+from logdiag.settings.places import StrPath
 
 _FORM = b"logdiag-corpus/6\0"
 _MOST_FOUND = 128
@@ -75,7 +76,7 @@ def load_corpus() -> Corpus:
     return corpus_in(os.path.join(os.path.dirname(shipped_folder()), "corpus"))
 
 
-def corpus_in(folder: Folder) -> Corpus:
+def corpus_in(folder: StrPath) -> Corpus:
     """The incidents of a folder of `<category>/<reason>.yaml`. Raises MemoryStoreError for one that is none."""
     files = RuleFiles([folder])
     origin = files.fingerprint()

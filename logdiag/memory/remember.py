@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, frames_before, masked
-from logdiag.memory.store import Store, opened
+from logdiag.memory.store import StoreOrPlace, opened
 from logdiag.model import Action, Diagnosis, Line, Reason
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
@@ -46,9 +46,7 @@ def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> I
     return found
 
 
-def remembered(
-    diagnosis: Diagnosis, memory: Store | str | os.PathLike[str] | None, job: Mapping[str, str] | None
-) -> Diagnosis:
+def remembered(diagnosis: Diagnosis, memory: StoreOrPlace, job: Mapping[str, str] | None) -> Diagnosis:
     """The diagnosis with the id under which its failure is remembered; where that cannot be done, with a note that says
     why. It is knowledge only when a person confirms it."""
     if diagnosis.failed is False:

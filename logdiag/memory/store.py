@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import Corpus, load_corpus
@@ -25,7 +25,7 @@ from logdiag.memory.embedding import Embedder, load_embedder
 from logdiag.memory.incident import PREFIX, Incident, Outcome, Said, masked
 from logdiag.model import Action, Reason
 from logdiag.model.plain import plain
-from logdiag.settings.places import default_memory, without_password
+from logdiag.settings.places import StrPath, default_memory, without_password
 
 if TYPE_CHECKING:
     from logdiag.memory.database import Database
@@ -293,7 +293,7 @@ class Store:
 
 
 def open_store(
-    place: str | os.PathLike[str] | None = None,
+    place: StrPath | None = None,
     *,
     embedder: str | Embedder = "static",
     shipped: bool = True,
@@ -312,8 +312,12 @@ def open_store(
     return Store(named, embedder, patience, shipped=shipped)
 
 
+StoreOrPlace: TypeAlias = Store | StrPath
+"""A store of past failures that a caller opened, or where there is one."""
+
+
 @contextmanager
-def opened(memory: Store | str | os.PathLike[str] | None, **options: Any) -> Iterator[Store]:
+def opened(memory: StoreOrPlace, **options: Any) -> Iterator[Store]:
     """The caller's store, which stays open, or one that is opened with these options and closed again."""
     if isinstance(memory, Store):
         yield memory

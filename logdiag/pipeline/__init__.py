@@ -24,16 +24,14 @@ from logdiag.settings import check_model
 
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
-    from logdiag.memory.store import Store
+    from logdiag.memory.store import StoreOrPlace
     from logdiag.scan.crew import Crew
     from logdiag.scan.good_run import GoodRun
+    from logdiag.settings.places import StrPath
 
-Place: TypeAlias = "Store | str | os.PathLike[str]"
-Memory: TypeAlias = "Place | Literal[False] | None"
+Memory: TypeAlias = "StoreOrPlace | Literal[False] | None"
 """A store of past failures or its place; None for the one that `LOGDIAG_MEMORY` names, or else what ships with logdiag
 alone; False for none at all. The user's own store, which the command asks, is read only where it is named."""
-
-Folder: TypeAlias = "str | os.PathLike[str]"
 
 # A place that cannot be: it holds nothing, and nothing can be added.
 _NOBODYS = os.path.join(os.devnull, "memory")
@@ -43,7 +41,7 @@ _WORTH_A_CREW = 128 << 20
 
 def diagnose(
     *sources: Source,
-    rules: RuleBook | Folder | Sequence[Folder] | None = None,
+    rules: RuleBook | StrPath | Sequence[StrPath] | None = None,
     memory: Memory = None,
     remember: bool = False,
     llm: AgentSettings | str | None = None,
@@ -131,7 +129,7 @@ def _crew(streams: Sequence[Stream], book: RuleBook, workers: int) -> AbstractCo
 
 def _good_run(
     baseline: Source | Sequence[Source] | None,
-    memory: Place | Literal[False],
+    memory: StoreOrPlace | Literal[False],
     job: Mapping[str, str] | None,
     exit_code: int | None,
     book: RuleBook,
@@ -152,7 +150,7 @@ def _good_run(
 
 
 def _recalled(
-    seen: Seen, judgement: Judgement, book: RuleBook, memory: Place | Literal[False], failed: bool | None
+    seen: Seen, judgement: Judgement, book: RuleBook, memory: StoreOrPlace | Literal[False], failed: bool | None
 ) -> tuple[Judgement, Recalled]:
     """The judgement with what the memory knows; its parts are loaded only where it has something to say: what ships
     with logdiag is only likened to a root."""
@@ -163,12 +161,14 @@ def _recalled(
     return recall(seen.survey, judgement, book, memory, failed=failed, suspects=seen.suspects)
 
 
-def _is_kept(memory: Place) -> bool:
+def _is_kept(memory: StoreOrPlace) -> bool:
     """Whether somebody may have kept a past failure in a store."""
     return not isinstance(memory, (str, os.PathLike)) or "://" in os.fspath(memory) or os.path.exists(memory)
 
 
-def _kept_in(memory: Place | Literal[False], answer: Diagnosis, job: Mapping[str, str] | None, case: Case) -> Diagnosis:
+def _kept_in(
+    memory: StoreOrPlace | Literal[False], answer: Diagnosis, job: Mapping[str, str] | None, case: Case
+) -> Diagnosis:
     """The answer with the id under which its failure is remembered, or a note why it is not. Of a named job's run that
     came to its end it is kept what its lines look like."""
     if memory is False:

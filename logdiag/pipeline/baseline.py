@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from logdiag.errors import MemoryStoreError
 from logdiag.judge.merge.case import Case
 from logdiag.judge.suspects.baselined import in_order_of_suspicion, weighed, without_weather
 from logdiag.judge.which_job import Seen
 from logdiag.model import Diagnosis
-from logdiag.pipeline import Place
 from logdiag.read.sources import Source, limits_of, open_sources
 from logdiag.rules import RuleBook
 from logdiag.scan.good_run import GoodRun, changes_since, good_run
 from logdiag.scan.shapes import Shapes
 from logdiag.scan.survey import surveys
+
+if TYPE_CHECKING:
+    from logdiag.memory.store import StoreOrPlace
 
 # What is new since a good run: more is no news.
 _MOST_CHANGES = 20
@@ -34,7 +36,7 @@ def good_run_of(baseline: Source | Sequence[Source], book: RuleBook, notes: list
     return good_run(shapes.values(), sum(part.total_lines for part in parts))
 
 
-def kept_good_run(memory: Place, name: str, notes: list[str]) -> GoodRun | None:
+def kept_good_run(memory: StoreOrPlace, name: str, notes: list[str]) -> GoodRun | None:
     """What the memory keeps of the latest good run of a job of this name, with a note; None where it keeps none."""
     from logdiag.memory.good_runs import kept_good_run as kept_in
 
@@ -55,7 +57,7 @@ def in_the_light_of(good: GoodRun, seen: Seen, shapes: Shapes, *, failed: bool) 
     return Seen(found, seen.digest, ranking, ordered[:_MOST_CHANGES])
 
 
-def kept_as_good(memory: Place, name: str, answer: Diagnosis, case: Case) -> Diagnosis:
+def kept_as_good(memory: StoreOrPlace, name: str, answer: Diagnosis, case: Case) -> Diagnosis:
     """The answer of a job that came to its end, with a note that what its lines look like is kept, or why not."""
     from logdiag.memory.good_runs import keep_good_run
 

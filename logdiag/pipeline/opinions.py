@@ -4,7 +4,6 @@ the action, and never makes automatic what was for a person."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.suspects.stand_in import RULE as SUSPECTED
 from logdiag.judge.verdict import Recalled
 from logdiag.memory.recall import alike, known, similar_to
-from logdiag.memory.store import Store, opened
+from logdiag.memory.store import Store, StoreOrPlace, opened
 from logdiag.model import TROUBLE, Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
@@ -45,7 +44,7 @@ def recall(
     survey: Survey,
     judgement: Judgement,
     book: RuleBook,
-    memory: Store | str | os.PathLike[str],
+    memory: StoreOrPlace,
     *,
     failed: bool | None,
     suspects: Callable[[], Ranking],

@@ -20,7 +20,7 @@ from logdiag.rules.searching import TOO_SLOW, Match, Searcher
 
 if TYPE_CHECKING:
     from logdiag.rules.digitless import Fireable
-    from logdiag.rules.folders import Folder
+    from logdiag.settings.places import StrPath
 
 # What takes every digit alike, or counts; and what does not: a digit, or a group that comes again.
 _ANY_DIGITS, _CERTAIN_DIGIT = pattern_of(r"\{\d*,?\d*\}|0-9"), pattern_of(r"\d|\(\?P=")
@@ -107,7 +107,7 @@ class RuleBook:
         return frozenset(number for number, (index, _) in enumerate(self.scanned) if index in indices)
 
     @classmethod
-    def load(cls, folders: Folder | Iterable[Folder] = ()) -> RuleBook:
+    def load(cls, folders: StrPath | Iterable[StrPath] = ()) -> RuleBook:
         """The shipped rules and those of a folder or several; compiled ones are used as long as nothing changed.
         Raises RuleError with all problems of all files."""
         from logdiag.rules.loading import load

@@ -13,15 +13,16 @@ from typing import Any
 from logdiag.model import Action, Reason, Support
 from logdiag.read.forms import Forms, compile_forms, own_forms
 from logdiag.rules.book import RuleBook
-from logdiag.rules.folders import Folder, RuleFiles, compiled_part, keep_compiled, own_files, shipped_folder
+from logdiag.rules.folders import RuleFiles, compiled_part, keep_compiled, own_files, shipped_folder
 from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 from logdiag.settings import cache as stored
+from logdiag.settings.places import StrPath
 
 _COMPILED = "rules"
 
 
-def load(folders: Sequence[Folder]) -> RuleBook:
+def load(folders: Sequence[StrPath]) -> RuleBook:
     """What `RuleBook.load` gives. The shipped rules are read once in a process, one's own whenever they change."""
     own = own_files(folders)
     named = tuple(os.fspath(folder) for folder in folders)
@@ -45,7 +46,7 @@ def _kept_with(own_fingerprint: bytes, folders: tuple[str, ...]) -> RuleBook:
     return book
 
 
-def _with_own(shipped: RuleFiles, own: RuleFiles, folders: Sequence[Folder]) -> RuleBook:
+def _with_own(shipped: RuleFiles, own: RuleFiles, folders: Sequence[StrPath]) -> RuleBook:
     """Own rules replace shipped ones of the same id, own files all rules of a shipped file of the same path."""
     from logdiag.rules.compiling import joined
     from logdiag.rules.files import parse
@@ -60,7 +61,7 @@ def _with_own(shipped: RuleFiles, own: RuleFiles, folders: Sequence[Folder]) -> 
     return joined(_shipped_book(shipped), parsed, kept, own_forms(folders))
 
 
-def compile_shipped(folder: Folder) -> None:
+def compile_shipped(folder: StrPath) -> None:
     """Writes the shipped rules and log forms compiled into a folder, which a wheel holds as `data/compiled`."""
     shipped = RuleFiles([shipped_folder()])
     keep_compiled(folder, _COMPILED, shipped.fingerprint(), *_plain(_parsed(shipped)), Matcher.made_by())

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from logdiag.errors import AgentError, LogdiagError
 from logdiag.settings.config_files import FILE, ConfigFile, look_for, named_file
+from logdiag.settings.places import StrPath
 
 __all__ = ["FILE", "WHEN", "Settings", "check_model", "load_settings"]
 
@@ -69,7 +70,7 @@ def load_settings(
     flags: Mapping[str, object] | None = None,
     *,
     environ: Mapping[str, str] = os.environ,
-    folder: str | os.PathLike[str] = ".",
+    folder: StrPath = ".",
 ) -> Settings:
     """The settings in force in a folder. `flags` come from the command line; `config` among them, or `LOGDIAG_CONFIG`,
     is a file to read instead of those that are looked for. `llm` may also be always, unsure or never: when to ask.
