@@ -188,8 +188,9 @@ def report_on(
 
     answer = ask(first)
     if shown and answer.decided_by != "agent":
-        for note in answer.notes[len(shown[0].notes) :]:
-            print(f"Note: {clean(note)}", file=standard(err=how.err))
+        for note in answer.notes:
+            if note not in shown[0].notes:
+                print(f"Note: {clean(note)}", file=standard(err=how.err))
     else:
         print_answer(answer, how)
     if how.verbose:

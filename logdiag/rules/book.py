@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
@@ -312,10 +312,7 @@ class RuleBook:
     def _finding(self, index: int, line: Line, match: Match) -> Finding:
         rule = self.rules[index]
         facts = {name: value.strip() for name, value in match.groupdict().items() if value}
-        row = rule.rows.get(facts.get(rule.code_group or "", "").lstrip("0") or "0", {}) if rule.code_group else {}
-        if rule.code_group and not row:
-            row = rule.rows.get(facts.get(rule.code_group, ""), {})
-        reason = Reason(row.get("reason", rule.reason))
+        row = _row_of(rule, facts)
         action, early = row.get("action", rule.action), row.get("action_before_progress", rule.action_before_progress)
         if "action" in row and "action_before_progress" not in row:
             early = None
@@ -323,7 +320,7 @@ class RuleBook:
             rule=rule.id,
             line=line,
             role=Role(row.get("role", rule.role)),
-            reason=reason,
+            reason=Reason(row.get("reason", rule.reason)),
             title=fill_title(row.get("title", rule.title), facts),
             why=fill(row.get("why", rule.why), facts),
             action=Action(action) if action else None,
@@ -338,6 +335,13 @@ class RuleBook:
             failure_kind=rule.failure_kind,
             trial=rule.trial,
         )
+
+
+def _row_of(rule: Rule, facts: Mapping[str, str]) -> Mapping[str, Any]:
+    """The fields that a rule's table of codes has for the code on a line, however many zeros stand before it; empty
+    where it has none."""
+    code = facts.get(rule.code_group or "", "")
+    return rule.rows.get(code.lstrip("0") or "0") or rule.rows.get(code, {})
 
 
 @cache
