@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import struct
+from dataclasses import replace
 from datetime import datetime, timezone
 from hashlib import blake2b
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.store import Store, StoreOrPlace
+from logdiag.model import Diagnosis
 from logdiag.scan.good_run import HASH_BYTES, GoodRun
 from logdiag.settings.cache import replace_file
 
@@ -36,7 +38,16 @@ def kept_good_run(memory: StoreOrPlace, name: str) -> tuple[GoodRun, str] | None
     return GoodRun(counts, sum(counts.values())), f"{kept:%Y-%m-%d}"
 
 
-def keep_good_run(memory: StoreOrPlace, name: str, good: GoodRun) -> None:
+def kept_as_good(memory: StoreOrPlace, name: str, good: GoodRun, answer: Diagnosis) -> Diagnosis:
+    """The answer of the job `name` that came to its end, with a note that its run is kept, or why not."""
+    try:
+        _keep(memory, name, good)
+    except MemoryStoreError as error:
+        return replace(answer, notes=(*answer.notes, f"not kept as a good run: {error}"))
+    return replace(answer, notes=(*answer.notes, f"kept as the latest good run of {name}"))
+
+
+def _keep(memory: StoreOrPlace, name: str, good: GoodRun) -> None:
     """Keeps a good run in place of the one before. Raises MemoryStoreError where that cannot be done, or there are more
     kinds of lines than are kept: of a part every other line would seem new."""
     if len(good.counts) > _MOST_ROWS:

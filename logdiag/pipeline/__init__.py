@@ -89,7 +89,7 @@ def diagnose(
     notes = [*(note for stream in streams for note in stream.notes), *case.notes]
     seen = one_job(one_run(seen_in(case.survey, case.digest, notes), book, run, notes), book, notes)
     if (good := _good_run(baseline, memory, job, exit_code, book, notes)) is not None:
-        from logdiag.pipeline.baseline import in_the_light_of
+        from logdiag.judge.suspects.good_run import in_the_light_of
 
         seen = in_the_light_of(good, seen, case.shapes, failed=bool(failed))
     judgement = judge(seen.survey, book, failed=failed, suspects=seen.suspects)
@@ -138,15 +138,18 @@ def _good_run(
     """What is known of a good run of the job: the one that is given, or else, unless the job came to a good end, the
     latest that was kept of its name."""
     if baseline is not None:
-        from logdiag.pipeline.baseline import good_run_of
+        from logdiag.scan.good_run import good_run_of
 
         return good_run_of(baseline, book, notes)
     name = (job or {}).get("name")
     if not name or not memory or memory == _NOBODYS or exit_code == 0:
         return None
-    from logdiag.pipeline.baseline import kept_good_run
+    from logdiag.memory.good_runs import kept_good_run
 
-    return kept_good_run(memory, name, notes)
+    good, day = kept_good_run(memory, name) or (None, "")
+    if good is not None:
+        notes.append(f"held against the good run of {name} that was kept on {day}")
+    return good
 
 
 def _recalled(
@@ -178,9 +181,10 @@ def _kept_in(
         return replace(answer, notes=(*answer.notes, unkept))
     name = (job or {}).get("name")
     if name and answer.failed is False and answer.ended is Ended.CLEAN:
-        from logdiag.pipeline.baseline import kept_as_good
+        from logdiag.memory.good_runs import kept_as_good
+        from logdiag.scan.good_run import good_run
 
-        return kept_as_good(memory, name, answer, case)
+        return kept_as_good(memory, name, good_run([case.shapes], case.survey.total_lines), answer)
     from logdiag.memory.remember import remembered
 
     return remembered(answer, memory, job)

@@ -1,14 +1,16 @@
-"""Suspects in the light of a good run of the same job: what it printed too broke nothing."""
+"""What was seen of a job in the light of a good run of it: what that printed too broke nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
+from logdiag.judge.which_job import Seen
 from logdiag.model import TROUBLE, Change, Line, Role
-from logdiag.scan.good_run import GoodRun
-from logdiag.scan.shapes import words_of
+from logdiag.scan.good_run import GoodRun, changes_since
+from logdiag.scan.shapes import Shapes, words_of
 from logdiag.scan.survey import Survey
 
 # What a line counts that the good run printed too, and one that only comes far more often now.
@@ -18,13 +20,26 @@ _LATER = 0.9
 # The chance that a log shows its failure where the caller knows of one and there is anything new.
 _SHOWN = 0.5
 _MOST_SUSPECTS = 10
+# What is new since a good run: more is no news.
+_MOST_CHANGES = 20
 
 
-def weighed(
+def in_the_light_of(good: GoodRun, seen: Seen, shapes: Shapes, *, failed: bool) -> Seen:
+    """What was seen of a job whose lines are of these `shapes`, with what changed since a good run, the most suspicious
+    first; what that printed too weighs little. `failed` says that the caller knows of a failure."""
+    survey, lines, suspects = seen.survey, seen.digest.lines, seen.suspects
+    changes = changes_since(good, shapes, lines, survey.total_lines)
+    ranking = cache(lambda: _weighed(suspects(), survey.lines, good, changes, failed=failed))
+    ordered = _in_order_of_suspicion(changes, lines, ranking().scores)
+    found = _without_weather(survey, good, ordered)
+    return Seen(found, seen.digest, ranking, ordered[:_MOST_CHANGES])
+
+
+def _weighed(
     ranking: Ranking, lines: Sequence[Line], good: GoodRun, changes: Sequence[Change], *, failed: bool
 ) -> Ranking:
     """A ranking of suspects whose known lines count little, and new ones the more, the earlier they came; all scores
-    together stay what they were. `failed` says that the caller knows of a failure."""
+    together stay what they were."""
     weights = _weights(lines, good, changes)
     scores = {place: score * weights.get(place, 1.0) for place, score in ranking.scores.items()}
     before, after = sum(ranking.scores.values()), sum(scores.values())
@@ -42,7 +57,7 @@ def weighed(
     return ranking._replace(lines=tuple(first.values()), scores=scores, failure=failure)
 
 
-def without_weather(survey: Survey, good: GoodRun, changes: Sequence[Change]) -> Survey:
+def _without_weather(survey: Survey, good: GoodRun, changes: Sequence[Change]) -> Survey:
     """What was found, where trouble that the good run survived too counts only when there is nothing better; all as it
     was where nothing is new."""
     more = {change.in_file for change in changes if change.times_more is not None}
@@ -76,7 +91,7 @@ def _weights(lines: Sequence[Line], good: GoodRun, changes: Sequence[Change]) ->
     return weights
 
 
-def in_order_of_suspicion(
+def _in_order_of_suspicion(
     changes: Sequence[Change], lines: Sequence[Line], scores: Mapping[tuple[int, int], float]
 ) -> tuple[Change, ...]:
     """What changed, the most suspicious first."""
