@@ -121,6 +121,18 @@ class Survey:
             lines=list(filter(keeps, self.lines)),
         )
 
+    def each_line(self, as_changed: Callable[[Line], Line]) -> Survey:
+        """The same with every line as the function gives it back."""
+        return replace(
+            self,
+            findings=[finding._replace(line=as_changed(finding.line)) for finding in self.findings],
+            calls=[call._replace(line=as_changed(call.line)) for call in self.calls],
+            progress=list(map(as_changed, self.progress)),
+            series=list(map(as_changed, self.series)),
+            checkpoints=list(map(as_changed, self.checkpoints)),
+            lines=list(map(as_changed, self.lines)),
+        )
+
 
 class _Series:
     """Every so many steps of a log, by position, number and text; the longer the log, the fewer of them."""

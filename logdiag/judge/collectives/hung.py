@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from logdiag.judge.collectives.call_table import Group, Seat, groups_of
-from logdiag.judge.merge.clocks import apart, are_late, usually_late
+from logdiag.judge.lateness import are_late, usually_late
+from logdiag.judge.merge.clocks import apart
 from logdiag.model import TROUBLE, Collectives, Line, RankInGroup
 from logdiag.model.plain import rank_ranges
 from logdiag.patterns import pattern_of

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence, Set
 from typing import NamedTuple
 
 from logdiag.judge.faults import reasons_explained
-from logdiag.judge.merge.clocks import Window
+from logdiag.judge.merge.window import Window
 from logdiag.model import Finding, Reason, Role
 from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook

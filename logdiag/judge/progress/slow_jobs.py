@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from logdiag.judge.faults import Fault
-from logdiag.judge.merge.clocks import apart, are_late, moment, usual_step, usually_late
+from logdiag.judge.lateness import are_late, usual_step, usually_late
+from logdiag.judge.merge.clocks import apart, moment
 from logdiag.judge.progress.series import Change, changes_of_level
 from logdiag.model import Line, Reason
 from logdiag.patterns import pattern_of
