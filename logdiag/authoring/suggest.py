@@ -87,7 +87,7 @@ def suggest(
     for group, item in zip(groups, judged, strict=True):
         for incident in group.incidents if item.problems else ():
             wordings.setdefault((incident.reason, incident.signature), []).append(incident)
-    again = proposed([_Group(_words(key[1]), tuple(it)) for key, it in wordings.items() if len(it) >= _FEWEST])
+    again = proposed([_Group(_whole_words(key[1]), tuple(it)) for key, it in wordings.items() if len(it) >= _FEWEST])
     done = {identity for item in again for identity in item.incidents}
     first = [item for item in judged if not item.problems or not done.issuperset(item.incidents)]
     return tuple(sorted((*first, *again), key=lambda item: bool(item.problems)))
@@ -100,7 +100,7 @@ def _groups(incidents: Iterable[Incident]) -> list[_Group]:
     """Incidents that share a shape, each in one group."""
     groups: list[_Group] = []
     for incident in sorted(incidents, key=lambda item: (item.signature, item.id)):
-        words = _words(incident.signature)
+        words = _whole_words(incident.signature)
         for at, group in enumerate(groups):
             shape = _shared(group.shape, words)
             if shape:
@@ -111,7 +111,7 @@ def _groups(incidents: Iterable[Incident]) -> list[_Group]:
     return groups
 
 
-def _words(signature: str) -> tuple[str, ...]:
+def _whole_words(signature: str) -> tuple[str, ...]:
     """The words of a signature; one that was cut short loses its last."""
     words = signature.split(" ")
     return tuple(words[:-1] if len(signature) >= _LONGEST_SIGNATURE and len(words) > 1 else words)
@@ -230,7 +230,7 @@ def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[s
     signature = masked(line)
     if not re.search(rf"[A-Za-z_]{{{_FEWEST_LETTERS}}}", signature):
         raise RuleError(f"{text!r}: holds no word of {_FEWEST_LETTERS} letters to know it by; give the whole line")
-    pattern = _pattern(_words(signature))
+    pattern = _pattern(_whole_words(signature))
     if not re.search(pattern, line.message):
         pattern = re.escape(line.message)
     document = {

@@ -93,7 +93,7 @@ def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
             outcome=incident.outcome.value,
             seen_at=incident.seen_at,
             node=incident.node,
-            words=_words(incident),
+            words=_remedy_in_words(incident),
             provenance=incident.provenance if not incident.seen_at else "",
         )
         for score, incident in ranked[:_MOST_SIMILAR]
@@ -195,9 +195,8 @@ def _finding(line: Line, incident: Incident, supports: tuple[Support, ...]) -> F
     """What is known of an incident, said of a line; nothing of the incident's own job."""
     day = _day(incident.history[-1].at if incident.history else incident.seen_at)
     title = incident.cause.split(". ")[0].rstrip(".") or f"{incident.reason.value}, as in incident {incident.id}"
-    says = (
-        f"{incident.confirmed_by} said so of incident {incident.id}{f' on {day}' if day else ''}; {_words(incident)}."
-    )
+    when = f" on {day}" if day else ""
+    says = f"{incident.confirmed_by} said so of incident {incident.id}{when}; {_remedy_in_words(incident)}."
     return Finding(
         rule=RULE + incident.id,
         line=line,
@@ -227,7 +226,7 @@ def _day(text: str) -> str:
     return f"{moment(text).day} {moment(text):%B %Y}" if text else ""
 
 
-def _words(incident: Incident) -> str:
+def _remedy_in_words(incident: Incident) -> str:
     """What is known to help, or what was done last time and whether it helped, as the beginning of a sentence."""
     remedy = f": {incident.remedy.rstrip('.')}" if incident.remedy else ""
     if not incident.seen_at:

@@ -29,7 +29,7 @@ def to_html(diagnosis: Diagnosis) -> str:
     """The report as one HTML page, whose size does not depend on that of the log."""
     lines = _shown_lines(diagnosis)
     kept = sum(map(len, lines.values()))
-    told = _told(diagnosis)
+    told = _lines_pointed_to(diagnosis)
     places = (line.in_file for own in lines.values() for line in own)
     ids = {place: f"l{at}" for at, place in enumerate(dict.fromkeys(place for place in places if place in told))}
     processes = processes_of(diagnosis)
@@ -81,7 +81,7 @@ def _facts(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "Log", diagnosis.source
 
 
-def _told(diagnosis: Diagnosis) -> set[tuple[str, int]]:
+def _lines_pointed_to(diagnosis: Diagnosis) -> set[tuple[str, int]]:
     """The lines that something on the page leads to, by source and number."""
     told = {mark.line.in_file for mark in diagnosis.marks if mark.kind != "step"}
     named: list[Place] = [*diagnosis.evidence, *diagnosis.suspects, *diagnosis.changes]
@@ -95,7 +95,7 @@ def _shown_lines(diagnosis: Diagnosis) -> dict[str, Sequence[Line]]:
     for line in diagnosis.digest.lines:
         by_source.setdefault(line.source, []).append(line)
     root = diagnosis.root_cause.source if diagnosis.root_cause else ""
-    told = _told(diagnosis)
+    told = _lines_pointed_to(diagnosis)
     most = _MOST_LINES // max(len(by_source), 1)
     shown: dict[str, Sequence[Line]] = {}
     for source in sorted(by_source, key=lambda source: source != root):

@@ -48,7 +48,7 @@ class Heads:
         for shape, text, line in islice(lines, _AMONG):
             if shape in steps or line.message.startswith("Traceback "):
                 return
-            words = _words(line)
+            words = _words_that_stay(line)
             if len(_LETTERS.findall(words)) >= _FEWEST_LETTERS and words not in self.words:
                 self.words[words] = len(self.words)
                 self.texts.append(text)
@@ -70,7 +70,7 @@ class Heads:
 
     def met(self, line: Line) -> bool:
         """Whether a line is one of the head that comes again; if so it is remembered."""
-        which = self.words.get(_words(line))
+        which = self.words.get(_words_that_stay(line))
         if line.position <= self.first[-1].position:
             return False
         if which is None:
@@ -164,5 +164,5 @@ def _paused(line: Line, lines: Sequence[Line]) -> bool:
     return last is not None and line.time is not None and line.time - last >= _A_PAUSE
 
 
-def _words(line: Line) -> str:
+def _words_that_stay(line: Line) -> str:
     return _VARYING.sub("", line.message).strip()

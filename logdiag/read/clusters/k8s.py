@@ -73,10 +73,14 @@ def gather(target: str, namespace: str | None, folder: str, seconds: float = 60.
         cluster.notes.append(f"{target} has no pods any more; their logs are gone, unless the cluster collects them")
     logs = [log for pod in pods for log in _logs(cluster, pod, folder)]
     told = [
-        _told(f"{target}, as the cluster describes it", [*(_of_job(job) if job else ()), *_of_nodes(cluster, pods)])
+        _source_of(
+            f"{target}, as the cluster describes it", [*(_of_job(job) if job else ()), *_of_nodes(cluster, pods)]
+        )
     ]
-    told += [_told(f"pod/{pod.metadata.name}, as the cluster describes it", list(_of_pod(pod)), pod) for pod in pods]
-    told.append(_told("events", list(_events(cluster, target, pods))))
+    told += [
+        _source_of(f"pod/{pod.metadata.name}, as the cluster describes it", list(_of_pod(pod)), pod) for pod in pods
+    ]
+    told.append(_source_of("events", list(_events(cluster, target, pods))))
     sources = (*logs, *(source for source in told if source is not None))
     if not sources:
         raise SourceError(f"{target}: the cluster tells nothing of it: {'; '.join(cluster.notes)}")
@@ -194,7 +198,7 @@ def _statuses(pod: Any) -> list[Any]:
     return [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
 
 
-def _told(name: str, rows: Sequence[str], pod: Any = None) -> Known | None:
+def _source_of(name: str, rows: Sequence[str], pod: Any = None) -> Known | None:
     """Rows as a source; None without rows."""
     return Known("".join(f"{row}\n" for row in rows).encode(), name, pod and pod.spec.node_name) if rows else None
 
