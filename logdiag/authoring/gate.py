@@ -31,7 +31,6 @@ _TELLING = re.compile(
     r"\bretry|\bstall|\bhang|hung\b|deadlock|mismatch|missing|unexpected|disconnect|reset by"
 )
 # Roles of rules whose examples no filter may drop: all but those that say that the job goes on.
-_HEALTHY = (Role.PROGRESS, Role.HARMLESS)
 _FEWEST = 3
 MASKS = {
     "<n>": (r"\d{1,20}(?:\.\d{1,20})?", "7", "1204481"),
@@ -138,7 +137,7 @@ def protected(lines: Sequence[Line], book: RuleBook) -> list[bool]:
 def known_failures(book: RuleBook, incidents: Iterable[Incident]) -> list[Line]:
     """What no filter may drop in any log: the examples of all rules for failures, what filters keep, and the root lines
     of incidents and of the shipped ones. `book` is loaded with its proof."""
-    texts = [text for rule in book.rules if Role(rule.role) not in _HEALTHY for text in rule.fires]
+    texts = [text for rule in book.rules if not Role(rule.role).is_calm for text in rule.fires]
     texts += [text for item in book.filters for text in item.keeps]
     lines = [example_line(text)[0] for text in texts]
     return lines + [parse_line(example_of(item.signature)) for item in (*incidents, *load_corpus().incidents)]

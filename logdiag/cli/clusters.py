@@ -76,8 +76,7 @@ def k8s_command(target: str, namespace: str | None, **said: Any) -> None:
     """Diagnose a job, a JobSet or a pod of Kubernetes: the logs of its containers, also before a restart, what became
     of them, events and its nodes' conditions, as one case."""
     settings = settings_in_force({"config": said["config_file"], "offline": said["offline"]})
-    if settings.offline:
-        raise LogdiagError(f"{target}: offline is set ({settings.origins['offline']}); the cluster cannot be asked")
+    settings.check_online(f"the cluster cannot be asked for {target}")
     from logdiag.read.clusters.k8s import gather
 
     with TemporaryDirectory(prefix="logdiag-") as folder:

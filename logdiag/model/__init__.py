@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "logdiag.diagnosis/1"
 _NOT_OF_THE_SCHEMA = ("digest", "decisions", "marks")
+_NUMBERS = pattern_of(r"\d+")
 # Left out of the answer where there is nothing.
 _ONLY_WHERE_TOLD = ("changes", "collectives", "job", "kind")
 
@@ -180,6 +181,11 @@ class Role(_Word):
         return self in (Role.CAUSE, Role.SYMPTOM)
 
     @property
+    def is_calm(self) -> bool:
+        """Whether it says that a line is of ordinary work, or means no harm."""
+        return self in (Role.PROGRESS, Role.HARMLESS)
+
+    @property
     def is_context(self) -> bool:
         """Whether it says what a line is that tells of no failure, not even maybe; its rule has no reason."""
         return not self.is_failure and self is not Role.HINT
@@ -310,6 +316,11 @@ class Line(NamedTuple):
     def message(self) -> str:
         """The text without its prefixes."""
         return self.text[self.starts[-1] :]
+
+    @property
+    def wording(self) -> str:
+        """The message with all numbers alike."""
+        return _NUMBERS.sub("0", self.message)
 
     @property
     def place(self) -> tuple[int, int]:

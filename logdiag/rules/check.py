@@ -112,7 +112,7 @@ def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str
     role, winner = book.roles[index], book.confirm_all(line, frames)
     if role in (Role.STRUCTURE, Role.RETRY, Role.CALL, Role.KIND):
         return None
-    if role in (Role.PROGRESS, Role.HARMLESS, Role.FINISHED):
+    if role.is_calm or role is Role.FINISHED:
         if winner is not None and winner.role.is_failure:
             return f"{winner.rule} takes {line.text!r} for a failure", "make that pattern narrower"
         return None

@@ -57,6 +57,11 @@ class Settings(NamedTuple):
         """Where past failures are: None for the default place, False where `offline` forbids to ask."""
         return False if self.offline and "://" in self.memory else self.memory or None
 
+    def check_online(self, forbidden: str) -> None:
+        """Raises LogdiagError, which says what is `forbidden`, where `offline` is set."""
+        if self.offline:
+            raise LogdiagError(f"offline is set ({self.origins['offline']}); {forbidden}")
+
     def store_or_refusal(self) -> str | None:
         """As `store`, for what is of no use without one: raises LogdiagError where `offline` forbids to ask."""
         place = self.store
