@@ -26,24 +26,9 @@ def recover(
     if failed is False:
         return _NOTHING
     if judgement.root is None:
-        steps = tuple(f"Collect {item}." for item in book.entry_of(Reason.OTHERS).collect)
-        if failed is None:
-            return Recovery(Action.NONE, False, (), steps, "The log does not tell whether it failed.")
-        why = "The job failed, but its log does not say why."
-        return Recovery(Action.FIX_AND_RESUBMIT, False, (), steps, why)
+        return _without_a_root(failed, book)
     finding = judgement.root.finding
-    entry = book.entry_of(finding.reason)
-    action = finding.action or entry.action
-    early = finding.action_before_progress or (None if finding.action else entry.action_before_progress)
-    why = finding.why
-    if early is not None:
-        # The first collective tells that no step was made, as no sign of work before the root does.
-        sequence = number_in(finding.facts.get("seqnum", ""))
-        started = judgement.progressed is not False if sequence is None else sequence > 1
-        action = action if started else early
-        if judgement.progressed is not None:
-            when = "The job had made progress" if judgement.progressed else "It failed before any step was made"
-            why = f"{when}: {why}"
+    action, why = _action_for(finding, judgement.progressed, book)
     if action is Action.RESTART and (judgement.node in suspicious or _lost_its_machine(judgement, judgement.root)):
         action = Action.RESTART_EXCLUDING_NODE
     nodes: tuple[str, ...] = ()
@@ -59,6 +44,30 @@ def recover(
         steps=_steps(judgement, finding, action, nodes, book),
         why=why,
     )
+
+
+def _without_a_root(failed: bool | None, book: RuleBook) -> Recovery:
+    """What to collect where no line is the cause."""
+    steps = tuple(f"Collect {item}." for item in book.entry_of(Reason.OTHERS).collect)
+    if failed is None:
+        return Recovery(Action.NONE, False, (), steps, "The log does not tell whether it failed.")
+    return Recovery(Action.FIX_AND_RESUBMIT, False, (), steps, "The job failed, but its log does not say why.")
+
+
+def _action_for(finding: Finding, progressed: bool | None, book: RuleBook) -> tuple[Action, str]:
+    """The action that the rule of a root names, or else the table of its reason, and why. Some have another one where
+    the job had not `progressed`."""
+    entry = book.entry_of(finding.reason)
+    action, early = finding.action, finding.action_before_progress
+    if action is None:
+        action, early = entry.action, early or entry.action_before_progress
+    if early is None:
+        return action, finding.why
+    # The first collective tells that no step was made, as no sign of work before the root does.
+    sequence = number_in(finding.facts.get("seqnum", ""))
+    started = progressed is not False if sequence is None else sequence > 1
+    when = "The job had made progress" if progressed else "It failed before any step was made"
+    return action if started else early, finding.why if progressed is None else f"{when}: {finding.why}"
 
 
 def _lost_its_machine(judgement: Judgement, root: Fault) -> bool:
