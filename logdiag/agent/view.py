@@ -16,7 +16,8 @@ from functools import partial
 from logdiag.errors import SourceError
 from logdiag.model import Block, Diagnosis, Line, Place
 from logdiag.read.prefixes import parse_line
-from logdiag.read.sources import Known, Stream, open_sources
+from logdiag.read.sources import Known, open_sources
+from logdiag.read.streams import Stream
 from logdiag.rules.limits import wrong_with
 
 _LONGEST_LINE = 4000

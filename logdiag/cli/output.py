@@ -12,7 +12,7 @@ import click
 
 from logdiag.errors import LogdiagError
 from logdiag.model import Category, Diagnosis
-from logdiag.read.sources import Stream
+from logdiag.read.streams import Stream
 from logdiag.report import render
 from logdiag.report.words import clean, one_line
 

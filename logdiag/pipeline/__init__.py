@@ -16,7 +16,8 @@ from logdiag.judge.merge.case import Case, case_of
 from logdiag.judge.verdict import Recalled, decide
 from logdiag.judge.which_job import Seen, one_job, one_run, seen_in
 from logdiag.model import Diagnosis, Ended
-from logdiag.read.sources import Source, Stream, limits_of, open_sources
+from logdiag.read.sources import Source, limits_of, open_sources
+from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.shapes import Shapes, filters_for
 from logdiag.scan.survey import surveys

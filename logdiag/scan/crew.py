@@ -24,7 +24,7 @@ from logdiag.model import CommonPrefix
 from logdiag.read.blocks import Written, pieces_between
 from logdiag.read.decompression import CHUNK_BYTES, broken_stream_errors
 from logdiag.read.envelopes import recognise
-from logdiag.read.sources import Stream
+from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.kinds_of_log import kind_of_block
 from logdiag.scan.lines import BlockLines

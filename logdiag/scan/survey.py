@@ -18,7 +18,7 @@ from logdiag.errors import SourceError
 from logdiag.model import Block, CommonPrefix, Finding, Line, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sections import may_be_heading, section_at, sections_in
-from logdiag.read.sources import Stream
+from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
 from logdiag.scan.floods import Floods, Kind
