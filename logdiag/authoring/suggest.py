@@ -17,7 +17,7 @@ from logdiag.authoring.rule_file import Proposal, as_yaml, free_id, headline, ru
 from logdiag.errors import RuleError
 from logdiag.judge.suspects.line_features import body_of
 from logdiag.judge.suspects.wording import reasons_by_wording
-from logdiag.memory.incident import Incident, Outcome, masked
+from logdiag.memory.incident import Helped, Incident, masked
 from logdiag.memory.store import Store
 from logdiag.memory.tokenizer import MASK
 from logdiag.model import Line, Reason, Role
@@ -181,7 +181,7 @@ def _plain(text: str) -> str:
 
 def _draft(group: _Group, known: Iterable[Incident], taken: set[str]) -> Proposal:
     """A rule file for a group; the words come from what people wrote about the incidents."""
-    told = sorted(group.incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
+    told = sorted(group.incidents, key=lambda item: (item.outcome is not Helped.WORKED, item.id))
     cause = next((item.cause for item in told if item.cause), "")
     title = " ".join(word for word in group.shape if word != _GAP and not MASK.search(word)) or "A known failure"
     return rule_draft(

@@ -7,7 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from logdiag.judge.decisions import decision
-from logdiag.judge.facts import Facts, unknown_lines
+from logdiag.judge.facts import Facts, lines_of_unknown_software
 from logdiag.judge.faults import Fault, find_faults
 from logdiag.judge.kinds import kinds_of
 from logdiag.judge.outcome import Outcome, outcome_of
@@ -111,7 +111,9 @@ def _sorted_out(
     faults = find_faults(survey, book, kinds)
     timeline = timeline_of(survey, faults, kinds, failed=failed)
     standing = sort_by_standing(faults, timeline, without)
-    facts = Facts(survey, book, timeline, standing, suspects, cache(lambda: unknown_lines(survey.lines, book)))
+    facts = Facts(
+        survey, book, timeline, standing, suspects, cache(lambda: lines_of_unknown_software(survey.lines, book))
+    )
     survived = None if all_was_survived.__name__ in without else all_was_survived(facts)
     return facts._replace(standing=survived) if survived else facts
 

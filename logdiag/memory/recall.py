@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from logdiag.memory.documents import moment, now
-from logdiag.memory.incident import Incident, Outcome, fingerprint, frames_before, masked, same_place, skeleton
+from logdiag.memory.incident import Helped, Incident, fingerprint, frames_before, masked, same_place, skeleton
 from logdiag.memory.store import Store
 from logdiag.model import Action, Finding, Line, Reason, Role, Similar, Support
 from logdiag.patterns import pattern_of
@@ -24,7 +24,7 @@ RULE = "memory/"
 # Of recurrences, 93.8 % come within 20 days: what is older than that speaks with about half the weight.
 _DECAY_DAYS = 20 / -math.log(1 - 0.938)
 _WHEN_OLD = 0.5
-_OUTCOME_WEIGHT = {Outcome.WORKED: 1.0, Outcome.UNKNOWN: 0.95, Outcome.DID_NOT: 0.9}
+_OUTCOME_WEIGHT = {Helped.WORKED: 1.0, Helped.UNKNOWN: 0.95, Helped.DID_NOT: 0.9}
 _UNCONFIRMED = 0.9
 _OF_ANOTHER_REASON = 0.5
 
@@ -183,7 +183,7 @@ def alike(line: Line, least: float, store: Store) -> Finding | None:
 
 def _with_remedy(finding: Finding, incident: Incident, book: RuleBook) -> Finding:
     """A finding with what was done about its incident, unless that did not help."""
-    if incident.outcome is Outcome.DID_NOT:
+    if incident.outcome is Helped.DID_NOT:
         return finding
     # The action of the reason's table stays the table's, which also knows what to do before the first step.
     tabled = incident.action in (Action.NONE, book.entry_of(incident.reason).action)
@@ -240,7 +240,7 @@ def _remedy_in_words(incident: Incident) -> str:
         Action.REDUCE_MEMORY: "using less memory",
         Action.FIX_AND_RESUBMIT: "fixing it",
     }.get(incident.action, "what was done")
-    if incident.outcome is not Outcome.UNKNOWN:
-        return f"{when}, {doing} {'worked' if incident.outcome is Outcome.WORKED else 'did not help'}{remedy}"
+    if incident.outcome is not Helped.UNKNOWN:
+        return f"{when}, {doing} {'worked' if incident.outcome is Helped.WORKED else 'did not help'}{remedy}"
     advice = f"; the advice was {incident.action.value}" if incident.action is not Action.NONE else ""
     return f"{when}{advice}{remedy}"
