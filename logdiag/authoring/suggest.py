@@ -74,23 +74,29 @@ def suggest(
         taken.difference_update(item.id for item in judged if item.problems)
         return judged
 
-    groups = [
-        group
-        for wanted in dict.fromkeys(item.reason for item in own if item.reason is not Reason.NONE)
-        if reason in (None, wanted)
-        for group in _groups([item for item in own if item.reason is wanted])
-        if len(group.incidents) >= _FEWEST and not _is_known(book, group)
-    ]
+    reasons = [each for each in dict.fromkeys(item.reason for item in own) if each is not Reason.NONE]
+    groups = [group for each in reasons if reason in (None, each) for group in _unknown(own, each, book)]
     judged = proposed(groups)
     # What is too wide in common may hold for each wording by itself.
-    wordings: dict[tuple[Reason, str], list[Incident]] = {}
-    for group, item in zip(groups, judged, strict=True):
-        for incident in group.incidents if item.problems else ():
-            wordings.setdefault((incident.reason, incident.signature), []).append(incident)
-    again = proposed([_Group(_whole_words(key[1]), tuple(it)) for key, it in wordings.items() if len(it) >= _FEWEST])
+    too_wide = [group for group, item in zip(groups, judged, strict=True) if item.problems]
+    again = proposed(_by_wording([incident for group in too_wide for incident in group.incidents]))
     done = {identity for item in again for identity in item.incidents}
     first = [item for item in judged if not item.problems or not done.issuperset(item.incidents)]
     return tuple(sorted((*first, *again), key=lambda item: bool(item.problems)))
+
+
+def _unknown(own: Sequence[Incident], reason: Reason, book: RuleBook) -> list[_Group]:
+    """What enough incidents of a reason have in common and no rule knows."""
+    groups = _groups([item for item in own if item.reason is reason])
+    return [group for group in groups if len(group.incidents) >= _FEWEST and not _is_known(book, group)]
+
+
+def _by_wording(incidents: Iterable[Incident]) -> list[_Group]:
+    """Those that say the very same, where there are enough."""
+    wordings: dict[tuple[Reason, str], list[Incident]] = {}
+    for incident in incidents:
+        wordings.setdefault((incident.reason, incident.signature), []).append(incident)
+    return [_Group(_whole_words(said), tuple(them)) for (_, said), them in wordings.items() if len(them) >= _FEWEST]
 
 
 # --- what lines have in common ---

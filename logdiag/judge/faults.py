@@ -86,14 +86,18 @@ def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:
     for crash in [finding for finding in by_place.values() if finding.ends]:
         faults.append(_crash_fault(crash, by_place))
     next_lines = {(line.stream, line.position - 1): line for line in survey.lines}
-    for place, finding in by_place.items():
-        finding = _unmix(finding, book)
-        if finding.role is Role.CAUSE and finding.line.level in ("DEBUG", "TRACE"):
-            finding = finding._replace(role=Role.HINT)  # told to those who look for faults, not as one
-        if _is_tools(finding) and place in next_lines and book.announces_retry(next_lines[place]):
-            finding = finding._replace(role=Role.HINT)  # as where both stand on one line
-        faults.append(Fault(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding)))
+    faults += [_told_fault(finding, next_lines.get(place), book) for place, finding in by_place.items()]
     return [with_reason(fault, book) for fault in faults]
+
+
+def _told_fault(finding: Finding, next_line: Line | None, book: RuleBook) -> Fault:
+    """The fault of a line that no traceback and no crash took."""
+    finding = _unmix(finding, book)
+    if finding.role is Role.CAUSE and finding.line.level in ("DEBUG", "TRACE"):
+        finding = finding._replace(role=Role.HINT)  # told to those who look for faults, not as one
+    if _is_tools(finding) and next_line is not None and book.announces_retry(next_line):
+        finding = finding._replace(role=Role.HINT)  # as where both stand on one line
+    return Fault(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding))
 
 
 def _crash_fault(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Fault:
