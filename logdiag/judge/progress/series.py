@@ -124,12 +124,18 @@ def _change(series: _Series) -> LevelChange | None:
     apart_enough = median(high) >= series.factor * median(low) > 0
     if not (at_once and apart_enough and sorted(high)[len(high) // 4] > sorted(low)[len(low) * 3 // 4]):
         return None
-    line, step = series.told[cut][0], step_number(series.told[cut][0]) or 0
-    about = "" if step - (step_number(series.told[cut - 1][0]) or 0) <= 1 else "about "
+    return LevelChange(series.name, median(high) / median(low), _in_words(series, cut))
+
+
+def _in_words(series: _Series, cut: int) -> str:
+    """What changed at a cut, from what level to what."""
+    values = [value for _, value in series.told]
+    last, line = series.told[cut - 1][0], series.told[cut][0]
+    step = step_number(line) or 0
+    about = "" if step - (step_number(last) or 0) <= 1 else "about "
     turned = "rose" if series.rises else "fell"
-    levels = f"from {_short(_level(before))}{series.unit} to {_short(_level(after))}{series.unit}"
-    words = f"{series.name} {turned} {levels} at {about}step {step:,} ({line.source}:{line.number})"
-    return LevelChange(series.name, median(high) / median(low), words)
+    levels = f"from {_short(_level(values[:cut]))}{series.unit} to {_short(_level(values[cut:]))}{series.unit}"
+    return f"{series.name} {turned} {levels} at {about}step {step:,} ({line.source}:{line.number})"
 
 
 def _cut(costs: Sequence[float]) -> int:

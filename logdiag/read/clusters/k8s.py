@@ -268,17 +268,10 @@ def _of_nodes(cluster: _Cluster, pods: Sequence[Any]) -> Iterator[str]:
 def _events(cluster: _Cluster, target: str, pods: Sequence[Any]) -> Iterator[str]:
     """Events of the job, its pods and their nodes, as `kubectl get events` prints them, the oldest first."""
     names = {target, *(f"pod/{pod.metadata.name}" for pod in pods), *(f"node/{pod.spec.node_name}" for pod in pods)}
-    found = []
-    for namespace in dict.fromkeys((cluster.namespace, "default")):  # those of nodes are in the latter
-        try:
-            what = f"the events of namespace {namespace}"
-            found += _asked(what, cluster, cluster.core.list_namespaced_event, namespace).items
-        except SourceError as error:
-            cluster.notes.append(str(error))
     now = datetime.now(timezone.utc)
     began = min((pod.metadata.creation_timestamp for pod in pods if pod.metadata.creation_timestamp), default=None)
     rows = []
-    for event in found:
+    for event in _all_events(cluster):
         about = f"{(event.involved_object.kind or '').lower()}/{event.involved_object.name}"
         moment = event.last_timestamp or event.event_time or event.metadata.creation_timestamp or now
         if about in names and not (about.startswith("node/") and began and moment < began):
@@ -287,6 +280,18 @@ def _events(cluster: _Cluster, target: str, pods: Sequence[Any]) -> Iterator[str
         yield "LAST SEEN   TYPE      REASON               OBJECT                                   MESSAGE"
     for moment, row in sorted(rows):
         yield f"{max(0, int((now - moment).total_seconds()))}s".ljust(12) + row
+
+
+def _all_events(cluster: _Cluster) -> list[Any]:
+    """Those of the namespace, and of nodes; what cannot be asked is a note."""
+    found = []
+    for namespace in dict.fromkeys((cluster.namespace, "default")):  # those of nodes are in the latter
+        try:
+            what = f"the events of namespace {namespace}"
+            found += _asked(what, cluster, cluster.core.list_namespaced_event, namespace).items
+        except SourceError as error:
+            cluster.notes.append(str(error))
+    return found
 
 
 def _flat(text: str | None) -> str:
