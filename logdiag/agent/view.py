@@ -57,7 +57,7 @@ class LogView:
         """The lines `first` to `last` of a source, at most `most` of them."""
         wanted = range(first, min(last, first + most - 1) + 1)
         if not 1 <= source <= len(self.names):
-            return Excerpt((), f"there is no source {source}; there are {len(self.names)}")
+            return self._no_source(source)
         if self._streams[source - 1] is None:
             kept = tuple(line for line in self._kept.get(source - 1, ()) if line.number in wanted)
             return Excerpt(kept[:most], "this log cannot be read again: only lines worth keeping are left")
@@ -79,7 +79,7 @@ class LogView:
         if matches is None:
             return Excerpt((), problem)
         if source is not None and not 1 <= source <= len(self.names):
-            return Excerpt((), f"there is no source {source}; there are {len(self.names)}")
+            return self._no_source(source)
         ends = time.monotonic() + self._seconds
         first: list[Line] = []
         last: deque[Line] = deque(maxlen=max(1, most // 2))
@@ -98,6 +98,9 @@ class LogView:
         elif count:
             notes.insert(0, f"{least}{count} line{'s match' if count > 1 else ' matches'}")
         return Excerpt((*first, *last), "; ".join(notes))
+
+    def _no_source(self, source: int) -> Excerpt:
+        return Excerpt((), f"there is no source {source}; there are {len(self.names)}")
 
     def around(self, line: Line, before: int, after: int) -> tuple[Line, ...]:
         """The kept lines that stand near a line, itself included."""

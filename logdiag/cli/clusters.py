@@ -12,7 +12,15 @@ from typing import Any
 import click
 
 from logdiag.cli.main import report_on
-from logdiag.cli.options import PATH, brief_report, form_of_report, given, policy_option, settings_in_force, shared
+from logdiag.cli.options import (
+    PATH,
+    arguments_of,
+    brief_report,
+    form_of_report,
+    policy_option,
+    settings_in_force,
+    shared,
+)
 from logdiag.cli.output import printing, standard, status_of
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
@@ -90,7 +98,7 @@ def _report(
 ) -> None:
     """Gathers a job and prints its diagnosis, with further facts of the job."""
     how = printing(said)
-    asked = given(said)
+    asked = arguments_of(said)
     standard()
     gathered = gather()
     asked["job"] = {**{name: gathered.job[name] for name in _FOR_ALL if name in gathered.job}, **asked["job"]}
