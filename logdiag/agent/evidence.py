@@ -15,7 +15,7 @@ from itertools import chain, zip_longest
 from logdiag.agent.opinion import names_no_cause
 from logdiag.agent.view import LogView
 from logdiag.memory.recall import RULE as MEMORY
-from logdiag.model import TROUBLE, Diagnosis, Line, Place, RootCause, Support
+from logdiag.model import TROUBLE, Diagnosis, Line, LineInFile, Place, RootCause, Support
 from logdiag.model.plain import rank_ranges
 from logdiag.report.words import TELLING
 
@@ -42,7 +42,7 @@ class Bundle:
     of the tokens they take."""
 
     lines: tuple[Line, ...]
-    counts: Mapping[tuple[str, int], int]
+    counts: Mapping[LineInFile, int]
     facts: tuple[str, ...]
     tokens: int
 
@@ -107,9 +107,9 @@ class _Choice:
         return tuple(self._taken[place] for place in sorted(self._taken))
 
     @property
-    def counts(self) -> dict[tuple[str, int], int]:
+    def counts(self) -> dict[LineInFile, int]:
         """For the first line of each kind of which more were left out, how many there are in all."""
-        found: dict[tuple[str, int], int] = {}
+        found: dict[LineInFile, int] = {}
         for shape, shown in self._shown.items():
             first = self._first.get(shape)
             if first is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from logdiag.errors import SourceError
-from logdiag.model import Block, Diagnosis, Line, Place
+from logdiag.model import Block, Diagnosis, Line, LineInFile, Place
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import Known, open_sources
 from logdiag.read.streams import Stream
@@ -42,7 +42,7 @@ class LogView:
     def __init__(self, diagnosis: Diagnosis, sources: tuple[object, ...], read_seconds: float = _READ_SECONDS) -> None:
         self._seconds = read_seconds
         self._kept: dict[int, list[Line]] = {}
-        self._by_name: dict[tuple[str, int], list[Line]] = {}
+        self._by_name: dict[LineInFile, list[Line]] = {}
         for line in diagnosis.digest.lines:
             self._kept.setdefault(line.stream, []).append(line)
             self._by_name.setdefault(line.in_file, []).append(line)

@@ -10,7 +10,7 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.recovered import Standing
 from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.timeline import Timeline
-from logdiag.model import Line
+from logdiag.model import Line, LinePlace
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -37,7 +37,7 @@ class Facts(NamedTuple):
     root: Fault | None = None
     complaints: Sequence[Line] = ()
     progressed: bool | None = None
-    survived: AbstractSet[tuple[int, int]] = frozenset()
+    survived: AbstractSet[LinePlace] = frozenset()
 
     @property
     def unknown_software(self) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.tracebacks.chains import Link, RaisedException, Traceback, find_tracebacks, unmixed
 from logdiag.judge.tracebacks.forms import HEADER, WARNED
-from logdiag.model import CALM, Category, Finding, Line, Reason, Role, Support
+from logdiag.model import CALM, Category, Finding, Line, LinePlace, Reason, Role, Support
 from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
@@ -70,7 +70,7 @@ class Fault(NamedTuple):
 
 def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:
     """Every finding in the fault it belongs to."""
-    by_place: dict[tuple[int, int], Finding] = {f.line.place: f for f in survey.findings}
+    by_place: dict[LinePlace, Finding] = {f.line.place: f for f in survey.findings}
     steps = frozenset(step.place for step in survey.progress)
     faults: list[Fault] = []
     headers = {line.place for line in survey.lines if HEADER.search(line.text)}
@@ -100,7 +100,7 @@ def _told_fault(finding: Finding, next_line: Line | None, book: RuleBook) -> Fau
     return Fault(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding))
 
 
-def _crash_fault(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Fault:
+def _crash_fault(crash: Finding, by_place: dict[LinePlace, Finding]) -> Fault:
     """A crash that a process reports of itself, named by the cause on the line below where there is one, and
     by what the exception says of itself."""
     line = crash.line
@@ -137,7 +137,7 @@ def _unmix(finding: Finding, book: RuleBook) -> Finding:
 
 
 def _chain_faults(
-    traceback: Traceback, by_place: dict[tuple[int, int], Finding], book: RuleBook, kinds: Kinds
+    traceback: Traceback, by_place: dict[LinePlace, Finding], book: RuleBook, kinds: Kinds
 ) -> Iterable[Fault]:
     """A chain of exceptions as one fault; a second exception without a link is another process's, mixed in."""
     chain: list[tuple[RaisedException, list[Finding]]] = []
@@ -150,7 +150,7 @@ def _chain_faults(
         yield _fault_of(chain, traceback, book, kinds)
 
 
-def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> list[Finding]:
+def _findings_of(exception: RaisedException, by_place: dict[LinePlace, Finding], book: RuleBook) -> list[Finding]:
     """What the rules say of an exception: of its own line first, then of the lines of its message."""
     line = exception.line
     own = by_place.pop(line.place, None)
@@ -197,7 +197,7 @@ def _unnamed(exception: RaisedException) -> Finding:
     )
 
 
-def _breaks_off(traceback: Traceback, last: Line, headers: Container[tuple[int, int]]) -> bool:
+def _breaks_off(traceback: Traceback, last: Line, headers: Container[LinePlace]) -> bool:
     """Whether the log ends within a traceback of what the process ended by."""
     begun = (traceback.stream, min(traceback.code)) in headers
     return begun and last.position in traceback.code and not traceback.logged

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, fault_habit
-from logdiag.model import Category, Decision, Line, Reason, Role
+from logdiag.model import Category, Decision, Line, LinePlace, Reason, Role
 
 # So many ordinary log lines after an error that was only logged show that its process went on ...
 _LINES_OF_CALM = 8
@@ -190,7 +190,7 @@ class Standing(NamedTuple):
         return tuple(fault for fault in self.broke if fault.finding.role is not Role.HINT)
 
 
-def places_of(faults: Iterable[Fault]) -> set[tuple[int, int]]:
+def places_of(faults: Iterable[Fault]) -> set[LinePlace]:
     """Where faults stand, with all that rules know of each: every exception of a chain."""
     return {found.line.place for fault in faults for found in (fault.finding, *fault.findings)}
 

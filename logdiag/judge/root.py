@@ -12,7 +12,7 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import CATCH_ALL, Fault
 from logdiag.judge.timeline import Timeline
-from logdiag.model import TROUBLE, Category, Decision, Reason, Role, Support
+from logdiag.model import TROUBLE, Category, Decision, LinePlace, Reason, Role, Support
 
 DISORDER = 400
 """What other processes print is out of order by up to so many lines, because each buffers its own output."""
@@ -118,7 +118,7 @@ def _is_last(hint: Fault, timeline: Timeline) -> bool:
     return not timeline.worked_after(hint.line) and not timeline.printed_much_after(hint.line)
 
 
-def _place(fault: Fault) -> tuple[int, int]:
+def _place(fault: Fault) -> LinePlace:
     return fault.line.place
 
 

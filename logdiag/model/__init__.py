@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from logdiag.model.plain import from_plain, plain
 from logdiag.patterns import pattern_of
@@ -289,6 +289,12 @@ class Block(NamedTuple):
         return [self.number_of(index) for index in indices]
 
 
+LinePlace: TypeAlias = tuple[int, int]
+"""A line's stream and its position there, in the order of the logs."""
+LineInFile: TypeAlias = tuple[str, int]
+"""A line's file and its number there."""
+
+
 class Line(NamedTuple):
     """One line as it stands in its source, with what its prefixes say.
 
@@ -323,12 +329,12 @@ class Line(NamedTuple):
         return _NUMBERS.sub("0", self.message)
 
     @property
-    def place(self) -> tuple[int, int]:
+    def place(self) -> LinePlace:
         """Its stream and position, in the order of the logs; no other line has them."""
         return self.stream, self.position
 
     @property
-    def in_file(self) -> tuple[str, int]:
+    def in_file(self) -> LineInFile:
         """Its file and its number there, by which an answer speaks of it; several lines may have them."""
         return self.source, self.number
 
@@ -400,7 +406,7 @@ class Digest:
     """
 
     lines: tuple[Line, ...]
-    counts: dict[tuple[str, int], int]
+    counts: dict[LineInFile, int]
     dropped_by: dict[str, int]
     total_lines: int
     total_bytes: int
@@ -416,7 +422,7 @@ class Place:
     text: str
 
     @property
-    def in_file(self) -> tuple[str, int]:
+    def in_file(self) -> LineInFile:
         """As `Line.in_file`."""
         return self.source, self.line
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from logdiag._version import __version__
-from logdiag.model import Diagnosis, Line, Place
+from logdiag.model import Diagnosis, Line, LineInFile, Place
 from logdiag.report import words
 from logdiag.report.processes import processes_of
 from logdiag.report.timeline import timeline
@@ -81,7 +81,7 @@ def _facts(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "Log", diagnosis.source
 
 
-def _lines_pointed_to(diagnosis: Diagnosis) -> set[tuple[str, int]]:
+def _lines_pointed_to(diagnosis: Diagnosis) -> set[LineInFile]:
     """The lines that something on the page leads to, by source and number."""
     told = {mark.line.in_file for mark in diagnosis.marks if mark.kind != "step"}
     named: list[Place] = [*diagnosis.evidence, *diagnosis.suspects, *diagnosis.changes]

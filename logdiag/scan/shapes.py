@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 
-from logdiag.model import ALL_NINES, HEX, Block, CommonPrefix, Digest, Line
+from logdiag.model import ALL_NINES, HEX, Block, CommonPrefix, Digest, Line, LineInFile, LinePlace
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
@@ -70,7 +70,7 @@ class _Shape:
     rank: int | None = None
     sample: bytes = b""
     prefix: CommonPrefix | None = None
-    first: tuple[int, int] = (0, 0)
+    first: LinePlace = (0, 0)
 
     def look_at(self, rank: int | None) -> None:
         """Notes that a line of this rank was looked at."""
@@ -244,7 +244,7 @@ class Shapes:
         """Whether a filter that is bound to this job drops a line."""
         return bool(self.bound) and not self.bound.isdisjoint(self.book.filters_of(line))
 
-    def counted(self) -> Iterator[tuple[Line, int, tuple[int, int]]]:
+    def counted(self) -> Iterator[tuple[Line, int, LinePlace]]:
         """Of each shape its first line, how often it came, and the place of that line."""
         for shape in self.shapes:
             yield _parsed(shape.sample, shape.prefix), shape.count, shape.first
@@ -294,7 +294,7 @@ def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes:
     """The kept lines with what each stands for, and the receipt of what was dropped and why."""
     kept = tuple(lines)
     by_position = {line.place: line for line in kept}
-    counts: dict[tuple[str, int], int] = {}
+    counts: dict[LineInFile, int] = {}
     dropped: Counter[str] = Counter()
     for shape in shapes.shapes:
         if shape.count <= shape.kept:

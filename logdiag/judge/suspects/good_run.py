@@ -8,7 +8,7 @@ from functools import cache
 
 from logdiag.judge.suspects.ranked import RankedLine, Ranking
 from logdiag.judge.which_job import Seen
-from logdiag.model import TROUBLE, Change, Line, Role
+from logdiag.model import TROUBLE, Change, Line, LinePlace, Role
 from logdiag.scan.good_run import GoodRun, changes_since
 from logdiag.scan.shapes import Shapes, words_of
 from logdiag.scan.survey import Survey
@@ -77,11 +77,11 @@ def _without_weather(survey: Survey, good: GoodRun, changes: Sequence[Change]) -
     return replace(survey, lines=lines, findings=findings)
 
 
-def _weights(lines: Sequence[Line], good: GoodRun, changes: Sequence[Change]) -> dict[tuple[int, int], float]:
+def _weights(lines: Sequence[Line], good: GoodRun, changes: Sequence[Change]) -> dict[LinePlace, float]:
     """What each line counts, by stream and position."""
     more = {change.in_file for change in changes}
     new: dict[bytes, float] = {}
-    weights: dict[tuple[int, int], float] = {}
+    weights: dict[LinePlace, float] = {}
     for line in lines:
         if good.knows(line):
             weight = _MORE_OFTEN if line.in_file in more else _KNOWN
@@ -92,7 +92,7 @@ def _weights(lines: Sequence[Line], good: GoodRun, changes: Sequence[Change]) ->
 
 
 def _in_order_of_suspicion(
-    changes: Sequence[Change], lines: Sequence[Line], scores: Mapping[tuple[int, int], float]
+    changes: Sequence[Change], lines: Sequence[Line], scores: Mapping[LinePlace, float]
 ) -> tuple[Change, ...]:
     """What changed, the most suspicious first."""
     places = {line.in_file: line.place for line in reversed(lines)}

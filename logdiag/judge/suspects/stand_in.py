@@ -20,7 +20,7 @@ from logdiag.judge.recovered import ordinary_work_follows, places_of, steps_foll
 from logdiag.judge.suspects.ranked import RankedLine
 from logdiag.judge.timeline import STEPS_OF_RECOVERY
 from logdiag.judge.tracebacks.forms import FRAME_OF_ANY
-from logdiag.model import CALM, Action, Finding, Line, Reason, Role, Support
+from logdiag.model import CALM, Action, Finding, Line, LinePlace, Reason, Role, Support
 
 RULE = "suspects"
 """What stands as the `rule` of a finding that no rule made."""
@@ -173,7 +173,7 @@ def _was_ended(root: Fault, kinds: Kinds) -> bool:
     return signalled or kinds.is_a("stop-from-outside", root.line)
 
 
-def _places_of_no_cause(facts: Facts, *, surely: bool) -> set[tuple[int, int]]:
+def _places_of_no_cause(facts: Facts, *, surely: bool) -> set[LinePlace]:
     """Where rules know what they find to be no cause; before a root that a rule names in software that it knows
     (`surely`), where they know anything."""
     standing = facts.standing

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.tracebacks import forms
-from logdiag.model import Line
+from logdiag.model import Line, LinePlace
 
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.
@@ -71,7 +71,7 @@ class Traceback(NamedTuple):
         return self.ignored or self.in_thread
 
 
-def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[tuple[int, int]] = ()) -> list[Traceback]:
+def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[LinePlace] = ()) -> list[Traceback]:
     """All tracebacks in the kept lines of all streams, each stream's lines in order. `kinds` are the lines' kinds,
     `steps` the places (stream and position) of lines that tell of work: they are no part of what an exception says."""
     speakers: dict[tuple[int, int | None, str | None, str], list[Line]] = {}
@@ -129,7 +129,7 @@ class _Reader:
     `above` a record of trouble right above a line, which the same process may have printed."""
 
     kinds: Kinds
-    steps: Container[tuple[int, int]]
+    steps: Container[LinePlace]
     found: list[Traceback] = field(default_factory=list)
     chain: _Chain = field(default_factory=_Chain)
     message: list[Line] | None = None
