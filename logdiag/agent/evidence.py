@@ -15,7 +15,7 @@ from itertools import chain, zip_longest
 from logdiag.agent.opinion import names_no_cause
 from logdiag.agent.view import LogView
 from logdiag.memory.recall import RULE as MEMORY
-from logdiag.model import TROUBLE, Diagnosis, Line, LineInFile, Place, RootCause, Support
+from logdiag.model import TROUBLE, Diagnosis, Line, LineInFile, LinePlace, Place, RootCause, Support
 from logdiag.model.plain import rank_ranges
 from logdiag.report.words import TELLING
 
@@ -76,7 +76,7 @@ class _Choice:
     def __init__(self, diagnosis: Diagnosis, left: int) -> None:
         self._left = left
         self._digest = diagnosis.digest
-        self._taken: dict[tuple[int, int], Line] = {}
+        self._taken: dict[LinePlace, Line] = {}
         self._first: dict[str, Line] = {}
         self._kept: Counter[str] = Counter()
         self._shown: Counter[str] = Counter()
