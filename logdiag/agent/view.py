@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from logdiag.errors import SourceError
-from logdiag.model import Block, Diagnosis, Line, LineInFile, Place
-from logdiag.read.prefixes import parse_line
+from logdiag.model import Diagnosis, Line, LineInFile, Place
 from logdiag.read.sources import Known, open_sources
 from logdiag.read.streams import Stream
 from logdiag.rules.limits import wrong_with
@@ -115,14 +114,17 @@ class LogView:
     def _texts(self, source: int, first: int = 0) -> Iterator[tuple[int, str, Callable[[], Line]]]:
         """The lines of a source from a number on, while there is time: number, text, and what makes a `Line` of it."""
         stream = self._streams[source - 1]
+        if stream is None:
+            return
         ends = time.monotonic() + self._seconds
         position = 0
-        for block in stream.blocks() if stream else ():
+        for block in stream.blocks():
             count = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
             if block.number_of(count - 1) >= first:
                 for at, data in enumerate(block.data.split(b"\n")[:count]):
                     text = data[:_LONGEST_LINE].decode(errors="replace")
-                    yield block.number_of(at), text, partial(_line, stream, source - 1, block, at, position + at, text)
+                    number = block.number_of(at)
+                    yield number, text, partial(stream.line, position + at, number, text, block.prefix)
             position += count
             if time.monotonic() > ends:
                 return
@@ -162,14 +164,10 @@ def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:
             streams.extend(stream if again else None for stream in open_sources((source,)))
     except SourceError:
         return []
+    for at, stream in enumerate(streams):
+        if stream is not None:
+            stream.index = at  # each was opened as the only one
     return streams
-
-
-def _line(stream: Stream | None, index: int, block: Block, at: int, position: int, text: str) -> Line:
-    """The text of line `at` of a block as a line of the stream with this index."""
-    assert stream is not None
-    line = parse_line(text, stream.name, block.number_of(at), stream=index, position=position, prefix=block.prefix)
-    return line._replace(rank=stream.rank if line.rank is None else line.rank, node=line.node or stream.node)
 
 
 def _matcher(pattern: str) -> tuple[Callable[[str], bool] | None, str]:

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from logdiag.errors import SourceError
-from logdiag.model import Block
+from logdiag.model import Block, CommonPrefix, Line
 from logdiag.read.blocks import Written, blocks_of, written_as_it_stands
 from logdiag.read.decompression import broken_stream_errors, decompressed, kind_of_archive, looks_binary
 from logdiag.read.flight_recorder import LARGEST_DUMP, is_dump, lines_of_dump
 from logdiag.read.forms import Forms
-from logdiag.read.sections import Section
+from logdiag.read.prefixes import parse_line
+from logdiag.read.sections import Section, section_at
 
 _HEAD_BYTES = 1 << 12
 
@@ -91,6 +92,16 @@ class Stream:
                 self._reach(f"{self.name}: was not read, nor any log after it: the {reached} was reached")
             return
         yield from blocks_of(self.index, self._chunks(), self.forms, settled)
+
+    def line(self, position: int, number: int, text: str, prefix: CommonPrefix | None) -> Line:
+        """A line of it; one whose file's name, or the heading above it, tells its rank or node has that where it says
+        nothing else."""
+        line = parse_line(text, self.name, number, stream=self.index, position=position, prefix=prefix)
+        section = section_at(self.sections, position) if self.sections else None
+        for place in (section, self):
+            if place and ((line.rank is None and place.rank is not None) or (line.node is None and place.node)):
+                line = line._replace(rank=place.rank if line.rank is None else line.rank, node=line.node or place.node)
+        return line
 
     def written(self, settled: Container[bytes]) -> Written | None:
         """How the lines of a file that has a path are written; None where they do not stand in it as they are."""

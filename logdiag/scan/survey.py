@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.errors import SourceError
 from logdiag.model import Block, CommonPrefix, Finding, Line, Role
-from logdiag.read.prefixes import parse_line
-from logdiag.read.sections import may_be_heading, section_at, sections_in
+from logdiag.read.sections import may_be_heading, sections_in
 from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
@@ -72,7 +71,7 @@ class Opening(NamedTuple):
     def lines(self) -> Iterator[Line]:
         """The lines, read now."""
         for position, number, text in self.texts:
-            yield _line_of(self.stream, self.prefix, position, number, text)
+            yield self.stream.line(position, number, text.decode(errors="replace"), self.prefix)
 
 
 @dataclass
@@ -183,7 +182,7 @@ class _Lines:
         if line is None:
             if len(self._read) >= _MOST_REMEMBERED:
                 self._read.clear()
-            line = self._read[key] = _line_of(self._stream, self.prefix, position, number, key[1])
+            line = self._read[key] = self._stream.line(position, number, key[1].decode(errors="replace"), self.prefix)
         return line
 
 
@@ -475,19 +474,6 @@ def joined(parts: Sequence[Survey]) -> Survey:
         result.total_bytes += part.total_bytes
     result.complete = all(part.complete for part in parts)
     return result
-
-
-def _line_of(stream: Stream, prefix: CommonPrefix | None, position: int, number: int, text: bytes) -> Line:
-    """A line of a stream; one whose file's name, or the heading above it, tells its rank or node has that where it says
-    nothing else."""
-    line = parse_line(
-        text.decode(errors="replace"), stream.name, number, stream=stream.index, position=position, prefix=prefix
-    )
-    section = section_at(stream.sections, position) if stream.sections else None
-    for place in (section, stream):
-        if place and ((line.rank is None and place.rank is not None) or (line.node is None and place.node)):
-            line = line._replace(rank=place.rank if line.rank is None else line.rank, node=line.node or place.node)
-    return line
 
 
 def _thin(found: Sequence[Survey]) -> bool:
