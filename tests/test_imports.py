@@ -20,10 +20,10 @@ HEAVY = {
     "compression.zstd", "drain3", "importlib.metadata", "email", "sqlalchemy", "jinja2",
     "statistics", "pickle", "tarfile", "zipfile",
     # Of logdiag itself what only other logs, other options or larger ones need.
-    "logdiag.agent.opinion", "logdiag.judge.suspects.baselined", "logdiag.judge.collectives.hung",
+    "logdiag.agent.opinion", "logdiag.judge.suspects.good_run", "logdiag.judge.collectives.hung",
     "logdiag.judge.collectives.call_table",
     "logdiag.memory.nodes", "logdiag.judge.merge.machines", "logdiag.read.archives", "logdiag.read.pickles",
-    "logdiag.scan.crew", "logdiag.scan.good_run", "logdiag.pipeline.baseline",
+    "logdiag.scan.crew", "logdiag.scan.good_run", "logdiag.memory.good_runs",
 }  # fmt: skip
 if sys.platform == "linux":
     HEAVY.add("platformdirs")

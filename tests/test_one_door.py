@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from logdiag import diagnose
 from logdiag.agent.consult import consult
-from logdiag.memory.incident import Outcome
+from logdiag.memory.incident import Helped
 from logdiag.memory.store import open_store
 from logdiag.rules import RuleBook
 from tests.agent_helpers import SETTINGS, chat
@@ -112,7 +112,7 @@ class Planted:
         return {
             "cause": f"{self.person} on {self.host} broke the shard with {self.password}. Ask {self.person}.",
             "remedy": f"call {self.person}, token {self.token}",
-            "outcome": Outcome.WORKED,
+            "outcome": Helped.WORKED,
             "confirmed_by": self.person,
             "provenance": f"job of {self.person}",
             "node": self.other_host,

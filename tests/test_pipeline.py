@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from logdiag import Diagnosis, RuleError, SourceError, diagnose
-from logdiag.read.sources import Source, Stream
+from logdiag.read.sources import Source
+from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from tests.helpers import LOGS, diagnosed, log_of, rule_text, steps, traceback_of, watchdog, write_rule
 

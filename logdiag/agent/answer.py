@@ -110,8 +110,8 @@ def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion:
         reason=answer.reason,
         root=root,
         evidence=evidence,
-        cause=_words(answer.cause, channel),
-        would_prove=_words(answer.would_prove, channel),
+        cause=_as_plain_text(answer.cause, channel),
+        would_prove=_as_plain_text(answer.would_prove, channel),
         confidence=answer.confidence,
         rank=answer.rank,
     )
@@ -144,7 +144,7 @@ def _squashed(text: str) -> str:
     return " ".join(text.split())
 
 
-def _words(text: str, channel: Channel) -> str:
+def _as_plain_text(text: str, channel: Channel) -> str:
     """A model's words as plain text: no controls, no line breaks, real names; none where they repeat what it was
     told."""
     plain = _squashed(text)

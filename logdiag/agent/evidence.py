@@ -15,7 +15,7 @@ from itertools import chain, zip_longest
 from logdiag.agent.opinion import names_no_cause
 from logdiag.agent.view import LogView
 from logdiag.memory.recall import RULE as MEMORY
-from logdiag.model import TROUBLE, Diagnosis, Line, Place, Support
+from logdiag.model import TROUBLE, Diagnosis, Line, LineInFile, LinePlace, Place, RootCause, Support
 from logdiag.model.plain import rank_ranges
 from logdiag.report.words import TELLING
 
@@ -42,7 +42,7 @@ class Bundle:
     of the tokens they take."""
 
     lines: tuple[Line, ...]
-    counts: Mapping[tuple[str, int], int]
+    counts: Mapping[LineInFile, int]
     facts: tuple[str, ...]
     tokens: int
 
@@ -61,7 +61,7 @@ def evidence_of(diagnosis: Diagnosis, view: LogView, budget: int, job: Mapping[s
         (0.55, near_suspects),
         (0.7, chain(_ends(digest.lines), digest.lines[:_FIRST_LINES])),
         (0.88, _failures(digest.lines)),
-        (1.0, (line for line in reversed(digest.lines) if (line.source, line.number) not in digest.counts)),
+        (1.0, (line for line in reversed(digest.lines) if line.in_file not in digest.counts)),
     )
     choice.take(named, _SHARE_OF_FINDINGS, all_of_them=True)
     for share, lines in groups:
@@ -76,7 +76,7 @@ class _Choice:
     def __init__(self, diagnosis: Diagnosis, left: int) -> None:
         self._left = left
         self._digest = diagnosis.digest
-        self._taken: dict[tuple[int, int], Line] = {}
+        self._taken: dict[LinePlace, Line] = {}
         self._first: dict[str, Line] = {}
         self._kept: Counter[str] = Counter()
         self._shown: Counter[str] = Counter()
@@ -107,15 +107,15 @@ class _Choice:
         return tuple(self._taken[place] for place in sorted(self._taken))
 
     @property
-    def counts(self) -> dict[tuple[str, int], int]:
+    def counts(self) -> dict[LineInFile, int]:
         """For the first line of each kind of which more were left out, how many there are in all."""
-        found: dict[tuple[str, int], int] = {}
+        found: dict[LineInFile, int] = {}
         for shape, shown in self._shown.items():
             first = self._first.get(shape)
             if first is not None:
-                many = max(self._digest.counts.get((first.source, first.number), 0), self._kept[shape])
+                many = max(self._digest.counts.get(first.in_file, 0), self._kept[shape])
                 if many > shown:
-                    found[(first.source, first.number)] = many
+                    found[first.in_file] = many
         return found
 
 
@@ -130,7 +130,7 @@ def _shape(line: Line) -> str:
 
 def _found(view: LogView, places: Iterable[Place]) -> list[Line]:
     """The kept lines that an answer speaks of."""
-    lines = (view.find(item.source, item.line, item.text) for item in places)
+    lines = (view.find(item) for item in places)
     return [line for line in lines if line is not None]
 
 
@@ -180,27 +180,16 @@ def _facts(diagnosis: Diagnosis, view: LogView, job: Mapping[str, str], longest:
 
 def _verdict(diagnosis: Diagnosis, view: LogView) -> Iterator[str]:
     """What the rules and the memory make of it, in words of the rules: those of people stay here."""
-    root = diagnosis.root_cause
     of_people = any((item.rule or "").startswith(MEMORY) for item in diagnosis.evidence)
     if diagnosis.failed is None:
         yield "rules: the log does not tell whether the job failed"
     elif not diagnosis.failed:
         yield "rules: the log shows no failure"
-    elif root is None:
+    elif diagnosis.root_cause is None:
         yield "rules: the job failed, and no rule names the cause"
     else:
-        place = _place(view.find(root.source, root.line, root.text))
-        sure = f"about {diagnosis.confidence:.0%} of such answers are right"
-        if root.rule.startswith(MEMORY):
-            yield f"memory: {diagnosis.reason.value} at {place}, as a past failure with such a line; {sure}"
-        elif names_no_cause(diagnosis):
-            said = f"{diagnosis.summary} rule {root.rule}"
-            yield f"rules: no cause known; {place} only shows that the job failed ({said})"
-        elif Support.SUSPECT in diagnosis.supports:
-            yield f"rules: no rule knows {place}; its words suggest {diagnosis.reason.value}, which is a guess"
-        else:
-            said = "" if of_people else f" {diagnosis.summary}"
-            yield f"rules: {diagnosis.reason.value} at {place};{said} {sure} (rule {root.rule})"
+        root = diagnosis.root_cause
+        yield _of_root(diagnosis, root, _place(view.find(root)), "" if of_people else f" {diagnosis.summary}")
     for item in diagnosis.consequences[:_MOST_ROWS]:
         ranks = f" on ranks {rank_ranges(item.ranks)}" if item.ranks else ""
         title = "" if of_people else f": {item.title}"
@@ -209,6 +198,19 @@ def _verdict(diagnosis: Diagnosis, view: LogView) -> Iterator[str]:
         yield f"rules: it could also be {other.reason.value}"
     if places := [_place(line) for line in _found(view, diagnosis.suspects)]:
         yield f"lines that stand out by how they stand in the log, whatever they say: {', '.join(places)}"
+
+
+def _of_root(diagnosis: Diagnosis, root: RootCause, place: str, summary: str) -> str:
+    """What rules or the memory make of the root."""
+    sure = f"about {diagnosis.confidence:.0%} of such answers are right"
+    if root.rule.startswith(MEMORY):
+        return f"memory: {diagnosis.reason.value} at {place}, as a past failure with such a line; {sure}"
+    if names_no_cause(diagnosis):
+        said = f"{diagnosis.summary} rule {root.rule}"
+        return f"rules: no cause known; {place} only shows that the job failed ({said})"
+    if Support.SUSPECT in diagnosis.supports:
+        return f"rules: no rule knows {place}; its words suggest {diagnosis.reason.value}, which is a guess"
+    return f"rules: {diagnosis.reason.value} at {place};{summary} {sure} (rule {root.rule})"
 
 
 def _place(line: Line | None) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from logdiag.agent.redaction import Redactor
-from logdiag.model import Diagnosis, Line
+from logdiag.model import Diagnosis, Line, LineInFile
 from logdiag.report.words import clean
 
 # A record of JSON says at its end what was raised: of a long line the beginning and the end are shown.
@@ -101,7 +101,7 @@ class Channel:
         """Lines without numbers, each cut as in `rows` after all were hidden as one."""
         return self._out("\n".join(map(_cut, self._hidden([_readable(text) for text in texts]))))
 
-    def rows(self, lines: Sequence[Line], counts: Mapping[tuple[str, int], int] | None = None) -> str:
+    def rows(self, lines: Sequence[Line], counts: Mapping[LineInFile, int] | None = None) -> str:
         """Lines as rows, numbered as in their files; `counts` says how many lines some of them stand for."""
         texts = self._hidden([_readable(line.text) for line in lines])
         rows: list[str] = []
@@ -111,7 +111,7 @@ class Channel:
             self._shown.setdefault((line.stream + 1, line.number), []).append(Shown(line, shown))
             if before and (line.stream != before.stream or line.number > before.number + 1):
                 rows.append("...")
-            count = (counts or {}).get((line.source, line.number))
+            count = (counts or {}).get(line.in_file)
             many = f" ({count} like this)" if count else ""
             rows.append(f"s{line.stream + 1}:{line.number}{many} | {shown}")
             before = line

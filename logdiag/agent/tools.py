@@ -64,21 +64,35 @@ def explain_code(kind: str, code: str, book: RuleBook) -> str:
     named, numbered = _NAME.search(code), _NUMBER.search(code)
     name = named[0] if named else ""
     value = int(numbered[0]) if numbered else None
-    if kind in ("xid", "sxid"):
-        rows = ((rule, rule.rows.get(str(value))) for rule in book.rules if rule.code_group == kind)
-        known = (f"{row.get('title', rule.title)}. {row.get('why', rule.why)}" for rule, row in rows if row is not None)
-        said = next(known, "")
-    elif kind == "errno":
-        number: int = getattr(errno, name, -1) if name else -1 if value is None else value
-        called = errno.errorcode.get(number)
-        said = f"errno {number} is {called}: {os.strerror(number)}." if called else ""
+    if kind == "errno":
+        said = _of_errno(name, value)
     elif kind == "nccl":
-        table = data_of("codes.yaml")["nccl"]
-        number = next((at for at in table if table[at][0] == name or (not name and at == value)), -1)
-        said = "NCCL result {} is {}: {}.".format(number, *table[number]) if number in table else ""
+        said = _of_nccl(name, value)
+    elif kind == "exit":
+        said = _of_exit(value)
+    elif kind == "signal":
+        said = _of_signal(name, value)
     else:
-        said = _of_exit(value) if kind == "exit" else _of_signal(name, value)
+        said = _of_xid(kind, value, book)
     return said or f"no meaning of {kind} {code.strip()[:40]} is known"
+
+
+def _of_xid(kind: str, value: int | None, book: RuleBook) -> str:
+    rows = ((rule, rule.rows.get(str(value))) for rule in book.rules if rule.code_group == kind)
+    known = (f"{row.get('title', rule.title)}. {row.get('why', rule.why)}" for rule, row in rows if row is not None)
+    return next(known, "")
+
+
+def _of_errno(name: str, value: int | None) -> str:
+    number: int = getattr(errno, name, -1) if name else -1 if value is None else value
+    called = errno.errorcode.get(number)
+    return f"errno {number} is {called}: {os.strerror(number)}." if called else ""
+
+
+def _of_nccl(name: str, value: int | None) -> str:
+    table = data_of("codes.yaml")["nccl"]
+    number = next((at for at in table if table[at][0] == name or (not name and at == value)), -1)
+    return "NCCL result {} is {}: {}.".format(number, *table[number]) if number in table else ""
 
 
 def _of_signal(name: str, value: int | None) -> str:

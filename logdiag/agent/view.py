@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from logdiag.errors import SourceError
-from logdiag.model import Block, Diagnosis, Line
-from logdiag.read.prefixes import parse_line
-from logdiag.read.sources import Known, Stream, open_sources
+from logdiag.model import Diagnosis, Line, LineInFile, Place
+from logdiag.read.sources import Known, open_sources
+from logdiag.read.streams import Stream
 from logdiag.rules.limits import wrong_with
 
 _LONGEST_LINE = 4000
@@ -41,10 +41,10 @@ class LogView:
     def __init__(self, diagnosis: Diagnosis, sources: tuple[object, ...], read_seconds: float = _READ_SECONDS) -> None:
         self._seconds = read_seconds
         self._kept: dict[int, list[Line]] = {}
-        self._by_name: dict[tuple[str, int], list[Line]] = {}
+        self._by_name: dict[LineInFile, list[Line]] = {}
         for line in diagnosis.digest.lines:
             self._kept.setdefault(line.stream, []).append(line)
-            self._by_name.setdefault((line.source, line.number), []).append(line)
+            self._by_name.setdefault(line.in_file, []).append(line)
         self._streams = _readable_again(sources)
         self._streams += [None] * (max(self._kept, default=-1) + 1 - len(self._streams))
         self.names = tuple(
@@ -56,7 +56,7 @@ class LogView:
         """The lines `first` to `last` of a source, at most `most` of them."""
         wanted = range(first, min(last, first + most - 1) + 1)
         if not 1 <= source <= len(self.names):
-            return Excerpt((), f"there is no source {source}; there are {len(self.names)}")
+            return self._no_source(source)
         if self._streams[source - 1] is None:
             kept = tuple(line for line in self._kept.get(source - 1, ()) if line.number in wanted)
             return Excerpt(kept[:most], "this log cannot be read again: only lines worth keeping are left")
@@ -78,7 +78,7 @@ class LogView:
         if matches is None:
             return Excerpt((), problem)
         if source is not None and not 1 <= source <= len(self.names):
-            return Excerpt((), f"there is no source {source}; there are {len(self.names)}")
+            return self._no_source(source)
         ends = time.monotonic() + self._seconds
         first: list[Line] = []
         last: deque[Line] = deque(maxlen=max(1, most // 2))
@@ -98,27 +98,33 @@ class LogView:
             notes.insert(0, f"{least}{count} line{'s match' if count > 1 else ' matches'}")
         return Excerpt((*first, *last), "; ".join(notes))
 
+    def _no_source(self, source: int) -> Excerpt:
+        return Excerpt((), f"there is no source {source}; there are {len(self.names)}")
+
     def around(self, line: Line, before: int, after: int) -> tuple[Line, ...]:
         """The kept lines that stand near a line, itself included."""
         near = self._kept.get(line.stream, ())
         return tuple(item for item in near if -before <= item.position - line.position <= after)
 
-    def find(self, source: str, number: int, text: str = "") -> Line | None:
+    def find(self, place: Place) -> Line | None:
         """The kept line that a diagnosis speaks of."""
-        at = self._by_name.get((source, number), ())
-        return next((line for line in at if line.text == text), at[0] if at else None)
+        at = self._by_name.get(place.in_file, ())
+        return next((line for line in at if line.text == place.text), at[0] if at else None)
 
     def _texts(self, source: int, first: int = 0) -> Iterator[tuple[int, str, Callable[[], Line]]]:
         """The lines of a source from a number on, while there is time: number, text, and what makes a `Line` of it."""
         stream = self._streams[source - 1]
+        if stream is None:
+            return
         ends = time.monotonic() + self._seconds
         position = 0
-        for block in stream.blocks() if stream else ():
+        for block in stream.blocks():
             count = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
             if block.number_of(count - 1) >= first:
                 for at, data in enumerate(block.data.split(b"\n")[:count]):
                     text = data[:_LONGEST_LINE].decode(errors="replace")
-                    yield block.number_of(at), text, partial(_line, stream, source - 1, block, at, position + at, text)
+                    number = block.number_of(at)
+                    yield number, text, partial(stream.line, position + at, number, text, block.prefix)
             position += count
             if time.monotonic() > ends:
                 return
@@ -158,14 +164,10 @@ def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:
             streams.extend(stream if again else None for stream in open_sources((source,)))
     except SourceError:
         return []
+    for at, stream in enumerate(streams):
+        if stream is not None:
+            stream.index = at  # each was opened as the only one
     return streams
-
-
-def _line(stream: Stream | None, index: int, block: Block, at: int, position: int, text: str) -> Line:
-    """The text of line `at` of a block as a line of the stream with this index."""
-    assert stream is not None
-    line = parse_line(text, stream.name, block.number_of(at), stream=index, position=position, prefix=block.prefix)
-    return line._replace(rank=stream.rank if line.rank is None else line.rank, node=line.node or stream.node)
 
 
 def _matcher(pattern: str) -> tuple[Callable[[str], bool] | None, str]:

@@ -4,7 +4,6 @@ reader may need."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from logdiag.rules.book import example_line
 from logdiag.rules.check import check
 from logdiag.rules.files import parse
 from logdiag.rules.folders import RuleFiles
+from logdiag.settings.places import StrPath
 
 _TELLING = re.compile(
     r"(?i)error|exception|fail|fatal|abort|panic|traceback|\bwarn|\bkill|\boom|out of memory|corrupt|refused|"
@@ -31,7 +31,6 @@ _TELLING = re.compile(
     r"\bretry|\bstall|\bhang|hung\b|deadlock|mismatch|missing|unexpected|disconnect|reset by"
 )
 # Roles of rules whose examples no filter may drop: all but those that say that the job goes on.
-_HEALTHY = (Role.PROGRESS, Role.HARMLESS)
 _FEWEST = 3
 MASKS = {
     "<n>": (r"\d{1,20}(?:\.\d{1,20})?", "7", "1204481"),
@@ -63,8 +62,8 @@ def _filled(signature: str, variant: int) -> str:
 def judged_drafts(
     drafts: Sequence[Proposal],
     incidents: Iterable[Incident],
-    folders: Sequence[str | os.PathLike[str]],
-    healthy: Sequence[str | os.PathLike[str]],
+    folders: Sequence[StrPath],
+    healthy: Sequence[StrPath],
 ) -> list[Proposal]:
     """The drafts with what is wrong with each. `incidents` are those that they were made of, and all others."""
     if not drafts:
@@ -101,7 +100,7 @@ def _against_incidents(book: RuleBook, draft: Proposal, incidents: Mapping[str, 
             yield f"fires on incident {item.id}, which is {item.reason.value}"
 
 
-def _against_logs(book: RuleBook, logs: Sequence[str | os.PathLike[str]]) -> Iterator[tuple[str, str]]:
+def _against_logs(book: RuleBook, logs: Sequence[StrPath]) -> Iterator[tuple[str, str]]:
     """The first line of each healthy log that a rule fires on: the rule's id and what is wrong."""
     seen: set[tuple[str, str]] = set()
     for stream in open_sources(tuple(logs), forms=book.forms) if logs else ():
@@ -138,7 +137,7 @@ def protected(lines: Sequence[Line], book: RuleBook) -> list[bool]:
 def known_failures(book: RuleBook, incidents: Iterable[Incident]) -> list[Line]:
     """What no filter may drop in any log: the examples of all rules for failures, what filters keep, and the root lines
     of incidents and of the shipped ones. `book` is loaded with its proof."""
-    texts = [text for rule in book.rules if Role(rule.role) not in _HEALTHY for text in rule.fires]
+    texts = [text for rule in book.rules if not Role(rule.role).is_calm for text in rule.fires]
     texts += [text for item in book.filters for text in item.keeps]
     lines = [example_line(text)[0] for text in texts]
     return lines + [parse_line(example_of(item.signature)) for item in (*incidents, *load_corpus().incidents)]

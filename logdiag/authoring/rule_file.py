@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections import Counter
@@ -16,8 +15,9 @@ import yaml
 
 from logdiag.errors import RuleError
 from logdiag.memory.documents import printable
-from logdiag.memory.incident import Incident, Outcome
+from logdiag.memory.incident import Helped, Incident
 from logdiag.model import Action
+from logdiag.settings.places import StrPath
 
 _LONGEST_TITLE = 90
 _MOST_STEPS = 3
@@ -50,8 +50,8 @@ def rule_draft(
 ) -> Proposal:
     """The rule file for incidents of one reason, with an id that joins those `taken`. Action and steps are people's,
     those that worked first, without those that failed; `explains` are names of reasons."""
-    told = sorted(incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
-    good = [item for item in told if item.outcome is not Outcome.DID_NOT]
+    told = sorted(incidents, key=lambda item: (item.outcome is not Helped.WORKED, item.id))
+    good = [item for item in told if item.outcome is not Helped.DID_NOT]
     actions = Counter(item.action.value for item in good if item.action is not Action.NONE)
     steps = dict.fromkeys(_without_braces(item.remedy) for item in good if item.remedy)
     ids = tuple(item.id for item in incidents)
@@ -83,7 +83,7 @@ def as_yaml(document: dict[str, Any]) -> str:
     return yaml.safe_dump(shown(document), sort_keys=False, allow_unicode=True, width=10_000)
 
 
-def accept(proposal: Proposal, folder: str | os.PathLike[str]) -> Path:
+def accept(proposal: Proposal, folder: StrPath) -> Path:
     """Writes what passed into a rule folder, as a new file; the file. Raises RuleError where it may not be written."""
     path = Path(folder, f"{proposal.id}.yaml")
     if proposal.problems:

@@ -6,7 +6,6 @@ objects to is handed back to the model a few times.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from logdiag.memory.incident import Incident
 from logdiag.model import Reason
 from logdiag.report.words import clean
 from logdiag.rules import RuleBook
+from logdiag.settings.places import StrPath
 
 _ATTEMPTS = 3
 _MOST_CONTEXT = 60
@@ -39,8 +39,8 @@ def draft_rule(
     asker: Asker,
     *,
     others: Sequence[Incident] = (),
-    folders: Sequence[str | os.PathLike[str]] = (),
-    healthy: Sequence[str | os.PathLike[str]] = (),
+    folders: Sequence[StrPath] = (),
+    healthy: Sequence[StrPath] = (),
 ) -> Proposal:
     """A rule for confirmed incidents of one reason, with what the gate says against it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from logdiag.model import Role
@@ -70,9 +70,7 @@ def prove(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
 
 def _of_rule(book: RuleBook, index: int) -> Iterator[Problem]:
     rule = book.rules[index]
-
-    def problem(text: str, what: str, remedy: str) -> Problem:
-        return problem_at(rule.file, text, rule.id, what, remedy)
+    problem = partial(problem_at, rule.file, rule.id)
 
     @cache
     def told(lines: _Lines, exit_code: int | None) -> _Answer:
@@ -87,7 +85,7 @@ def _of_rule(book: RuleBook, index: int) -> Iterator[Problem]:
         told(log, code).rule == rule.id for log, code in _logs(rule, _ALONE)
     ):
         yield problem("fires", "no example alone is a failed job's cause", "add a whole line, as it is printed")
-    for word, others, without in _words(rule, book):
+    for word, others, without in _words_to_prove(rule, book):
         changed = copy(book)
         changed.rules = (*book.rules[:index], without, *book.rules[index + 1 :])
         scenes = [*_logs(rule, others), *((tuple(item["log"].splitlines()), None) for item in rule.scenes)]
@@ -95,7 +93,7 @@ def _of_rule(book: RuleBook, index: int) -> Iterator[Problem]:
             yield problem(word.split(":")[0], f"{word} changes no answer", "remove it, or add a scene where it counts")
 
 
-def _words(rule: Rule, book: RuleBook) -> Iterator[tuple[str, tuple[_Scene, ...], Rule]]:
+def _words_to_prove(rule: Rule, book: RuleBook) -> Iterator[tuple[str, tuple[_Scene, ...], Rule]]:
     """Each word of a rule, the scenes that may prove it, and the rule without it."""
     for word in ("goes_on", "ends", "closes"):
         without: dict[str, Any] = {word: False}

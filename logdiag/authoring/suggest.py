@@ -7,7 +7,6 @@ Stored lines are masked, so its examples have made-up values in place of the mas
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,12 +17,13 @@ from logdiag.authoring.rule_file import Proposal, as_yaml, free_id, headline, ru
 from logdiag.errors import RuleError
 from logdiag.judge.suspects.line_features import body_of
 from logdiag.judge.suspects.wording import reasons_by_wording
-from logdiag.memory.incident import Incident, Outcome, masked
+from logdiag.memory.incident import Helped, Incident, masked
 from logdiag.memory.store import Store
 from logdiag.memory.tokenizer import MASK
 from logdiag.model import Line, Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
+from logdiag.settings.places import StrPath
 
 _FEWEST = 2
 # Two lines belong together when they share this much of the longer one's letters, and so many letters at least.
@@ -34,7 +34,6 @@ _MOST_QUIET = 3
 _LONGEST_SIGNATURE = 400
 
 _WHY = "Say in a sentence what happened, and what it makes others do."
-_FAILURES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
 _FEWEST_LETTERS = 4
 
 _GAP = ""
@@ -58,8 +57,8 @@ def suggest(
     store: Store,
     *,
     reason: Reason | None = None,
-    folders: Sequence[str | os.PathLike[str]] = (),
-    healthy: Sequence[str | os.PathLike[str]] = (),
+    folders: Sequence[StrPath] = (),
+    healthy: Sequence[StrPath] = (),
 ) -> tuple[Proposal, ...]:
     """A rule for each kind of line that two or more confirmed incidents of one reason share and no narrow rule knows.
 
@@ -75,23 +74,29 @@ def suggest(
         taken.difference_update(item.id for item in judged if item.problems)
         return judged
 
-    groups = [
-        group
-        for wanted in dict.fromkeys(item.reason for item in own if item.reason is not Reason.NONE)
-        if reason in (None, wanted)
-        for group in _groups([item for item in own if item.reason is wanted])
-        if len(group.incidents) >= _FEWEST and not _is_known(book, group)
-    ]
+    reasons = [each for each in dict.fromkeys(item.reason for item in own) if each is not Reason.NONE]
+    groups = [group for each in reasons if reason in (None, each) for group in _unknown(own, each, book)]
     judged = proposed(groups)
     # What is too wide in common may hold for each wording by itself.
-    wordings: dict[tuple[Reason, str], list[Incident]] = {}
-    for group, item in zip(groups, judged, strict=True):
-        for incident in group.incidents if item.problems else ():
-            wordings.setdefault((incident.reason, incident.signature), []).append(incident)
-    again = proposed([_Group(_words(key[1]), tuple(it)) for key, it in wordings.items() if len(it) >= _FEWEST])
+    too_wide = [group for group, item in zip(groups, judged, strict=True) if item.problems]
+    again = proposed(_by_wording([incident for group in too_wide for incident in group.incidents]))
     done = {identity for item in again for identity in item.incidents}
     first = [item for item in judged if not item.problems or not done.issuperset(item.incidents)]
     return tuple(sorted((*first, *again), key=lambda item: bool(item.problems)))
+
+
+def _unknown(own: Sequence[Incident], reason: Reason, book: RuleBook) -> list[_Group]:
+    """What enough incidents of a reason have in common and no rule knows."""
+    groups = _groups([item for item in own if item.reason is reason])
+    return [group for group in groups if len(group.incidents) >= _FEWEST and not _is_known(book, group)]
+
+
+def _by_wording(incidents: Iterable[Incident]) -> list[_Group]:
+    """Those that say the very same, where there are enough."""
+    wordings: dict[tuple[Reason, str], list[Incident]] = {}
+    for incident in incidents:
+        wordings.setdefault((incident.reason, incident.signature), []).append(incident)
+    return [_Group(_whole_words(said), tuple(them)) for (_, said), them in wordings.items() if len(them) >= _FEWEST]
 
 
 # --- what lines have in common ---
@@ -101,7 +106,7 @@ def _groups(incidents: Iterable[Incident]) -> list[_Group]:
     """Incidents that share a shape, each in one group."""
     groups: list[_Group] = []
     for incident in sorted(incidents, key=lambda item: (item.signature, item.id)):
-        words = _words(incident.signature)
+        words = _whole_words(incident.signature)
         for at, group in enumerate(groups):
             shape = _shared(group.shape, words)
             if shape:
@@ -112,7 +117,7 @@ def _groups(incidents: Iterable[Incident]) -> list[_Group]:
     return groups
 
 
-def _words(signature: str) -> tuple[str, ...]:
+def _whole_words(signature: str) -> tuple[str, ...]:
     """The words of a signature; one that was cut short loses its last."""
     words = signature.split(" ")
     return tuple(words[:-1] if len(signature) >= _LONGEST_SIGNATURE and len(words) > 1 else words)
@@ -182,7 +187,7 @@ def _plain(text: str) -> str:
 
 def _draft(group: _Group, known: Iterable[Incident], taken: set[str]) -> Proposal:
     """A rule file for a group; the words come from what people wrote about the incidents."""
-    told = sorted(group.incidents, key=lambda item: (item.outcome is not Outcome.WORKED, item.id))
+    told = sorted(group.incidents, key=lambda item: (item.outcome is not Helped.WORKED, item.id))
     cause = next((item.cause for item in told if item.cause), "")
     title = " ".join(word for word in group.shape if word != _GAP and not MASK.search(word)) or "A known failure"
     return rule_draft(
@@ -231,7 +236,7 @@ def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[s
     signature = masked(line)
     if not re.search(rf"[A-Za-z_]{{{_FEWEST_LETTERS}}}", signature):
         raise RuleError(f"{text!r}: holds no word of {_FEWEST_LETTERS} letters to know it by; give the whole line")
-    pattern = _pattern(_words(signature))
+    pattern = _pattern(_whole_words(signature))
     if not re.search(pattern, line.message):
         pattern = re.escape(line.message)
     document = {
@@ -247,6 +252,6 @@ def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[s
 
 def _guessed(line: Line, book: RuleBook) -> Reason:
     finding = book.confirm_all(line)
-    if finding is not None and finding.role in _FAILURES and finding.reason is not Reason.OTHERS:
+    if finding is not None and not finding.role.is_context and finding.reason is not Reason.OTHERS:
         return finding.reason
     return next((found for found, _ in reasons_by_wording(body_of(line))), Reason.OTHERS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from logdiag.cli.options import PATH, form_option, given, shared
+from logdiag.cli.options import PATH, arguments_of, form_option, shared
 from logdiag.cli.output import note, print_answer, print_trace, printing, standard, status_of, write_outputs
 from logdiag.errors import SourceError
 from logdiag.model import Diagnosis
@@ -43,7 +43,7 @@ def batch(paths: tuple[str, ...], by_category: bool, **said: Any) -> None:
     out = standard()
     done: list[Diagnosis] = []
     worst = 0
-    for answer in _answers(paths, given(said)):
+    for answer in _answers(paths, arguments_of(said)):
         if isinstance(answer, SourceError):
             note(str(answer))
             worst = 2

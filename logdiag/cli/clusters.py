@@ -12,7 +12,15 @@ from typing import Any
 import click
 
 from logdiag.cli.main import report_on
-from logdiag.cli.options import PATH, brief_report, form_of_report, given, policy_option, settings_in_force, shared
+from logdiag.cli.options import (
+    PATH,
+    arguments_of,
+    brief_report,
+    form_of_report,
+    policy_option,
+    settings_in_force,
+    shared,
+)
 from logdiag.cli.output import printing, standard, status_of
 from logdiag.errors import LogdiagError
 from logdiag.model import Diagnosis
@@ -76,8 +84,7 @@ def k8s_command(target: str, namespace: str | None, **said: Any) -> None:
     """Diagnose a job, a JobSet or a pod of Kubernetes: the logs of its containers, also before a restart, what became
     of them, events and its nodes' conditions, as one case."""
     settings = settings_in_force({"config": said["config_file"], "offline": said["offline"]})
-    if settings.offline:
-        raise LogdiagError(f"{target}: offline is set ({settings.origins['offline']}); the cluster cannot be asked")
+    settings.check_online(f"the cluster cannot be asked for {target}")
     from logdiag.read.clusters.k8s import gather
 
     with TemporaryDirectory(prefix="logdiag-") as folder:
@@ -91,7 +98,7 @@ def _report(
 ) -> None:
     """Gathers a job and prints its diagnosis, with further facts of the job."""
     how = printing(said)
-    asked = given(said)
+    asked = arguments_of(said)
     standard()
     gathered = gather()
     asked["job"] = {**{name: gathered.job[name] for name in _FOR_ALL if name in gathered.job}, **asked["job"]}

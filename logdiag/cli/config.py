@@ -40,7 +40,7 @@ def config(config_file: str | None) -> None:
 
 def rows(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """(name, value, origin) of each setting, then the variables that are set for the model's provider. No secrets."""
-    shown = [(name, _words(getattr(settings, name)), settings.origins.get(name, "")) for name in _SHOWN]
+    shown = [(name, _as_text(getattr(settings, name)), settings.origins.get(name, "")) for name in _SHOWN]
     shown[_SHOWN.index("memory")] = ("memory", _memory(settings), settings.origins.get("memory", ""))
     provider = settings.llm.partition(":")[0].upper()
     variables = sorted(name for name in environ if provider and name.startswith(f"{provider}_"))
@@ -69,7 +69,7 @@ def _memory(settings: Settings) -> str:
         return "-"
 
 
-def _words(value: object) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(value) or "-"
     if isinstance(value, bool):

@@ -13,7 +13,6 @@ import click
 
 from logdiag.cli.options import PATH, model_in_force, model_limits, own_rules, text_or_json
 from logdiag.cli.output import check_writable, write_file
-from logdiag.errors import CaseError
 from logdiag.evaluation.baselines import available
 from logdiag.evaluation.cases import CaseSet, load_cases
 from logdiag.evaluation.compare import compare, read_rows
@@ -123,6 +122,5 @@ def _model(said: Mapping[str, Any]) -> AgentSettings | None:
     if said["llm"] is None:
         return None
     settings = load_settings(said)
-    if settings.offline:
-        raise CaseError(f"--llm {settings.llm}: offline is set ({settings.origins['offline']}); nothing may be asked")
+    settings.check_online(f"{settings.llm} may not be asked")
     return model_in_force(settings)

@@ -13,14 +13,14 @@ import click
 from logdiag.cli.options import PATH, REASONS, OneOf, added, metadata_of, own_rules, store_in_force, text_or_json
 from logdiag.cli.output import print_listed, say
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.incident import Incident, Outcome, masked
+from logdiag.memory.incident import Helped, Incident, masked
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
 from logdiag.read.prefixes import parse_line
 from logdiag.report.words import clean
 from logdiag.settings.places import default_memory
 
-_OUTCOMES = OneOf(Outcome)
+_OUTCOMES = OneOf(Helped)
 _SAYABLE = ("reason", "action", "cause", "remedy", "outcome")
 _WIDEST = 100
 
@@ -105,7 +105,7 @@ def add_command(store: Store, folders: tuple[str, ...], by: str | None, form: st
 @click.option("--outcome", type=_OUTCOMES, help="Whether the remedy helped.")
 @_by
 @_on_store
-def confirm_command(store: Store, identity: str, outcome: Outcome | None, by: str | None) -> None:
+def confirm_command(store: Store, identity: str, outcome: Helped | None, by: str | None) -> None:
     """Say that the reason and the remedy of an incident are right."""
     changed = store.confirm(identity, by or _person(), outcome)
     remedy = f", remedy {changed.remedy}" if changed.remedy else ""
@@ -271,8 +271,7 @@ def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
     """What the table says to do about a reason."""
     from logdiag.rules import RuleBook
 
-    entry = RuleBook.load(tuple(folders)).reasons.get(reason)
-    return Action(entry.action) if entry else Action.FIX_AND_RESUBMIT
+    return RuleBook.load(tuple(folders)).entry_of(reason).action
 
 
 def _say_unreadable(store: Store) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from logdiag._version import __version__
-from logdiag.cli.options import brief_report, form_of_report, given, shared, status_of_job
+from logdiag.cli.options import arguments_of, brief_report, form_of_report, shared, status_of_job
 from logdiag.cli.output import (
     Printing,
     print_answer,
@@ -152,7 +152,7 @@ def diagnose_command(
     read a pipe."""
     _check_paths(paths)
     how = printing(said, err=tee)
-    asked = given(said)
+    asked = arguments_of(said)
     if not tee:
         standard()
     elif paths and "-" not in paths:
@@ -177,7 +177,7 @@ def report_on(
     ask: Callable[[Callable[[Diagnosis], None]], Diagnosis], asked: Mapping[str, Any], how: Printing
 ) -> Diagnosis:
     """Asks for a diagnosis, prints it and writes the files. `ask` is given what to do with the answer before a model
-    is asked; `asked` is what `given` made of the options."""
+    is asked; `asked` is what `arguments_of` made of the options."""
     shown: list[Diagnosis] = []
 
     def first(answer: Diagnosis) -> None:
@@ -188,8 +188,9 @@ def report_on(
 
     answer = ask(first)
     if shown and answer.decided_by != "agent":
-        for note in answer.notes[len(shown[0].notes) :]:
-            print(f"Note: {clean(note)}", file=standard(err=how.err))
+        for note in answer.notes:
+            if note not in shown[0].notes:
+                print(f"Note: {clean(note)}", file=standard(err=how.err))
     else:
         print_answer(answer, how)
     if how.verbose:
@@ -223,16 +224,16 @@ def _check_paths(paths: Sequence[str]) -> None:
             raise SourceError(f"{path}: no such file, folder or command; did you mean logdiag {near[0]}?")
 
 
-def _show_prompt(paths: Sequence[str], given: Mapping[str, Any], job_status: int | None) -> None:
+def _show_prompt(paths: Sequence[str], asked: Mapping[str, Any], job_status: int | None) -> None:
     """Prints what would leave the machine; nothing does."""
     if "-" in paths:
         raise SourceError("--show-prompt needs a file: standard input can be read only once")
     from logdiag.agent.consult import prompt_for
     from logdiag.agent.opinion import AgentSettings
 
-    book = RuleBook.load(given["rules"])
-    answer = diagnose(*paths, **{**given, "rules": book, "llm": None, "remember": False}, exit_code=job_status)
-    print(prompt_for(answer, paths, given["llm"] or AgentSettings(""), book=book, job=given["job"]))
+    book = RuleBook.load(asked["rules"])
+    answer = diagnose(*paths, **{**asked, "rules": book, "llm": None, "remember": False}, exit_code=job_status)
+    print(prompt_for(answer, paths, asked["llm"] or AgentSettings(""), book=book, job=asked["job"]))
 
 
 def main() -> NoReturn:

@@ -192,7 +192,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def given(said: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(said: Mapping[str, Any]) -> dict[str, Any]:
     """What the options, the environment and `logdiag.toml` say, as `diagnose` takes it."""
     when = [value for value in said["llm"] if value in WHEN]
     model = [value for value in said["llm"] if value not in WHEN]

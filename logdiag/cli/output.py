@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
@@ -12,7 +12,7 @@ import click
 
 from logdiag.errors import LogdiagError
 from logdiag.model import Category, Diagnosis
-from logdiag.read.sources import Stream
+from logdiag.read.streams import Stream
 from logdiag.report import render
 from logdiag.report.words import clean, one_line
 
@@ -103,11 +103,11 @@ def print_answer(answer: Diagnosis, how: Printing) -> None:
         out.write(f"{row}\n")
 
 
-def printing(said: dict[str, Any], *, err: bool = False, many: bool = False) -> Printing:
-    """How the options ask to print an answer, or `many`, which are taken out of `said`. Raises click.UsageError and
-    LogdiagError where that cannot be done."""
+def printing(said: Mapping[str, Any], *, err: bool = False, many: bool = False) -> Printing:
+    """How the options ask to print an answer, or `many`. Raises click.UsageError and LogdiagError where that cannot be
+    done."""
     options = ("form", "digest", "brief", "verbose", "outputs")
-    how = Printing(**{name: said.pop(name) for name in options if name in said}, err=err)
+    how = Printing(**{name: said[name] for name in options if name in said}, err=err)
     if how.brief and how.form != "text":
         raise click.UsageError(f"--brief shortens the text report; it cannot be used with --format {how.form}")
     check_outputs(how.outputs, many=many)

@@ -16,7 +16,12 @@ def reasons(form: str) -> None:
     """Print every reason that an answer can name: its category, what is done by default, and what it means."""
     table = RuleBook.load(()).reasons
     rows = [
-        {"reason": reason.value, "category": reason.category.value, "action": entry.action, "meaning": entry.meaning}
+        {
+            "reason": reason.value,
+            "category": reason.category.value,
+            "action": entry.action.value,
+            "meaning": entry.meaning,
+        }
         for reason in Reason
         if (entry := table.get(reason))
     ]

@@ -318,8 +318,7 @@ def _asking(accepted: bool, flags: dict[str, object]) -> tuple[Settings, Asker, 
     target = _target("--accept", settings.rules) if accepted else None
     if not settings.llm:
         raise LogdiagError("no model is set up; name one with --llm provider:model, LOGDIAG_LLM or logdiag.toml")
-    if settings.offline:
-        raise LogdiagError(f"offline is set ({settings.origins['offline']}); no model may be asked")
+    settings.check_online("no model may be asked")
     if settings.llm_when == "never":
         raise LogdiagError(f"llm is never ({settings.origins['llm_when']}); no model may be asked")
     return settings, Asker(settings.llm, _QUESTIONS * settings.llm_timeout), target

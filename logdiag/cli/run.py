@@ -64,8 +64,8 @@ def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str |
     if os.name != "posix":
         raise LogdiagError("logdiag run needs Linux or another Unix; diagnose the job's log with logdiag LOG")
     settings = settings_in_force({"rules": folders, "memory": place, "offline": said["offline"]})
-    if settings.offline and said["notify"]:
-        raise LogdiagError(f"--notify: offline is set ({settings.origins['offline']}); nothing may be sent")
+    if said["notify"]:
+        settings.check_online("--notify may send nothing")
     policy = load_policy(said["policy_file"], said["restart"])
     launcher = launcher_of(command, said["nodes_file"], said["checkpoint_dir"])
     if said["checkpoint_dir"]:

@@ -55,10 +55,9 @@ def available() -> tuple[tuple[str, ...], tuple[str, ...]]:
 def guess(name: str, case: Case, book: RuleBook) -> Answer:
     """The answer of one baseline."""
     made = BASELINES[name](case)
-    entry = book.reasons.get(made.reason)
     return Answer(
         reason=made.reason,
-        action=Action(entry.action) if entry else Action.NONE,
+        action=Action.NONE if made.reason is Reason.NONE else book.entry_of(made.reason).action,
         confidence=None,
         decided_by=name,
         root=made.line if made.reason is not Reason.NONE else None,

@@ -21,6 +21,7 @@ from logdiag.errors import CaseError, SourceError
 from logdiag.model import Action, Category, Reason
 from logdiag.read.decompression import broken_stream_errors, decompressed
 from logdiag.read.sources import open_sources
+from logdiag.settings.places import StrPath
 
 _SUFFIXES = tuple(f".jsonl{packed}" for packed in ("", ".zst", ".gz", ".xz", ".bz2"))
 _FORM = "see logdiag eval --help for the form of a case"
@@ -130,7 +131,7 @@ class CaseSet:
     files: tuple[CaseFile, ...]
 
 
-def load_cases(paths: Iterable[str | os.PathLike[str]], split: str | None = None) -> CaseSet:
+def load_cases(paths: Iterable[StrPath], split: str | None = None) -> CaseSet:
     """The cases of all files and folders, or those of one split. Raises CaseError with a line for each problem of each
     file: file, line, field, problem and remedy."""
     names = [os.fspath(path) for path in paths]

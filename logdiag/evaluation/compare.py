@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from logdiag.errors import CaseError
 from logdiag.evaluation.metrics import METRICS, measure
 from logdiag.evaluation.scoring import Row
+from logdiag.settings.places import StrPath
 
 SCHEMA = "logdiag.evaluation/1"
 # What is judged of a case: how it is called, its judgement, and the field that answers it.
@@ -29,7 +29,7 @@ _NOT_QUALITY = frozenset({"latency_p50", "latency_p95", "tokens", "cost"})
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CaseChange:
     """A judgement of one case that is another now. `relabelled` says that the case's label changed too, `regression`
     that what was right is wrong now."""
 
@@ -48,7 +48,7 @@ class Comparison:
     """All changes, the cases of only one side, and the metrics (old, new) over the common cases that moved."""
 
     common: int
-    changes: tuple[Change, ...]
+    changes: tuple[CaseChange, ...]
     only_old: tuple[str, ...]
     only_new: tuple[str, ...]
     metrics: dict[str, tuple[float | None, float | None]]
@@ -59,7 +59,7 @@ class Comparison:
         return sum(change.regression for change in self.changes)
 
 
-def read_rows(path: str | os.PathLike[str]) -> list[Row]:
+def read_rows(path: StrPath) -> list[Row]:
     """The rows of an evaluation that was written before. Raises CaseError when the file holds none."""
     remedy = "give a file that logdiag eval --json wrote"
     try:
@@ -95,7 +95,7 @@ def compare(old: Sequence[Row], new: Sequence[Row]) -> Comparison:
     )
 
 
-def _changes(old: Row, new: Row) -> list[Change]:
+def _changes(old: Row, new: Row) -> list[CaseChange]:
     """The judgements that changed, or whose answer is another though still right or still wrong."""
     relabelled = _label(old) != _label(new)
     found = []
@@ -104,7 +104,7 @@ def _changes(old: Row, new: Row) -> list[Change]:
         was, now = (row.error if row.error and field != "survived" else getattr(row, field) for row in (old, new))
         if was_right != now_right or (was != now and was_right is False):
             worse = was_right is True and now_right is False
-            found.append(Change(new.id, what, was, now, was_right, now_right, relabelled, worse))
+            found.append(CaseChange(new.id, what, was, now, was_right, now_right, relabelled, worse))
     return found
 
 

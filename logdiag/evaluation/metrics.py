@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import NormalDist, fmean, quantiles
 from typing import Any
 
 from logdiag.evaluation.scoring import Row
@@ -18,7 +19,7 @@ from logdiag.model import Reason
 
 CONFIDENT = 0.7
 _BINS = 10
-_NORMAL_95 = 1.959963984540054
+_NORMAL_95 = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,11 @@ def measure(rows: Sequence[Row]) -> dict[str, float | None]:
     values: dict[str, float | None] = {name: _mean(of(row) for row in rows) for name, of in _SHARES.items()}
     values["macro_f1"] = _mean(score["f1"] for score in _scores(rows).values())
     values["ece"] = _calibration_error(rows)
-    seconds = sorted(row.seconds for row in rows)
+    seconds = [row.seconds for row in rows]
     lines = sum(row.lines or 0 for row in rows)
     values["kept_share"] = sum(row.kept_lines or 0 for row in rows) / lines if lines else None
-    values["latency_p50"] = _percentile(seconds, 0.5)
-    values["latency_p95"] = _percentile(seconds, 0.95)
+    values["latency_p50"] = _percentile(seconds, 50)
+    values["latency_p95"] = _percentile(seconds, 95)
     for name in ("tokens", "cost"):
         spent = [getattr(row, name) for row in rows if getattr(row, name) is not None]
         values[name] = sum(spent) if spent else None
@@ -180,17 +181,14 @@ def _by_confidence(rows: Sequence[Row]) -> dict[int, list[Row]]:
 
 def _mean(values: Iterable[float | None]) -> float | None:
     judged = [value for value in values if value is not None]
-    return sum(judged) / len(judged) if judged else None
+    return fmean(judged) if judged else None
 
 
-def _percentile(ordered: Sequence[float], share: float) -> float | None:
-    """The value at a share of a sorted list, between its neighbours where it falls between them."""
-    if not ordered:
-        return None
-    at = share * (len(ordered) - 1)
-    below = math.floor(at)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
+def _percentile(values: Sequence[float], percent: int) -> float | None:
+    """The value below which so many of a hundred lie, between two where it falls between them."""
+    if len(values) < 2:
+        return values[0] if values else None
+    return quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 # --- tables ---

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from logdiag.evaluation.compare import Change, Comparison
+from logdiag.evaluation.compare import CaseChange, Comparison
 from logdiag.evaluation.metrics import METRICS
 from logdiag.evaluation.scoring import Row
 from logdiag.report.words import clean
@@ -156,7 +156,7 @@ def _reliability_table(bins: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _change(change: Change) -> Text:
+def _change(change: CaseChange) -> Text:
     mark, style = (
         ("REGRESSION", "bold red")
         if change.regression

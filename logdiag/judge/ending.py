@@ -63,11 +63,11 @@ def _status(lines: Sequence[Line], kinds: Kinds) -> tuple[Line | None, Line | No
 def _is_of_another(line: Line, last: Line) -> bool:
     """Whether two lines tell the same of two processes: their words differ in the one that names the process, and in
     what has digits."""
-    words, others = _words(line), _words(last)
+    words, others = _words_without_digits(line), _words_without_digits(last)
     return len(words) == len(others) and sum(map(ne, words, others)) <= 1
 
 
-def _words(line: Line) -> list[str]:
+def _words_without_digits(line: Line) -> list[str]:
     """The words of a message; what has digits is all the same."""
     return ["9" if any(map(str.isdigit, word)) else word for word in line.message.split()]
 

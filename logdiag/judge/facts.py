@@ -10,7 +10,7 @@ from logdiag.judge.faults import Fault
 from logdiag.judge.recovered import Standing
 from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.timeline import Timeline
-from logdiag.model import Line
+from logdiag.model import Line, LinePlace
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -21,7 +21,7 @@ ENOUGH_LINES = 40
 
 class Facts(NamedTuple):
     """A case. `suspects` are the ranking of its lines, with the chance that the log shows a failure, and
-    `unknown_lines` as the function below says; both cost time, so they are asked late.
+    `lines_of_unknown_software` as the function of that name says; both cost time, so they are asked late.
 
     `root` is what was found so far, `complaints` are lines of trouble that no rule knows, `progressed` says whether
     steps were made before the root, or at all, None where the log is too short to tell. `survived` is where the job
@@ -33,16 +33,16 @@ class Facts(NamedTuple):
     timeline: Timeline
     standing: Standing
     suspects: Callable[[], Ranking]
-    unknown_lines: Callable[[], int]
+    lines_of_unknown_software: Callable[[], int]
     root: Fault | None = None
     complaints: Sequence[Line] = ()
     progressed: bool | None = None
-    survived: AbstractSet[tuple[int, int]] = frozenset()
+    survived: AbstractSet[LinePlace] = frozenset()
 
     @property
     def unknown_software(self) -> bool:
         """Whether no rule knows a line of a log that is long enough to hold one of public software's."""
-        return self.unknown_lines() >= ENOUGH_LINES
+        return self.lines_of_unknown_software() >= ENOUGH_LINES
 
     @property
     def reads_well(self) -> bool:
@@ -50,9 +50,8 @@ class Facts(NamedTuple):
         return self.unknown_software and self.suspects().reads_well
 
 
-def unknown_lines(lines: Sequence[Line], book: RuleBook) -> int:
-    """How many lines were looked at, of a log that holds no line of work or of regular output that any rule knows; 0
-    where a rule knows one."""
+def lines_of_unknown_software(lines: Sequence[Line], book: RuleBook) -> int:
+    """How many lines were looked at, if a rule knows none of them for work or regular output; 0 if one does."""
     printed = [line for line in lines if line.text.strip()][:_MOST_LINES]
     known = (book.is_progress(line) or bool(book.filters_of(line)) for line in printed)
     return 0 if any(known) else len(printed)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.tracebacks.chains import Link, RaisedException, Traceback, find_tracebacks, unmixed
 from logdiag.judge.tracebacks.forms import HEADER, WARNED
-from logdiag.model import CALM, Category, Finding, Line, Reason, Role, Support
+from logdiag.model import CALM, Category, Finding, Line, LinePlace, Reason, Role, Support
 from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
@@ -56,6 +56,11 @@ class Fault(NamedTuple):
         return self.finding.line
 
     @property
+    def ranks(self) -> set[int]:
+        """The ranks that its findings name."""
+        return {finding.rank for finding in self.findings if finding.rank is not None}
+
+    @property
     def handled(self) -> bool:
         """Whether it is an exception that was caught on its way: its traceback begins where no program or thread
         does."""
@@ -65,7 +70,7 @@ class Fault(NamedTuple):
 
 def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:
     """Every finding in the fault it belongs to."""
-    by_place: dict[tuple[int, int], Finding] = {f.line.place: f for f in survey.findings}
+    by_place: dict[LinePlace, Finding] = {f.line.place: f for f in survey.findings}
     steps = frozenset(step.place for step in survey.progress)
     faults: list[Fault] = []
     headers = {line.place for line in survey.lines if HEADER.search(line.text)}
@@ -81,21 +86,25 @@ def find_faults(survey: Survey, book: RuleBook, kinds: Kinds) -> list[Fault]:
     for crash in [finding for finding in by_place.values() if finding.ends]:
         faults.append(_crash_fault(crash, by_place))
     next_lines = {(line.stream, line.position - 1): line for line in survey.lines}
-    for place, finding in by_place.items():
-        finding = _unmix(finding, book)
-        if finding.role is Role.CAUSE and finding.line.level in ("DEBUG", "TRACE"):
-            finding = finding._replace(role=Role.HINT)  # told to those who look for faults, not as one
-        if _is_tools(finding) and place in next_lines and book.announces_retry(next_lines[place]):
-            finding = finding._replace(role=Role.HINT)  # as where both stand on one line
-        faults.append(Fault(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding)))
+    faults += [_told_fault(finding, next_lines.get(place), book) for place, finding in by_place.items()]
     return [with_reason(fault, book) for fault in faults]
 
 
-def _crash_fault(crash: Finding, by_place: dict[tuple[int, int], Finding]) -> Fault:
+def _told_fault(finding: Finding, next_line: Line | None, book: RuleBook) -> Fault:
+    """The fault of a line that no traceback and no crash took."""
+    finding = _unmix(finding, book)
+    if finding.role is Role.CAUSE and finding.line.level in ("DEBUG", "TRACE"):
+        finding = finding._replace(role=Role.HINT)  # told to those who look for faults, not as one
+    if _is_tools(finding) and next_line is not None and book.announces_retry(next_line):
+        finding = finding._replace(role=Role.HINT)  # as where both stand on one line
+    return Fault(finding, (finding,), died=False, quiet=finding.goes_on or _only_noted(finding))
+
+
+def _crash_fault(crash: Finding, by_place: dict[LinePlace, Finding]) -> Fault:
     """A crash that a process reports of itself, named by the cause on the line below where there is one, and
     by what the exception says of itself."""
     line = crash.line
-    del by_place[line.stream, line.position]
+    del by_place[line.place]
     below = by_place.get((line.stream, line.position + 1))
     message = below is not None and below.role is not Role.HINT and below.line.message.lstrip().startswith("what(): ")
     if below is None or below.ends or not (message or _is_tools(below)):
@@ -128,7 +137,7 @@ def _unmix(finding: Finding, book: RuleBook) -> Finding:
 
 
 def _chain_faults(
-    traceback: Traceback, by_place: dict[tuple[int, int], Finding], book: RuleBook, kinds: Kinds
+    traceback: Traceback, by_place: dict[LinePlace, Finding], book: RuleBook, kinds: Kinds
 ) -> Iterable[Fault]:
     """A chain of exceptions as one fault; a second exception without a link is another process's, mixed in."""
     chain: list[tuple[RaisedException, list[Finding]]] = []
@@ -141,7 +150,7 @@ def _chain_faults(
         yield _fault_of(chain, traceback, book, kinds)
 
 
-def _findings_of(exception: RaisedException, by_place: dict[tuple[int, int], Finding], book: RuleBook) -> list[Finding]:
+def _findings_of(exception: RaisedException, by_place: dict[LinePlace, Finding], book: RuleBook) -> list[Finding]:
     """What the rules say of an exception: of its own line first, then of the lines of its message."""
     line = exception.line
     own = by_place.pop(line.place, None)
@@ -188,7 +197,7 @@ def _unnamed(exception: RaisedException) -> Finding:
     )
 
 
-def _breaks_off(traceback: Traceback, last: Line, headers: Container[tuple[int, int]]) -> bool:
+def _breaks_off(traceback: Traceback, last: Line, headers: Container[LinePlace]) -> bool:
     """Whether the log ends within a traceback of what the process ended by."""
     begun = (traceback.stream, min(traceback.code)) in headers
     return begun and last.position in traceback.code and not traceback.logged
@@ -237,7 +246,7 @@ def _best(findings: list[Finding], book: RuleBook) -> Finding:
         id(other)
         for finding in findings
         for other in findings
-        if other.reason is not finding.reason and other.reason in _reasons_explained(finding, book)
+        if other.reason is not finding.reason and other.reason in reasons_explained(finding, book)
     }
 
     def weight(item: tuple[int, Finding]) -> tuple[bool, bool, bool, int]:
@@ -272,12 +281,10 @@ def _repeats(later: RaisedException, exception: RaisedException) -> bool:
 
 def with_reason(fault: Fault, book: RuleBook) -> Fault:
     """A fault with what the table of reasons says of its own."""
-    entry = book.reasons.get(fault.reason)
-    traits = frozenset(entry.traits) if entry else frozenset()
-    return fault._replace(explains=_reasons_explained(fault.finding, book), traits=traits)
+    traits = frozenset(book.entry_of(fault.reason).traits)
+    return fault._replace(explains=reasons_explained(fault.finding, book), traits=traits)
 
 
-def _reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:
+def reasons_explained(finding: Finding, book: RuleBook) -> frozenset[Reason]:
     """What a finding makes other lines and ranks print: by its rule, and by the table of reasons."""
-    entry = book.reasons.get(finding.reason)
-    return finding.explains | frozenset(Reason(name) for name in entry.explains) if entry else finding.explains
+    return finding.explains.union(book.entry_of(finding.reason).explains)

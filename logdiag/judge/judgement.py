@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple
 
 from logdiag.judge.decisions import decision
-from logdiag.judge.facts import Facts, unknown_lines
+from logdiag.judge.facts import Facts, lines_of_unknown_software
 from logdiag.judge.faults import Fault, find_faults
 from logdiag.judge.kinds import kinds_of
 from logdiag.judge.outcome import Outcome, outcome_of
@@ -24,7 +24,7 @@ from logdiag.judge.suspects.stand_in import (
 )
 from logdiag.judge.timeline import Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
-from logdiag.model import Collectives, Decision, Line, Reason, Role, Similar
+from logdiag.model import Collectives, Decision, Line, Reason, Role
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
@@ -60,16 +60,6 @@ class Judgement(NamedTuple):
     unknown_software: bool = False
 
 
-class Recalled(NamedTuple):
-    """The causes as they are with what the memory knows, past failures like the root, the nodes that failed more often
-    than chance with the reason in a sentence each, and what could not be asked."""
-
-    judgement: Judgement
-    similar: tuple[Similar, ...] = ()
-    suspicious: Mapping[str, str] = {}
-    notes: tuple[str, ...] = ()
-
-
 def judge(
     survey: Survey,
     book: RuleBook,
@@ -80,20 +70,33 @@ def judge(
 ) -> Judgement:
     """Judges a survey. `failed` is what the caller knows of the job's end, if anything; `suspects` are asked for only
     where no rule names a cause; `without` names decisions and kinds of line to leave out, to see what each is worth."""
-    facts = _sorted_out(survey, book, failed, suspects, without)
-    if all_was_survived.__name__ not in without and (standing := all_was_survived(facts)):
-        facts = facts._replace(standing=standing)
-    root, by_rules = find_root(facts.standing.broke, facts.timeline, without)
-    complaints = unexplained(survey, book, facts.timeline.kinds, root.line if root else None)
-    survived = places_of((*facts.standing.recovered, *(fault for fault in facts.standing.broke if fault.quiet)))
-    facts = facts._replace(root=root, complaints=complaints, progressed=_progressed(root, facts), survived=survived)
+    facts, by_rules = _with_root(_sorted_out(survey, book, failed, suspects, without), without)
     outcome, ended = outcome_of(facts, without)
     root, by_words = _or_better(facts, outcome, without)
-    collectives = _collectives(survey, facts.timeline) if survey.calls else None
+    collectives = _collectives(facts)
     root = in_words_of_the_table(root, collectives, book)
-    judgement = _around(root, facts, collectives, without)
-    decisions = (*facts.standing.decisions, *by_rules, *by_words, *judgement.decisions, *ended)
-    return judgement._replace(outcome=outcome, decisions=decisions)
+    standing = facts.standing
+    rank, node, located = _located(root, facts, collectives, without)
+    others = _apart_from(root, standing.told)
+    consequences = tuple(fault for fault in others if root is not None and is_consequence(fault, root))
+    followed = (decision(is_consequence, fault.line, "consequence") for fault in consequences)
+    return Judgement(
+        root=root,
+        rank=rank,
+        node=node,
+        consequences=consequences,
+        independent=tuple(fault for fault in others if root is None or not is_consequence(fault, root)),
+        afterwards=standing.afterwards,
+        recovered=_apart_from(root, standing.recovered),
+        hints=tuple(fault for fault in standing.broke if fault.finding.role is Role.HINT and fault is not root),
+        complaints=tuple(facts.complaints),
+        progressed=facts.progressed,
+        outcome=outcome,
+        timeline=facts.timeline,
+        decisions=(*standing.decisions, *by_rules, *by_words, *located, *followed, *ended),
+        collectives=collectives,
+        unknown_software=root is not None and knows_only_its_class(root) and facts.unknown_software,
+    )
 
 
 def _sorted_out(
@@ -103,12 +106,26 @@ def _sorted_out(
     suspects: Callable[[], Ranking],
     without: frozenset[str],
 ) -> Facts:
-    """The faults of a survey, each on its side."""
+    """The faults of a survey, each on its side, before a root is looked for."""
     kinds = kinds_of([*survey.lines, *(finding.line for finding in survey.findings)], book, without)
     faults = find_faults(survey, book, kinds)
     timeline = timeline_of(survey, faults, kinds, failed=failed)
     standing = sort_by_standing(faults, timeline, without)
-    return Facts(survey, book, timeline, standing, suspects, cache(lambda: unknown_lines(survey.lines, book)))
+    facts = Facts(
+        survey, book, timeline, standing, suspects, cache(lambda: lines_of_unknown_software(survey.lines, book))
+    )
+    survived = None if all_was_survived.__name__ in without else all_was_survived(facts)
+    return facts._replace(standing=survived) if survived else facts
+
+
+def _with_root(facts: Facts, without: frozenset[str]) -> tuple[Facts, tuple[Decision, ...]]:
+    """The facts with the root that rules name and with what stands beside it, and what decided which it is."""
+    standing, timeline = facts.standing, facts.timeline
+    root, decisions = find_root(standing.broke, timeline, without)
+    complaints = unexplained(facts.survey, facts.book, timeline.kinds, root.line if root else None)
+    survived = places_of((*standing.recovered, *(fault for fault in standing.broke if fault.quiet)))
+    progressed = _progressed(root, facts)
+    return facts._replace(root=root, complaints=complaints, progressed=progressed, survived=survived), decisions
 
 
 def all_was_survived(facts: Facts) -> Standing | None:
@@ -137,12 +154,14 @@ def _or_better(facts: Facts, outcome: Outcome, without: frozenset[str]) -> tuple
     return facts.root, tuple(decisions)
 
 
-def _collectives(survey: Survey, timeline: Timeline) -> Collectives | None:
+def _collectives(facts: Facts) -> Collectives | None:
     """Where each rank stood in a collective that hung; it is loaded only where ranks tell of their calls."""
+    if not facts.survey.calls:
+        return None
     from logdiag.judge.collectives.hung import collectives_in
 
-    done = frozenset(rank for ranks in timeline.ranks_at_end.values() for rank in ranks if rank is not None)
-    return collectives_in(survey, done)
+    done = frozenset(rank for ranks in facts.timeline.ranks_at_end.values() for rank in ranks if rank is not None)
+    return collectives_in(facts.survey, done)
 
 
 def in_words_of_the_table(root: Fault | None, collectives: Collectives | None, book: RuleBook) -> Fault | None:
@@ -159,34 +178,21 @@ def in_words_of_the_table(root: Fault | None, collectives: Collectives | None, b
     return root._replace(finding=told._replace(line=root.line, facts=facts, generality=root.finding.generality))
 
 
-def _around(root: Fault | None, facts: Facts, collectives: Collectives | None, without: frozenset[str]) -> Judgement:
-    """What lies around a root: its rank and node, what follows from it, what does not."""
-    survey, timeline, standing = facts.survey, facts.timeline, facts.standing
-    rank, node, by = None, None, tuple[Decision, ...]()
-    if root is not None:
-        rank, node, by = rank_and_node(
-            root, standing.told, survey.lines, timeline, without, survey.places, collectives, survey.openings
-        )
-    others = [fault for fault in standing.told if root is None or fault.line.place != root.line.place]
-    consequences = tuple(fault for fault in others if root is not None and is_consequence(fault, root))
-    followed = (decision(is_consequence, fault.line, "consequence") for fault in consequences)
-    return Judgement(
-        root=root,
-        rank=rank,
-        node=node,
-        consequences=consequences,
-        independent=tuple(fault for fault in others if root is None or not is_consequence(fault, root)),
-        afterwards=standing.afterwards,
-        recovered=tuple(fault for fault in standing.recovered if root is None or fault.line.place != root.line.place),
-        hints=tuple(fault for fault in standing.broke if fault.finding.role is Role.HINT and fault is not root),
-        complaints=tuple(facts.complaints),
-        progressed=facts.progressed,
-        outcome=Outcome.NOT_KNOWN,
-        timeline=timeline,
-        decisions=(*by, *followed),
-        collectives=collectives,
-        unknown_software=root is not None and knows_only_its_class(root) and facts.unknown_software,
+def _located(
+    root: Fault | None, facts: Facts, collectives: Collectives | None, without: frozenset[str]
+) -> tuple[int | None, str | None, tuple[Decision, ...]]:
+    """The rank and the node where the root happened, and what decided them."""
+    if root is None:
+        return None, None, ()
+    survey = facts.survey
+    return rank_and_node(
+        root, facts.standing.told, survey.lines, facts.timeline, without, survey.places, collectives, survey.openings
     )
+
+
+def _apart_from(root: Fault | None, faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Faults that stand elsewhere than the root."""
+    return tuple(fault for fault in faults if root is None or fault.line.place != root.line.place)
 
 
 def _progressed(root: Fault | None, facts: Facts) -> bool | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from logdiag.model import Line
+from logdiag.model import Line, LinePlace
 from logdiag.rules import RuleBook
 
 
 class Kinds(NamedTuple):
     """The kinds of each line, by stream and position; lines of no kind are left out."""
 
-    of_line: Mapping[tuple[int, int], frozenset[str]] = {}
+    of_line: Mapping[LinePlace, frozenset[str]] = {}
 
     def is_a(self, kind: str, line: Line) -> bool:
         """Whether a line is of a kind, by the name of its rule (`stop-from-outside`, `machines-own`, ...)."""

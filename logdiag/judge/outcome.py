@@ -115,7 +115,7 @@ def looks_like_a_failure(facts: Facts) -> Outcome | None:
     chance = sum(item.score for item in standing)
     if chance < _IN_UNKNOWN:
         return None
-    unknown = facts.unknown_lines()
+    unknown = facts.lines_of_unknown_software()
     least = _IN_UNKNOWN if unknown >= ENOUGH_LINES else _IN_SHORT if unknown else _IN_KNOWN
     return Outcome.FAILED if chance >= least else None
 

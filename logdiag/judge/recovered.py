@@ -13,7 +13,7 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, fault_habit
-from logdiag.model import Category, Decision, Line, Reason, Role
+from logdiag.model import Category, Decision, Line, LinePlace, Reason, Role
 
 # So many ordinary log lines after an error that was only logged show that its process went on ...
 _LINES_OF_CALM = 8
@@ -39,7 +39,7 @@ class _Later(NamedTuple):
 
     def and_before_it(self, fault: Fault) -> _Later:
         """The same with one more fault, which came before all of these."""
-        if fault.quiet or fault.finding.role not in (Role.CAUSE, Role.SYMPTOM):
+        if fault.quiet or not fault.finding.role.is_failure:
             return self
         stream, position, cause = fault.line.stream, fault.line.position, fault.finding.role is Role.CAUSE
         later = self if stream in self.breaks else self._replace(breaks={**self.breaks, stream: position})
@@ -190,7 +190,7 @@ class Standing(NamedTuple):
         return tuple(fault for fault in self.broke if fault.finding.role is not Role.HINT)
 
 
-def places_of(faults: Iterable[Fault]) -> set[tuple[int, int]]:
+def places_of(faults: Iterable[Fault]) -> set[LinePlace]:
     """Where faults stand, with all that rules know of each: every exception of a chain."""
     return {found.line.place for fault in faults for found in (fault.finding, *fault.findings)}
 

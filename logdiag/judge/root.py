@@ -12,7 +12,7 @@ from typing import NamedTuple
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import CATCH_ALL, Fault
 from logdiag.judge.timeline import Timeline
-from logdiag.model import TROUBLE, Category, Decision, Line, Reason, Role, Support
+from logdiag.model import TROUBLE, Category, Decision, LinePlace, Reason, Role, Support
 
 DISORDER = 400
 """What other processes print is out of order by up to so many lines, because each buffers its own output."""
@@ -24,9 +24,9 @@ _A_YEAR = 366 * 86_400
 _DATED = 10 * _A_YEAR
 
 
-class _Standing(NamedTuple):
-    """What stands, by kind; `last_hints` are those after which the job printed nothing of its work, `failed` what the
-    caller knows."""
+class _Candidates(NamedTuple):
+    """What may be the root, by kind; `last_hints` are those after which the job printed nothing of its work, `failed`
+    is what the caller knows."""
 
     loud: tuple[Fault, ...]
     quiet: tuple[Fault, ...]
@@ -36,36 +36,36 @@ class _Standing(NamedTuple):
     failed: bool | None
 
 
-def loud_cause_that_nothing_explains(faults: _Standing) -> Fault | None:
+def loud_cause_that_nothing_explains(among: _Candidates) -> Fault | None:
     """The earliest cause that no other cause explains."""
-    return _first_unexplained(faults.loud) if faults.loud else None
+    return _first_unexplained(among.loud) if among.loud else None
 
 
-def quiet_cause(faults: _Standing) -> Fault | None:
+def quiet_cause(among: _Candidates) -> Fault | None:
     """The earliest cause that was printed as a warning or less, where nothing else broke, or it explains what a process
     ended by."""
-    if not faults.quiet:
+    if not among.quiet:
         return None
-    root = _first_unexplained(faults.quiet)
-    return root if not faults.symptoms or _most_telling(faults.symptoms).reason in root.explains else None
+    root = _first_unexplained(among.quiet)
+    return root if not among.symptoms or _most_telling(among.symptoms).reason in root.explains else None
 
 
-def most_telling_symptom(faults: _Standing) -> Fault | None:
+def most_telling_symptom(among: _Candidates) -> Fault | None:
     """With no cause in sight, the symptom that says most: a machine's or a peer's, then a crash, then a bare end."""
-    return _most_telling(faults.symptoms) if faults.symptoms else None
+    return _most_telling(among.symptoms) if among.symptoms else None
 
 
-def last_hint_of_a_failed_job(faults: _Standing) -> Fault | None:
+def last_hint_of_a_failed_job(among: _Candidates) -> Fault | None:
     """The job is known to have failed: its last hint."""
-    return faults.hints[-1] if faults.hints and faults.failed else None
+    return among.hints[-1] if among.hints and among.failed else None
 
 
-def hint_with_no_work_after_it(faults: _Standing) -> Fault | None:
+def hint_with_no_work_after_it(among: _Candidates) -> Fault | None:
     """A hint after which the job printed nothing of its work."""
-    return faults.last_hints[-1] if faults.last_hints else None
+    return among.last_hints[-1] if among.last_hints else None
 
 
-ROOT: tuple[Callable[[_Standing], Fault | None], ...] = (
+ROOT: tuple[Callable[[_Candidates], Fault | None], ...] = (
     loud_cause_that_nothing_explains,
     quiet_cause,
     most_telling_symptom,
@@ -79,26 +79,26 @@ def find_root(
     broke: Sequence[Fault], timeline: Timeline, without: frozenset[str] = frozenset()
 ) -> tuple[Fault | None, tuple[Decision, ...]]:
     """The root among what broke for good, with the decisions that made it; None where nothing stands."""
-    faults = _by_kind(broke, timeline)
-    made = first_that_applies(ROOT, faults, without=without)
+    among = _by_kind(broke, timeline)
+    made = first_that_applies(ROOT, among, without=without)
     if made is None:
         return None, ()
     decide, root = made
     decisions = [decision(decide, root.line, "root")]
     for look in LOOKS if decide is loud_cause_that_nothing_explains else ():
-        better = None if look.__name__ in without else look(root, faults, timeline)
+        better = None if look.__name__ in without else look(root, among, timeline)
         if better is not None:
             root = better
             decisions.append(decision(look, root.line, "root"))
     return root, tuple(decisions)
 
 
-def _by_kind(broke: Sequence[Fault], timeline: Timeline) -> _Standing:
+def _by_kind(broke: Sequence[Fault], timeline: Timeline) -> _Candidates:
     # Of a job that is known to have ended well only what a process died of can still be a failure.
     told = [fault for fault in broke if fault.died or timeline.failed is not False]
     causes = [fault for fault in told if fault.finding.role is Role.CAUSE]
     hints = [fault for fault in told if fault.finding.role is Role.HINT]
-    return _Standing(
+    return _Candidates(
         loud=tuple(fault for fault in causes if not fault.quiet),
         quiet=tuple(fault for fault in causes if fault.quiet),
         symptoms=tuple(fault for fault in told if fault.finding.role is Role.SYMPTOM and not fault.quiet),
@@ -118,7 +118,7 @@ def _is_last(hint: Fault, timeline: Timeline) -> bool:
     return not timeline.worked_after(hint.line) and not timeline.printed_much_after(hint.line)
 
 
-def _place(fault: Fault) -> tuple[int, int]:
+def _place(fault: Fault) -> LinePlace:
     return fault.line.place
 
 
@@ -191,11 +191,11 @@ def _earliest(faults: Sequence[Fault]) -> Fault:
     return first
 
 
-def earlier_word_of_the_same_cause(root: Fault, faults: _Standing, timeline: Timeline) -> Fault | None:
+def earlier_word_of_the_same_cause(root: Fault, among: _Candidates, timeline: Timeline) -> Fault | None:
     """The first line that names the same cause: a warning that came before the error."""
     earlier = [
         fault
-        for fault in (*faults.quiet, *faults.loud)
+        for fault in (*among.quiet, *among.loud)
         if fault.line.stream == root.line.stream
         and 0 < root.line.position - fault.line.position <= DISORDER
         and not fault.died
@@ -204,18 +204,18 @@ def earlier_word_of_the_same_cause(root: Fault, faults: _Standing, timeline: Tim
     return min(earlier, key=_place) if earlier else None
 
 
-def said_right_before(root: Fault, faults: _Standing, timeline: Timeline) -> Fault | None:
+def said_right_before(root: Fault, among: _Candidates, timeline: Timeline) -> Fault | None:
     """What the same process said of the trouble, or of what by its rule leads to it, right before and as an error."""
     line = root.line
     if root.died or root.reason is Reason.OTHERS:
         return None
     said = [
         fault
-        for fault in (*faults.symptoms, *faults.hints)
+        for fault in (*among.symptoms, *among.hints)
         if (fault.reason is root.reason or root.reason in fault.finding.explains)
         and not fault.died
         and 0 < line.position - fault.line.position <= _RIGHT_BEFORE
-        and _speaker(fault.line) == _speaker(line)
+        and fault.line.process == line.process
         and _is_told_as_an_error(fault, timeline)
     ]
     return root._replace(finding=root.finding._replace(line=min(said, key=_place).line)) if said else None
@@ -223,10 +223,6 @@ def said_right_before(root: Fault, faults: _Standing, timeline: Timeline) -> Fau
 
 LOOKS = (earlier_word_of_the_same_cause, said_right_before)
 """For a better line of a cause that was found, in this order."""
-
-
-def _speaker(line: Line) -> tuple[int, int | None, str | None, str]:
-    return line.stream, line.rank, line.node, line.speaker
 
 
 def _is_told_as_an_error(fault: Fault, timeline: Timeline) -> bool:

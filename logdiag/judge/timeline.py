@@ -31,7 +31,6 @@ _MUCH_CALM = 8
 _MUCH = 20
 # step 60/60   iteration       60/      60
 _STEP_OF_ALL = pattern_of(r"(?i)\b(?:steps?|it|iters?|iterations?|global_step)[ :=]{1,10}(\d{1,9}) ?/ *(\d{1,9})\b")
-_NUMBERS = pattern_of(r"\d+")
 _ORDINARY = ("INFO", "DEBUG")
 _NO_RANK = -1
 
@@ -116,10 +115,8 @@ class Timeline(NamedTuple):
         """Whether a calm line is one that the job prints as a habit: its words come again, with much work between."""
         if line.level not in CALM:
             return False
-        words, calm = _NUMBERS.sub("0", line.message), self.calm.get(line.stream, ())
-        like = [
-            other.position for other in self.printed.get(line.stream, ()) if words == _NUMBERS.sub("0", other.message)
-        ]
+        wording, calm = line.wording, self.calm.get(line.stream, ())
+        like = [other.position for other in self.printed.get(line.stream, ()) if other.wording == wording]
         return bool(like) and bisect_right(calm, like[-1]) - bisect_right(calm, like[0]) > _MUCH_CALM
 
     def worked_after(self, line: Line) -> bool:
@@ -194,7 +191,7 @@ def _next_steps(steps: Steps, stream: int, rank: int | None, position: int, most
 
 def fault_habit(fault: Fault) -> Habit:
     """What faults share that come from one place of a program: the frame that caught them, or else their words."""
-    words = "" if fault.within else _NUMBERS.sub("0", fault.line.message)
+    words = "" if fault.within else fault.line.wording
     return fault.line.stream, fault.line.rank, fault.within, words
 
 

@@ -23,7 +23,6 @@ _HEADS = (forms.HEADER, forms.CAUSE, forms.CONTEXT)
 _CODE = pattern_of(r"\s{2}|\t|[|│] |-{1,5}> ?\d|#\d{1,3}[ :]|frame #\d|Exception raised from ")
 # Last error:   Exception during training:   (what is meant comes below)
 _ANNOUNCEMENT = pattern_of(r":\s*$")
-_NUMBERS = pattern_of(r"\d+")
 _TELLING = 60
 
 
@@ -39,7 +38,7 @@ def unexplained(survey: Survey, book: RuleBook, kinds: Kinds, root: Line | None)
     )
     for line in islice(complaining, _MOST_LOOKED_AT):
         if not book.knows(line):
-            found.setdefault(_NUMBERS.sub("0", line.message)[:_TELLING], line)
+            found.setdefault(line.wording[:_TELLING], line)
         if len(found) == MOST_COMPLAINTS:
             break
     return tuple(found.values())

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from logdiag.judge.confidence import confidence_in, supports_of
 from logdiag.judge.faults import Fault
-from logdiag.judge.judgement import Judgement, Recalled
+from logdiag.judge.judgement import Judgement
+from logdiag.judge.merge.clocks import Clocks
 from logdiag.judge.outcome import Outcome, how_it_ended
 from logdiag.judge.progress.checkpoints import progress_of
 from logdiag.judge.progress.course import course_of, marks_of
 from logdiag.judge.progress.slow_jobs import slow_job
-from logdiag.judge.progress.times import clock_near, times_of
+from logdiag.judge.progress.times import times_of
 from logdiag.judge.ranks.rank import GUESSES, rank_from
-from logdiag.judge.status_words import status_words
+from logdiag.judge.summary import summary_of
 from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.which_job import Seen
 from logdiag.model import (
     Candidate,
     Consequence,
     Diagnosis,
-    Ended,
     Evidence,
     Finding,
     Line,
@@ -30,6 +31,7 @@ from logdiag.model import (
     Recovery,
     Role,
     RootCause,
+    Similar,
     Support,
     Suspect,
 )
@@ -43,8 +45,16 @@ _MOST_EVIDENCE = 12
 _MOST_SUSPECTS = 3
 _CONTEXT_LINES = 3
 _LONGEST_QUOTE = 200
-_NO_JOB = "no job's log is here"
 _FAILED = {Outcome.FAILED: True, Outcome.HEALTHY: False, Outcome.NOT_KNOWN: None}
+
+
+class Recalled(NamedTuple):
+    """What the memory knows beside its findings: past failures like the root, the nodes that failed more often than
+    chance with the reason in a sentence each, and what could not be asked."""
+
+    similar: tuple[Similar, ...] = ()
+    suspicious: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
 
 
 def decide(
@@ -68,7 +78,8 @@ def decide(
     unexplained = root is None or Support.BARE_SYMPTOM in supports
     unsure = failed is not False and (unexplained or confidence < SURE)
     recovery = recover(judgement, book, failed=failed, sure=confidence >= SURE, suspicious=tuple(recalled.suspicious))
-    times = times_of(survey, root.line if root else None)
+    clocks, root_line = Clocks(survey.lines), root.line if root else None
+    times = times_of(survey, root_line, clocks)
     whole = survey.complete and not survey.of_machines  # a machine's log shows no end of a job
     ended = how_it_ended(judgement.outcome, judgement.timeline, judgement.complaints, complete=whole)
     slow = slow_job(root, survey) if whole else None
@@ -84,10 +95,10 @@ def decide(
         confidence=round(confidence, 3),
         decided_by=_decided_by(root, failed),
         supports=supports,
-        summary=_summary(judgement, exit_code, ended, survey),
+        summary=summary_of(judgement, exit_code, ended, survey),
         times=times,
-        progress=progress_of(survey, book, times, root.line if root else None),
-        root_cause=_root_cause(root.finding, judgement, survey) if root else None,
+        progress=progress_of(survey, book, times, root_line, clocks),
+        root_cause=_root_cause(root.finding, judgement, clocks) if root else None,
         evidence=_evidence(root, judgement, survey) if root else (),
         consequences=_consequences(judgement, survey),
         candidates=_candidates(root, judgement, confidence) if root else (),
@@ -98,7 +109,7 @@ def decide(
         logs=logs,
         kind=_kind_of(judgement) or (slow.kind if slow else ""),
         collectives=judgement.collectives,
-        notes=(*notes, *told, *_remarks(judgement, survey, confidence)),
+        notes=(*notes, *told, *_remarks(judgement, survey, clocks, confidence)),
         stats={**stats, "supports": [support.value for support in supports]},
         decisions=judgement.decisions,
         digest=seen.digest,
@@ -130,17 +141,16 @@ def _of_memory(recalled: Recalled, recovery: Recovery) -> Iterator[str]:
 
 
 def _to_collect(reason: Reason, book: RuleBook, *, unexplained: bool) -> str:
-    entry = book.reasons.get(reason)
-    wanted = "; ".join(entry.collect) if entry and entry.collect else "the other ranks' logs and the node's kernel log"
+    wanted = "; ".join(book.entry_of(reason).collect) or "the other ranks' logs and the node's kernel log"
     return f"{'the cause is not in this log' if unexplained else 'not sure'}; collect next: {wanted}"
 
 
-def _remarks(judgement: Judgement, survey: Survey, confidence: float) -> Iterator[str]:
+def _remarks(judgement: Judgement, survey: Survey, clocks: Clocks, confidence: float) -> Iterator[str]:
     """What else a reader should know of what was found."""
     by = rank_from(judgement.decisions)
     if by is not None and by.name in GUESSES:
         yield f"rank {judgement.rank} is a guess: {by.because[0].lower()}{by.because[1:].rstrip('.')}"
-    if judgement.root and (course := course_of(judgement, survey)):
+    if judgement.root and (course := course_of(judgement, clocks)):
         yield course
     if judgement.root and judgement.root.finding.trial:
         yield f"the rule {judgement.root.finding.rule} is on trial: a model wrote it and no person has accepted it"
@@ -165,60 +175,8 @@ def _decided_by(root: Fault | None, failed: bool | None) -> str:
     return "rules" if root or failed is False else "none"
 
 
-def _summary_without_root(judgement: Judgement, exit_code: int | None, ended: Ended, complete: bool) -> str:
-    if judgement.outcome is Outcome.FAILED:
-        told = f" ({words})" if (words := status_words(exit_code)) else ""
-        return f"The job ended with exit code {exit_code}{told}, and its log shows no cause."
-    if judgement.outcome is Outcome.HEALTHY:
-        end = "The job came to its end." if ended is Ended.CLEAN else "It stops without an end, amid work."
-        return f"The log shows no failure. {end}"
-    if not complete:
-        return "What could be read shows no failure, but not all of the log was read."
-    if judgement.complaints:
-        return "The log does not tell whether the job failed: it complains in words that no rule knows."
-    return "The log does not tell whether the job failed: it shows no known failure, no clean end and no steps of work."
-
-
-def _summary(judgement: Judgement, exit_code: int | None, ended: Ended, survey: Survey) -> str:
-    root = judgement.root
-    if survey.of_machines and judgement.outcome is Outcome.NOT_KNOWN:
-        return _summary_of_machines(judgement)
-    if root is None:
-        return _summary_without_root(judgement, exit_code, ended, survey.complete)
-    finding = root.finding
-    table = judgement.collectives if root.finding.facts.get("kind") else None
-    rank = f"rank {judgement.rank}" if judgement.rank is not None and table is None else ""
-    where = ", ".join(part for part in (rank, f"node {judgement.node}" if judgement.node else "") if part)
-    title = table.summary[0].upper() + table.summary[1:] if table else finding.title
-    said = f"{title} on {where}" if where else title
-    ranks = {rank for fault in judgement.consequences for rank in _ranks_of(fault)} - {judgement.rank}
-    followed = f"; {len(ranks)} other rank{'s' if len(ranks) != 1 else ''} failed in consequence" if ranks else ""
-    return f"{said}{followed}.{_status_of(finding)}"
-
-
-def _summary_of_machines(judgement: Judgement) -> str:
-    """Of machines' logs that were given without a job's: how many faults would end a job, and the first of them."""
-    root = judgement.root
-    if root is None:
-        return f"A machine's log without a fault that would end a job; {_NO_JOB}."
-    count = 1 + len((*judgement.independent, *judgement.consequences, *judgement.recovered))
-    faults, first = (f"{count} faults", "the first: ") if count > 1 else ("a fault", "")
-    where = f" on {judgement.node}" if judgement.node else ""
-    return f"A machine's log with {faults} that would end a job, {first}{root.finding.title}{where}; {_NO_JOB}."
-
-
-def _status_of(finding: Finding) -> str:
-    """What is often behind the exit status or the signal that a line names, as a sentence of its own."""
-    code, signal = finding.facts.get("exitcode", ""), finding.facts.get("signal", "")
-    words = status_words(code) or status_words(f"-{signal}")
-    if not words or code in finding.title.split():
-        return f" It was {words}." if words else ""
-    often = words.partition(": ")[2]
-    return f" {often[0].upper()}{often[1:]}." if often else ""
-
-
-def _root_cause(finding: Finding, judgement: Judgement, survey: Survey) -> RootCause:
-    line, time = finding.line, clock_near(finding.line, survey.lines)
+def _root_cause(finding: Finding, judgement: Judgement, clocks: Clocks) -> RootCause:
+    line, clocked = finding.line, clocks.near(finding.line, of_process=True)
     by = rank_from(judgement.decisions)
     return RootCause(
         line.source,
@@ -226,15 +184,11 @@ def _root_cause(finding: Finding, judgement: Judgement, survey: Survey) -> RootC
         line.text,
         judgement.rank,
         judgement.node,
-        time,
+        clocked.clock if clocked else None,
         finding.rule,
         rank_from=by.because if by else None,
         rank_guessed=by is not None and by.name in GUESSES,
     )
-
-
-def _ranks_of(fault: Fault) -> set[int]:
-    return {finding.rank for finding in fault.findings if finding.rank is not None}
 
 
 def _consequences(judgement: Judgement, survey: Survey) -> tuple[Consequence, ...]:
@@ -248,14 +202,14 @@ def _consequences(judgement: Judgement, survey: Survey) -> tuple[Consequence, ..
         key = (fault.reason.value, fault.finding.title)
         count, ranks = folded.get(key, (0, set()))
         more = counted.pop(fault.finding.rule, 0)
-        folded[key] = (count + 1 + more, ranks | _ranks_of(fault))
+        folded[key] = (count + 1 + more, ranks | fault.ranks)
     ordered = sorted(folded.items(), key=lambda item: -item[1][0])
     return tuple(Consequence(reason, title, count, tuple(sorted(ranks))) for (reason, title), (count, ranks) in ordered)
 
 
 def _is_of_the_root(fault: Fault, root: Fault, rank: int | None) -> bool:
     """Whether another line says the same of the same rank, or in the same words of none."""
-    ranks = _ranks_of(fault)
+    ranks = fault.ranks
     same = ranks == {rank} if ranks else fault.finding.title == root.finding.title
     return fault.reason is root.reason and same
 

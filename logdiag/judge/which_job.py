@@ -16,6 +16,7 @@ from logdiag.model import Change, Digest
 from logdiag.rules import RuleBook
 from logdiag.scan.jobs import jobs_in
 from logdiag.scan.runs import only_run, runs_in
+from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
 _OTHER_RUNS = "other runs"
@@ -96,13 +97,18 @@ def _judged(seen: Seen, book: RuleBook) -> Judgement:
 def _died_alike(parts: Mapping[int, Seen], judged: Mapping[int, Judgement], chosen: int) -> str:
     """Which other runs failed of the same at the same step."""
     ends = {
-        number: (root.reason, last_step(parts[number].survey))
+        number: (root.reason, _last_step_number(parts[number].survey))
         for number, judgement in judged.items()
         if (root := judgement.root)
     }
     reason, step = ends.pop(chosen, (None, None))
     alike = [str(number) for number, end in ends.items() if step is not None and end == (reason, step)]
     return f"; run {' and '.join(alike)} failed of the same at the same step, {step}" if alike else ""
+
+
+def _last_step_number(survey: Survey) -> int | None:
+    step = last_step(survey)
+    return step_number(step) if step else None
 
 
 def _part(digest: Digest, survey: Survey, notes: list[str]) -> Seen:

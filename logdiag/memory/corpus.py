@@ -17,8 +17,9 @@ from logdiag.memory.documents import bounded, read_incident
 from logdiag.memory.embedding import Embedder, closest
 from logdiag.memory.incident import PREFIX, Incident, masked
 from logdiag.model import Action, Reason
-from logdiag.rules.folders import Folder, RuleFiles, shipped_folder
+from logdiag.rules.folders import RuleFiles, shipped_folder
 from logdiag.settings import cache
+from logdiag.settings.places import StrPath
 
 _FORM = b"logdiag-corpus/6\0"
 _MOST_FOUND = 128
@@ -33,7 +34,7 @@ class Corpus:
     """
 
     def __init__(self, told: Sequence[dict[str, Any]] = (), origin: bytes = b"") -> None:
-        self._told = told
+        self._raw = told
         self._origin = origin
         self._found = lru_cache(_MOST_FOUND)(self._nearest_to)
         # By the name of the embedder; None where it was asked once: what will not be asked again need not be kept.
@@ -42,11 +43,11 @@ class Corpus:
     @cached_property
     def incidents(self) -> tuple[Incident, ...]:
         """All of them."""
-        return tuple(map(_incident, self._told))
+        return tuple(map(_incident, self._raw))
 
     def by_fingerprint(self, wanted: str) -> list[Incident]:
         """Those of exactly this failure."""
-        return [_incident(told) for told in self._told if told["fingerprint"] == wanted]
+        return [_incident(told) for told in self._raw if told["fingerprint"] == wanted]
 
     def nearest(self, query: array[float], k: int, embedder: Embedder) -> tuple[tuple[float, Incident], ...]:
         """The `k` most similar to a vector of the embedder, with their cosine, best first. Of many jobs most fail with
@@ -56,13 +57,13 @@ class Corpus:
     def _nearest_to(self, packed: bytes, k: int, embedder: Embedder) -> tuple[tuple[float, Incident], ...]:
         query = array("f", packed)
         rows = self._vectors.get(embedder.name) or self._vectors_by(embedder)
-        return tuple((score, _incident(self._told[at])) for score, at in closest(query, rows, k))
+        return tuple((score, _incident(self._raw[at])) for score, at in closest(query, rows, k))
 
     def _vectors_by(self, embedder: Embedder) -> Iterable[tuple[float, ...]]:
         """A vector for each incident. A command asks once and takes them as they come; half a million numbers that are
         kept for a second search take as long as that search."""
         origin = hashlib.sha256(self._origin + embedder.name.encode()).digest()
-        texts = [told["signature"] for told in self._told]
+        texts = [told["signature"] for told in self._raw]
         made = _kept("corpus-vectors", origin, lambda: b"".join(map(bytes, embedder.embed(texts))))
         rows = struct.iter_unpack(f"{embedder.dimensions}f", made)
         self._vectors[embedder.name] = list(rows) if embedder.name in self._vectors else None
@@ -75,7 +76,7 @@ def load_corpus() -> Corpus:
     return corpus_in(os.path.join(os.path.dirname(shipped_folder()), "corpus"))
 
 
-def corpus_in(folder: Folder) -> Corpus:
+def corpus_in(folder: StrPath) -> Corpus:
     """The incidents of a folder of `<category>/<reason>.yaml`. Raises MemoryStoreError for one that is none."""
     files = RuleFiles([folder])
     origin = files.fingerprint()

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import struct
+from dataclasses import replace
 from datetime import datetime, timezone
 from hashlib import blake2b
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.store import Store
+from logdiag.memory.store import Store, StoreOrPlace
+from logdiag.model import Diagnosis
 from logdiag.scan.good_run import HASH_BYTES, GoodRun
 from logdiag.settings.cache import replace_file
 
@@ -22,7 +24,7 @@ _MOST_ROWS = _MOST_BYTES // _ROW.size
 _MOST_TIMES = (1 << 32) - 1
 
 
-def kept_good_run(memory: Store | str | os.PathLike[str], name: str) -> tuple[GoodRun, str] | None:
+def kept_good_run(memory: StoreOrPlace, name: str) -> tuple[GoodRun, str] | None:
     """The latest good run of the job `name`, and the day in UTC when it was kept; None where there is none."""
     try:
         with open(_path(memory, name), "rb") as file:
@@ -36,7 +38,16 @@ def kept_good_run(memory: Store | str | os.PathLike[str], name: str) -> tuple[Go
     return GoodRun(counts, sum(counts.values())), f"{kept:%Y-%m-%d}"
 
 
-def keep_good_run(memory: Store | str | os.PathLike[str], name: str, good: GoodRun) -> None:
+def kept_as_good(memory: StoreOrPlace, name: str, good: GoodRun, answer: Diagnosis) -> Diagnosis:
+    """The answer of the job `name` that came to its end, with a note that its run is kept, or why not."""
+    try:
+        _keep(memory, name, good)
+    except MemoryStoreError as error:
+        return replace(answer, notes=(*answer.notes, f"not kept as a good run: {error}"))
+    return replace(answer, notes=(*answer.notes, f"kept as the latest good run of {name}"))
+
+
+def _keep(memory: StoreOrPlace, name: str, good: GoodRun) -> None:
     """Keeps a good run in place of the one before. Raises MemoryStoreError where that cannot be done, or there are more
     kinds of lines than are kept: of a part every other line would seem new."""
     if len(good.counts) > _MOST_ROWS:
@@ -54,7 +65,7 @@ def keep_good_run(memory: Store | str | os.PathLike[str], name: str, good: GoodR
         raise MemoryStoreError(why) from error
 
 
-def _path(memory: Store | str | os.PathLike[str], name: str) -> str:
+def _path(memory: StoreOrPlace, name: str) -> str:
     """Where the latest good run of a job lies. Raises MemoryStoreError where the memory is no folder."""
     place = memory.place if isinstance(memory, Store) else os.fspath(memory)
     if "://" in place:

@@ -17,7 +17,7 @@ PREFIX = "corpus/"
 """What the id of an incident begins with that ships with logdiag."""
 
 
-class Outcome(str, Enum):
+class Helped(str, Enum):
     """Whether what was done about an incident helped."""
 
     WORKED = "worked"
@@ -65,7 +65,7 @@ class Incident:
     window: tuple[str, ...] = ()
     cause: str = ""
     remedy: str = ""
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: Helped = Helped.UNKNOWN
     job: dict[str, str] = field(default_factory=dict)
     node: str = ""
     seen_at: str = ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -59,18 +59,33 @@ class NodeRecord:
         return self.failures >= _FEWEST and self.corrected < _LEVEL
 
 
-def suspicious_nodes(
-    store: Store, days: float = 30.0, *, nodes: int | None = None, until: str | None = None
-) -> tuple[NodeRecord, ...]:
-    """The nodes to leave out: those that failed in the last `days` more often than chance, the worst first."""
-    return tuple(item for item in node_records(store, days, nodes=nodes, until=until) if item.suspicious)
-
-
 def node_records(
     store: Store, days: float = 30.0, *, nodes: int | None = None, until: str | None = None
 ) -> tuple[NodeRecord, ...]:
     """Every node that failed in the `days` before `until` (ISO 8601, now if left out), the most suspicious first;
     `nodes` is the cluster's size. Raises MemoryStoreError."""
+    by_node = _failed_on(store, days, until)
+    failures = {node: len(_independent(found)) for node, found in by_node.items()}
+    chances = _chances(failures, max(nodes or 0, len(by_node)))
+    records = [
+        NodeRecord(
+            node=node,
+            failures=failures[node],
+            jobs=tuple(dict.fromkeys(item.job_name for item in found if item.job_name)),
+            incidents=tuple(item.id for item in found),
+            reasons=dict(Counter(item.reason.value for item in found).most_common()),
+            last_seen=found[0].seen_at,
+            probability=chances[node][0],
+            corrected=chances[node][1],
+            days=days,
+        )
+        for node, found in by_node.items()
+    ]
+    return tuple(sorted(records, key=lambda item: (item.corrected, item.probability, -item.failures, item.node)))
+
+
+def _failed_on(store: Store, days: float, until: str | None) -> dict[str, list[Incident]]:
+    """What happened on each node in the `days` before `until`; what others sent counts where somebody confirmed it."""
     end = utc(until or "") or now()
     since = utc((moment(end) - timedelta(days=days)).isoformat())
     by_node: dict[str, list[Incident]] = {}
@@ -78,28 +93,20 @@ def node_records(
         foreign = incident.imported and not incident.confirmed_by
         if incident.node and not foreign and (incident.seen_at <= end or not until):
             by_node.setdefault(incident.node, []).append(incident)
-    failures = {node: len(_independent(found)) for node, found in by_node.items()}
-    total, size = sum(failures.values()), max(nodes or 0, len(by_node))
+    return by_node
+
+
+def _chances(failures: Mapping[str, int], size: int) -> dict[str, tuple[float, float]]:
+    """How likely chance alone gives each node its failures, in a cluster of a `size`; and the same corrected for asking
+    of so many nodes."""
+    total = sum(failures.values())
     by_count = {count: tail(total, count, 1 / size) for count in set(failures.values())}
-    records, worst = [], 0.0
+    chances, worst = {}, 0.0
     for place, (node, count) in enumerate(sorted(failures.items(), key=lambda item: by_count[item[1]])):
-        found = by_node[node]
         # Sorted upwards, the i-th of N (from 0) is multiplied by N - i, and none is below the one before.
         worst = max(worst, min(1.0, by_count[count] * (size - place)))
-        records.append(
-            NodeRecord(
-                node=node,
-                failures=count,
-                jobs=tuple(dict.fromkeys(item.job_name for item in found if item.job_name)),
-                incidents=tuple(item.id for item in found),
-                reasons=dict(Counter(item.reason.value for item in found).most_common()),
-                last_seen=found[0].seen_at,
-                probability=by_count[count],
-                corrected=worst,
-                days=days,
-            )
-        )
-    return tuple(sorted(records, key=lambda item: (item.corrected, item.probability, -item.failures, item.node)))
+        chances[node] = by_count[count], worst
+    return chances
 
 
 def tail(trials: int, successes: int, probability: float) -> float:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from logdiag.memory.documents import moment, now
-from logdiag.memory.incident import Incident, Outcome, fingerprint, frames_before, masked, same_place, skeleton
+from logdiag.memory.incident import Helped, Incident, fingerprint, frames_before, masked, same_place, skeleton
 from logdiag.memory.store import Store
 from logdiag.model import Action, Finding, Line, Reason, Role, Similar, Support
 from logdiag.patterns import pattern_of
@@ -24,7 +24,7 @@ RULE = "memory/"
 # Of recurrences, 93.8 % come within 20 days: what is older than that speaks with about half the weight.
 _DECAY_DAYS = 20 / -math.log(1 - 0.938)
 _WHEN_OLD = 0.5
-_OUTCOME_WEIGHT = {Outcome.WORKED: 1.0, Outcome.UNKNOWN: 0.95, Outcome.DID_NOT: 0.9}
+_OUTCOME_WEIGHT = {Helped.WORKED: 1.0, Helped.UNKNOWN: 0.95, Helped.DID_NOT: 0.9}
 _UNCONFIRMED = 0.9
 _OF_ANOTHER_REASON = 0.5
 
@@ -58,10 +58,9 @@ def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
     ruled = {finding.line.place: finding for finding in survey.findings}
     found = []
     for line, incident, support in _matches(survey, store):
-        named = _finding(line, incident, incident.reason, (support,), book)
-        if (rule := ruled.get(line.place)) and rule.role in (Role.CAUSE, Role.SYMPTOM):
-            entry = book.reasons.get(rule.reason)
-            action = rule.action or (Action(entry.action) if entry else None)
+        named = _with_remedy(_finding(line, incident, (support,)), incident, book)
+        if (rule := ruled.get(line.place)) and rule.role.is_failure:
+            action = rule.action or book.entry_of(rule.reason).action
             if rule.reason is incident.reason and incident.action in (action, Action.NONE):
                 continue
             # What others say of a failure stays that: where a cause is in the log too, it comes first.
@@ -94,7 +93,7 @@ def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
             outcome=incident.outcome.value,
             seen_at=incident.seen_at,
             node=incident.node,
-            words=_words(incident),
+            words=_remedy_in_words(incident),
             provenance=incident.provenance if not incident.seen_at else "",
         )
         for score, incident in ranked[:_MOST_SIMILAR]
@@ -178,34 +177,33 @@ def alike(line: Line, least: float, store: Store) -> Finding | None:
         return None  # the nearest one and the others disagree
     kind = next(support for score, support in _SUPPORT_FROM if found[0][0] >= score)
     divided = votes[reason] < _UNITED * sum(votes.values())
-    named = _finding(line, speaker, reason, (kind, Support.DIVIDED) if divided else (kind,))
     # Of a failure that is only alike, what is known of its reason holds, not what helped that once.
-    return named._replace(action=None, steps=(), generality=1)
+    return _finding(line, speaker, (kind, Support.DIVIDED) if divided else (kind,))._replace(generality=1)
 
 
-def _finding(
-    line: Line, incident: Incident, reason: Reason, supports: tuple[Support, ...], book: RuleBook | None = None
-) -> Finding:
-    """What is known of an incident, said of a line; nothing of the incident's own job."""
-    entry = book.reasons.get(reason) if book else None
+def _with_remedy(finding: Finding, incident: Incident, book: RuleBook) -> Finding:
+    """A finding with what was done about its incident, unless that did not help."""
+    if incident.outcome is Helped.DID_NOT:
+        return finding
     # The action of the reason's table stays the table's, which also knows what to do before the first step.
-    tabled = incident.action is Action.NONE or (entry is not None and entry.action == incident.action.value)
-    failed = incident.outcome is Outcome.DID_NOT
+    tabled = incident.action in (Action.NONE, book.entry_of(incident.reason).action)
+    steps = (incident.remedy,) if incident.remedy else ()
+    return finding._replace(action=None if tabled else incident.action, steps=steps)
+
+
+def _finding(line: Line, incident: Incident, supports: tuple[Support, ...]) -> Finding:
+    """What is known of an incident, said of a line; nothing of the incident's own job."""
     day = _day(incident.history[-1].at if incident.history else incident.seen_at)
-    title = incident.cause.split(". ")[0].rstrip(".") or f"{reason.value}, as in incident {incident.id}"
-    says = (
-        f"{incident.confirmed_by} said so of incident {incident.id}{f' on {day}' if day else ''}; {_words(incident)}."
-    )
+    title = incident.cause.split(". ")[0].rstrip(".") or f"{incident.reason.value}, as in incident {incident.id}"
+    when = f" on {day}" if day else ""
+    says = f"{incident.confirmed_by} said so of incident {incident.id}{when}; {_remedy_in_words(incident)}."
     return Finding(
         rule=RULE + incident.id,
         line=line,
         role=Role.CAUSE,
-        reason=reason,
+        reason=incident.reason,
         title=title,
         why=says[:1].upper() + says[1:],
-        action=None if failed or tabled else incident.action,
-        action_before_progress=None,
-        steps=(incident.remedy,) if incident.remedy and not failed else (),
         explains=_WRAPPERS,
         supports=supports,
     )
@@ -228,7 +226,7 @@ def _day(text: str) -> str:
     return f"{moment(text).day} {moment(text):%B %Y}" if text else ""
 
 
-def _words(incident: Incident) -> str:
+def _remedy_in_words(incident: Incident) -> str:
     """What is known to help, or what was done last time and whether it helped, as the beginning of a sentence."""
     remedy = f": {incident.remedy.rstrip('.')}" if incident.remedy else ""
     if not incident.seen_at:
@@ -242,7 +240,7 @@ def _words(incident: Incident) -> str:
         Action.REDUCE_MEMORY: "using less memory",
         Action.FIX_AND_RESUBMIT: "fixing it",
     }.get(incident.action, "what was done")
-    if incident.outcome is not Outcome.UNKNOWN:
-        return f"{when}, {doing} {'worked' if incident.outcome is Outcome.WORKED else 'did not help'}{remedy}"
+    if incident.outcome is not Helped.UNKNOWN:
+        return f"{when}, {doing} {'worked' if incident.outcome is Helped.WORKED else 'did not help'}{remedy}"
     advice = f"; the advice was {incident.action.value}" if incident.action is not Action.NONE else ""
     return f"{when}{advice}{remedy}"

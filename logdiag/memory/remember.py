@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Incident, frames_before, masked
-from logdiag.memory.store import Store, opened
+from logdiag.memory.store import StoreOrPlace, opened
 from logdiag.model import Action, Diagnosis, Line, Reason
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
@@ -46,9 +46,7 @@ def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> I
     return found
 
 
-def remembered(
-    diagnosis: Diagnosis, memory: Store | str | os.PathLike[str] | None, job: Mapping[str, str] | None
-) -> Diagnosis:
+def remembered(diagnosis: Diagnosis, memory: StoreOrPlace, job: Mapping[str, str] | None) -> Diagnosis:
     """The diagnosis with the id under which its failure is remembered; where that cannot be done, with a note that says
     why. It is knowledge only when a person confirms it."""
     if diagnosis.failed is False:
@@ -88,7 +86,7 @@ def _named_line(diagnosis: Diagnosis) -> Line | None:
     found = diagnosis.root_cause or next(iter(diagnosis.suspects), None)
     if found is None:
         return None
-    kept = (line for line in diagnosis.digest.lines if (line.source, line.number) == (found.source, found.line))
+    kept = (line for line in diagnosis.digest.lines if line.in_file == found.in_file)
     place = next((line for line in kept if line.text == found.text), None)
     place = place or parse_line(found.text, found.source, found.line)
     return place if masked(place) else None

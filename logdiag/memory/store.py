@@ -2,7 +2,7 @@
 
 with open_store("/srv/logdiag") as store:        # or postgresql://...
     incident = store.add(Incident("", masked(line), Reason.ECC_ERROR, Action.RESTART_EXCLUDING_NODE))
-    store.confirm(incident.id, by="mira", outcome=Outcome.WORKED)
+    store.confirm(incident.id, by="mira", outcome=Helped.WORKED)
     store.nearest(masked(other_line), 5)         # similar; needs the extra `memory`
 """
 
@@ -16,16 +16,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import Corpus, load_corpus
 from logdiag.memory.documents import SCHEMA, Merged, better, bounded, imported, now, to_text, utc
 from logdiag.memory.embedding import Embedder, load_embedder
-from logdiag.memory.incident import PREFIX, Incident, Outcome, Said, masked
+from logdiag.memory.incident import PREFIX, Helped, Incident, Said, masked
 from logdiag.model import Action, Reason
 from logdiag.model.plain import plain
-from logdiag.settings.places import default_memory, without_password
+from logdiag.settings.places import StrPath, default_memory, without_password
 
 if TYPE_CHECKING:
     from logdiag.memory.database import Database
@@ -160,7 +160,7 @@ class Store:
             found += self._corpus.nearest(query, k, self._vectors_by)
         return tuple(sorted(found, key=lambda item: -item[0])[:k])
 
-    def confirm(self, identity: str, by: str, outcome: Outcome | None = None) -> Incident:
+    def confirm(self, identity: str, by: str, outcome: Helped | None = None) -> Incident:
         """Says that reason and remedy are right, and whether the remedy helped."""
         return self.correct(identity, outcome=outcome, by=by)
 
@@ -173,7 +173,7 @@ class Store:
         action: Action | None = None,
         remedy: str | None = None,
         cause: str | None = None,
-        outcome: Outcome | None = None,
+        outcome: Helped | None = None,
     ) -> Incident:
         """Replaces what is given, and confirms the rest. Another reason drops the old one's cause, remedy, outcome and
         action where they are not given; another remedy drops the outcome."""
@@ -293,7 +293,7 @@ class Store:
 
 
 def open_store(
-    place: str | os.PathLike[str] | None = None,
+    place: StrPath | None = None,
     *,
     embedder: str | Embedder = "static",
     shipped: bool = True,
@@ -312,8 +312,12 @@ def open_store(
     return Store(named, embedder, patience, shipped=shipped)
 
 
+StoreOrPlace: TypeAlias = Store | StrPath
+"""A store of past failures that a caller opened, or where there is one."""
+
+
 @contextmanager
-def opened(memory: Store | str | os.PathLike[str] | None, **options: Any) -> Iterator[Store]:
+def opened(memory: StoreOrPlace, **options: Any) -> Iterator[Store]:
     """The caller's store, which stays open, or one that is opened with these options and closed again."""
     if isinstance(memory, Store):
         yield memory
@@ -334,9 +338,9 @@ def _corrected(old: Incident, by: str, told: Mapping[str, Any]) -> Incident:
     """An incident with what a person says of it; its history says what became what."""
     fresh: dict[str, Any] = {}
     if told.get("reason", old.reason) is not old.reason:
-        fresh = {"action": Action.NONE, "cause": "", "remedy": "", "outcome": Outcome.UNKNOWN}
+        fresh = {"action": Action.NONE, "cause": "", "remedy": "", "outcome": Helped.UNKNOWN}
     elif told.get("remedy", old.remedy) != old.remedy:
-        fresh = {"outcome": Outcome.UNKNOWN}
+        fresh = {"outcome": Helped.UNKNOWN}
     new = replace(old, **{**fresh, **told}, confirmed_by=by)
     changes = []
     for name in ("reason", "action", "outcome", "cause", "remedy"):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from logdiag.model.plain import from_plain, plain
 from logdiag.patterns import pattern_of
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "logdiag.diagnosis/1"
 _NOT_OF_THE_SCHEMA = ("digest", "decisions", "marks")
+_NUMBERS = pattern_of(r"\d+")
 # Left out of the answer where there is nothing.
 _ONLY_WHERE_TOLD = ("changes", "collectives", "job", "kind")
 
@@ -174,6 +175,21 @@ class Role(_Word):
     CALL = "call"
     KIND = "kind"
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether it tells of a failure: of its cause, or of what it made others print."""
+        return self in (Role.CAUSE, Role.SYMPTOM)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether it says that a line is of ordinary work, or means no harm."""
+        return self in (Role.PROGRESS, Role.HARMLESS)
+
+    @property
+    def is_context(self) -> bool:
+        """Whether it says what a line is that tells of no failure, not even maybe; its rule has no reason."""
+        return not self.is_failure and self is not Role.HINT
+
 
 class Support(_Word):
     """What an answer rests on; `rules/confidence.yaml` says what each is worth."""
@@ -273,6 +289,12 @@ class Block(NamedTuple):
         return [self.number_of(index) for index in indices]
 
 
+LinePlace: TypeAlias = tuple[int, int]
+"""A line's stream and its position there, in the order of the logs."""
+LineInFile: TypeAlias = tuple[str, int]
+"""A line's file and its number there."""
+
+
 class Line(NamedTuple):
     """One line as it stands in its source, with what its prefixes say.
 
@@ -302,9 +324,24 @@ class Line(NamedTuple):
         return self.text[self.starts[-1] :]
 
     @property
-    def place(self) -> tuple[int, int]:
+    def wording(self) -> str:
+        """The message with all numbers alike."""
+        return _NUMBERS.sub("0", self.message)
+
+    @property
+    def place(self) -> LinePlace:
         """Its stream and position, in the order of the logs; no other line has them."""
         return self.stream, self.position
+
+    @property
+    def in_file(self) -> LineInFile:
+        """Its file and its number there, by which an answer speaks of it; several lines may have them."""
+        return self.source, self.number
+
+    @property
+    def process(self) -> tuple[int, int | None, str | None, str]:
+        """What tells the process that printed it from others: stream, rank, node and speaker."""
+        return self.stream, self.rank, self.node, self.speaker
 
 
 class Finding(NamedTuple):
@@ -369,7 +406,7 @@ class Digest:
     """
 
     lines: tuple[Line, ...]
-    counts: dict[tuple[str, int], int]
+    counts: dict[LineInFile, int]
     dropped_by: dict[str, int]
     total_lines: int
     total_bytes: int
@@ -383,6 +420,11 @@ class Place:
     source: str
     line: int
     text: str
+
+    @property
+    def in_file(self) -> LineInFile:
+        """As `Line.in_file`."""
+        return self.source, self.line
 
 
 @dataclass(frozen=True, slots=True)

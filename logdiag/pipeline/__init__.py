@@ -11,12 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from logdiag.errors import SourceError
-from logdiag.judge.judgement import Judgement, Recalled, judge
+from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.merge.case import Case, case_of
-from logdiag.judge.verdict import decide
+from logdiag.judge.verdict import Recalled, decide
 from logdiag.judge.which_job import Seen, one_job, one_run, seen_in
 from logdiag.model import Diagnosis, Ended
-from logdiag.read.sources import Source, Stream, limits_of, open_sources
+from logdiag.read.sources import Source, limits_of, open_sources
+from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.shapes import Shapes, filters_for
 from logdiag.scan.survey import surveys
@@ -24,16 +25,14 @@ from logdiag.settings import check_model
 
 if TYPE_CHECKING:
     from logdiag.agent.opinion import AgentSettings
-    from logdiag.memory.store import Store
+    from logdiag.memory.store import StoreOrPlace
     from logdiag.scan.crew import Crew
     from logdiag.scan.good_run import GoodRun
+    from logdiag.settings.places import StrPath
 
-Place: TypeAlias = "Store | str | os.PathLike[str]"
-Memory: TypeAlias = "Place | Literal[False] | None"
+Memory: TypeAlias = "StoreOrPlace | Literal[False] | None"
 """A store of past failures or its place; None for the one that `LOGDIAG_MEMORY` names, or else what ships with logdiag
 alone; False for none at all. The user's own store, which the command asks, is read only where it is named."""
-
-Folder: TypeAlias = "str | os.PathLike[str]"
 
 # A place that cannot be: it holds nothing, and nothing can be added.
 _NOBODYS = os.path.join(os.devnull, "memory")
@@ -43,7 +42,7 @@ _WORTH_A_CREW = 128 << 20
 
 def diagnose(
     *sources: Source,
-    rules: RuleBook | Folder | Sequence[Folder] | None = None,
+    rules: RuleBook | StrPath | Sequence[StrPath] | None = None,
     memory: Memory = None,
     remember: bool = False,
     llm: AgentSettings | str | None = None,
@@ -91,12 +90,12 @@ def diagnose(
     notes = [*(note for stream in streams for note in stream.notes), *case.notes]
     seen = one_job(one_run(seen_in(case.survey, case.digest, notes), book, run, notes), book, notes)
     if (good := _good_run(baseline, memory, job, exit_code, book, notes)) is not None:
-        from logdiag.pipeline.baseline import in_the_light_of
+        from logdiag.judge.suspects.good_run import in_the_light_of
 
         seen = in_the_light_of(good, seen, case.shapes, failed=bool(failed))
     judgement = judge(seen.survey, book, failed=failed, suspects=seen.suspects)
     clock.ended("judgement")
-    recalled = _recalled(seen, judgement, book, memory, failed)
+    judgement, recalled = _recalled(seen, judgement, book, memory, failed)
     clock.ended("memory")
     notes += book.notes
     decided = partial(
@@ -110,7 +109,7 @@ def diagnose(
         notes=notes,
         stats=_stats(case, book, clock),
     )
-    answer = decided(recalled.judgement)
+    answer = decided(judgement)
     if llm:
         from logdiag.pipeline.opinions import consulted
 
@@ -131,7 +130,7 @@ def _crew(streams: Sequence[Stream], book: RuleBook, workers: int) -> AbstractCo
 
 def _good_run(
     baseline: Source | Sequence[Source] | None,
-    memory: Memory,
+    memory: StoreOrPlace | Literal[False],
     job: Mapping[str, str] | None,
     exit_code: int | None,
     book: RuleBook,
@@ -140,41 +139,53 @@ def _good_run(
     """What is known of a good run of the job: the one that is given, or else, unless the job came to a good end, the
     latest that was kept of its name."""
     if baseline is not None:
-        from logdiag.pipeline.baseline import good_run_of
+        from logdiag.scan.good_run import good_run_of
 
         return good_run_of(baseline, book, notes)
     name = (job or {}).get("name")
     if not name or not memory or memory == _NOBODYS or exit_code == 0:
         return None
-    from logdiag.pipeline.baseline import kept_good_run
+    from logdiag.memory.good_runs import kept_good_run
 
-    return kept_good_run(memory, name, notes)
+    good, day = kept_good_run(memory, name) or (None, "")
+    if good is not None:
+        notes.append(f"held against the good run of {name} that was kept on {day}")
+    return good
 
 
-def _recalled(seen: Seen, judgement: Judgement, book: RuleBook, memory: Memory, failed: bool | None) -> Recalled:
-    """What the memory makes of it; its parts are loaded only where it has something to say: what ships with logdiag
-    is only likened to a root."""
-    kept = not isinstance(memory, (str, os.PathLike)) or "://" in os.fspath(memory) or os.path.exists(memory)
-    if memory is False or (judgement.root is None and not kept):
-        return Recalled(judgement)
+def _recalled(
+    seen: Seen, judgement: Judgement, book: RuleBook, memory: StoreOrPlace | Literal[False], failed: bool | None
+) -> tuple[Judgement, Recalled]:
+    """The judgement with what the memory knows; its parts are loaded only where it has something to say: what ships
+    with logdiag is only likened to a root."""
+    if memory is False or (judgement.root is None and not _is_kept(memory)):
+        return judgement, Recalled()
     from logdiag.pipeline.opinions import recall
 
     return recall(seen.survey, judgement, book, memory, failed=failed, suspects=seen.suspects)
 
 
-def _kept_in(memory: Memory, answer: Diagnosis, job: Mapping[str, str] | None, case: Case) -> Diagnosis:
+def _is_kept(memory: StoreOrPlace) -> bool:
+    """Whether somebody may have kept a past failure in a store."""
+    return not isinstance(memory, (str, os.PathLike)) or "://" in os.fspath(memory) or os.path.exists(memory)
+
+
+def _kept_in(
+    memory: StoreOrPlace | Literal[False], answer: Diagnosis, job: Mapping[str, str] | None, case: Case
+) -> Diagnosis:
     """The answer with the id under which its failure is remembered, or a note why it is not. Of a named job's run that
     came to its end it is kept what its lines look like."""
-    if memory is None or memory is False:
+    if memory is False:
         return answer
     if memory == _NOBODYS:
         unkept = "this failure was not kept, for no memory is named; give memory= or set LOGDIAG_MEMORY"
         return replace(answer, notes=(*answer.notes, unkept))
     name = (job or {}).get("name")
     if name and answer.failed is False and answer.ended is Ended.CLEAN:
-        from logdiag.pipeline.baseline import kept_as_good
+        from logdiag.memory.good_runs import kept_as_good
+        from logdiag.scan.good_run import good_run
 
-        return kept_as_good(memory, name, answer, case)
+        return kept_as_good(memory, name, good_run([case.shapes], case.survey.total_lines), answer)
     from logdiag.memory.remember import remembered
 
     return remembered(answer, memory, job)

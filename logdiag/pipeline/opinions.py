@@ -4,7 +4,6 @@ the action, and never makes automatic what was for a person."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from logdiag.errors import MemoryStoreError
 from logdiag.judge.confidence import supports_of
 from logdiag.judge.faults import Fault
-from logdiag.judge.judgement import Judgement, Recalled, judge
+from logdiag.judge.judgement import Judgement, judge
 from logdiag.judge.outcome import Outcome
 from logdiag.judge.suspects.ranked import Ranking
 from logdiag.judge.suspects.stand_in import RULE as SUSPECTED
+from logdiag.judge.verdict import Recalled
 from logdiag.memory.recall import alike, known, similar_to
-from logdiag.memory.store import Store, opened
+from logdiag.memory.store import Store, StoreOrPlace, opened
 from logdiag.model import TROUBLE, Action, Category, Diagnosis, Finding, Line, Reason, Recovery, Role, Support
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
@@ -44,35 +44,32 @@ def recall(
     survey: Survey,
     judgement: Judgement,
     book: RuleBook,
-    memory: Store | str | os.PathLike[str] | None,
+    memory: StoreOrPlace,
     *,
     failed: bool | None,
-    suspects: Callable[[], Ranking] = Ranking,
-) -> Recalled:
+    suspects: Callable[[], Ranking],
+) -> tuple[Judgement, Recalled]:
     """Asks the memory: for lines that people know, and where the rules leave something open for lines like past
-    failures. What goes wrong with it is a note, and the rules decide."""
-    recalled = Recalled(judgement)
-
-    def judged(found: Sequence[Finding]) -> Recalled:
-        return Recalled(judge(_replaced(survey, found), book, failed=failed, suspects=suspects))
-
+    failures. The judgement with what it says of lines, and what it says beside them. What goes wrong with it is a note,
+    and the rules decide."""
+    recalled = Recalled()
     try:
         with opened(memory, patience=_PATIENCE) as store:
             found = known(survey, store, book)
             if found:
-                recalled = judged(found)
-            if voted := _voted(recalled.judgement, store):
-                recalled = judged([*found, voted])
-            root = recalled.judgement.root
-            if root is not None:
+                judgement = judge(_replaced(survey, found), book, failed=failed, suspects=suspects)
+            if voted := _voted(judgement, store):
+                judgement = judge(_replaced(survey, [*found, voted]), book, failed=failed, suspects=suspects)
+            if root := judgement.root:
                 if root.reason.category is Category.INFRASTRUCTURE and store.count():
-                    from logdiag.memory.nodes import suspicious_nodes
+                    from logdiag.memory.nodes import node_records
 
-                    recalled = recalled._replace(suspicious={one.node: one.why for one in suspicious_nodes(store)})
+                    records = (one for one in node_records(store) if one.suspicious)
+                    recalled = recalled._replace(suspicious={one.node: one.why for one in records})
                 recalled = recalled._replace(similar=similar_to(root.line, root.reason, store))
-            return recalled._replace(notes=tuple(_gaps(store)))
+            return judgement, recalled._replace(notes=tuple(_gaps(store)))
     except MemoryStoreError as error:
-        return recalled._replace(notes=(f"the memory was not asked: {error}",))
+        return judgement, recalled._replace(notes=(f"the memory was not asked: {error}",))
 
 
 def _gaps(store: Store) -> Iterator[str]:
@@ -100,8 +97,8 @@ def _voted(judgement: Judgement, store: Store) -> Finding | None:
 
 def _replaced(survey: Survey, found: Sequence[Finding]) -> Survey:
     """The survey with what the memory says of a line in the place of what a rule says of it."""
-    places = {(finding.line.stream, finding.line.position) for finding in found}
-    others = [finding for finding in survey.findings if (finding.line.stream, finding.line.position) not in places]
+    places = {finding.line.place for finding in found}
+    others = [finding for finding in survey.findings if finding.line.place not in places]
     return replace(survey, findings=[*others, *found])
 
 
@@ -133,7 +130,10 @@ def consulted(
     notes = [*before.notes, *consultation.notes]
     after = None
     if opinion is not None and _may_change(before, opinion, failed):
-        judgement = _judged(before, survey, book, opinion, settings, failed)
+        if opinion.root is None or opinion.reason is Reason.NONE:
+            judgement = _with_no_failure(before, survey, book, opinion)
+        else:
+            judgement = _with_its_root(before, survey, book, _finding(opinion, opinion.root, settings), failed)
         after = None if judgement is None else _with_the_models_word(before, decide(judgement), opinion)
     if opinion is not None and after is None:
         said = "agrees" if opinion.reason is before.reason else f"reads it as {opinion.reason.value}"
@@ -157,39 +157,30 @@ def _may_change(before: Diagnosis, opinion: Opinion, failed: bool | None) -> boo
     return before.category is not Category.INFRASTRUCTURE or opinion.reason.category is Category.INFRASTRUCTURE
 
 
-def _judged(
-    before: Diagnosis,
-    survey: Survey,
-    book: RuleBook,
-    opinion: Opinion,
-    settings: AgentSettings,
-    failed: bool | None,
+def _with_no_failure(before: Diagnosis, survey: Survey, book: RuleBook, opinion: Opinion) -> Judgement | None:
+    """The judgement once more, of a job that a model says did not fail; None where its log shows no clean exit."""
+    of_work = [item for item in survey.findings if item.role.is_context]
+    healthy = judge(replace(survey, findings=of_work), book, failed=False)
+    if not healthy.timeline.finished and not _is_later(opinion.root, before):
+        return None
+    healthy = healthy._replace(root=None, rank=None, node=None, outcome=Outcome.HEALTHY)
+    return healthy._replace(consequences=(), independent=(), hints=(), complaints=())
+
+
+def _with_its_root(
+    before: Diagnosis, survey: Survey, book: RuleBook, named: Finding, failed: bool | None
 ) -> Judgement | None:
-    """The judgement once more, with what a model said as one more finding; None where the log speaks against it."""
-    if opinion.root is None or opinion.reason is Reason.NONE:
-        of_work = [item for item in survey.findings if item.role not in (Role.CAUSE, Role.SYMPTOM, Role.HINT)]
-        healthy = judge(replace(survey, findings=of_work), book, failed=False)
-        if not healthy.timeline.finished and not _is_later(opinion.root, before):
-            return None
-        healthy = healthy._replace(root=None, rank=None, node=None, outcome=Outcome.HEALTHY)
-        return healthy._replace(consequences=(), independent=(), hints=(), complaints=())
-    named = _finding(opinion, opinion.root, settings)
+    """The judgement once more, with the line that a model names as the root; None where the log speaks against it."""
     judgement = judge(_replaced(survey, [named]), book, failed=before.failed or failed or None)
     ruled = before.root_cause is not None and before.root_cause.rule != SUSPECTED
     if any(fault.finding is named for fault in judgement.recovered) and judgement.root and ruled:
         return None  # the job worked on after it, and something else broke later
-    root = Fault(named, (named,), died=False, quiet=False, explains=named.explains)
-    others = [
-        fault
-        for fault in (judgement.root, *judgement.consequences, *judgement.independent)
-        if fault is not None and fault.finding is not named
-    ]
-    rank = opinion.rank if opinion.rank is not None else named.rank
+    others = (judgement.root, *judgement.consequences, *judgement.independent)
     return judgement._replace(
-        root=root,
-        rank=rank,
+        root=Fault(named, (named,), died=False, quiet=False, explains=named.explains),
+        rank=named.rank,
         node=named.node,
-        consequences=tuple(others),
+        consequences=tuple(fault for fault in others if fault is not None and fault.finding is not named),
         independent=(),
         complaints=(),
         outcome=Outcome.FAILED,

@@ -24,7 +24,7 @@ def check(forms: Forms) -> list[Problem]:
     problems = [problem for form in forms.forms for problem in _check_form(forms, form, taken)]
     for sample in forms.keys.samples:
         if wrong := _differs(read_alone(sample.line, forms), sample):
-            problems.append(problem_at(sample.file, sample.line, "keys", wrong, "mend the keys, or the sample"))
+            problems.append(problem_at(sample.file, "keys", sample.line, wrong, "mend the keys, or the sample"))
     return sorted(problems, key=lambda problem: (problem.file, problem.line))
 
 
@@ -44,20 +44,19 @@ def plain_line(text: str, forms: Forms) -> str:
 def _check_form(forms: Forms, form: Form, taken: dict[str, list[tuple[int, tuple[str, ...]]]]) -> Iterator[Problem]:
     for sample, (place, fitting) in zip(form.samples, taken[form.id], strict=True):
         walked = [found.id for found, _ in heads_of(sample.line, forms) if found]
+        problem = partial(problem_at, form.file, form.id, sample.line)
         first = next((other for other in fitting if other in walked), None)
         if not fitting:
-            yield problem_at(
-                form.file, sample.line, form.id, f"does not fit its sample {sample.line!r}", "mend the pattern"
-            )
+            yield problem(f"does not fit its sample {sample.line!r}", "mend the pattern")
         elif form.id not in walked:
             rival = first or "an earlier form"
             mutual = any(form.id in others for _, others in taken.get(rival, ()))
             remedy = "make one of the two patterns narrower" if mutual else "make that pattern narrower"
-            yield problem_at(form.file, sample.line, form.id, f"{rival} takes its sample {sample.line!r}", remedy)
+            yield problem(f"{rival} takes its sample {sample.line!r}", remedy)
         elif wrong := _differs(read_alone(sample.line, forms), sample):
-            yield problem_at(form.file, sample.line, form.id, wrong, "mend the pattern, or the sample")
+            yield problem(wrong, "mend the pattern, or the sample")
         if fitting and (slow := _slow_on(forms, form, sample, place)):
-            yield problem_at(form.file, sample.line, form.id, f"takes too long on {slow!r}...", "bound its repeats")
+            yield problem(f"takes too long on {slow!r}...", "bound its repeats")
 
 
 def _differs(line: Line, sample: Sample) -> str:

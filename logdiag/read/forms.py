@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.patterns import pattern_of
 from logdiag.settings import cache as kept
+from logdiag.settings.places import StrPath
 
 if TYPE_CHECKING:
     from logdiag.rules.searching import Searcher
 
-Folder = str | os.PathLike[str]
 Match = Any
 """What a form found: a match of `re` or of `regex`."""
 _Matcher = Callable[[str, int], Match | None]
@@ -212,13 +212,13 @@ def shipped_forms() -> Forms:
     return load_forms()
 
 
-def own_forms(folders: Iterable[Folder]) -> Forms | None:
+def own_forms(folders: Iterable[StrPath]) -> Forms | None:
     """The shipped forms and those of folders that have some; None where none has."""
     with_forms = [folder for folder in folders if os.path.isdir(os.path.join(os.fspath(folder), "forms"))]
     return load_forms(with_forms) if with_forms else None
 
 
-def load_forms(folders: Iterable[Folder] = (), *, proof: bool = False) -> Forms:
+def load_forms(folders: Iterable[StrPath] = (), *, proof: bool = False) -> Forms:
     """The shipped forms and those in `forms/` of these folders; compiled ones come from the wheel or the cache.
 
     With `proof` they keep their samples. Raises RuleError with all problems of all files.
@@ -239,7 +239,7 @@ def load_forms(folders: Iterable[Folder] = (), *, proof: bool = False) -> Forms:
     return loaded
 
 
-def compile_forms(folder: Folder) -> None:
+def compile_forms(folder: StrPath) -> None:
     """Writes the shipped forms compiled into a folder, which a wheel holds as `data/compiled`."""
     from logdiag.rules.folders import RuleFiles, keep_compiled, shipped_folder
 

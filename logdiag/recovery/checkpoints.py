@@ -40,7 +40,7 @@ _LOCAL_HEADER = b"PK\x03\x04"
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class SavedCheckpoint:
     """One checkpoint: a file or a folder. `step` is what its name says, `saved_at` when its latest file was written, in
     seconds since the epoch. `torn` says why it is not whole, empty where it is."""
 
@@ -50,7 +50,7 @@ class Checkpoint:
     torn: str = ""
 
 
-def checkpoints_in(folder: str) -> list[Checkpoint]:
+def checkpoints_in(folder: str) -> list[SavedCheckpoint]:
     """The checkpoints in a folder, the furthest last: by the step in their names, then by time. Raises LogdiagError for
     what is no folder."""
     if not os.path.isdir(folder):
@@ -70,11 +70,11 @@ def checkpoints_in(folder: str) -> list[Checkpoint]:
         except OSError as error:  # gone or unreadable meanwhile
             saved_at, torn = 0.0, f"{path} cannot be read ({error.strerror})"
         numbers = _STEP.findall(name) or re.findall(r"\d+", name)
-        found.append(Checkpoint(path, int(numbers[-1]) if numbers else None, saved_at, torn))
+        found.append(SavedCheckpoint(path, int(numbers[-1]) if numbers else None, saved_at, torn))
     return sorted(found, key=lambda item: (-1 if item.step is None else item.step, item.saved_at))
 
 
-def newest(checkpoints: Sequence[Checkpoint], distrusted: Mapping[str, float]) -> Checkpoint | None:
+def newest(checkpoints: Sequence[SavedCheckpoint], distrusted: Mapping[str, float]) -> SavedCheckpoint | None:
     """The furthest whole checkpoint that is not distrusted; one that was saved anew since is trusted again."""
     trusted = [item for item in checkpoints if not item.torn and item.saved_at > distrusted.get(item.path, 0.0)]
     return trusted[-1] if trusted else None

@@ -31,7 +31,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WorldResult:
     """How a world ended: its figures, or why there are none."""
 
     world: World
@@ -60,10 +60,10 @@ class Check:
     unknown: tuple[str, ...]
     notes: tuple[str, ...]
     usual: Usual | None
-    waves: tuple[tuple[Outcome, ...], ...]
+    waves: tuple[tuple[WorldResult, ...], ...]
 
 
-def check(nodes: Sequence[str], run: Callable[[Sequence[World]], Sequence[Outcome]]) -> Check:
+def check(nodes: Sequence[str], run: Callable[[Sequence[World]], Sequence[WorldResult]]) -> Check:
     """The whole test; `run` runs worlds at the same time and gives their outcomes in the same order."""
     first = tuple(run(first_round(nodes)))
     usual = usual_of(first)
@@ -86,7 +86,7 @@ def first_round(nodes: Sequence[str]) -> list[World]:
     return [tuple(nodes[at : len(nodes) if at == starts[-1] else at + 2]) for at in starts]
 
 
-def usual_of(outcomes: Sequence[Outcome]) -> Usual | None:
+def usual_of(outcomes: Sequence[WorldResult]) -> Usual | None:
     """The medians of what was measured, the better of two in the middle; None where fewer than two worlds were."""
     measured = [outcome.figures for outcome in outcomes if outcome.figures]
     if len(measured) < 2:
@@ -99,7 +99,7 @@ def usual_of(outcomes: Sequence[Outcome]) -> Usual | None:
     )
 
 
-def complaint(outcome: Outcome, usual: Usual | None) -> str:
+def complaint(outcome: WorldResult, usual: Usual | None) -> str:
     """What is wrong with a world, in words; empty where it passed."""
     figures = outcome.figures
     if figures is None:

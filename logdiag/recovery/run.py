@@ -14,7 +14,7 @@ from typing import Any
 
 from logdiag.errors import LogdiagError
 from logdiag.model import Action, Diagnosis, Reason
-from logdiag.recovery.checkpoints import Checkpoint, checkpoints_in, newest
+from logdiag.recovery.checkpoints import SavedCheckpoint, checkpoints_in, newest
 from logdiag.recovery.child import Child, end_all
 from logdiag.recovery.launch import Launcher
 from logdiag.recovery.ledger import Ledger, Rollback
@@ -54,7 +54,7 @@ class _Ended:
     alarm: Alarm | None
     watch: Watch
     answer: Diagnosis | None
-    start: Checkpoint | None
+    start: SavedCheckpoint | None
 
 
 def run_job(setup: Setup) -> int:
@@ -191,7 +191,7 @@ def _decide(setup: Setup, ended: _Ended) -> Choice:
     return choice
 
 
-def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[Checkpoint]) -> Failure:
+def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[SavedCheckpoint]) -> Failure:
     """What the diagnosis and the watch say, as the policy asks it. What the watch measured is known."""
     answer, course = ended.answer, setup.ledger.course
     step = ended.watch.step
@@ -210,7 +210,7 @@ def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[Checkpoint]) -> 
     return told or Failure("log", Reason.OTHERS, Action.NONE, False, step=step, progressed=progressed)
 
 
-def _rollback(policy: Policy, ended: _Ended, choice: Choice, checkpoints: Sequence[Checkpoint]) -> Rollback:
+def _rollback(policy: Policy, ended: _Ended, choice: Choice, checkpoints: Sequence[SavedCheckpoint]) -> Rollback:
     """The batches to skip, and the checkpoints that may hold what the bad ones did: those after the last good loss, and
     each further time one more before them."""
     watch = ended.watch
@@ -225,7 +225,7 @@ def _rollback(policy: Policy, ended: _Ended, choice: Choice, checkpoints: Sequen
     return [skip], {item.path: item.saved_at for item in checkpoints if item not in kept}
 
 
-def _before(item: Checkpoint, good: int, bad_at: float) -> bool:
+def _before(item: SavedCheckpoint, good: int, bad_at: float) -> bool:
     return item.step <= good if item.step is not None else item.saved_at < bad_at
 
 

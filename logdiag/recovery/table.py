@@ -12,9 +12,6 @@ from logdiag.model import Action, Finding, Reason, Recovery, fill, number_in
 from logdiag.rules import RuleBook
 
 _NOTHING = Recovery(Action.NONE, False, (), (), "The log shows no failure.")
-# Nothing else is known: a person has to look.
-_UNKNOWN = Action.FIX_AND_RESUBMIT
-
 # Restart from the last checkpoint; if it comes back, ...   Start again from the last checkpoint; ask for more time, ...
 _RESTARTS = ("Restart from the last checkpoint", "Start again from the last checkpoint")
 # What the first step says too, with the node to leave out.
@@ -29,30 +26,9 @@ def recover(
     if failed is False:
         return _NOTHING
     if judgement.root is None:
-        action, why = (
-            (Action.NONE, "The log does not tell whether it failed.")
-            if failed is None
-            else (_UNKNOWN, "The job failed, but its log does not say why.")
-        )
-        unknown = book.reasons.get(Reason.OTHERS)
-        return Recovery(
-            action, False, (), tuple(f"Collect {item}." for item in unknown.collect) if unknown else (), why
-        )
+        return _without_a_root(failed, book)
     finding = judgement.root.finding
-    entry = book.reasons.get(finding.reason)
-    action = finding.action or (Action(entry.action) if entry else _UNKNOWN)
-    early = finding.action_before_progress
-    if early is None and finding.action is None and entry and entry.action_before_progress:
-        early = Action(entry.action_before_progress)
-    why = finding.why
-    if early is not None:
-        # The first collective tells that no step was made, as no sign of work before the root does.
-        sequence = number_in(finding.facts.get("seqnum", ""))
-        started = judgement.progressed is not False if sequence is None else sequence > 1
-        action = action if started else early
-        if judgement.progressed is not None:
-            when = "The job had made progress" if judgement.progressed else "It failed before any step was made"
-            why = f"{when}: {why}"
+    action, why = _action_for(finding, judgement.progressed, book)
     if action is Action.RESTART and (judgement.node in suspicious or _lost_its_machine(judgement, judgement.root)):
         action = Action.RESTART_EXCLUDING_NODE
     nodes: tuple[str, ...] = ()
@@ -68,6 +44,30 @@ def recover(
         steps=_steps(judgement, finding, action, nodes, book),
         why=why,
     )
+
+
+def _without_a_root(failed: bool | None, book: RuleBook) -> Recovery:
+    """What to collect where no line is the cause."""
+    steps = tuple(f"Collect {item}." for item in book.entry_of(Reason.OTHERS).collect)
+    if failed is None:
+        return Recovery(Action.NONE, False, (), steps, "The log does not tell whether it failed.")
+    return Recovery(Action.FIX_AND_RESUBMIT, False, (), steps, "The job failed, but its log does not say why.")
+
+
+def _action_for(finding: Finding, progressed: bool | None, book: RuleBook) -> tuple[Action, str]:
+    """The action that the rule of a root names, or else the table of its reason, and why. Some have another one where
+    the job had not `progressed`."""
+    entry = book.entry_of(finding.reason)
+    action, early = finding.action, finding.action_before_progress
+    if action is None:
+        action, early = entry.action, early or entry.action_before_progress
+    if early is None:
+        return action, finding.why
+    # The first collective tells that no step was made, as no sign of work before the root does.
+    sequence = number_in(finding.facts.get("seqnum", ""))
+    started = progressed is not False if sequence is None else sequence > 1
+    when = "The job had made progress" if progressed else "It failed before any step was made"
+    return action if started else early, finding.why if progressed is None else f"{when}: {finding.why}"
 
 
 def _lost_its_machine(judgement: Judgement, root: Fault) -> bool:
@@ -87,8 +87,7 @@ def _steps(
         facts.setdefault("node", judgement.node)
     if judgement.rank is not None:
         facts.setdefault("rank", str(judgement.rank))
-    entry = book.reasons.get(finding.reason)
-    steps = finding.steps or (entry.steps if entry else ())
+    steps = finding.steps or book.entry_of(finding.reason).steps
     without = ", ".join(nodes) or "the node that failed"
     first = {
         Action.RESTART: "Restart from the last checkpoint.",

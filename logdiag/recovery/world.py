@@ -218,7 +218,7 @@ def _worker(kind: str, said: argparse.Namespace, local: int, world: dict[str, An
         figures = _over_torch(kind, said, doing, local, world)
         return None if local else figures
 
-    os._exit(_told(measured, said.until, f"{'GPU' if kind == 'nccl' else 'process'} {local}: "))
+    os._exit(_measured_in_time(measured, said.until, f"{'GPU' if kind == 'nccl' else 'process'} {local}: "))
 
 
 def _over_torch(
@@ -258,7 +258,7 @@ def _over_torch(
     return {"over": kind, "processes": size, "bandwidth": bandwidth, "latency": latency, "resent": None}
 
 
-def _told(measure: Callable[[_Doing], dict[str, Any] | None], until: float, who: str = "") -> int:
+def _measured_in_time(measure: Callable[[_Doing], dict[str, Any] | None], until: float, who: str = "") -> int:
     """Measures against the clock, and prints what came of it. The exit status."""
     doing = _Doing()
 
@@ -292,7 +292,7 @@ def _main() -> int:
     parser.add_argument("--per-node", type=int, default=0, help="processes on each node; 0: one for each GPU")
     said = parser.parse_args()
     said.until = time.monotonic() + said.seconds
-    return _told(lambda doing: _over_ring(said, doing), said.until)
+    return _measured_in_time(lambda doing: _over_ring(said, doing), said.until)
 
 
 if __name__ == "__main__":

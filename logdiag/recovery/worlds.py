@@ -21,7 +21,7 @@ from typing import IO
 from logdiag.errors import LogdiagError
 from logdiag.model.plain import read_plain
 from logdiag.recovery import world as member
-from logdiag.recovery.nodecheck import Figures, Outcome, World
+from logdiag.recovery.nodecheck import Figures, World, WorldResult
 
 DEFAULT_LAUNCHER = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host} python3 - {member}"
 # Worlds at a time, ports of each, and so many before they begin anew; a launcher's own time to connect; the time in
@@ -74,7 +74,7 @@ def commands_of(launch: Launch, world: World, index: int) -> list[list[str]]:
     return found
 
 
-def run_worlds(launch: Launch, worlds: Sequence[World]) -> list[Outcome]:
+def run_worlds(launch: Launch, worlds: Sequence[World]) -> list[WorldResult]:
     """Runs the worlds, so many at a time, and gives their outcomes in the same order. Whatever happens, no launcher is
     left running."""
     stopped = threading.Event()
@@ -92,7 +92,7 @@ class _Member:
     printed: IO[bytes]
 
 
-def _outcome_of(launch: Launch, stopped: threading.Event, index: int, world: World) -> Outcome:
+def _outcome_of(launch: Launch, stopped: threading.Event, index: int, world: World) -> WorldResult:
     """Runs a world to its end. Once a member has failed the others have a moment, then they are ended."""
     with contextlib.ExitStack() as started:
         members: list[_Member] = []
@@ -125,14 +125,14 @@ def _end(members: Sequence[_Member]) -> None:
             each.process.wait()
 
 
-def _put_together(world: World, members: Sequence[_Member]) -> Outcome:
+def _put_together(world: World, members: Sequence[_Member]) -> WorldResult:
     """What the members printed: the least bandwidth and the worst of the rest."""
     said = [row for each in members for row in _figures(_text(each.printed))]
     # A launcher that was ended from here has nothing to say.
     failed = sorted((each for each in members if each.process.returncode), key=_was_ended)
     why = next(filter(None, map(_last_words, failed)), "not done in time" if failed else "no figures were printed")
     if failed or len(said) < len(members):
-        return Outcome(world, None, why)
+        return WorldResult(world, None, why)
     lost = [row.resent for row in said if row.resent is not None]
     worst = replace(
         said[0],
@@ -140,7 +140,7 @@ def _put_together(world: World, members: Sequence[_Member]) -> Outcome:
         latency=max(row.latency for row in said),
         resent=max(lost, default=None),
     )
-    return Outcome(world, worst)
+    return WorldResult(world, worst)
 
 
 def _was_ended(each: _Member) -> bool:

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from logdiag._version import __version__
-from logdiag.model import Diagnosis, Line, Place
+from logdiag.model import Diagnosis, Line, LineInFile, Place
 from logdiag.report import words
 from logdiag.report.processes import processes_of
 from logdiag.report.timeline import timeline
@@ -29,8 +29,8 @@ def to_html(diagnosis: Diagnosis) -> str:
     """The report as one HTML page, whose size does not depend on that of the log."""
     lines = _shown_lines(diagnosis)
     kept = sum(map(len, lines.values()))
-    told = _told(diagnosis)
-    places = ((line.source, line.number) for own in lines.values() for line in own)
+    told = _lines_pointed_to(diagnosis)
+    places = (line.in_file for own in lines.values() for line in own)
     ids = {place: f"l{at}" for at, place in enumerate(dict.fromkeys(place for place in places if place in told))}
     processes = processes_of(diagnosis)
     logs = words.logs_words(diagnosis)
@@ -39,7 +39,7 @@ def to_html(diagnosis: Diagnosis) -> str:
         answer=diagnosis,
         words=words,
         verdict=_verdict(diagnosis),
-        timeline=timeline(processes, lambda mark: ids.get((mark.line.source, mark.line.number), "")),
+        timeline=timeline(processes, lambda mark: ids.get(mark.line.in_file, "")),
         evidence=[(name, list(items)) for name, items in groupby(diagnosis.evidence, key=lambda item: item.source)],
         suspects=words.suspects_of(diagnosis),
         standings=words.standing_words(diagnosis),
@@ -48,7 +48,7 @@ def to_html(diagnosis: Diagnosis) -> str:
         ranked=[one for one in processes if one.rank is not None],
         lines=lines,
         ids=ids,
-        kinds={(mark.line.source, mark.line.number): mark.kind for mark in reversed(diagnosis.marks)},
+        kinds={mark.line.in_file: mark.kind for mark in reversed(diagnosis.marks)},
         counts=diagnosis.digest.counts,
         kept=kept,
         left_out=len(diagnosis.digest.lines) - kept,
@@ -81,11 +81,11 @@ def _facts(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "Log", diagnosis.source
 
 
-def _told(diagnosis: Diagnosis) -> set[tuple[str, int]]:
+def _lines_pointed_to(diagnosis: Diagnosis) -> set[LineInFile]:
     """The lines that something on the page leads to, by source and number."""
-    told = {(mark.line.source, mark.line.number) for mark in diagnosis.marks if mark.kind != "step"}
+    told = {mark.line.in_file for mark in diagnosis.marks if mark.kind != "step"}
     named: list[Place] = [*diagnosis.evidence, *diagnosis.suspects, *diagnosis.changes]
-    return told | {(item.source, item.line) for item in named}
+    return told | {item.in_file for item in named}
 
 
 def _shown_lines(diagnosis: Diagnosis) -> dict[str, Sequence[Line]]:
@@ -95,12 +95,12 @@ def _shown_lines(diagnosis: Diagnosis) -> dict[str, Sequence[Line]]:
     for line in diagnosis.digest.lines:
         by_source.setdefault(line.source, []).append(line)
     root = diagnosis.root_cause.source if diagnosis.root_cause else ""
-    told = _told(diagnosis)
+    told = _lines_pointed_to(diagnosis)
     most = _MOST_LINES // max(len(by_source), 1)
     shown: dict[str, Sequence[Line]] = {}
     for source in sorted(by_source, key=lambda source: source != root):
         lines = by_source[source]
-        pointed = [at for at, line in enumerate(lines) if (source, line.number) in told]
+        pointed = [at for at, line in enumerate(lines) if line.in_file in told]
         near = {by for at in pointed for by in range(at - _NEAR_A_MARK, at + _NEAR_A_MARK + 1)}
         shown[source] = [line for at, line in enumerate(lines) if at in near or at >= len(lines) - most]
     return shown

@@ -246,7 +246,7 @@ def digest_rows(digest: Digest, changes: Sequence[Change] = ()) -> Iterator[Row]
             source, last = line.source, line.number - 1
         if line.number > last + 1:
             yield Row(((f"{'':>{width}} \u22ee", "dim"),))
-        count = digest.counts.get((line.source, line.number))
+        count = digest.counts.get(line.in_file)
         stands = f"  [{count:,} lines like this]" if count else ""
         yield Row(((f"{line.number:>{width}} | ", "dim"),), ((clean(line.text), ""), (stands, "yellow")), of_log=True)
         last = line.number

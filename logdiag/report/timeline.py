@@ -164,10 +164,16 @@ def _marks(kind: str, row: _Row, middle: float, span: _Span, place: _Place) -> I
             groups.append((x, []))
         groups[-1][1].append(mark)
     for x, marks in groups:
-        yield {"kind": kind, "x": f"{x:.2%}", "y": f"{middle:g}", "words": _words(marks), "place": place(marks[0])}
+        yield {
+            "kind": kind,
+            "x": f"{x:.2%}",
+            "y": f"{middle:g}",
+            "words": _words_of_marks(marks),
+            "place": place(marks[0]),
+        }
 
 
-def _words(marks: Sequence[Mark]) -> str:
+def _words_of_marks(marks: Sequence[Mark]) -> str:
     """What several marks tell: `12x Time-out, first at 03:02:41 (job.log:18234)`."""
     first = marks[0]
     count = f"{len(marks)}x " if len(marks) > 1 else ""

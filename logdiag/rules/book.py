@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
@@ -20,7 +20,7 @@ from logdiag.rules.searching import TOO_SLOW, Match, Searcher
 
 if TYPE_CHECKING:
     from logdiag.rules.digitless import Fireable
-    from logdiag.rules.folders import Folder
+    from logdiag.settings.places import StrPath
 
 # What takes every digit alike, or counts; and what does not: a digit, or a group that comes again.
 _ANY_DIGITS, _CERTAIN_DIGIT = pattern_of(r"\{\d*,?\d*\}|0-9"), pattern_of(r"\d|\(\?P=")
@@ -28,6 +28,7 @@ _MOST_TOLD = 8192
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Asked only of the lines that are kept, and never scanned for.
 _ASKED_OF_KEPT = (*_SOFTENING, Role.KIND)
+_NOT_IN_THE_TABLE = ReasonEntry(Action.FIX_AND_RESUBMIT)
 HARMLESS = "harmless"
 """The kind of a line that a rule calls so."""
 _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE, Role.PLACE)
@@ -106,7 +107,7 @@ class RuleBook:
         return frozenset(number for number, (index, _) in enumerate(self.scanned) if index in indices)
 
     @classmethod
-    def load(cls, folders: Folder | Iterable[Folder] = ()) -> RuleBook:
+    def load(cls, folders: StrPath | Iterable[StrPath] = ()) -> RuleBook:
         """The shipped rules and those of a folder or several; compiled ones are used as long as nothing changed.
         Raises RuleError with all problems of all files."""
         from logdiag.rules.loading import load
@@ -121,6 +122,10 @@ class RuleBook:
     def entries(self) -> tuple[Rule | Filter, ...]:
         """The rules and the filters."""
         return (*self.rules, *self.filters)
+
+    def entry_of(self, reason: Reason) -> ReasonEntry:
+        """What the table of reasons says of one; of one that is not in it, that a person has to look."""
+        return self.reasons.get(reason) or _NOT_IN_THE_TABLE
 
     def scan(self, data: bytes) -> list[Hit]:
         """The lines of a block (whole lines, as bytes) on which a rule may fire, in order."""
@@ -186,7 +191,7 @@ class RuleBook:
         index = self._narrowest(matched)
         finding = self._finding(index, line, matched[index])
         retried = softened is not None and self.roles[softened[0]] is Role.RETRY
-        return finding._replace(role=Role.HINT) if retried and finding.role in (Role.CAUSE, Role.SYMPTOM) else finding
+        return finding._replace(role=Role.HINT) if retried and finding.role.is_failure else finding
 
     def announces_retry(self, line: Line) -> bool:
         """Whether a line says that another try follows."""
@@ -307,10 +312,7 @@ class RuleBook:
     def _finding(self, index: int, line: Line, match: Match) -> Finding:
         rule = self.rules[index]
         facts = {name: value.strip() for name, value in match.groupdict().items() if value}
-        row = rule.rows.get(facts.get(rule.code_group or "", "").lstrip("0") or "0", {}) if rule.code_group else {}
-        if rule.code_group and not row:
-            row = rule.rows.get(facts.get(rule.code_group, ""), {})
-        reason = Reason(row.get("reason", rule.reason))
+        row = _row_of(rule, facts)
         action, early = row.get("action", rule.action), row.get("action_before_progress", rule.action_before_progress)
         if "action" in row and "action_before_progress" not in row:
             early = None
@@ -318,7 +320,7 @@ class RuleBook:
             rule=rule.id,
             line=line,
             role=Role(row.get("role", rule.role)),
-            reason=reason,
+            reason=Reason(row.get("reason", rule.reason)),
             title=fill_title(row.get("title", rule.title), facts),
             why=fill(row.get("why", rule.why), facts),
             action=Action(action) if action else None,
@@ -333,6 +335,13 @@ class RuleBook:
             failure_kind=rule.failure_kind,
             trial=rule.trial,
         )
+
+
+def _row_of(rule: Rule, facts: Mapping[str, str]) -> Mapping[str, Any]:
+    """The fields that a rule's table of codes has for the code on a line, however many zeros stand before it; empty
+    where it has none."""
+    code = facts.get(rule.code_group or "", "")
+    return rule.rows.get(code.lstrip("0") or "0") or rule.rows.get(code, {})
 
 
 @cache

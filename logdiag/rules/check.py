@@ -59,20 +59,17 @@ def _taken(book: RuleBook, own: Container[str]) -> Iterator[Problem]:
         winner = book.confirm_all(line, frames)
         if winner is None or winner.rule not in files:
             continue
-        wrong: object = winner.role in (Role.CAUSE, Role.SYMPTOM)
+        wrong: object = winner.role.is_failure
         if index is not None:
             wrong = _misjudged(book, index, line, frames)
         if wrong:
             what = f"takes {line.text!r}, an example of {owner}"
-            yield problem_at(files[winner.rule], "", winner.rule, what, "make its pattern narrower")
+            yield problem_at(files[winner.rule], winner.rule, "", what, "make its pattern narrower")
 
 
 def _check_rule(book: RuleBook, index: int) -> Iterator[Problem]:
     rule = book.rules[index]
-
-    def problem(text: str, what: str, remedy: str) -> Problem:
-        return problem_at(rule.file, text, rule.id, what, remedy)
-
+    problem = partial(problem_at, rule.file, rule.id)
     for pattern in (*rule.match, *rule.unless, *rule.within):
         yield from _check_pattern(book, rule, pattern)
     for pattern in rule.match:
@@ -115,8 +112,8 @@ def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str
     role, winner = book.roles[index], book.confirm_all(line, frames)
     if role in (Role.STRUCTURE, Role.RETRY, Role.CALL, Role.KIND):
         return None
-    if role in (Role.PROGRESS, Role.HARMLESS, Role.FINISHED):
-        if winner is not None and winner.role in (Role.CAUSE, Role.SYMPTOM):
+    if role.is_calm or role is Role.FINISHED:
+        if winner is not None and winner.role.is_failure:
             return f"{winner.rule} takes {line.text!r} for a failure", "make that pattern narrower"
         return None
     if winner is not None and winner.rule == book.rules[index].id:
@@ -131,19 +128,17 @@ def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str
 def _check_pattern(book: RuleBook, rule: Rule | Filter, pattern: str) -> Iterator[Problem]:
     import regex
 
-    def problem(what: str, remedy: str) -> Problem:
-        return problem_at(rule.file, pattern, rule.id, f"{pattern!r} {what}", remedy)
-
+    problem = partial(problem_at, rule.file, rule.id, pattern)
     try:
         slow = any(takes_too_long(partial(book.search, pattern, line)) for line in _hard_lines())
     except regex.error as error:
-        yield problem(f"is no regular expression ({error})", "correct it")
+        yield problem(f"{pattern!r} is no regular expression ({error})", "correct it")
         return
     if _NOT_FOR_BYTES.search(pattern) or (not pattern.isascii() and pattern.startswith("(?i)")):
         remedy = "write a branch, (?:é|è), or put it into a group of its own"
-        yield problem("is not ASCII where one character must be one byte", remedy)
+        yield problem(f"{pattern!r} is not ASCII where one character must be one byte", remedy)
     if slow:
-        yield problem("takes too long on a long line", "bound its repeats")
+        yield problem(f"{pattern!r} takes too long on a long line", "bound its repeats")
 
 
 @cache
@@ -152,9 +147,7 @@ def _hard_lines() -> tuple[Line, ...]:
 
 
 def _check_filter(book: RuleBook, item: Filter) -> Iterator[Problem]:
-    def problem(text: str, what: str, remedy: str = "mend the pattern") -> Problem:
-        return problem_at(item.file, text, item.id, what, remedy)
-
+    problem = partial(problem_at, item.file, item.id)
     for pattern in item.drop:
         yield from _check_pattern(book, item, pattern)
         if not any(book.search(pattern, example_line(example, book.forms)[0]) for example in item.drops):
@@ -163,7 +156,8 @@ def _check_filter(book: RuleBook, item: Filter) -> Iterator[Problem]:
         for example in examples:
             line, _ = example_line(example, book.forms)
             if any(book.search(pattern, line) for pattern in item.drop) != wanted:
-                yield problem(example, f"{'does not drop' if wanted else 'drops'} {example!r}")
+                what = f"{'does not drop' if wanted else 'drops'} {example!r}"
+                yield problem(example, what, "mend the pattern")
             finding = book.confirm_all(line) if wanted else None
-            if finding is not None and finding.role in (Role.CAUSE, Role.SYMPTOM):
-                yield problem(example, f"drops a line that {finding.rule} fires on")
+            if finding is not None and finding.role.is_failure:
+                yield problem(example, f"drops a line that {finding.rule} fires on", "mend the pattern")

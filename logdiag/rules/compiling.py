@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from logdiag.read.forms import Forms
     from logdiag.rules.files import Parsed
 
-_CALM = (Role.PROGRESS, Role.HARMLESS)
 # They say of any line what it is beside what rules make of it, and are nobody's rivals.
 _BESIDE_THE_RULES = (Role.KIND, Role.CALL)
 
@@ -26,7 +25,7 @@ Narrower = dict[int, frozenset[int]]
 
 def healthy_text(book: RuleBook) -> str:
     """What healthy jobs print, as the examples show it."""
-    calm = [rule for rule, role in zip(book.rules, book.roles, strict=True) if role in _CALM]
+    calm = [rule for rule, role in zip(book.rules, book.roles, strict=True) if role.is_calm]
     lines = [line for rule in calm for line in rule.fires]
     return "\n".join([*lines, *(line for item in book.filters for line in item.drops)])
 

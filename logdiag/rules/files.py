@@ -26,10 +26,6 @@ from logdiag.rules.schema import Filter, ReasonEntry, Rule
 from logdiag.rules.tables import Strict, all_of, below, line_of, load_yaml, validated
 
 _LONGEST_SHOWN = 200
-_FAILURE_ROLES = (Role.CAUSE, Role.SYMPTOM, Role.HINT)
-_CONTEXT_ROLES = (
-    Role.PROGRESS, Role.FINISHED, Role.HARMLESS, Role.RETRY, Role.STRUCTURE, Role.PLACE, Role.CALL, Role.KIND,
-)  # fmt: skip
 
 
 def _usable(pattern: str, info: ValidationInfo) -> str:
@@ -134,11 +130,11 @@ class _RuleFile(Strict):
 
     @model_validator(mode="after")
     def _fits_its_role(self) -> _RuleFile:
-        if self.role in _CONTEXT_ROLES and (self.reason or self.action):
+        if self.role.is_context and (self.reason or self.action):
             raise ValueError(f"a {self.role.value} rule has no reason and no action; remove them")
-        if self.role in _FAILURE_ROLES and self.reason in (None, Reason.NONE):
+        if not self.role.is_context and self.reason in (None, Reason.NONE):
             raise ValueError("reason is missing; name one of the taxonomy's reasons, or a context role")
-        if self.role in _FAILURE_ROLES and not self.why:
+        if not self.role.is_context and not self.why:
             raise ValueError("why is missing; say in a sentence what happened and what it makes others do")
         return self
 
@@ -295,7 +291,7 @@ def _read(file: RuleFile) -> Any:
     document = load_yaml(file)
     if file.id == "reasons":
         table = validated(_ReasonsFile, file, document).root
-        return {reason: ReasonEntry(**_frozen(entry.model_dump(mode="json"))) for reason, entry in table.items()}
+        return {reason: ReasonEntry(**entry.model_dump()) for reason, entry in table.items()}
     if file.id == "confidence":
         return _weights(file, document)
     if "/" not in file.id:
@@ -317,7 +313,7 @@ def _catalogue(file: RuleFile, read: _CatalogueFile) -> list[Rule]:
     def made(item: tuple[str, _CatalogueRow]) -> Rule:
         name, row = item
         own = row.model_dump(mode="json", exclude_none=True)
-        if row.role not in _CONTEXT_ROLES:
+        if row.role is None or not row.role.is_context:
             # A row's own action also stands for the time before the first step.
             hidden = {"action_before_progress"} if row.action else set()
             own = {name: value for name, value in shared.items() if name not in hidden} | own
@@ -330,7 +326,7 @@ def _catalogue(file: RuleFile, read: _CatalogueFile) -> list[Rule]:
 
 
 def _rule(file: RuleFile, identity: str, read: _RuleFile) -> Rule:
-    context = read.role in _CONTEXT_ROLES
+    context = read.role.is_context
     if context != identity.startswith("context/"):
         where = "in context/" if context else "in a topic's folder, not in context/"
         place = f"{file.path}:{line_of(file.content, [*below(identity), 'role'])}: role"

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from logdiag.errors import RuleError
 from logdiag.rules import limits
 from logdiag.rules.matcher import MARSHAL
-
-Folder = str | os.PathLike[str]
+from logdiag.settings.places import StrPath
 
 
 class RuleFile(NamedTuple):
@@ -36,7 +35,7 @@ class RuleFiles:
     """The rule files of one or more folders by their ids, a later folder's file replacing an earlier one's of the same
     id; `contents` has those of a later folder last."""
 
-    def __init__(self, folders: Iterable[Folder]) -> None:
+    def __init__(self, folders: Iterable[StrPath]) -> None:
         self.contents: dict[str, RuleFile] = {}
         read = 0
         for folder in [os.fspath(given) for given in folders]:
@@ -57,14 +56,14 @@ class RuleFiles:
         return digest.digest()
 
 
-def read_folders(extra: Iterable[Folder]) -> RuleFiles:
+def read_folders(extra: Iterable[StrPath]) -> RuleFiles:
     """The shipped rules and those of `extra` folders, unparsed. Raises RuleError."""
     extra = tuple(extra)
     own_files(extra)
     return RuleFiles([shipped_folder(), *extra])
 
 
-def own_files(folders: Iterable[Folder]) -> RuleFiles:
+def own_files(folders: Iterable[StrPath]) -> RuleFiles:
     """The rules of one's own folders, unparsed. Raises RuleError."""
     folders = tuple(folders)
     for folder in folders:
@@ -92,7 +91,7 @@ def compiled_part(name: str, fingerprint: bytes) -> list[Any] | None:
     return value if made_of == fingerprint else None
 
 
-def keep_compiled(folder: Folder, name: str, fingerprint: bytes, *value: Any) -> None:
+def keep_compiled(folder: StrPath, name: str, fingerprint: bytes, *value: Any) -> None:
     """Writes into a folder what `compiled_part` reads from a wheel."""
     with open(os.path.join(folder, name), "wb") as out:
         out.write(marshal.dumps((fingerprint, *value), MARSHAL))

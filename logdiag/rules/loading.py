@@ -10,18 +10,19 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from logdiag.model import Reason, Support
+from logdiag.model import Action, Reason, Support
 from logdiag.read.forms import Forms, compile_forms, own_forms
 from logdiag.rules.book import RuleBook
-from logdiag.rules.folders import Folder, RuleFiles, compiled_part, keep_compiled, own_files, shipped_folder
+from logdiag.rules.folders import RuleFiles, compiled_part, keep_compiled, own_files, shipped_folder
 from logdiag.rules.matcher import Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
 from logdiag.settings import cache as stored
+from logdiag.settings.places import StrPath
 
 _COMPILED = "rules"
 
 
-def load(folders: Sequence[Folder]) -> RuleBook:
+def load(folders: Sequence[StrPath]) -> RuleBook:
     """What `RuleBook.load` gives. The shipped rules are read once in a process, one's own whenever they change."""
     own = own_files(folders)
     named = tuple(os.fspath(folder) for folder in folders)
@@ -45,7 +46,7 @@ def _kept_with(own_fingerprint: bytes, folders: tuple[str, ...]) -> RuleBook:
     return book
 
 
-def _with_own(shipped: RuleFiles, own: RuleFiles, folders: Sequence[Folder]) -> RuleBook:
+def _with_own(shipped: RuleFiles, own: RuleFiles, folders: Sequence[StrPath]) -> RuleBook:
     """Own rules replace shipped ones of the same id, own files all rules of a shipped file of the same path."""
     from logdiag.rules.compiling import joined
     from logdiag.rules.files import parse
@@ -60,7 +61,7 @@ def _with_own(shipped: RuleFiles, own: RuleFiles, folders: Sequence[Folder]) -> 
     return joined(_shipped_book(shipped), parsed, kept, own_forms(folders))
 
 
-def compile_shipped(folder: Folder) -> None:
+def compile_shipped(folder: StrPath) -> None:
     """Writes the shipped rules and log forms compiled into a folder, which a wheel holds as `data/compiled`."""
     shipped = RuleFiles([shipped_folder()])
     keep_compiled(folder, _COMPILED, shipped.fingerprint(), *_plain(_parsed(shipped)), Matcher.made_by())
@@ -102,12 +103,22 @@ def _plain(book: RuleBook) -> tuple[dict[str, Any], list[Any]]:
     plain = {
         "rules": list(map(tuple_of, book.rules)),
         "filters": list(map(tuple_of, book.filters)),
-        "reasons": {reason.value: tuple(entry) for reason, entry in book.reasons.items()},
+        "reasons": {reason.value: _plain_entry(entry) for reason, entry in book.reasons.items()},
         "confidence": {support.value: weight for support, weight in book.confidence.items()},
         "narrower": {index: sorted(others) for index, others in book.narrower.items()},
         "words": book.words,
     }
     return plain, [matcher.dumped for matcher in book.matchers]
+
+
+def _plain_entry(entry: ReasonEntry) -> tuple[Any, ...]:
+    early = entry.action_before_progress
+    return entry.action.value, early and early.value, tuple(reason.value for reason in entry.explains), *entry[3:]
+
+
+def _entry(action: str, early: str | None, explains: Sequence[str], *others: Any) -> ReasonEntry:
+    """An entry from its plain values."""
+    return ReasonEntry(Action(action), Action(early) if early else None, tuple(map(Reason, explains)), *others)
 
 
 def _restored(found: Any | None, forms: Forms | None = None) -> RuleBook | None:
@@ -124,7 +135,7 @@ def _from_plain(plain: dict[str, Any], matchers: Sequence[Matcher] | None, forms
     return RuleBook(
         [Rule._make([*values, os.path.join(folder, file)]) for *values, file in plain["rules"]],
         [Filter._make([*values, os.path.join(folder, file)]) for *values, file in plain["filters"]],
-        {Reason(name): ReasonEntry._make(entry) for name, entry in plain["reasons"].items()},
+        {Reason(name): _entry(*values) for name, values in plain["reasons"].items()},
         {Support(name): weight for name, weight in plain["confidence"].items()},
         {index: frozenset(others) for index, others in plain["narrower"].items()},
         matchers,

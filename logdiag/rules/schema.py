@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from logdiag.model import Action, Reason
+
 # What has no rows shares this; nobody changes it.
 _NOTHING: Any = {}
 
@@ -63,9 +65,9 @@ class Filter(NamedTuple):
 class ReasonEntry(NamedTuple):
     """What holds for every failure of one reason, unless its rule says otherwise."""
 
-    action: str
-    action_before_progress: str | None = None
-    explains: tuple[str, ...] = ()
+    action: Action
+    action_before_progress: Action | None = None
+    explains: tuple[Reason, ...] = ()
     steps: tuple[str, ...] = ()
     collect: tuple[str, ...] = ()
     meaning: str = ""

@@ -38,8 +38,8 @@ class Problem:
         return f"{self.file}:{self.line}: {self.rule}: {self.what}; {self.remedy}"
 
 
-def problem_at(file: str, text: str, rule: str, what: str, remedy: str) -> Problem:
-    """A problem with the line of the rule's file on which a text of it stands."""
+def problem_at(file: str, rule: str, text: str, what: str, remedy: str) -> Problem:
+    """A problem of a rule, with the line of its file on which a text of it stands."""
     return Problem(file, line_with(_content(file), text, below(rule)), rule, what, remedy)
 
 

@@ -72,13 +72,13 @@ class Calls:
         """In the order of the log."""
         kept = (call for speakers in self._latest.values() for calls in speakers.values() for call in calls)
         for position, number, text, patterns in sorted(kept, key=itemgetter(0)):
-            facts, _ = self._told(text, patterns)
+            facts, _ = self._facts_and_places(text, patterns)
             if facts:
                 yield Call(self._parsed(position, number, text), facts)
 
     def _new_form(self, text: bytes, patterns: Patterns) -> _Form | None:
         """The form of a line, None where nothing matches."""
-        facts, places = self._told(text, patterns)
+        facts, places = self._facts_and_places(text, patterns)
         if not facts:
             return None
         if len(self._forms) >= _MOST_FORMS:
@@ -92,7 +92,7 @@ class Calls:
         self._forms[patterns, text.translate(_NUMBERS_ALIKE)] = form
         return form
 
-    def _told(self, text: bytes, patterns: Patterns) -> tuple[dict[str, str], dict[str, slice]]:
+    def _facts_and_places(self, text: bytes, patterns: Patterns) -> tuple[dict[str, str], dict[str, slice]]:
         """What the patterns find on a line, and where in it."""
         facts: dict[str, str] = {}
         places: dict[str, slice] = {}

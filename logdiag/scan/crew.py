@@ -24,10 +24,12 @@ from logdiag.model import CommonPrefix
 from logdiag.read.blocks import Written, pieces_between
 from logdiag.read.decompression import CHUNK_BYTES, broken_stream_errors
 from logdiag.read.envelopes import recognise
-from logdiag.read.sources import Stream
+from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.kinds_of_log import kind_of_block
-from logdiag.scan.shapes import BlockLines, Looked, Shapes, looked_through
+from logdiag.scan.lines import BlockLines
+from logdiag.scan.looked import Looked, looked_through
+from logdiag.scan.shapes import Shapes
 
 # A larger file is given out in parts; what one task may hold when it is unpacked.
 _LARGE, _PART, _MOST = 8 * CHUNK_BYTES, 4 * CHUNK_BYTES, 32 << 20

@@ -6,15 +6,14 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 
+from logdiag.scan.lines import KeptLine
+
 # Of frames in the same words, numbers included, so many are kept. Other ranks that name themselves say other words.
 _MOST_ALIKE = 20
 _MOST_TEXTS, _MOST_LATEST = 20_000, 256
 # Lines between two frames of one traceback, or between the last frame and the exception.
 _BETWEEN = 3
 _LONGEST_TRACEBACK = 200
-
-KeptLine = tuple[int, int, bytes]
-"""Position, number and text of a line."""
 
 
 class Frames:

@@ -1,14 +1,18 @@
-"""What is new since a good run of the same job: lines that never occurred in it, or come far more often now."""
+"""What a good run of a job printed, and what is new since: lines that never came in it, or come far more often now."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import cast
 
 from logdiag.model import Change, Line
+from logdiag.read.sources import Source, limits_of, open_sources
+from logdiag.rules import RuleBook
 from logdiag.scan.shapes import Shapes, words_of
+from logdiag.scan.survey import surveys
 
 # A line that comes so often, and so many times as often as in the good run, has changed.
 _FEWEST, _TIMES = 5, 4.0
@@ -25,6 +29,17 @@ class GoodRun:
     def knows(self, line: Line) -> bool:
         """Whether such a line occurred in it."""
         return _hash(words_of(line.message)) in self.counts
+
+
+def good_run_of(baseline: Source | Sequence[Source], book: RuleBook, notes: list[str]) -> GoodRun:
+    """What the logs of good runs tell; what could not be read of them is a note."""
+    several = isinstance(baseline, Sequence) and not isinstance(baseline, (str, bytes, bytearray))
+    logs = tuple(cast(Sequence[Source], baseline)) if several else (baseline,)
+    streams = open_sources(logs, limits_of(None, None), book.forms)
+    parts = surveys(streams, book, Shapes(book, ()))
+    notes += [f"baseline: {note}" for stream in streams for note in stream.notes]
+    shapes = {id(part.shapes): part.shapes for part in parts if part.shapes is not None}
+    return good_run(shapes.values(), sum(part.total_lines for part in parts))
 
 
 def good_run(shapes: Iterable[Shapes], total: int) -> GoodRun:

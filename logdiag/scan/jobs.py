@@ -62,18 +62,12 @@ def jobs_in(survey: Survey) -> dict[str, Survey]:
 
 def _part(survey: Survey, streams: set[int]) -> Survey:
     """What was found in some of the streams. The last line of each is always kept, so that its lines are known."""
-    lines = [line for line in survey.lines if line.stream in streams]
+    part = survey.only(lambda line: line.stream in streams)
     return replace(
-        survey,
-        findings=[finding for finding in survey.findings if finding.line.stream in streams],
+        part,
         uncounted_in={at: counts for at, counts in survey.uncounted_in.items() if at in streams},
-        progress=[step for step in survey.progress if step.stream in streams],
-        series=[step for step in survey.series if step.stream in streams],
-        checkpoints=[line for line in survey.checkpoints if line.stream in streams],
-        calls=[call for call in survey.calls if call.line.stream in streams],
         openings=[opening for opening in survey.openings if opening.stream.index in streams],
-        lines=lines,
-        total_lines=sum({line.stream: line.position + 1 for line in lines}.values()),
+        total_lines=sum({line.stream: line.position + 1 for line in part.lines}.values()),
         total_bytes=sum(stream.bytes_read for stream in survey.streams if stream.index in streams),
         complete=all(stream.complete for stream in survey.streams if stream.index in streams),
     )

@@ -7,7 +7,8 @@ it is. What fits none of them is a job's output.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from logdiag.model import ALL_NINES, Block, Line
@@ -52,28 +53,45 @@ def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
     shapes = [text.translate(ALL_NINES) for text in texts]
     asked = dict(zip(shapes, texts, strict=True))
     told = dict(zip(asked, book.kinds_of([_line_of(text) for text in asked.values()]), strict=True))
-    known = book.kinds_of_log
-    heads, in_form = 0, 0
-    counts: Counter[str] = Counter()
-    of_whom: Counter[str] = Counter()
+    whose = {name: _whose(rule.id) for name, rule in book.kinds_of_log.items()}
+    tally = _tally(shapes, told, whose)
+    name = _of_most(tally, whose)
+    if not name and _JOURNAL in whose and tally.in_form >= max(1, _MOSTLY_A_MACHINES * tally.heads):
+        unknown = [told[shape].isdisjoint(whose) for shape in shapes]
+        name = _JOURNAL if _is_of_many_programs([_line_of(text) for text in texts], unknown, book) else ""
+    return KindOfLog(name, book.kinds_of_log[name].title, whose[name], bool(block.wrapped)) if name else JOB_OUTPUT
+
+
+class _Tally(NamedTuple):
+    """How many lines are of each kind of log, and of whose; how many begin a record, and how many name a program."""
+
+    of_kind: Counter[str]
+    of_whom: Counter[str]
+    heads: int
+    in_form: int
+
+
+def _tally(shapes: Sequence[bytes], told: Mapping[bytes, AbstractSet[str]], whose: Mapping[str, str]) -> _Tally:
+    """Counts lines by what was `told` of their shapes; `whose` are the kinds of logs."""
+    of_kind, of_whom = Counter[str](), Counter[str]()
+    heads = in_form = 0
     for shape, times in Counter(shapes).items():
-        found = told[shape] & known.keys()
-        counts.update(dict.fromkeys(found, times))
-        of_whom.update(dict.fromkeys({_whose(known[name].id) for name in found}, times))
+        found = told[shape] & whose.keys()
+        of_kind.update(dict.fromkeys(found, times))
+        of_whom.update(dict.fromkeys({whose[name] for name in found}, times))
         # What is indented goes on with the record above it.
         heads += times if found or not shape.startswith((b" ", b"\t")) else 0
         in_form += times if "syslog-form" in told[shape] else 0
-    for whose, count in of_whom.most_common():
-        least = _MOSTLY_A_MACHINES if whose == "machine" else _MOSTLY
-        if count >= max(1, least * heads):
-            name = max((name for name in counts if _whose(known[name].id) == whose), key=lambda name: counts[name])
-            return KindOfLog(name, known[name].title, whose, bool(block.wrapped))
-    mostly = in_form >= max(1, _MOSTLY_A_MACHINES * heads)
-    if _JOURNAL in known and mostly:
-        unknown = [told[shape].isdisjoint(known) for shape in shapes]
-        if _is_of_many_programs([_line_of(text) for text in texts], unknown, book):
-            return KindOfLog(_JOURNAL, known[_JOURNAL].title, "machine", bool(block.wrapped))
-    return JOB_OUTPUT
+    return _Tally(of_kind, of_whom, heads, in_form)
+
+
+def _of_most(tally: _Tally, whose: Mapping[str, str]) -> str:
+    """The kind of log that enough lines are of, empty for none."""
+    for owner, count in tally.of_whom.most_common():
+        least = _MOSTLY_A_MACHINES if owner == "machine" else _MOSTLY
+        if count >= max(1, least * tally.heads):
+            return max((name for name in tally.of_kind if whose[name] == owner), key=tally.of_kind.__getitem__)
+    return ""
 
 
 def _line_of(text: bytes) -> Line:

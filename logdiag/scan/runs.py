@@ -29,7 +29,6 @@ _VARYING = pattern_of(
 _MOST_ALIKE = 2000
 # A person or a scheduler needs so many seconds to start a job again; a launcher that starts its workers again does not.
 _A_PAUSE = 30.0
-_ENDS = (Role.CAUSE, Role.SYMPTOM)
 
 
 @dataclass
@@ -49,7 +48,7 @@ class Heads:
         for shape, text, line in islice(lines, _AMONG):
             if shape in steps or line.message.startswith("Traceback "):
                 return
-            words = _words(line)
+            words = _words_that_stay(line)
             if len(_LETTERS.findall(words)) >= _FEWEST_LETTERS and words not in self.words:
                 self.words[words] = len(self.words)
                 self.texts.append(text)
@@ -71,7 +70,7 @@ class Heads:
 
     def met(self, line: Line) -> bool:
         """Whether a line is one of the head that comes again; if so it is remembered."""
-        which = self.words.get(_words(line))
+        which = self.words.get(_words_that_stay(line))
         if line.position <= self.first[-1].position:
             return False
         if which is None:
@@ -111,17 +110,11 @@ def runs_in(survey: Survey) -> list[Run]:
 
 def only_run(survey: Survey, run: Run) -> Survey:
     """What was found of one run. Lines of it that were only counted are counted for none."""
-    lines = [line for line in survey.lines if run.holds(line)]
     return replace(
-        survey,
-        findings=[finding for finding in survey.findings if run.holds(finding.line)],
+        survey.only(run.holds),
         uncounted_in={},
-        progress=[line for line in survey.progress if run.holds(line)],
-        series=[line for line in survey.series if run.holds(line)],
-        checkpoints=[line for line in survey.checkpoints if run.holds(line)],
         # The first lines are those of the first run.
         openings=[opening for opening in survey.openings if run.parts.get(opening.stream.index, (1, 1))[0] == 0],
-        lines=lines,
         total_lines=sum(end - start for start, end in run.parts.values()),
     )
 
@@ -141,7 +134,7 @@ def _starts(heads: Heads, survey: Survey) -> list[int]:
         last = [item for item in steps if before <= item.position < line.position]
         told = [item for item in ended if before <= item.line.position < line.position]
         closed = any(item.closes or item.role is Role.FINISHED for item in told)
-        failed = any(item.role in _ENDS for item in told) and _paused(line, survey.lines)
+        failed = any(item.role.is_failure for item in told) and _paused(line, survey.lines)
         if closed or failed or _begins_anew(last, [item for item in steps if item.position > line.position]):
             starts.append(line.position)
             before = line.position
@@ -171,5 +164,5 @@ def _paused(line: Line, lines: Sequence[Line]) -> bool:
     return last is not None and line.time is not None and line.time - last >= _A_PAUSE
 
 
-def _words(line: Line) -> str:
+def _words_that_stay(line: Line) -> str:
     return _VARYING.sub("", line.message).strip()

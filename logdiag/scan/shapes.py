@@ -10,21 +10,19 @@ Shapes decide only what is shown and what counts as progress. The failure rules 
 from __future__ import annotations
 
 import re
-from array import array
-from collections import Counter, OrderedDict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
 
-from logdiag.model import ALL_NINES, HEX, Block, CommonPrefix, Digest, Line, Sealed
+from logdiag.model import ALL_NINES, HEX, Block, CommonPrefix, Digest, Line, LineInFile, LinePlace
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
-from logdiag.rules.matcher import Matcher, starts_of_lines
-from logdiag.scan.addresses import DIGITS, without_numbers, words_before_numbers
-from logdiag.scan.kinds_of_log import KindOfLog
+from logdiag.scan.addresses import DIGITS
+from logdiag.scan.lines import BlockLines
+from logdiag.scan.looked import Looked, Patterns
 
 CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoint-loaded"})
 """The kinds of lines that tell of a checkpoint."""
@@ -51,121 +49,6 @@ _LONGEST_SHAPE = 4096
 _LONGEST_SAMPLE = 512
 _FIRST_OF_SHAPE = 3
 _LINES_OF_ONE_RANK = 20
-# So many lines from either end of a block are found faster one by one.
-_NEAR = 256
-# Of a block of so few bytes all lines are split at once.
-_SMALL = 1 << 17
-# So many shapes in a block, and one in so many lines, may be lines that differ in numbers of base 16 only.
-_MANY_SHAPES, _SHARE = 400, 32
-
-
-class BlockLines:
-    """The lines of a block by index. They are split only when one is asked for that is not near an end of the block.
-
-    `count` is the number of lines, where it is known.
-    """
-
-    def __init__(self, block: Block | bytes) -> None:
-        self.count = 0
-        self._data = block.data if isinstance(block, Block) else block
-        self._sealed = block.sealed if isinstance(block, Block) else Sealed()
-        self._lines: list[bytes] | None = None
-        self._first = [0]
-
-    def __getitem__(self, index: int) -> bytes:
-        if self._sealed.holds(index):
-            return self._sealed.line(index)
-        if self._lines is None and len(self._data) > _SMALL:
-            if index < _NEAR:
-                return self._from_start(index)
-            if 0 < self.count - index < _NEAR:
-                return self._from_end(self.count - index)
-        self._lines = self._lines or self._data.split(b"\n")
-        return self._lines[index]
-
-    def _from_start(self, index: int) -> bytes:
-        while len(self._first) <= index + 1:
-            end = self._data.find(b"\n", self._first[-1])
-            self._first.append(end + 1 if end >= 0 else len(self._data) + 1)
-        return self._data[self._first[index] : self._first[index + 1] - 1]
-
-    def _from_end(self, behind: int) -> bytes:
-        end = start = len(self._data) + (not self._data.endswith(b"\n"))
-        for _ in range(behind):
-            end, start = start - 1, self._data.rfind(b"\n", 0, max(start - 1, 0)) + 1
-        return self._data[start:end]
-
-    def several(self, indices: Sequence[int], most: int | None = None) -> list[bytes]:
-        """Some of the lines, of each all or at most so many bytes."""
-        if self._sealed.places or not indices:
-            return [self[index][:most] for index in indices]
-        self._lines = every = self._lines or self._data.split(b"\n")
-        return [every[index][:most] for index in indices]
-
-
-Patterns = tuple[int, ...]
-"""Numbers of patterns that are scanned for."""
-Hits = list[tuple[int, Patterns]]
-"""The index of each line of a block on which a rule may fire, and the patterns that were found there."""
-
-
-class Looked(NamedTuple):
-    """A block, the shapes of its lines, how often each comes, and the words `before` numbers of base 16 by which the
-    shapes were told. `hits`, and of a log's first block `kind`, are None where nobody has looked for them."""
-
-    block: Block
-    shapes: list[bytes]
-    counts: Mapping[bytes, int]
-    before: tuple[bytes, ...] = ()
-    hits: Hits | None = None
-    kind: KindOfLog | None = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """For another process: each shape once."""
-        places = {shape: at for at, shape in enumerate(self.counts)}
-        shapes = array("I", map(places.__getitem__, self.shapes))
-        return _received, (self.block, dict(self.counts), shapes, self.before, self.hits, self.kind)
-
-    def found(self, lines: BlockLines, matcher: Matcher, settled: set[bytes]) -> Hits:
-        """The hits on lines whose shapes are not settled: no rule can fire on those."""
-        if settled.issuperset(self.counts):
-            return []
-        none_settled = settled.isdisjoint(self.counts)
-        if self.hits is not None:
-            return self.hits if none_settled else [hit for hit in self.hits if self.shapes[hit[0]] not in settled]
-        if none_settled:
-            return matcher.on_lines(self.block.data, starts_of_lines(self.block.data))
-        asked = [index for index, shape in enumerate(self.shapes) if shape not in settled]
-        data = b"\n".join(lines.several(asked))
-        return [(asked[at], patterns) for at, patterns in matcher.on_lines(data, starts_of_lines(data))]
-
-
-def _received(block: Block, counts: dict[bytes, int], places: Iterable[int], *found: Any) -> Looked:
-    return Looked(block, list(map(list(counts).__getitem__, places)), counts, *found)
-
-
-def looked_through(blocks: Generator[Block, int | None, None]) -> Iterator[Looked]:
-    """Blocks of one log with the shapes of their lines."""
-    block = next(blocks, None)
-    before: tuple[bytes, ...] = ()
-    while block is not None:
-        looked = _looked(block, before)
-        many = len(looked.counts) > max(_MANY_SHAPES, len(looked.shapes) // _SHARE)
-        if many and (new := words_before_numbers(block.data, before)):
-            before += new
-            looked = _looked(block, before)
-        yield looked
-        try:
-            block = blocks.send(len(looked.shapes))
-        except StopIteration:
-            return
-
-
-def _looked(block: Block, before: tuple[bytes, ...]) -> Looked:
-    shapes = without_numbers(block.data, before).split(b"\n")
-    if not shapes[-1] and block.data.endswith(b"\n"):
-        shapes.pop()
-    return Looked(block, shapes, Counter(shapes), before)
 
 
 @dataclass(slots=True)
@@ -187,7 +70,7 @@ class _Shape:
     rank: int | None = None
     sample: bytes = b""
     prefix: CommonPrefix | None = None
-    first: tuple[int, int] = (0, 0)
+    first: LinePlace = (0, 0)
 
     def look_at(self, rank: int | None) -> None:
         """Notes that a line of this rank was looked at."""
@@ -323,7 +206,7 @@ class Shapes:
             if shape is None:
                 shape = self._new(key, looked.counts[key], originals[index], block, position + index)
             if shape is not None and shape.open:
-                line = _parsed(originals[index], _LONGEST_SAMPLE, block.prefix)
+                line = _parsed(originals[index][:_LONGEST_SAMPLE], block.prefix)
                 shape.look_at(line.rank)
                 # Lines of one shape differ in numbers, and those may be what a filter asks for.
                 if not (shape.regular and self._is_regular(line)):
@@ -344,7 +227,7 @@ class Shapes:
         if shape is None:
             shape = self.finer[finer] = _Shape(first=(block.stream, position), prefix=block.prefix)
             self.shapes.append(shape)
-            line = _parsed(original, _LONGEST_SHAPE, block.prefix)
+            line = _parsed(original[:_LONGEST_SHAPE], block.prefix)
             shape.progress = self.book.is_progress(line)
             shape.checkpoint = not self.book.kinds_of([line])[0].isdisjoint(CHECKPOINT_KINDS)
             shape.regular = self._is_regular(line)
@@ -361,44 +244,16 @@ class Shapes:
         """Whether a filter that is bound to this job drops a line."""
         return bool(self.bound) and not self.bound.isdisjoint(self.book.filters_of(line))
 
-    def counted(self) -> Iterator[tuple[Line, int, tuple[int, int]]]:
+    def counted(self) -> Iterator[tuple[Line, int, LinePlace]]:
         """Of each shape its first line, how often it came, and the place of that line."""
         for shape in self.shapes:
-            yield _parsed(shape.sample, _LONGEST_SAMPLE, shape.prefix), shape.count, shape.first
+            yield _parsed(shape.sample, shape.prefix), shape.count, shape.first
 
     def kind_of(self, shape: _Shape) -> str:
         """What the receipt calls a shape's left-out lines: the filter that knows them, or progress, or just repeats."""
-        dropping = self.book.filters_of(_parsed(shape.sample, _LONGEST_SAMPLE, shape.prefix))
+        dropping = self.book.filters_of(_parsed(shape.sample, shape.prefix))
         known = next((item.id for item in self.filters if item.id in dropping), None)
         return known or ("progress" if shape.progress else "repeats")
-
-
-@dataclass
-class KeptLines:
-    """The lines of one stream that are worth keeping, by position: the earliest ones, and the latest when there are
-    too many."""
-
-    most: int = 12_000
-    early: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    # Of a plain dict the oldest entry is found ever more slowly, the more were taken out before it.
-    late: OrderedDict[int, tuple[int, bytes]] = field(default_factory=OrderedDict)
-    complete: bool = True
-
-    def keep(self, position: int, number: int, text: bytes) -> None:
-        """Remembers a line; `number` is its own in the file."""
-        if position in self.early:
-            return
-        if len(self.early) < self.most:
-            self.early[position] = (number, text)
-            return
-        self.late[position] = (number, text)
-        if len(self.late) > self.most:
-            self.late.popitem(last=False)
-            self.complete = False
-
-    def lines(self) -> list[tuple[int, int, bytes]]:
-        """(position, number, text) in order."""
-        return sorted((position, *line) for position, line in (self.early | self.late).items())
 
 
 def words_of(text: str) -> bytes:
@@ -421,12 +276,8 @@ def _finer(text: bytes) -> bytes:
     return _VARYING.sub(b"", said).translate(None, DIGITS).strip()
 
 
-def _parsed(text: bytes, most: int, prefix: CommonPrefix | None) -> Line:
-    return _parsed_now(text[:most], prefix)
-
-
 @lru_cache(maxsize=8)  # the first line of a shape is asked for twice
-def _parsed_now(text: bytes, prefix: CommonPrefix | None) -> Line:
+def _parsed(text: bytes, prefix: CommonPrefix | None) -> Line:
     return parse_line(text.decode(errors="replace"), prefix=prefix)
 
 
@@ -443,14 +294,14 @@ def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes:
     """The kept lines with what each stands for, and the receipt of what was dropped and why."""
     kept = tuple(lines)
     by_position = {line.place: line for line in kept}
-    counts: dict[tuple[str, int], int] = {}
+    counts: dict[LineInFile, int] = {}
     dropped: Counter[str] = Counter()
     for shape in shapes.shapes:
         if shape.count <= shape.kept:
             continue
         line = by_position.get(shape.first)
         if line is not None:
-            counts[(line.source, line.number)] = shape.count
+            counts[line.in_file] = shape.count
         dropped[shapes.kind_of(shape)] += shape.count - shape.kept
     if shapes.unshaped:
         dropped["too many shapes"] += shapes.unshaped

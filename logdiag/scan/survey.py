@@ -6,26 +6,27 @@ After this nothing is proportional to the log's size.
 from __future__ import annotations
 
 from bisect import bisect
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.errors import SourceError
-from logdiag.model import ALL_NINES, Block, CommonPrefix, Finding, Line, Role, Sealed
-from logdiag.patterns import pattern_of
-from logdiag.read.prefixes import parse_line
-from logdiag.read.sections import may_be_heading, section_at, sections_in
-from logdiag.read.sources import Stream
+from logdiag.model import Block, CommonPrefix, Finding, Line, Role
+from logdiag.read.sections import may_be_heading, sections_in
+from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.calls import Call, Calls
+from logdiag.scan.floods import Floods, Kind
 from logdiag.scan.frames import Frames, above
 from logdiag.scan.kinds_of_log import KindOfLog, kind_of_block
+from logdiag.scan.lines import LONGEST_TEXT, BlockLines, KeptLine, KeptLines, Tail
+from logdiag.scan.looked import Looked, Patterns, looked_through
 from logdiag.scan.runs import Heads
-from logdiag.scan.shapes import BlockLines, KeptLines, Looked, Patterns, Shapes, looked_through
+from logdiag.scan.shapes import Shapes
 
 if TYPE_CHECKING:
     from logdiag.scan.crew import Crew
@@ -42,18 +43,11 @@ _LAST_LINES, _FEWEST_LAST_LINES, _MOST_LAST_LINES = 60, 16, 6000
 _MOST_LINES = 24_000
 _FEWEST_LINES = 200
 _TOO_MANY = "more lines are worth reading than can be judged in time: of each log the first and the last of them were"
+_MOST_REMEMBERED = 1024
 # So many findings of a rule in each of many logs; the latest one comes on top.
 _FEWEST_FINDINGS = 60
-_MOST_REMEMBERED = 1024
 # Where lines say more than can be told apart, so many of the latest are kept.
 _LATEST_UNKNOWN = 2000
-_LONGEST_TEXT = 8192
-# From this many hits of the same patterns on, only hits that say something new are confirmed.
-_MANY_HITS = 200
-_VERY_MANY_HITS = 5000
-_MOST_KINDS = 20_000
-_MOST_LATEST = 8
-_MOST_TEXTS = 4096
 _MOST_MARKS_A_BLOCK = 200
 # After a line that is no mark (the latest of a flood, one that only the memory knows) enough steps must be known to
 # tell that it was survived.
@@ -65,13 +59,6 @@ _LOGS_WITH_SERIES, _LONGEST_SERIES = 4, 256
 _PLACES, _LINES_OF_A_PLACE = 32, 16
 # Where a launcher lists its ranks: so many first lines, of so many streams.
 _OPENING, _MOST_OPENINGS, _LONGEST_OPENING = 400, 64, 1000
-# Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
-# Both begin with a digit, which is found many times faster than what must not stand before it.
-_LONG_NUMBER = pattern_of(rb"[0-9](?:[\d:.,-]{3,}|(?<=0)x[0-9a-f]+)")
-_SHORT_NUMBER = pattern_of(rb"[0-9](?<![\w:.,-][0-9])\d{0,2}(?![\w:.,-]*\d)")
-
-
-_Kind = tuple[Patterns, object]
 
 
 class Opening(NamedTuple):
@@ -79,12 +66,12 @@ class Opening(NamedTuple):
 
     stream: Stream
     prefix: CommonPrefix | None
-    texts: tuple[tuple[int, int, bytes], ...]
+    texts: tuple[KeptLine, ...]
 
     def lines(self) -> Iterator[Line]:
         """The lines, read now."""
         for position, number, text in self.texts:
-            yield _line_of(self.stream, self.prefix, position, number, text)
+            yield self.stream.line(position, number, text.decode(errors="replace"), self.prefix)
 
 
 @dataclass
@@ -121,122 +108,36 @@ class Survey:
         """The same by rule alone."""
         return sum(self.uncounted_in.values(), Counter())
 
+    def only(self, keeps: Callable[[Line], bool]) -> Survey:
+        """What was found on the lines that `keeps` says yes to; what is no line's own stays."""
+        return replace(
+            self,
+            findings=[finding for finding in self.findings if keeps(finding.line)],
+            calls=[call for call in self.calls if keeps(call.line)],
+            progress=list(filter(keeps, self.progress)),
+            series=list(filter(keeps, self.series)),
+            checkpoints=list(filter(keeps, self.checkpoints)),
+            lines=list(filter(keeps, self.lines)),
+        )
 
-class _Floods:
-    """Lines that come again and again. Past the first of a kind they are only counted, and the latest is remembered.
-
-    Two lines are of one kind when the same patterns hit them and they differ only in long numbers: an Xid, an errno
-    or a status makes another kind.
-    """
-
-    def __init__(self, counts: Counter[str]) -> None:
-        # How many lines of each rule were only counted.
-        self._counts = counts
-        self._hits: Counter[Patterns] = Counter()
-        self._rules: dict[_Kind, str] = {}
-        self._latest: OrderedDict[_Kind, tuple[int, int, bytes]] = OrderedDict()
-        # What gives the short numbers of lines that differ in digits only.
-        self._short_numbers: dict[bytes, Callable[[bytes], object]] = {}
-
-    def count(
-        self, patterns: Patterns, places: list[int], texts: Sequence[bytes], latest: dict[_Kind, int]
-    ) -> list[int]:
-        """Counts those of a block's lines that these patterns hit and whose kinds are known, if very many came before,
-        and notes the `latest` of each kind; the places of the others."""
-        if self._hits[patterns] < _VERY_MANY_HITS:
-            return places
-        numbers = [self._numbers_in(text) for text in texts]
-        last = dict(zip(numbers, places, strict=True))
-        new = {each for each in last if (patterns, each) not in self._rules}
-        for each, count in Counter(numbers).items():
-            if each not in new:
-                self._hits[patterns] += count
-                self._count((patterns, each), count, last[each], latest)
-        return [at for at, each in zip(places, numbers, strict=True) if each in new] if new else []
-
-    def count_one(self, patterns: Patterns, at: int, text: bytes, latest: dict[_Kind, int]) -> bool:
-        """Counts one line, if it is of a kind that is known; else it is to be looked at."""
-        self._hits[patterns] += 1
-        if self._hits[patterns] <= _MANY_HITS or (kind := self._kind(patterns, text)) not in self._rules:
-            return False
-        self._count(kind, 1, at, latest)
-        return True
-
-    def _count(self, kind: _Kind, count: int, at: int, latest: dict[_Kind, int]) -> None:
-        if rule := self._rules[kind]:
-            self._counts[rule] += count
-            latest[kind] = at
-
-    def remember(self, kind: _Kind, position: int, number: int, text: bytes) -> None:
-        """Remembers the latest line of a kind; `number` is its own in the file."""
-        self._latest.pop(kind, None)
-        self._latest[kind] = (position, number, text)
-        if len(self._latest) > _MOST_LATEST:
-            self._latest.popitem(last=False)
-
-    def learn(self, patterns: Patterns, text: bytes, finding: Finding | None) -> None:
-        """Remembers which rule a frequent kind of line belongs to, or that none fires on it."""
-        if self._hits[patterns] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
-            self._rules[self._kind(patterns, text)] = finding.rule if finding else ""
-
-    def _kind(self, patterns: Patterns, text: bytes) -> _Kind:
-        if self._hits[patterns] <= _VERY_MANY_HITS:
-            return patterns, (_LONG_NUMBER.sub(b"", text),)
-        return patterns, self._numbers_in(text)
-
-    def _numbers_in(self, text: bytes) -> object:
-        """The short numbers of a line."""
-        nines = text.translate(ALL_NINES)
-        numbers = self._short_numbers.get(nines)
-        if numbers is None:
-            if len(self._short_numbers) >= _MOST_TEXTS:
-                self._short_numbers.clear()
-            places = [slice(*found.span()) for found in _SHORT_NUMBER.finditer(nines)]
-            numbers = self._short_numbers[nines] = itemgetter(*places or [slice(0)])
-        return numbers(text)
-
-    def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, Patterns]]:
-        """The last line of each kind that was only counted: what failed in the end may be the last of many."""
-        for (patterns, _), place in self._latest.items():
-            yield line_of(*place), patterns
-
-
-class _Tail:
-    """The last lines that were read, cut out only when a window or the end of the log needs them."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._blocks: list[tuple[Block, int, BlockLines]] = []
-
-    def add(self, block: Block, position: int, lines: BlockLines) -> None:
-        """Remembers a block, and as many before it as are needed for the last lines."""
-        if len(block.data) > _LONGEST_TEXT * lines.count:
-            # A block of a few endless lines holds megabytes of which nothing more will be looked at.
-            cut = b"\n".join(lines[at][:_LONGEST_TEXT] for at in range(lines.count))
-            numbers = tuple(block.number_of(at) for at in range(lines.count))
-            block, count = block._replace(data=cut, line_numbers=numbers, sealed=Sealed()), lines.count
-            lines = BlockLines(cut)
-            lines.count = count
-        self._blocks.append((block, position, lines))
-        while sum(lines.count for _, _, lines in self._blocks[1:]) >= self.most:
-            del self._blocks[0]
-
-    def lines(self, most: int) -> list[tuple[int, int, bytes]]:
-        """(position, number, text) of the last lines, in order."""
-        found: list[tuple[int, int, bytes]] = []
-        for block, position, lines in reversed(self._blocks):
-            for at in range(lines.count - 1, -1, -1):
-                if len(found) >= most:
-                    return found[::-1]
-                found.append((position + at, block.number_of(at), lines[at][:_LONGEST_TEXT]))
-        return found[::-1]
+    def each_line(self, as_changed: Callable[[Line], Line]) -> Survey:
+        """The same with every line as the function gives it back."""
+        return replace(
+            self,
+            findings=[finding._replace(line=as_changed(finding.line)) for finding in self.findings],
+            calls=[call._replace(line=as_changed(call.line)) for call in self.calls],
+            progress=list(map(as_changed, self.progress)),
+            series=list(map(as_changed, self.series)),
+            checkpoints=list(map(as_changed, self.checkpoints)),
+            lines=list(map(as_changed, self.lines)),
+        )
 
 
 class _Series:
     """Every so many steps of a log, by position, number and text; the longer the log, the fewer of them."""
 
     def __init__(self) -> None:
-        self.steps: list[tuple[int, int, bytes]] = []
+        self.steps: list[KeptLine] = []
         self._every, self._seen = 1, 0
 
     def next_of(self, places: Sequence[int]) -> Sequence[int]:
@@ -245,7 +146,7 @@ class _Series:
         self._seen += len(places)
         return chosen
 
-    def add(self, steps: Iterable[tuple[int, int, bytes]]) -> None:
+    def add(self, steps: Iterable[KeptLine]) -> None:
         """Adds what `next_of` chose."""
         self.steps.extend(steps)
         while len(self.steps) > _LONGEST_SERIES:
@@ -262,7 +163,7 @@ class _Found:
     frames: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
-    latest: dict[_Kind, int] = field(default_factory=dict)
+    latest: dict[Kind, int] = field(default_factory=dict)
     windows: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -276,12 +177,12 @@ class _Lines:
         self.prefix: CommonPrefix | None = None
 
     def __call__(self, position: int, number: int, text: bytes) -> Line:
-        key = position, text[:_LONGEST_TEXT]
+        key = position, text[:LONGEST_TEXT]
         line = self._read.get(key)
         if line is None:
             if len(self._read) >= _MOST_REMEMBERED:
                 self._read.clear()
-            line = self._read[key] = _line_of(self._stream, self.prefix, position, number, key[1])
+            line = self._read[key] = self._stream.line(position, number, key[1].decode(errors="replace"), self.prefix)
         return line
 
 
@@ -296,18 +197,18 @@ class _Reader:
         self.survey, self.book, self.shapes, self.stream = survey, book, shapes, stream
         self.survey.shapes = shapes
         self.kept = KeptLines()
-        self.tail = _Tail(last_lines)
+        self.tail = Tail(last_lines)
         self.position = 0
         self.after = 0
-        self.floods = _Floods(survey.uncounted_in[stream.index])
+        self.floods = Floods(survey.uncounted_in[stream.index])
         self.frames = Frames()
-        self.unknown: deque[tuple[int, int, bytes]] = deque(maxlen=_LATEST_UNKNOWN)
+        self.unknown: deque[KeptLine] = deque(maxlen=_LATEST_UNKNOWN)
         self.line = _Lines(stream)
         self.calls = Calls(self.book.calls_on, self.line)
         self.series = _Series()
         self.findings_of: Counter[str] = Counter()
         self.latest_of: dict[str, Finding] = {}
-        self.opening: list[tuple[int, int, bytes]] = []
+        self.opening: list[KeptLine] = []
 
     def read(self, pieces: Iterable[Looked], advance: Callable[[int], None]) -> None:
         for looked in pieces:
@@ -373,13 +274,13 @@ class _Reader:
             if call:
                 calls += zip(places, repeat(patterns))
             if fires and not frame:
-                places = self.floods.count(patterns, places, lines.several(places, _LONGEST_TEXT), found.latest)
+                places = self.floods.count(patterns, places, lines.several(places, LONGEST_TEXT), found.latest)
             if fires:
                 asked += zip(places, repeat(patterns))
             elif frame:
                 found.frames += places
         for index, patterns in sorted(asked):
-            self._look_at(looked.block, index, lines[index][:_LONGEST_TEXT], patterns, found)
+            self._look_at(looked.block, index, lines[index][:LONGEST_TEXT], patterns, found)
         self._hear(looked.block, lines, sorted(calls))
         for kind, index in sorted(found.latest.items(), key=itemgetter(1)):
             self.floods.remember(kind, *self._kept(looked.block, lines, index))
@@ -389,7 +290,7 @@ class _Reader:
         """Remembers what ranks say of their collectives."""
         places = [at for at, _ in calls]
         positions, numbers = map(self.position.__add__, places), block.numbers_of(places)
-        texts, patterns = lines.several(places, _LONGEST_TEXT), map(itemgetter(1), calls)
+        texts, patterns = lines.several(places, LONGEST_TEXT), map(itemgetter(1), calls)
         self.calls.add(zip(positions, numbers, texts, patterns, strict=True))
 
     def _look_at(self, block: Block, index: int, text: bytes, patterns: Patterns, found: _Found) -> None:
@@ -427,8 +328,8 @@ class _Reader:
                 self.frames.remember(key, [self._kept(block, lines, near) for near in around])
         return [(at - before, at + after + 1) for at in chosen]
 
-    def _kept(self, block: Block, lines: BlockLines, at: int) -> tuple[int, int, bytes]:
-        return self.position + at, block.number_of(at), lines[at][:_LONGEST_TEXT]
+    def _kept(self, block: Block, lines: BlockLines, at: int) -> KeptLine:
+        return self.position + at, block.number_of(at), lines[at][:LONGEST_TEXT]
 
     def _confirm(self, line: Line, patterns: Patterns) -> tuple[Finding | None, tuple[int, int]]:
         """The finding on a line, if any, and how many lines before and after it are worth keeping."""
@@ -573,19 +474,6 @@ def joined(parts: Sequence[Survey]) -> Survey:
         result.total_bytes += part.total_bytes
     result.complete = all(part.complete for part in parts)
     return result
-
-
-def _line_of(stream: Stream, prefix: CommonPrefix | None, position: int, number: int, text: bytes) -> Line:
-    """A line of a stream; one whose file's name, or the heading above it, tells its rank or node has that where it says
-    nothing else."""
-    line = parse_line(
-        text.decode(errors="replace"), stream.name, number, stream=stream.index, position=position, prefix=prefix
-    )
-    section = section_at(stream.sections, position) if stream.sections else None
-    for place in (section, stream):
-        if place and ((line.rank is None and place.rank is not None) or (line.node is None and place.node)):
-            line = line._replace(rank=place.rank if line.rank is None else line.rank, node=line.node or place.node)
-    return line
 
 
 def _thin(found: Sequence[Survey]) -> bool:

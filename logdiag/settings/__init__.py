@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from logdiag.errors import AgentError, LogdiagError
 from logdiag.settings.config_files import FILE, ConfigFile, look_for, named_file
+from logdiag.settings.places import StrPath
 
 __all__ = ["FILE", "WHEN", "Settings", "check_model", "load_settings"]
 
@@ -56,6 +57,11 @@ class Settings(NamedTuple):
         """Where past failures are: None for the default place, False where `offline` forbids to ask."""
         return False if self.offline and "://" in self.memory else self.memory or None
 
+    def check_online(self, forbidden: str) -> None:
+        """Raises LogdiagError, which says what is `forbidden`, where `offline` is set."""
+        if self.offline:
+            raise LogdiagError(f"offline is set ({self.origins['offline']}); {forbidden}")
+
     def store_or_refusal(self) -> str | None:
         """As `store`, for what is of no use without one: raises LogdiagError where `offline` forbids to ask."""
         place = self.store
@@ -69,7 +75,7 @@ def load_settings(
     flags: Mapping[str, object] | None = None,
     *,
     environ: Mapping[str, str] = os.environ,
-    folder: str | os.PathLike[str] = ".",
+    folder: StrPath = ".",
 ) -> Settings:
     """The settings in force in a folder. `flags` come from the command line; `config` among them, or `LOGDIAG_CONFIG`,
     is a file to read instead of those that are looked for. `llm` may also be always, unsure or never: when to ask.

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from logdiag.errors import LogdiagError
-from logdiag.settings.places import config_file, why_foreign_path
+from logdiag.settings.places import StrPath, config_file, why_foreign_path
 
 FILE = "logdiag.toml"
 
@@ -35,12 +35,12 @@ class ConfigFile(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def named_file(path: str | os.PathLike[str]) -> ConfigFile:
+def named_file(path: StrPath) -> ConfigFile:
     """A file that the user names: it is the user's word, whoever wrote it. Raises LogdiagError."""
     return ConfigFile(os.fspath(path), "obeyed", _values(os.path.join(os.getcwd(), path)))
 
 
-def look_for(folder: str | os.PathLike[str]) -> tuple[ConfigFile, ...]:
+def look_for(folder: StrPath) -> tuple[ConfigFile, ...]:
     """The user's own file, then those in a folder and above it, each with what became of it; later values win. Raises
     LogdiagError for one that cannot be read."""
     own = config_file()

@@ -9,8 +9,12 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from logdiag.errors import MemoryStoreError
+
+StrPath: TypeAlias = str | os.PathLike[str]
+"""The path of a file or a folder, however a caller has it."""
 
 _NAME = "logdiag"
 _CONFIG = "logdiag.toml"

@@ -12,7 +12,7 @@ import pytest
 from logdiag import diagnose
 from logdiag.errors import RuleError
 from logdiag.judge.confidence import confidence_of
-from logdiag.memory.incident import Incident, Outcome
+from logdiag.memory.incident import Helped, Incident
 from logdiag.model import Action, Reason, Support
 from logdiag.rules import RuleBook
 from logdiag.rules.files import parse
@@ -42,7 +42,7 @@ def trial_rule(
 
 def confirmed(text: str, reason: Reason, by: str = "mira", window: tuple[str, ...] = ()) -> Incident:
     """An incident as a person left it."""
-    told = {"action": Action.RETRY_LATER, "outcome": Outcome.WORKED, "cause": "It was torn."}
+    told = {"action": Action.RETRY_LATER, "outcome": Helped.WORKED, "cause": "It was torn."}
     return replace(incident(text, reason, confirmed_by=by, window=window, **told), id="i-7f3a")
 
 

@@ -14,7 +14,7 @@ from logdiag.agent.ask import Asker
 from logdiag.authoring.rule_file import Proposal, accept
 from logdiag.authoring.rule_writer import draft_rule
 from logdiag.errors import AgentError, RuleError
-from logdiag.memory.incident import Incident, Outcome
+from logdiag.memory.incident import Helped, Incident
 from logdiag.model import Action, Reason
 from tests.agent_helpers import chat
 from tests.chat_server import ChatServer, Reply, Script, says
@@ -23,7 +23,7 @@ from tests.memory_helpers import incident
 
 TOLD = {
     "action": Action.RETRY_LATER,
-    "outcome": Outcome.WORKED,
+    "outcome": Helped.WORKED,
     "confirmed_by": "mira",
     "cause": "A copy had been cut short by node-17.",
     "remedy": "Seal the bundle again.",

@@ -11,7 +11,7 @@ from logdiag.authoring.gate import example_of
 from logdiag.authoring.rule_file import accept
 from logdiag.authoring.suggest import suggest
 from logdiag.errors import RuleError
-from logdiag.memory.incident import Outcome, masked
+from logdiag.memory.incident import Helped, masked
 from logdiag.memory.store import Store
 from logdiag.model import Action, Reason
 from logdiag.rules import RuleBook
@@ -30,7 +30,7 @@ def learn(store: Store, *texts: str, reason: Reason = Reason.DATASET_LOADING_ERR
     """Confirmed incidents of these lines; their ids."""
     told = {"remedy": "Seal the bundle again.", "cause": "The seal was broken: a copy had been cut short."}
     found = [
-        incident(text, reason, confirmed_by=by, outcome=Outcome.WORKED, action=Action.RETRY_LATER, **told)
+        incident(text, reason, confirmed_by=by, outcome=Helped.WORKED, action=Action.RETRY_LATER, **told)
         for text in texts
     ]
     return [item.id for item in store.add_all(found)]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from logdiag import Diagnosis, diagnose
+from logdiag.agent.opinion import AgentSettings
+from logdiag.cli.main import report_on
+from logdiag.cli.output import Printing
 from tests.agent_helpers import NAME, answer
 from tests.chat_server import ChatServer, Reply, calls
 from tests.helpers import log_of, run_logdiag, steps, traceback_of
@@ -119,3 +124,17 @@ def test_eval_measures_with_and_without_the_model(log: Path, tmp_path: Path) -> 
     assert found["metrics"]["reason_accuracy"] == 1
     assert found["metrics"]["tokens"] > 0
     assert found["baselines"]["rules alone"]["reason_accuracy"] == 0
+
+
+def test_of_the_notes_after_a_model_only_the_new_ones_are_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wherever they stand: what a cluster has to say comes last, behind what the model left."""
+
+    def ask(first: Callable[[Diagnosis], None]) -> Diagnosis:
+        answer = replace(diagnose(log, memory=False), notes=("one pod is gone",))
+        first(answer)
+        return replace(answer, notes=("the model did not answer", "one pod is gone"))
+
+    report_on(ask, {"llm": AgentSettings(NAME), "remember": False}, Printing(form="text"))
+    told = capsys.readouterr().out
+    assert told.count("one pod is gone") == 1
+    assert "Note: the model did not answer" in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logdiag import diagnose
-from logdiag.judge.facts import ENOUGH_LINES, unknown_lines
+from logdiag.judge.facts import ENOUGH_LINES, lines_of_unknown_software
 from logdiag.model import Line, Support
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
@@ -73,9 +73,9 @@ def test_a_line_that_is_surely_the_cause_stands_before_a_status_although_others_
 def test_software_is_unknown_only_where_a_longer_log_holds_nothing_that_a_rule_knows(book: RuleBook) -> None:
     """One line of work in a known form makes it known; a few lines tell nothing."""
     unknown = _lines(*(f"tide {number} counted, 12 isles answered" for number in range(60)))
-    assert unknown_lines(unknown, book) >= ENOUGH_LINES
-    assert unknown_lines(unknown[:20], book) < ENOUGH_LINES
-    assert unknown_lines([*unknown, *_lines(*steps(1, 1))], book) == 0
+    assert lines_of_unknown_software(unknown, book) >= ENOUGH_LINES
+    assert lines_of_unknown_software(unknown[:20], book) < ENOUGH_LINES
+    assert lines_of_unknown_software([*unknown, *_lines(*steps(1, 1))], book) == 0
 
 
 def test_an_exceptions_class_is_surer_in_software_that_a_rule_knows(book: RuleBook) -> None:

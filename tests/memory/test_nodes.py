@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from logdiag.memory.nodes import node_records, suspicious_nodes, tail
+from logdiag.memory.nodes import node_records, tail
 from logdiag.memory.store import Store
 from logdiag.model import Reason
 from tests.memory_helpers import incident, letters_store
@@ -30,6 +31,11 @@ def fail(
         incident(f"failure {at}", reason, node=node, seen_at=f"2026-11-{day:02}", job={"name": job} if job else {})
         for at in range(times)
     )
+
+
+def suspicious(store: Store, **more: Any) -> list[str]:
+    """The nodes that failed more often than chance."""
+    return [one.node for one in node_records(store, 30, until=NOW, **more) if one.suspicious]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,7 @@ def test_a_node_that_fails_again_and_again_is_suspicious(store: Store) -> None:
     assert records[0].failures == 6
     assert records[0].probability == pytest.approx(tail(16, 6, 1 / 11))
     assert records[0].corrected == pytest.approx(11 * tail(16, 6, 1 / 11))
-    assert [one.node for one in suspicious_nodes(store, 30, until=NOW)] == ["node-bad"]
+    assert suspicious(store) == ["node-bad"]
     assert len(records) == 11
 
 
@@ -69,20 +75,20 @@ def test_what_everyone_has_is_no_suspicion(store: Store) -> None:
     """Failures spread alike, or on one node of which nothing else is known."""
     for number in range(8):
         fail(store, f"node-{number}", 3)
-    assert suspicious_nodes(store, 30, until=NOW) == ()
+    assert suspicious(store) == []
 
 
 def test_a_single_node_cannot_be_compared(store: Store) -> None:
     """Unless the size of the cluster is told."""
     fail(store, "node-1", 3)
-    assert suspicious_nodes(store, 30, until=NOW) == ()
-    assert [one.node for one in suspicious_nodes(store, 30, until=NOW, nodes=64)] == ["node-1"]
+    assert suspicious(store) == []
+    assert suspicious(store, nodes=64) == ["node-1"]
 
 
 def test_one_failure_is_never_enough(store: Store) -> None:
     """However large the cluster."""
     fail(store, "node-1", 1)
-    assert suspicious_nodes(store, 30, until=NOW, nodes=100_000) == ()
+    assert suspicious(store, nodes=100_000) == []
 
 
 def test_a_jobs_own_errors_do_not_blame_the_node(store: Store) -> None:
@@ -92,7 +98,7 @@ def test_a_jobs_own_errors_do_not_blame_the_node(store: Store) -> None:
         fail(store, f"node-{number}", 1)
     record = next(item for item in node_records(store, 30, until=NOW) if item.node == "node-0")
     assert (record.failures, record.reasons) == (0, {"KeyError": 9})
-    assert suspicious_nodes(store, 30, until=NOW, nodes=100) == ()
+    assert suspicious(store, nodes=100) == []
 
 
 def test_a_job_counts_once_a_node(store: Store) -> None:
@@ -120,6 +126,6 @@ def test_chance_alone_seldom_raises_suspicion(store: Store, tmp_path: Path) -> N
         store.add_all(
             incident(f"failure {at}", node=f"node-{random_.randrange(50)}", seen_at="2026-11-10") for at in range(60)
         )
-        wrong += bool(suspicious_nodes(store, 30, until=NOW, nodes=50))
+        wrong += bool(suspicious(store, nodes=50))
         store.close()
     assert wrong <= 4

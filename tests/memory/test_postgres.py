@@ -17,7 +17,7 @@ import pytest
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.documents import Merged
-from logdiag.memory.incident import Outcome
+from logdiag.memory.incident import Helped
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Reason
 from tests.helpers import environment, run_logdiag
@@ -122,8 +122,8 @@ def test_it_does_what_sqlite_does(store: Store, address: str, tmp_path: Path) ->
     assert store.list(node="n1") == store.list(reason=Reason.ECC_ERROR) == (a,)
     assert store.list(since="2026-11-02", limit=1) == (b,)
     assert store.by_fingerprint(a.fingerprint) == (a,)
-    confirmed = store.confirm(a.id, "mira", Outcome.WORKED)
-    assert confirmed == replace(a, confirmed_by="mira", outcome=Outcome.WORKED, history=confirmed.history)
+    confirmed = store.confirm(a.id, "mira", Helped.WORKED)
+    assert confirmed == replace(a, confirmed_by="mira", outcome=Helped.WORKED, history=confirmed.history)
     assert [entry.by for entry in confirmed.history] == ["mira"]
     assert store.correct(b.id, by="mira", remedy="r").remedy == "r"
     stats = store.stats()

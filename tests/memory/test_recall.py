@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from logdiag import Action, Diagnosis, Reason, diagnose
-from logdiag.memory.incident import Incident, Outcome, masked
+from logdiag.memory.incident import Helped, Incident, masked
 from logdiag.memory.recall import similar_to
 from logdiag.memory.store import Store, open_store
 from logdiag.read.prefixes import parse_line
@@ -109,7 +109,7 @@ def test_a_correction_is_used_by_the_very_next_call(book: RuleBook, store: Store
     remembered = diagnose(log_of(*lines), rules=book, memory=store, remember=True).incident
     store.correct(
         remembered, by="mira", reason=Reason.DATASET_LOADING_ERROR, remedy="Wrote the shard again.",
-        outcome=Outcome.WORKED,
+        outcome=Helped.WORKED,
     )  # fmt: skip
     again = said(book, store, *steps(1, 9), *traceback_of("ValueError: shard 41 has 3 columns, expected 11"))
     assert (again.reason, again.decided_by) == (Reason.DATASET_LOADING_ERROR, "memory")
@@ -130,7 +130,7 @@ def test_a_confirmation_that_agrees_with_the_rules_leaves_them_the_verdict(book:
 
 def test_a_remedy_that_did_not_help_is_not_advised_again(book: RuleBook, store: Store) -> None:
     """The reason stays known; the action is that of the reason's table, and the answer says what failed."""
-    store.add(known(lost(), Reason.NODE_FAILURE, action=Action.RETRY_LATER, outcome=Outcome.DID_NOT))
+    store.add(known(lost(), Reason.NODE_FAILURE, action=Action.RETRY_LATER, outcome=Helped.DID_NOT))
     answer = said(book, store, *steps(1, 20), lost())
     assert answer.reason is Reason.NODE_FAILURE
     assert answer.recovery.action is Action.RESTART_EXCLUDING_NODE
@@ -187,12 +187,12 @@ def test_similar_failures_are_ranked_by_likeness_age_and_outcome(store: Store) -
     """Of equally alike ones the latest comes first, then the one whose remedy worked, and the words say when."""
     now = datetime.now(timezone.utc)
 
-    def add(days: int, outcome: Outcome) -> str:
+    def add(days: int, outcome: Helped) -> str:
         seen = (now - timedelta(days=days)).isoformat()
         return store.add(known(lost(), seen_at=seen, outcome=outcome, node="node-17",
                                action=Action.RESTART_EXCLUDING_NODE)).id  # fmt: skip
 
-    old, failed, fresh = add(90, Outcome.WORKED), add(2, Outcome.DID_NOT), add(2, Outcome.WORKED)
+    old, failed, fresh = add(90, Helped.WORKED), add(2, Helped.DID_NOT), add(2, Helped.WORKED)
     found = similar_to(parse_line(lost(rank=1)), Reason.S3_STORAGE_ERROR, store)
     assert [item.incident for item in found] == [fresh, failed, old]
     assert found[0].similarity == pytest.approx(1, abs=0.001)

@@ -12,7 +12,7 @@ import pytest
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import corpus_in, load_corpus
-from logdiag.memory.incident import Incident, Outcome, masked
+from logdiag.memory.incident import Helped, Incident, masked
 from logdiag.memory.store import Store, open_store
 from logdiag.model import Action, Reason
 from logdiag.settings.places import default_memory
@@ -35,7 +35,7 @@ def test_an_incident_comes_back_as_it_was_added(store: Store) -> None:
         window=("before <n>", "after"),
         cause="It rusted.",
         remedy="Oil it.",
-        outcome=Outcome.WORKED,
+        outcome=Helped.WORKED,
         job={"name": "pretrain"},
         node="node-004",
         provenance="test",
@@ -102,9 +102,9 @@ def test_exactly_this_failure_is_found_by_its_fingerprint(store: Store) -> None:
 def test_confirming_says_who_and_whether_it_helped(store: Store) -> None:
     """The very next look shows it, from another connection too."""
     added = store.add(incident("widget"))
-    confirmed = store.confirm(added.id, "mira", Outcome.WORKED)
+    confirmed = store.confirm(added.id, "mira", Helped.WORKED)
     history = confirmed.history
-    assert confirmed == replace(added, confirmed_by="mira", outcome=Outcome.WORKED, history=history)
+    assert confirmed == replace(added, confirmed_by="mira", outcome=Helped.WORKED, history=history)
     assert [(one.by, one.what) for one in history] == [("mira", "corrected: outcome unknown -> worked")]
     assert letters_store(store.place).get(added.id) == confirmed
 
@@ -112,11 +112,11 @@ def test_confirming_says_who_and_whether_it_helped(store: Store) -> None:
 def test_another_reason_keeps_nothing_of_the_old_one(store: Store) -> None:
     """Cause, remedy and outcome go, the action is that of the new reason's table; what is given stays, and so
     does the signature."""
-    old = incident("widget", remedy="pray", outcome=Outcome.DID_NOT, cause="cold", node="n1")
+    old = incident("widget", remedy="pray", outcome=Helped.DID_NOT, cause="cold", node="n1")
     added = store.add(old)
     corrected = store.correct(added.id, by="mira", reason=Reason.KEY_ERROR)
     assert (corrected.reason, corrected.action, corrected.confirmed_by) == (Reason.KEY_ERROR, Action.NONE, "mira")
-    assert (corrected.cause, corrected.remedy, corrected.outcome) == ("", "", Outcome.UNKNOWN)
+    assert (corrected.cause, corrected.remedy, corrected.outcome) == ("", "", Helped.UNKNOWN)
     assert (corrected.signature, corrected.node) == (added.signature, "n1")
     assert store.list(reason=Reason.KEY_ERROR) == (corrected,)
     assert store.list(reason=Reason.ECC_ERROR) == ()
@@ -130,9 +130,9 @@ def test_another_reason_keeps_nothing_of_the_old_one(store: Store) -> None:
 
 def test_a_remedy_can_be_emptied_and_replaced(store: Store) -> None:
     """Whether the old one had helped says nothing of the new one; what is not touched stays."""
-    added = store.add(incident("widget", remedy="pray", outcome=Outcome.DID_NOT, cause="cold"))
+    added = store.add(incident("widget", remedy="pray", outcome=Helped.DID_NOT, cause="cold"))
     emptied = store.correct(added.id, by="mira", remedy="")
-    assert (emptied.remedy, emptied.outcome, emptied.cause) == ("", Outcome.UNKNOWN, "cold")
+    assert (emptied.remedy, emptied.outcome, emptied.cause) == ("", Helped.UNKNOWN, "cold")
 
 
 def test_the_history_says_who_said_what(store: Store) -> None:
@@ -217,7 +217,7 @@ def test_the_numbers_add_up(store: Store) -> None:
     """Stats count by reason and outcome, and who is confirmed."""
     assert store.stats()["incidents"] == 0
     store.add(incident("a", seen_at="2026-11-01"))
-    store.add(incident("b", Reason.KEY_ERROR, seen_at="2026-11-03", confirmed_by="mira", outcome=Outcome.WORKED))
+    store.add(incident("b", Reason.KEY_ERROR, seen_at="2026-11-03", confirmed_by="mira", outcome=Helped.WORKED))
     store.add(incident("c", seen_at="2026-11-02"))
     stats = store.stats()
     assert (stats["incidents"], stats["confirmed"]) == (3, 1)
@@ -291,7 +291,7 @@ def test_shipped_incidents_lie_under_every_store(tmp_path: Path) -> None:
     store = letters_store(tmp_path, shipped=True)
     shipped = store.shipped[0]
     assert shipped.id.startswith("corpus/")
-    assert (shipped.outcome, shipped.confirmed_by, shipped.seen_at) == (Outcome.UNKNOWN, "", "")
+    assert (shipped.outcome, shipped.confirmed_by, shipped.seen_at) == (Helped.UNKNOWN, "", "")
     assert shipped.provenance
     own = store.add(replace(shipped, id="", remedy="Mine."))
     assert store.list()[0] == own

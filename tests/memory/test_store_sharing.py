@@ -13,7 +13,7 @@ import pytest
 
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.documents import Merged
-from logdiag.memory.incident import Outcome
+from logdiag.memory.incident import Helped
 from logdiag.memory.store import Store
 from logdiag.model import Reason
 from tests.memory_helpers import incident, letters_store, text_of
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Store:
 def test_export_and_import_carry_everything(store: Store, tmp_path: Path) -> None:
     """What one exported oneself; a second import changes nothing."""
     store.add(incident("a", window=("x",), job={"name": "j"}, node="n", cause="c", remedy="r"))
-    store.confirm(store.add(incident("b")).id, "mira", Outcome.WORKED)
+    store.confirm(store.add(incident("b")).id, "mira", Helped.WORKED)
     text = io.StringIO()
     assert store.export(text) == 2
     other = letters_store(tmp_path / "other")

@@ -15,7 +15,8 @@ import pytest
 
 from logdiag import SourceError
 from logdiag.model import Block
-from logdiag.read.sources import Known, Stream, open_sources
+from logdiag.read.sources import Known, open_sources
+from logdiag.read.streams import Stream
 from tests.helpers import log_of, zstd
 
 LINES = [f"line {number} of the log" for number in range(1, 2001)]

@@ -18,7 +18,8 @@ from typing import Literal
 import pytest
 
 from logdiag import SourceError, diagnose
-from logdiag.read.sources import Limits, Stream, open_sources
+from logdiag.read.sources import open_sources
+from logdiag.read.streams import Limits, Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.jobs import jobs_in
 from logdiag.scan.shapes import Shapes

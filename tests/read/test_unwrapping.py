@@ -11,7 +11,7 @@ import pytest
 
 from logdiag.read.blocks import blocks_of, pieces_between, written_as_it_stands
 from logdiag.read.decompression import CHUNK_BYTES
-from logdiag.scan.shapes import BlockLines
+from logdiag.scan.lines import BlockLines
 from tests.helpers import log_of
 
 DIGITS = b"0123456789"

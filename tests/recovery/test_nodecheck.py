@@ -21,7 +21,16 @@ from hypothesis import strategies as st
 
 from evals.namespaces import LAUNCHER, hosts, why_not
 from logdiag.recovery import world
-from logdiag.recovery.nodecheck import Figures, Outcome, World, check, complaint, first_round, second_round, usual_of
+from logdiag.recovery.nodecheck import (
+    Figures,
+    World,
+    WorldResult,
+    check,
+    complaint,
+    first_round,
+    second_round,
+    usual_of,
+)
 from tests.helpers import environment, run_logdiag
 
 GOOD = Figures("tcp", 2, 10e9, 50e-6, 0.0)
@@ -59,7 +68,7 @@ def test_round_two_pairs_each_suspect_with_a_node_that_passed(suspected: int, pa
     assert len(waves) == -(-suspected // passed)
 
 
-def simulated(bad: dict[str, Figures | None], worlds: Sequence[World]) -> list[Outcome]:
+def simulated(bad: dict[str, Figures | None], worlds: Sequence[World]) -> list[WorldResult]:
     """Worlds that are as bad as the worst of their nodes."""
     outcomes = []
     for nodes in worlds:
@@ -67,7 +76,7 @@ def simulated(bad: dict[str, Figures | None], worlds: Sequence[World]) -> list[O
             (bad[node] for node in sorted(nodes, key=lambda node: bad.get(node) is not None) if node in bad), GOOD
         )
         outcomes.append(
-            Outcome(nodes, replace(worst, processes=len(nodes))) if worst else Outcome(nodes, None, "no answer")
+            WorldResult(nodes, replace(worst, processes=len(nodes))) if worst else WorldResult(nodes, None, "no answer")
         )
     return outcomes
 
@@ -108,23 +117,23 @@ def test_one_measured_world_has_nothing_to_be_held_against() -> None:
 def test_a_complaint_says_how_far_from_the_usual() -> None:
     """Each of the three, with both figures; what is just within bounds passes."""
     pair = ("n1", "n2")
-    usual = usual_of([Outcome(pair, GOOD)] * 3)
-    assert complaint(Outcome(pair, Figures("tcp", 2, 5e9, 700e-6, 0.01)), usual) == ""
-    assert complaint(Outcome(pair, Figures("tcp", 2, 4.9e9, 701e-6, 0.02)), usual) == (
+    usual = usual_of([WorldResult(pair, GOOD)] * 3)
+    assert complaint(WorldResult(pair, Figures("tcp", 2, 5e9, 700e-6, 0.01)), usual) == ""
+    assert complaint(WorldResult(pair, Figures("tcp", 2, 4.9e9, 701e-6, 0.02)), usual) == (
         "slow: 4.9e+03 MB/s, usual are 1e+04; late: 0.701 ms, usual are 0.05; "
         "lossy: 2.0% of its segments were sent again, usual are 0.0%"
     )
-    assert complaint(Outcome(pair, Figures("nccl", 2, 10e9, 50e-6, None)), usual) == ""
+    assert complaint(WorldResult(pair, Figures("nccl", 2, 10e9, 50e-6, None)), usual) == ""
 
 
 def test_a_node_that_lacks_a_gpu_is_bad() -> None:
     """Seven of eight, or one: fast as its collective may be, the job would not start there. Worlds of three are held
     against worlds of two."""
 
-    def run(worlds: Sequence[World]) -> list[Outcome]:
+    def run(worlds: Sequence[World]) -> list[WorldResult]:
         gpus = [sum({"n1": 7, "n6": 1}.get(node, 8) for node in nodes) for nodes in worlds]
         return [
-            Outcome(nodes, replace(GOOD, over="nccl", processes=count))
+            WorldResult(nodes, replace(GOOD, over="nccl", processes=count))
             for nodes, count in zip(worlds, gpus, strict=True)
         ]
 

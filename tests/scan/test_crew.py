@@ -17,7 +17,8 @@ import pytest
 
 from evals.bench_kinds import kinds, write_kind
 from logdiag.evaluation.cases import load_cases
-from logdiag.read.sources import Stream, open_sources
+from logdiag.read.sources import open_sources
+from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
 from logdiag.scan.crew import Crew, crew_for
 from logdiag.scan.shapes import Shapes

@@ -10,7 +10,8 @@ import pytest
 
 from logdiag import Diagnosis, diagnose
 from logdiag.rules import Filter, RuleBook
-from logdiag.scan.shapes import KeptLines, filters_for
+from logdiag.scan.lines import KeptLines
+from logdiag.scan.shapes import filters_for
 from tests.helpers import LOGS, SAMPLES, book_of, diagnosed, log_of, steps, traceback_of, watchdog, write_rule
 
 CHATTER = [f"shard {number} of 5000 opened in 0.{number % 90:02} s" for number in range(5000)]

@@ -84,25 +84,32 @@ def groups_of(survey: Survey) -> dict[str, Group]:
         if rank is None or "comm_id" in facts or facts.get("operation") in _OF_TWO:
             continue
         if "op_count" in facts:
-            key = communicators.get((*process, facts["comm"]), "NCCL")
-            group = groups.setdefault(key, Group(f"communicator {key}"))
+            communicator = communicators.get((*process, facts["comm"]), "NCCL")
+            group = groups.setdefault(communicator, Group(f"communicator {communicator}"))
             group.size = int(facts["size"])
             _issued(group.seats[rank], call)
-        elif "enqueued" in facts or "what" in facts:
-            key = facts.get("group") or facts.get("pg", "")
-            name = f" ({facts['name']})" if facts.get("name") else ""
-            group = groups.setdefault(key, Group(key + name))
-            group.members |= _members(facts.get("members", ""))
-            group.size = len(group.members) if "members" in facts else group.size
-            (_recorded if "what" in facts else _status)(group.seats[rank], call)
+        elif "what" in facts:
+            _recorded(_named_group(groups, facts).seats[rank], call)
+        elif "enqueued" in facts:
+            _status(_named_group(groups, facts).seats[rank], call)
         else:
             later.append(call)
     for call in later:
         rank = _rank_behind(call, survey)
         if rank is not None:
-            _told(_group_of(groups, rank, call.facts), rank, call)
+            _add_report(_group_of(groups, rank, call.facts), rank, call)
     _complete(groups, survey)
     return groups
+
+
+def _named_group(groups: dict[str, Group], facts: Mapping[str, str]) -> Group:
+    """The group that a line of torch names, with the members that it lists."""
+    key = facts.get("group") or facts.get("pg", "")
+    name = f" ({facts['name']})" if facts.get("name") else ""
+    group = groups.setdefault(key, Group(key + name))
+    group.members |= _members(facts.get("members", ""))
+    group.size = len(group.members) if "members" in facts else group.size
+    return group
 
 
 def _members(text: str) -> set[int]:
@@ -175,7 +182,7 @@ def _issued(seat: Seat, call: Call) -> None:
     seat.calls[sequence] = call.facts["operation"], call.facts["in"]
 
 
-def _told(group: Group, rank: int, call: Call) -> None:
+def _add_report(group: Group, rank: int, call: Call) -> None:
     """What a line without a group tells of one rank or several."""
     facts = call.facts
     sequence = _sequence(facts.get("sequence"))
@@ -199,7 +206,7 @@ def _told(group: Group, rank: int, call: Call) -> None:
     if waited is not None and call.line.time is not None:
         seat.since = call.line.time - waited / 1000
     if "other_rank" in facts:
-        _told(group, int(facts["other_rank"]), Call(call.line, _other_side(facts)))
+        _add_report(group, int(facts["other_rank"]), Call(call.line, _other_side(facts)))
 
 
 def _other_side(facts: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from logdiag.judge.collectives.call_table import Group, Seat, groups_of
-from logdiag.judge.merge.clocks import apart, are_late, usually_late
+from logdiag.judge.lateness import are_late, usually_late
+from logdiag.judge.merge.clocks import apart
 from logdiag.model import TROUBLE, Collectives, Line, RankInGroup
 from logdiag.model.plain import rank_ranges
 from logdiag.patterns import pattern_of
@@ -28,8 +29,6 @@ _MOST_ROWS = 4096
 def collectives_in(survey: Survey, ended: frozenset[int] = frozenset()) -> Collectives | None:
     """The table of the process group that hung first, and who is to blame; None where no rank tells that it waits, or
     nothing can be told of the others. `ended` are ranks that came to a clean end."""
-    if not survey.calls:
-        return None
     last_words = _last_words(survey)
     found = next(_verdicts(list(groups_of(survey).values()), last_words, ended), None)
     return _table(found, last_words) if found else None

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from logdiag.judge.merge.clocks import window_of
 from logdiag.judge.merge.offsets import ahead_in_words, offsets_of, set_right
 from logdiag.model import Digest, Line, Log, Role
 from logdiag.rules import RuleBook
@@ -111,11 +110,12 @@ def _with_machines(
     if not others:
         return job
     from logdiag.judge.merge.machines import Sifted, name_among, sifted
+    from logdiag.judge.merge.window import window_of
 
     window = window_of(job)
     nodes = {line.node for line in job.lines if line.node} | {stream.node for stream in job.streams if stream.node}
     nodes |= {place.facts["node"] for place in job.places if "node" in place.facts}
-    shown = {finding.reason for finding in job.findings if finding.role in (Role.CAUSE, Role.SYMPTOM)}
+    shown = {finding.reason for finding in job.findings if finding.role.is_failure}
     added = []
     for part in others:
         stream, found = part.streams[0], Sifted((), ())

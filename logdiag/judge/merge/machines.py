@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import NamedTuple
 
-from logdiag.judge.merge.clocks import Window
+from logdiag.judge.faults import reasons_explained
+from logdiag.judge.merge.window import Window
 from logdiag.model import Finding, Reason, Role
 from logdiag.patterns import pattern_of
 from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
 _ENDS_JOBS = "ends-jobs"
-_TOLD = (Role.CAUSE, Role.SYMPTOM)
 # Logs in which the kernel, a card's agent or a scheduler's daemon speaks, and no service that fails in its own way.
 _OF_ONE_SPEAKER = frozenset({"kernel-log", "dcgm-output", "fabric-manager-log", "slurm-daemon-log", "platform-log"})
 # node-004.cluster.local   (its number, and what stands before it)
@@ -31,7 +31,7 @@ class Sifted(NamedTuple):
 
 def faults_that_end_jobs(log: Survey, book: RuleBook) -> tuple[Finding, ...]:
     """The faults in a machine's log of a sort that ends jobs."""
-    told = [finding for finding in log.findings if finding.role in _TOLD]
+    told = [finding for finding in log.findings if finding.role.is_failure]
     kinds = book.kinds_of([finding.line for finding in told])
     return tuple(finding for finding, found in zip(told, kinds, strict=True) if _ENDS_JOBS in found)
 
@@ -43,18 +43,16 @@ def faults_of_a_machine_alone(log: Survey, book: RuleBook) -> tuple[Finding, ...
     hints = Counter(finding.rule for finding in log.findings if finding.role is Role.HINT)
     found = []
     for finding, of_line in zip(log.findings, kinds, strict=True):
-        told = finding.role in _TOLD and not _OF_ONE_SPEAKER.isdisjoint(of_line)
+        told = finding.role.is_failure and not _OF_ONE_SPEAKER.isdisjoint(of_line)
         again = hints[finding.rule] > 1 and not finding.generality
-        if told or (_ENDS_JOBS in of_line and finding.role in _TOLD):
+        if told or (_ENDS_JOBS in of_line and finding.role.is_failure):
             found.append(finding)
         elif _ENDS_JOBS in of_line and finding.role is Role.HINT and again:
             found.append(finding._replace(role=Role.SYMPTOM, goes_on=False))
     return tuple(found)
 
 
-def sifted(
-    log: Survey, book: RuleBook, *, window: Window | None, nodes: Collection[str], shown: Collection[Reason]
-) -> Sifted:
+def sifted(log: Survey, book: RuleBook, *, window: Window | None, nodes: Collection[str], shown: Set[Reason]) -> Sifted:
     """What of a machine's log counts for a job that failed in `window` on `nodes`, as far as either is known, and whose
     own logs show faults of the reasons `shown`.
 
@@ -67,7 +65,7 @@ def sifted(
         untimed = window is None or fault.line.time is None
         if is_one_of_them is False:
             aside["on a machine of which the job's logs say nothing"].append(fault)
-        elif is_one_of_them is None and untimed and not _explains(fault, shown, book):
+        elif is_one_of_them is None and untimed and shown.isdisjoint({fault.reason, *reasons_explained(fault, book)}):
             aside["of a machine and a time that cannot be held against the job's"].append(fault)
         else:
             here.append(fault)
@@ -92,12 +90,6 @@ def _is_among(node: str | None, nodes: Collection[str]) -> bool | None:
     if own is None or own in others:
         return None if own is None else True
     return False if own[0] in {word for word, _ in others} else None
-
-
-def _explains(fault: Finding, shown: Collection[Reason], book: RuleBook) -> bool:
-    entry = book.reasons.get(fault.reason)
-    explained = {fault.reason, *fault.explains, *map(Reason, entry.explains if entry else ())}
-    return not explained.isdisjoint(shown)
 
 
 def _zone(faults: Sequence[Finding], window: Window) -> float | None:

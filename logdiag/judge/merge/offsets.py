@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from logdiag.judge.merge.clocks import apart, usual_step
+from logdiag.judge.lateness import usual_step
+from logdiag.judge.merge.clocks import apart
 from logdiag.model import Line, median
 from logdiag.patterns import pattern_of
 from logdiag.scan.steps import step_number
@@ -88,14 +88,7 @@ def set_right(part: Survey, offsets: Offsets) -> Survey:
         ahead = offsets.ahead.get(_clock(line, offsets.clocks))
         return line._replace(time=line.time - ahead) if ahead and line.time is not None else line
 
-    return replace(
-        part,
-        lines=list(map(right, part.lines)),
-        progress=list(map(right, part.progress)),
-        checkpoints=list(map(right, part.checkpoints)),
-        findings=[finding._replace(line=right(finding.line)) for finding in part.findings],
-        calls=[call._replace(line=right(call.line)) for call in part.calls],
-    )
+    return part.each_line(right)
 
 
 def _clocks(logs: Sequence[Survey]) -> dict[int, str]:
@@ -126,7 +119,7 @@ def _moments(jobs: Sequence[Survey], clocks: Mapping[int, str]) -> dict[str, dic
     """When each clock showed what happened everywhere at once. What one clock shows at several times is no moment."""
     times: dict[str, dict[Key, list[float]]] = defaultdict(lambda: defaultdict(list))
     for part in jobs:
-        for line, key, since in _told(part):
+        for line, key, since in _shared_moments(part):
             if line.time is not None:
                 times[_clock(line, clocks)][key].append(line.time - since)
     return {
@@ -135,7 +128,7 @@ def _moments(jobs: Sequence[Survey], clocks: Mapping[int, str]) -> dict[str, dic
     }
 
 
-def _told(part: Survey) -> Iterator[tuple[Line, Key, float]]:
+def _shared_moments(part: Survey) -> Iterator[tuple[Line, Key, float]]:
     """The lines of a log that tell of a shared moment, its name, and how many seconds ago it was: a communicator was
     complete, a collective was entered that then hung, a rendezvous came about, a loss was summed."""
     for call in part.calls:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from logdiag.judge.merge.clocks import Clocks
 from logdiag.judge.progress.times import seconds_to_end
 from logdiag.model import Checkpoint, Line, Progress, Times
 from logdiag.patterns import pattern_of
@@ -20,22 +21,17 @@ _WORLD = pattern_of(r"(?i)\b(?:world[_ ]?size|nranks)\b[\"']?[ :=]{1,4}(\d{1,6})
 _MOST_RANKS = 200_000
 
 
-def progress_of(survey: Survey, book: RuleBook, times: Times | None, root: Line | None) -> Progress | None:
+def progress_of(
+    survey: Survey, book: RuleBook, times: Times | None, root: Line | None, clocks: Clocks
+) -> Progress | None:
     """What is saved and what is lost of the job's work, as far as its logs tell; None where they tell of no
     checkpoint."""
-    told = list(zip(survey.checkpoints, book.kinds_of(survey.checkpoints), strict=True))
-    if not told:
+    if not survey.checkpoints:
         return None
-    said = [line for line, kinds in told if "checkpoint-saved" in kinds]
-    loaded = [line for line, kinds in told if "checkpoint-loaded" in kinds]
-    begun = [line for line, kinds in told if "checkpoint-begun" in kinds and line not in said]
-    # A job that never says that one is complete goes on only when it is.
-    complete = _latest([*(said or (line for line in begun if _worked_on(line, survey))), *loaded])
-    last_begun = _latest(begun)
-    cut_off = last_begun if last_begun and (complete is None or _order(last_begun) > _order(complete)) else None
+    complete, cut_off = _latest_checkpoints(survey, book)
     kept = _checkpoint(complete, survey) if complete else None
     ranks = _ranks(survey)
-    seconds = seconds_to_end(complete, root, survey) if complete else None
+    seconds = seconds_to_end(complete, root, survey, clocks) if complete else None
     last_step = times.last_step if times else None
     steps = last_step - kept.step if kept and kept.step is not None and last_step is not None else None
     return Progress(
@@ -46,6 +42,19 @@ def progress_of(survey: Survey, book: RuleBook, times: Times | None, root: Line 
         ranks=ranks,
         gpu_hours_lost=round(seconds * ranks / 3600, 2) if seconds is not None and ranks else None,
     )
+
+
+def _latest_checkpoints(survey: Survey, book: RuleBook) -> tuple[Line | None, Line | None]:
+    """The lines that tell of the last complete checkpoint, and of one that was begun after it."""
+    told = list(zip(survey.checkpoints, book.kinds_of(survey.checkpoints), strict=True))
+    saved = [line for line, kinds in told if "checkpoint-saved" in kinds]
+    loaded = [line for line, kinds in told if "checkpoint-loaded" in kinds]
+    begun = [line for line, kinds in told if "checkpoint-begun" in kinds and line not in saved]
+    # A job that never says that one is complete goes on only when it is.
+    complete = _latest([*(saved or (line for line in begun if _worked_on(line, survey))), *loaded])
+    last_begun = _latest(begun)
+    cut_off = last_begun if last_begun and (complete is None or _order(last_begun) > _order(complete)) else None
+    return complete, cut_off
 
 
 def _order(line: Line) -> tuple[float, int]:

@@ -14,24 +14,23 @@ from logdiag.scan.survey import Survey
 _MOST_TOLD = 3
 
 
-def course_of(judgement: Judgement, survey: Survey) -> str:
+def course_of(judgement: Judgement, clocks: Clocks) -> str:
     """A sentence: `the root cause came 12 s before "CUDA error" (rank 37) and 612 s before "Time-out" (9 ranks)`;
     empty where the logs' clocks do not tell, or nothing followed by a second."""
     root = judgement.root
     if root is None:
         return ""
-    clocks = Clocks(survey.lines)
     kinds: dict[str, list[tuple[float, Fault]]] = {}
     for fault in judgement.consequences:
         seconds = clocks.seconds_apart(root.line, fault.line)
         if seconds is not None and seconds >= 1:
             kinds.setdefault(fault.finding.title, []).append((seconds, fault))
     first = sorted(kinds.items(), key=lambda item: min(seconds for seconds, _ in item[1]))[:_MOST_TOLD]
-    told = [_words(title, found) for title, found in first]
+    told = [_seconds_before(title, found) for title, found in first]
     return f"the root cause came {' and '.join(told)}" if told else ""
 
 
-def _words(title: str, found: Sequence[tuple[float, Fault]]) -> str:
+def _seconds_before(title: str, found: Sequence[tuple[float, Fault]]) -> str:
     seconds = min(seconds for seconds, _ in found)
     ranks = sorted({fault.finding.rank for _, fault in found if fault.finding.rank is not None})
     where = "" if not ranks else f" (rank {ranks[0]})" if len(ranks) == 1 else f" ({len(ranks)} ranks)"

@@ -53,7 +53,7 @@ class _Series(NamedTuple):
     told: Sequence[tuple[Line, float]]
 
 
-class Change(NamedTuple):
+class LevelChange(NamedTuple):
     """The series that became worse and stayed so to the end, by what factor, and a sentence: `iteration time rose from
     1.2 s to 3.9 s at step 4,210 (train.log:8431)`."""
 
@@ -62,7 +62,7 @@ class Change(NamedTuple):
     words: str
 
 
-def changes_of_level(survey: Survey) -> list[Change]:
+def changes_of_level(survey: Survey) -> list[LevelChange]:
     """What of the numbers that each step tells became worse and stayed so."""
     return [change for series in _series(_steps(survey)) if (change := _change(series))]
 
@@ -105,7 +105,7 @@ def _values(steps: Sequence[Line], number: re.Pattern[str]) -> Iterator[tuple[Li
             yield line, value
 
 
-def _change(series: _Series) -> Change | None:
+def _change(series: _Series) -> LevelChange | None:
     """What changed for the worse, None for nothing: the cut at which the ranks of the values differ the most, where
     the levels on either side are far apart, most values are on their side, and it happened at once."""
     values = [value for _, value in series.told]
@@ -124,12 +124,18 @@ def _change(series: _Series) -> Change | None:
     apart_enough = median(high) >= series.factor * median(low) > 0
     if not (at_once and apart_enough and sorted(high)[len(high) // 4] > sorted(low)[len(low) * 3 // 4]):
         return None
-    line, step = series.told[cut][0], step_number(series.told[cut][0]) or 0
-    about = "" if step - (step_number(series.told[cut - 1][0]) or 0) <= 1 else "about "
+    return LevelChange(series.name, median(high) / median(low), _in_words(series, cut))
+
+
+def _in_words(series: _Series, cut: int) -> str:
+    """What changed at a cut, from what level to what."""
+    values = [value for _, value in series.told]
+    last, line = series.told[cut - 1][0], series.told[cut][0]
+    step = step_number(line) or 0
+    about = "" if step - (step_number(last) or 0) <= 1 else "about "
     turned = "rose" if series.rises else "fell"
-    levels = f"from {_short(_level(before))}{series.unit} to {_short(_level(after))}{series.unit}"
-    words = f"{series.name} {turned} {levels} at {about}step {step:,} ({line.source}:{line.number})"
-    return Change(series.name, median(high) / median(low), words)
+    levels = f"from {_short(_level(values[:cut]))}{series.unit} to {_short(_level(values[cut:]))}{series.unit}"
+    return f"{series.name} {turned} {levels} at {about}step {step:,} ({line.source}:{line.number})"
 
 
 def _cut(costs: Sequence[float]) -> int:

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from logdiag.judge.faults import Fault
-from logdiag.judge.merge.clocks import apart, are_late, moment, usual_step, usually_late
-from logdiag.judge.progress.series import Change, changes_of_level
+from logdiag.judge.lateness import are_late, usual_step, usually_late
+from logdiag.judge.merge.clocks import apart, moment
+from logdiag.judge.progress.series import LevelChange, changes_of_level
 from logdiag.model import Line, Reason
 from logdiag.patterns import pattern_of
 from logdiag.scan.steps import step_number
@@ -41,7 +42,7 @@ def slow_job(root: Fault | None, survey: Survey) -> SlowJob | None:
     return SlowJob(found.kind if found else "", "; ".join(words)) if words else None
 
 
-def _kind_of_trouble(root: Fault | None, survey: Survey, changes: Iterable[Change]) -> SlowJob | None:
+def _kind_of_trouble(root: Fault | None, survey: Survey, changes: Iterable[LevelChange]) -> SlowJob | None:
     """A hang, a straggler or a loss that jumped; None for another, or where a root says it better."""
     if root is not None:
         return _silence(root, survey) if root.reason is Reason.OTHERS and not root.died else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from logdiag.judge.merge.clocks import Clocks, apart
 from logdiag.model import Line, Times
 from logdiag.scan.steps import step_number
@@ -15,10 +13,9 @@ _LAST_STEPS = 4
 _LONGEST = 7 * 86_400
 
 
-def times_of(survey: Survey, root: Line | None) -> Times | None:
+def times_of(survey: Survey, root: Line | None, clocks: Clocks) -> Times | None:
     """The times of a log whose root line is `root`; None where it shows neither a clock nor a step."""
-    step = _last_step(survey)
-    clocks = Clocks(survey.lines)
+    step = last_step(survey)
     stepped = clocks.near(step, of_process=True) if step else None
     # The lines of a stream come in order, whoever prints them.
     failed = clocks.near(root) if root else None
@@ -26,24 +23,12 @@ def times_of(survey: Survey, root: Line | None) -> Times | None:
         first_failure_at=failed.clock if failed else None,
         last_progress_at=stepped.clock if stepped else None,
         last_step=step_number(step) if step else None,
-        idle_seconds=seconds_to_end(stepped or failed, root, survey),
+        idle_seconds=seconds_to_end(stepped or failed, root, survey, clocks),
     )
     return times if times != Times() else None
 
 
-def clock_near(line: Line, lines: Sequence[Line]) -> str | None:
-    """The clock's text of a line, or of the nearest earlier line of its process, as it is printed."""
-    clocked = Clocks(lines).near(line, of_process=True)
-    return clocked.clock if clocked else None
-
-
-def last_step(survey: Survey) -> int | None:
-    """The number of the last step of all, None where the log tells none."""
-    line = _last_step(survey)
-    return step_number(line) if line else None
-
-
-def _last_step(survey: Survey) -> Line | None:
+def last_step(survey: Survey) -> Line | None:
     """The line of the last step of all: by the clock, and by its place where there is none."""
     steps: dict[int, list[Line]] = {}
     for step in survey.progress:
@@ -53,9 +38,9 @@ def _last_step(survey: Survey) -> Line | None:
     return max(numbered, key=lambda line: (line.time or 0.0, step_number(line) or 0, line.position), default=None)
 
 
-def seconds_to_end(since: Line | None, root: Line | None, survey: Survey) -> float | None:
+def seconds_to_end(since: Line | None, root: Line | None, survey: Survey, clocks: Clocks) -> float | None:
     """Seconds from a line, or the clock above it, to the last time in the logs that tell of work or of the root."""
-    clocked = Clocks(survey.lines).near(since) if since else None
+    clocked = clocks.near(since) if since else None
     if clocked is None or clocked.time is None:
         return None
     streams = {step.stream for step in survey.progress} | ({root.stream} if root else set())

@@ -80,10 +80,10 @@ def tails_of(view: View) -> list[list[str]]:
     places: dict[int, list[int]] = {}
     for at, line in enumerate(view.lines):
         places.setdefault(line.stream, []).append(at)
-    return [[_told(view, at) for at in found[-_TAIL:]] for found in places.values()]
+    return [[_labelled(view, at) for at in found[-_TAIL:]] for found in places.values()]
 
 
-def _told(view: View, at: int) -> str:
+def _labelled(view: View, at: int) -> str:
     regular = "regular " if view.regular[at] else ""
     return f"{_LEVELS[view.levels[at]]} {regular}{view.bodies[at][:_LONGEST]}"
 

@@ -253,7 +253,7 @@ class View:
 def view_of(survey: Survey, digest: Digest) -> View:
     """What the features are computed from; of a log with very many kept lines, those that may matter."""
     lines = _worth_a_look([line for line in survey.lines if line.text.strip()], digest)
-    counted = (digest.counts.get((line.source, line.number), 0) for line in lines)
+    counted = (digest.counts.get(line.in_file, 0) for line in lines)
     left_out = [max(count - _FIRST_OF_SHAPE, 0) for count in counted]
     return View(lines, left_out, max(survey.total_lines, len(lines), 1))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from logdiag.model import Line
+from logdiag.model import Line, LinePlace
 
 # Of 1,586 failed in-house jobs 7 had a smaller chance, of 436 good ones 326, by what other authors' logs had taught.
 _READS_WELL = 0.03
@@ -24,7 +24,7 @@ class Ranking(NamedTuple):
 
     lines: tuple[RankedLine, ...] = ()
     failure: float = 0.0
-    scores: Mapping[tuple[int, int], float] = {}
+    scores: Mapping[LinePlace, float] = {}
 
     @property
     def reads_well(self) -> bool:

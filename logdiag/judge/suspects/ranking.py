@@ -26,6 +26,7 @@ from logdiag.judge.suspects.ranked import RankedLine, Ranking
 from logdiag.judge.suspects.trees import Tree, features_in, sum_of_trees, tree_from
 from logdiag.model import Digest
 from logdiag.scan.survey import Survey
+from logdiag.settings.places import StrPath
 
 WEIGHTS = os.path.join(os.path.dirname(__file__), "weights")
 """The folder of the weights that ship."""
@@ -173,7 +174,7 @@ def _word_numbers(word: str) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=2)
-def load_weights(folder: str | os.PathLike[str] = WEIGHTS) -> Weights:
+def load_weights(folder: StrPath = WEIGHTS) -> Weights:
     """The weights in a folder. Raises WeightsError when they are missing, damaged, or made for other features."""
     path = os.path.join(folder, CARD)
     try:

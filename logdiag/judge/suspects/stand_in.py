@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from logdiag.judge.recovered import ordinary_work_follows, places_of, steps_foll
 from logdiag.judge.suspects.ranked import RankedLine
 from logdiag.judge.timeline import STEPS_OF_RECOVERY
 from logdiag.judge.tracebacks.forms import FRAME_OF_ANY
-from logdiag.model import CALM, Action, Finding, Line, Reason, Role, Support
+from logdiag.model import CALM, Action, Finding, Line, LinePlace, Reason, Role, Support
 
 RULE = "suspects"
 """What stands as the `rule` of a finding that no rule made."""
@@ -105,15 +105,19 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
     unseen = root is None and facts.timeline.failed is not None and facts.suspects().failure < _SHOWN
     if bar is None or unseen:
         return None
-    ranking, is_no_cause = facts.suspects(), _no_cause(facts, surely=bar is _IN_KNOWN_SOFTWARE)
-    may_be = list(islice((ranked for ranked in ranking.lines if not is_no_cause(ranked)), _SUSPECTS))
+    ranking, surely = facts.suspects(), bar is _IN_KNOWN_SOFTWARE
+    none = _places_of_no_cause(facts, surely=surely)
+    causes = (
+        each for each in ranking.lines if each.line.place not in none and _may_be_cause(each, facts, surely=surely)
+    )
+    may_be = list(islice(causes, _SUSPECTS))
     own = ranking.scores.get(root.line.place, 0.0) if root else 0.0
     if not may_be or may_be[0].score < max(bar.least, bar.times * own):
         return None
     line = _most_agreed_with(may_be, facts)
     if root is not None and line.place == root.line.place:
         return None
-    reason, chance = _told(facts, line)
+    reason, chance = _likeliest_reason(facts, line)
     finding = Finding(
         rule=RULE,
         line=line,
@@ -139,7 +143,7 @@ def named_by_its_words(facts: Facts) -> Fault | None:
     if root.finding.role is not (Role.CAUSE if root.finding.rule == CATCH_ALL else Role.SYMPTOM):
         return None
     bare = _names_no_cause(root, facts.timeline.kinds)
-    reason, chance = _told(facts, root.line, None if bare else root.reason)
+    reason, chance = _likeliest_reason(facts, root.line, None if bare else root.reason)
     if reason in _NO_REASON or chance < (_LIKELY if facts.unknown_software else _CLEAR):
         return None
     why = f"{root.finding.why} No rule knows more of it; the reason is what the most suspicious lines tell.".lstrip()
@@ -169,28 +173,30 @@ def _was_ended(root: Fault, kinds: Kinds) -> bool:
     return signalled or kinds.is_a("stop-from-outside", root.line)
 
 
-def _no_cause(facts: Facts, *, surely: bool) -> Callable[[RankedLine], bool]:
-    """Whether a suspect is no cause: what rules know to be none, a call in a stack, the class whose text the root is,
-    and what the process worked on after, unless it is very suspicious. Before a root that a rule names in software that
-    it knows (`surely`), also whatever rules know, calm lines, and what another rank says than the launcher saw fail
-    first."""
-    standing, timeline = facts.standing, facts.timeline
-    symptoms = (found for found in facts.survey.findings if found.role is Role.SYMPTOM)
-    known = {found.line.place for found in symptoms}
-    known |= places_of((*standing.recovered, *standing.afterwards, *(standing.told if surely else ())))
-    above = (facts.root.line.stream, facts.root.line.position - 1) if facts.root else None
+def _places_of_no_cause(facts: Facts, *, surely: bool) -> set[LinePlace]:
+    """Where rules know what they find to be no cause; before a root that a rule names in software that it knows
+    (`surely`), where they know anything."""
+    standing = facts.standing
+    symptoms = {found.line.place for found in facts.survey.findings if found.role is Role.SYMPTOM}
+    return symptoms | places_of((*standing.recovered, *standing.afterwards, *(standing.told if surely else ())))
 
-    def is_no_cause(ranked: RankedLine) -> bool:
-        line = ranked.line
-        heads_root = above == line.place and line.message.rstrip().endswith(":")
-        if heads_root or line.place in known or FRAME_OF_ANY.match(line.message):
-            return True
-        another = line.rank is not None and timeline.first_observed not in (None, line.rank)
-        if surely and (another or line.level in CALM):
-            return True
-        return ranked.score < _STRIKING and len(timeline.steps_after(line)) >= STEPS_OF_RECOVERY
 
-    return is_no_cause
+def _may_be_cause(ranked: RankedLine, facts: Facts, *, surely: bool) -> bool:
+    """Whether a suspect is no call in a stack, nor the class whose text the root is, nor what the process worked on
+    after, unless it is very suspicious. Before a root that a rule names in software that it knows (`surely`), also no
+    calm line, nor what another rank says than the launcher saw fail first."""
+    line, timeline, root = ranked.line, facts.timeline, facts.root
+    heads_root = (
+        root is not None
+        and line.place == (root.line.stream, root.line.position - 1)
+        and line.message.rstrip().endswith(":")
+    )
+    if heads_root or FRAME_OF_ANY.match(line.message):
+        return False
+    another = line.rank is not None and timeline.first_observed not in (None, line.rank)
+    if surely and (another or line.level in CALM):
+        return False
+    return ranked.score >= _STRIKING or len(timeline.steps_after(line)) < STEPS_OF_RECOVERY
 
 
 def _most_agreed_with(suspects: Sequence[RankedLine], facts: Facts) -> Line:
@@ -208,7 +214,7 @@ def _most_agreed_with(suspects: Sequence[RankedLine], facts: Facts) -> Line:
     return max(suspects, key=weight).line
 
 
-def _told(facts: Facts, line: Line, known: Reason | None = Reason.OTHERS) -> tuple[Reason, float]:
+def _likeliest_reason(facts: Facts, line: Line, known: Reason | None = Reason.OTHERS) -> tuple[Reason, float]:
     """The reason that `_votes` tell, and its chance, 0 to 1. Others where no word is known, or the weights are broken.
 
     The cause is one of the suspects: on authors left out of all training 8 of 100 more reasons are right than by the

@@ -21,15 +21,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import TypeAlias
 
 from logdiag.errors import WeightsError
 from logdiag.model import Reason
 from logdiag.patterns import pattern_of
+from logdiag.settings.places import StrPath
 
 WEIGHTS = os.path.join(os.path.dirname(__file__), "weights")
 """The folder of the weights that ship."""
-Folder: TypeAlias = str | os.PathLike[str]
 # The models' names: each has a card, NAME.json, and a table, NAME.words.
 REASONS, CAUSES, ENDS = "reasons", "causes", "ends"
 _KEY, _RARITY = 4, 1
@@ -72,7 +71,7 @@ class _Model:
         return [self.step * one / length + bias for one, bias in zip(sums, self.biases, strict=True)]
 
 
-def reasons_by_wording(body: str, *, folder: Folder = WEIGHTS) -> tuple[tuple[Reason, float], ...]:
+def reasons_by_wording(body: str, *, folder: StrPath = WEIGHTS) -> tuple[tuple[Reason, float], ...]:
     """The reasons that a line may tell, most likely first, with their chances, 0 to 1.
 
     `body` is what the line says after its head. Empty where no word is known. Raises WeightsError when the weights are
@@ -86,7 +85,7 @@ def reasons_by_wording(body: str, *, folder: Folder = WEIGHTS) -> tuple[tuple[Re
     return tuple(sorted(found, key=lambda item: -item[1]))
 
 
-def cause_by_wording(body: str, *, folder: Folder = WEIGHTS) -> float:
+def cause_by_wording(body: str, *, folder: StrPath = WEIGHTS) -> float:
     """How much a line's words are those of a cause: about 1 where they are, about -1 for a line of ordinary work.
 
     `body` and errors as in `reasons_by_wording`.
@@ -94,7 +93,7 @@ def cause_by_wording(body: str, *, folder: Folder = WEIGHTS) -> float:
     return next(iter(_load(os.fspath(folder), CAUSES).sums(terms_of(body))), 0.0)
 
 
-def end_by_wording(lines: Sequence[str], *, folder: Folder = WEIGHTS) -> float:
+def end_by_wording(lines: Sequence[str], *, folder: StrPath = WEIGHTS) -> float:
     """How much the last lines of a log are a failure's: about 1 where they are, about -1 where all is well.
 
     `lines` as `failure.tails_of` gives them, errors as in `reasons_by_wording`.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from logdiag.judge.kinds import Kinds
 from logdiag.judge.tracebacks import forms
-from logdiag.model import Line
+from logdiag.model import Line, LinePlace
 
 _LONGEST_MESSAGE = 40
 # Kept lines of one speaker further apart than this belong to different tracebacks.
@@ -71,12 +71,12 @@ class Traceback(NamedTuple):
         return self.ignored or self.in_thread
 
 
-def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[tuple[int, int]] = ()) -> list[Traceback]:
+def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[LinePlace] = ()) -> list[Traceback]:
     """All tracebacks in the kept lines of all streams, each stream's lines in order. `kinds` are the lines' kinds,
     `steps` the places (stream and position) of lines that tell of work: they are no part of what an exception says."""
     speakers: dict[tuple[int, int | None, str | None, str], list[Line]] = {}
     for line in lines:
-        speakers.setdefault((line.stream, line.rank, line.node, line.speaker), []).append(line)
+        speakers.setdefault(line.process, []).append(line)
     found: list[Traceback] = []
     # A logger's prefix may give the record another speaker than the traceback that it prints below.
     records = {(line.stream, line.position + 1): line for line in lines if line.level in forms.LEVELS_OF_TROUBLE}
@@ -92,29 +92,52 @@ def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[tuple[
 
 
 @dataclass
+class _Chain:
+    """A chain so far: its exceptions, and of the next one `frames` and how it hangs together with them. `in_frames` and
+    `in_box` say where the reader is; `logged`, `warned` and `code` are those of Traceback, `retried` says that a record
+    above tells of a further try."""
+
+    exceptions: list[RaisedException] = field(default_factory=list)
+    code: set[int] = field(default_factory=set)
+    frames: list[str] = field(default_factory=list)
+    link: Link = Link.FIRST
+    in_frames: bool = False
+    in_box: bool = False
+    logged: bool = False
+    warned: bool = False
+    retried: bool = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether any of its lines was read."""
+        return bool(self.exceptions or self.code)
+
+    def add(self, line: Line, name: str, link: Link, said: str = "") -> None:
+        """Adds an exception that came through the frames so far."""
+        self.exceptions.append(RaisedException(line, name, link, (), tuple(self.frames), said))
+
+    def ended_after_retries(self) -> bool:
+        """Whether the record above only told of a further try, and nothing caught what came of it."""
+        frames = self.exceptions[-1].frames if self.exceptions else ()
+        return self.retried and bool(frames) and "<module>" in frames[0]
+
+
+@dataclass
 class _Reader:
     """Walks over one speaker's lines; `found` grows by each chain that ends. `message` is that of the last exception,
     None once it is complete; `announced` the place of the last line of what `ignored` or `in_thread` were said of;
     `above` a record of trouble right above a line, which the same process may have printed."""
 
     kinds: Kinds
-    steps: Container[tuple[int, int]]
+    steps: Container[LinePlace]
     found: list[Traceback] = field(default_factory=list)
-    exceptions: list[RaisedException] = field(default_factory=list)
-    code: set[int] = field(default_factory=set)
-    frames: list[str] = field(default_factory=list)
+    chain: _Chain = field(default_factory=_Chain)
     message: list[Line] | None = None
     indent: int = 0
-    in_frames: bool = False
-    in_box: bool = False
-    link: Link = Link.FIRST
     notebook: str = ""
     ignored: bool = False
     in_thread: bool = False
     announced: int = 0
-    logged: bool = False
-    warned: bool = False
-    retried: bool = False
     last: Line | None = None
     last_code: str = ""
     above: Line | None = None
@@ -128,17 +151,17 @@ class _Reader:
             self.close()
         elif gap > _LARGEST_GAP_IN_A_MESSAGE:
             self._finish_message()
-        if not self.code and line.position - self.announced > _LARGEST_GAP_IN_A_MIX:
+        if not self.chain.code and line.position - self.announced > _LARGEST_GAP_IN_A_MIX:
             self.ignored = self.in_thread = False
         if self._told_whose(line, text):
             pass
         elif forms.HEADER.search(text) and not forms.ESCAPED.search(text):
             self._header(line, text)
-        elif (frame := forms.FRAME.match(text)) or (self.in_box and forms.BOX.match(text)):
+        elif (frame := forms.FRAME.match(text)) or (self.chain.in_box and forms.BOX.match(text)):
             self._frame(line, text, len(frame["indent"]) if frame else 0)
-        elif self.in_frames and self.notebook:
+        elif self.chain.in_frames and self.notebook:
             self._in_notebook(line, text)
-        elif self.in_frames:
+        elif self.chain.in_frames:
             self._among_frames(line, text, ahead)
         elif not self._linked(line, text):
             self._note_alone(line, text)
@@ -165,76 +188,68 @@ class _Reader:
         """Whether a line says how the next exception hangs together with those before."""
         if forms.CAUSE.search(text) or forms.CONTEXT.search(text):
             link = Link.CAUSE if forms.CAUSE.search(text) else Link.CONTEXT
-        elif self.exceptions and forms.FIRST_OF_A_GROUP.match(text):
+        elif self.chain.exceptions and forms.FIRST_OF_A_GROUP.match(text):
             link = Link.RELAYED
         else:
             return False  # a group's further exceptions stand beside the first
         self._finish_message()
-        if not self.exceptions and not self.code and self.alone and 0 < line.position - self.alone.position <= 2:
+        if not self.chain.begun and self.alone and 0 < line.position - self.alone.position <= 2:
             name = _body(self.alone).partition(":")[0]
-            self.exceptions.append(RaisedException(self.alone, name, Link.FIRST, (), ()))
-            self.logged = self.told_alone
-        self.link = link
+            self.chain.exceptions.append(RaisedException(self.alone, name, Link.FIRST, (), ()))
+            self.chain.logged = self.told_alone
+        self.chain.link = link
         return True
 
     def close(self) -> None:
         """Ends the chain."""
         self._finish_message()
         self._name_by_raise()
-        if self._ended_after_retries():
-            self.logged = self.warned = False
-        if self.last and (self.exceptions or self.code):
+        if self.chain.ended_after_retries():
+            self.chain.logged = self.chain.warned = False
+        if self.last and self.chain.begun:
             self.found.append(
                 Traceback(
-                    exceptions=tuple(self.exceptions),
+                    exceptions=tuple(self.chain.exceptions),
                     stream=self.last.stream,
-                    code=frozenset(self.code),
+                    code=frozenset(self.chain.code),
                     ignored=self.ignored,
                     in_thread=self.in_thread,
-                    logged=self.logged,
-                    warned=self.warned,
+                    logged=self.chain.logged,
+                    warned=self.chain.warned,
                 )
             )
-        if self.exceptions or not self.code:
+        if self.chain.exceptions or not self.chain.code:
             self.ignored = self.in_thread = False
         else:
             # Two that were mixed break each other off: what was announced may still follow.
-            self.announced = max(self.code)
-        self.exceptions, self.code, self.frames = [], set(), []
-        self.in_frames = self.in_box = False
-        self.logged = self.warned = self.retried = False
-        self.link = Link.FIRST
-
-    def _ended_after_retries(self) -> bool:
-        """Whether the record above only told of a further try, and nothing caught what came of it."""
-        frames = self.exceptions[-1].frames if self.exceptions else ()
-        return self.retried and bool(frames) and "<module>" in frames[0]
+            self.announced = max(self.chain.code)
+        self.chain = _Chain()
 
     def _name_by_raise(self) -> None:
         """The exception of a traceback that breaks off at its `raise`."""
-        raised = forms.RAISE.match(self.last_code) if self.in_frames and self.last and self.last_code else None
-        if raised and self.last and self.last.position in self.code and not self.exceptions:
+        raised = forms.RAISE.match(self.last_code) if self.chain.in_frames and self.last and self.last_code else None
+        if raised and self.last and self.last.position in self.chain.code and not self.chain.exceptions:
             said = f"{raised['name']}: {raised['text'] or ''}".rstrip(": ")
-            self.exceptions.append(RaisedException(self.last, raised["name"], self.link, (), tuple(self.frames), said))
-            self.code.discard(self.last.position)
+            self.chain.add(self.last, raised["name"], self.chain.link, said)
+            self.chain.code.discard(self.last.position)
 
     def _header(self, line: Line, text: str) -> None:
         relayed = forms.RELAYED_HEADER.search(text) is not None or self._announced()
         self._finish_message()
-        expected = relayed or self.link is not Link.FIRST
-        if not expected and (self.exceptions or self.code):
+        expected = relayed or self.chain.link is not Link.FIRST
+        if not expected and self.chain.begun:
             self.close()
         if relayed:
-            self.link = Link.RELAYED
-        if not self.exceptions:
+            self.chain.link = Link.RELAYED
+        if not self.chain.exceptions:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
             announcing = [said for said in (before, self.above) if said and self._announces_a_survivor(said)]
-            self.logged = not forms.UNCAUGHT.search(line.text) and (line.level is not None or bool(announcing))
-            self.retried = any(self.kinds.is_a("retry-announced", said) for said in announcing)
-            self.warned = self.logged and any(said.level == "WARNING" for said in (line, *announcing))
-        self.frames = []
-        self.code.add(line.position)
-        self.in_frames, self.in_box = True, "\u2500" in text
+            self.chain.logged = not forms.UNCAUGHT.search(line.text) and (line.level is not None or bool(announcing))
+            self.chain.retried = any(self.kinds.is_a("retry-announced", said) for said in announcing)
+            self.chain.warned = self.chain.logged and any(said.level == "WARNING" for said in (line, *announcing))
+        self.chain.frames = []
+        self.chain.code.add(line.position)
+        self.chain.in_frames, self.chain.in_box = True, "\u2500" in text
         of_notebook = forms.NOTEBOOK_HEADER.match(text)
         self.notebook = of_notebook["name"] if of_notebook else ""
         self.indent = max(len(text) - len(text.lstrip()), 0)
@@ -243,22 +258,22 @@ class _Reader:
         """Whether the exception before quotes the traceback that follows: its text ends with a colon."""
         if self.message is None:
             return False
-        said = self.message[-1] if self.message else self.exceptions[-1].line
+        said = self.message[-1] if self.message else self.chain.exceptions[-1].line
         return said.text.rstrip().endswith(":")
 
     def _frame(self, line: Line, text: str, indent: int) -> None:
-        if self.message is not None and not self.in_frames:
+        if self.message is not None and not self.chain.in_frames:
             # Frames right after a final line: what a relay wraps, printed without a header of its own.
             self._finish_message()
-            self.link = Link.RELAYED if self.link is Link.FIRST else self.link
-        if not self.in_frames:
-            self.frames = []
-        if not self.exceptions and not self.code:
-            self.logged = line.level is not None  # the log begins within a record's traceback
-        self.in_frames = True
+            self.chain.link = Link.RELAYED if self.chain.link is Link.FIRST else self.chain.link
+        if not self.chain.in_frames:
+            self.chain.frames = []
+        if not self.chain.begun:
+            self.chain.logged = line.level is not None  # the log begins within a record's traceback
+        self.chain.in_frames = True
         self.indent = indent
-        self.code.add(line.position)
-        self.frames.append(text.strip())
+        self.chain.code.add(line.position)
+        self.chain.frames.append(text.strip())
         self.last_code = ""
 
     def _in_notebook(self, line: Line, text: str) -> None:
@@ -266,8 +281,8 @@ class _Reader:
         if re.match(rf"{self.notebook}(?::|\s*$)", text):
             self._final(line, self.notebook)
         elif forms.OF_A_NOTEBOOK.match(text):
-            self.code.add(line.position)
-            self.frames.append(text.strip())
+            self.chain.code.add(line.position)
+            self.chain.frames.append(text.strip())
         else:
             self.close()
 
@@ -280,32 +295,32 @@ class _Reader:
         named = final is not None and (
             final["rest"].startswith(":") or dotted or forms.CLASS_NAME.search(final["name"]) is not None
         )
-        drawn = forms.CARETS.match(text) or forms.REPEATED.search(text) or (self.in_box and forms.BOX.match(text))
+        drawn = forms.CARETS.match(text) or forms.REPEATED.search(text) or (self.chain.in_box and forms.BOX.match(text))
         if not stripped or drawn:
-            self.code.add(line.position)
-        elif self.frames and indent > self.indent and not (named and indent <= self.indent):
+            self.chain.code.add(line.position)
+        elif self.chain.frames and indent > self.indent and not (named and indent <= self.indent):
             self._code(line, stripped)
         elif named and final is not None:
             self._final(line, final["name"])
-        elif any(forms.FRAME.match(_body(later)) for later in ahead[:2]) or (self.frames and not self.last_code):
+        elif any(forms.FRAME.match(_body(later)) for later in ahead[:2]) or (self.chain.frames and not self.last_code):
             self._code(line, stripped)
         else:
             self.close()
 
     def _code(self, line: Line, stripped: str) -> None:
-        self.code.add(line.position)
+        self.chain.code.add(line.position)
         self.last_code = stripped
-        if self.frames:
-            self.frames[-1] += "\n" + stripped
+        if self.chain.frames:
+            self.chain.frames[-1] += "\n" + stripped
 
     def _final(self, line: Line, name: str) -> None:
         said = unmixed(_body(line))
         name = said.partition(":")[0] or name
         said = said or (_body(line).strip() if forms.GROUP.match(line.message) else "")
-        self.exceptions.append(RaisedException(line, name, self.link, (), tuple(self.frames), said))
-        self.in_frames = self.in_box = False
+        self.chain.add(line, name, self.chain.link, said)
+        self.chain.in_frames = self.chain.in_box = False
         self.message = []
-        self.link = Link.FIRST
+        self.chain.link = Link.FIRST
         self.last_code = ""
 
     def _continue_message(self, message: list[Line], line: Line, text: str) -> None:
@@ -314,10 +329,10 @@ class _Reader:
         final = None if fresh_record else forms.FINAL.match(stripped)
         if final and forms.CLASS_NAME.search(final["name"]):
             # What `X raised:` quotes; otherwise another process's last line, its frames mixed into those before.
-            link = Link.RELAYED if self.exceptions[-1].line.text.rstrip().endswith(":") else Link.FIRST
-            self.exceptions.append(RaisedException(line, final["name"], link, (), tuple(self.frames)))
+            link = Link.RELAYED if self.chain.exceptions[-1].line.text.rstrip().endswith(":") else Link.FIRST
+            self.chain.add(line, final["name"], link)
             return
-        raised = self.exceptions[-1].line
+        raised = self.chain.exceptions[-1].line
         # Behind a logger that heads each line of a traceback, a line without its head is not of it.
         another = line.level != raised.level if fresh_record else raised.level is not None
         if another or len(message) >= _LONGEST_MESSAGE or line.place in self.steps:
@@ -326,10 +341,10 @@ class _Reader:
             message.append(line)
 
     def _finish_message(self) -> None:
-        if self.message and self._announces_instead(self.message[0], self.exceptions[-1].line):
-            self.logged, self.message = True, []
+        if self.message and self._announces_instead(self.message[0], self.chain.exceptions[-1].line):
+            self.chain.logged, self.message = True, []
         if self.message:
-            self.exceptions[-1] = self.exceptions[-1]._replace(message=tuple(self.message))
+            self.chain.exceptions[-1] = self.chain.exceptions[-1]._replace(message=tuple(self.message))
         self.message = None
 
     def _announces_a_survivor(self, line: Line) -> bool:

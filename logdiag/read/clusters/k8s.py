@@ -73,10 +73,14 @@ def gather(target: str, namespace: str | None, folder: str, seconds: float = 60.
         cluster.notes.append(f"{target} has no pods any more; their logs are gone, unless the cluster collects them")
     logs = [log for pod in pods for log in _logs(cluster, pod, folder)]
     told = [
-        _told(f"{target}, as the cluster describes it", [*(_of_job(job) if job else ()), *_of_nodes(cluster, pods)])
+        _source_of(
+            f"{target}, as the cluster describes it", [*(_of_job(job) if job else ()), *_of_nodes(cluster, pods)]
+        )
     ]
-    told += [_told(f"pod/{pod.metadata.name}, as the cluster describes it", list(_of_pod(pod)), pod) for pod in pods]
-    told.append(_told("events", list(_events(cluster, target, pods))))
+    told += [
+        _source_of(f"pod/{pod.metadata.name}, as the cluster describes it", list(_of_pod(pod)), pod) for pod in pods
+    ]
+    told.append(_source_of("events", list(_events(cluster, target, pods))))
     sources = (*logs, *(source for source in told if source is not None))
     if not sources:
         raise SourceError(f"{target}: the cluster tells nothing of it: {'; '.join(cluster.notes)}")
@@ -194,7 +198,7 @@ def _statuses(pod: Any) -> list[Any]:
     return [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
 
 
-def _told(name: str, rows: Sequence[str], pod: Any = None) -> Known | None:
+def _source_of(name: str, rows: Sequence[str], pod: Any = None) -> Known | None:
     """Rows as a source; None without rows."""
     return Known("".join(f"{row}\n" for row in rows).encode(), name, pod and pod.spec.node_name) if rows else None
 
@@ -264,17 +268,10 @@ def _of_nodes(cluster: _Cluster, pods: Sequence[Any]) -> Iterator[str]:
 def _events(cluster: _Cluster, target: str, pods: Sequence[Any]) -> Iterator[str]:
     """Events of the job, its pods and their nodes, as `kubectl get events` prints them, the oldest first."""
     names = {target, *(f"pod/{pod.metadata.name}" for pod in pods), *(f"node/{pod.spec.node_name}" for pod in pods)}
-    found = []
-    for namespace in dict.fromkeys((cluster.namespace, "default")):  # those of nodes are in the latter
-        try:
-            what = f"the events of namespace {namespace}"
-            found += _asked(what, cluster, cluster.core.list_namespaced_event, namespace).items
-        except SourceError as error:
-            cluster.notes.append(str(error))
     now = datetime.now(timezone.utc)
     began = min((pod.metadata.creation_timestamp for pod in pods if pod.metadata.creation_timestamp), default=None)
     rows = []
-    for event in found:
+    for event in _all_events(cluster):
         about = f"{(event.involved_object.kind or '').lower()}/{event.involved_object.name}"
         moment = event.last_timestamp or event.event_time or event.metadata.creation_timestamp or now
         if about in names and not (about.startswith("node/") and began and moment < began):
@@ -283,6 +280,18 @@ def _events(cluster: _Cluster, target: str, pods: Sequence[Any]) -> Iterator[str
         yield "LAST SEEN   TYPE      REASON               OBJECT                                   MESSAGE"
     for moment, row in sorted(rows):
         yield f"{max(0, int((now - moment).total_seconds()))}s".ljust(12) + row
+
+
+def _all_events(cluster: _Cluster) -> list[Any]:
+    """Those of the namespace, and of nodes; what cannot be asked is a note."""
+    found = []
+    for namespace in dict.fromkeys((cluster.namespace, "default")):  # those of nodes are in the latter
+        try:
+            what = f"the events of namespace {namespace}"
+            found += _asked(what, cluster, cluster.core.list_namespaced_event, namespace).items
+        except SourceError as error:
+            cluster.notes.append(str(error))
+    return found
 
 
 def _flat(text: str | None) -> str:

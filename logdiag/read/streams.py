@@ -1,0 +1,288 @@
+"""One log as blocks of whole lines, read once and within limits.
+
+A block's bytes are what later stages scan: colours, NUL runs and carriage returns are gone, UTF-16 has become UTF-8,
+envelopes are opened, and every line still knows its own number in the file. What cannot be read is said in a stream's
+notes, and the stream is not `complete`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import select
+import stat
+import time
+from collections.abc import Callable, Container, Generator, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from logdiag.errors import SourceError
+from logdiag.model import Block, CommonPrefix, Line
+from logdiag.read.blocks import Written, blocks_of, written_as_it_stands
+from logdiag.read.decompression import broken_stream_errors, decompressed, kind_of_archive, looks_binary
+from logdiag.read.flight_recorder import LARGEST_DUMP, is_dump, lines_of_dump
+from logdiag.read.forms import Forms
+from logdiag.read.prefixes import parse_line
+from logdiag.read.sections import Section, section_at
+
+_HEAD_BYTES = 1 << 12
+
+
+@dataclass
+class Limits:
+    """What the reading of all streams together may take: uncompressed bytes and seconds from now on."""
+
+    max_bytes: float = float("inf")
+    max_seconds: float = float("inf")
+    bytes_read: int = 0
+    told: bool = False
+    until: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.until = time.monotonic() + self.max_seconds
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit."""
+        return min(self.max_bytes, self.max_seconds) < float("inf")
+
+    def reached(self) -> str:
+        """Which limit is reached, in words; empty for none."""
+        if self.bytes_read >= self.max_bytes:
+            return f"limit of {self.max_bytes:,} bytes"
+        return f"limit of {self.max_seconds:g} seconds" if time.monotonic() >= self.until else ""
+
+
+@dataclass
+class Stream:
+    """One log: its name, what its name tells of rank and node, and its blocks, to be read once.
+
+    While reading, `notes` fills with what a reader of the answer should know, and `complete` becomes False where
+    something was not read; `bytes_read` counts uncompressed bytes. The only stream of a job is `alone`. `forms` are
+    the user's own beside the shipped ones, None where there are none. `path` is that of a file that another process may
+    open too, empty where there is none. `sections` fills with what headings tell of the lines below them.
+    """
+
+    index: int
+    name: str
+    open: Callable[[], AbstractContextManager[Any]]
+    rank: int | None = None
+    node: str | None = None
+    size: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    notes: list[str] = field(default_factory=list)
+    bytes_read: int = 0
+    complete: bool = True
+    alone: bool = False
+    forms: Forms | None = None
+    path: str = ""
+    sections: list[Section] = field(default_factory=list)
+
+    def blocks(self, settled: Container[bytes] = ()) -> Generator[Block, int | None, None]:
+        """The log in blocks of whole lines. Who has counted a block's lines may send the count: it is not done again.
+        Lines of an envelope that are `settled` without their digits may be given so; see `Block`.
+
+        A stream that breaks midway ends there and is no longer `complete`. Raises SourceError when nothing could be
+        read of a stream that is alone.
+        """
+        if reached := self.limits.reached():
+            self.complete = False
+            if not self.limits.told:
+                self._reach(f"{self.name}: was not read, nor any log after it: the {reached} was reached")
+            return
+        yield from blocks_of(self.index, self._chunks(), self.forms, settled)
+
+    def line(self, position: int, number: int, text: str, prefix: CommonPrefix | None) -> Line:
+        """A line of it; one whose file's name, or the heading above it, tells its rank or node has that where it says
+        nothing else."""
+        line = parse_line(text, self.name, number, stream=self.index, position=position, prefix=prefix)
+        section = section_at(self.sections, position) if self.sections else None
+        for place in (section, self):
+            if place and ((line.rank is None and place.rank is not None) or (line.node is None and place.node)):
+                line = line._replace(rank=place.rank if line.rank is None else line.rank, node=line.node or place.node)
+        return line
+
+    def written(self, settled: Container[bytes]) -> Written | None:
+        """How the lines of a file that has a path are written; None where they do not stand in it as they are."""
+        with self.open() as raw:
+            return written_as_it_stands(self._chunks(), raw, settled)
+
+    def _chunks(self) -> Iterator[bytes]:
+        try:
+            with self.open() as raw:
+                size = _size_of(raw)
+                yield from self._within_limits(_decoded(_text_of(self.name, decompressed(_Patient(raw, self.limits)))))
+                self._note_truncation(raw, size)
+        except SourceError as error:
+            self._give_up(str(error), error)
+        except Exception as error:
+            if not isinstance(error, (*broken_stream_errors(), NotImplementedError)):
+                raise
+            if self.bytes_read:
+                self._miss(
+                    f"{self.name}: breaks off after {self.bytes_read:,} bytes ({error}); diagnosed as far as it came"
+                )
+            else:
+                self._give_up(
+                    f"{self.name}: cannot be read ({error}); check that the file is whole and not mislabelled", error
+                )
+
+    def _within_limits(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            taken = chunk
+            if self.limits.bytes_read + len(chunk) > self.limits.max_bytes:
+                taken = chunk[: int(self.limits.max_bytes) - self.limits.bytes_read]
+            self.bytes_read += len(taken)
+            self.limits.bytes_read += len(taken)
+            yield taken
+            if (reached := self.limits.reached()) and (taken is not chunk or next(chunks, b"")):
+                self._reach(
+                    f"{self.name}: the {reached} was reached after {self.bytes_read:,} bytes of it; what follows, and "
+                    "every log after it, was not read"
+                )
+                return
+
+    def _note_truncation(self, raw: Any, size: int | None) -> None:
+        """Notes when the file is shorter now than it was, or than what was read of it."""
+        if size is None:
+            return
+        left = _size_of(raw)
+        if left is not None and left < max(size, raw.tell()):
+            self.note_cut(max(size, raw.tell()), left)
+
+    def note_cut(self, before: int, left: int) -> None:
+        """Notes that the file had more bytes before."""
+        self._miss(
+            f"{self.name}: was cut down from {before:,} to {left:,} bytes while it was read; what it held in between "
+            "is missing"
+        )
+
+    def _miss(self, note: str) -> None:
+        self.complete = False
+        self.notes.append(note)
+
+    def _reach(self, note: str) -> None:
+        self.limits.told = True
+        self._miss(note)
+
+    def _give_up(self, sentence: str, error: Exception) -> None:
+        """Nothing could be read: an error where there is no other log."""
+        if self.alone:
+            raise SourceError(sentence) from error
+        self._miss(sentence)
+
+
+def _size_of(raw: Any) -> int | None:
+    """The size of an open regular file."""
+    if not hasattr(raw, "fileno") or not hasattr(raw, "tell"):
+        return None
+    try:
+        told = os.fstat(raw.fileno())
+    except (OSError, ValueError):
+        return None
+    return told.st_size if stat.S_ISREG(told.st_mode) else None
+
+
+class _Patient:
+    """A file that is waited for no longer than until a time limit; where it cannot be asked whether it has something,
+    only between two reads."""
+
+    def __init__(self, raw: Any, limits: Limits) -> None:
+        self._limits = limits
+        # A buffered file waits until its buffer is full; `read1` gives what is there.
+        self._read = getattr(raw, "read1", raw.read)
+        self._poll = None if limits.max_seconds == float("inf") else _poll_of(raw)
+
+    def read(self, size: int = -1) -> bytes:
+        while True:
+            if time.monotonic() >= self._limits.until:
+                raise TimeoutError(f"the {self._limits.reached()} was reached")
+            left = self._limits.until - time.monotonic()
+            if self._poll is None or self._poll(max(0.0, left) * 1000):
+                return cast(bytes, self._read(size))
+
+
+def _poll_of(raw: Any) -> Callable[[float], Any] | None:
+    """How to wait for a pipe, a terminal or a socket, in milliseconds; None for what is always ready."""
+    if hasattr(raw, "poll"):
+        return cast("Callable[[float], Any]", raw.poll)
+    if not hasattr(select, "poll") or not hasattr(raw, "fileno"):
+        return None
+    try:
+        descriptor = raw.fileno()
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+    except (OSError, ValueError):
+        return None
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    if not hasattr(raw, "peek"):
+        return waiting.poll
+    held = _held_back(raw, descriptor)
+    return lambda milliseconds: held.pop() if held else waiting.poll(milliseconds)
+
+
+def _held_back(raw: Any, descriptor: int) -> list[bytes]:
+    """What a buffered file took from its pipe before it was handed over, if anything."""
+    blocking = os.get_blocking(descriptor)
+    os.set_blocking(descriptor, False)
+    try:
+        held: bytes | None = raw.peek(1)
+    finally:
+        os.set_blocking(descriptor, blocking)
+    return [held] if held else []
+
+
+def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The chunks as they are; a flight recorder's dump as the lines it makes. Raises SourceError when the first of them
+    show that this is no log."""
+    held = b""
+    try:
+        for chunk in chunks:
+            held += chunk
+            if len(held) >= _HEAD_BYTES:
+                break
+    except Exception:
+        yield _checked(name, held)
+        raise
+    if is_dump(held[:_HEAD_BYTES]):
+        yield from lines_of_dump(_whole(name, held, chunks), name)
+        return
+    yield _checked(name, held)
+    yield from chunks
+
+
+def _whole(name: str, head: bytes, chunks: Iterator[bytes]) -> bytes:
+    """All of a dump at once. Raises SourceError for one that is too large."""
+    parts, size = [head], len(head)
+    for chunk in chunks:
+        size += len(chunk)
+        if size > LARGEST_DUMP:
+            raise SourceError(f"{name}: a dump of more than {LARGEST_DUMP:,} bytes; record fewer entries, or cut it")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _checked(name: str, head: bytes) -> bytes:
+    kind = kind_of_archive(head)
+    if kind:
+        raise SourceError(f"{name}: a {kind} archive; unpack it, or name its file instead of a pipe")
+    if looks_binary(head[:_HEAD_BYTES]):
+        raise SourceError(f"{name}: binary data, not a log; give the log itself, as text or as .gz, .zst, .xz or .bz2")
+    return head
+
+
+def _decoded(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """UTF-16 with a byte order mark as UTF-8; everything else as it is, less UTF-8's own mark."""
+    first = next(chunks, b"")
+    for mark, name in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+        if first.startswith(mark):
+            decoder = codecs.getincrementaldecoder(name)(errors="replace")
+            yield decoder.decode(first[2:]).encode(errors="replace")
+            for chunk in chunks:
+                yield decoder.decode(chunk).encode(errors="replace")
+            yield decoder.decode(b"", final=True).encode(errors="replace")
+            return
+    yield first.removeprefix(codecs.BOM_UTF8)
+    yield from chunks

@@ -1,0 +1,105 @@
+"""Lines that come again and again: past the first of a kind they are counted, not looked at."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+
+from logdiag.model import ALL_NINES, Finding, Line
+from logdiag.patterns import pattern_of
+from logdiag.scan.lines import KeptLine
+from logdiag.scan.looked import Patterns
+
+# From this many hits of the same patterns on, only hits that say something new are confirmed.
+_MANY_HITS = 200
+_VERY_MANY_HITS = 5000
+_MOST_KINDS = 20_000
+_MOST_LATEST = 8
+_MOST_TEXTS = 4096
+# Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
+# Both begin with a digit, which is found many times faster than what must not stand before it.
+_LONG_NUMBER = pattern_of(rb"[0-9](?:[\d:.,-]{3,}|(?<=0)x[0-9a-f]+)")
+_SHORT_NUMBER = pattern_of(rb"[0-9](?<![\w:.,-][0-9])\d{0,2}(?![\w:.,-]*\d)")
+
+Kind = tuple[Patterns, object]
+"""What lines have in common that one finding stands for."""
+
+
+class Floods:
+    """Lines that come again and again. Past the first of a kind they are only counted, and the latest is remembered.
+
+    Two lines are of one kind when the same patterns hit them and they differ only in long numbers: an Xid, an errno
+    or a status makes another kind.
+    """
+
+    def __init__(self, counts: Counter[str]) -> None:
+        # How many lines of each rule were only counted.
+        self._counts = counts
+        self._hits: Counter[Patterns] = Counter()
+        self._rules: dict[Kind, str] = {}
+        self._latest: OrderedDict[Kind, KeptLine] = OrderedDict()
+        # What gives the short numbers of lines that differ in digits only.
+        self._short_numbers: dict[bytes, Callable[[bytes], object]] = {}
+
+    def count(
+        self, patterns: Patterns, places: list[int], texts: Sequence[bytes], latest: dict[Kind, int]
+    ) -> list[int]:
+        """Counts those of a block's lines that these patterns hit and whose kinds are known, if very many came before,
+        and notes the `latest` of each kind; the places of the others."""
+        if self._hits[patterns] < _VERY_MANY_HITS:
+            return places
+        numbers = [self._numbers_in(text) for text in texts]
+        last = dict(zip(numbers, places, strict=True))
+        new = {each for each in last if (patterns, each) not in self._rules}
+        for each, count in Counter(numbers).items():
+            if each not in new:
+                self._hits[patterns] += count
+                self._count((patterns, each), count, last[each], latest)
+        return [at for at, each in zip(places, numbers, strict=True) if each in new] if new else []
+
+    def count_one(self, patterns: Patterns, at: int, text: bytes, latest: dict[Kind, int]) -> bool:
+        """Counts one line, if it is of a kind that is known; else it is to be looked at."""
+        self._hits[patterns] += 1
+        if self._hits[patterns] <= _MANY_HITS or (kind := self._kind(patterns, text)) not in self._rules:
+            return False
+        self._count(kind, 1, at, latest)
+        return True
+
+    def _count(self, kind: Kind, count: int, at: int, latest: dict[Kind, int]) -> None:
+        if rule := self._rules[kind]:
+            self._counts[rule] += count
+            latest[kind] = at
+
+    def remember(self, kind: Kind, position: int, number: int, text: bytes) -> None:
+        """Remembers the latest line of a kind; `number` is its own in the file."""
+        self._latest.pop(kind, None)
+        self._latest[kind] = (position, number, text)
+        if len(self._latest) > _MOST_LATEST:
+            self._latest.popitem(last=False)
+
+    def learn(self, patterns: Patterns, text: bytes, finding: Finding | None) -> None:
+        """Remembers which rule a frequent kind of line belongs to, or that none fires on it."""
+        if self._hits[patterns] > _MANY_HITS and len(self._rules) < _MOST_KINDS:
+            self._rules[self._kind(patterns, text)] = finding.rule if finding else ""
+
+    def _kind(self, patterns: Patterns, text: bytes) -> Kind:
+        if self._hits[patterns] <= _VERY_MANY_HITS:
+            return patterns, (_LONG_NUMBER.sub(b"", text),)
+        return patterns, self._numbers_in(text)
+
+    def _numbers_in(self, text: bytes) -> object:
+        """The short numbers of a line."""
+        nines = text.translate(ALL_NINES)
+        numbers = self._short_numbers.get(nines)
+        if numbers is None:
+            if len(self._short_numbers) >= _MOST_TEXTS:
+                self._short_numbers.clear()
+            places = [slice(*found.span()) for found in _SHORT_NUMBER.finditer(nines)]
+            numbers = self._short_numbers[nines] = itemgetter(*places or [slice(0)])
+        return numbers(text)
+
+    def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, Patterns]]:
+        """The last line of each kind that was only counted: what failed in the end may be the last of many."""
+        for (patterns, _), place in self._latest.items():
+            yield line_of(*place), patterns

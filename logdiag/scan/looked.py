@@ -1,0 +1,84 @@
+"""A block with what its bytes alone say: the shapes of its lines, and where a rule may fire.
+
+That may be worked out by another process.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from logdiag.model import Block
+from logdiag.rules.matcher import Matcher, starts_of_lines
+from logdiag.scan.addresses import without_numbers, words_before_numbers
+from logdiag.scan.kinds_of_log import KindOfLog
+from logdiag.scan.lines import BlockLines
+
+# So many shapes in a block, and one in so many lines, may be lines that differ in numbers of base 16 only.
+_MANY_SHAPES, _SHARE = 400, 32
+
+Patterns = tuple[int, ...]
+"""Numbers of patterns that are scanned for."""
+Hits = list[tuple[int, Patterns]]
+"""The index of each line of a block on which a rule may fire, and the patterns that were found there."""
+
+
+class Looked(NamedTuple):
+    """A block, the shapes of its lines, how often each comes, and the words `before` numbers of base 16 by which the
+    shapes were told. `hits`, and of a log's first block `kind`, are None where nobody has looked for them."""
+
+    block: Block
+    shapes: list[bytes]
+    counts: Mapping[bytes, int]
+    before: tuple[bytes, ...] = ()
+    hits: Hits | None = None
+    kind: KindOfLog | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For another process: each shape once."""
+        places = {shape: at for at, shape in enumerate(self.counts)}
+        shapes = array("I", map(places.__getitem__, self.shapes))
+        return _received, (self.block, dict(self.counts), shapes, self.before, self.hits, self.kind)
+
+    def found(self, lines: BlockLines, matcher: Matcher, settled: set[bytes]) -> Hits:
+        """The hits on lines whose shapes are not settled: no rule can fire on those."""
+        if settled.issuperset(self.counts):
+            return []
+        none_settled = settled.isdisjoint(self.counts)
+        if self.hits is not None:
+            return self.hits if none_settled else [hit for hit in self.hits if self.shapes[hit[0]] not in settled]
+        if none_settled:
+            return matcher.on_lines(self.block.data, starts_of_lines(self.block.data))
+        asked = [index for index, shape in enumerate(self.shapes) if shape not in settled]
+        data = b"\n".join(lines.several(asked))
+        return [(asked[at], patterns) for at, patterns in matcher.on_lines(data, starts_of_lines(data))]
+
+
+def _received(block: Block, counts: dict[bytes, int], places: Iterable[int], *found: Any) -> Looked:
+    return Looked(block, list(map(list(counts).__getitem__, places)), counts, *found)
+
+
+def looked_through(blocks: Generator[Block, int | None, None]) -> Iterator[Looked]:
+    """Blocks of one log with the shapes of their lines."""
+    block = next(blocks, None)
+    before: tuple[bytes, ...] = ()
+    while block is not None:
+        looked = _looked(block, before)
+        many = len(looked.counts) > max(_MANY_SHAPES, len(looked.shapes) // _SHARE)
+        if many and (new := words_before_numbers(block.data, before)):
+            before += new
+            looked = _looked(block, before)
+        yield looked
+        try:
+            block = blocks.send(len(looked.shapes))
+        except StopIteration:
+            return
+
+
+def _looked(block: Block, before: tuple[bytes, ...]) -> Looked:
+    shapes = without_numbers(block.data, before).split(b"\n")
+    if not shapes[-1] and block.data.endswith(b"\n"):
+        shapes.pop()
+    return Looked(block, shapes, Counter(shapes), before)
