@@ -113,7 +113,8 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
     line = _most_agreed_with(may_be, facts)
     if root is not None and line.place == root.line.place:
         return None
-    reason, chance = _told(facts, line)
+    ruled = next((fault.reason for fault in facts.standing.told if fault.line.place == line.place), Reason.OTHERS)
+    reason, chance = _told(facts, line, ruled)
     finding = Finding(
         rule=RULE,
         line=line,
