@@ -104,8 +104,12 @@ def named_by_its_line(facts: _Facts) -> int | None:
 
 
 def owner_of_its_process(facts: _Facts) -> int | None:
-    """The root's line names a process, and NCCL told on that node which rank the process is."""
-    named = _PROCESS.search(facts.root.line.message)
+    """The root's line, or the line below that goes on with it, names a process, and NCCL told on that node which rank
+    the process is."""
+    line = facts.root.line
+    rest = (kept.text for kept in facts.lines if kept.place == (line.stream, line.position + 1))
+    told = (line.message, *(text for text in rest if text.startswith(" ")))
+    named = next(filter(None, map(_PROCESS.search, told)), None)
     return facts.owners.of_process(facts.node, named[1]) if named else None
 
 

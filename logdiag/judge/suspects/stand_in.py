@@ -113,8 +113,10 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
     line = _most_agreed_with(may_be, facts)
     if root is not None and line.place == root.line.place:
         return None
-    ruled = next((fault.reason for fault in facts.standing.told if fault.line.place == line.place), Reason.OTHERS)
-    reason, chance = _told(facts, line, ruled)
+    told = (fault for fault in facts.standing.told if fault.line.place == line.place)
+    if (ruled := next((fault for fault in told if fault.reason not in _NO_REASON), None)) is not None:
+        return ruled._replace(finding=ruled.finding._replace(supports=_supports(_CLEAR)))
+    reason, chance = _told(facts, line)
     finding = Finding(
         rule=RULE,
         line=line,
