@@ -193,10 +193,10 @@ def _weighed(facts: _Facts) -> int | None:
 
 RANK: tuple[Callable[[_Facts], int | None], ...] = (
     absent_from_the_collective,
+    owner_of_its_process,
     waited_for,
     named_by_its_line,
     owner_of_its_gpu,
-    owner_of_its_process,
     number_of_its_gpu,
     number_of_nccl_device,
     record_above_a_caught_exception,
