@@ -123,7 +123,7 @@ def joined(lines: Iterable[_Numbered], width: Width) -> Iterator[_Numbered]:
             yield number, between.join(parts)
             parts = []
         number = number if parts else at
-        parts.append(line)
+        parts.append(line if width.torn else line.rstrip(b" "))
         last = text
     if parts:
         yield number, between.join(parts)

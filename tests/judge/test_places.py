@@ -32,6 +32,15 @@ def test_the_number_of_a_gpu_is_no_rank_where_peers_are_on_other_nodes(book: Rul
     assert [rank_of(diagnosed(book, *steps(1, 20), line)) for line in (lost, failed)] == [None, None]
 
 
+def test_the_process_that_the_next_line_names_tells_the_rank_by_the_table_of_nccl_tests(book: RuleBook) -> None:
+    """The program names its process only on the line that goes on with what failed."""
+    table = [f"#  Rank {at:2} Group  0 Pid {900 + at} on node-02 device  {at} [0000:5{at}:00] GPU" for at in range(4)]
+    failed = "node-02: Test NCCL failure common.cu:1279 'remote process exited or there was a network error / '"
+    for rank in (1, 3):
+        below = f" .. node-02 pid {900 + rank}: Test failure common.cu:1100"
+        assert rank_of(diagnosed(book, *table, failed, below)) == rank
+
+
 BOOM = traceback_of("KeyError: 'a caption of the loom'")
 
 # What else is in the log, above and below a traceback without a prefix, and the rank that it tells.
@@ -55,6 +64,11 @@ TOLD = {
         [f"srun: error: node-04: task {task}: Exited with exit code 1" for task in (2, 0, 1)],
         2,
     ),
+    "mpirun's old words": ([], ["mpirun has exited due to process rank 6 with PID 71 on"], 6),
+    "the first by mpirun": ([], ["The first process to do so was:", "  Process name: [[4711,1],3]"], 3),
+    "who called MPI_ABORT": ([], ["MPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD"], 2),
+    "PALS": ([], ["x3005c0s7b0n0.hsn.cm.local: rank 4 exited with code 255", "x3005: rank 6 died from signal 15"], 4),
+    "ATP": ([], ["ATP Stack walkback for Rank 5 starting:", "  main@train.f90:18"], 5),
     "mpirun": ([], ["mpirun noticed that process rank 4 with PID 71 on node node-04 exited on signal 9 (Killed)."], 4),
     "the worker": (
         [],

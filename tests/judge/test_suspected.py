@@ -6,10 +6,15 @@ import pytest
 
 from logdiag import diagnose
 from logdiag.judge.facts import ENOUGH_LINES, lines_of_unknown_software
-from logdiag.model import Line, Support
+from logdiag.judge.judgement import judge
+from logdiag.judge.suspects.ranked import RankedLine, Ranking
+from logdiag.model import Line, Reason, Support
 from logdiag.read.prefixes import parse_line
+from logdiag.read.sources import open_sources
 from logdiag.rules import RuleBook
-from tests.helpers import diagnosed, steps, traceback_of
+from logdiag.scan.shapes import Shapes
+from logdiag.scan.survey import survey
+from tests.helpers import diagnosed, log_of, steps, traceback_of
 
 ROOT = "lathe 1 of 2: ERROR notch 200 is not on the shelf, never cut or swept away"
 SHOP = [
@@ -59,6 +64,18 @@ def test_a_signal_is_not_traded_for_a_line_that_stands_out(book: RuleBook) -> No
     told = "srun: error: node-004: task 3: Killed"
     answer = diagnosed(book, *steps(1, 40), "note: 3 odd rows in shard 17 were left as they are", told)
     assert answer.decided_by == "rules"
+
+
+def test_the_reason_of_a_rule_stands_where_its_line_is_the_most_suspicious(book: RuleBook) -> None:
+    """Words alone would make another of it: a rule that knows the line knows more."""
+    lines = [*(f"Nov 22 06:08:{at} node-7 pacer[812]: turn {at} of the drum" for at in range(10, 55))]
+    lines += ["Nov 22 06:09:08 node-7 kernel: aacraid: Host bus reset request. SCSI hang ?"]
+    lines += ["Nov 22 06:09:09 node-7 kernel: aacraid 0000:02:01.0: aacraid: PCI error - slot reset failed"]
+    found = survey(open_sources((log_of(*lines),)), book, Shapes(book, book.filters))
+    striking = Ranking((RankedLine(found.lines[-1], 0.9),), failure=0.9)
+    root = judge(found, book, suspects=lambda: striking).root
+    assert root is not None
+    assert (root.line.text, root.reason, Support.SUSPECT in root.finding.supports) == (lines[-1], Reason.OS_ERROR, True)
 
 
 def test_a_line_that_is_surely_the_cause_stands_before_a_status_although_others_worked_on(book: RuleBook) -> None:

@@ -82,6 +82,11 @@ def test_lines_that_a_mail_broke_between_words_are_whole_again(book: RuleBook, w
     assert answer.root_cause.text.startswith(broken[answer.root_cause.line - 1])
 
 
+def test_a_mail_that_left_blanks_where_it_broke_lines_is_whole_again() -> None:
+    """As those of the form `flowed` do: each word is one blank away from the next."""
+    assert whole([f"{line} " for line in mailed(KERNEL, 74)]) == KERNEL
+
+
 def test_a_line_without_a_head_that_had_room_above_is_no_rest() -> None:
     """One such line stays as it is; where there are several, the stream was not broken at all."""
     broken = [*mailed(KERNEL, 74), "Nov 22 06:34:00 node-7 kernel: done", "one more"]

@@ -14,7 +14,7 @@ from logdiag.judge.ranks.launchers import Worker, first_observed
 from logdiag.judge.ranks.owners import Owners, owners_in
 from logdiag.judge.ranks.vocabulary import PROCESSES
 from logdiag.judge.timeline import Timeline
-from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role
+from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role, number_in
 from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Opening
 
@@ -69,10 +69,6 @@ class _Facts(NamedTuple):
         return self.root.finding.node or (next(iter(self.owners.nodes)) if len(self.owners.nodes) == 1 else None)
 
     @property
-    def first_observed(self) -> int | None:
-        return first_observed(self.workers)
-
-    @property
     def one_node(self) -> bool:
         return len({line.node for line in self.lines if line.node}) <= 1
 
@@ -104,8 +100,12 @@ def named_by_its_line(facts: _Facts) -> int | None:
 
 
 def owner_of_its_process(facts: _Facts) -> int | None:
-    """The root's line names a process, and NCCL told on that node which rank the process is."""
-    named = _PROCESS.search(facts.root.line.message)
+    """The root's line, or the line below that goes on with it, names a process, and NCCL told on that node which rank
+    the process is."""
+    line = facts.root.line
+    rest = (kept.text for kept in facts.lines if kept.place == (line.stream, line.position + 1))
+    told = (line.message, *(text for text in rest if text.startswith(" ")))
+    named = next(filter(None, map(_PROCESS.search, told)), None)
     return facts.owners.of_process(facts.node, named[1]) if named else None
 
 
@@ -116,7 +116,7 @@ def owner_of_its_gpu(facts: _Facts) -> int | None:
 
 def number_of_its_gpu(facts: _Facts) -> int | None:
     """On the only node, the machine's number of the GPU: it counts them as a launcher counts its ranks."""
-    return _number(facts.root, "gpu") if facts.one_node else None
+    return number_in(facts.root.finding.facts.get("gpu", "")) if facts.one_node else None
 
 
 def number_of_nccl_device(facts: _Facts) -> int | None:
@@ -144,7 +144,7 @@ def died_of_the_same(facts: _Facts) -> int | None:
 
 def first_in_the_launchers_summary(facts: _Facts) -> int | None:
     """The launcher's summary calls this rank the first that it saw fail."""
-    return facts.first_observed
+    return first_observed(facts.workers)
 
 
 def record_above_the_traceback(facts: _Facts) -> int | None:
@@ -167,14 +167,14 @@ def reported_as_ended_first(facts: _Facts) -> int | None:
     told = "local_rank" if any(_LAUNCHER.search(line.text) for line in facts.lines) else "ended"
     if told == "local_rank" and not facts.one_node:
         return None
-    numbers = (_number(fault, told) for fault in (facts.root, *facts.faults))
+    numbers = (number_in(fault.finding.facts.get(told, "")) for fault in (facts.root, *facts.faults))
     return next((number for number in numbers if number is not None), None)
 
 
 def number_of_its_device(facts: _Facts) -> int | None:
     """On the only node, the number of the device that the root names, unless it is 0, as which many a process sees its
     only one."""
-    return (_number(facts.root, "device") or None) if facts.one_node else None
+    return (number_in(facts.root.finding.facts.get("device", "")) or None) if facts.one_node else None
 
 
 def weighed_from_its_words(facts: _Facts) -> int | None:
@@ -193,10 +193,10 @@ def _weighed(facts: _Facts) -> int | None:
 
 RANK: tuple[Callable[[_Facts], int | None], ...] = (
     absent_from_the_collective,
+    owner_of_its_process,
     waited_for,
     named_by_its_line,
     owner_of_its_gpu,
-    owner_of_its_process,
     number_of_its_gpu,
     number_of_nccl_device,
     record_above_a_caught_exception,
@@ -321,9 +321,3 @@ def _rank_above(facts: _Facts) -> int | None:
         if line.rank is not None or line.level is not None:
             return line.rank if line.level in TROUBLE or line.level == "WARNING" or _HEADER in line.text else None
     return None
-
-
-def _number(fault: Fault, fact: str) -> int | None:
-    """A fact that is a number; a rule, which may be a user's own, can catch anything under a fact's name."""
-    told = fault.finding.facts.get(fact, "")
-    return int(told) if re.fullmatch(r"\d{1,6}", told) else None
