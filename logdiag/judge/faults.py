@@ -15,7 +15,7 @@ from logdiag.scan.survey import Survey
 
 _QUIET_LEVELS = CALM | {"WARNING"}
 CATCH_ALL = "python/uncaught-exception"
-# File ".../multiprocessing/process.py", line 314, in _bootstrap   (its header may have got between the lines of another)
+# File ".../multiprocessing/process.py", line 314, in _bootstrap   (its header may stand among the lines of another)
 _OF_A_CHILD = pattern_of(r"multiprocessing[/\\\\]process\.py\", line \d+, in _bootstrap")
 # File "train.py", line 12, in <module>   File "<frozen runpy>", line 198, in _run_module_as_main
 _OUTERMOST = pattern_of(r"<module>|<frozen |\bin _?bootstrap|_bootstrap\b|\bin _wrap\b")
