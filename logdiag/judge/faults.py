@@ -151,8 +151,7 @@ def _chain_faults(
 
 
 def _findings_of(exception: RaisedException, by_place: dict[LinePlace, Finding], book: RuleBook) -> list[Finding]:
-    """The findings of an exception: of its own line first, then of the lines of its message, removed from
-    `by_place`."""
+    """The findings of an exception: of its own line first, then of its message; removes them from `by_place`."""
     line = exception.line
     of_line = by_place.pop(line.place, None)
     remembered = of_line is not None and bool(of_line.supports)
@@ -174,8 +173,7 @@ def _findings_of(exception: RaisedException, by_place: dict[LinePlace, Finding],
 
 
 def _finding_below(exception: RaisedException, book: RuleBook) -> Finding | None:
-    """The cause that rules find if an exception's text begins on the line below its class, placed at that line; else
-    None."""
+    """The cause that rules find if an exception's text begins on the line below its class, at that line; else None."""
     head = exception.line.text.rstrip()
     first = exception.message[0] if exception.message else None
     if first is None or not head.endswith(f"{exception.name}:") or not _WORDS.search(first.message):
@@ -242,8 +240,7 @@ def _fault_of(
 
 
 def _best(findings: list[Finding], book: RuleBook) -> Finding:
-    """The finding that names an exception: one that no other explains, then a cause, then of a narrow rule, then the
-    first."""
+    """The finding that names an exception: preferably unexplained, a cause, of a narrow rule, the first."""
     explained = {
         id(consequence)
         for finding in findings

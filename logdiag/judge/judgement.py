@@ -165,8 +165,7 @@ def _collectives(facts: Facts) -> Collectives | None:
 
 
 def in_words_of_the_table(root: Fault | None, collectives: Collectives | None, book: RuleBook) -> Fault | None:
-    """The root; if it is a collective that timed out, with the title and remedy for what the table of its ranks
-    shows."""
+    """The root; if it is a collective that timed out, with the title and remedy for what its ranks show."""
     if root is None or collectives is None or root.finding.role is not Role.SYMPTOM:
         return root
     if root.reason is not Reason.NCCL_TIMEOUT_ERROR:

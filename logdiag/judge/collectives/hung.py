@@ -66,8 +66,7 @@ class _Verdict(NamedTuple):
 
 
 def _mismatch(group: Group) -> _Verdict | None:
-    """The verdict if some ranks entered another collective, or the same with another size; the smaller side is to
-    blame."""
+    """The verdict if some ranks entered another collective, or the same with another size; blames the smaller side."""
     stuck = group.stuck_at if group.waiting else float("inf")
     calls: dict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
     for rank, seat in group.seats.items():
@@ -86,8 +85,7 @@ def _mismatch(group: Group) -> _Verdict | None:
 
 
 def _is_shifted(calls: Mapping[int, Mapping[int, tuple[str, str]]], sequence: int) -> bool:
-    """Whether a rank that differs made the call that others made just before or after: it left out one, or made one
-    more."""
+    """Whether a rank that differs made the call that others made just before or after, so that it is one call off."""
     common = Counter(calls[sequence].values()).most_common(1)[0][0]
     odd = {call for call in calls[sequence].values() if call != common}
     near = {call for number in (sequence - 1, sequence + 1) for call in calls.get(number, {}).values()} - {common}
@@ -170,8 +168,7 @@ def _ahead_of_most(group: Group, known: set[int]) -> _Verdict:
 
 
 def _crossed(group: Group, missing: tuple[int, ...], stuck: Sequence[Group]) -> _Verdict | None:
-    """The verdict if the missing ranks of a group wait in another group, for ranks that wait here; None if they do
-    not."""
+    """The verdict if the missing ranks of a group wait in another group for ranks that wait here; else None."""
     others = (other for other in stuck if other is not group)
     elsewhere = next((other for other in others if not other.waiting.keys().isdisjoint(missing)), None)
     if elsewhere is None:

@@ -44,8 +44,7 @@ class Offsets(NamedTuple):
         return {stream: self.ahead[clock] for stream, clock in self.clocks.items() if clock in self.ahead}
 
     def of_machines(self, logs: Sequence[Survey]) -> Offsets:
-        """The offsets for machines' own logs, without those of whole time zones, which only the job's processes may
-        have."""
+        """The offsets for machines' own logs, without whole time zones, which may be those of the job alone."""
         ahead = {clock: seconds for clock, seconds in self.ahead.items() if not _is_zone(seconds)}
         return self._replace(ahead=ahead, clocks=_clocks(logs))
 
@@ -117,8 +116,7 @@ def _clock(line: Line, clocks: Mapping[int, str]) -> str:
 
 
 def _moments(jobs: Sequence[Survey], clocks: Mapping[int, str]) -> dict[str, dict[Key, float]]:
-    """By clock, the time of each event that all nodes log at once. One that a clock shows at several times is left
-    out."""
+    """By clock, the time of each event that all nodes log at once. None that a clock shows at several times."""
     times: dict[str, dict[Key, list[float]]] = defaultdict(lambda: defaultdict(list))
     for part in jobs:
         for line, key, since in _shared_moments(part):

@@ -303,8 +303,7 @@ def _runs(group: _Entries) -> Iterator[_Entries]:
 
 
 def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
-    """The listings that entries make, one for each column that may number them; if any is whole, only the largest
-    such."""
+    """The listings that entries make, one for each column that may number them; of whole ones only the largest."""
     columns = tuple(zip(*(words for _, words in part), strict=True))
     nouns: Words = ()
     found = []

@@ -1,6 +1,5 @@
 """Finds the rank that failed first in software that no rule knows: by the root's line and those beside it, the last
-lines of the log, a rank that is missing where all others print the same, and one that ended in another way than the
-others.
+lines of the log, a rank that is missing where all others print the same, and one that ended differently.
 
 Each of these is a witness: a rank and the features of that guess. Their chances, by weights that were learnt
 (`weights.json`), are compared with each other and with naming no rank; witnesses of one rank add up.
@@ -231,8 +230,7 @@ def _ends_in(row: Row, book: Book) -> Iterator[tuple[Words, int, str]]:
 
 
 def _ranks_named_in(row: Row, book: Book) -> Iterator[tuple[int, int]]:
-    """The ranks that a line names, each with the index of its word; of words next to each other for one rank the
-    last."""
+    """The ranks that a line names, each with the index of its word; of adjacent words for one rank the last."""
     directory, last = book.directory, (-1, -1)
     for index, word in enumerate(row.lower):
         stem, number = counted(word)

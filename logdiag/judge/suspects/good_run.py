@@ -26,8 +26,7 @@ _MOST_CHANGES = 20
 
 def in_the_light_of(good: GoodRun, seen: Seen, shapes: Shapes, *, failed: bool) -> Seen:
     """What was seen of a job, with its changes since a good run, the most suspicious first; lines that the good run
-    printed too weigh little. `shapes` are those of the job's lines, `failed` says that the caller knows of a
-    failure."""
+    printed too weigh little. `shapes` are those of the job's lines, `failed`: the caller knows of a failure."""
     survey, lines, suspects = seen.survey, seen.digest.lines, seen.suspects
     changes = changes_since(good, shapes, lines, survey.total_lines)
     ranking = cache(lambda: _weighed_ranking(suspects(), survey.lines, good, changes, failed=failed))
@@ -59,8 +58,7 @@ def _weighed_ranking(
 
 
 def _without_known_trouble(survey: Survey, good: GoodRun, changes: Sequence[Change]) -> Survey:
-    """The survey with trouble that the good run survived too made warnings and hints; unchanged where nothing is
-    new."""
+    """The survey with trouble that the good run survived too made warnings and hints; unchanged if nothing is new."""
     more_often = {change.in_file for change in changes if change.times_more is not None}
     if len(more_often) == len(changes):
         return survey

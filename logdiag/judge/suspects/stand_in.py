@@ -1,5 +1,4 @@
-"""Where no rule names the cause: takes the most suspicious line as the root, and the reason from the words of such
-lines.
+"""Where no rule names the cause: the root from the most suspicious lines, and the reason from their words.
 
 An answer from here is never sure, and never leads to an action that a scheduler may carry out.
 """
@@ -28,8 +27,7 @@ RULE = "suspects"
 
 
 class _Bar(NamedTuple):
-    """How suspicious a line must be to become the root: its `least` score, and how many `times` that of the rule's
-    root."""
+    """How suspicious a line must be to become the root: its `least` score, and `times` the root's own."""
 
     least: float
     times: float
@@ -224,8 +222,7 @@ def _most_agreed_with(suspects: Sequence[RankedLine], facts: Facts) -> Line:
 
 
 def _likeliest_reason(facts: Facts, line: Line, known: Reason | None = Reason.OTHERS) -> tuple[Reason, float]:
-    """The reason with the most of `_votes`, and its chance, 0 to 1; Others if no word is known or the weights are
-    broken.
+    """The reason with the most of `_votes`, and its chance, 0 to 1; Others if no word is known or weights are broken.
 
     The cause is one of the suspects: on authors left out of all training 8 of 100 more reasons are right than by the
     words of the line alone.
@@ -275,6 +272,5 @@ def _supports(chance: float) -> tuple[Support, ...]:
 
 
 def _advice(chance: float) -> Action | None:
-    """The action for a person: None, which leaves it to the table of reasons, where the reason is likely; else to
-    look."""
+    """The action for a person: None, for that of the table of reasons, where the reason is likely; else to look."""
     return None if chance >= _LIKELY else Action.FIX_AND_RESUBMIT

@@ -117,8 +117,7 @@ class _Chain:
         self.exceptions.append(RaisedException(line, name, link, (), tuple(self.frames), text))
 
     def ended_after_retries(self) -> bool:
-        """Whether the record above announced another try, and the exception of that try reached the top of the
-        program."""
+        """Whether the record above announced another try, and that try's exception ended the program."""
         frames = self.exceptions[-1].frames if self.exceptions else ()
         return self.retried and bool(frames) and "<module>" in frames[0]
 
@@ -364,8 +363,7 @@ class _Reader:
 
 
 def unmixed(text: str) -> str:
-    """The exception line of one of two processes that wrote the same into one line at once; empty for any other
-    line."""
+    """The exception line of one of two processes that wrote the same into one line at once; empty for other lines."""
     doubled = forms.DOUBLED.match(text.strip())
     return f"{doubled['name']}: {doubled['rest']}" if doubled else ""
 
