@@ -43,9 +43,9 @@ def faults_of_a_machine_alone(log: Survey, book: RuleBook) -> tuple[Finding, ...
     hints = Counter(finding.rule for finding in log.findings if finding.role is Role.HINT)
     counting = []
     for finding, of_line in zip(log.findings, kinds, strict=True):
-        counts_here = finding.role.is_failure and not _OF_ONE_SPEAKER.isdisjoint(of_line)
+        by_daemon = finding.role.is_failure and not _OF_ONE_SPEAKER.isdisjoint(of_line)
         again = hints[finding.rule] > 1 and not finding.generality
-        if counts_here or (_ENDS_JOBS in of_line and finding.role.is_failure):
+        if by_daemon or (_ENDS_JOBS in of_line and finding.role.is_failure):
             counting.append(finding)
         elif _ENDS_JOBS in of_line and finding.role is Role.HINT and again:
             counting.append(finding._replace(role=Role.SYMPTOM, goes_on=False))
@@ -58,7 +58,7 @@ def sifted(log: Survey, book: RuleBook, *, window: Window | None, nodes: Collect
 
     A fault whose time and machine are both not known counts if it explains one of these reasons.
     """
-    on_machines, aside = list[Finding](), defaultdict[str, list[Finding]](list)
+    on_nodes, aside = list[Finding](), defaultdict[str, list[Finding]](list)
     for fault in faults_that_end_jobs(log, book):
         node = fault.node or next((stream.node for stream in log.streams if stream.node), None)
         is_one_of_them = _is_among(node, nodes)
@@ -68,15 +68,13 @@ def sifted(log: Survey, book: RuleBook, *, window: Window | None, nodes: Collect
         elif is_one_of_them is None and untimed and shown.isdisjoint({fault.reason, *reasons_explained(fault, book)}):
             aside["of a machine and a time that cannot be held against the job's"].append(fault)
         else:
-            on_machines.append(fault)
-    in_window = [
-        fault for fault in on_machines if window is None or fault.line.time is None or window.holds(fault.line.time)
-    ]
-    ahead = _zone(on_machines, window) if on_machines and not in_window and window is not None else None
-    in_window = in_window if ahead is None else on_machines
-    if at_other_times := [fault for fault in on_machines if fault not in in_window]:
+            on_nodes.append(fault)
+    timely = [fault for fault in on_nodes if window is None or fault.line.time is None or window.holds(fault.line.time)]
+    ahead = _zone(on_nodes, window) if on_nodes and not timely and window is not None else None
+    timely = timely if ahead is None else on_nodes
+    if at_other_times := [fault for fault in on_nodes if fault not in timely]:
         aside["not at the time of the job's failure"] = at_other_times
-    return Sifted(tuple(in_window), tuple(_sentence(faults, why) for why, faults in aside.items()), ahead)
+    return Sifted(tuple(timely), tuple(_sentence(faults, why) for why, faults in aside.items()), ahead)
 
 
 def name_among(node: str | None, nodes: Collection[str]) -> str | None:
