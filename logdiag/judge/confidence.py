@@ -50,8 +50,7 @@ def supports_of(judgement: Judgement) -> tuple[Support, ...]:
 
 
 def confidence_in(judgement: Judgement, supports: Iterable[Support], weights: Mapping[Support, float]) -> float:
-    """The confidence of an answer, 0 to 1: at most 0.5 where the outcome is not known, but for the root of a machine's
-    log."""
+    """The confidence of an answer, 0 to 1: at most 0.5 where the outcome is not known and there is no root."""
     confidence = confidence_of(supports, weights)
     not_known = judgement.outcome is Outcome.NOT_KNOWN and judgement.root is None
     return min(confidence, _MOST_WHERE_NOT_KNOWN) if not_known else confidence

@@ -73,8 +73,7 @@ def _words_without_digits(line: Line) -> list[str]:
 
 
 def _trouble(lines: Sequence[Line], kinds: Kinds) -> Line | None:
-    """The last line of trouble, if no calm line follows it; None for none. After a fatal one a process may still clean
-    up."""
+    """The last line of trouble, if no calm line follows it; None for none. After a fatal one a process may clean up."""
     calm = False
     for line in reversed(lines):
         if kinds.is_a(HARMLESS, line):

@@ -244,8 +244,7 @@ def _is_near(line: Line, root: Line) -> bool:
 
 
 def _candidates(root: Fault, judgement: Judgement, confidence: float) -> tuple[Candidate, ...]:
-    """Other possible reasons, which share the confidence that the root leaves; a cause weighs twice as much as
-    others."""
+    """Other possible reasons, which share the confidence that the root leaves; a cause counts twice."""
     weights: Counter[Reason] = Counter()
     causes = [finding for finding in root.findings if finding.role is Role.CAUSE]
     for finding in (*causes, *(fault.finding for fault in judgement.independent)):

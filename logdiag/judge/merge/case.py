@@ -133,8 +133,7 @@ def _with_machines(
 
 
 def _placed(line: Line, node_of: Callable[[str | None], str | None], ahead: float) -> Line:
-    """A machine's line with the job's name for its node, by the job's clock, and of no rank, whatever its folder is
-    called."""
+    """A machine's line with the job's name for its node, by the job's clock, and of no rank, whatever its folder."""
     time = None if line.time is None else line.time - ahead
     return line._replace(rank=None, node=node_of(line.node), time=time)
 

@@ -93,8 +93,7 @@ def _is_among(node: str | None, nodes: Collection[str]) -> bool | None:
 
 
 def _zone(faults: Sequence[Finding], window: Window) -> float | None:
-    """The seconds by which a machine's clock is ahead, if another time zone explains the time of its fault; else
-    None."""
+    """The seconds by which a machine's clock is ahead, if another time zone explains its fault's time; else None."""
     zones = (window.zone_of(fault.line.time) for fault in faults if fault.line.time is not None)
     return next((zone for zone in zones if zone is not None), None)
 

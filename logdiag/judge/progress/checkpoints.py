@@ -78,8 +78,7 @@ def _checkpoint(line: Line, survey: Survey) -> Checkpoint:
 
 
 def _ranks(survey: Survey) -> int | None:
-    """How many processes the job had: the number that its log names, else by the ranks that printed; None for
-    neither."""
+    """How many processes the job had: the number that its log names, else by the ranks that printed; else None."""
     named = (int(match[1] or match[2]) for line in survey.lines for match in _WORLD.finditer(line.text))
     printing = {line.rank for line in survey.lines if line.rank is not None}
     ranks = max((number for number in named if number < _MOST_RANKS), default=max(printing, default=0) + 1)

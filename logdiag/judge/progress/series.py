@@ -139,8 +139,7 @@ def _in_words(series: _Series, cut: int) -> str:
 
 
 def _cut(costs: Sequence[float]) -> int:
-    """How many values lie before the cut with the least cost; `costs` has what each value costs before it more than
-    after."""
+    """How many values lie before the cut with the least cost; `costs` has how much more each costs before it."""
     sums = list(accumulate(costs))
     return min(range(_EDGE, len(costs) - _EDGE + 1), key=lambda index: sums[index - 1])
 

@@ -27,8 +27,7 @@ _JUMP = 3.0
 
 
 class SlowJob(NamedTuple):
-    """A kind of trouble (`hang`, `straggler`, `loss-spike`; empty for none of them), and a sentence with the
-    evidence."""
+    """A kind of trouble (`hang`, `straggler`, `loss-spike`; empty for none of them), and a sentence on it."""
 
     kind: str
     words: str
