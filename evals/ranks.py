@@ -34,7 +34,7 @@ from logdiag.judge.ranks.nodes import candidates
 from logdiag.judge.ranks.rank import root_in, words_of
 from logdiag.judge.ranks.readings import Book
 from logdiag.judge.ranks.weights import PATH, tables
-from logdiag.judge.ranks.witnesses import Root, own_readings, witnesses
+from logdiag.judge.ranks.witnesses import Root, root_readings, witnesses
 from logdiag.judge.suspects.ranking import ranking
 from logdiag.model import Digest
 from logdiag.read.sources import limits_of, open_sources
@@ -72,7 +72,7 @@ def examples_of(table: str, case: Case) -> list[Example]:
         return [Example(_same(one.host, case.node), one.features) for one in candidates(words, root, judgement.rank)]
     if not case.rank_known:
         return []
-    told = own_readings(words, root) if table == "word" else witnesses(words, root)
+    told = root_readings(words, root) if table == "word" else witnesses(words, root)
     return [Example(one.rank == case.rank, dict(one.features)) for one in told]
 
 

@@ -12,12 +12,12 @@ from logdiag.model import Reason, Role, Support
 
 _MOST_RIVALS = 3
 _MOST_WHERE_NOT_KNOWN = 0.5
-# One person's word about a line is not more than that, however often it was right when it was measured.
+# A line that one person confirmed is never surer than this, however often such lines were right when measured.
 _MOST_FROM_MEMORY = 0.97
-# Words that no rule knows are never sure.
+# An answer from words that no rule knows is never sure.
 _MOST_FROM_WORDS = 0.59
 _FROM_MEMORY = frozenset({Support.SAME, Support.NEARLY_SAME, Support.ALIKE, Support.FAINTLY_ALIKE})
-# A class or a symptom, which says less where nobody knows what else the software prints.
+# A class or a symptom, which proves less in software that no rule knows.
 _SAY_LITTLE = frozenset({Support.GENERAL, Support.CATCH_ALL, Support.SYMPTOM, Support.BARE_SYMPTOM})
 
 
@@ -36,7 +36,7 @@ def supports_of(judgement: Judgement) -> tuple[Support, ...]:
     rivals = {fault.reason for fault in judgement.independent if fault.finding.role is Role.CAUSE} - {root.reason}
     within = {finding.reason for finding in root.findings if finding.role is Role.CAUSE} - {root.reason}
     kind = _kind(root)
-    # Beside a line that names its cause in words of its own, other complaints mean nothing.
+    # Beside a line that a narrow rule knows, other complaints do not matter.
     unexplained = 0 if kind is Support.NARROW else len(judgement.complaints)
     return (
         kind,
@@ -50,25 +50,24 @@ def supports_of(judgement: Judgement) -> tuple[Support, ...]:
 
 
 def confidence_in(judgement: Judgement, supports: Iterable[Support], weights: Mapping[Support, float]) -> float:
-    """The confidence of an answer, 0 to 1. Of a log that does not tell it is never a sure one; a machine's log may tell
-    for sure what would end a job."""
+    """The confidence of an answer, 0 to 1: at most 0.5 where the outcome is not known and there is no root."""
     confidence = confidence_of(supports, weights)
-    untold = judgement.outcome is Outcome.NOT_KNOWN and judgement.root is None
-    return min(confidence, _MOST_WHERE_NOT_KNOWN) if untold else confidence
+    not_known = judgement.outcome is Outcome.NOT_KNOWN and judgement.root is None
+    return min(confidence, _MOST_WHERE_NOT_KNOWN) if not_known else confidence
 
 
 def confidence_of(supports: Iterable[Support], weights: Mapping[Support, float]) -> float:
-    """The share of answers with such support that are right: the logistic function of the summed weights; what people
-    said of a past failure is never surer than 0.97, and what words say that no rule knows than 0.59."""
-    given = tuple(supports)
-    share = 1 / (1 + math.exp(-sum(weights.get(support, 0.0) for support in given)))
-    if Support.SUSPECT in given:
+    """The share of answers with such support that are right: the logistic function of the summed weights; at most
+    0.97 where the memory named the root, and 0.59 where only words that no rule knows did."""
+    all_supports = tuple(supports)
+    share = 1 / (1 + math.exp(-sum(weights.get(support, 0.0) for support in all_supports)))
+    if Support.SUSPECT in all_supports:
         return min(share, _MOST_FROM_WORDS)
-    return share if _FROM_MEMORY.isdisjoint(given) else min(share, _MOST_FROM_MEMORY)
+    return share if _FROM_MEMORY.isdisjoint(all_supports) else min(share, _MOST_FROM_MEMORY)
 
 
 def _kind_without_root(judgement: Judgement) -> Support:
-    """Of a healthy log what proves it; of one that does not tell whether it complains in the end."""
+    """What proves a healthy log; where the outcome is not known, whether the log ends in complaints."""
     if judgement.outcome is Outcome.HEALTHY:
         return Support.FINISHED if judgement.timeline.finished or not judgement.progressed else Support.WORKING
     return Support.COMPLAINING if judgement.complaints else Support.SILENT

@@ -1,4 +1,4 @@
-"""How a log ends, whatever its words: the last status that is printed, and the level of its last words."""
+"""How a log ends, whatever its words: the last status that is printed, and the level of its last lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from logdiag.judge.kinds import Kinds
 from logdiag.model import CALM, TROUBLE, Line
 from logdiag.rules.book import HARMLESS
 
-# So many lines at the end of a log tell how it ended; the like of its last status, one a process, may be further up.
+# So many lines at the end of a log show how it ended; a status of another process may stand further up.
 _LAST_LINES = 8
 _LAST_OF_EACH = 64
 _LAST_WORDS = 3
@@ -38,7 +38,7 @@ class Ending(NamedTuple):
 def ending_of(files: Iterable[Sequence[Line]], kinds: Kinds) -> Ending:
     """How each file of a case ends, by the lines that it printed, taken together."""
     endings = [_of_file(lines, kinds) for lines in files]
-    return Ending(*(next(filter(None, told), None) for told in zip(*endings, strict=True)))
+    return Ending(*(next(filter(None, of_files), None) for of_files in zip(*endings, strict=True)))
 
 
 def _of_file(lines: Sequence[Line], kinds: Kinds) -> Ending:
@@ -56,25 +56,24 @@ def _status(lines: Sequence[Line], kinds: Kinds) -> tuple[Line | None, Line | No
     if not good:
         return None, None
     # keepd end fawn code 12, and then keepd end coral code 0: each process has a status of its own
-    other = next((line for line in bad if _is_of_another(line, good[-1])), None)
-    return other, None if other else good[-1]
+    of_another = next((line for line in bad if _is_of_another(line, good[-1])), None)
+    return of_another, None if of_another else good[-1]
 
 
 def _is_of_another(line: Line, last: Line) -> bool:
-    """Whether two lines tell the same of two processes: their words differ in the one that names the process, and in
-    what has digits."""
+    """Whether two lines report the same of two processes: apart from numbers, they differ in at most one word, which
+    names the process."""
     words, others = _words_without_digits(line), _words_without_digits(last)
     return len(words) == len(others) and sum(map(ne, words, others)) <= 1
 
 
 def _words_without_digits(line: Line) -> list[str]:
-    """The words of a message; what has digits is all the same."""
+    """The words of a message, with every word that has a digit made the same."""
     return ["9" if any(map(str.isdigit, word)) else word for word in line.message.split()]
 
 
 def _trouble(lines: Sequence[Line], kinds: Kinds) -> Line | None:
-    """The last line of trouble among the last words, if no calm line follows it; after a fatal one a process may still
-    tidy up."""
+    """The last line of trouble, if no calm line follows it; None for none. After a fatal one a process may clean up."""
     calm = False
     for line in reversed(lines):
         if kinds.is_a(HARMLESS, line):

@@ -1,4 +1,4 @@
-"""What the later decisions look at: a case with its faults sorted, and what is asked only where rules are silent."""
+"""What later decisions look at: a case with its faults sorted, and what is computed only if rules name no cause."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from logdiag.scan.survey import Survey
 
 _MOST_LINES = 400
 ENOUGH_LINES = 40
-"""In so many lines a rule knows some line of public software."""
+"""Of so many lines of public software, rules know at least one."""
 
 
 class Facts(NamedTuple):
     """A case. `suspects` are the ranking of its lines, with the chance that the log shows a failure, and
     `lines_of_unknown_software` as the function of that name says; both cost time, so they are asked late.
 
-    `root` is what was found so far, `complaints` are lines of trouble that no rule knows, `progressed` says whether
-    steps were made before the root, or at all, None where the log is too short to tell. `survived` is where the job
-    went on after something, warnings included.
-    """
+    `root` is the root found so far, None for none, `complaints` are lines of trouble that no rule knows, `progressed`
+    says whether steps were made before the root, or at all, None where the log is too short to tell. `survived` are the
+    places of faults that the job survived, warnings included."""
 
     survey: Survey
     book: RuleBook

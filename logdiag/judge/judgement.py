@@ -1,4 +1,4 @@
-"""The judgement: from a survey's findings to the root, what followed from it, and what was recovered from."""
+"""The judgement: from a survey's findings to the root, its consequences, and what was recovered from."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def judge(
     suspects: Callable[[], Ranking] = Ranking,
     without: frozenset[str] = frozenset(),
 ) -> Judgement:
-    """Judges a survey. `failed` is what the caller knows of the job's end, if anything; `suspects` are asked for only
-    where no rule names a cause; `without` names decisions and kinds of line to leave out, to see what each is worth."""
+    """Judges a survey. `failed` is what the caller knows of the job's end, None if nothing; `suspects` ranks lines, and
+    is called only where no rule names a cause; `without` names decisions and kinds of line to leave out."""
     facts, by_rules = _with_root(_sorted_out(survey, book, failed, suspects, without), without)
     outcome, ended = outcome_of(facts, without)
     root, by_words = _or_better(facts, outcome, without)
@@ -77,7 +77,7 @@ def judge(
     root = in_words_of_the_table(root, collectives, book)
     standing = facts.standing
     rank, node, located = _located(root, facts, collectives, without)
-    others = _apart_from(root, standing.told)
+    others = _apart_from(root, standing.failures)
     consequences = tuple(fault for fault in others if root is not None and is_consequence(fault, root))
     followed = (decision(is_consequence, fault.line, "consequence") for fault in consequences)
     return Judgement(
@@ -106,7 +106,7 @@ def _sorted_out(
     suspects: Callable[[], Ranking],
     without: frozenset[str],
 ) -> Facts:
-    """The faults of a survey, each on its side, before a root is looked for."""
+    """The facts before a root is looked for: the faults of a survey, each on its side."""
     kinds = kinds_of([*survey.lines, *(finding.line for finding in survey.findings)], book, without)
     faults = find_faults(survey, book, kinds)
     timeline = timeline_of(survey, faults, kinds, failed=failed)
@@ -119,7 +119,7 @@ def _sorted_out(
 
 
 def _with_root(facts: Facts, without: frozenset[str]) -> tuple[Facts, tuple[Decision, ...]]:
-    """The facts with the root that rules name and with what stands beside it, and what decided which it is."""
+    """The facts with the root that rules name, and the decisions that chose it."""
     standing, timeline = facts.standing, facts.timeline
     root, decisions = find_root(standing.broke, timeline, without)
     complaints = unexplained(facts.survey, facts.book, timeline.kinds, root.line if root else None)
@@ -142,20 +142,20 @@ def all_was_survived(facts: Facts) -> Standing | None:
 
 
 def _or_better(facts: Facts, outcome: Outcome, without: frozenset[str]) -> tuple[Fault | None, tuple[Decision, ...]]:
-    """The root, or what stands for it where rules name no cause, with the decisions that made it so."""
+    """The root, or a suspect in its place where rules name no cause, with the decisions that chose it."""
     decisions = []
     of_a_failure = (hint_among_the_suspects, most_suspicious_though_survived, most_suspicious_line)
     for better in (*(of_a_failure if outcome is Outcome.FAILED else ()), named_by_its_words):
-        found = better(facts) if better.__name__ not in without else None
-        if found is not None:
-            renamed = facts.root is not None and found.line == facts.root.line
-            decisions.append(decision(better, found.line, found.reason.value if renamed else "root"))
-            facts = facts._replace(root=found)
+        better_root = better(facts) if better.__name__ not in without else None
+        if better_root is not None:
+            renamed = facts.root is not None and better_root.line == facts.root.line
+            decisions.append(decision(better, better_root.line, better_root.reason.value if renamed else "root"))
+            facts = facts._replace(root=better_root)
     return facts.root, tuple(decisions)
 
 
 def _collectives(facts: Facts) -> Collectives | None:
-    """Where each rank stood in a collective that hung; it is loaded only where ranks tell of their calls."""
+    """Where each rank stood in a collective that hung; None without calls of ranks, or where nothing hung."""
     if not facts.survey.calls:
         return None
     from logdiag.judge.collectives.hung import collectives_in
@@ -165,28 +165,35 @@ def _collectives(facts: Facts) -> Collectives | None:
 
 
 def in_words_of_the_table(root: Fault | None, collectives: Collectives | None, book: RuleBook) -> Fault | None:
-    """A collective that timed out, in the words and with the remedy for what the table of its ranks shows."""
+    """The root; if it is a collective that timed out, with the title and remedy for what its ranks show."""
     if root is None or collectives is None or root.finding.role is not Role.SYMPTOM:
         return root
     if root.reason is not Reason.NCCL_TIMEOUT_ERROR:
         return root
-    said = f"collective hang ({collectives.kind}): {collectives.summary}"
-    told = book.confirm_all(root.line._replace(text=said, starts=(0,)))
-    if told is None:
+    text = f"collective hang ({collectives.kind}): {collectives.summary}"
+    confirmed = book.confirm_all(root.line._replace(text=text, starts=(0,)))
+    if confirmed is None:
         return root
     facts = {**root.finding.facts, "absent": ", ".join(map(str, collectives.ranks)), "kind": collectives.kind}
-    return root._replace(finding=told._replace(line=root.line, facts=facts, generality=root.finding.generality))
+    return root._replace(finding=confirmed._replace(line=root.line, facts=facts, generality=root.finding.generality))
 
 
 def _located(
     root: Fault | None, facts: Facts, collectives: Collectives | None, without: frozenset[str]
 ) -> tuple[int | None, str | None, tuple[Decision, ...]]:
-    """The rank and the node where the root happened, and what decided them."""
+    """The rank and the node where the root happened, and the decisions that found them."""
     if root is None:
         return None, None, ()
     survey = facts.survey
     return rank_and_node(
-        root, facts.standing.told, survey.lines, facts.timeline, without, survey.places, collectives, survey.openings
+        root,
+        facts.standing.failures,
+        survey.lines,
+        facts.timeline,
+        without,
+        survey.places,
+        collectives,
+        survey.openings,
     )
 
 

@@ -1,4 +1,4 @@
-"""What kind of line each kept line is, by the rules in `rules/context/kinds/`; asked once, in one pass."""
+"""The kinds of all kept lines, by the rules in `rules/context/kinds/`, found in one pass."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class Kinds(NamedTuple):
 def kinds_of(lines: Iterable[Line], book: RuleBook, without: frozenset[str] = frozenset()) -> Kinds:
     """The kinds of lines, by the rules of a book; those named in `without` are left out."""
     lines = list(lines)
-    found = zip(lines, book.kinds_of(lines), strict=True)
-    return Kinds({line.place: left for line, kinds in found if (left := kinds - without)})
+    kinds_by_line = zip(lines, book.kinds_of(lines), strict=True)
+    return Kinds({line.place: left for line, kinds in kinds_by_line if (left := kinds - without)})

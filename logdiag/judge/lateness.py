@@ -8,13 +8,14 @@ from itertools import pairwise
 
 from logdiag.model import median
 
-# Who always comes so many seconds after the others, so many times what they differ by, is late; so many times tell.
+# A rank is late if it usually comes so many seconds after the others, and so many times later than they differ among
+# themselves; so many moments are enough to know.
 _LATE, _MUCH_LATER, _FEWEST = 0.5, 4.0, 3
 
 
 def usually_late(moments: Iterable[Mapping[int, float]]) -> dict[int, float]:
-    """By how many seconds each rank usually came after the middle one, of the ranks that came to enough `moments`: the
-    times of one are by rank."""
+    """By rank, how many seconds it usually came after the middle one, for ranks with enough `moments` (each has the
+    times of ranks)."""
     late: dict[int, list[float]] = defaultdict(list)
     for times in moments:
         middle = median(times.values())
@@ -31,8 +32,7 @@ def are_late(ranks: Iterable[int], usually: Mapping[int, float]) -> bool:
 
 
 def usual_step(processes: Iterable[Iterable[tuple[int, float]]]) -> float | None:
-    """Seconds from one step to the next, by the numbers and times of each process's steps; None where they do not
-    tell."""
+    """Seconds from one step to the next, by the numbers and times of each process's steps; None if not known."""
     spans = [
         (time - before) / (step - last)
         for steps in processes

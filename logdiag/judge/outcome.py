@@ -14,19 +14,19 @@ from logdiag.judge.timeline import Timeline
 from logdiag.judge.tracebacks.forms import FRAME
 from logdiag.model import TROUBLE, Decision, Ended, Line
 
-# Above this chance of a failure an error among the last words is believed ...
+# Above this chance of a failure an error among the last lines counts as one ...
 _SUSPICIOUS = 0.35
-# ... and a line alone above these: in software that no rule knows, in a log too short to tell whose it is, and in
-# software that rules know, whose failures they would have seen.
+# ... and a suspect alone above these: in software that no rule knows, in a log too short to know its software, and in
+# software that rules know, whose failures they would have found.
 _IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.82, 0.93, 0.95
-# From this chance of a failure on, steps alone are no proof of the contrary, and from this one on a status of 0.
+# From the first chance of a failure on, steps are no proof of a healthy job; from the second on, neither is a status 0.
 _DOUBTFUL, _VERY_DOUBTFUL = 0.5, 0.95
-# Lines above a fault that lead to it.
+# So many lines above a fault belong to it.
 _LEADS_TO = 10
 
 
 class Outcome(str, Enum):
-    """Whether the job failed, as far as its log tells."""
+    """Whether the job failed, as far as its log shows it."""
 
     FAILED = "failed"
     HEALTHY = "healthy"
@@ -39,7 +39,7 @@ def _is_recovered(line: Line, facts: Facts) -> bool:
 
 
 def _is_doubtful(facts: Facts, least: float = _DOUBTFUL) -> bool:
-    """Whether the lines look like a failure's, and not for a fault that the job recovered from."""
+    """Whether the lines look like a failure's, and the most suspicious one is not a fault that was recovered from."""
     ranking = facts.suspects()
     recovered = ranking.lines and _is_recovered(ranking.lines[0].line, facts)
     return ranking.failure >= least and not recovered
@@ -106,13 +106,13 @@ def ends_in_trouble(facts: Facts) -> Outcome | None:
 def looks_like_a_failure(facts: Facts) -> Outcome | None:
     """A line stands out as one that ended the job, whatever its words."""
     standing = [
-        item
-        for item in facts.suspects().lines
-        if not _is_recovered(item.line, facts)
-        and not facts.timeline.is_habit(item.line)
-        and not FRAME.match(item.line.message)
+        ranked
+        for ranked in facts.suspects().lines
+        if not _is_recovered(ranked.line, facts)
+        and not facts.timeline.is_habit(ranked.line)
+        and not FRAME.match(ranked.line.message)
     ]
-    chance = sum(item.score for item in standing)
+    chance = sum(ranked.score for ranked in standing)
     if chance < _IN_UNKNOWN:
         return None
     unknown = facts.lines_of_unknown_software()
@@ -153,10 +153,10 @@ def outcome_of(facts: Facts, without: frozenset[str] = frozenset()) -> tuple[Out
 
 
 def how_it_ended(outcome: Outcome, timeline: Timeline, complaints: Sequence[Line], *, complete: bool = True) -> Ended:
-    """How a log of this outcome ends. What the caller knows of the job's end counts before what the log shows."""
+    """How a log of this outcome ends. What the caller knows of the job's end overrides what the log shows."""
     if outcome is Outcome.FAILED:
         return Ended.FAILED
-    told = timeline.failed is False or timeline.finished or timeline.ending.good
+    known_clean = timeline.failed is False or timeline.finished or timeline.ending.good
     if outcome is Outcome.HEALTHY:
-        return Ended.CLEAN if told else Ended.STOPS
+        return Ended.CLEAN if known_clean else Ended.STOPS
     return Ended.UNKNOWN if timeline.empty or complaints or not complete else Ended.STOPS

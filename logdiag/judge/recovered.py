@@ -17,16 +17,17 @@ from logdiag.model import Category, Decision, Line, LinePlace, Reason, Role
 
 # So many ordinary log lines after an error that was only logged show that its process went on ...
 _LINES_OF_CALM = 8
-# ... and so many after what a process usually goes on from.
+# ... and so many are enough after a fault that a process usually survives.
 _FEW_LINES_OF_CALM = 2
-# Seconds; what a fault of a machine does to its processes, time-outs included, shows sooner.
+# Seconds; a fault of a machine shows in its processes sooner, time-outs included.
 _LONG = 3600.0
 _NEVER = sys.maxsize
 
 
 class _Later(NamedTuple):
-    """What broke for good after a fault, as last positions by stream: anything, a cause; which ranks crashed, by stream
-    and rank; and when the next thing broke, or the next of a role, by stream and role."""
+    """The faults after a given one that were not recovered from. By stream, `breaks` has the position of the last of
+    them, `causes` that of the last cause; `crashes` are (stream, rank). `next_times` has the time of the next of a
+    role, by stream and role, and with role None of the next of all."""
 
     breaks: Mapping[int, int] = {}
     causes: Mapping[int, int] = {}
@@ -34,11 +35,11 @@ class _Later(NamedTuple):
     next_times: Mapping[tuple[int, Role | None], float] = {}
 
     def broke_after(self, line: Line, position: int | None = None) -> bool:
-        """Whether something broke for good after a line, or after another position of its stream."""
+        """Whether something broke, unrecovered, after a line, or after `position` in its stream."""
         return self.breaks.get(line.stream, -1) > (line.position if position is None else position)
 
     def and_before_it(self, fault: Fault) -> _Later:
-        """The same with one more fault, which came before all of these."""
+        """These with one more fault, which came before all of them."""
         if fault.quiet or not fault.finding.role.is_failure:
             return self
         stream, position, cause = fault.line.stream, fault.line.position, fault.finding.role is Role.CAUSE
@@ -121,8 +122,8 @@ def comes_back_with_steps_between(fault: Fault, timeline: Timeline, later: _Late
 def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """Ordinary work is logged after an error that was only printed, and nothing breaks any more."""
     line = fault.line
-    told = line.level is not None or fault.caught or timeline.kinds.is_a("bare-exception", line)
-    if fault.died or not told or later.broke_after(line):
+    only_printed = line.level is not None or fault.caught or timeline.kinds.is_a("bare-exception", line)
+    if fault.died or not only_printed or later.broke_after(line):
         return None
     return timeline.calm_after(line) >= (_FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
 
@@ -176,8 +177,8 @@ RECOVERED: tuple[_Check, ...] = (
 
 
 class Standing(NamedTuple):
-    """All faults in the order of the log, each on its side: what broke for good, what was recovered from, and what a
-    later program met. `decisions` say what put each there."""
+    """All faults in the order of the log, each on one side: those that broke the job, those it recovered from, and
+    those of a later program. `decisions` say what put each there."""
 
     broke: tuple[Fault, ...]
     recovered: tuple[Fault, ...]
@@ -185,20 +186,20 @@ class Standing(NamedTuple):
     decisions: tuple[Decision, ...]
 
     @property
-    def told(self) -> tuple[Fault, ...]:
-        """What broke, without hints."""
+    def failures(self) -> tuple[Fault, ...]:
+        """The faults that broke the job, without hints."""
         return tuple(fault for fault in self.broke if fault.finding.role is not Role.HINT)
 
 
 def places_of(faults: Iterable[Fault]) -> set[LinePlace]:
-    """Where faults stand, with all that rules know of each: every exception of a chain."""
-    return {found.line.place for fault in faults for found in (fault.finding, *fault.findings)}
+    """The places of all findings of faults: of a chain, every exception."""
+    return {finding.line.place for fault in faults for finding in (fault.finding, *fault.findings)}
 
 
-def sort_by_standing(found: Iterable[Fault], timeline: Timeline, without: frozenset[str] = frozenset()) -> Standing:
+def sort_by_standing(unsorted: Iterable[Fault], timeline: Timeline, without: frozenset[str] = frozenset()) -> Standing:
     """Asks each fault, the last one first, whether the job recovered from it; `without` names decisions to skip."""
     faults = sorted(
-        (fault for fault in found if fault.finding.role is not Role.FINISHED), key=lambda fault: fault.line.place
+        (fault for fault in unsorted if fault.finding.role is not Role.FINISHED), key=lambda fault: fault.line.place
     )
     next_program = of_the_next_program(faults, timeline)
     stands: list[Fault] = []
@@ -253,18 +254,18 @@ def misses_the_output_of_what_broke(broke: Sequence[Fault]) -> list[Fault]:
 
 
 def _is_a_scripts(fault: Fault) -> bool:
-    """Whether a program ended that is no rank, as those of a job's script are."""
+    """Whether a program ended that is no rank, such as another program of the job's script."""
     return fault.died and fault.line.rank is None
 
 
-def _without(faults: Iterable[Fault], others: Sequence[Fault]) -> list[Fault]:
-    left_out = set(map(id, others))
-    return [fault for fault in faults if id(fault) not in left_out]
+def _without(faults: Iterable[Fault], left_out: Sequence[Fault]) -> list[Fault]:
+    left_out_ids = set(map(id, left_out))
+    return [fault for fault in faults if id(fault) not in left_out_ids]
 
 
 def _steps_after(fault: Fault, timeline: Timeline) -> list[int]:
-    """The steps that speak for a fault's process. Ranks work in step: one that is gone stops them all, so each one's
-    steps speak for a rank that only printed an error; not so for what the others print of one that is gone."""
+    """The positions of the next steps that show a fault's process went on. Ranks work in step, so if a rank only
+    printed a cause, the steps of every rank count; after a death or a symptom only those of its own."""
     printed = not fault.died and fault.finding.role is Role.CAUSE
     return timeline.steps_after(fault.line, any_rank=printed)
 
@@ -276,7 +277,7 @@ def _ended_cleanly(fault: Fault, timeline: Timeline, later: _Later) -> bool:
 
 
 def _is_stop(fault: Fault, timeline: Timeline) -> bool:
-    """Whether something was stopped, or a launcher only noticed that its workers ended."""
+    """Whether a fault is a stop from outside, or only a launcher's report that its workers ended."""
     if fault.reason is not Reason.OTHERS:
         return False
     closing = fault.finding.closes and fault.finding.role is Role.SYMPTOM
@@ -285,5 +286,5 @@ def _is_stop(fault: Fault, timeline: Timeline) -> bool:
 
 def _is_minor(fault: Fault) -> bool:
     """Whether a fault is not the death of the main process: a warning, what was caught, a thread's or a child's."""
-    told = fault.quiet or fault.caught or fault.finding.role is Role.HINT
-    return fault.of_a_child or (not fault.died and told)
+    minor = fault.quiet or fault.caught or fault.finding.role is Role.HINT
+    return fault.of_a_child or (not fault.died and minor)

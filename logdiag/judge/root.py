@@ -1,7 +1,7 @@
-"""Which fault is the root? Ordered decisions over what stands, then looks for a better line of the same cause.
+"""Which fault is the root? Ordered decisions over the faults that stand, then looks for a better line of that cause.
 
-A fault is a consequence when a cause explains it (by its rule, or by the table of reasons) and does not come after it;
-of the causes that nothing explains, the earliest is the root.
+A fault is a consequence if a cause explains it (by its rule, or by the table of reasons) and does not come after it.
+Of the causes that none explains, the earliest is the root.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Category, Decision, LinePlace, Reason, Role, Support
 
 DISORDER = 400
-"""What other processes print is out of order by up to so many lines, because each buffers its own output."""
+"""Lines of other processes may be out of order by up to so many lines, because each process buffers its output."""
 
-# Lines. So far a process spreads what it says of one trouble.
+# Lines: a process prints several lines about one trouble within this distance.
 _RIGHT_BEFORE = 8
-# Seconds. A line without a year counts as of the 1970s: beside one with a year its time says nothing.
+# Seconds. A time without a year counts as of the 1970s: it cannot be compared with one that has a year.
 _A_YEAR = 366 * 86_400
 _DATED = 10 * _A_YEAR
 
 
 class _Candidates(NamedTuple):
-    """What may be the root, by kind; `last_hints` are those after which the job printed nothing of its work, `failed`
-    is what the caller knows."""
+    """The faults that may be the root, by kind. `last_hints` are those after which the job showed no more work;
+    `failed` is what the caller knows of the job's end, None if nothing."""
 
     loud: tuple[Fault, ...]
     quiet: tuple[Fault, ...]
@@ -78,7 +78,7 @@ ROOT: tuple[Callable[[_Candidates], Fault | None], ...] = (
 def find_root(
     broke: Sequence[Fault], timeline: Timeline, without: frozenset[str] = frozenset()
 ) -> tuple[Fault | None, tuple[Decision, ...]]:
-    """The root among what broke for good, with the decisions that made it; None where nothing stands."""
+    """The root among the faults that were not recovered from, with the decisions that chose it; None for none."""
     among = _by_kind(broke, timeline)
     made = first_that_applies(ROOT, among, without=without)
     if made is None:
@@ -94,14 +94,14 @@ def find_root(
 
 
 def _by_kind(broke: Sequence[Fault], timeline: Timeline) -> _Candidates:
-    # Of a job that is known to have ended well only what a process died of can still be a failure.
-    told = [fault for fault in broke if fault.died or timeline.failed is not False]
-    causes = [fault for fault in told if fault.finding.role is Role.CAUSE]
-    hints = [fault for fault in told if fault.finding.role is Role.HINT]
+    # In a job that is known to have ended well, only the death of a process can still be a failure.
+    may_count = [fault for fault in broke if fault.died or timeline.failed is not False]
+    causes = [fault for fault in may_count if fault.finding.role is Role.CAUSE]
+    hints = [fault for fault in may_count if fault.finding.role is Role.HINT]
     return _Candidates(
         loud=tuple(fault for fault in causes if not fault.quiet),
         quiet=tuple(fault for fault in causes if fault.quiet),
-        symptoms=tuple(fault for fault in told if fault.finding.role is Role.SYMPTOM and not fault.quiet),
+        symptoms=tuple(fault for fault in may_count if fault.finding.role is Role.SYMPTOM and not fault.quiet),
         hints=tuple(hints),
         last_hints=tuple(hint for hint in hints if _may_stand_alone(hint) and _is_last(hint, timeline)),
         failed=timeline.failed,
@@ -114,7 +114,7 @@ def _may_stand_alone(hint: Fault) -> bool:
 
 
 def _is_last(hint: Fault, timeline: Timeline) -> bool:
-    """Whether the job printed nothing of its work after a hint."""
+    """Whether the job showed no more work after a hint."""
     return not timeline.worked_after(hint.line) and not timeline.printed_much_after(hint.line)
 
 
@@ -128,41 +128,41 @@ def is_consequence(fault: Fault, root: Fault) -> bool:
 
 
 def _is_explained(effect: Fault, cause: Fault) -> bool:
-    """Whether `effect` is what `cause` makes others print, and does not come before it."""
+    """Whether `cause` explains `effect`, which does not come before it."""
     if cause is effect or cause.finding.role is not Role.CAUSE:
         return False
     if effect.finding.role is Role.CAUSE and effect.reason not in cause.explains:
         return False
     if cause.caught and effect.died and effect.line.stream != cause.line.stream:
-        return False  # what one process met and went on from does not end another
-    # A supervisor that ended processes for their memory reports it when they are gone.
-    told_late = cause.reason is Reason.OUT_OF_MEMORY_ERROR and effect.reason in cause.finding.explains
-    return not _precedes(effect, cause, slack=DISORDER if told_late and not cause.within else 0)
+        return False  # an exception that one process caught does not end another
+    # A supervisor reports that it killed a process for its memory only after the process is gone.
+    reported_late = cause.reason is Reason.OUT_OF_MEMORY_ERROR and effect.reason in cause.finding.explains
+    return not _precedes(effect, cause, slack=DISORDER if reported_late and not cause.within else 0)
 
 
 def _precedes(first: Fault, second: Fault, slack: int = 0) -> bool:
     """Whether one fault surely came before another; `slack` is how many lines late the second may be printed."""
-    one, two = first.line, second.line
-    apart = one.stream != two.stream
-    since, until = one.time, two.time
-    # In one stream, lines without a year are of all ranks' watchdogs, which speak within a moment, in any order.
+    line, other = first.line, second.line
+    apart = line.stream != other.stream
+    since, until = line.time, other.time
+    # In one stream, lines without a year are of the watchdogs of all ranks, which print at one moment in any order.
     if since is not None and until is not None and 0 < abs(since - until) < _A_YEAR and (apart or since > _DATED):
-        return since < until and (apart or one.position < two.position)
+        return since < until and (apart or line.position < other.position)
     if apart:
         return False
-    if one.rank != two.rank or one.speaker != two.speaker or first.finding.role is Role.SYMPTOM:
+    if line.rank != other.rank or line.speaker != other.speaker or first.finding.role is Role.SYMPTOM:
         slack = DISORDER
-    return one.position + slack < two.position
+    return line.position + slack < other.position
 
 
 def _first_unexplained(faults: Sequence[Fault]) -> Fault:
     """The earliest cause that no other cause explains; an exception that ended its process before one that was only
     logged."""
-    # The earliest of a reason explains whatever a later one of it would: the others need not be asked.
+    # The earliest fault of a reason explains all that a later one would: only that one is asked.
     earliest = {fault.reason: fault for fault in sorted(faults, key=_place, reverse=True)}.values()
     free = [fault for fault in faults if not any(_is_explained(fault, cause) for cause in earliest)] or list(faults)
-    # What a process prints and goes on from is a weaker candidate than what it died of, unless a machine prints it, or
-    # a person has once confirmed that it was the cause.
+    # A fault that its process survived is a weaker candidate than one by which it died, unless it is a machine's, or a
+    # person once confirmed it as the cause.
     fatal = [
         fault
         for fault in free
@@ -175,7 +175,7 @@ def _first_unexplained(faults: Sequence[Fault]) -> Fault:
 
 
 def _that_says_more(first: Fault, free: Sequence[Fault]) -> Fault:
-    """Of files without common clocks: of two lines that name one reason, the one that a narrower rule knows."""
+    """The first cause, or one of its reason by a narrow rule in another file which is not surely later."""
     if not first.finding.generality:
         return first
     others = (fault for fault in free if fault.reason is first.reason and fault.line.stream != first.line.stream)
@@ -183,7 +183,7 @@ def _that_says_more(first: Fault, free: Sequence[Fault]) -> Fault:
 
 
 def _earliest(faults: Sequence[Fault]) -> Fault:
-    """The first fault: by the clock where files tell it, by the order of the files where not."""
+    """The first fault: by the clock where the files have one, else by the order of the files."""
     first = min(faults, key=_place)
     for fault in faults:
         if fault.line.stream != first.line.stream and _precedes(fault, first):
@@ -209,24 +209,24 @@ def said_right_before(root: Fault, among: _Candidates, timeline: Timeline) -> Fa
     line = root.line
     if root.died or root.reason is Reason.OTHERS:
         return None
-    said = [
+    before = [
         fault
         for fault in (*among.symptoms, *among.hints)
         if (fault.reason is root.reason or root.reason in fault.finding.explains)
         and not fault.died
         and 0 < line.position - fault.line.position <= _RIGHT_BEFORE
         and fault.line.process == line.process
-        and _is_told_as_an_error(fault, timeline)
+        and _is_reported_as_an_error(fault, timeline)
     ]
-    return root._replace(finding=root.finding._replace(line=min(said, key=_place).line)) if said else None
+    return root._replace(finding=root.finding._replace(line=min(before, key=_place).line)) if before else None
 
 
 LOOKS = (earlier_word_of_the_same_cause, said_right_before)
 """For a better line of a cause that was found, in this order."""
 
 
-def _is_told_as_an_error(fault: Fault, timeline: Timeline) -> bool:
-    """Whether it is no more than often harmless by its speaker alone, who calls it an error; a kernel says no level."""
+def _is_reported_as_an_error(fault: Fault, timeline: Timeline) -> bool:
+    """Whether a fault is a symptom, or a hint whose process printed it as an error; a kernel's lines have no level."""
     if fault.finding.role is Role.SYMPTOM:
         return True
     loud = fault.line.level in TROUBLE or timeline.kinds.is_a("machines-own", fault.line)
@@ -234,25 +234,25 @@ def _is_told_as_an_error(fault: Fault, timeline: Timeline) -> bool:
 
 
 def _foretells(warning: Fault, fault: Fault) -> bool:
-    """Whether what a process warned of leads, by its rule, to what it then died of, at the same host."""
+    """Whether a warning explains, by its rule, a later fault, and both name the same host."""
     host = warning.finding.facts.get("host")
     named = warning.quiet and fault.reason in warning.finding.explains and host is not None
     return named and host == fault.finding.facts.get("host")
 
 
-def _is_its_last_word(word: Fault, crash: Fault) -> bool:
-    """Whether a process said it right before its own crash, which is then no cause of it. (A watchdog's report is no
-    crash: it tells at the end what the lines before it were about.)"""
-    one, other = word.line, crash.line
-    if one.rank is None or crash.reason.category is Category.INFRASTRUCTURE:
+def _is_its_last_word(symptom: Fault, crash: Fault) -> bool:
+    """Whether a process printed a symptom right before its own crash, which then did not cause it. (A watchdog's report
+    is no crash: it comes last and sums up the lines before it.)"""
+    line, last = symptom.line, crash.line
+    if line.rank is None or crash.reason.category is Category.INFRASTRUCTURE:
         return False
-    return (one.stream, one.rank) == (other.stream, other.rank) and 0 < other.position - one.position <= DISORDER
+    return (line.stream, line.rank) == (last.stream, last.rank) and 0 < last.position - line.position <= DISORDER
 
 
 def _most_telling(symptoms: Sequence[Fault]) -> Fault:
-    """What names a machine's or a peer's part before a crash, that before a bare end; of these the earliest that no
-    other symptom explains, by its rule or else by its reason."""
-    # A crash that explains all that machines and peers are said to have done stands beside them.
+    """The symptom that says most: of a machine or a peer, else of a crash, else of a bare end. Of several, the earliest
+    that no other symptom explains, by its rule or else by its reason."""
+    # A crash that explains all symptoms of machines and peers counts as one of them.
     peers = {fault.reason for fault in symptoms if fault.reason.category is Category.INFRASTRUCTURE}
 
     def kind(fault: Fault) -> int:
@@ -266,18 +266,18 @@ def _most_telling(symptoms: Sequence[Fault]) -> Fault:
         fault
         for fault in named
         if not any(
-            fault.reason in one.finding.explains
-            and one.finding.rule != fault.finding.rule
-            and not _is_its_last_word(fault, one)
-            for one in named
+            fault.reason in symptom.finding.explains
+            and symptom.finding.rule != fault.finding.rule
+            and not _is_its_last_word(fault, symptom)
+            for symptom in named
         )
     ]
     by_reason = [
         fault
         for fault in by_rule
         if not any(
-            fault.reason in one.explains and not _precedes(fault, one) and not _is_its_last_word(fault, one)
-            for one in by_rule
+            fault.reason in symptom.explains and not _precedes(fault, symptom) and not _is_its_last_word(fault, symptom)
+            for symptom in by_rule
         )
     ]
     return _earliest(by_reason or by_rule or named)

@@ -1,10 +1,10 @@
-"""What an exit status says, in words: what a shell, a launcher or a container reports of a process that ended."""
+"""What an exit status of a shell, a launcher or a container means, in words."""
 
 from __future__ import annotations
 
 from logdiag.model import number_in
 
-# What shells add to a signal's number.
+# Shells add this to a signal's number.
 _SHELLS = 128
 _SIGNALS = {
     1: "ended with SIGHUP: often its session or terminal closed",
@@ -30,7 +30,7 @@ _OTHERS = {
 
 
 def status_words(status: int | str | None) -> str:
-    """What an exit status tells beyond that the process failed: 128 + N and -N stand for signal N. Empty where it tells
+    """What an exit status means beyond that the process failed: 128 + N and -N stand for signal N. Empty where it means
     no more, as a program's own 1 or 2."""
     code = _number(status)
     if code is None:

@@ -1,4 +1,4 @@
-"""The answer in a sentence or two: what broke, where, and whom it took along."""
+"""The answer in a sentence or two: what broke, where, and which ranks failed in consequence."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def summary_of(judgement: Judgement, exit_code: int | None, ended: Ended, survey
     rank = f"rank {judgement.rank}" if judgement.rank is not None and table is None else ""
     where = ", ".join(part for part in (rank, f"node {judgement.node}" if judgement.node else "") if part)
     title = table.summary[0].upper() + table.summary[1:] if table else finding.title
-    said = f"{title} on {where}" if where else title
+    broke = f"{title} on {where}" if where else title
     ranks = {rank for fault in judgement.consequences for rank in fault.ranks} - {judgement.rank}
     followed = f"; {len(ranks)} other rank{'s' if len(ranks) != 1 else ''} failed in consequence" if ranks else ""
-    return f"{said}{followed}.{_status_of(finding)}"
+    return f"{broke}{followed}.{_status_of(finding)}"
 
 
 def _without_root(judgement: Judgement, exit_code: int | None, ended: Ended, complete: bool) -> str:
     if judgement.outcome is Outcome.FAILED:
-        told = f" ({words})" if (words := status_words(exit_code)) else ""
-        return f"The job ended with exit code {exit_code}{told}, and its log shows no cause."
+        meaning = f" ({words})" if (words := status_words(exit_code)) else ""
+        return f"The job ended with exit code {exit_code}{meaning}, and its log shows no cause."
     if judgement.outcome is Outcome.HEALTHY:
         end = "The job came to its end." if ended is Ended.CLEAN else "It stops without an end, amid work."
         return f"The log shows no failure. {end}"
@@ -44,7 +44,7 @@ def _without_root(judgement: Judgement, exit_code: int | None, ended: Ended, com
 
 
 def _of_machines(judgement: Judgement) -> str:
-    """Of machines' logs that were given without a job's: how many faults would end a job, and the first of them."""
+    """Of machines' logs that were read without a job's: how many faults would end a job, and the first of them."""
     root = judgement.root
     if root is None:
         return f"A machine's log without a fault that would end a job; {_NO_JOB}."
@@ -55,7 +55,7 @@ def _of_machines(judgement: Judgement) -> str:
 
 
 def _status_of(finding: Finding) -> str:
-    """What is often behind the exit status or the signal that a line names, as a sentence of its own."""
+    """A sentence on the usual cause of the exit status or signal that a line names; empty for none."""
     code, signal = finding.facts.get("exitcode", ""), finding.facts.get("signal", "")
     words = status_words(code) or status_words(f"-{signal}")
     if not words or code in finding.title.split():

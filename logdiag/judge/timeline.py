@@ -19,13 +19,13 @@ from logdiag.model import CALM, Line, Role
 from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Survey
 
-# So many steps after a fault show that its process went on; fewer may be a progress bar closing.
+# So many steps after a fault show that its process went on; fewer may be the end of a progress bar.
 STEPS_OF_RECOVERY = 3
 # So many ordinary lines after a fault show that the job still worked.
 _FEW_LINES_OF_CALM = 2
-# So many of the next lines that say what was said before show that the work goes on.
+# So many of the next lines with the words of earlier ones show that the work goes on.
 _AS_BEFORE, _LOOKED_AT = 8, 100
-# So many ordinary lines between two like ones show that it worked after the first of these.
+# So many ordinary lines between two of the same words show that the job worked after the first of these.
 _MUCH_CALM = 8
 # So many plain lines after one without a level show that the program went on.
 _MUCH = 20
@@ -74,7 +74,7 @@ class Timeline(NamedTuple):
 
     @property
     def at_work(self) -> frozenset[int]:
-        """The streams that tell of steps or of a clean end."""
+        """The streams with steps or a clean end."""
         return frozenset(stream for stream, _ in self.steps) | frozenset(self.ends)
 
     def steps_after(self, line: Line, *, any_rank: bool = False, most: int = STEPS_OF_RECOVERY) -> list[int]:
@@ -83,10 +83,10 @@ class Timeline(NamedTuple):
         return _next_steps(self.steps, line.stream, None if any_rank else line.rank, line.position, most)
 
     def ended_after(self, line: Line) -> int | None:
-        """Where the job ended cleanly after something went wrong.
+        """The position of the job's clean end after a line where something went wrong; None for none.
 
-        Words, which a script prints whatever happened before, count only where its work had ended before, or a step
-        was made in between; of several ranks that report their clean end, one that does not has not.
+        A script prints its last words whatever happened: they count only if its work had ended before, or a step was
+        made in between. If several ranks report their clean end, a rank that does not had none.
         """
         ranks = self.ranks_at_end.get(line.stream, frozenset())
         if line.rank is not None and line.rank not in ranks and len(ranks) > 1:
@@ -97,8 +97,8 @@ class Timeline(NamedTuple):
         return proven[-1] if proven and proven[-1] > line.position else None
 
     def stopped_after_its_end(self, line: Line) -> bool:
-        """Whether a line comes after the job's clean end, in what is the smaller part of the log or makes no step: a
-        test of the result, a server that is tried out. A caller who knows that the job failed is believed."""
+        """Whether a line comes after the job's clean end, in the smaller part of the log or in one without steps, such
+        as a test of the result. False where the caller knows that the job failed."""
         ends = sorted({*self.ends.get(line.stream, ()), *self.proven_ends.get(line.stream, ())})
         last = ends[bisect_right(ends, line.position) - 1] if ends and ends[0] < line.position else None
         if last is None or self.failed:
@@ -112,11 +112,11 @@ class Timeline(NamedTuple):
         return len(calm) - bisect_right(calm, line.position)
 
     def is_habit(self, line: Line) -> bool:
-        """Whether a calm line is one that the job prints as a habit: its words come again, with much work between."""
+        """Whether the job prints a calm line regularly: its words come again, with much work in between."""
         if line.level not in CALM:
             return False
         wording, calm = line.wording, self.calm.get(line.stream, ())
-        like = [other.position for other in self.printed.get(line.stream, ()) if other.wording == wording]
+        like = [same.position for same in self.printed.get(line.stream, ()) if same.wording == wording]
         return bool(like) and bisect_right(calm, like[-1]) - bisect_right(calm, like[0]) > _MUCH_CALM
 
     def worked_after(self, line: Line) -> bool:
@@ -124,21 +124,21 @@ class Timeline(NamedTuple):
         return bool(self.steps_after(line)) or self.calm_after(line) >= _FEW_LINES_OF_CALM
 
     def prints_on_as_before(self, line: Line) -> bool:
-        """Whether many of the lines after a line say what others said before it, with other numbers."""
+        """Whether many of the lines after a line have the words of lines before it, with other numbers."""
         printed = self.printed.get(line.stream, ())
-        at = _index_after(printed, line)
-        before = set(map(_saying, printed[:at]))
-        return sum(_saying(other) in before for other in printed[at : at + _LOOKED_AT]) >= _AS_BEFORE
+        index = _index_after(printed, line)
+        before = set(map(_plain_words, printed[:index]))
+        return sum(_plain_words(later) in before for later in printed[index : index + _LOOKED_AT]) >= _AS_BEFORE
 
     def steps_long_after(self, line: Line) -> int:
         """How many steps were printed a minute or more after a line, by their own clocks."""
         printed = self.printed.get(line.stream, ())
-        at = _index_after(printed, line)
-        since = next((before.time for before in reversed(printed[:at]) if before.time is not None), None)
+        index = _index_after(printed, line)
+        since = next((before.time for before in reversed(printed[:index]) if before.time is not None), None)
         if since is None:
             return 0
         steps = frozenset(self.steps.get((line.stream, None), ()))
-        times = (other.time for other in printed[at:] if other.position in steps)
+        times = (later.time for later in printed[index:] if later.position in steps)
         return sum(time is not None and time - since >= _MINUTE for time in times)
 
     def printed_much_after(self, line: Line) -> bool:
@@ -181,23 +181,23 @@ def _steps(survey: Survey) -> Steps:
 
 def _next_steps(steps: Steps, stream: int, rank: int | None, position: int, most: int = STEPS_OF_RECOVERY) -> list[int]:
     """The next few steps after a position of a rank and of none, or of all ranks for None."""
-    found: list[int] = []
+    next_steps: list[int] = []
     for key in (None,) if rank is None else (rank, _NO_RANK):
         positions = steps.get((stream, key), ())
-        at = bisect_right(positions, position)
-        found += positions[at : at + most]
-    return sorted(found)[:most]
+        index = bisect_right(positions, position)
+        next_steps += positions[index : index + most]
+    return sorted(next_steps)[:most]
 
 
 def fault_habit(fault: Fault) -> Habit:
-    """What faults share that come from one place of a program: the frame that caught them, or else their words."""
+    """What faults from one place of a program have in common: the frame that caught them, or else their words."""
     words = "" if fault.within else fault.line.wording
     return fault.line.stream, fault.line.rank, fault.within, words
 
 
 def _habits(faults: Iterable[Fault], steps: Steps) -> dict[Habit, int]:
-    """What went wrong again after steps, and up to where: so it was recovered from before. An exception that left the
-    program's outermost frame ended it; a new process did what followed."""
+    """Faults that came again after steps, which shows that the job recovered from them, with the position up to which
+    it did. An exception that left the program's outermost frame is none: it ended its process."""
     first: dict[Habit, Line] = {}
     habits: dict[Habit, int] = {}
     for fault in sorted(faults, key=lambda fault: fault.line.place):
@@ -212,8 +212,8 @@ def _habits(faults: Iterable[Fault], steps: Steps) -> dict[Habit, int]:
 
 
 def _last_planned_steps(survey: Survey) -> Iterable[Line]:
-    """The last step of each stream, where it was the last of all by its own words; before it, it may be an epoch's. An
-    evaluation at the same step may follow."""
+    """The last step of each stream, if by its own line it was the last of all planned steps. An evaluation at the same
+    step may follow."""
     latest = {stream: sorted(set(found))[-2:] for (stream, rank), found in _steps(survey).items() if rank is None}
     tails = _grouped((line.stream, line) for line in survey.lines if line.position in latest.get(line.stream, ()))
     for tail in tails.values():
@@ -221,7 +221,7 @@ def _last_planned_steps(survey: Survey) -> Iterable[Line]:
             counted = _STEP_OF_ALL.search(line.text)
             if counted is None or counted[1] != counted[2] or int(counted[1]) < STEPS_OF_RECOVERY:
                 continue
-            # Not a part of a time or a measure.
+            # The number must not be part of a time or a measure.
             if re.search(rf"(?<![\d:.,-]){counted[1]}(?![:.,]?\d)", tail[-1].text):
                 yield line
 
@@ -241,10 +241,10 @@ def _positions(lines: Iterable[Line]) -> dict[int, list[int]]:
     return _sorted(line.place for line in lines)
 
 
-def _saying(line: Line) -> tuple[str, ...]:
-    """What a line says whatever its numbers and names: its words of letters alone."""
+def _plain_words(line: Line) -> tuple[str, ...]:
+    """The words of letters alone of a line's message."""
     return tuple(word for word in line.message.split() if word.isalpha())
 
 
 def _index_after(lines: Sequence[Line], line: Line) -> int:
-    return bisect_right(lines, line.position, key=lambda other: other.position)
+    return bisect_right(lines, line.position, key=lambda printed: printed.position)

@@ -17,11 +17,11 @@ MOST_COMPLAINTS = 2
 # Of a log without a root cause only the end tells whether it ended badly.
 _LAST_LINES = 30
 _MOST_LOOKED_AT = 200
-# Of a traceback its last line says what it means, and what was ignored was survived.
+# Headers of tracebacks: their last line says more, and ignored exceptions were survived.
 _HEADS = (forms.HEADER, forms.CAUSE, forms.CONTEXT)
 # Source text and frames: Python's, a notebook's (---> 12), those in a box, and native ones (#3 and frame #3).
 _CODE = pattern_of(r"\s{2}|\t|[|│] |-{1,5}> ?\d|#\d{1,3}[ :]|frame #\d|Exception raised from ")
-# Last error:   Exception during training:   (what is meant comes below)
+# Last error:   Exception during training:   (the message comes below)
 _ANNOUNCEMENT = pattern_of(r":\s*$")
 _TELLING = 60
 
@@ -30,7 +30,7 @@ def unexplained(survey: Survey, book: RuleBook, kinds: Kinds, root: Line | None)
     """Complaints that no rule knows, one of each kind: before the root cause the nearest first, in a log without one
     those after the last step, among the last lines. At most MOST_COMPLAINTS."""
     known = {finding.line.place for finding in survey.findings}
-    found: dict[str, Line] = {}
+    complaints: dict[str, Line] = {}
     complaining = (
         line
         for line in (_last(survey) if root is None else _before(survey.lines, root))
@@ -38,19 +38,19 @@ def unexplained(survey: Survey, book: RuleBook, kinds: Kinds, root: Line | None)
     )
     for line in islice(complaining, _MOST_LOOKED_AT):
         if not book.knows(line):
-            found.setdefault(line.wording[:_TELLING], line)
-        if len(found) == MOST_COMPLAINTS:
+            complaints.setdefault(line.wording[:_TELLING], line)
+        if len(complaints) == MOST_COMPLAINTS:
             break
-    return tuple(found.values())
+    return tuple(complaints.values())
 
 
 def _before(lines: Sequence[Line], root: Line) -> Iterable[Line]:
-    """What was said before the root in its file, and anywhere in others."""
+    """The lines before the root in its file, and all lines of other files, the last one first."""
     return (line for line in reversed(lines) if line.stream != root.stream or line.position < root.position)
 
 
 def _last(survey: Survey) -> Iterable[Line]:
-    """The last lines of each file, those after its last step."""
+    """The last lines of each file that come after its last step, the last one first."""
     left: dict[int, int] = {}
     worked: dict[int, int] = {}
     for step in survey.progress:

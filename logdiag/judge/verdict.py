@@ -1,4 +1,4 @@
-"""One answer out of what was found: did it fail, why, how sure, on what evidence."""
+"""Makes the answer: did the job fail, why, how sure that is, and on what evidence."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ _FAILED = {Outcome.FAILED: True, Outcome.HEALTHY: False, Outcome.NOT_KNOWN: None
 
 
 class Recalled(NamedTuple):
-    """What the memory knows beside its findings: past failures like the root, the nodes that failed more often than
-    chance with the reason in a sentence each, and what could not be asked."""
+    """What the memory knows beside its findings: past failures like the root, a sentence on each node that failed more
+    often than chance, and notes on what could not be asked."""
 
     similar: tuple[Similar, ...] = ()
     suspicious: Mapping[str, str] = {}
@@ -70,7 +70,7 @@ def decide(
     stats: dict[str, object],
 ) -> Diagnosis:
     """The diagnosis for what was seen. `exit_code` is the job's, where the caller knows it; `recalled` is what the
-    memory said."""
+    memory knows."""
     survey, root, failed = seen.survey, judgement.root, _FAILED[judgement.outcome]
     reason = root.reason if root else (Reason.OTHERS if failed else Reason.NONE)
     supports = supports_of(judgement)
@@ -85,7 +85,7 @@ def decide(
     slow = slow_job(root, survey) if whole else None
     # Without a root the steps say what to collect.
     collect = [_to_collect(reason, book, unexplained=unexplained)] if unsure and root else []
-    told = [*_of_memory(recalled, recovery), *collect, *([slow.words] if slow else [])]
+    remarks = [*_of_memory(recalled, recovery), *collect, *([slow.words] if slow else [])]
     return Diagnosis(
         source=source,
         failed=failed,
@@ -109,7 +109,7 @@ def decide(
         logs=logs,
         kind=_kind_of(judgement) or (slow.kind if slow else ""),
         collectives=judgement.collectives,
-        notes=(*notes, *told, *_remarks(judgement, survey, clocks, confidence)),
+        notes=(*notes, *remarks, *_remarks(judgement, survey, clocks, confidence)),
         stats={**stats, "supports": [support.value for support in supports]},
         decisions=judgement.decisions,
         digest=seen.digest,
@@ -118,7 +118,7 @@ def decide(
 
 
 def _kind_of(judgement: Judgement) -> str:
-    """What it is where no reason says so, by the table of ranks or the root's rule; empty for all else."""
+    """The kind of a failure that its reason does not name, by the table of ranks or the root's rule; else empty."""
     root, table = judgement.root, judgement.collectives
     if root is not None and table is not None and root.reason is Reason.NCCL_TIMEOUT_ERROR:
         return table.kind
@@ -134,7 +134,7 @@ def _suspects(ranking: Ranking) -> tuple[Suspect, ...]:
 
 
 def _of_memory(recalled: Recalled, recovery: Recovery) -> Iterator[str]:
-    """What the memory says beside its findings."""
+    """The notes of the memory."""
     yield from recalled.notes
     left_out = [node for node in recovery.exclude_nodes if node in recalled.suspicious]
     yield from (f"left out of the restart: {recalled.suspicious[node]}" for node in left_out)
@@ -146,7 +146,7 @@ def _to_collect(reason: Reason, book: RuleBook, *, unexplained: bool) -> str:
 
 
 def _remarks(judgement: Judgement, survey: Survey, clocks: Clocks, confidence: float) -> Iterator[str]:
-    """What else a reader should know of what was found."""
+    """Notes on the judgement: guesses, recoveries, later programs, complaints."""
     by = rank_from(judgement.decisions)
     if by is not None and by.name in GUESSES:
         yield f"rank {judgement.rank} is a guess: {by.because[0].lower()}{by.because[1:].rstrip('.')}"
@@ -208,7 +208,7 @@ def _consequences(judgement: Judgement, survey: Survey) -> tuple[Consequence, ..
 
 
 def _is_of_the_root(fault: Fault, root: Fault, rank: int | None) -> bool:
-    """Whether another line says the same of the same rank, or in the same words of none."""
+    """Whether a fault repeats the root: its reason, on the same rank, or without a rank but with the same title."""
     ranks = fault.ranks
     same = ranks == {rank} if ranks else fault.finding.title == root.finding.title
     return fault.reason is root.reason and same
@@ -219,14 +219,14 @@ def _evidence(root: Fault, judgement: Judgement, survey: Survey) -> tuple[Eviden
     first: dict[str, Finding] = {}
     for fault in judgement.consequences:
         first.setdefault(fault.finding.rule, fault.finding)
-    told = [
+    lines = [
         ("root", root.line, root.finding.rule),
         *(("context", finding.line, finding.rule) for finding in root.findings),
         *(("context", line, None) for line in survey.lines if _is_near(line, root.line)),
         *(("consequence", finding.line, finding.rule) for finding in first.values()),
     ]
     chosen: dict[tuple[bool, str, int, int], Evidence] = {}
-    for role, line, rule in told:
+    for role, line, rule in lines:
         # In the order of the log: the lines of one record have one number, and the root's source comes first.
         order = line.source != root.line.source, line.source, line.number, line.position
         if len(chosen) < _MOST_EVIDENCE:
@@ -235,7 +235,7 @@ def _evidence(root: Fault, judgement: Judgement, survey: Survey) -> tuple[Eviden
 
 
 def _is_near(line: Line, root: Line) -> bool:
-    """Whether a line that says something stands just above or below the root."""
+    """Whether a line that is not blank stands just above or below the root."""
     return (
         line.stream == root.stream
         and 0 < abs(line.position - root.position) <= _CONTEXT_LINES
@@ -244,7 +244,7 @@ def _is_near(line: Line, root: Line) -> bool:
 
 
 def _candidates(root: Fault, judgement: Judgement, confidence: float) -> tuple[Candidate, ...]:
-    """What else it could be: rivals share what the root leaves. A cause says twice as much as anything else."""
+    """Other possible reasons, which share the confidence that the root leaves; a cause counts twice."""
     weights: Counter[Reason] = Counter()
     causes = [finding for finding in root.findings if finding.role is Role.CAUSE]
     for finding in (*causes, *(fault.finding for fault in judgement.independent)):

@@ -1,4 +1,4 @@
-"""Which of several jobs or runs an answer is of: it never makes one story out of two."""
+"""Chooses which of several jobs or runs an answer is about, so that it never mixes two."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _MOST_NAMED = 3
 
 
 class Seen(NamedTuple):
-    """What was seen of a job: what was found and kept of its logs, its suspects, ranked when they are first asked for,
-    and what changed since a good run, if that is known."""
+    """What was seen of a job: its survey and digest, a function that ranks its suspects, and its changes since a good
+    run, empty if that is not known."""
 
     survey: Survey
     digest: Digest
@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 
 
 def seen_in(survey: Survey, digest: Digest, notes: list[str]) -> Seen:
-    """What was seen in the logs of a survey; that its suspects cannot be ranked is a note."""
+    """What was seen in the logs of a survey. If its suspects cannot be ranked, a note says so."""
 
     @cache
     def ranked() -> Ranking:
@@ -43,8 +43,8 @@ def seen_in(survey: Survey, digest: Digest, notes: list[str]) -> Seen:
         try:
             return ranking(survey, digest)
         except WeightsError as problem:
-            told = f"no suspects were looked for: {problem}"
-            notes.extend([] if told in notes else [told])
+            note = f"no suspects were looked for: {problem}"
+            notes.extend([] if note in notes else [note])
             return Ranking()
 
     return Seen(survey, digest, ranked)
@@ -56,15 +56,15 @@ def one_job(seen: Seen, book: RuleBook, notes: list[str]) -> Seen:
     jobs = jobs_in(seen.survey)
     if not jobs:
         return seen
-    parts = {job: _part(seen.digest, found, notes) for job, found in jobs.items()}
+    parts = {job: _part(seen.digest, survey, notes) for job, survey in jobs.items()}
     judged = {job: _judged(part, book) for job, part in parts.items()}
     failed = [job for job, judgement in judged.items() if judgement.outcome is Outcome.FAILED]
     chosen = _latest({job: jobs[job] for job in failed or jobs})
-    which = "the latest that failed" if len(failed) > 1 else "the only one that failed" if failed else "the latest"
-    others = [f"{job} {_said(judgement)}" for job, judgement in judged.items() if job != chosen]
+    why_chosen = "the latest that failed" if len(failed) > 1 else "the only one that failed" if failed else "the latest"
+    others = [f"{job} {_outcome_words(judgement)}" for job, judgement in judged.items() if job != chosen]
     more = [f"and {len(others) - _MOST_NAMED} more"] if len(others) > _MOST_NAMED else []
-    told = ", ".join([*others[:_MOST_NAMED], *more])
-    sentence = f"these look like {len(jobs)} jobs; this is the answer for {chosen}, {which} ({told})"
+    listed = ", ".join([*others[:_MOST_NAMED], *more])
+    sentence = f"these look like {len(jobs)} jobs; this is the answer for {chosen}, {why_chosen} ({listed})"
     notes.append(f"{sentence}; logdiag batch diagnoses each by itself")
     return parts[chosen]
 
@@ -75,17 +75,17 @@ def one_run(seen: Seen, book: RuleBook, run: int | None, notes: list[str]) -> Se
     runs = runs_in(seen.survey)
     count = max(len(runs), 1)
     if run is not None and not 1 <= run <= count:
-        there = f"runs 1 to {count}" if runs else "one run, as far as its lines tell"
-        raise SourceError(f"--run {run}: the log holds {there}; give one of them, or leave it out")
+        runs_there = f"runs 1 to {count}" if runs else "one run, as far as its lines tell"
+        raise SourceError(f"--run {run}: the log holds {runs_there}; give one of them, or leave it out")
     if not runs:
         return seen
     chosen = count if run is None else run
     near = [number for number in range(1, count + 1) if number != chosen][-_MOST_NAMED:]
     parts = {number: _part(seen.digest, only_run(seen.survey, runs[number - 1]), notes) for number in (*near, chosen)}
     judged = {number: _judged(part, book) for number, part in parts.items()}
-    told = ", ".join(f"run {number} {_said(judged[number])}" for number in near)
+    listed = ", ".join(f"run {number} {_outcome_words(judged[number])}" for number in near)
     which = "the last" if chosen == count else f"run {chosen}"
-    sentence = f"this log holds {count} runs, one after the other; this is the answer for {which} ({told})"
+    sentence = f"this log holds {count} runs, one after the other; this is the answer for {which} ({listed})"
     notes.append(f"{sentence}{_died_alike(parts, judged, chosen)}; --run N gives that of another")
     return parts[chosen]
 
@@ -95,7 +95,7 @@ def _judged(seen: Seen, book: RuleBook) -> Judgement:
 
 
 def _died_alike(parts: Mapping[int, Seen], judged: Mapping[int, Judgement], chosen: int) -> str:
-    """Which other runs failed of the same at the same step."""
+    """Half a sentence on other runs that failed of the same reason at the same step; empty for none."""
     ends = {
         number: (root.reason, _last_step_number(parts[number].survey))
         for number, judgement in judged.items()
@@ -112,7 +112,7 @@ def _last_step_number(survey: Survey) -> int | None:
 
 
 def _part(digest: Digest, survey: Survey, notes: list[str]) -> Seen:
-    """What was seen of one run or job; the receipt of its digest counts what was kept of the others as left out."""
+    """What was seen of one run or job; its digest counts the kept lines of the others as left out."""
     kept = {line.place for line in survey.lines}
     lines = tuple(line for line in digest.lines if line.place in kept)
     left_out = {**digest.dropped_by, _OTHER_RUNS: len(digest.lines) - len(lines)}
@@ -126,7 +126,7 @@ def _latest(jobs: Mapping[str, Survey]) -> str:
     return max(order, key=lambda job: (max(times[job]) if all(times.values()) else 0.0, order.index(job)))
 
 
-def _said(judgement: Judgement) -> str:
+def _outcome_words(judgement: Judgement) -> str:
     if judgement.outcome is Outcome.FAILED:
         return f"failed of {judgement.root.reason.value}" if judgement.root else "failed"
     return "shows no failure" if judgement.outcome is Outcome.HEALTHY else "does not tell"

@@ -1,4 +1,4 @@
-"""What is known of each rank in each process group, gathered from what watchdogs, NCCL and flight recorders say."""
+"""Gathers what is known of each rank in each process group, from lines of watchdogs, NCCL and flight recorders."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Seat:
 
 @dataclass
 class Group:
-    """One process group: its name for people, its seats by rank, who else belongs to it, who is reported missing,
-    and how many ranks it has where that is told."""
+    """One process group: its name for people, its seats by rank, all ranks that belong to it, those reported missing,
+    and how many ranks it has, None where that is not known."""
 
     name: str
     seats: dict[int, Seat] = field(default_factory=lambda: defaultdict(Seat))
@@ -68,7 +68,7 @@ class Group:
 
 
 def groups_of(survey: Survey) -> dict[str, Group]:
-    """All groups of which ranks tell."""
+    """By key, all process groups that the lines of a survey name."""
     groups: dict[str, Group] = {}
     processes = owners_in(survey.places).processes
     communicators = {
@@ -121,16 +121,16 @@ def _members(text: str) -> set[int]:
 
 
 def _rank_behind(call: Call, survey: Survey, owner: int | None = None) -> int | None:
-    """The rank that made a call: as its line tells, the `owner` of the process, the line's prefix, or its file. What
-    torch prints last is the rank within the group."""
-    own, line = number_in(call.facts.get("group_rank", "")), call.line
-    told = number_in(call.facts.get("rank", ""))
+    """The rank that made a call: by its line, the `owner` of the process, the line's prefix, or its file; None for
+    none. The rank within the group, which torch prints last, is only a last resort."""
+    group_rank, line = number_in(call.facts.get("group_rank", "")), call.line
+    named = number_in(call.facts.get("rank", ""))
     of_file = survey.streams[line.stream].rank if line.stream < len(survey.streams) else None
-    within = line.rank == own and f"[rank{line.rank}]" not in line.text
-    spoke = of_file if within and of_file is not None else line.rank
-    if call.facts.keys() & {"absent", "finished", "joined"} and spoke is None:
-        return 0  # of others is told: who tells it does not matter
-    return next((rank for rank in (told, owner, spoke, own) if rank is not None), None)
+    prefix_is_group_rank = line.rank == group_rank and f"[rank{line.rank}]" not in line.text
+    printing_rank = of_file if prefix_is_group_rank and of_file is not None else line.rank
+    if call.facts.keys() & {"absent", "finished", "joined"} and printing_rank is None:
+        return 0  # the line is about other ranks: whose it is does not matter
+    return next((rank for rank in (named, owner, printing_rank, group_rank) if rank is not None), None)
 
 
 def _group_of(groups: dict[str, Group], rank: int, facts: Mapping[str, str]) -> Group:
@@ -162,7 +162,7 @@ def _status(seat: Seat, call: Call) -> None:
 
 
 def _recorded(seat: Seat, call: Call) -> None:
-    """A record of a flight recorder."""
+    """Adds a record of a flight recorder to a seat."""
     facts = call.facts
     sequence = _sequence(facts["sequence"])
     seat.stack = tuple(facts["stack"].split(" < ")) if "stack" in facts else seat.stack
@@ -176,25 +176,25 @@ def _recorded(seat: Seat, call: Call) -> None:
 
 
 def _issued(seat: Seat, call: Call) -> None:
-    """A call that NCCL prints, numbered from 0 in base 16; it tells of no end."""
+    """Adds a call that NCCL prints, numbered from 0 in base 16, to a seat; NCCL does not print when it ends."""
     sequence = int(call.facts["op_count"], 16) + 1
     seat.enqueued = max(sequence, seat.enqueued or 0)
     seat.calls[sequence] = call.facts["operation"], call.facts["in"]
 
 
 def _add_report(group: Group, rank: int, call: Call) -> None:
-    """What a line without a group tells of one rank or several."""
+    """Adds a line that names no group, about one rank or several."""
     facts = call.facts
     sequence = _sequence(facts.get("sequence"))
     for name in ("joined", "finished", "absent"):
-        for other in map(int, re.findall(r"\d+", facts.get(name, ""))):
-            group.members.add(other)
-            if name == "joined" and group.seats[other].waits is None:
-                group.seats[other].waits = sequence
-            elif name == "finished" and group.seats[other].waits is None:
-                group.seats[other].completed = group.seats[other].enqueued = sequence
+        for member in map(int, re.findall(r"\d+", facts.get(name, ""))):
+            group.members.add(member)
+            if name == "joined" and group.seats[member].waits is None:
+                group.seats[member].waits = sequence
+            elif name == "finished" and group.seats[member].waits is None:
+                group.seats[member].completed = group.seats[member].enqueued = sequence
             elif name == "absent":
-                group.reported.add(other)
+                group.reported.add(member)
     if "operation" not in facts:
         return
     seat = group.seats[rank]
@@ -214,8 +214,8 @@ def _other_side(facts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _complete(groups: Mapping[str, Group], survey: Survey) -> None:
-    """Adds to each group the members that say nothing, and to NCCL's own who waits: where some have made more calls
-    than others, those that have."""
+    """Adds silent members to each group, and to NCCL's own groups the ranks that wait: those that made more calls than
+    others."""
     known = {line.rank for line in survey.lines if line.rank is not None}
     known |= {stream.rank for stream in survey.streams if stream.rank is not None}
     known |= {rank for group in groups.values() for rank in (*group.seats, *group.members)}

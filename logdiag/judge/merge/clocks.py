@@ -1,4 +1,4 @@
-"""Times of several logs held against each other. Not every log prints its year, and not every clock its zone."""
+"""Compares times of several logs, not all of which print the year and the zone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from logdiag.model import Line
 
 _A_YEAR = 366 * 86_400.0
-# What is older was read without its year.
+# An older time was read without its year.
 _SECONDS_OF_1990 = 6.3e8
-# So many lines before it, a line without a clock is taken to be printed at the time of a line of its process.
+# A line without a clock takes the time of an earlier one, at most so many lines above it.
 _NEAR = 60
 
 
@@ -38,7 +38,7 @@ def in_one_year(time: float) -> float:
 
 
 class Clocks:
-    """The lines of all logs that have a clock, for those that have none."""
+    """The lines with a clock of all logs, to date those without."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self._of: dict[int, list[Line]] = defaultdict(list)
@@ -51,20 +51,20 @@ class Clocks:
         if line.clock:
             return line
         clocked = self._of.get(line.stream, [])
-        for at in range(bisect_left(clocked, line.position, key=_position) - 1, -1, -1):
-            if line.position - clocked[at].position > within:
+        for index in range(bisect_left(clocked, line.position, key=_position) - 1, -1, -1):
+            if line.position - clocked[index].position > within:
                 return None
-            if clocked[at].rank == line.rank or not of_process:
-                return clocked[at]
+            if clocked[index].rank == line.rank or not of_process:
+                return clocked[index]
         return None
 
     def seconds_apart(self, earlier: Line, later: Line) -> float | None:
         """Seconds from one line to another, each by its own clock or the nearest one above it in its log; None where
         these do not tell."""
-        one, other = self.near(earlier), self.near(later)
-        if one is None or other is None or one.time is None or other.time is None:
+        first, second = self.near(earlier), self.near(later)
+        if first is None or second is None or first.time is None or second.time is None:
             return None
-        return apart(one.time, other.time)
+        return apart(first.time, second.time)
 
 
 def _position(line: Line) -> int:

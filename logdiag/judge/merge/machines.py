@@ -1,4 +1,4 @@
-"""What of a machine's log counts for a job: faults that end jobs, on a machine of the job, when it failed."""
+"""Which faults of a machine's log count for a job: those that end jobs, on one of its machines, when it failed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
 _ENDS_JOBS = "ends-jobs"
-# Logs in which the kernel, a card's agent or a scheduler's daemon speaks, and no service that fails in its own way.
+# Logs of the kernel, a card's agent or a scheduler's daemon alone, without services that have failures of their own.
 _OF_ONE_SPEAKER = frozenset({"kernel-log", "dcgm-output", "fabric-manager-log", "slurm-daemon-log", "platform-log"})
 # node-004.cluster.local   (its number, and what stands before it)
 _NUMBERED = pattern_of(r"([a-z][a-z_-]*?)[-_]?0*(\d+)")
 
 
 class Sifted(NamedTuple):
-    """What of one machine's log counts, why the rest of its faults does not (a sentence each), and by how many seconds
-    its clock seems to be ahead of the job's."""
+    """The findings of one machine's log that count, a sentence for each reason why others do not, and by how many
+    seconds its clock seems to be ahead of the job's; None for not at all."""
 
     findings: tuple[Finding, ...]
     set_aside: tuple[str, ...]
@@ -31,34 +31,34 @@ class Sifted(NamedTuple):
 
 def faults_that_end_jobs(log: Survey, book: RuleBook) -> tuple[Finding, ...]:
     """The faults in a machine's log of a sort that ends jobs."""
-    told = [finding for finding in log.findings if finding.role.is_failure]
-    kinds = book.kinds_of([finding.line for finding in told])
-    return tuple(finding for finding, found in zip(told, kinds, strict=True) if _ENDS_JOBS in found)
+    failures = [finding for finding in log.findings if finding.role.is_failure]
+    kinds = book.kinds_of([finding.line for finding in failures])
+    return tuple(finding for finding, kinds_of_line in zip(failures, kinds, strict=True) if _ENDS_JOBS in kinds_of_line)
 
 
 def faults_of_a_machine_alone(log: Survey, book: RuleBook) -> tuple[Finding, ...]:
-    """The faults in a machine's log that was given without a job's: those of a sort that ends jobs, what the kernel
-    or a daemon calls a cause or a symptom of one, and what is often harmless but comes again."""
+    """The faults in a machine's log that was read without a job's: those of a sort that ends jobs, causes and symptoms
+    in logs of the kernel or a daemon, and repeated hints."""
     kinds = book.kinds_of([finding.line for finding in log.findings])
     hints = Counter(finding.rule for finding in log.findings if finding.role is Role.HINT)
-    found = []
+    counting = []
     for finding, of_line in zip(log.findings, kinds, strict=True):
-        told = finding.role.is_failure and not _OF_ONE_SPEAKER.isdisjoint(of_line)
+        by_daemon = finding.role.is_failure and not _OF_ONE_SPEAKER.isdisjoint(of_line)
         again = hints[finding.rule] > 1 and not finding.generality
-        if told or (_ENDS_JOBS in of_line and finding.role.is_failure):
-            found.append(finding)
+        if by_daemon or (_ENDS_JOBS in of_line and finding.role.is_failure):
+            counting.append(finding)
         elif _ENDS_JOBS in of_line and finding.role is Role.HINT and again:
-            found.append(finding._replace(role=Role.SYMPTOM, goes_on=False))
-    return tuple(found)
+            counting.append(finding._replace(role=Role.SYMPTOM, goes_on=False))
+    return tuple(counting)
 
 
 def sifted(log: Survey, book: RuleBook, *, window: Window | None, nodes: Collection[str], shown: Set[Reason]) -> Sifted:
-    """What of a machine's log counts for a job that failed in `window` on `nodes`, as far as either is known, and whose
-    own logs show faults of the reasons `shown`.
+    """What of a machine's log counts for a job that failed in `window` (None: not known) on `nodes`, and whose own logs
+    show faults of the reasons `shown`.
 
-    A fault of which neither the time nor the machine can be told counts where it explains what the job shows.
+    A fault whose time and machine are both not known counts if it explains one of these reasons.
     """
-    here, aside = list[Finding](), defaultdict[str, list[Finding]](list)
+    on_nodes, aside = list[Finding](), defaultdict[str, list[Finding]](list)
     for fault in faults_that_end_jobs(log, book):
         node = fault.node or next((stream.node for stream in log.streams if stream.node), None)
         is_one_of_them = _is_among(node, nodes)
@@ -68,13 +68,13 @@ def sifted(log: Survey, book: RuleBook, *, window: Window | None, nodes: Collect
         elif is_one_of_them is None and untimed and shown.isdisjoint({fault.reason, *reasons_explained(fault, book)}):
             aside["of a machine and a time that cannot be held against the job's"].append(fault)
         else:
-            here.append(fault)
-    then = [fault for fault in here if window is None or fault.line.time is None or window.holds(fault.line.time)]
-    ahead = _zone(here, window) if here and not then and window is not None else None
-    then = then if ahead is None else here
-    if others := [fault for fault in here if fault not in then]:
-        aside["not at the time of the job's failure"] = others
-    return Sifted(tuple(then), tuple(_sentence(faults, why) for why, faults in aside.items()), ahead)
+            on_nodes.append(fault)
+    timely = [fault for fault in on_nodes if window is None or fault.line.time is None or window.holds(fault.line.time)]
+    ahead = _zone(on_nodes, window) if on_nodes and not timely and window is not None else None
+    timely = timely if ahead is None else on_nodes
+    if at_other_times := [fault for fault in on_nodes if fault not in timely]:
+        aside["not at the time of the job's failure"] = at_other_times
+    return Sifted(tuple(timely), tuple(_sentence(faults, why) for why, faults in aside.items()), ahead)
 
 
 def name_among(node: str | None, nodes: Collection[str]) -> str | None:
@@ -84,16 +84,16 @@ def name_among(node: str | None, nodes: Collection[str]) -> str | None:
 
 
 def _is_among(node: str | None, nodes: Collection[str]) -> bool | None:
-    """Whether a machine is one of a job's. It surely is none if its name is formed as theirs are, with a number that
-    none has; any other name does not tell: in containers a job knows its hosts by other names."""
-    own, others = _parts(node), {parts for name in nodes if (parts := _parts(name))}
-    if own is None or own in others:
-        return None if own is None else True
-    return False if own[0] in {word for word, _ in others} else None
+    """Whether a machine is one of a job's; None if its name does not show it, for in containers hosts have other names.
+    It is surely none of them if its name has their form with a number that none of them has."""
+    machine, others = _parts(node), {parts for name in nodes if (parts := _parts(name))}
+    if machine is None or machine in others:
+        return None if machine is None else True
+    return False if machine[0] in {word for word, _ in others} else None
 
 
 def _zone(faults: Sequence[Finding], window: Window) -> float | None:
-    """By how much a machine's clock is ahead, where another zone explains that its fault is of another hour."""
+    """The seconds by which a machine's clock is ahead, if another time zone explains its fault's time; else None."""
     zones = (window.zone_of(fault.line.time) for fault in faults if fault.line.time is not None)
     return next((zone for zone in zones if zone is not None), None)
 
@@ -104,5 +104,5 @@ def _sentence(faults: Sequence[Finding], why: str) -> str:
 
 
 def _parts(name: str | None) -> tuple[str, str] | None:
-    found = _NUMBERED.fullmatch(name.lower().partition(".")[0]) if name else None
-    return (found[1], found[2]) if found else None
+    match = _NUMBERED.fullmatch(name.lower().partition(".")[0]) if name else None
+    return (match[1], match[2]) if match else None

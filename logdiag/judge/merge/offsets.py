@@ -1,4 +1,4 @@
-"""How far the clocks of a job's machines are apart, told by what several of them log at one moment."""
+"""How far the clocks of a job's machines are apart, by events that several of them log at one moment."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from logdiag.patterns import pattern_of
 from logdiag.scan.steps import step_number
 from logdiag.scan.survey import Survey
 
-# So many moments must be shared, so much of all that are must agree, within so many seconds of each other. Clocks that
-# differ by less are kept as they are.
+# Two clocks must share so many moments, this share of which agrees within so many seconds. Clocks that differ by fewer
+# seconds than the last number are kept as they are.
 _FEWEST, _MOST_OF_THEM, _SPREAD, _LEAST = 3, 0.8, 1.0, 2.0
 _HALF_AN_HOUR = 1800.0
 _MOST_TOLD = 3
-# So many clocks are held against those of which nothing is known yet.
+# So many clocks are compared with those whose offset is not known yet.
 _MOST_ASKED = 16
 # The node 'node1_123_0' has joined round 0 of the rendezvous 'job' as rank 1 in a world of size 2.
 _ROUND = pattern_of(r"has joined round (\d{1,6}) of the rendezvous '([^']{1,120})' as rank")
@@ -31,8 +31,8 @@ Moments: TypeAlias = Mapping[Key, float]
 
 
 class Offsets(NamedTuple):
-    """By how many seconds each clock is `ahead` of that of `base`, where it is, and how many `shared` moments tell. A
-    clock is called by its node, or its log where that names none; `clocks` are those of whole logs, by stream."""
+    """By how many seconds each wrong clock is `ahead` of that of `base`, and how many `shared` moments show it. A clock
+    has the name of its node, or of its log where that names none; `clocks` are those of whole logs, by stream."""
 
     base: str = ""
     ahead: Mapping[str, float] = {}
@@ -40,26 +40,26 @@ class Offsets(NamedTuple):
     clocks: Mapping[int, str] = {}
 
     def of_logs(self) -> dict[int, float]:
-        """By how much the clock of each log is ahead that has one clock, where it is."""
+        """By stream, the seconds by which the clock of a log is ahead; only wrong clocks of logs that have just one."""
         return {stream: self.ahead[clock] for stream, clock in self.clocks.items() if clock in self.ahead}
 
     def of_machines(self, logs: Sequence[Survey]) -> Offsets:
-        """The same for machines' own logs: a whole zone may be only that of the job's processes."""
+        """The offsets for machines' own logs, without whole time zones, which may be those of the job alone."""
         ahead = {clock: seconds for clock, seconds in self.ahead.items() if not _is_zone(seconds)}
         return self._replace(ahead=ahead, clocks=_clocks(logs))
 
     def note(self) -> str:
-        """What was taken for right, and on what grounds; empty where no clock is ahead."""
-        told = [
+        """A sentence with the clocks that were set right and on what grounds; empty for none."""
+        sentences = [
             f"{name} is {ahead_in_words(seconds, self.base)} ({self.shared[name]} moments that both logged)"
             for name, seconds in self.ahead.items()
         ]
-        more = f", and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
-        return f"clocks differ and were set right: {', '.join(told[:_MOST_TOLD])}{more}" if told else ""
+        more = f", and {len(sentences) - _MOST_TOLD} more" if len(sentences) > _MOST_TOLD else ""
+        return f"clocks differ and were set right: {', '.join(sentences[:_MOST_TOLD])}{more}" if sentences else ""
 
 
 def offsets_of(jobs: Sequence[Survey]) -> Offsets:
-    """The clocks of a job's logs that are ahead of or behind most others, so far as shared moments tell."""
+    """The clocks of a job's logs that are ahead of or behind most others, as far as shared moments show it."""
     clocks = _clocks(jobs)
     if len({_clock(line, clocks) for part in jobs for line in part.lines}) < 2:
         return Offsets()
@@ -68,12 +68,12 @@ def offsets_of(jobs: Sequence[Survey]) -> Offsets:
         return Offsets()
     first = max(moments, key=lambda clock: len(moments[clock]))
     ahead, shared = {first: 0.0}, {first: 0}
-    for _, one in zip(range(_MOST_ASKED), known := [first], strict=False):
-        for other in [clock for clock in moments if clock not in ahead]:
-            if (found := _ahead(moments[one], moments[other])) is not None:
-                ahead[other], shared[other] = ahead[one] + found[0], found[1]
-                known.append(other)
-    # Most clocks are right; of two the first one is taken to be.
+    for _, known_clock in zip(range(_MOST_ASKED), known := [first], strict=False):
+        for clock in [clock for clock in moments if clock not in ahead]:
+            if (offset := _ahead(moments[known_clock], moments[clock])) is not None:
+                ahead[clock], shared[clock] = ahead[known_clock] + offset[0], offset[1]
+                known.append(clock)
+    # Most clocks are right; of two the first one is taken as right.
     middle = sorted(ahead.values())[(len(ahead) - 1) // 2] if len(ahead) > 2 else 0.0
     base = next(clock for clock in moments if abs(ahead.get(clock, middle + _LEAST) - middle) < _SPREAD)
     shared[first] = shared[first] or max(shared.values())
@@ -82,7 +82,7 @@ def offsets_of(jobs: Sequence[Survey]) -> Offsets:
 
 
 def set_right(part: Survey, offsets: Offsets) -> Survey:
-    """A log's lines by the clock that most of the job's have."""
+    """The survey of a log with its times by the clock of `base`."""
 
     def right(line: Line) -> Line:
         ahead = offsets.ahead.get(_clock(line, offsets.clocks))
@@ -92,8 +92,8 @@ def set_right(part: Survey, offsets: Offsets) -> Survey:
 
 
 def _clocks(logs: Sequence[Survey]) -> dict[int, str]:
-    """The clock of each log that has one: of the node that its name tells, of the only one that its lines name, or its
-    own where they name none."""
+    """By stream, the clock of each log that has just one: of the node in its name, of the only node that its lines
+    name, or its own where they name none."""
     clocks = {}
     for part in logs:
         named = {line.node for line in part.lines if line.node} | {call.facts.get("node") for call in part.calls} - {
@@ -116,21 +116,21 @@ def _clock(line: Line, clocks: Mapping[int, str]) -> str:
 
 
 def _moments(jobs: Sequence[Survey], clocks: Mapping[int, str]) -> dict[str, dict[Key, float]]:
-    """When each clock showed what happened everywhere at once. What one clock shows at several times is no moment."""
+    """By clock, the time of each event that all nodes log at once. None that a clock shows at several times."""
     times: dict[str, dict[Key, list[float]]] = defaultdict(lambda: defaultdict(list))
     for part in jobs:
         for line, key, since in _shared_moments(part):
             if line.time is not None:
                 times[_clock(line, clocks)][key].append(line.time - since)
     return {
-        clock: {key: min(told) for key, told in keys.items() if max(told) - min(told) <= _SPREAD}
+        clock: {key: min(seconds) for key, seconds in keys.items() if max(seconds) - min(seconds) <= _SPREAD}
         for clock, keys in times.items()
     }
 
 
 def _shared_moments(part: Survey) -> Iterator[tuple[Line, Key, float]]:
-    """The lines of a log that tell of a shared moment, its name, and how many seconds ago it was: a communicator was
-    complete, a collective was entered that then hung, a rendezvous came about, a loss was summed."""
+    """The lines of a log about an event that all nodes log at once, the name of the event, and how many seconds ago it
+    was: a communicator was complete, a collective that hung was entered, a rendezvous came about, a loss was summed."""
     for call in part.calls:
         facts = call.facts
         if "comm_id" in facts and "COMPLETE" in call.line.text:
@@ -147,16 +147,16 @@ def _shared_moments(part: Survey) -> Iterator[tuple[Line, Key, float]]:
             yield line, ("step", str(number), loss[1]), 0.0
 
 
-def _ahead(one: Moments, other: Moments) -> tuple[float, int] | None:
-    """By how many seconds another clock is ahead of one, and how many moments tell; None where too few agree."""
-    shared = [key for key in one if key in other]
+def _ahead(known: Moments, clock: Moments) -> tuple[float, int] | None:
+    """By how many seconds a clock is ahead of the known one, and how many moments show it; None where too few agree."""
+    shared = [key for key in known if key in clock]
     for keys in ([key for key in shared if key[0] != "step"], shared):
-        seconds = [apart(one[key], other[key]) for key in keys]
+        seconds = [apart(known[key], clock[key]) for key in keys]
         middle = median(seconds) if seconds else 0.0
-        agree = [told for told in seconds if abs(told - middle) <= _SPREAD]
+        agree = [difference for difference in seconds if abs(difference - middle) <= _SPREAD]
         if len(agree) >= max(_FEWEST, _MOST_OF_THEM * len(seconds)):
-            # Who is late, and not its clock, is late by less than a step.
-            step = usual_step([[(int(key[1]), one[key]) for key in keys if key[0] == "step"]])
+            # A rank that is late, with a right clock, is late by less than a step.
+            step = usual_step([[(int(key[1]), known[key]) for key in keys if key[0] == "step"]])
             late = abs(middle) >= _LEAST and keys is shared and (step is None or abs(middle) <= step)
             return (0.0 if late else middle), len(agree)
     return None

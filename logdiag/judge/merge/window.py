@@ -1,4 +1,4 @@
-"""When a job failed, for faults of machines whose clocks may be of another zone."""
+"""When a job failed, to compare with faults of machines whose clocks may be in another time zone."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 from logdiag.judge.merge.clocks import Clocks, apart, in_one_year
 from logdiag.scan.survey import Survey
 
-# Machines without a clock print years that nobody lives in: from the year 2100 on.
+# Machines without a clock print impossible years: from the year 2100 on.
 _NO_CLOCK = 4.1e9
-# Seconds: a fault may come so long before the last step that was logged, and be told so long after the last line.
+# Seconds: a fault may come so long before the last logged step, and be logged so long after the job's last line.
 _SLACK = 900.0
 _HALF_AN_HOUR = 1800.0
 # No two zones are further apart.
 _MOST_HALF_HOURS = 28
-# Seconds between a fault and the failure it causes, by clocks of which only the minutes are believed.
+# Seconds between a fault and the failure that it causes, by clocks whose hours may be wrong.
 _SOON = 300.0
 
 
@@ -31,10 +31,10 @@ class Window(NamedTuple):
         return apart(self.start, time) >= -_SLACK and apart(self.end, time) <= _SLACK
 
     def zone_of(self, time: float) -> float | None:
-        """By how many seconds another clock would be ahead, if it told of the same moment in another zone; None where
-        zones cannot make up for the difference."""
+        """By how many seconds another clock is ahead if it is in another time zone; None if no zone explains the
+        difference, or several do."""
         begin, end = apart(self.start, time) + _SOON, apart(self.trouble, time) - _SOON
-        # The zones that would put it between the last step and the first trouble, if the two are near.
+        # The zones in which it lies between the last step and the first trouble.
         fitting = [
             zone
             for half_hours in range(-_MOST_HALF_HOURS, _MOST_HALF_HOURS + 1)
@@ -50,8 +50,8 @@ def window_of(job: Survey) -> Window | None:
         return None
     first, last = min(dated, key=in_one_year), max(dated, key=in_one_year)
     clocks = Clocks(job.lines)
-    told = (finding.line for finding in job.findings if finding.role.is_failure)
-    near = [clocked.time for line in told if (clocked := clocks.near(line)) and clocked.time is not None]
+    trouble_lines = (finding.line for finding in job.findings if finding.role.is_failure)
+    near = [clocked.time for line in trouble_lines if (clocked := clocks.near(line)) and clocked.time is not None]
     trouble = min(near, key=in_one_year, default=last)
     steps = {step.place for step in job.progress}
     stepped = [line.time for line in job.lines if line.time is not None and line.place in steps]

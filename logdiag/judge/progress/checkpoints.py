@@ -24,8 +24,7 @@ _MOST_RANKS = 200_000
 def progress_of(
     survey: Survey, book: RuleBook, times: Times | None, root: Line | None, clocks: Clocks
 ) -> Progress | None:
-    """What is saved and what is lost of the job's work, as far as its logs tell; None where they tell of no
-    checkpoint."""
+    """What is saved and what is lost of the job's work, as far as its logs show it; None if they name no checkpoint."""
     if not survey.checkpoints:
         return None
     complete, cut_off = _latest_checkpoints(survey, book)
@@ -45,12 +44,12 @@ def progress_of(
 
 
 def _latest_checkpoints(survey: Survey, book: RuleBook) -> tuple[Line | None, Line | None]:
-    """The lines that tell of the last complete checkpoint, and of one that was begun after it."""
-    told = list(zip(survey.checkpoints, book.kinds_of(survey.checkpoints), strict=True))
-    saved = [line for line, kinds in told if "checkpoint-saved" in kinds]
-    loaded = [line for line, kinds in told if "checkpoint-loaded" in kinds]
-    begun = [line for line, kinds in told if "checkpoint-begun" in kinds and line not in saved]
-    # A job that never says that one is complete goes on only when it is.
+    """The line of the last complete checkpoint, and of one that was begun after it; None for none."""
+    kinds_by_line = list(zip(survey.checkpoints, book.kinds_of(survey.checkpoints), strict=True))
+    saved = [line for line, kinds in kinds_by_line if "checkpoint-saved" in kinds]
+    loaded = [line for line, kinds in kinds_by_line if "checkpoint-loaded" in kinds]
+    begun = [line for line, kinds in kinds_by_line if "checkpoint-begun" in kinds and line not in saved]
+    # If the job never reports one as complete, a step after its begin shows that it is.
     complete = _latest([*(saved or (line for line in begun if _worked_on(line, survey))), *loaded])
     last_begun = _latest(begun)
     cut_off = last_begun if last_begun and (complete is None or _order(last_begun) > _order(complete)) else None
@@ -79,8 +78,8 @@ def _checkpoint(line: Line, survey: Survey) -> Checkpoint:
 
 
 def _ranks(survey: Survey) -> int | None:
-    """How many processes the job had: by its own words, or else the ranks that spoke."""
-    said = (int(found[1] or found[2]) for line in survey.lines for found in _WORLD.finditer(line.text))
-    spoke = {line.rank for line in survey.lines if line.rank is not None}
-    ranks = max((number for number in said if number < _MOST_RANKS), default=max(spoke, default=0) + 1)
-    return ranks if ranks > 1 or spoke else None
+    """How many processes the job had: the number that its log names, else by the ranks that printed; else None."""
+    named = (int(match[1] or match[2]) for line in survey.lines for match in _WORLD.finditer(line.text))
+    printing = {line.rank for line in survey.lines if line.rank is not None}
+    ranks = max((number for number in named if number < _MOST_RANKS), default=max(printing, default=0) + 1)
+    return ranks if ranks > 1 or printing else None

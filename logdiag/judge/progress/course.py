@@ -10,13 +10,13 @@ from logdiag.judge.merge.clocks import Clocks
 from logdiag.model import Mark, Role
 from logdiag.scan.survey import Survey
 
-# So many kinds of consequences are told of.
+# A sentence names at most so many kinds of consequences.
 _MOST_TOLD = 3
 
 
 def course_of(judgement: Judgement, clocks: Clocks) -> str:
     """A sentence: `the root cause came 12 s before "CUDA error" (rank 37) and 612 s before "Time-out" (9 ranks)`;
-    empty where the logs' clocks do not tell, or nothing followed by a second."""
+    empty where the clocks do not show it, or nothing followed a second later or more."""
     root = judgement.root
     if root is None:
         return ""
@@ -26,13 +26,13 @@ def course_of(judgement: Judgement, clocks: Clocks) -> str:
         if seconds is not None and seconds >= 1:
             kinds.setdefault(fault.finding.title, []).append((seconds, fault))
     first = sorted(kinds.items(), key=lambda item: min(seconds for seconds, _ in item[1]))[:_MOST_TOLD]
-    told = [_seconds_before(title, found) for title, found in first]
-    return f"the root cause came {' and '.join(told)}" if told else ""
+    phrases = [_seconds_before(title, late) for title, late in first]
+    return f"the root cause came {' and '.join(phrases)}" if phrases else ""
 
 
-def _seconds_before(title: str, found: Sequence[tuple[float, Fault]]) -> str:
-    seconds = min(seconds for seconds, _ in found)
-    ranks = sorted({fault.finding.rank for _, fault in found if fault.finding.rank is not None})
+def _seconds_before(title: str, faults: Sequence[tuple[float, Fault]]) -> str:
+    seconds = min(seconds for seconds, _ in faults)
+    ranks = sorted({fault.finding.rank for _, fault in faults if fault.finding.rank is not None})
     where = "" if not ranks else f" (rank {ranks[0]})" if len(ranks) == 1 else f" ({len(ranks)} ranks)"
     return f'{seconds:.0f} s before "{title}"{where}'
 
@@ -46,8 +46,8 @@ def marks_of(judgement: Judgement, survey: Survey) -> tuple[Mark, ...]:
         "apart": judgement.independent,
         "recovered": judgement.recovered,
     }
-    told = ((kind, fault.finding) for kind, faults in others.items() for fault in faults)
-    marks += [Mark(kind, one.line, one.title, one.rank, one.node) for kind, one in told if one.role is not Role.HINT]
+    findings = ((kind, fault.finding) for kind, faults in others.items() for fault in faults)
+    marks += [Mark(kind, it.line, it.title, it.rank, it.node) for kind, it in findings if it.role is not Role.HINT]
     ends = (finding for finding in survey.findings if finding.role is Role.FINISHED)
     marks += [Mark("end", end.line, end.title, end.line.rank, end.line.node) for end in ends]
     marks += [Mark("checkpoint", line, line.message.strip(), line.rank, line.node) for line in survey.checkpoints]

@@ -1,4 +1,4 @@
-"""Where a job's steps became slow or its numbers bad: a series of each, cut in two where its level changes."""
+"""Finds where a job's steps became slow or its numbers bad: cuts each series in two where its level changes."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ _PER_SECOND = pattern_of(rf"(?i)(?<![\d.,]){_NUMBER} ?{_ITEMS} ?(?:/ ?|per )s(?:
 _THROUGHPUT = pattern_of(
     rf"(?i)\b(?:{_ITEMS}(?:/|_per_| per )s(?:ec(?:ond)?)?|throughput|tps)['\"]?\s{{0,4}}[:=|]?\s{{0,4}}{_NUMBER}\b"
 )
-# So many values there must be, and so many on either side of the change; so many next to it are at their level, to a
-# share of the change.
+# A series has at least so many values, and so many on either side of the change; so many next to the change are at
+# their level, to within this share of the change.
 _FEWEST, _EDGE, _NEXT, _NEAR = 16, 6, 3, 0.3
-# So many times the median a value counts for no level.
+# A value above so many times the median does not count for the level.
 _OUTLYING = 3.0
 # Clocks are read to the second: a step's time is taken from steps so many seconds apart.
 _COARSE = 4.0
 
 
 class _Series(NamedTuple):
-    """A number that every step tells: what to call it, its unit, by what factor a worse level is larger (`rises`) or
-    smaller, and its values with the lines that tell them."""
+    """A number that every step prints: its name, its unit, by what factor a worse level is larger (`rises`) or smaller,
+    and its values with their lines."""
 
     name: str
     unit: str
     factor: float
     rises: bool
-    told: Sequence[tuple[Line, float]]
+    values: Sequence[tuple[Line, float]]
 
 
 class LevelChange(NamedTuple):
@@ -63,19 +63,19 @@ class LevelChange(NamedTuple):
 
 
 def changes_of_level(survey: Survey) -> list[LevelChange]:
-    """What of the numbers that each step tells became worse and stayed so."""
+    """The numbers of the steps that became worse and stayed so."""
     return [change for series in _series(_steps(survey)) if (change := _change(series))]
 
 
 def _steps(survey: Survey) -> list[Line]:
-    """The steps of the process that tells of the most, since they were last begun anew."""
+    """The steps of the process that printed the most, since their numbers last began anew."""
     by_process: dict[tuple[int, int | None], list[Line]] = defaultdict(list)
     for line in survey.series:
         if step_number(line) is not None:
             by_process[line.stream, line.rank].append(line)
     steps = max(by_process.values(), key=len, default=[])
     numbers = [step_number(line) or 0 for line in steps]
-    anew = [at for at in range(1, len(steps)) if numbers[at] < numbers[at - 1]]
+    anew = [index for index in range(1, len(steps)) if numbers[index] < numbers[index - 1]]
     return steps[anew[-1] if anew else 0 :]
 
 
@@ -92,35 +92,35 @@ def _times(steps: Sequence[Line]) -> Iterator[tuple[Line, float]]:
     dated = [(line, line.time) for line in steps if line.time is not None]
     seconds = apart(dated[0][1], dated[-1][1]) if dated else 0.0
     every = math.ceil(_COARSE * len(dated) / seconds) if seconds > 0 else 1
-    for (one, began), (other, ended) in pairwise(dated[::every]):
-        count = (step_number(other) or 0) - (step_number(one) or 0)
+    for (first, began), (last, ended) in pairwise(dated[::every]):
+        count = (step_number(last) or 0) - (step_number(first) or 0)
         if count:
-            yield other, apart(began, ended) / count
+            yield last, apart(began, ended) / count
 
 
 def _values(steps: Sequence[Line], number: re.Pattern[str]) -> Iterator[tuple[Line, float]]:
     for line in steps:
-        told = number_told(number, line)
-        if told and math.isfinite(value := float(told.replace(",", ""))):
+        number_text = number_told(number, line)
+        if number_text and math.isfinite(value := float(number_text.replace(",", ""))):
             yield line, value
 
 
 def _change(series: _Series) -> LevelChange | None:
-    """What changed for the worse, None for nothing: the cut at which the ranks of the values differ the most, where
-    the levels on either side are far apart, most values are on their side, and it happened at once."""
-    values = [value for _, value in series.told]
+    """The change of a series for the worse, None for none. It is where the ranks of the values differ the most, if the
+    levels on either side are far apart, most values are on their own side, and the change came at once."""
+    values = [value for _, value in series.values]
     if len(values) < _FEWEST or min(values) < 0:
         return None
     ordered, sign = sorted(values), 1 if series.rises else -1
     ranks = [bisect_left(ordered, value) + bisect_right(ordered, value) - len(values) for value in values]
     cut = _cut([sign * rank for rank in ranks])
-    one, other = median(values[:cut]), median(values[cut:])
-    cut = _cut([abs(value - one) - abs(value - other) for value in values])
+    level_before, level_after = median(values[:cut]), median(values[cut:])
+    cut = _cut([abs(value - level_before) - abs(value - level_after) for value in values])
     before, after = values[:cut], values[cut:]
-    one, other = median(before), median(after)
+    level_before, level_after = median(before), median(after)
     low, high = (before, after) if series.rises else (after, before)
-    near = _NEAR * abs(other - one)
-    at_once = abs(median(before[-_NEXT:]) - one) <= near and abs(median(after[:_NEXT]) - other) <= near
+    near = _NEAR * abs(level_after - level_before)
+    at_once = abs(median(before[-_NEXT:]) - level_before) <= near and abs(median(after[:_NEXT]) - level_after) <= near
     apart_enough = median(high) >= series.factor * median(low) > 0
     if not (at_once and apart_enough and sorted(high)[len(high) // 4] > sorted(low)[len(low) * 3 // 4]):
         return None
@@ -128,9 +128,9 @@ def _change(series: _Series) -> LevelChange | None:
 
 
 def _in_words(series: _Series, cut: int) -> str:
-    """What changed at a cut, from what level to what."""
-    values = [value for _, value in series.told]
-    last, line = series.told[cut - 1][0], series.told[cut][0]
+    """A sentence: which series changed at a cut, from what level to what."""
+    values = [value for _, value in series.values]
+    last, line = series.values[cut - 1][0], series.values[cut][0]
     step = step_number(line) or 0
     about = "" if step - (step_number(last) or 0) <= 1 else "about "
     turned = "rose" if series.rises else "fell"
@@ -139,13 +139,13 @@ def _in_words(series: _Series, cut: int) -> str:
 
 
 def _cut(costs: Sequence[float]) -> int:
-    """How many values lie before the cut; `costs` are what each costs there more than after it."""
+    """How many values lie before the cut with the least cost; `costs` has how much more each costs before it."""
     sums = list(accumulate(costs))
-    return min(range(_EDGE, len(costs) - _EDGE + 1), key=lambda at: sums[at - 1])
+    return min(range(_EDGE, len(costs) - _EDGE + 1), key=lambda index: sums[index - 1])
 
 
 def _level(values: Sequence[float]) -> float:
-    """The mean without pauses and other outliers: of times read to the second it tells more than the median."""
+    """The mean without pauses and other outliers; for times in whole seconds it is finer than the median."""
     most = _OUTLYING * median(values)
     usual = [value for value in values if value <= most]
     return math.fsum(usual) / len(usual)

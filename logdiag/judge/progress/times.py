@@ -1,4 +1,4 @@
-"""When it happened, by the log's own clocks: the last step, the first failure, and how long nothing came after."""
+"""When it happened, by the log's own clocks: the last step, the first failure, and how long nothing followed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from logdiag.scan.survey import Survey
 
 # What is logged between two steps may look like progress too: so many lines of it are looked at for a step's number.
 _LAST_STEPS = 4
-# Seconds: more is no time that a job stood still.
+# Seconds: a longer time is not one of a job that stood still.
 _LONGEST = 7 * 86_400
 
 
@@ -29,7 +29,7 @@ def times_of(survey: Survey, root: Line | None, clocks: Clocks) -> Times | None:
 
 
 def last_step(survey: Survey) -> Line | None:
-    """The line of the last step of all: by the clock, and by its place where there is none."""
+    """The line of the last step of all: by the clock, else by its position; None for none."""
     steps: dict[int, list[Line]] = {}
     for step in survey.progress:
         steps.setdefault(step.stream, []).append(step)
@@ -39,7 +39,8 @@ def last_step(survey: Survey) -> Line | None:
 
 
 def seconds_to_end(since: Line | None, root: Line | None, survey: Survey, clocks: Clocks) -> float | None:
-    """Seconds from a line, or the clock above it, to the last time in the logs that tell of work or of the root."""
+    """Seconds from a line, or the clock above it, to the last time in the logs with steps or the root; None
+    without a clock."""
     clocked = clocks.near(since) if since else None
     if clocked is None or clocked.time is None:
         return None

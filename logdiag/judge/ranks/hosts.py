@@ -1,4 +1,4 @@
-"""On which host something happened, by what launchers, schedulers and shells print of it."""
+"""Finds the host of the root in the lines of launchers, schedulers and shells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from logdiag.patterns import pattern_of
 
 # gpu-07   ip-10-0-2-7.ec2.internal   10.0.2.7   (a plain word or a bare number is none, unless a launcher says so)
 _HOST = r"(?P<node>(?=[\w.-]*[\d.-])(?!\d+(?:\.\d+)?(?![\w.-]))\w[\w.-]{1,119}(?<![.-]))"
-_TOLD = tuple(
+_FORMS = tuple(
     pattern_of(form.replace("HOST", _HOST))
     for form in (
         # slurmstepd: error: *** JOB 4711 ON gpu-07 CANCELLED AT ...
@@ -43,22 +43,23 @@ _TOLD = tuple(
         r"\bon (?:the )?(?:node|host|machine):? HOST(?![\w/])",
     )
 )
-# root@gpu-07:~#   [ada@gpu-07 run]$   (base) ada@gpu-07:~$   nid00094 ~/run$   (asked last: who looked at the log may
-# have been elsewhere)
+# root@gpu-07:~#   [ada@gpu-07 run]$   (base) ada@gpu-07:~$   nid00094 ~/run$   (tried last: whoever
+# looked at the log may have been elsewhere)
 _PROMPT = pattern_of(
     r"^(?:\(\S{1,40}\) )?(?:\[?[a-z_][\w.-]{0,31}@(?P<node>[A-Za-z][\w.-]{0,80})(?::| [^\]\n]{1,80}\])[^#$\n]{0,80}[#$]"
     r"|(?P<bare>[a-z][\w.-]*\d) [~/][^ ]{0,80}[#$])(?: |$)"
 )
 
 
-def host_told(root: Line, lines: Sequence[Line]) -> str | None:
-    """The host that the root's line names; else the only one that any line does, or at whose prompt it was printed."""
-    if own := _named_in([root]):
-        return own.pop() if len(own) == 1 else None
-    named = _named_in(lines) or {
-        found["node"] or found["bare"] for line in lines if (found := _PROMPT.match(line.text))
+def host_in_lines(root: Line, lines: Sequence[Line]) -> str | None:
+    """The host that the root's line names; else the only one that any line names, or that a shell's prompt shows; None
+    for none or several."""
+    if in_root := _hosts_in([root]):
+        return in_root.pop() if len(in_root) == 1 else None
+    in_lines = _hosts_in(lines) or {
+        match["node"] or match["bare"] for line in lines if (match := _PROMPT.match(line.text))
     }
-    return named.pop() if len(named) == 1 else None
+    return in_lines.pop() if len(in_lines) == 1 else None
 
 
 def is_prompt(line: Line) -> bool:
@@ -66,9 +67,9 @@ def is_prompt(line: Line) -> bool:
     return _PROMPT.match(line.text) is not None
 
 
-def _named_in(lines: Sequence[Line]) -> set[str]:
-    # No form asks for a certain digit: of lines that differ in digits only, one tells whether they name any.
-    alike = {with_nines(line.text): line.text for line in lines}
-    naming = {key for key, text in alike.items() if any(form.search(text) for form in _TOLD)}
-    texts = (line.text for line in lines if with_nines(line.text) in naming) if naming else ()
-    return {found["node"] for text in texts for form in _TOLD for found in form.finditer(text)}
+def _hosts_in(lines: Sequence[Line]) -> set[str]:
+    # No form asks for a certain digit: of lines that differ in digits only, one is enough to see whether any matches.
+    text_by_shape = {with_nines(line.text): line.text for line in lines}
+    with_host = {shape for shape, text in text_by_shape.items() if any(form.search(text) for form in _FORMS)}
+    texts = (line.text for line in lines if with_nines(line.text) in with_host) if with_host else ()
+    return {match["node"] for text in texts for form in _FORMS for match in form.finditer(text)}

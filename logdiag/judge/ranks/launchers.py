@@ -8,7 +8,7 @@ from typing import NamedTuple
 from logdiag.model import Line
 from logdiag.patterns import pattern_of
 
-# Root Cause (first observed failure):   (stands before the last entry; a log that is cut above it does not tell)
+# Root Cause (first observed failure):   (stands before the last entry; a log that was cut may lack it)
 _TABLE_FIRST = pattern_of(r"\bRoot Cause \(first observed failure\)")
 # The launcher's table:   host      : node-004
 #                         rank      : 5 (local_rank: 5)
@@ -29,7 +29,7 @@ class Worker(NamedTuple):
 
 
 def first_observed(workers: Sequence[Worker]) -> int | None:
-    """The rank that the launcher saw fail first, by its last summary; None where it does not say."""
+    """The rank that the launcher saw fail first, by its last summary; None where no summary names one."""
     return next((worker.rank for worker in reversed(workers) if worker.first), None)
 
 

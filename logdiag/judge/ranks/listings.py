@@ -1,8 +1,8 @@
-"""Listings of a job's processes: lines, or parts of one line, that count something, each with what belongs to it.
+"""Finds listings: lines, or parts of one line, that number something, such as a job's processes.
 
 `rank 4 host c1s1n2 pid 87831 chip 0`, `bench-07 holds c04-c07`, `ly-2 0:Sx-2430 1:Sx-4574`, `ship 2 is Corvo, moored at
-clin-b`, a table with a header: in one column stands a number that each row has for itself, the columns beside it tell
-names and hosts. Which of the listings of a log is that of its processes, `directory.py` decides.
+clin-b`, a table with a header. One column has the number of each row, the columns beside it names and hosts.
+Which listing of a log is that of its processes, `directory.py` decides.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ _Entries = Sequence[tuple[Row, Sequence[str]]]
 
 RANGE, ITEMS, ROWS, HEADS = "range", "items", "rows", "heads"
 _HOST = pattern_of(r"(?=.*[\d-])[A-Za-z][A-Za-z\d]*(?:-[A-Za-z\d]+)*")
-# 0.77315   082002.640   1.35s   (a measure or a clock, and nobody's name)
+# 0.77315   082002.640   1.35s   (a measure or a clock, no name)
 _FRACTION = pattern_of(r"\d+\.\d+\w*")
-# Words between the items of a line; rows of a listing for each number that it counts.
+# At most so many words from one item of a line to the next; so many rows of a listing for each of its numbers.
 _FARTHEST, _MOST_REPEATED = 8, 3
 _LEAST_OF_ONE_LETTER = 10
 _FEWEST_ITEMS = 3
 
 
 class Hosts(NamedTuple):
-    """The column of a listing that names hosts, the host of each number, whether a word says that they are hosts, and
-    whether neighbours share them."""
+    """The hosts in a listing: their column, the host of each number, whether a word before or above them calls them
+    hosts, and whether numbers next to each other share them."""
 
     column: int
     of: Mapping[int, str]
-    said: bool
+    called_hosts: bool
     shared: bool
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Rows as columns of words; `nouns` has what stands before each column, or above it in a table. `numbers` is the
-    column that counts, `at` its place, `first` the place of its first row among the lines; `addresses` are two words
-    that a sign joins, where they name one process each: `hod-2/3`."""
+    """Rows as columns of words. `nouns` has the word before each column, or above it in a table. `numbers` are those of
+    the rows, `number_column` the index of their column, `first` the index of the first row among all lines. `addresses`
+    has the number of each pair of joined words that is of one row alone: `hod-2/3`."""
 
     kind: str
-    at: int
+    number_column: int
     numbers: tuple[int, ...]
     columns: tuple[Words, ...]
     nouns: Words
@@ -58,85 +58,87 @@ class Listing:
 
     @cached_property
     def stem(self) -> str:
-        """What stands before the number in one word, as c in c21."""
-        return counted(self.columns[self.at][0])[0]
+        """The letters before the number in one word, as c in c21; empty for none."""
+        return counted(self.columns[self.number_column][0])[0]
 
     @cached_property
     def noun(self) -> str:
-        """What it calls those that it counts."""
-        return singular(self.stem or self.nouns[self.at])
+        """The noun of what it counts, as rank in `rank 4`; empty for none."""
+        return singular(self.stem or self.nouns[self.number_column])
 
     @cached_property
     def size(self) -> int:
-        """How many it counts."""
+        """How many different numbers it has."""
         return len(set(self.numbers))
 
     @cached_property
     def whole(self) -> bool:
-        """Whether it counts from 0 or 1 on and leaves none out."""
+        """Whether it counts from 0 or 1 and leaves no number out."""
         return min(self.numbers) <= 1 and self.goes_on
 
     @cached_property
     def goes_on(self) -> bool:
-        """Whether it leaves none out."""
+        """Whether it leaves no number out between its least and its greatest."""
         return self.size == max(self.numbers) - min(self.numbers) + 1
 
     @cached_property
     def beside_another(self) -> bool:
-        """Whether a column before counts the same numbers in another order, as of the neighbours that each has."""
-        before = (tuple(counted(word)[1] for word in column) for column in self.columns[: self.at])
+        """Whether an earlier column has the same numbers in another order, as a column of neighbours does."""
+        before = (tuple(counted(word)[1] for word in column) for column in self.columns[: self.number_column])
         return any(set(numbers) == set(self.numbers) and numbers != self.numbers for numbers in before)
 
     @cached_property
     def names(self) -> Mapping[int, Mapping[str, int]]:
-        """By column, the number of each name, where each has one of its own."""
-        found = {}
-        for place, column in enumerate(self.columns):
+        """By column, the number of each of its words, for columns whose words are of one number each."""
+        names = {}
+        for index, column in enumerate(self.columns):
             pairs = set(zip(map(str.lower, column), self.numbers, strict=True))
-            own = dict(pairs)
-            alone = len(own) == len(pairs) == self.size and (place != self.at or self.stem)
-            if alone and not any(map(_FRACTION.fullmatch, own)):
-                found[place] = own
-        return found
+            numbers_by_name = dict(pairs)
+            one_each = len(numbers_by_name) == len(pairs) == self.size and (index != self.number_column or self.stem)
+            if one_each and not any(map(_FRACTION.fullmatch, numbers_by_name)):
+                names[index] = numbers_by_name
+        return names
 
     @cached_property
     def ranges(self) -> int:
-        """How many ranges it is made of, 0 where it is made of lines or of items."""
+        """How many ranges its entries come from; 0 for a listing of lines or items."""
         return self.columns[-1].count("0") if self.kind == RANGE else 0
 
     @cached_property
     def hosts(self) -> Hosts | None:
-        """The hosts of those that it counts, if a column tells them."""
-        found = [hosts for place in range(len(self.columns)) if (hosts := self._hosts_in(place))]
+        """The host of each number, by the column that most looks like hosts; None for none."""
+        found = [hosts for column in range(len(self.columns)) if (hosts := self._hosts_in(column))]
         return max(found, key=_likelihood, default=None)
 
-    def _hosts_in(self, place: int) -> Hosts | None:
-        of = dict(zip(self.numbers, self.columns[place], strict=True))
-        if place == self.at or len(set(zip(self.numbers, self.columns[place], strict=True))) > len(of):
+    def _hosts_in(self, column: int) -> Hosts | None:
+        host_of = dict(zip(self.numbers, self.columns[column], strict=True))
+        pairs = set(zip(self.numbers, self.columns[column], strict=True))
+        if column == self.number_column or len(pairs) > len(host_of):
             return None
-        named = self.nouns[place] in HOST_WORDS
-        said = named or self.nouns[place] in BEFORE_HOSTS
-        names = [of[number] for number in sorted(of)]
+        named = self.nouns[column] in HOST_WORDS
+        called_hosts = named or self.nouns[column] in BEFORE_HOSTS
+        names = [host_of[number] for number in sorted(host_of)]
         distinct = len(set(names))
         plain = named and not any(name[0].isdecimal() for name in names)
-        shared = 1 + sum(one != other for one, other in pairwise(names)) == distinct < len(of)
+        shared = 1 + sum(before != after for before, after in pairwise(names)) == distinct < len(host_of)
         in_ranges = self.kind == RANGE and shared and distinct > 1 and not names[0][0].isdecimal()
         if not plain and not in_ranges and not all(may_be_a_host(name) for name in set(names)):
             return None
         # learner-0 rank=0   gpu-3 of rank 3
-        own_name = distinct > 1 and 2 * sum(counted(name)[1] == number for number, name in of.items()) > len(of)
-        device = counted(names[0])[0] in DEVICES or singular(self.nouns[place]) in DEVICES
-        if not said and (own_name or device or distinct == 1):
+        same_number = sum(counted(name)[1] == number for number, name in host_of.items())
+        names_themselves = distinct > 1 and 2 * same_number > len(host_of)
+        device = counted(names[0])[0] in DEVICES or singular(self.nouns[column]) in DEVICES
+        if not called_hosts and (names_themselves or device or distinct == 1):
             return None
-        return Hosts(place, of, said, shared and distinct > 1)
+        return Hosts(column, host_of, called_hosts, shared and distinct > 1)
 
 
 def _likelihood(hosts: Hosts) -> tuple[bool, ...]:
-    return hosts.said, all(map(may_be_a_host, hosts.of.values())), hosts.shared
+    return hosts.called_hosts, all(map(may_be_a_host, hosts.of.values())), hosts.shared
 
 
 def may_be_a_host(name: str) -> bool:
-    """By its form: elm-7, tg-lon-08, oil1; no c3."""
+    """Whether a word looks like a host's name: elm-7, tg-lon-08, oil1; but not c3."""
     if not _HOST.fullmatch(name):
         return False
     stem, number = counted(name)
@@ -144,7 +146,7 @@ def may_be_a_host(name: str) -> bool:
 
 
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
-    """All listings of the first lines of a job's logs, in their order; `rows` are all lines."""
+    """All listings in `opening`, the first lines of a job's logs, in their order; `rows` are all lines."""
     groups: dict[Key, list[tuple[Row, Sequence[str]]]] = defaultdict(list)
     for row in opening:
         for key, words in _entries(row):
@@ -160,7 +162,7 @@ def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
 
 
 def _heads(opening: Sequence[Row]) -> Iterator[_Entries]:
-    """The heads of lines next to each other of one shape, as of a table whose last column is what each process said."""
+    """The heads of lines of one shape next to each other, as in a table whose last column is free text."""
     long = [row for row in opening if len(row.words) > HEAD]
     for shape, rows in groupby(long, key=lambda row: row.head):
         run = [(row, row.words[: len(shape)]) for row in rows]
@@ -169,12 +171,14 @@ def _heads(opening: Sequence[Row]) -> Iterator[_Entries]:
 
 
 def _entries(row: Row) -> Iterator[tuple[Key, Sequence[str]]]:
-    """The entries that a line counts for: one for each member of a range, for each item of a row; else itself."""
+    """The entries of a line: one for each member of its ranges, or each item of its row; else the line itself."""
     if len(row.words) > 1:
         ranges: dict[int, Words] = {}
         if not "".join(row.words).isalnum():
             ranges = {
-                at: named for at, word in enumerate(row.words) if not word.isalnum() and (named := _several(row, at))
+                index: names
+                for index, word in enumerate(row.words)
+                if not word.isalnum() and (names := _members(row, index))
             }
         if ranges:
             yield from _continued(row, ranges) or _of_range(row, ranges)
@@ -185,85 +189,87 @@ def _entries(row: Row) -> Iterator[tuple[Key, Sequence[str]]]:
             yield (ROWS, row.shape), row.words
 
 
-def _several(row: Row, at: int) -> Words:
-    """The members of a range or a row of numbers; (2,3) is a place."""
-    word = row.words[at]
-    return () if row.signs[at].endswith("(") and word.count(",") == 1 else members(word)
+def _members(row: Row, index: int) -> Words:
+    """The members of a range or a row of numbers; none of a coordinate such as (2,3)."""
+    word = row.words[index]
+    return () if row.signs[index].endswith("(") and word.count(",") == 1 else members(word)
 
 
 def _continued(row: Row, ranges: Mapping[int, Words]) -> list[tuple[Key, Sequence[str]]]:
-    """`gy-01 has 0-7, gy-02 has 8-15`, `lanes 0-3 on qs-1, lanes 4-7 on qs-2`: ranges of one line that go on where the
-    one before ended, each with as many words behind it as the last has, and the others up to the next before it."""
-    places = sorted(ranges)
-    apart = {after - before for before, after in pairwise(places)}
+    """The entries of a line whose ranges each go on where the one before ended: `gy-01 has 0-7, gy-02 has 8-15`, `lanes
+    0-3 on qs-1, lanes 4-7 on qs-2`. An entry has as many words after its range as follow the last range of the line;
+    the other words between two ranges stand before it. Empty for any other line."""
+    indices = sorted(ranges)
+    apart = {after - before for before, after in pairwise(indices)}
     goes_on = all(
-        counted(ranges[after][0])[1] == counted(ranges[before][-1])[1] + 1 for before, after in pairwise(places)
+        counted(ranges[after][0])[1] == counted(ranges[before][-1])[1] + 1 for before, after in pairwise(indices)
     )
     if len(apart) != 1 or not goes_on:
         return []
     width = apart.pop()
-    before = max(width - (len(row.words) - places[-1]), 0)
-    shift = -before if before <= places[0] else 0
-    found: list[tuple[Key, Sequence[str]]] = []
-    for at in places:
-        words = row.words[at + shift : at + shift + width]
-        for k, member in enumerate(ranges[at] if len(words) == width else ()):
-            found.append(((RANGE, row.at), [*words[:-shift], member, *words[1 - shift :], str(k)]))
-    return found
+    before = max(width - (len(row.words) - indices[-1]), 0)
+    shift = -before if before <= indices[0] else 0
+    entries: list[tuple[Key, Sequence[str]]] = []
+    for index in indices:
+        words = row.words[index + shift : index + shift + width]
+        for member_index, member in enumerate(ranges[index] if len(words) == width else ()):
+            entries.append(((RANGE, row.at), [*words[:-shift], member, *words[1 - shift :], str(member_index)]))
+    return entries
 
 
 def _of_range(row: Row, ranges: Mapping[int, Words]) -> Iterator[tuple[Key, Sequence[str]]]:
-    """`places 4-6 bz-11: stoker-0 stoker-1 stoker-2` is three entries, and the last word of each its place there."""
+    """An entry for each member of the longest ranges of a line, its index as its last word: three entries of `places
+    4-6 bz-11: stoker-0 stoker-1 stoker-2`."""
     size = max(map(len, ranges.values()))
-    ranges = {at: named for at, named in ranges.items() if len(named) == size}
+    ranges = {index: names for index, names in ranges.items() if len(names) == size}
     words = row.words
     behind = len(words) - 1 - max(ranges)
     names = words[-size:] if behind >= size > 1 and len(set(words[-size:])) == size else []
     rest = words[: -size or None] if names else words
-    for place in range(size):
-        own = [ranges[at][place] if at in ranges else word for at, word in enumerate(rest)]
-        yield (RANGE, len(rest) + bool(names), tuple(map(str, ranges))), [*own, *names[place : place + 1], str(place)]
+    for k in range(size):
+        entry = [ranges[index][k] if index in ranges else word for index, word in enumerate(rest)]
+        yield (RANGE, len(rest) + bool(names), tuple(map(str, ranges))), [*entry, *names[k : k + 1], str(k)]
 
 
 def _items(row: Row) -> list[tuple[Key, Sequence[str]]]:
-    """`0=wa@dlm-70 1=wb@dlm-71`, `Argo (0), Kon-Tiki (1)`: numbers that count on at one distance, each with the words
-    between, behind what stands before them all."""
+    """The entries of a line whose numbers count up at one distance: `0=wa@dlm-70 1=wb@dlm-71`, `Argo (0), Kon-Tiki
+    (1)`. An entry has the words before the first item, then its own words, then its index. Empty for any other line."""
     words = row.words
-    places: dict[tuple[str, int], list[int]] = defaultdict(list)
-    numbered = [(at, stem, number) for at, (stem, number) in enumerate(map(counted, words)) if number >= 0]
+    indices: dict[tuple[str, int], list[int]] = defaultdict(list)
+    numbered = [(index, stem, number) for index, (stem, number) in enumerate(map(counted, words)) if number >= 0]
     if len(numbered) < len("01"):
         return []
-    for at, stem, number in numbered:
-        places[stem, number].append(at)
+    for index, stem, number in numbered:
+        indices[stem, number].append(index)
     best: tuple[list[int], int] = ([], 0)
-    for at, stem, number in numbered:
-        for after in places.get((stem, number + 1), ()):
-            apart = after - at
+    for index, stem, number in numbered:
+        for after in indices.get((stem, number + 1), ()):
+            apart = after - index
             if 0 < apart <= _FARTHEST:
-                chain = [at]
-                while (then := chain[-1] + apart) in places.get((stem, number + len(chain)), ()):
+                chain = [index]
+                while (then := chain[-1] + apart) in indices.get((stem, number + len(chain)), ()):
                     chain.append(then)
-                best = max(best, (chain, apart), key=lambda found: len(found[0]))
+                best = max(best, (chain, apart), key=lambda candidate: len(candidate[0]))
     chain, apart = best
     before = 0 if not chain or chain[-1] + apart <= len(words) else apart - 1
     if len(chain) < 2 or chain[0] < before or not _alike(row, chain, apart, before):
         return []
     key: Key = (ITEMS, chain[0] - before, apart, before)
     head = words[: chain[0] - before]
-    return [(key, [*head, *words[at - before : at - before + apart], str(k)]) for k, at in enumerate(chain)]
+    return [(key, [*head, *words[index - before : index - before + apart], str(k)]) for k, index in enumerate(chain)]
 
 
 def _alike(row: Row, chain: Sequence[int], apart: int, before: int) -> bool:
-    """Whether the same signs stand within each of the items; two alone may be so by chance, and end the line."""
-    one, other = (at - before for at in chain[-2:])
-    within = range(1, min(apart, len(row.words) - other))
-    signs = all(row.signs[one + k].strip() == row.signs[other + k].strip() for k in within)
+    """Whether the last two items have the same signs within; if there are only two, they must also end the line."""
+    last_but_one, last = (index - before for index in chain[-2:])
+    within = range(1, min(apart, len(row.words) - last))
+    signs = all(row.signs[last_but_one + k].strip() == row.signs[last + k].strip() for k in within)
     return signs and (len(chain) > 2 or len(row.words) - chain[-1] <= apart)
 
 
 def _parts(key: Key, group: _Entries) -> Iterator[_Entries]:
-    """A group of entries, those of it that share all plain words, of them those that share all stems, and those that
-    follow each other."""
+    """The parts of a group that may be one listing: all entries; those that share all plain words; those that share all
+    stems; those of lines next to each other."""
     yield group
     by_words, by_stems = _alike_in(group, plain), _alike_in(group, _stem)
     if len(by_words) > 1:
@@ -275,7 +281,7 @@ def _parts(key: Key, group: _Entries) -> Iterator[_Entries]:
 
 
 def _alike_in(group: _Entries, form: Callable[[str], str]) -> Sequence[_Entries]:
-    """The entries of a group apart by the forms of their words."""
+    """The entries of a group, sorted apart by the forms of their words."""
     found: dict[Words, list[tuple[Row, Sequence[str]]]] = defaultdict(list)
     for entry in group:
         found[tuple(map(form, entry[1]))].append(entry)
@@ -289,20 +295,20 @@ def _stem(word: str) -> str:
 def _runs(group: _Entries) -> Iterator[_Entries]:
     """The entries of a group that are of lines next to each other."""
     start = 0
-    for at in range(1, len(group) + 1):
-        if at == len(group) or group[at][0].at != group[at - 1][0].at + 1:
-            if at - start > 1:
-                yield group[start:at]
-            start = at
+    for index in range(1, len(group) + 1):
+        if index == len(group) or group[index][0].at != group[index - 1][0].at + 1:
+            if index - start > 1:
+                yield group[start:index]
+            start = index
 
 
 def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
-    """The listings that entries are, one for each column that counts them; a whole one before all others."""
+    """The listings that entries make, one for each column that may number them; of whole ones only the largest."""
     columns = tuple(zip(*(words for _, words in part), strict=True))
     nouns: Words = ()
     found = []
-    for at, column in enumerate(columns):
-        if counted(column[0])[1] < 0 or (kind in {RANGE, ITEMS} and at == len(columns) - 1):
+    for index, column in enumerate(columns):
+        if counted(column[0])[1] < 0 or (kind in {RANGE, ITEMS} and index == len(columns) - 1):
             continue
         stems, numbers = zip(*map(counted, column), strict=True)
         distinct = len(set(numbers))
@@ -311,10 +317,10 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
         if len(part) > distinct and _is_one_of_host(column, columns):
             continue
         nouns = nouns or _nouns(kind, part, columns, rows)
-        listing = Listing(kind, at, numbers, columns, nouns, part[0][0].at, _addresses(kind, part, at, numbers))
-        given = listing.hosts is not None and listing.ranges > len(set(listing.hosts.of.values()))
-        if given or listing.noun in STEPS:
-            continue  # What each process of a host was given, or what goes on in time.
+        listing = Listing(kind, index, numbers, columns, nouns, part[0][0].at, _addresses(kind, part, index, numbers))
+        of_devices = listing.hosts is not None and listing.ranges > len(set(listing.hosts.of.values()))
+        if of_devices or listing.noun in STEPS:
+            continue  # These are devices that each process of a host got, or steps.
         if (
             listing.whole
             or listing.noun in PROCESSES
@@ -325,27 +331,27 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
     return [listing for listing in found if listing.whole and listing.size == most] or found
 
 
-def _addresses(kind: str, part: _Entries, at: int, numbers: Sequence[int]) -> Mapping[str, int]:
-    """The number of each address, of the first two joined words that are another in each row."""
+def _addresses(kind: str, part: _Entries, number_column: int, numbers: Sequence[int]) -> Mapping[str, int]:
+    """The number of each address: of the first pair of joined words that differs from row to row. Empty for none."""
     row = part[0][0]
-    places = [place for place in range(len(row.words) - 1) if at not in (place, place + 1) and joined(row, place)]
-    for place in places if kind == ROWS else ():
-        found = {joined(row, place): number for (row, _), number in zip(part, numbers, strict=True)}
-        columns = [{row.lower[one] for row, _ in part} for one in (place, place + 1)]
-        if len(found) == len(set(numbers)) > max(map(len, columns)):
-            return found
+    indices = [k for k in range(len(row.words) - 1) if number_column not in (k, k + 1) and joined(row, k)]
+    for index in indices if kind == ROWS else ():
+        numbers_by_address = {joined(row, index): number for (row, _), number in zip(part, numbers, strict=True)}
+        columns = [{row.lower[column] for row, _ in part} for column in (index, index + 1)]
+        if len(numbers_by_address) == len(set(numbers)) > max(map(len, columns)):
+            return numbers_by_address
     return {}
 
 
 def _is_one_of_host(column: Words, columns: Sequence[Words]) -> bool:
-    """Whether numbers begin anew on each host: `host=bn-12 slot=5`."""
+    """Whether a column counts anew on each host: `host=bn-12 slot=5`."""
     rows = len(set(zip(*columns, strict=True)))
-    hosts = (other for other in columns if other is not column and len(set(other)) > 1)
+    hosts = (beside for beside in columns if beside is not column and len(set(beside)) > 1)
     return any(len(set(zip(column, host, strict=True))) == rows and all(map(may_be_a_host, host)) for host in hosts)
 
 
 def _nouns(kind: str, part: _Entries, columns: Sequence[Words], rows: Sequence[Row]) -> Words:
-    """What stands above each column in a header, else the one word before it."""
+    """The noun of each column: its word in a header, else the one word that stands before it in all rows."""
     before = [column[0].lower() if len(set(column)) == 1 else "" for column in columns]
     nouns = ["", *(counted(word)[0] or word for word in before[:-1])]
     header = _header(part[0][0], rows)
@@ -356,9 +362,9 @@ def _nouns(kind: str, part: _Entries, columns: Sequence[Words], rows: Sequence[R
 
 
 def _header(first: Row, rows: Sequence[Row]) -> Sequence[str]:
-    """The words above a table's first row, where they are its header; a line without words may stand between."""
-    above = (rows[at] for at in range(first.at - 1, first.at - 3, -1) if at >= 0)
+    """The words of the line above a table's first row if they are its header, else none; a ruler may stand between."""
+    above = (rows[index] for index in range(first.at - 1, first.at - 3, -1) if index >= 0)
     header = next((row.lower for row in above if row.words), [])
-    # What the row itself begins with names no column: `roster: shard, pid, host` above `roster: 0 81533 gno-09`.
-    own = [word for word, below in zip_longest(header, first.lower[: len(header)]) if word != below]
-    return header if sum(map(str.isalpha, own)) >= len(own) - 1 else []
+    # Words with which the row itself begins name no column: `roster: shard, pid, host` above `roster: 0 81533 gno-09`.
+    different = [word for word, below in zip_longest(header, first.lower[: len(header)]) if word != below]
+    return header if sum(map(str.isalpha, different)) >= len(different) - 1 else []

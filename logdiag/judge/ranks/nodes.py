@@ -1,5 +1,5 @@
-"""On which host the root happened: each word that may be a host's is weighed by its form, by where it stands, and by
-the ranks beside which it stands, with weights that were learnt (`weights.json`)."""
+"""Finds the host of the root in software that no rule knows: weighs each word that may be a host's name by its form, by
+where it stands and by the ranks on its lines, with weights that were learnt (`weights.json`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from logdiag.judge.ranks.words import Row, counted, head_of, singular
 from logdiag.patterns import pattern_of
 
 _NUMBERS = pattern_of(r"\d+")
-# Lines that are looked at: the first, those around the root, the last; of them the first few say what is started where.
+# So many lines are looked at: the first, those around the root, the last; the first few are the job's banner.
 _FIRST, _AROUND, _LAST, _BANNER = 300, 30, 100, 14
 _MOST_WORDS, _HEAD, _HEAD_OF_SPEAKER = 40, 4, 6
 _JOINTS = ("/", ".", "=-", "_")
@@ -33,7 +33,7 @@ _SILENT = "silent"
 
 
 class Candidate(NamedTuple):
-    """A word that may be the root's host, and what speaks for it."""
+    """A word that may be the root's host, and the features of that guess."""
 
     host: str
     features: Mapping[str, float]
@@ -41,48 +41,48 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class _Seen:
-    """The lines that have a word; in how many places it is said to be a host, may be said to be one, stands early in a
-    line, and is a part of a path or a dotted name."""
+    """The lines that have a word, and how often it stands after a word for a host (`after_host_word`), after `on`, `at`
+    or `to` (`after_preposition`), early in a line, and as a part of a path or a dotted name."""
 
     rows: list[Row] = field(default_factory=list)
-    said: int = 0
-    asked: int = 0
+    after_host_word: int = 0
+    after_preposition: int = 0
     in_heads: int = 0
     in_paths: int = 0
 
 
 def node_by_words(book: Book, root: Root, rank: int | None) -> str | None:
-    """The host that most speaks for, else the one that a listing gives the root's rank; None where none is likely.
-    `rank` is the root's, as far as it is known."""
-    found = [(math.exp(score("node", one.features)), one.host) for one in candidates(book, root, rank)]
-    found.sort(reverse=True)
-    share = math.exp(score("node", {_SILENT: 1})) + sum(weight for weight, _ in found)
-    likely = bool(found) and found[0][0] >= _LEAST_CHANCE * share
-    tied = len(found) > 1 and found[0][0] < _LEAST_LEAD * found[1][0]
+    """The likeliest host, else the one that a listing has for the root's rank; None where none is likely. `rank` is the
+    root's, None where it is not known."""
+    weighed = [(math.exp(score("node", word.features)), word.host) for word in candidates(book, root, rank)]
+    weighed.sort(reverse=True)
+    share = math.exp(score("node", {_SILENT: 1})) + sum(weight for weight, _ in weighed)
+    likely = bool(weighed) and weighed[0][0] >= _LEAST_CHANCE * share
+    tied = len(weighed) > 1 and weighed[0][0] < _LEAST_LEAD * weighed[1][0]
     if likely and not tied:
-        return in_full(found[0][1], book.rows)
+        return in_full(weighed[0][1], book.rows)
     directory = book.directory
     listed = directory.hosts.get(rank) if rank is not None and directory.sure >= _SURE else None
     return in_full(listed, book.rows) if listed else None
 
 
 def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
-    """All words that may be the host, as far as they are looked at."""
-    rows, at = book.rows, root.row.at
-    near = range(max(0, at - _AROUND), min(len(rows), at + _AROUND))
-    places = {*range(min(_FIRST, len(rows))), *near, *range(max(0, len(rows) - _LAST), len(rows))}
+    """All words that may be the root's host, of the lines that are looked at."""
+    rows, root_index = book.rows, root.row.at
+    near = range(max(0, root_index - _AROUND), min(len(rows), root_index + _AROUND))
+    indices = {*range(min(_FIRST, len(rows))), *near, *range(max(0, len(rows) - _LAST), len(rows))}
     listed = {host.partition(".")[0] for host in book.directory.hosts.values()}
-    words = _words_of([rows[place] for place in sorted(places) if not is_prompt(rows[place].line)], listed)
-    named = {place: _ranks_named(rows[place], book) for place in places}
+    words = _words_of([rows[index] for index in sorted(indices) if not is_prompt(rows[index].line)], listed)
+    named = {index: _ranks_named(rows[index], book) for index in indices}
     families = _families(words, named)
     shapes = Counter(map(_form, words))
     found = []
     for word, seen in words.items():
-        if not (word in listed or _is_told(word, seen, families[_form(word)])):
+        if not (word in listed or _is_host(word, seen, families[_form(word)])):
             continue
         features = {
             **_by_form(word, book, math.log2(shapes[_form(word)])),
-            **_by_place(word, seen, book, root, listed),
+            **_by_position(word, seen, book, root, listed),
             **_by_rank(word, seen, book, rank, named, families[_form(word)]),
         }
         found.append(Candidate(word, features))
@@ -90,43 +90,43 @@ def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
 
 
 def _words_of(rows: Sequence[Row], listed: AbstractSet[str]) -> dict[str, _Seen]:
-    """The words that look like hosts, are listed as such, or stand behind a word that tells of one."""
+    """Words that look like hosts, are listed as such, or stand after a word that precedes hosts; with their lines."""
     found: dict[str, _Seen] = defaultdict(_Seen)
     for row in rows:
         before = ""
-        for place, word in enumerate(row.words[:_MOST_WORDS]):
+        for index, word in enumerate(row.words[:_MOST_WORDS]):
             # host=elm   node: oak-3   (but "the node was low on memory")
-            said = before in HOST_WORDS and (may_be_a_host(word) or bool(row.signs[place].strip()))
-            asked = before in BEFORE_HOSTS
-            if word in listed or may_be_a_host(word) or ((said or asked) and word[0].isalpha()):
+            after_host_word = before in HOST_WORDS and (may_be_a_host(word) or bool(row.signs[index].strip()))
+            after_preposition = before in BEFORE_HOSTS
+            if word in listed or may_be_a_host(word) or ((after_host_word or after_preposition) and word[0].isalpha()):
                 seen = found[word]
-                seen.said += said
-                seen.asked += asked
-                seen.in_heads += place < _HEAD
-                seen.in_paths += _in_path(row, place)
+                seen.after_host_word += after_host_word
+                seen.after_preposition += after_preposition
+                seen.in_heads += index < _HEAD
+                seen.in_paths += _in_path(row, index)
                 if not seen.rows or seen.rows[-1] is not row:
                     seen.rows.append(row)
-            before = row.lower[place]
+            before = row.lower[index]
         prefix = (row.line.node or "").partition(".")[0]
         if prefix and (not found[prefix].rows or found[prefix].rows[-1] is not row):
             found[prefix].rows.append(row)
     return found
 
 
-def _in_path(row: Row, place: int) -> bool:
+def _in_path(row: Row, index: int) -> bool:
     """Whether a word is a part of a path or of a dotted name: `/opt/conda/lib/python3/site`, `libnccl.so`."""
-    after = row.signs[place + 1] if place + 1 < len(row.signs) else ""
-    named_on = after == "." and not row.words[place + 1].isdecimal()
-    return row.signs[place].endswith(_JOINTS) or after in {"/", "_"} or named_on
+    after = row.signs[index + 1] if index + 1 < len(row.signs) else ""
+    name_goes_on = after == "." and not row.words[index + 1].isdecimal()
+    return row.signs[index].endswith(_JOINTS) or after in {"/", "_"} or name_goes_on
 
 
 def _ranks_named(row: Row, book: Book) -> AbstractSet[int]:
-    """The ranks that a line is of, or names."""
+    """The rank that printed a line, and those that it names."""
     found = {row.line.rank, book.speakers[row.at][0] if row.at in book.speakers else None}
     before = ""
-    for place, word in enumerate(row.lower[:_MOST_WORDS]):
+    for index, word in enumerate(row.lower[:_MOST_WORDS]):
         stem, number = counted(word)
-        named = book.directory.named(row, place)
+        named = book.directory.named(row, index)
         if named is None and number >= 0:
             named = book.directory.numbered.get((singular(stem or before), number))
         if named is not None and not named.is_host:
@@ -135,14 +135,14 @@ def _ranks_named(row: Row, book: Book) -> AbstractSet[int]:
     return {rank for rank in found if rank is not None}
 
 
-def _is_told(word: str, seen: _Seen, family: Mapping[int, set[str]]) -> bool:
-    """Whether more than its form tells that a word is a host: the word before it, a line's head, or that others of its
-    form stand beside other ranks; `python3`, `utf-8` and `bf16` are none."""
+def _is_host(word: str, seen: _Seen, family: Mapping[int, set[str]]) -> bool:
+    """Whether more than its form makes a word a host: the word before it, a line's prefix, or that others of its form
+    stand beside other ranks. Not so for `python3`, `utf-8` and `bf16`."""
     prefix = any((row.line.node or "").partition(".")[0] == word for row in seen.rows)
     several = len(set().union(*family.values())) > 1
     host_like = may_be_a_host(word) and any(map(str.isdigit, word)) and seen.in_paths == 0
-    placed = seen.asked > 0 and seen.rows[0].at < _BANNER
-    return prefix or (seen.said > 0 and seen.in_paths == 0) or (host_like and (placed or several))
+    in_banner = seen.after_preposition > 0 and seen.rows[0].at < _BANNER
+    return prefix or (seen.after_host_word > 0 and seen.in_paths == 0) or (host_like and (in_banner or several))
 
 
 def _form(word: str) -> str:
@@ -152,7 +152,7 @@ def _form(word: str) -> str:
 def _families(
     words: Mapping[str, _Seen], named: Mapping[int, AbstractSet[int]]
 ) -> Mapping[str, Mapping[int, set[str]]]:
-    """For words of one form, those that stand beside each rank on lines that name it alone."""
+    """By form and by rank, the words of that form on lines that name this rank alone."""
     found: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for word, seen in words.items():
         for row in seen.rows:
@@ -179,8 +179,8 @@ def _by_form(word: str, book: Book, alike: float) -> dict[str, float]:
     }
 
 
-def _by_place(word: str, seen: _Seen, book: Book, root: Root, listed: AbstractSet[str]) -> dict[str, float]:
-    """Where a word stands in the log, and in the root's line or its record."""
+def _by_position(word: str, seen: _Seen, book: Book, root: Root, listed: AbstractSet[str]) -> dict[str, float]:
+    """The features of where a word stands: in the log, in the root's line, in the head of its record."""
     rows = seen.rows
     speaking = head_of(book.rows, root.row) or root.row
     head = zip(speaking.words[:_HEAD_OF_SPEAKER], speaking.signs, strict=False)
@@ -192,9 +192,9 @@ def _by_place(word: str, seen: _Seen, book: Book, root: Root, listed: AbstractSe
         "in banner": rows[0].at < _BANNER,
         "in heads": seen.in_heads / len(rows),
         "share in paths": seen.in_paths / len(rows),
-        "said": seen.said > 0,
-        "asked": seen.asked > 0,
-        "share asked": seen.asked / len(rows),
+        "said": seen.after_host_word > 0,
+        "asked": seen.after_preposition > 0,
+        "share asked": seen.after_preposition / len(rows),
         "listed": word in listed,
         "in root": in_root,
         "machine, in root": root.machine and in_root,
@@ -212,7 +212,7 @@ def _by_rank(
     named: Mapping[int, AbstractSet[int]],
     family: Mapping[int, set[str]],
 ) -> dict[str, float]:
-    """How a word goes with the root's rank, and those of its form with all ranks."""
+    """The features of how a word goes with the root's rank, and the words of its form with all ranks."""
     with_rank = sum(rank in named[row.at] for row in seen.rows)
     of_rank = sum(rank in ranks for ranks in named.values())
     every = len(set().union(*named.values()))

@@ -1,4 +1,4 @@
-"""On which rank and node the root happened. Ordered decisions; the first that finds a rank answers."""
+"""Finds the rank and the node of the root by ordered decisions; the first that applies answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SPAWNED = pattern_of(
     r"-- Process (?P<spawned>\d{1,6}) terminated with the following error|"
     r"\bRayTaskError\b.{1,400}\[rank=(?P<actor>\d{1,6})\]\)"
 )
-# ValueError: shard 7 of the loom is torn   (others repeat what it says, not its class)
+# ValueError: shard 7 of the loom is torn   (other lines may repeat the text without the class)
 _CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
@@ -44,7 +44,7 @@ _MISSED = pattern_of(
     rf"(?:(?:{_ONE})s?\W{{0,3}})?(?P<some>\d{{1,5}}(?:, ?\d{{1,5}})*)(?![\w./]| ?(?:m?s|sec\w*|of)\b)"
     rf"|\b(?:{_ONE})[ =:#._-]{{0,3}}(?P<one>\d{{1,5}}) (?:did not|never|is gone|gone|not|has not|left|lost|absent)\b"
 )
-# Kept lines; lines that are read for words; of them those in which listings are looked for, first and last.
+# So many lines at most: of a traceback; that are read for words; first and last ones in which listings are looked for.
 _LONGEST_TRACEBACK, _MOST_LINES, _OPENING, _CLOSING = 200, 4000, 400, 120
 _SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
 # With less chance no rank is named.
@@ -65,7 +65,7 @@ class _Facts(NamedTuple):
 
     @property
     def node(self) -> str | None:
-        """The node that the root's line names or is of, the only one where it names none."""
+        """The node that the root's line names or was printed on; else the only one that NCCL named; None for none."""
         return self.root.finding.node or (next(iter(self.owners.nodes)) if len(self.owners.nodes) == 1 else None)
 
     @property
@@ -86,8 +86,8 @@ def waited_for(facts: _Facts) -> int | None:
     """The root's process waited for others in vain, and by its words and those of all lines for this one."""
     if facts.root.reason not in _WAITED:
         return None
-    missed = {int(number) for found in _MISSED.finditer(facts.root.line.text) for number in _numbers_in(found)}
-    return missed.pop() if len(missed) == 1 else _weighed(facts)
+    missed = {int(number) for match in _MISSED.finditer(facts.root.line.text) for number in _numbers_in(match)}
+    return missed.pop() if len(missed) == 1 else _likeliest_rank(facts)
 
 
 def _numbers_in(missed: re.Match[str]) -> list[str]:
@@ -104,8 +104,8 @@ def owner_of_its_process(facts: _Facts) -> int | None:
     the process is."""
     line = facts.root.line
     rest = (kept.text for kept in facts.lines if kept.place == (line.stream, line.position + 1))
-    told = (line.message, *(text for text in rest if text.startswith(" ")))
-    named = next(filter(None, map(_PROCESS.search, told)), None)
+    texts = (line.message, *(text for text in rest if text.startswith(" ")))
+    named = next(filter(None, map(_PROCESS.search, texts)), None)
     return facts.owners.of_process(facts.node, named[1]) if named else None
 
 
@@ -164,10 +164,10 @@ def repeats_its_words(facts: _Facts) -> int | None:
 def reported_as_ended_first(facts: _Facts) -> int | None:
     """The rank of which a launcher first reports that its process ended."""
     # A task that is a launcher is no rank.
-    told = "local_rank" if any(_LAUNCHER.search(line.text) for line in facts.lines) else "ended"
-    if told == "local_rank" and not facts.one_node:
+    fact = "local_rank" if any(_LAUNCHER.search(line.text) for line in facts.lines) else "ended"
+    if fact == "local_rank" and not facts.one_node:
         return None
-    numbers = (number_in(fault.finding.facts.get(told, "")) for fault in (facts.root, *facts.faults))
+    numbers = (number_in(fault.finding.facts.get(fact, "")) for fault in (facts.root, *facts.faults))
     return next((number for number in numbers if number is not None), None)
 
 
@@ -179,16 +179,16 @@ def number_of_its_device(facts: _Facts) -> int | None:
 
 def weighed_from_its_words(facts: _Facts) -> int | None:
     """By what the log lists, and by the words of this line and of those that tell of it, this one failed first."""
-    return _weighed(facts)
+    return _likeliest_rank(facts)
 
 
-def _weighed(facts: _Facts) -> int | None:
+def _likeliest_rank(facts: _Facts) -> int | None:
     from logdiag.judge.ranks.witnesses import first_to_fail
 
     book = facts.book()
     root = root_in(book, facts.root)
-    told = first_to_fail(book, root) if root else None
-    return told[0] if told and told[1] >= _LEAST_CHANCE else None
+    rank_and_chance = first_to_fail(book, root) if root else None
+    return rank_and_chance[0] if rank_and_chance and rank_and_chance[1] >= _LEAST_CHANCE else None
 
 
 RANK: tuple[Callable[[_Facts], int | None], ...] = (
@@ -221,7 +221,7 @@ GUESSES = frozenset(
         number_of_its_device,
     )
 )
-"""Those of them that take a number for a rank because nothing speaks against it."""
+"""Those decisions that take a number for a rank only because nothing contradicts it."""
 
 
 def rank_from(decisions: Iterable[Decision]) -> Decision | None:
@@ -236,32 +236,32 @@ def rank_and_node(
     lines: Sequence[Line],
     timeline: Timeline,
     without: frozenset[str] = frozenset(),
-    places: Sequence[Finding] = (),
+    owner_lines: Sequence[Finding] = (),
     collectives: Collectives | None = None,
     openings: Sequence[Opening] = (),
 ) -> tuple[int | None, str | None, tuple[Decision, ...]]:
-    """The root's rank and node, and the decisions that found the rank and a guessed node. `faults` are all that broke,
-    `lines` the kept ones, `places` those that tell which rank has which GPU, `collectives` where each rank stood in
-    what hung, and `openings` the logs' first lines, where a launcher may list its ranks."""
+    """The root's rank and node, and the decisions that found the rank and a guessed node. `faults` are those that
+    broke the job, `lines` the kept ones, `owner_lines` the findings with the GPU and process of ranks, `collectives`
+    where each rank stood when the job hung, `openings` the logs' first lines, where a launcher may list its ranks."""
     book = cache(lambda: words_of(lines, openings))
-    facts = _Facts(root, faults, lines, timeline.workers, owners_in(places), book, collectives, openings)
+    facts = _Facts(root, faults, lines, timeline.workers, owners_in(owner_lines), book, collectives, openings)
     made = first_that_applies(RANK, facts, without=without)
     rank = made[1] if made is not None and made[1] >= 0 else None
     decisions = [decision(made[0], root.line, "no rank" if rank is None else f"rank {rank}")] if made else []
-    node = _told_node(facts, rank)
+    node = _node_in_lines(facts, rank)
     if node is None and (node := node_from_words(facts, rank)) is not None:
         decisions.append(decision(node_from_words, root.line, f"node {node}"))
     if node is None:
-        from logdiag.judge.ranks.hosts import host_told
+        from logdiag.judge.ranks.hosts import host_in_lines
 
-        node = host_told(root.line, lines)
+        node = host_in_lines(root.line, lines)
     return rank, node, tuple(decisions)
 
 
-def _told_node(facts: _Facts, rank: int | None) -> str | None:
-    """The node of the root: of its line, of other lines of its rank, of the launcher's summary, or where NCCL began."""
+def _node_in_lines(facts: _Facts, rank: int | None) -> str | None:
+    """The node of the root: by its line, other lines of its rank, the launcher's summary, or NCCL's first lines."""
     root = facts.root
-    # A watchdog's line is of a rank that waited, and on that one's node.
+    # A watchdog's line is printed by a rank that waited, on the node of that rank.
     absent = set(map(int, _NUMBERS.findall(root.finding.facts.get("absent", "")))) - {root.line.rank}
     if root.finding.node and not absent:
         return root.finding.node
@@ -270,7 +270,7 @@ def _told_node(facts: _Facts, rank: int | None) -> str | None:
     named |= {worker.host for worker in facts.workers if worker.rank in ranks}
     named = named or facts.owners.nodes_of(ranks)
     if len(named) != 1:
-        # Of lines that say the same only the first are kept: all nodes of a listing stand in the logs' first lines.
+        # Of lines alike only the first few are kept, so nodes of a listing are taken from the logs' first lines too.
         first = chain.from_iterable(opening.lines() for opening in facts.openings)
         every = {line.node for line in chain(facts.lines, first) if line.node}
         named = {node for node in every if node in root.line.text.split()} or every
@@ -283,25 +283,25 @@ def node_from_words(facts: _Facts, rank: int | None) -> str | None:
     from logdiag.judge.ranks.nodes import node_by_words
 
     book = facts.book()
-    read = root_in(book, facts.root)
-    return node_by_words(book, read, rank) if read else None
+    root_row = root_in(book, facts.root)
+    return node_by_words(book, root_row, rank) if root_row else None
 
 
 def words_of(lines: Sequence[Line], openings: Sequence[Opening]) -> Book:
-    """The words of the first lines of the logs and of the kept ones, in their order. What reads them is loaded only
-    here: most logs tell rank and node without."""
+    """The words of the first lines of the logs and of the kept ones, in their order. Their readers
+    are imported only here: most logs name rank and node without them."""
     from logdiag.judge.ranks.readings import book_of
     from logdiag.judge.ranks.words import rows_of
 
-    # Those of the first streams come first: no more are read apart than are looked at.
+    # The first streams come first; no more lines are taken than are looked at.
     first = islice((line for opening in openings for line in opening.lines()), _MOST_LINES)
-    places = {(line.stream, line.position): line for line in (*first, *lines)}
-    rows = rows_of(places[place] for place in sorted(places)[:_MOST_LINES])
+    by_place = {(line.stream, line.position): line for line in (*first, *lines)}
+    rows = rows_of(by_place[place] for place in sorted(by_place)[:_MOST_LINES])
     return book_of(rows, [*rows[:_OPENING], *rows[max(_OPENING, len(rows) - _CLOSING) :]])
 
 
 def root_in(book: Book, root: Fault) -> Root | None:
-    """The root among the lines that are read for words, None where it is not."""
+    """The root as a row of the book; None where its line is not among the rows."""
     from logdiag.judge.ranks.witnesses import Root
 
     row = next((row for row in book.rows if row.line == root.line), None)
@@ -309,8 +309,8 @@ def root_in(book: Book, root: Fault) -> Root | None:
 
 
 def _rank_above(facts: _Facts) -> int | None:
-    """The rank that is said to have raised an exception, by what stands above its traceback: the report of
-    torch.multiprocessing, the traceback's own head, or the record of which it is a part."""
+    """The rank of an exception by the lines above its traceback: the report of torch.multiprocessing, the traceback's
+    own header, or the record of which it is a part. None where they name none."""
     root = facts.root
     if not (root.died or root.caught):
         return None

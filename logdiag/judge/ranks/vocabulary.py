@@ -1,4 +1,4 @@
-"""The field's words for processes, devices, counters and hosts. They help; nothing rests on them alone."""
+"""The field's words for processes, devices, counters and hosts: features among others; none decides alone."""
 
 _PROCESSES = "rank task worker replica rep proc process member lane r w peer pe seat learner trainer train ordinal"
 _DEVICES = "dev device gpu card chip npu cuda accelerator board tile slot core tray acc"
@@ -14,16 +14,16 @@ _SPELT = "zero one two three four five six seven eight nine ten eleven twelve th
 PROCESSES = frozenset(_PROCESSES.split())
 """What processes of a job are called."""
 DEVICES = frozenset(_DEVICES.split())
-"""What has a number on each host."""
+"""What is numbered anew on each host."""
 COUNTERS = frozenset(_COUNTERS.split())
-"""What stands before numbers that count something else."""
+"""Words before numbers that count something else."""
 STEPS = frozenset(_STEPS.split())
-"""What goes on in time, and is no process."""
+"""What a job counts over time; no process."""
 SOURCES = frozenset(_SOURCES.split())
-"""How files of a program end: `loader.py:41`, `pool.cc:12` number its lines."""
+"""Suffixes of source files: the number in `loader.py:41` is a line's."""
 HOST_WORDS = frozenset(_HOST_WORDS.split())
-"""What stands before the name of a host, whatever that is."""
+"""Words before a host's name, whatever it looks like."""
 BEFORE_HOSTS = frozenset(_BEFORE_HOSTS.split())
-"""What may stand before a word that looks like a host's name."""
+"""Words before which a word that looks like a host's name may be one."""
 SPELT = tuple(_SPELT.split())
-"""Numbers as words, each in its place."""
+"""Numbers as words: each word's index is its number."""

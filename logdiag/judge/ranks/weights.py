@@ -14,7 +14,7 @@ PATH = os.path.join(os.path.dirname(__file__), "weights.json")
 
 
 def score(of: str, features: Features) -> float:
-    """The log-odds of what has these features; `of` says of which kind of thing."""
+    """The log-odds of something with these features; `of` is a table of weights: listing, word, witness or node."""
     weights = tables()[of]
     return sum(weights.get(name, 0.0) * value for name, value in features.items() if value)
 

@@ -1,4 +1,4 @@
-"""The words of a log's lines: what a process, a host or a place in a listing may be called by.
+"""Splits a log's lines into words that may name a process, a host or a number in a listing.
 
 A word is a name (`elm-7`, `fawn`), a number, or a stem with a number (`c21`, `Sx-4757`). Clocks are no words.
 """
@@ -52,8 +52,8 @@ _LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 4096
 
 @dataclass(slots=True)
 class Row:
-    """The words of a line and the signs before each; `lower` are the words in small letters, `at` is the line's place
-    among those looked at, `clocked` whether it begins with a clock of any kind."""
+    """The words of a line and the signs before each; `lower` are the words in small letters, `at` is the index of
+    the row among all rows, `clocked` says whether it begins with a clock of any kind."""
 
     line: Line
     at: int

@@ -1,6 +1,6 @@
 """The chance that a log shows a failure at all: how suspicious its lines are together, and how it ends.
 
-Small decision trees weigh the numbers of `inputs_of`; one is what the last lines say, by a model of their words.
+Small decision trees weigh the numbers of `inputs_of`, the last of which comes from a model of the last lines' words.
 `python -m evals.suspects` trains both.
 """
 
@@ -14,8 +14,8 @@ from logdiag.judge.suspects.trees import Tree, sum_of_trees
 from logdiag.judge.suspects.wording import end_by_wording
 
 INPUTS = 24
-"""How many numbers tell of a log. The first, its suspects', and the last, its words', never speak against a failure
-the higher they are."""
+"""How many numbers describe a log. Higher values of the first, its suspects', and the last, its words', never make a
+failure less likely."""
 # So many last lines of a file tell how it ended, the last few above all.
 _TAIL, _LAST, _NEAR = 16, 5, 8
 _LONGEST = 160
@@ -26,14 +26,14 @@ _MOST_ODDS = 12.0
 
 
 def chance_of(inputs: Sequence[float], trees: Iterable[Tree]) -> float:
-    """The chance, 0 to 1, by what `inputs_of` told of a log."""
+    """The chance of a failure, 0 to 1, by the numbers of `inputs_of`."""
     odds = min(max(sum_of_trees(trees, inputs), -_MOST_ODDS), _MOST_ODDS)
     return 1.0 / (1.0 + math.exp(-odds))
 
 
 def inputs_of(values: Collection[float], standing: Sequence[float], words: float) -> tuple[float, ...]:
-    """What is told of a log, as INPUTS numbers: by what the ranking makes of its candidates, by `standing_of` the log,
-    and by what `end_by_wording` makes of `tails_of` it."""
+    """A log as INPUTS numbers: of the ranking's `values` of its candidates, its `standing_of`, and `words`, which
+    `end_by_wording` makes of its `tails_of`."""
     first, *others = sorted(values, reverse=True)
     return odds_of(values), first - (others or [first])[0], float(len(values)), *standing, words
 
@@ -52,8 +52,8 @@ def standing_of(view: View) -> tuple[float, ...]:
         math.log1p(view.rare_until[-1] - view.rare_until[after_work]),
         math.log1p(sum(level >= _ERROR for level in levels[after_work:])),
         math.log1p(sum(level == _WARNING for level in levels[after_work:])),
-        # Who speaks, at all and at the end.
-        math.log1p(len(view.places_of_speaker)),
+        # Speakers: in all, and at the end.
+        math.log1p(len(view.indices_of_speaker)),
         float(len(set(view.speakers[-_NEAR:]))),
         # The last lines: statuses, levels, regular and single ones.
         float(view.clean_ends > 0),
@@ -76,16 +76,16 @@ def words_of_end(view: View) -> float:
 
 
 def tails_of(view: View) -> list[list[str]]:
-    """What the last lines of each file say, behind a word for their level and for regular output."""
-    places: dict[int, list[int]] = {}
-    for at, line in enumerate(view.lines):
-        places.setdefault(line.stream, []).append(at)
-    return [[_labelled(view, at) for at in found[-_TAIL:]] for found in places.values()]
+    """The last lines of each file, without their heads, after words for their level and for regular output."""
+    indices: dict[int, list[int]] = {}
+    for index, line in enumerate(view.lines):
+        indices.setdefault(line.stream, []).append(index)
+    return [[_labelled(view, index) for index in indices_of_file[-_TAIL:]] for indices_of_file in indices.values()]
 
 
-def _labelled(view: View, at: int) -> str:
-    regular = "regular " if view.regular[at] else ""
-    return f"{_LEVELS[view.levels[at]]} {regular}{view.bodies[at][:_LONGEST]}"
+def _labelled(view: View, index: int) -> str:
+    regular = "regular " if view.regular[index] else ""
+    return f"{_LEVELS[view.levels[index]]} {regular}{view.bodies[index][:_LONGEST]}"
 
 
 def odds_of(values: Collection[float]) -> float:

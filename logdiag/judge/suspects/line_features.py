@@ -1,6 +1,6 @@
-"""What a log's structure tells of each of its lines: a table of features that knows no product's words.
+"""The features of a line, from the structure of its log and without the words of any product.
 
-`view_of` looks once at the kept lines of a log; `FEATURES` says in a sentence each what is then asked of a line.
+`view_of` looks once at the kept lines of a log; `FEATURES` has each feature of a line, with its question in a sentence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_TEXT = 600
 _REGULAR_COUNT = 4
 _REGULAR_SPAN = 0.1
 _FIRST_OF_SHAPE = 3
-# Tokens in so many lines at most tie lines together; so many such lines are told apart.
+# A token in at most so many lines ties them together; a line counts at most so many ties.
 _RARE = 6
 _MOST_TIES = 20
 _NEAR = 8
@@ -42,7 +42,7 @@ _LEVELS = {
     "ERR": 4, "SEVERE": 4, "CRITICAL": 5, "CRIT": 5, "FATAL": 5, "PANIC": 5, "ALERT": 5, "EMERG": 5,
     "I": 2, "D": 1, "W": 3, "E": 4, "F": 5, "C": 5,
 }  # fmt: skip
-# The level's word or letter in the head of a line, however it is bracketed:
+# The level's word or letter in the head of a line, in any brackets:
 # 12:49:46.553  43/64 E op     w19 E0312 02:17:56.621633     | r02 | lanes  | warn: lane 2     [ERR ] level=error
 _LEVEL = pattern_of(
     r"(?:^|[\s\[(<|=\"])(?:(?P<word>(?i:trace|debug|info|notice|warn|warning|error|err|severe|critical|crit|fatal|panic))"
@@ -88,7 +88,7 @@ _PEER_WORDS = frozenset(["rank", "ranks", "worker", "peer", "seat", "process", "
 class View:
     """The kept lines of a log as the features see them: columns of one length, in the order of the log.
 
-    `left_out` says of how many more lines of its shape each line stands for the rest; `total` counts all lines read.
+    `left_out` has for each line how many more of its shape were not kept; `total` counts all lines read.
     """
 
     lines: Sequence[Line]
@@ -97,7 +97,7 @@ class View:
 
     @cached_property
     def bodies(self) -> list[str]:
-        """What each line says after its head."""
+        """Each line without its head."""
         return [body_of(line) for line in self.lines]
 
     @cached_property
@@ -114,13 +114,13 @@ class View:
         return counts
 
     @cached_property
-    def places(self) -> dict[str, list[int]]:
-        """Where each shape stands."""
-        return _places(self.shapes)
+    def indices(self) -> dict[str, list[int]]:
+        """The indices of each shape."""
+        return _indices(self.shapes)
 
     @cached_property
     def levels(self) -> list[int]:
-        """0 (not told) to 5 (fatal)."""
+        """The level of each line, 0 (not known) to 5 (fatal)."""
         return [_level(line) for line in self.lines]
 
     @cached_property
@@ -130,23 +130,23 @@ class View:
 
     @cached_property
     def loud_until(self) -> dict[int, list[int]]:
-        """For each level: how many lines before each place are as loud, and in all."""
+        """For each level: how many lines before each index are as loud, and last of all lines."""
         return {level: _until([value >= level for value in self.levels]) for level in (1, 2, 3, 4, 5)}
 
     @cached_property
     def speakers(self) -> list[str]:
-        """Who says each line."""
+        """The speaker of each line: the process that printed it."""
         return _speakers(self.lines)
 
     @cached_property
-    def places_of_speaker(self) -> dict[str, list[int]]:
-        """Where each speaker speaks."""
-        return _places(self.speakers)
+    def indices_of_speaker(self) -> dict[str, list[int]]:
+        """The indices of each speaker's lines."""
+        return _indices(self.speakers)
 
     @cached_property
     def speakers_of_shape(self) -> dict[str, int]:
         """How many speakers print each shape."""
-        return {shape: len({self.speakers[at] for at in found}) for shape, found in self.places.items()}
+        return {shape: len({self.speakers[index] for index in found}) for shape, found in self.indices.items()}
 
     @cached_property
     def indents(self) -> list[int]:
@@ -166,23 +166,23 @@ class View:
 
     @cached_property
     def kept_after(self) -> list[int]:
-        """How many of those were kept."""
+        """How many of the lines that follow each line were kept."""
         kept = Counter(line.stream for line in self.lines)
-        found = []
+        left = []
         for line in self.lines:
             kept[line.stream] -= 1
-            found.append(kept[line.stream])
-        return found
+            left.append(kept[line.stream])
+        return left
 
     @cached_property
     def regular(self) -> list[bool]:
         """Which lines are regular output."""
-        is_regular = {shape: _is_regular(self, shape) for shape in self.places}
+        is_regular = {shape: _is_regular(self, shape) for shape in self.indices}
         return [is_regular[shape] for shape in self.shapes]
 
     @cached_property
     def regular_until(self) -> list[int]:
-        """How many regular lines stand before each place, and in all."""
+        """How many regular lines stand before each index, and last of all lines."""
         return _until(self.regular)
 
     @cached_property
@@ -192,12 +192,12 @@ class View:
 
     @cached_property
     def rare_until(self) -> list[int]:
-        """How many rare lines stand before each place, and in all."""
+        """How many rare lines stand before each index, and last of all lines."""
         return _until(self.rare)
 
     @cached_property
     def last_work(self) -> int:
-        """The place of the last line of the work; -1 for none."""
+        """The index of the last line of the work; -1 for none."""
         return _last_work(self)
 
     @cached_property
@@ -230,12 +230,12 @@ class View:
 
     @cached_property
     def named_until(self) -> list[int]:
-        """How many named exceptions stand before each place, and in all."""
+        """How many named exceptions stand before each index, and last of all lines."""
         return _until([_NAMED_FAULT.search(body) is not None for body in self.bodies])
 
     @cached_property
     def chained_until(self) -> list[int]:
-        """How many links of chained tracebacks stand before each place, and in all."""
+        """How many links of chained tracebacks stand before each index, and last of all lines."""
         return _until([_CHAINED.search(body) is not None for body in self.bodies])
 
     @cached_property
@@ -245,39 +245,40 @@ class View:
 
     @cached_property
     def bad_ends(self) -> int:
-        """How many of the last lines name another."""
+        """How many of the last lines name another exit code."""
         last = self.bodies[-_NEAR:]
         return sum(_ENDING_NUMBER.search(body) is not None and _CLEAN_NUMBER.search(body) is None for body in last)
 
 
 def view_of(survey: Survey, digest: Digest) -> View:
-    """What the features are computed from; of a log with very many kept lines, those that may matter."""
+    """The view of a log; if very many lines were kept, of those that may matter."""
     lines = _worth_a_look([line for line in survey.lines if line.text.strip()], digest)
     counted = (digest.counts.get(line.in_file, 0) for line in lines)
     left_out = [max(count - _FIRST_OF_SHAPE, 0) for count in counted]
     return View(lines, left_out, max(survey.total_lines, len(lines), 1))
 
 
-def _places(values: Sequence[str]) -> dict[str, list[int]]:
-    """Where each value stands."""
-    places: dict[str, list[int]] = {}
-    for at, value in enumerate(values):
-        places.setdefault(value, []).append(at)
-    return places
+def _indices(values: Sequence[str]) -> dict[str, list[int]]:
+    """The indices of each value."""
+    indices: dict[str, list[int]] = {}
+    for index, value in enumerate(values):
+        indices.setdefault(value, []).append(index)
+    return indices
 
 
 def candidates_of(view: View) -> list[int]:
-    """The lines that may be suspects: the first few and the last of each shape; of too many the loudest and latest."""
+    """The indices of lines that may be suspects: the first few and the last of each shape; of too many the
+    loudest and latest."""
     wanted = sorted(
-        at
-        for shape, found in view.places.items()
-        for at in {*found[:_FIRST_OF_SHAPE], found[-1]}
+        index
+        for shape, indices in view.indices.items()
+        for index in {*indices[:_FIRST_OF_SHAPE], indices[-1]}
         if any(letter.isalpha() for letter in shape)
     )
     if len(wanted) <= _MOST_CANDIDATES:
         return wanted
-    score = {at: 2 * view.levels[at] - math.log1p(view.after[at]) - view.regular[at] * 5 for at in wanted}
-    return sorted(sorted(wanted, key=lambda at: -score[at])[:_MOST_CANDIDATES])
+    score = {k: 2 * view.levels[k] - math.log1p(view.after[k]) - view.regular[k] * 5 for k in wanted}
+    return sorted(sorted(wanted, key=lambda index: -score[index])[:_MOST_CANDIDATES])
 
 
 def _worth_a_look(lines: list[Line], digest: Digest) -> list[Line]:
@@ -285,44 +286,44 @@ def _worth_a_look(lines: list[Line], digest: Digest) -> list[Line]:
     if len(lines) <= _MOST_LINES:
         return lines
     chosen = set(range(len(lines) - _LAST_LINES, len(lines)))
-    loud = [at for at, line in enumerate(lines) if line.level in ("ERROR", "CRITICAL", "FATAL", "SEVERE")]
+    loud = [index for index, line in enumerate(lines) if line.level in ("ERROR", "CRITICAL", "FATAL", "SEVERE")]
     chosen.update(loud[:_LAST_LINES], loud[-_LAST_LINES:])
     seen: set[bytes] = set()
     new = []
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         # Bytes lose their digits ten times as fast as text does.
         shape = line.text[:_LONGEST_TEXT].encode(errors="replace").translate(None, b"0123456789")
         if shape not in seen:
             seen.add(shape)
-            new.append(at)
+            new.append(index)
     room = _MOST_LINES - len(chosen)
     chosen.update(new[: room // 2], new[-(room - room // 2) :])
-    return [lines[at] for at in sorted(chosen)]
+    return [lines[index] for index in sorted(chosen)]
 
 
 def _shape(text: str) -> str:
     if text.startswith("{"):
-        text = _IN_QUOTES.sub(lambda found: found[1] if found[2] or is_told(found[1]) else "#", text)
+        text = _IN_QUOTES.sub(lambda match: match[1] if match[2] or is_told(match[1]) else "#", text)
     return _VARYING.sub("#", text).strip()
 
 
 def body_of(line: Line) -> str:
-    """What a line says after its head: times, levels, ranks and the like."""
+    """A line's message without its head: times, levels, ranks and the like."""
     message = line.message[:_LONGEST_TEXT]
     head = _HEAD.match(message)
     return message[head.end() :] if head and head.end() < len(message) else message
 
 
 def _level(line: Line) -> int:
-    """0 where the line tells none, 1 (debug) to 5 (fatal)."""
+    """The level of a line, 1 (debug) to 5 (fatal); 0 for none."""
     if line.level:
         return _LEVELS.get(line.level.upper(), 2)
-    found = _LEVEL.search(line.text[:_HEAD_CHARACTERS])
-    return _LEVELS[(found["word"] or found["letter"]).upper()] if found else 0
+    match = _LEVEL.search(line.text[:_HEAD_CHARACTERS])
+    return _LEVELS[(match["word"] or match["letter"]).upper()] if match else 0
 
 
 def _speakers(lines: Sequence[Line]) -> list[str]:
-    """Who says each line: its rank, else the column of the lines' heads that numbers whoever speaks."""
+    """The speaker of each line: its rank, else the word in the column of the heads that numbers processes."""
     columns: list[Counter[str]] = [Counter() for _ in range(5)]
     heads = [line.text[:_HEAD_CHARACTERS].split()[:5] for line in lines]
     for head in heads:
@@ -330,42 +331,43 @@ def _speakers(lines: Sequence[Line]) -> list[str]:
             if _SPEAKER.match(word) and not (_TIME.match(word) and "/" not in word):
                 column[word] += 1
     enough = len(lines) // 2
-    best = next((at for at, column in enumerate(columns) if 2 <= len(column) <= enough < 2 * column.total()), None)
-    told = [f"{line.stream} {line.rank}" if line.rank is not None else "" for line in lines]
+    best = next((k for k, column in enumerate(columns) if 2 <= len(column) <= enough < 2 * column.total()), None)
+    ranks = [f"{line.stream} {line.rank}" if line.rank is not None else "" for line in lines]
     if best is None:
         return [
-            rank or f"{line.stream} {line.node or ''} {line.speaker}" for rank, line in zip(told, lines, strict=True)
+            rank or f"{line.stream} {line.node or ''} {line.speaker}" for rank, line in zip(ranks, lines, strict=True)
         ]
     return [
         rank or (head[best] if len(head) > best and head[best] in columns[best] else f"{line.stream}")
-        for rank, head, line in zip(told, heads, lines, strict=True)
+        for rank, head, line in zip(ranks, heads, lines, strict=True)
     ]
 
 
 def _is_regular(view: View, shape: str) -> bool:
     """Whether lines of a shape come often and over much of the log, so that they are no burst."""
-    found, count = view.places[shape], view.counts[shape]
+    indices, count = view.indices[shape], view.counts[shape]
     if count < _REGULAR_COUNT:
         return False
-    first, last = view.lines[found[0]], view.lines[found[-1]]
-    total = first.position + view.after[found[0]] + 1
+    first, last = view.lines[indices[0]], view.lines[indices[-1]]
+    total = first.position + view.after[indices[0]] + 1
     spread = last.position - first.position if first.stream == last.stream else total
-    return spread >= _REGULAR_SPAN * total or count - len(found) > total / 10
+    return spread >= _REGULAR_SPAN * total or count - len(indices) > total / 10
 
 
 def _ties(bodies: Sequence[str]) -> tuple[list[int], list[int], list[float]]:
     tokens = [set(_TOKEN.findall(body)) for body in bodies]
     lines_of: dict[str, list[int]] = {}
-    for at, found in enumerate(tokens):
-        for token in found:
-            lines_of.setdefault(token, []).append(at)
+    for index, tokens_of_line in enumerate(tokens):
+        for token in tokens_of_line:
+            lines_of.setdefault(token, []).append(index)
     before, after, newness = [], [], []
-    for at, found in enumerate(tokens):
-        tied = {other for token in found if 1 < len(lines_of[token]) <= _RARE for other in lines_of[token]}
-        earlier = sum(other < at for other in tied)
+    for index, tokens_of_line in enumerate(tokens):
+        rare = (lines_of[token] for token in tokens_of_line if 1 < len(lines_of[token]) <= _RARE)
+        tied = {line for lines in rare for line in lines}
+        earlier = sum(line < index for line in tied)
         before.append(min(earlier, _MOST_TIES))
-        after.append(min(len(tied) - earlier - (at in tied), _MOST_TIES))
-        newness.append(sum(lines_of[token][0] == at for token in found) / max(len(found), 1))
+        after.append(min(len(tied) - earlier - (index in tied), _MOST_TIES))
+        newness.append(sum(lines_of[token][0] == index for token in tokens_of_line) / max(len(tokens_of_line), 1))
     return before, after, newness
 
 
@@ -373,13 +375,13 @@ def _named_speakers(speakers: Sequence[str], bodies: Sequence[str]) -> list[froz
     known: dict[int, str] = {}
     words = set(_PEER_WORDS)
     for speaker in dict.fromkeys(speakers):  # in their order: of two with one number the first is meant
-        found = re.search(r"([A-Za-z]*)[^A-Za-z\d]*(\d+)(?:/\d+)?\W*$", speaker)
-        if found:
-            known.setdefault(int(found[2]), speaker)
-            words.add(found[1].lower())
+        match = re.search(r"([A-Za-z]*)[^A-Za-z\d]*(\d+)(?:/\d+)?\W*$", speaker)
+        if match:
+            known.setdefault(int(match[2]), speaker)
+            words.add(match[1].lower())
     named = []
     for speaker, body in zip(speakers, bodies, strict=True):
-        numbers = [int(found["number"]) for found in _PEER.finditer(body) if found["word"].lower() in words]
+        numbers = [int(match["number"]) for match in _PEER.finditer(body) if match["word"].lower() in words]
         named.append(frozenset(known.get(number, "") for number in numbers) - {speaker, ""})
     return named
 
@@ -393,26 +395,27 @@ def _accused(
     ]
     before, after = [], []
     seen: Counter[str] = Counter()
-    for at, names in enumerate(named):
-        before.append(max((seen[name] for name in names), default=0) if rare[at] else 0)
-        seen.update(by_or_about[at])
-    told: Counter[str] = Counter()
-    for at in reversed(range(len(named))):
-        after.append(max(told[name] for name in by_or_about[at]) if rare[at] else 0)
-        if rare[at]:
-            told.update(named[at])
+    for index, names in enumerate(named):
+        before.append(max((seen[name] for name in names), default=0) if rare[index] else 0)
+        seen.update(by_or_about[index])
+    named_later: Counter[str] = Counter()
+    for index in reversed(range(len(named))):
+        after.append(max(named_later[name] for name in by_or_about[index]) if rare[index] else 0)
+        if rare[index]:
+            named_later.update(named[index])
     return before, after[::-1]
 
 
 def _last_work(view: View) -> int:
-    """The place of the last line of the most frequent regular shape, or after which repeats were left out."""
+    """The index of the last line of the most frequent regular shape, or of the last one after which lines were left
+    out; -1 for none."""
     regular = (shape for shape, is_regular in zip(view.shapes, view.regular, strict=True) if is_regular)
     often = max(regular, key=view.counts.__getitem__, default="")
-    for at in range(len(view.lines) - 1, 0, -1):
-        line, before = view.lines[at], view.lines[at - 1]
+    for index in range(len(view.lines) - 1, 0, -1):
+        line, before = view.lines[index], view.lines[index - 1]
         gap = line.stream == before.stream and line.position - before.position > 1
-        if (often and view.shapes[at] == often) or gap:
-            return at - gap
+        if (often and view.shapes[index] == often) or gap:
+            return index - gap
     return -1
 
 
@@ -420,24 +423,24 @@ def _quotations(shapes: Sequence[str]) -> tuple[list[float], list[float]]:
     runs = []
     for shape in shapes:
         words = shape[:_LONGEST_QUOTE].split()
-        runs.append([" ".join(words[at : at + _QUOTE]) for at in range(len(words) - _QUOTE + 1)])
+        runs.append([" ".join(words[index : index + _QUOTE]) for index in range(len(words) - _QUOTE + 1)])
     whole = [hash(tuple(run)) for run in runs]
     first: dict[str, tuple[int, int]] = {}
     last: dict[str, tuple[int, int]] = {}
-    for at, found in enumerate(runs):
-        for run in found:
-            first.setdefault(run, (at, whole[at]))
-            last[run] = (at, whole[at])
+    for index, runs_of_line in enumerate(runs):
+        for run in runs_of_line:
+            first.setdefault(run, (index, whole[index]))
+            last[run] = (index, whole[index])
     quoted, quotes = [], []
-    for at, found in enumerate(runs):
-        many = max(len(found), 1)
-        quoted.append(sum(last[run][0] > at and last[run][1] != whole[at] for run in found) / many)
-        quotes.append(sum(first[run][0] < at and first[run][1] != whole[at] for run in found) / many)
+    for index, runs_of_line in enumerate(runs):
+        many = max(len(runs_of_line), 1)
+        quoted.append(sum(last[run][0] > index and last[run][1] != whole[index] for run in runs_of_line) / many)
+        quotes.append(sum(first[run][0] < index and first[run][1] != whole[index] for run in runs_of_line) / many)
     return quoted, quotes
 
 
 def _until(flags: Sequence[bool]) -> list[int]:
-    """How many flags are set before each place, and in all."""
+    """How many flags are set before each index, and last of all."""
     return list(accumulate(flags, initial=0))
 
 
@@ -449,62 +452,62 @@ def _signed(value: float) -> float:
     return math.copysign(_log(abs(value)), value)
 
 
-def _beside(values: Sequence[int], at: int) -> int:
-    return values[at] if 0 <= at < len(values) else -1
+def _beside(values: Sequence[int], index: int) -> int:
+    return values[index] if 0 <= index < len(values) else -1
 
 
-def _gap(view: View, one: int, other: int) -> float:
-    """The logarithm of the seconds between two lines; -1 where the log does not tell."""
-    if not (0 <= one < len(view.lines) and 0 <= other < len(view.lines)):
+def _gap(view: View, index: int, other_index: int) -> float:
+    """The logarithm of the seconds between two lines; -1 where that is not known."""
+    if not (0 <= index < len(view.lines) and 0 <= other_index < len(view.lines)):
         return -1.0
-    first, second = view.lines[one].time, view.lines[other].time
+    first, second = view.lines[index].time, view.lines[other_index].time
     return -1.0 if first is None or second is None else _log(abs(second - first))
 
 
-def _left_out_after(view: View, at: int) -> int:
-    """Lines after this one that were not kept, as they repeat what is known: the job's ordinary output."""
-    return max(view.after[at] - view.kept_after[at], 0)
+def _left_out_after(view: View, index: int) -> int:
+    """How many lines after this one were not kept, for they repeat the job's ordinary output."""
+    return max(view.after[index] - view.kept_after[index], 0)
 
 
-def _own(view: View, at: int) -> tuple[int, int]:
-    """How many lines the same speaker says before and after."""
-    places = view.places_of_speaker[view.speakers[at]]
-    index = bisect_left(places, at)
-    return index, len(places) - index - 1
+def _lines_of_speaker(view: View, line_index: int) -> tuple[int, int]:
+    """How many lines of the same speaker stand before and after."""
+    indices = view.indices_of_speaker[view.speakers[line_index]]
+    index = bisect_left(indices, line_index)
+    return index, len(indices) - index - 1
 
 
-def _own_regular_after(view: View, at: int) -> int:
-    places = view.places_of_speaker[view.speakers[at]]
-    return sum(view.regular[other] for other in places[bisect_right(places, at) :][:50])
+def _regular_of_speaker_after(view: View, index: int) -> int:
+    indices = view.indices_of_speaker[view.speakers[index]]
+    return sum(view.regular[later] for later in indices[bisect_right(indices, index) :][:50])
 
 
-def _last_regular(view: View, at: int) -> int:
-    """The place of the last regular line before; -1 for none."""
-    return bisect_left(view.regular_until, view.regular_until[at]) - 1 if view.regular_until[at] else -1
+def _last_regular(view: View, index: int) -> int:
+    """The index of the last regular line before; -1 for none."""
+    return bisect_left(view.regular_until, view.regular_until[index]) - 1 if view.regular_until[index] else -1
 
 
 def _loud(view: View, level: int, start: int, end: int) -> int:
-    """How many lines of a level or above stand between two places."""
+    """How many lines of a level or above stand between two indices."""
     counted = view.loud_until[level]
     return counted[min(end, len(view.lines))] - counted[max(min(start, len(view.lines)), 0)]
 
 
-def _same_shape(view: View, at: int) -> tuple[int, int]:
+def _same_shape(view: View, line_index: int) -> tuple[int, int]:
     """How many lines of this shape stand before and after."""
-    places = view.places[view.shapes[at]]
-    index = bisect_left(places, at)
-    return index, len(places) - index - 1
+    indices = view.indices[view.shapes[line_index]]
+    index = bisect_left(indices, line_index)
+    return index, len(indices) - index - 1
 
 
-def _share(view: View, at: int, of: Callable[[str], bool]) -> float:
-    """Which share of the line's first characters is of a kind."""
-    body = view.bodies[at][:200]
+def _share(view: View, index: int, of: Callable[[str], bool]) -> float:
+    """The share of a line's first characters for which `of` is true, 0 to 1."""
+    body = view.bodies[index][:200]
     return sum(map(of, body)) / max(len(body), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A question to a line: its name, what it asks, and how the answer is found (the view, the line's place in it)."""
+    """A feature: its name, its question, and the function that answers it (the view, the index of the line in it)."""
 
     name: str
     asks: str
@@ -515,7 +518,7 @@ CAUSE_WORDS = "cause's words"
 FEATURES = tuple(
     Feature(*item)
     for item in (
-        ("level", "How loud is the line, 0 (not told) to 5 (fatal)?", lambda v, i: v.levels[i]),
+        ("level", "How loud is the line, 0 (not known) to 5 (fatal)?", lambda v, i: v.levels[i]),
         ("below loudest", "How far is it below the log's loudest level?", lambda v, i: v.loudest - v.levels[i]),
         (
             "as loud",
@@ -580,8 +583,8 @@ FEATURES = tuple(
             lambda v, i: _log(v.accused[1][i]),
         ),
         ("regular next", "Regular output next?", lambda v, i: sum(v.regular[i + 1 : i + 1 + _NEAR])),
-        ("own after", "How much does its speaker say after?", lambda v, i: _log(_own(v, i)[1])),
-        ("own regular after", "How much of that is regular?", lambda v, i: _log(_own_regular_after(v, i))),
+        ("own after", "How much does its speaker say after?", lambda v, i: _log(_lines_of_speaker(v, i)[1])),
+        ("own regular after", "How much of that is regular?", lambda v, i: _log(_regular_of_speaker_after(v, i))),
         (
             "rare before",
             "How many rare lines stand just before?",
@@ -654,10 +657,10 @@ FEATURES = tuple(
 )
 
 
-def _hits(pattern: re.Pattern[str], view: View, at: int) -> float:
-    return float(pattern.search(view.bodies[at]) is not None)
+def _hits(pattern: re.Pattern[str], view: View, index: int) -> float:
+    return float(pattern.search(view.bodies[index]) is not None)
 
 
-def features_of(view: View, at: int) -> list[float]:
+def features_of(view: View, index: int) -> list[float]:
     """The answers of one line to all questions, in the order of `FEATURES`."""
-    return [feature.of(view, at) for feature in FEATURES]
+    return [feature.of(view, index) for feature in FEATURES]

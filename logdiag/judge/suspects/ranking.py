@@ -43,7 +43,7 @@ class Weights:
 
     `hidden` has a row for each unit (inputs, then its bias is in `biases`). `table` has a row of signed bytes for each
     token: its meaning, and how much it weighs. What `trees` make of the features is added. `failure` are the trees that
-    tell whether the log shows a failure.
+    give the chance that the log shows a failure.
     """
 
     centres: tuple[float, ...]
@@ -61,12 +61,12 @@ class Weights:
 
     @property
     def meanings(self) -> int:
-        """How many numbers tell a line's meaning."""
+        """How many numbers make a line's meaning."""
         return len(self.meaning_centres)
 
 
 def ranking(survey: Survey, digest: Digest) -> Ranking:
-    """All of it from one look: the suspects, the chance of a failure, and the scores.
+    """The ranking of a log: the suspects, the chance of a failure, and the scores.
 
     Raises WeightsError when the weights are missing or broken: say so in a note, and let the rules decide.
     """
@@ -82,26 +82,26 @@ def ranking(survey: Survey, digest: Digest) -> Ranking:
 
 
 def _ranking(view: View, values: dict[int, float], weights: Weights) -> Ranking:
-    """What the candidates' values come to: of lines of one shape the best speaks for all."""
+    """The ranking from the candidates' values; of lines of one shape the best stands for all."""
     best: dict[str, int] = {}
-    for at in values:
-        shape = view.shapes[at]
-        if shape not in best or values[at] > values[best[shape]]:
-            best[shape] = at
-    told = inputs_of(values.values(), standing_of(view), words_of_end(view))
-    failure = chance_of(told, weights.failure)
+    for index in values:
+        shape = view.shapes[index]
+        if shape not in best or values[index] > values[best[shape]]:
+            best[shape] = index
+    inputs = inputs_of(values.values(), standing_of(view), words_of_end(view))
+    failure = chance_of(inputs, weights.failure)
     most = max(values.values())
-    powers = {at: math.exp((value - most) / weights.temperature) for at, value in values.items()}
-    share = failure / max(sum(powers[at] for at in best.values()), 1e-12)
-    scores = {view.lines[at].place: min(share * powers[best[view.shapes[at]]], 1.0) for at in values}
-    ranked = sorted(best.values(), key=lambda at: (-powers[at], at))
-    return Ranking(tuple(RankedLine(view.lines[at], share * powers[at]) for at in ranked), failure, scores)
+    powers = {index: math.exp((value - most) / weights.temperature) for index, value in values.items()}
+    share = failure / max(sum(powers[index] for index in best.values()), 1e-12)
+    scores = {view.lines[index].place: min(share * powers[best[view.shapes[index]]], 1.0) for index in values}
+    ranked = sorted(best.values(), key=lambda index: (-powers[index], index))
+    return Ranking(tuple(RankedLine(view.lines[index], share * powers[index]) for index in ranked), failure, scores)
 
 
-def _values(view: View, places: Sequence[int], weights: Weights) -> list[float]:
-    """What the network and the trees make of lines."""
-    rows = [features_of(view, at) for at in places]
-    meanings = (_meaning(token_numbers(view.bodies[at]), weights) for at in places)
+def _values(view: View, indices: Sequence[int], weights: Weights) -> list[float]:
+    """The value of each line: the network's and the trees' together."""
+    rows = [features_of(view, index) for index in indices]
+    meanings = (_meaning(token_numbers(view.bodies[index]), weights) for index in indices)
     inputs = [(*_scaled(row, weights), *meaning) for row, meaning in zip(rows, meanings, strict=True)]
     values = _of_network(inputs, weights)
     return [value + sum_of_trees(weights.trees, row) for value, row in zip(values, rows, strict=True)]
@@ -113,7 +113,7 @@ def _scaled(row: Sequence[float], weights: Weights) -> list[float]:
 
 
 def _of_network(lines: Sequence[tuple[float, ...]], weights: Weights) -> list[float]:
-    """What the network makes of lines' inputs. The fastest product of two vectors that Python has without NumPy comes
+    """The network's value of each line's inputs. The fastest product of two vectors that Python has without NumPy comes
     from how far they are apart: 2ab = aa + bb - |a - b|**2."""
     units = [
         (weight, unit, _square(unit) + 2 * bias)
@@ -122,11 +122,11 @@ def _of_network(lines: Sequence[tuple[float, ...]], weights: Weights) -> list[fl
     apart = math.dist
     values = []
     for inputs in lines:
-        own = _square(inputs)
+        square_of_inputs = _square(inputs)
         reached = [
             weight * doubled
             for weight, unit, square in units
-            if (doubled := square + own - apart(unit, inputs) ** 2) > 0.0
+            if (doubled := square + square_of_inputs - apart(unit, inputs) ** 2) > 0.0
         ]
         values.append(sum(reached, 0.0) / 2 + weights.bias)
     return values

@@ -1,4 +1,4 @@
-"""Where no rule names the cause: the most suspicious line stands for it, and the words of such lines for the reason.
+"""Where no rule names the cause: the root from the most suspicious lines, and the reason from their words.
 
 An answer from here is never sure, and never leads to an action that a scheduler may carry out.
 """
@@ -23,43 +23,42 @@ from logdiag.judge.tracebacks.forms import FRAME_OF_ANY
 from logdiag.model import CALM, Action, Finding, Line, LinePlace, Reason, Role, Support
 
 RULE = "suspects"
-"""What stands as the `rule` of a finding that no rule made."""
+"""The `rule` of a finding that no rule made."""
 
 
 class _Bar(NamedTuple):
-    """How suspicious a line has to be, and how many times more than the root that a rule names, to stand before it."""
+    """How suspicious a line must be to become the root: its `least` score, and `times` the root's own."""
 
     least: float
     times: float
 
 
 _NOTHING_KNOWN = _Bar(0.0, 0.0)
-# Before a bare status, or in software that no rule knows a class or a symptom; and before these in other software.
+# In place of a bare status, or of a class or symptom in software that no rule knows; in place of these elsewhere.
 _IN_UNKNOWN_SOFTWARE, _IN_KNOWN_SOFTWARE = _Bar(0.33, 3.0), _Bar(0.8, 10.0)
-# Steps that follow say nothing against so suspicious a line.
+# A line with this score may be the cause even if steps follow it.
 _STRIKING = 0.92
-# These decisions rest on what others do, too, and others work on for a while without a process that is gone; but they
-# do not make so many steps.
+# These decisions count the work of other ranks too, which go on for a while after one died, but not for so many steps.
 _BY_WORK_THAT_FOLLOWS = frozenset({ordinary_work_follows.__name__, steps_follow.__name__})
 _MANY_STEPS = 8
-# Above this chance a log shows the failure of which only its caller knows.
+# From this chance on, a failure that only the caller knows of is taken to show in the log.
 _SHOWN = 0.2
 # So many suspects may be the cause.
 _SUSPECTS = 3
-# Exit codes of processes that another one ended, as launchers print them.
+# Exit codes of processes that another process killed, as launchers print them.
 _KILLED = ("-9", "-15")
-# So many suspects say by their words what the reason is; the line that stands for the cause is as suspicious as this.
+# So many suspects vote on the reason; the line that stands for the cause votes with at least this score.
 _HEARD, _LEAST_HEARD = 5, 0.1
 # A suspect that agrees with no other counts as if it agreed so much.
 _LEAST_AGREEMENT = 0.1
-# From such a chance on words are a guess (two of three reasons are right), and are clear (nine of ten are).
+# From these chances on, a reason from words is likely (two of three are right), and clear (nine of ten are).
 _LIKELY, _CLEAR = 0.2, 0.4
-# What a rule says that knows no reason.
+# The reasons of rules that name none.
 _NO_REASON = (Reason.OTHERS, Reason.RUNTIME_ERROR)
 
 
 def knows_only_its_class(root: Fault) -> bool:
-    """Whether the rule of a root knows no more than an exception's class, or what a failure makes others print."""
+    """Whether the rule of a root knows only an exception's class or a symptom."""
     finding = root.finding
     return (finding.generality > 0 or finding.role is Role.SYMPTOM) and not finding.supports
 
@@ -69,9 +68,9 @@ def hint_among_the_suspects(facts: Facts) -> Fault | None:
     if facts.root is not None:
         return None
     hints = [fault for fault in facts.standing.broke if fault.finding.role is Role.HINT]
-    at = {fault.line.place: fault for fault in hints if fault.reason is not Reason.OTHERS}
+    by_place = {fault.line.place: fault for fault in hints if fault.reason is not Reason.OTHERS}
     suspects = (ranked.line.place for ranked in facts.suspects().lines[:_SUSPECTS])
-    named = next((at[place] for place in suspects if place in at), None)
+    named = next((by_place[place] for place in suspects if place in by_place), None)
     like = (fault for fault in hints if named and fault.finding.rule == named.finding.rule)
     return next((fault for fault in like if named and fault.reason is named.reason), None)
 
@@ -101,18 +100,17 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
     """No rule names a cause: of the lines that stand out most, by structure, meaning and words, the one that the others
     agree with."""
     root, bar = facts.root, _bar_before(facts)
-    # That the caller knows of a failure does not mean that this log shows one.
+    # The caller may know of a failure that this log does not show.
     unseen = root is None and facts.timeline.failed is not None and facts.suspects().failure < _SHOWN
     if bar is None or unseen:
         return None
     ranking, surely = facts.suspects(), bar is _IN_KNOWN_SOFTWARE
-    none = _places_of_no_cause(facts, surely=surely)
-    causes = (
-        each for each in ranking.lines if each.line.place not in none and _may_be_cause(each, facts, surely=surely)
-    )
+    no_cause = _places_of_no_cause(facts, surely=surely)
+    suspects = (ranked for ranked in ranking.lines if ranked.line.place not in no_cause)
+    causes = (ranked for ranked in suspects if _may_be_cause(ranked, facts, surely=surely))
     may_be = list(islice(causes, _SUSPECTS))
-    own = ranking.scores.get(root.line.place, 0.0) if root else 0.0
-    if not may_be or may_be[0].score < max(bar.least, bar.times * own):
+    score_of_root = ranking.scores.get(root.line.place, 0.0) if root else 0.0
+    if not may_be or may_be[0].score < max(bar.least, bar.times * score_of_root):
         return None
     line = _most_agreed_with(may_be, facts)
     if root is not None and line.place == root.line.place:
@@ -136,9 +134,9 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
 
 
 def _known_fault(line: Line, facts: Facts) -> Fault | None:
-    """The fault of which a rule names the reason on a line, as sure as a suspect can be."""
-    told = (fault for fault in facts.standing.told if fault.line.place == line.place)
-    known = next((fault for fault in told if fault.reason not in _NO_REASON), None)
+    """The fault on a line whose reason a rule names, with the support of a sure suspect; None for none."""
+    on_line = (fault for fault in facts.standing.failures if fault.line.place == line.place)
+    known = next((fault for fault in on_line if fault.reason not in _NO_REASON), None)
     return known._replace(finding=known.finding._replace(supports=_supports(_CLEAR))) if known else None
 
 
@@ -161,7 +159,7 @@ def named_by_its_words(facts: Facts) -> Fault | None:
 
 
 def _bar_before(facts: Facts) -> _Bar | None:
-    """How suspicious a line has to be to stand before the root; None where a rule names a cause."""
+    """How suspicious a line must be to become the root in place of a rule's; None where a rule names a cause."""
     if facts.root is None:
         return _NOTHING_KNOWN
     bare = _names_no_cause(facts.root, facts.timeline.kinds)
@@ -171,29 +169,29 @@ def _bar_before(facts: Facts) -> _Bar | None:
 
 
 def _names_no_cause(root: Fault, kinds: Kinds) -> bool:
-    """Whether a root says only that something ended: a status, a launcher's word, a line that no rule knows."""
+    """Whether a root reports only an end: a status, a launcher's report, a line that no rule knows."""
     bare = root.finding.role is Role.SYMPTOM or root.finding.role is Role.HINT or root.quiet
     return root.reason is Reason.OTHERS and bare and not root.finding.supports and not _was_ended(root, kinds)
 
 
 def _was_ended(root: Fault, kinds: Kinds) -> bool:
-    """Whether a root is a signal or a stop, which came from outside: it may be all there is to know."""
+    """Whether a root is a signal or a stop from outside, which may have left no other cause in the log."""
     signalled = "signal" in root.finding.facts or root.finding.facts.get("exitcode") in _KILLED
     return signalled or kinds.is_a("stop-from-outside", root.line)
 
 
 def _places_of_no_cause(facts: Facts, *, surely: bool) -> set[LinePlace]:
-    """Where rules know what they find to be no cause; before a root that a rule names in software that it knows
-    (`surely`), where they know anything."""
+    """The places of findings that rules know to be no cause; in place of a root that a rule names in software that it
+    knows (`surely`), those of all findings."""
     standing = facts.standing
-    symptoms = {found.line.place for found in facts.survey.findings if found.role is Role.SYMPTOM}
-    return symptoms | places_of((*standing.recovered, *standing.afterwards, *(standing.told if surely else ())))
+    symptoms = {finding.line.place for finding in facts.survey.findings if finding.role is Role.SYMPTOM}
+    return symptoms | places_of((*standing.recovered, *standing.afterwards, *(standing.failures if surely else ())))
 
 
 def _may_be_cause(ranked: RankedLine, facts: Facts, *, surely: bool) -> bool:
-    """Whether a suspect is no call in a stack, nor the class whose text the root is, nor what the process worked on
-    after, unless it is very suspicious. Before a root that a rule names in software that it knows (`surely`), also no
-    calm line, nor what another rank says than the launcher saw fail first."""
+    """Whether a suspect may be the cause. It may not if it is a frame, or the class right above the root's text, or if
+    its process worked on after it, unless it is very suspicious. In place of a root that a rule names in software that
+    it knows (`surely`), neither a calm line nor one of another rank than the launcher saw fail first may be."""
     line, timeline, root = ranked.line, facts.timeline, facts.root
     heads_root = (
         root is not None
@@ -209,10 +207,10 @@ def _may_be_cause(ranked: RankedLine, facts: Facts, *, surely: bool) -> bool:
 
 
 def _most_agreed_with(suspects: Sequence[RankedLine], facts: Facts) -> Line:
-    """Of the most suspicious lines the one whose words tell most of the reason that all tell together.
+    """Of the most suspicious lines, the one whose words best agree with the reason that all vote for.
 
-    What follows from a cause speaks of other things too: on authors left out of all training 8 of 333 more root lines
-    are right than where the most suspicious line is taken.
+    Consequences of a cause speak of other things too: on authors left out of all training 8 of 333 more root lines are
+    right than if the most suspicious line is taken.
     """
     votes = _votes(facts, suspects[0].line, Reason.OTHERS)
 
@@ -224,7 +222,7 @@ def _most_agreed_with(suspects: Sequence[RankedLine], facts: Facts) -> Line:
 
 
 def _likeliest_reason(facts: Facts, line: Line, known: Reason | None = Reason.OTHERS) -> tuple[Reason, float]:
-    """The reason that `_votes` tell, and its chance, 0 to 1. Others where no word is known, or the weights are broken.
+    """The reason with the most of `_votes`, and its chance, 0 to 1; Others if no word is known or weights are broken.
 
     The cause is one of the suspects: on authors left out of all training 8 of 100 more reasons are right than by the
     words of the line alone.
@@ -233,9 +231,12 @@ def _likeliest_reason(facts: Facts, line: Line, known: Reason | None = Reason.OT
 
 
 def _votes(facts: Facts, line: Line, known: Reason | None) -> Mapping[Reason, float]:
-    """What the words of a line and those of the most suspicious lines tell: the chance of each reason, 0 where there is
-    none. Each line counts by the root of its score, and what a rule has `known` of this one as much as its words; known
-    to be None, a bare end, it says nothing, nor does what was survived, and another program's lines."""
+    """The chance of each reason, 0 to 1, by the words of a line and of the most suspicious lines.
+
+    A line's vote weighs the square root of its score; `known`, the reason that a rule names for it, weighs as much as
+    its words. With None, for a bare end, the line has no vote. Faults that were survived, and those of a later program,
+    have none either.
+    """
     ranking = facts.suspects()
     weight = math.sqrt(max(ranking.scores.get(line.place, 0.0), _LEAST_HEARD))
     left_out = {line.place} | places_of((*facts.standing.recovered, *facts.standing.afterwards))
@@ -254,8 +255,8 @@ def _votes(facts: Facts, line: Line, known: Reason | None) -> Mapping[Reason, fl
 
 
 def _reasons_of(line: Line) -> tuple[tuple[Reason, float], ...]:
-    """The reasons that the words of a line may tell, with their chances; none of a line of one word, or where the
-    weights are broken."""
+    """The reasons that the words of a line may mean, with their chances; none for a line of one word, or if the weights
+    are broken."""
     from logdiag.judge.suspects.line_features import body_of
     from logdiag.judge.suspects.wording import reasons_by_wording
 
@@ -271,5 +272,5 @@ def _supports(chance: float) -> tuple[Support, ...]:
 
 
 def _advice(chance: float) -> Action | None:
-    """What to advise a person: what the table of reasons says, where the reason is likely; else to look."""
+    """The action for a person: None, for that of the table of reasons, where the reason is likely; else to look."""
     return None if chance >= _LIKELY else Action.FIX_AND_RESUBMIT

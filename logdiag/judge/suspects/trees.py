@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 Tree: TypeAlias = "float | tuple[int, float, Tree, Tree]"
-"""A leaf's value, or a question: which feature (its place in the table), up to which value, the tree where it is at
+"""A leaf's value, or a question: which feature (its index in the table), up to which value, the tree where it is at
 most that, the tree where it is more."""
 
 
@@ -36,7 +36,7 @@ def features_in(trees: Iterable[Tree]) -> set[int]:
 
 
 def sum_of_trees(trees: Iterable[Tree], row: Sequence[float]) -> float:
-    """What the trees make of a line's features together."""
+    """The sum of the trees' values for a line's features."""
     total = 0.0
     for tree in trees:
         while isinstance(tree, tuple):

@@ -1,4 +1,4 @@
-"""What a line's words say where no rule knows the line: which reason, and whether they are a cause's at all.
+"""Judges a line by its words where no rule knows it: for which reason they speak, and whether for a cause at all.
 
 Linear models over words and the pairs of words beside each other, each weighted by how rare it is. Two look at one
 line (`stand_in` weighs what several tell). The third says how a log ended, by the words of its last lines. They are
@@ -49,8 +49,8 @@ _MOST_TERMS = 1 << 14
 class _Model:
     """A trained model.
 
-    `row` says of a term how rare it is and how much it speaks for each of `answers`, in units of `step`; nothing of one
-    that is not known. `biases` are the answers' own; `sharpness` makes chances of the sums.
+    `row` has for a term how rare it is and how much it speaks for each of `answers`, in units of `step`; empty for an
+    unknown term. `biases` are the answers' own; `sharpness` makes chances of the sums.
     """
 
     answers: tuple[str, ...]
@@ -61,20 +61,20 @@ class _Model:
 
     def sums(self, terms: Iterable[str]) -> list[float]:
         """How much terms speak for each answer; empty where none is known."""
-        found = [row for term in terms if (row := self.row(term))]
-        if not found:
+        rows = [row for term in terms if (row := self.row(term))]
+        if not rows:
             return []
-        length = math.sqrt(sum(rarity * rarity for rarity, *_ in found))
+        length = math.sqrt(sum(rarity * rarity for rarity, *_ in rows))
         sums = [0.0] * len(self.answers)
-        for rarity, *weights in found:
-            sums = [one + rarity * weight for one, weight in zip(sums, weights, strict=True)]
-        return [self.step * one / length + bias for one, bias in zip(sums, self.biases, strict=True)]
+        for rarity, *weights in rows:
+            sums = [total + rarity * weight for total, weight in zip(sums, weights, strict=True)]
+        return [self.step * total / length + bias for total, bias in zip(sums, self.biases, strict=True)]
 
 
 def reasons_by_wording(body: str, *, folder: StrPath = WEIGHTS) -> tuple[tuple[Reason, float], ...]:
-    """The reasons that a line may tell, most likely first, with their chances, 0 to 1.
+    """The reasons that a line may mean, most likely first, with their chances, 0 to 1.
 
-    `body` is what the line says after its head. Empty where no word is known. Raises WeightsError when the weights are
+    `body` is the line without its head. Empty where no word is known. Raises WeightsError when the weights are
     missing or broken.
     """
     model = _load(os.fspath(folder), REASONS)
@@ -102,26 +102,26 @@ def end_by_wording(lines: Sequence[str], *, folder: StrPath = WEIGHTS) -> float:
 
 
 def terms_of_end(lines: Sequence[str]) -> set[str]:
-    """The terms of a log's last lines, those of the last one and the last few also by their place; of a number only
-    whether it is 0, or may be a status."""
+    """The terms of a log's last lines; those of the last few, and of the last one, a second time with a mark. Of a
+    number only whether it is 0, or may be a status."""
     terms: set[str] = set()
-    for at, line in enumerate(reversed(lines)):
-        found = terms_of(_NUMBER.sub(_kind_of_number, line))
-        near = {f"near the end: {term}" for term in found} if at < _LAST_LINES else set()
-        last = {f"at the end: {term}" for term in found} if at == 0 else set()
-        terms |= found | near | last
+    for index, line in enumerate(reversed(lines)):
+        terms_of_line = terms_of(_NUMBER.sub(_kind_of_number, line))
+        near = {f"near the end: {term}" for term in terms_of_line} if index < _LAST_LINES else set()
+        last = {f"at the end: {term}" for term in terms_of_line} if index == 0 else set()
+        terms |= terms_of_line | near | last
     return terms
 
 
-def _kind_of_number(found: re.Match[str]) -> str:
-    number = found[0].lstrip("0")
+def _kind_of_number(match: re.Match[str]) -> str:
+    number = match[0].lstrip("0")
     return "many" if len(number) > 3 or int(number or 0) > _MOST_STATUS else "few" if number else "zero"
 
 
 def terms_of(body: str) -> set[str]:
     """The words of a line, in lower case, its numbers and signs, and each two that stand beside each other."""
     words = _TERM.findall(_CAMEL.sub(" ", body).lower())
-    return {*words, *(f"{one} {other}" for one, other in pairwise(words))}
+    return {*words, *(f"{first} {second}" for first, second in pairwise(words))}
 
 
 def terms_of_reason(body: str) -> set[str]:
@@ -158,8 +158,8 @@ def _load(folder: str, name: str) -> _Model:
 
 
 def _rows_of(table: bytes, many: int, answers: int) -> Callable[[str], tuple[int, ...]]:
-    """Looks terms up in a table: the known terms' keys in order, then for each its rarity (an unsigned byte) and how
-    much it speaks for each answer (a signed byte). Logs share most of their words, so what was found is kept."""
+    """A function that looks terms up in a table: the known terms' keys in order, then for each its rarity (an unsigned
+    byte) and how much it speaks for each answer (a signed byte). It is cached, for logs share most of their words."""
     keys = array("I", table[: many * _KEY])
     if sys.byteorder == "big":
         keys.byteswap()
@@ -168,8 +168,8 @@ def _rows_of(table: bytes, many: int, answers: int) -> Callable[[str], tuple[int
     @lru_cache(_MOST_TERMS)
     def row(term: str) -> tuple[int, ...]:
         key = term_key(term)
-        at = bisect_left(keys, key)
-        known = at < many and keys[at] == key
-        return form.unpack_from(table, many * _KEY + at * form.size) if known else ()
+        index = bisect_left(keys, key)
+        known = index < many and keys[index] == key
+        return form.unpack_from(table, many * _KEY + index * form.size) if known else ()
 
     return row

@@ -1,7 +1,7 @@
 """Puts tracebacks together from single lines: chained, relayed, interleaved by rank, cut at either end.
 
-Lines are sorted by who speaks before they are read, so the tracebacks of many ranks in one file do not mix. Python's
-own form, the boxes of `rich`, and forms whose indentation was lost are read alike.
+Lines are first sorted by the process that printed them, so the tracebacks of many ranks in one file do not mix.
+Python's own form, the boxes of `rich`, and forms whose indentation was lost are all read.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from logdiag.judge.tracebacks import forms
 from logdiag.model import Line, LinePlace
 
 _LONGEST_MESSAGE = 40
-# Kept lines of one speaker further apart than this belong to different tracebacks.
+# Kept lines of one process that are further apart belong to different tracebacks.
 _LARGEST_GAP = 400
-# What follows an exception's line after so many others is no part of its message.
+# A line further below an exception is no part of its message.
 _LARGEST_GAP_IN_A_MESSAGE = 8
-# Of two tracebacks that were mixed the rest may come so many lines later.
+# If two tracebacks were mixed, the rest of one may come so many lines later.
 _LARGEST_GAP_IN_A_MIX = 16
 
 
 class Link(str, Enum):
-    """How an exception hangs together with the one printed before it."""
+    """How an exception is linked to the one printed before it; FIRST means not at all."""
 
     FIRST = "first"
     CAUSE = "cause"
@@ -37,8 +37,8 @@ class Link(str, Enum):
 class RaisedException(NamedTuple):
     """The line that names an exception, the lines of its message, and the frames it came through.
 
-    Where the log breaks off before the exception's own line, `line` is the `raise` and `said` what it would have
-    printed; where two processes wrote into one line, `said` is the line of one.
+    `text` is the exception line as it should read where the log has it otherwise, else empty. Where the log breaks off
+    before that line, `line` is the `raise` statement; where two processes wrote into one line, `text` is that of one.
     """
 
     line: Line
@@ -46,15 +46,15 @@ class RaisedException(NamedTuple):
     link: Link
     message: tuple[Line, ...]
     frames: tuple[str, ...]
-    said: str = ""
+    text: str = ""
 
 
 class Traceback(NamedTuple):
     """One chain of exceptions, in the order printed.
 
-    `code` are the positions of lines that only show source text and can be no evidence. `ignored`
-    says that the interpreter itself reports that nobody minded, `in_thread` that only a thread ended by it, `logged`
-    that a logger printed it: the process may have gone on. `warned` says that it did so as a warning.
+    `code` are the positions of lines that only show source text, which are no evidence. `ignored` means that the
+    interpreter reports it as ignored, `in_thread` that only a thread ended by it, `logged` that a logger printed it, so
+    the process may have gone on, and `warned` that it was logged as a warning.
     """
 
     exceptions: tuple[RaisedException, ...]
@@ -67,13 +67,13 @@ class Traceback(NamedTuple):
 
     @property
     def spared(self) -> bool:
-        """Whether the process itself did not end by it."""
+        """Whether the process itself went on: it was ignored, or ended only a thread."""
         return self.ignored or self.in_thread
 
 
 def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[LinePlace] = ()) -> list[Traceback]:
     """All tracebacks in the kept lines of all streams, each stream's lines in order. `kinds` are the lines' kinds,
-    `steps` the places (stream and position) of lines that tell of work: they are no part of what an exception says."""
+    `steps` the places (stream and position) of lines of work, which are no part of an exception's message."""
     speakers: dict[tuple[int, int | None, str | None, str], list[Line]] = {}
     for line in lines:
         speakers.setdefault(line.process, []).append(line)
@@ -93,9 +93,9 @@ def find_tracebacks(lines: Sequence[Line], kinds: Kinds, steps: Container[LinePl
 
 @dataclass
 class _Chain:
-    """A chain so far: its exceptions, and of the next one `frames` and how it hangs together with them. `in_frames` and
-    `in_box` say where the reader is; `logged`, `warned` and `code` are those of Traceback, `retried` says that a record
-    above tells of a further try."""
+    """A chain so far: its exceptions, and the `frames` and the `link` of the next one. `in_frames` and `in_box` say
+    where the reader is; `logged`, `warned` and `code` are those of Traceback, `retried` means that the record above
+    announces another try."""
 
     exceptions: list[RaisedException] = field(default_factory=list)
     code: set[int] = field(default_factory=set)
@@ -112,21 +112,24 @@ class _Chain:
         """Whether any of its lines was read."""
         return bool(self.exceptions or self.code)
 
-    def add(self, line: Line, name: str, link: Link, said: str = "") -> None:
+    def add(self, line: Line, name: str, link: Link, text: str = "") -> None:
         """Adds an exception that came through the frames so far."""
-        self.exceptions.append(RaisedException(line, name, link, (), tuple(self.frames), said))
+        self.exceptions.append(RaisedException(line, name, link, (), tuple(self.frames), text))
 
     def ended_after_retries(self) -> bool:
-        """Whether the record above only told of a further try, and nothing caught what came of it."""
+        """Whether the record above announced another try, and that try's exception ended the program."""
         frames = self.exceptions[-1].frames if self.exceptions else ()
         return self.retried and bool(frames) and "<module>" in frames[0]
 
 
 @dataclass
 class _Reader:
-    """Walks over one speaker's lines; `found` grows by each chain that ends. `message` is that of the last exception,
-    None once it is complete; `announced` the place of the last line of what `ignored` or `in_thread` were said of;
-    `above` a record of trouble right above a line, which the same process may have printed."""
+    """Walks over the lines of one process and appends each chain that ends to `found`.
+
+    `message` has the lines of the last exception's message, None once it is complete. `announced` is the position of
+    the line that set `ignored` or `in_thread` for the next traceback, or of the last line of one that was mixed into
+    it. `above` is a record of trouble right above the current line, None if there is none or another rank printed it.
+    `alone` is the last exception line without a traceback, `logged_alone` whether a logger printed it."""
 
     kinds: Kinds
     steps: Container[LinePlace]
@@ -142,7 +145,7 @@ class _Reader:
     last_code: str = ""
     above: Line | None = None
     alone: Line | None = None
-    told_alone: bool = False
+    logged_alone: bool = False
 
     def read(self, line: Line, ahead: list[Line]) -> None:
         text = _body(line)
@@ -153,7 +156,7 @@ class _Reader:
             self._finish_message()
         if not self.chain.code and line.position - self.announced > _LARGEST_GAP_IN_A_MIX:
             self.ignored = self.in_thread = False
-        if self._told_whose(line, text):
+        if self._announces_next(line, text):
             pass
         elif forms.HEADER.search(text) and not forms.ESCAPED.search(text):
             self._header(line, text)
@@ -169,8 +172,8 @@ class _Reader:
                 self._continue_message(self.message, line, text)
         self.last = line
 
-    def _told_whose(self, line: Line, text: str) -> bool:
-        """Whether a line tells of whom or of what the next traceback is, and so ends the one before."""
+    def _announces_next(self, line: Line, text: str) -> bool:
+        """Whether a line announces the traceback of a thread or an ignored one; if so, ends the chain before."""
         in_thread = forms.IN_THREAD.search(text)
         if not in_thread and not self.kinds.is_a("exception-ignored", line):
             return False
@@ -179,13 +182,13 @@ class _Reader:
         return True
 
     def _note_alone(self, line: Line, text: str) -> None:
-        """Remembers an exception that was never raised: it has no traceback, and may be the cause of the next one."""
+        """Remembers an exception line without a traceback, for the next one may name it as its cause."""
         final = forms.FINAL.match(text)
         if final and final["rest"].startswith(":") and ("." in final["name"] or forms.CLASS_NAME.search(final["name"])):
-            self.alone, self.told_alone = line, self.above is not None and self._announces_a_survivor(self.above)
+            self.alone, self.logged_alone = line, self.above is not None and self._announces_a_survivor(self.above)
 
     def _linked(self, line: Line, text: str) -> bool:
-        """Whether a line says how the next exception hangs together with those before."""
+        """Whether a line links the next exception to those before; if so, keeps that link."""
         if forms.CAUSE.search(text) or forms.CONTEXT.search(text):
             link = Link.CAUSE if forms.CAUSE.search(text) else Link.CONTEXT
         elif self.chain.exceptions and forms.FIRST_OF_A_GROUP.match(text):
@@ -196,7 +199,7 @@ class _Reader:
         if not self.chain.begun and self.alone and 0 < line.position - self.alone.position <= 2:
             name = _body(self.alone).partition(":")[0]
             self.chain.exceptions.append(RaisedException(self.alone, name, Link.FIRST, (), ()))
-            self.chain.logged = self.told_alone
+            self.chain.logged = self.logged_alone
         self.chain.link = link
         return True
 
@@ -221,20 +224,20 @@ class _Reader:
         if self.chain.exceptions or not self.chain.code:
             self.ignored = self.in_thread = False
         else:
-            # Two that were mixed break each other off: what was announced may still follow.
+            # Two mixed tracebacks break each other off: the announced one may still follow.
             self.announced = max(self.chain.code)
         self.chain = _Chain()
 
     def _name_by_raise(self) -> None:
-        """The exception of a traceback that breaks off at its `raise`."""
+        """Names the exception of a traceback that breaks off at its `raise` by that statement."""
         raised = forms.RAISE.match(self.last_code) if self.chain.in_frames and self.last and self.last_code else None
         if raised and self.last and self.last.position in self.chain.code and not self.chain.exceptions:
-            said = f"{raised['name']}: {raised['text'] or ''}".rstrip(": ")
-            self.chain.add(self.last, raised["name"], self.chain.link, said)
+            text = f"{raised['name']}: {raised['text'] or ''}".rstrip(": ")
+            self.chain.add(self.last, raised["name"], self.chain.link, text)
             self.chain.code.discard(self.last.position)
 
     def _header(self, line: Line, text: str) -> None:
-        relayed = forms.RELAYED_HEADER.search(text) is not None or self._announced()
+        relayed = forms.RELAYED_HEADER.search(text) is not None or self._quotes_next()
         self._finish_message()
         expected = relayed or self.chain.link is not Link.FIRST
         if not expected and self.chain.begun:
@@ -243,10 +246,10 @@ class _Reader:
             self.chain.link = Link.RELAYED
         if not self.chain.exceptions:
             before = self.last if self.last and line.position - self.last.position <= 2 else None
-            announcing = [said for said in (before, self.above) if said and self._announces_a_survivor(said)]
+            announcing = [record for record in (before, self.above) if record and self._announces_a_survivor(record)]
             self.chain.logged = not forms.UNCAUGHT.search(line.text) and (line.level is not None or bool(announcing))
-            self.chain.retried = any(self.kinds.is_a("retry-announced", said) for said in announcing)
-            self.chain.warned = self.chain.logged and any(said.level == "WARNING" for said in (line, *announcing))
+            self.chain.retried = any(self.kinds.is_a("retry-announced", record) for record in announcing)
+            self.chain.warned = self.chain.logged and any(record.level == "WARNING" for record in (line, *announcing))
         self.chain.frames = []
         self.chain.code.add(line.position)
         self.chain.in_frames, self.chain.in_box = True, "\u2500" in text
@@ -254,16 +257,16 @@ class _Reader:
         self.notebook = of_notebook["name"] if of_notebook else ""
         self.indent = max(len(text) - len(text.lstrip()), 0)
 
-    def _announced(self) -> bool:
+    def _quotes_next(self) -> bool:
         """Whether the exception before quotes the traceback that follows: its text ends with a colon."""
         if self.message is None:
             return False
-        said = self.message[-1] if self.message else self.chain.exceptions[-1].line
-        return said.text.rstrip().endswith(":")
+        last_line = self.message[-1] if self.message else self.chain.exceptions[-1].line
+        return last_line.text.rstrip().endswith(":")
 
     def _frame(self, line: Line, text: str, indent: int) -> None:
         if self.message is not None and not self.chain.in_frames:
-            # Frames right after a final line: what a relay wraps, printed without a header of its own.
+            # Frames right after an exception line: a relayed traceback without a header of its own.
             self._finish_message()
             self.chain.link = Link.RELAYED if self.chain.link is Link.FIRST else self.chain.link
         if not self.chain.in_frames:
@@ -277,7 +280,7 @@ class _Reader:
         self.last_code = ""
 
     def _in_notebook(self, line: Line, text: str) -> None:
-        """A line of a notebook's traceback, which names its class in its header and again at its end."""
+        """Reads a line of a notebook's traceback, which names its class in its header and again at its end."""
         if re.match(rf"{self.notebook}(?::|\s*$)", text):
             self._final(line, self.notebook)
         elif forms.OF_A_NOTEBOOK.match(text):
@@ -314,10 +317,10 @@ class _Reader:
             self.chain.frames[-1] += "\n" + stripped
 
     def _final(self, line: Line, name: str) -> None:
-        said = unmixed(_body(line))
-        name = said.partition(":")[0] or name
-        said = said or (_body(line).strip() if forms.GROUP.match(line.message) else "")
-        self.chain.add(line, name, self.chain.link, said)
+        text = unmixed(_body(line))
+        name = text.partition(":")[0] or name
+        text = text or (_body(line).strip() if forms.GROUP.match(line.message) else "")
+        self.chain.add(line, name, self.chain.link, text)
         self.chain.in_frames = self.chain.in_box = False
         self.message = []
         self.chain.link = Link.FIRST
@@ -328,12 +331,12 @@ class _Reader:
         fresh_record = line.level is not None or line.clock is not None
         final = None if fresh_record else forms.FINAL.match(stripped)
         if final and forms.CLASS_NAME.search(final["name"]):
-            # What `X raised:` quotes; otherwise another process's last line, its frames mixed into those before.
+            # The quotation after `X raised:`; else the last line of another process, whose frames were mixed in.
             link = Link.RELAYED if self.chain.exceptions[-1].line.text.rstrip().endswith(":") else Link.FIRST
             self.chain.add(line, final["name"], link)
             return
         raised = self.chain.exceptions[-1].line
-        # Behind a logger that heads each line of a traceback, a line without its head is not of it.
+        # If a logger puts its prefix before each line of a traceback, a line without it is not part of it.
         another = line.level != raised.level if fresh_record else raised.level is not None
         if another or len(message) >= _LONGEST_MESSAGE or line.place in self.steps:
             self._finish_message()
@@ -348,25 +351,25 @@ class _Reader:
         self.message = None
 
     def _announces_a_survivor(self, line: Line) -> bool:
-        """Whether the line before a traceback shows that it is only told: a record of trouble, or a word of what
-        is done instead."""
-        told = line.level in forms.LEVELS_OF_TROUBLE and not forms.OF_NATIVE_CODE.search(line.text)
-        return told or _goes_on(line, self.kinds)
+        """Whether the line before a traceback shows that the process lives on: a record of trouble, or an announcement
+        of what is done instead."""
+        reported = line.level in forms.LEVELS_OF_TROUBLE and not forms.OF_NATIVE_CODE.search(line.text)
+        return reported or _goes_on(line, self.kinds)
 
     def _announces_instead(self, line: Line, raised: Line) -> bool:
-        """Whether the line right below an exception is no part of its text, but says what is done instead."""
+        """Whether the line right below an exception is no part of its message, but announces what is done instead."""
         follows = line.position == raised.position + 1 and not line.message[:1].isspace()
         return follows and _goes_on(line, self.kinds)
 
 
 def unmixed(text: str) -> str:
-    """What one of two processes wrote that wrote an exception into one line at once; empty for any other line."""
+    """The exception line of one of two processes that wrote the same into one line at once; empty for other lines."""
     doubled = forms.DOUBLED.match(text.strip())
     return f"{doubled['name']}: {doubled['rest']}" if doubled else ""
 
 
 def _body(line: Line) -> str:
-    """The text after the prefixes; a prefix's catch-all may not swallow a frame's own words."""
+    """The text after the prefixes, but never less than a whole frame or exception line."""
     for start in line.starts:
         text = line.text[start:]
         if forms.FRAME.match(text) or forms.FINAL.match(text.strip()):
@@ -375,5 +378,5 @@ def _body(line: Line) -> str:
 
 
 def _goes_on(line: Line, kinds: Kinds) -> bool:
-    """Whether a line says what is done instead of ending, or that it is tried again."""
+    """Whether a line announces that the process goes on, what it does instead, or another try."""
     return any(kinds.is_a(kind, line) for kind in ("going-on", "done-instead", "retry-announced"))
