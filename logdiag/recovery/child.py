@@ -33,7 +33,7 @@ class Child:
             self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise LogdiagError(
-                f"{log}: cannot be written ({error.strerror}); free the place or give --state"
+                f"{log}: cannot be written ({error.strerror}); free some space or give --state"
             ) from error
         self.notes: list[str] = []
         self._routes: dict[int, int] = {}  # what we read, and where it goes
