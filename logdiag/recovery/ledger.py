@@ -66,9 +66,9 @@ class Course:
         self.decided = event
         self.furthest, self.saved = event["furthest"], event["saved"]
         if event["step"] != "stop":
-            said = event["failure"]
-            reason, advice = Reason(said["reason"]), Action(said["advice"])
-            self.failures.append(Failure(**{**said, "reason": reason, "advice": advice}))
+            failure = event["failure"]
+            reason, advice = Reason(failure["reason"]), Action(failure["advice"])
+            self.failures.append(Failure(**{**failure, "reason": reason, "advice": advice}))
             self.excluded += [event["node"]] if event["node"] else []
             self.skipped += [(first, last) for first, last in event["skip"]]
             self.distrusted.update(event["distrusted"])
