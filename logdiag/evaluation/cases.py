@@ -203,9 +203,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _complaint(item: Mapping[str, Any]) -> str:
     """missing -> is missing; Input should be 'restart' or ... -> input should be 'restart' or ..."""
-    said = "is missing" if item["type"] == "missing" else item["msg"][:1].lower() + item["msg"][1:]
-    given = f", not {json.dumps(item['input'], ensure_ascii=False)}" if item["type"] == "enum" else ""
-    return f"{'.'.join(map(str, item['loc']))}: {said}{given}; {_FORM}"
+    problem = "is missing" if item["type"] == "missing" else item["msg"][:1].lower() + item["msg"][1:]
+    value = f", not {json.dumps(item['input'], ensure_ascii=False)}" if item["type"] == "enum" else ""
+    return f"{'.'.join(map(str, item['loc']))}: {problem}{value}; {_FORM}"
 
 
 def _contradictions(case: Case) -> Iterator[str]:

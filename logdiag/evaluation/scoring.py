@@ -11,7 +11,7 @@ from logdiag.model import Action, Diagnosis, Reason
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a diagnosis or a baseline said of a log. `kept` are the digest's lines as (source, number, text), None
+    """The answer of a diagnosis or a baseline for a log. `kept` are the digest's lines as (source, number, text), None
     without a digest. A baseline that names no lines or no ranks is not judged on them."""
 
     reason: Reason
@@ -101,7 +101,7 @@ class Row:
             ("node", self.node_right, f"{self.true_node}, answered {_word(self.node)}"),
             ("action", self.action_right, f"{' or '.join(self.accepted_actions)}, answered {self.action}"),
         )
-        return {what: f"{what}: {words}" for what, right, words in respects if right is False}
+        return {respect: f"{respect}: {words}" for respect, right, words in respects if right is False}
 
 
 def answer_of(diagnosis: Diagnosis) -> Answer:
