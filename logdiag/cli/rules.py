@@ -121,10 +121,10 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
 
     book = RuleBook.load(folders)
     paths = {file.path for file in own_files(folders).contents.values()}
-    own = {item.id for item in book.entries if item.file in paths} if folders else None
-    problems = check(book, own) or prove(book, own)
-    proved = [rule for rule in book.rules if own is None or rule.id in own]
-    filters = [item for item in book.filters if own is None or item.id in own]
+    own_ids = {item.id for item in book.entries if item.file in paths} if folders else None
+    problems = check(book, own_ids) or prove(book, own_ids)
+    proved = [rule for rule in book.rules if own_ids is None or rule.id in own_ids]
+    filters = [item for item in book.filters if own_ids is None or item.id in own_ids]
     examples = sum(len(rule.fires) + len(rule.quiet) for rule in proved)
     count = f"{len(proved)} rules, {len(filters)} filters, {examples} examples, {len(problems)} problems"
     print_listed(form, [asdict(problem) for problem in problems], [*map(str, problems), count])

@@ -1,4 +1,4 @@
-"""What of one answer was right."""
+"""Judges what was right about one answer."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def answer_of(diagnosis: Diagnosis) -> Answer:
         tokens=stats.get("tokens"),
         cost=stats.get("cost"),
         supports=tuple(stats.get("supports", ())),
-        suspects=tuple((one.source, one.line, one.text) for one in diagnosis.suspects),
+        suspects=tuple((item.source, item.line, item.text) for item in diagnosis.suspects),
     )
 
 

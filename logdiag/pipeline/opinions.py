@@ -216,8 +216,7 @@ def _is_later(line: Line | None, before: Diagnosis) -> bool:
 
 
 def _with_the_models_word(before: Diagnosis, after: Diagnosis, opinion: Opinion) -> Diagnosis:
-    """Returns the new diagnosis, at most as sure as the model. Its action is automatic only if the one before it
-    was."""
+    """Returns the new diagnosis, at most as sure as the model. Its action is automatic only if the former one was."""
     steps = (f"To be sure: {opinion.would_prove}",) if opinion.would_prove and after.failed else ()
     recovery = replace(after.recovery, steps=(*steps, *after.recovery.steps))
     if recovery.automatic and not before.recovery.automatic:

@@ -77,8 +77,7 @@ class Child:
         return b"".join(pieces)
 
     def last_words(self) -> Iterator[bytes]:
-        """Yields what an ended job left in its pipes, for a second at most: a process that lives on may hold them
-        open."""
+        """Yields what an ended job left in its pipes, for a second at most: a child of it may hold them open."""
         until = time.monotonic() + _LAST_WORDS
         while self._routes and time.monotonic() < until:
             yield self.read(0.05)
@@ -137,8 +136,7 @@ class Child:
 
 
 def _input() -> int | None:
-    """Returns None, so that the job inherits standard input, or DEVNULL where it is a terminal that another program
-    uses."""
+    """Returns None, so that the job inherits standard input, or DEVNULL where another program owns that terminal."""
     with contextlib.suppress(OSError):  # no terminal, or not ours
         if os.tcgetpgrp(_INPUT) != os.getpgrp():
             return subprocess.DEVNULL
@@ -166,8 +164,7 @@ def _write(out: int, piece: bytes) -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """Returns the ids of the processes of an attempt, by the mark in their environment; only the user's own are
-    seen."""
+    """Returns the ids of an attempt's processes, by the mark in their environment; only the user's own are seen."""
     wanted = f"{MARK}={mark}".encode()
     processes = []
     for name in os.listdir("/proc") if sys.platform == "linux" else ():

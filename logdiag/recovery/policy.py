@@ -47,8 +47,7 @@ class Failure:
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
-        """Two failures with equal fingerprints count as the same. All unknown failures count as one, whatever they
-        print."""
+        """Failures with equal fingerprints count as the same. All failures that are not known count as one."""
         return (self.seen, self.reason.value, self.rule, self.node) if self.known else ("not known",)
 
 
@@ -196,8 +195,7 @@ def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_
     of_the_reason = [earlier.step for earlier in history if earlier.reason is failure.reason]
     same_step = failure.step is not None and of_the_reason[-1:] == [failure.step]
     row = next(row for row in policy.rows if row.fits(failure, same_step))
-    # A machine that fails again is counted over the whole job; any other failure is counted anew once the job
-    # progressed.
+    # A machine's failures count over the whole job; those of any other kind only since the job last progressed.
     lasting = not row.renewed or ("exclude" in row.do and bool(failure.node) and can_exclude)
     times = 1 + sum(earlier.fingerprint == failure.fingerprint for earlier in _counted(failure, history, lasting))
     step = row.do[min(times, len(row.do)) - 1]

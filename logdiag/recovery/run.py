@@ -193,8 +193,7 @@ def _decide(setup: Setup, ended: _Ended) -> Choice:
 
 
 def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[SavedCheckpoint]) -> Failure:
-    """Returns the failure, as the policy asks it, from the diagnosis and the watch. What the watch measured is
-    known."""
+    """Returns the failure for the policy, from the diagnosis and the watch. What the watch measured is known."""
     answer, course = ended.answer, setup.ledger.course
     step = ended.watch.step
     if step is None and answer and answer.times:

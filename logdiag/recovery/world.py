@@ -265,8 +265,8 @@ def _over_torch(
 
 
 def _measured_in_time(measure: Callable[[_Doing], dict[str, Any] | None], until: float, who: str = "") -> int:
-    """Runs a measurement and prints its figures or its error; ends the process when time is up. Returns the exit
-    status."""
+    """Runs a measurement and prints its figures or its error; ends the process when time is up. Returns the
+    exit status."""
     doing = _Doing()
 
     def too_late() -> None:

@@ -46,13 +46,13 @@ class _Span:
     start: float
     end: float
 
-    def share(self, at: float) -> float:
+    def share(self, seconds: float) -> float:
         """Where a time lies in the span, 0 at its start and 1 at its end."""
-        return (at - self.start) / (self.end - self.start)
+        return (seconds - self.start) / (self.end - self.start)
 
     def part(self, start: float, end: float) -> tuple[str, str]:
         """Where a part of the span begins and how wide it is, as percentages of the width."""
-        first, last = (min(max(self.share(at), 0.0), 1.0) for at in (start, end))
+        first, last = (min(max(self.share(edge), 0.0), 1.0) for edge in (start, end))
         return f"{first:.2%}", f"{last - first:.2%}"
 
 
@@ -129,12 +129,12 @@ def _ticks(span: _Span) -> Iterator[dict[str, str]]:
     """Yields the vertical lines of the time axis; 0 is the first failure."""
     length = span.end - span.start
     step = next((tick for tick in _TICKS if length / tick <= _MOST_TICKS), _TICKS[-1])
-    at = -(-span.start // step) * step
-    while at <= span.end:
-        x = span.share(at)
+    time = -(-span.start // step) * step
+    while time <= span.end:
+        x = span.share(time)
         anchor = "end" if x > 0.93 else "middle" if x > 0.05 else ""
-        yield {"kind": "tick" if at else "zero", "x": f"{x:.2%}", "anchor": anchor, "words": _moment(at, step)}
-        at += step
+        yield {"kind": "tick" if time else "zero", "x": f"{x:.2%}", "anchor": anchor, "words": _moment(time, step)}
+        time += step
 
 
 def _moment(seconds: float, step: int) -> str:
@@ -153,7 +153,7 @@ def _alive(row: _Row, span: _Span) -> tuple[str, str] | None:
         for process in row.processes
         if process.first is not None and process.last is not None
     ]
-    return span.part(min(at for at, _ in known), max(at for _, at in known)) if known else None
+    return span.part(min(first for first, _ in known), max(last for _, last in known)) if known else None
 
 
 def _marks(kind: str, row: _Row, middle: float, span: _Span, anchor_of: _AnchorOf) -> Iterator[dict[str, str]]:

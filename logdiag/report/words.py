@@ -155,8 +155,7 @@ def _kind_words(kind: str, logs: Sequence[Log]) -> str:
 
 
 def times_words(diagnosis: Diagnosis) -> str:
-    """Says what happened when: `last step 198 at 03:06:38, first failure at 03:08:14, the log ends 10 min after
-    ...`."""
+    """The times in words: `last step 198 at 03:06:38, first failure at 03:08:14, the log ends 10 min after ...`."""
     times = diagnosis.times
     if times is None:
         return ""
@@ -164,8 +163,8 @@ def times_words(diagnosis: Diagnosis) -> str:
     together = times.last_progress_at is not None and times.last_progress_at == times.first_failure_at
     if times.last_step is not None or times.last_progress_at:
         step = f"last step {times.last_step}" if times.last_step is not None else "last step"
-        at = f" at {clean(times.last_progress_at)}" if times.last_progress_at else ""
-        parts.append(f"{step} and first failure{at}" if together else step + at)
+        when = f" at {clean(times.last_progress_at)}" if times.last_progress_at else ""
+        parts.append(f"{step} and first failure{when}" if together else step + when)
     if times.first_failure_at and not together:
         parts.append(f"first failure at {clean(times.first_failure_at)}")
     if times.idle_seconds and times.idle_seconds >= 1:
