@@ -20,13 +20,13 @@ from logdiag.report import FORMATS
 from logdiag.report.words import clean, job_line
 from logdiag.rules import RuleBook
 
-# Many documents of these would be none.
+# Not html and sarif: several such documents printed one after the other are no valid document.
 _FORMATS = tuple(name for name in FORMATS if name not in ("html", "sarif"))
 _EXAMPLES = """\b
 Examples:
   logdiag batch runs/*                        one line a run, then what they have in common
   logdiag batch runs/* -f jsonl -o all.md     for a program, and for people in a file"""
-# With fewer jobs, processes are not up before one alone is done; so many jobs go to a process at once.
+# Fewer jobs are done by one process before others have started; how many jobs a process gets at once.
 FEWEST_JOBS, _TOGETHER = 32, 4
 _MOST_GROUPS = 10
 _NO_FAILURE = ("no failure", "the log does not tell")
@@ -34,58 +34,59 @@ _NO_FAILURE = ("no failure", "the log does not tell")
 
 @click.command("batch", epilog=_EXAMPLES, short_help="Diagnose many jobs, one a PATH, one answer a line.")
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
-@form_option(*_FORMATS, what="How to print each.")
+@form_option(*_FORMATS, help="How to print each.")
 @shared
-def batch(paths: tuple[str, ...], by_category: bool, **said: Any) -> None:
+def batch(paths: tuple[str, ...], by_category: bool, **options: Any) -> None:
     """Diagnose one job a PATH and print one answer a line, in text what the jobs have in common after them. A path that
     cannot be read does not stop the others."""
-    how = printing(said, many=True)
+    style = printing(options, many=True)
     out = standard()
     done: list[Diagnosis] = []
     worst = 0
-    for answer in _answers(paths, arguments_of(said)):
+    for answer in _answers(paths, arguments_of(options)):
         if isinstance(answer, SourceError):
             note(str(answer))
             worst = 2
             continue
-        if how.text:
+        if style.text:
             out.write(job_line(answer) + "\n")
         else:
-            print_answer(answer, how)
-        if how.verbose:
+            print_answer(answer, style)
+        if style.verbose:
             print_trace(answer)
-        write_outputs(answer, how.outputs, append=bool(done))
+        write_outputs(answer, style.outputs, append=bool(done))
         done.append(answer)
         if by_category and worst != 2:
             worst = max(worst, status_of(answer))
-    if how.text and len(paths) > 1:
+    if style.text and len(paths) > 1:
         out.writelines(f"{row}\n" for row in _in_common(done, len(paths)))
     sys.exit(worst)
 
 
-def _answers(paths: Sequence[str], asked: dict[str, Any]) -> Iterator[Diagnosis | SourceError]:
-    """What comes of each path, in their order. Many are diagnosed by several processes, but for what must be one after
-    the other: a memory that learns from each, and a model. What a process died of is diagnosed here."""
-    book = RuleBook.load(asked["rules"])
-    if len(paths) < FEWEST_JOBS or asked["workers"] < 2 or asked["remember"] or asked["llm"]:
-        yield from (_answer(path, book, asked) for path in paths)
+def _answers(paths: Sequence[str], arguments: dict[str, Any]) -> Iterator[Diagnosis | SourceError]:
+    """Yields for each path, in order, its answer or the error that kept it from being read. Many paths are diagnosed by
+    several processes, unless a memory learns from each or a model is asked: then one after the other. A path at which a
+    process died is diagnosed here."""
+    book = RuleBook.load(arguments["rules"])
+    if len(paths) < FEWEST_JOBS or arguments["workers"] < 2 or arguments["remember"] or arguments["llm"]:
+        yield from (_answer(path, book, arguments) for path in paths)
         return
-    work = partial(_answer, asked={**asked, "workers": 0})
-    found = answers_of(work, paths, asked["workers"], asked["rules"], _TOGETHER)
-    for path, answer in zip(paths, found, strict=True):
-        yield answer or _answer(path, book, asked)
+    work = partial(_answer, arguments={**arguments, "workers": 0})
+    answers = answers_of(work, paths, arguments["workers"], arguments["rules"], _TOGETHER)
+    for path, answer in zip(paths, answers, strict=True):
+        yield answer or _answer(path, book, arguments)
 
 
-def _answer(path: str, book: RuleBook, asked: Mapping[str, Any]) -> Diagnosis | SourceError:
-    """The diagnosis of a path, or why it cannot be read."""
+def _answer(path: str, book: RuleBook, arguments: Mapping[str, Any]) -> Diagnosis | SourceError:
+    """Returns the diagnosis of a path, or the error that says why it cannot be read."""
     try:
-        return diagnose(path, **{**asked, "rules": book})
+        return diagnose(path, **{**arguments, "rules": book})
     except SourceError as error:
         return error
 
 
-def _in_common(answers: Sequence[Diagnosis], asked: int) -> Iterator[str]:
-    """How many runs failed of what and where: `41 of 96 runs: ECCError on node-017`."""
+def _in_common(answers: Sequence[Diagnosis], total: int) -> Iterator[str]:
+    """Yields how many runs failed for which reason and where: `41 of 96 runs: ECCError on node-017`."""
     yield ""
     groups: Counter[str] = Counter()
     for answer in answers:
@@ -96,8 +97,8 @@ def _in_common(answers: Sequence[Diagnosis], asked: int) -> Iterator[str]:
             groups[_NO_FAILURE[answer.failed is None]] += 1
     failures_first = sorted(groups.items(), key=lambda item: (item[0] in _NO_FAILURE, -item[1]))
     for words, count in failures_first[:_MOST_GROUPS]:
-        yield f"{count} of {asked} runs: {words}"
+        yield f"{count} of {total} runs: {words}"
     if len(groups) > _MOST_GROUPS:
         yield f"and {len(groups) - _MOST_GROUPS} further kinds"
-    if unread := asked - len(answers):
-        yield f"{unread} of {asked} runs: not diagnosed, see standard error"
+    if unread := total - len(answers):
+        yield f"{unread} of {total} runs: not diagnosed, see standard error"

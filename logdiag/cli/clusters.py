@@ -27,8 +27,8 @@ from logdiag.model import Diagnosis
 from logdiag.pipeline import diagnose
 from logdiag.read.clusters import Gathered
 
-# What filters, the memory and a model may know of a job.
-_FOR_ALL = ("id", "name", "user")
+# The keys of a job's metadata that filters, the memory and a model are shown.
+_SHARED_KEYS = ("id", "name", "user")
 _EXAMPLES_OF_SLURM = """\b
 Examples:
   logdiag slurm 4711                          its output, Slurm's record of it, and kernel logs
@@ -60,7 +60,7 @@ def slurm_command(
     kernel_logs: str | None,
     folder: str | None,
     policy_file: str | None,
-    **said: Any,
+    **options: Any,
 ) -> None:
     """Diagnose a job of Slurm: its output (or the LOGs that you name), what Slurm says of its end and its nodes, and
     their kernel logs, as one case."""
@@ -71,7 +71,7 @@ def slurm_command(
     if policy_file and not folder:
         raise LogdiagError(f"--policy {policy_file}: is for what is decided; give --decide DIR")
     further = partial(choice_for, policy=load_policy(policy_file), folder=folder) if folder else None
-    _report(lambda: gather(job_id, logs=logs, kernel_logs=kernel_logs), said, further)
+    _report(lambda: gather(job_id, logs=logs, kernel_logs=kernel_logs), options, further)
 
 
 @click.command("k8s", epilog=_EXAMPLES_OF_K8S, short_help="Diagnose a job or a pod of Kubernetes by its name.")
@@ -80,39 +80,40 @@ def slurm_command(
 @form_of_report
 @brief_report
 @shared
-def k8s_command(target: str, namespace: str | None, **said: Any) -> None:
+def k8s_command(target: str, namespace: str | None, **options: Any) -> None:
     """Diagnose a job, a JobSet or a pod of Kubernetes: the logs of its containers, also before a restart, what became
     of them, events and its nodes' conditions, as one case."""
-    settings = settings_in_force({"config": said["config_file"], "offline": said["offline"]})
+    settings = settings_in_force({"config": options["config_file"], "offline": options["offline"]})
     settings.check_online(f"the cluster cannot be asked for {target}")
     from logdiag.read.clusters.k8s import gather
 
     with TemporaryDirectory(prefix="logdiag-") as folder:
-        _report(lambda: gather(target, namespace, folder), said)
+        _report(lambda: gather(target, namespace, folder), options)
 
 
 def _report(
     gather: Callable[[], Gathered],
-    said: dict[str, Any],
+    options: dict[str, Any],
     further: Callable[[Diagnosis], Mapping[str, str]] | None = None,
 ) -> None:
-    """Gathers a job and prints its diagnosis, with further facts of the job."""
-    how = printing(said)
-    asked = arguments_of(said)
+    """Gathers a job's logs and facts, and prints its diagnosis with them. `further` makes facts of the diagnosis."""
+    style = printing(options)
+    arguments = arguments_of(options)
     standard()
     gathered = gather()
-    asked["job"] = {**{name: gathered.job[name] for name in _FOR_ALL if name in gathered.job}, **asked["job"]}
+    shared_facts = {name: gathered.job[name] for name in _SHARED_KEYS if name in gathered.job}
+    arguments["job"] = {**shared_facts, **arguments["job"]}
 
-    def told(answer: Diagnosis) -> Diagnosis:
+    def with_facts(answer: Diagnosis) -> Diagnosis:
         return replace(answer, job=dict(gathered.job), notes=(*answer.notes, *gathered.notes))
 
-    def ask(first: Callable[[Diagnosis], None]) -> Diagnosis:
-        def first_told(answer: Diagnosis) -> None:
-            first(told(answer))
+    def run_diagnosis(first: Callable[[Diagnosis], None]) -> Diagnosis:
+        def show_first(answer: Diagnosis) -> None:
+            first(with_facts(answer))
 
-        answer = told(diagnose(*gathered.sources, **asked, exit_code=gathered.exit_code, first=first_told))
+        answer = with_facts(diagnose(*gathered.sources, **arguments, exit_code=gathered.exit_code, first=show_first))
         return replace(answer, job={**answer.job, **(further(answer) if further else {})})
 
-    answer = report_on(ask, asked, how)
-    if said["by_category"]:
+    answer = report_on(run_diagnosis, arguments, style)
+    if options["by_category"]:
         sys.exit(status_of(answer))

@@ -49,7 +49,7 @@ def evaluate_command(
     html_file: str | None,
     old_file: str | None,
     split: str | None,
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Measure how right logdiag is on labelled cases.
 
@@ -66,7 +66,7 @@ def evaluate_command(
         if file:
             check_writable(option, file)
     case_set = load_cases(paths, split)
-    document, rows = _measured(case_set, **asked)
+    document, rows = _measured(case_set, **options)
     comparison = compare(old, rows) if old is not None else None
     if comparison:
         document["comparison"] = asdict(comparison) | {"regressions": comparison.regressions}
@@ -92,11 +92,11 @@ def evaluate_command(
 def _measured(
     case_set: CaseSet, *, baselines: bool, folders: tuple[str, ...], memory: str | None, jobs: int | None, **model: Any
 ) -> tuple[dict[str, Any], list[Row]]:
-    """The evaluation of the cases, and the row of each."""
-    llm = _model(model)
+    """Returns the evaluation of the cases as a document, and the row of each case."""
+    llm = _model_of(model)
     if memory is not None:
         memory = load_settings({"memory": memory}).store_or_refusal()
-    # In the same run is measured what the model and the memory are worth.
+    # The same run measures the answers without the model and without the memory, to show what each adds.
     beside: dict[str, Diagnose] = {}
     if llm is not None and memory is not None:
         beside["rules and memory"] = partial(answer_case, memory=memory)
@@ -117,10 +117,11 @@ def _measured(
     return document_of(case_set, results, folders=folders, notes=notes), [result.row for result in results]
 
 
-def _model(said: Mapping[str, Any]) -> AgentSettings | None:
-    """The model to ask; only one that the command names, so that an evaluation never costs by accident."""
-    if said["llm"] is None:
+def _model_of(options: Mapping[str, Any]) -> AgentSettings | None:
+    """Returns the model that the options name, None for none. A model set up elsewhere is not used, so that an
+    evaluation never costs by accident."""
+    if options["llm"] is None:
         return None
-    settings = load_settings(said)
+    settings = load_settings(options)
     settings.check_online(f"{settings.llm} may not be asked")
     return model_in_force(settings)

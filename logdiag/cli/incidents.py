@@ -21,32 +21,32 @@ from logdiag.report.words import clean
 from logdiag.settings.places import default_memory
 
 _OUTCOMES = OneOf(Helped)
-_SAYABLE = ("reason", "action", "cause", "remedy", "outcome")
+_FIELDS = ("reason", "action", "cause", "remedy", "outcome")
 _WIDEST = 100
 
 _by = click.option("--by", metavar="NAME", help="Who says so; you if left out.")
 
 
 def _on_store(command: Callable[..., None]) -> Callable[..., None]:
-    """A command on a store, which is opened where --memory says and is its first argument."""
+    """Adds --memory to a command, and passes it the opened store as its first argument."""
 
     @click.option(
         "--memory",
-        "place",
+        "address",
         metavar="PLACE",
         callback=store_in_force,
         help="The store: a folder, or postgresql://...; LOGDIAG_MEMORY or the user's data folder if left out.",
     )
     @wraps(command)
-    def opened(place: str | None, **given: Any) -> None:
-        with open_store(place) as store:
-            command(store, **given)
+    def with_store(address: str | None, **arguments: Any) -> None:
+        with open_store(address) as store:
+            command(store, **arguments)
 
-    return opened
+    return with_store
 
 
-# What a person may say of an incident.
-_said = added(
+# The fields of an incident that a person may set.
+_field_options = added(
     click.option("--reason", type=REASONS, metavar="REASON", help="What it was, a reason of the taxonomy."),
     click.option("--action", type=OneOf(Action), help="What to do when it comes again."),
     click.option("--cause", metavar="TEXT", help="What happened, in a sentence."),
@@ -69,7 +69,7 @@ def incidents() -> None:
 @incidents.command("add")
 @click.argument("log", required=False, type=PATH)
 @click.option("--signature", metavar="TEXT", help="The line that names the cause, when there is no log.")
-@_said
+@_field_options
 @click.option("--node", metavar="NAME", help="The node that failed first.")
 @click.option("--job", "job", multiple=True, metavar="KEY=VALUE", help="The job's name, user or whatever tells it.")
 @click.option("--seen-at", metavar="TIME", help="When it happened, ISO 8601; now if left out.")
@@ -77,26 +77,26 @@ def incidents() -> None:
 @_by
 @_on_store
 @text_or_json
-def add_command(store: Store, folders: tuple[str, ...], by: str | None, form: str, **said: Any) -> None:
+def add_command(store: Store, folders: tuple[str, ...], by: str | None, form: str, **options: Any) -> None:
     """Remember the failure that LOG shows, by the line that names its cause.
 
     The line is the one that logdiag finds; --signature gives it without a log. With a --reason it is knowledge at once;
     without, it waits for logdiag incidents confirm.
     """
-    given = _given(said)
-    found = _failure(said["log"], said["signature"], said["reason"], folders)
-    found = replace(
-        found,
-        **given,
-        node=said["node"] or found.node,
-        job={**found.job, **metadata_of(said["job"])},
-        seen_at=said["seen_at"] or "",
-        confirmed_by=(by or _person()) if by or "reason" in given else "",
+    fields = _fields_of(options)
+    incident = _incident_of(options["log"], options["signature"], options["reason"], folders)
+    incident = replace(
+        incident,
+        **fields,
+        node=options["node"] or incident.node,
+        job={**incident.job, **metadata_of(options["job"])},
+        seen_at=options["seen_at"] or "",
+        confirmed_by=(by or _person()) if by or "reason" in fields else "",
     )
-    added, known = store.remember(found)
+    added, known = store.remember(incident)
     if known:
         click.echo(f"known as {added.id}, seen again: {added.times_seen} times in all", err=True)
-        added = store.correct(added.id, by=found.confirmed_by, **given) if found.confirmed_by else added
+        added = store.correct(added.id, by=incident.confirmed_by, **fields) if incident.confirmed_by else added
     _show(added, form)
 
 
@@ -109,33 +109,33 @@ def confirm_command(store: Store, identity: str, outcome: Helped | None, by: str
     """Say that the reason and the remedy of an incident are right."""
     changed = store.confirm(identity, by or _person(), outcome)
     remedy = f", remedy {changed.remedy}" if changed.remedy else ""
-    said = f"{changed.reason.value}, {_action(changed)}{remedy}, {changed.outcome.value}"
-    say(f"{changed.id}: {said}, confirmed by {changed.confirmed_by}")
+    confirmed = f"{changed.reason.value}, {_action_words(changed)}{remedy}, {changed.outcome.value}"
+    say(f"{changed.id}: {confirmed}, confirmed by {changed.confirmed_by}")
 
 
 @incidents.command("correct")
 @click.argument("identity", metavar="ID")
-@_said
+@_field_options
 @own_rules
 @_by
 @_on_store
 @text_or_json
 def correct_command(
-    store: Store, identity: str, folders: tuple[str, ...], by: str | None, form: str, **said: Any
+    store: Store, identity: str, folders: tuple[str, ...], by: str | None, form: str, **options: Any
 ) -> None:
     """Replace what was wrong about an incident, and confirm the rest.
 
     With another reason, the old one's cause, remedy and outcome go, and the action becomes the new reason's, unless
     they are given; the history that is printed says what went. An empty --remedy '' takes the remedy away.
     """
-    given = _given(said)
-    if not given:
-        options = "--reason, --action, --cause, --remedy or --outcome"
-        raise MemoryStoreError(f"{identity}: nothing to correct; give {options}")
+    fields = _fields_of(options)
+    if not fields:
+        names = "--reason, --action, --cause, --remedy or --outcome"
+        raise MemoryStoreError(f"{identity}: nothing to correct; give {names}")
     old = store.get(identity)
-    if given.get("reason", old.reason) is not old.reason and "action" not in given:
-        given["action"] = _action_of(given["reason"], folders)
-    _show(store.correct(identity, by=by or _person(), **given), form)
+    if fields.get("reason", old.reason) is not old.reason and "action" not in fields:
+        fields["action"] = _action_of(fields["reason"], folders)
+    _show(store.correct(identity, by=by or _person(), **fields), form)
 
 
 @incidents.command("list")
@@ -146,12 +146,12 @@ def correct_command(
 @click.option("--shipped", is_flag=True, help="Those that ship with logdiag too.")
 @_on_store
 @text_or_json
-def list_command(store: Store, shipped: bool, form: str, **wanted: Any) -> None:
+def list_command(store: Store, shipped: bool, form: str, **filters: Any) -> None:
     """Print incidents, the latest first."""
-    found = [item for item in store.list(**wanted) if shipped or item.seen_at]
-    _say_unreadable(store)
-    print_listed(form, [asdict(item) for item in found], map(_row, found))
-    if not found and form == "text":
+    listed = [item for item in store.list(**filters) if shipped or item.seen_at]
+    _report_unreadable(store)
+    print_listed(form, [asdict(item) for item in listed], map(_row, listed))
+    if not listed and form == "text":
         click.echo("no incidents yet; logdiag --remember LOG keeps one", err=True)
 
 
@@ -171,10 +171,10 @@ def show_command(store: Store, identity: str, form: str) -> None:
 @text_or_json
 def search_command(store: Store, text: str, limit: int, form: str) -> None:
     """Print the incidents most like a line, or like the line that names the cause in a log."""
-    wanted = _failure(text, None, None, ()).signature if os.path.exists(text) else masked(parse_line(text))
-    found = store.nearest(wanted, limit)
-    documents = [{"similarity": round(score, 4), **asdict(item)} for score, item in found]
-    print_listed(form, documents, (f"{score:.2f}  {_row(item)}" for score, item in found))
+    signature = _incident_of(text, None, None, ()).signature if os.path.exists(text) else masked(parse_line(text))
+    nearest = store.nearest(signature, limit)
+    documents = [{"similarity": round(score, 4), **asdict(item)} for score, item in nearest]
+    print_listed(form, documents, (f"{score:.2f}  {_row(item)}" for score, item in nearest))
 
 
 @incidents.command("forget")
@@ -193,7 +193,7 @@ def forget_command(store: Store, identities: tuple[str, ...]) -> None:
 def export_command(store: Store, file: TextIO) -> None:
     """Write all incidents as JSON lines, to share them; to standard output without FILE."""
     count = store.export(file)
-    _say_unreadable(store)
+    _report_unreadable(store)
     if file.name != "<stdout>":
         say(f"{file.name}: {count} incidents", err=True)
 
@@ -250,8 +250,8 @@ def nodes_command(store: Store, days: float, size: int | None, form: str) -> Non
     print_listed(form, [{**asdict(item), "suspicious": item.suspicious} for item in records], rows)
 
 
-def _failure(log: str | None, signature: str | None, reason: Reason | None, folders: Iterable[str]) -> Incident:
-    """What the arguments of `add` and `search` name, by a log or by its line."""
+def _incident_of(log: str | None, signature: str | None, reason: Reason | None, folders: Iterable[str]) -> Incident:
+    """Returns the incident that a log shows, or that a line with its reason tells; exactly one of both is needed."""
     from logdiag.memory.remember import incident_of
     from logdiag.pipeline import diagnose
 
@@ -268,24 +268,24 @@ def _failure(log: str | None, signature: str | None, reason: Reason | None, fold
 
 
 def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
-    """What the table says to do about a reason."""
+    """Returns the action that the table of reasons names for a reason."""
     from logdiag.rules import RuleBook
 
     return RuleBook.load(tuple(folders)).entry_of(reason).action
 
 
-def _say_unreadable(store: Store) -> None:
+def _report_unreadable(store: Store) -> None:
     if ids := store.unreadable:
         say(f"{len(ids)} left out, which cannot be read: {', '.join(ids[:10])}", err=True)
 
 
-def _given(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said of an incident itself, by the names of its fields."""
-    return {name: said[name] for name in _SAYABLE if said[name] is not None}
+def _fields_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of an incident that the options set, by name."""
+    return {name: options[name] for name in _FIELDS if options[name] is not None}
 
 
 def _person() -> str:
-    """Who runs the command, as far as the system knows."""
+    """Returns the login name of the user who runs the command; `unknown` where the system has none."""
     import getpass
 
     try:
@@ -303,7 +303,7 @@ def _row(incident: Incident) -> str:
 
 def _show(incident: Incident, form: str) -> None:
     nobody = "nobody" if not incident.seen_at else f"nobody: logdiag incidents confirm {incident.id}"
-    told = [
+    details = [
         ("line", incident.signature),
         ("cause", incident.cause),
         ("remedy", incident.remedy),
@@ -316,11 +316,11 @@ def _show(incident: Incident, form: str) -> None:
         ("confirmed by", incident.confirmed_by or nobody),
         *(("beside it", line) for line in incident.window),
     ]
-    rows = [f"{incident.id}  {incident.reason.value}  {_action(incident)}  {incident.outcome.value}"]
-    rows += [f"  {name + ':':<15}{value}" for name, value in told if value]
+    rows = [f"{incident.id}  {incident.reason.value}  {_action_words(incident)}  {incident.outcome.value}"]
+    rows += [f"  {name + ':':<15}{value}" for name, value in details if value]
     rows += [f"  {entry.at[:19] + 'Z':<22}{entry.by or 'logdiag'}: {entry.what}" for entry in incident.history]
     print_listed(form, asdict(incident), rows)
 
 
-def _action(incident: Incident) -> str:
+def _action_words(incident: Incident) -> str:
     return "the action of its reason" if incident.action is Action.NONE else incident.action.value

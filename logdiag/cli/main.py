@@ -35,10 +35,10 @@ from logdiag.report.words import clean
 from logdiag.rules import RuleBook
 
 COMPLETE = "_LOGDIAG_COMPLETE"
-"""The variable by which a shell asks for completions."""
+"""The environment variable by which a shell asks for completions."""
 
-# Loaded when they are called: where each command stands.
-_ELSEWHERE = {
+# The module and the name of each command, which is loaded only when it is called.
+_LAZY_COMMANDS = {
     "explain": "logdiag.cli.explain:explain_command",
     "batch": "logdiag.cli.batch:batch",
     "run": "logdiag.cli.run:run_command",
@@ -54,11 +54,11 @@ _ELSEWHERE = {
     "schema": "logdiag.cli.reference:schema",
     "completion": "logdiag.cli.reference:completion",
 }
-_COMMANDS = ("diagnose", *_ELSEWHERE)
+_COMMANDS = ("diagnose", *_LAZY_COMMANDS)
 _ALIKE = 0.75
 _LONGEST_COMPLAINT = 2000
 _STANDARD = (0, 1, 2)
-# How a standard stream says that nothing more can be written to it.
+# The errors of a standard stream to which nothing more can be written.
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 _EXAMPLES = """\b
 Examples:
@@ -78,9 +78,9 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _ELSEWHERE:
+        if cmd_name not in _LAZY_COMMANDS:
             return super().get_command(ctx, cmd_name)
-        module, _, name = _ELSEWHERE[cmd_name].partition(":")
+        module, _, name = _LAZY_COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
@@ -92,7 +92,7 @@ class _Commands(click.Group):
         formatter.write_usage("logdiag", "COMMAND [OPTIONS] ...", prefix="   or: ")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options of the command that needs no name, then the other commands."""
+        """Writes the options of `diagnose`, whose name may be left out, then the list of commands."""
         context = click.Context(diagnose_command, info_name="diagnose", parent=ctx)
         params = [*diagnose_command.get_params(context), *self.get_params(ctx)]
         options = [item for item in params if isinstance(item, click.Option)]
@@ -102,7 +102,7 @@ class _Commands(click.Group):
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """File names, and, for the first word, the commands too."""
+    """Returns the completions of a word: file names, and for the first word the commands too."""
     from glob import escape, iglob
 
     from click.shell_completion import CompletionItem
@@ -146,66 +146,66 @@ def commands() -> None:
 @shared
 def diagnose_command(
     paths: tuple[str, ...], tee: bool, job_status: int | None, run: int | None, show_prompt: bool, by_category: bool,
-    **said: Any,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Diagnose ONE job from its files and folders; several paths are its ranks and nodes. Without PATH, or for -,
     read a pipe."""
     _check_paths(paths)
-    how = printing(said, err=tee)
-    asked = arguments_of(said)
+    style = printing(options, err=tee)
+    arguments = arguments_of(options)
     if not tee:
         standard()
     elif paths and "-" not in paths:
         click.echo("logdiag: --tee passes standard input on; of files there is nothing to pass on", err=True)
     if show_prompt:
-        _show_prompt(paths or ("-",), asked, job_status)
+        _show_prompt(paths or ("-",), arguments, job_status)
         return
     with StandardInput(copy=tee) if "-" in (paths or "-") else nullcontext() as stdin:
         sources: list[Source] = [stdin if stdin and path == "-" else path for path in paths or ("-",)]
 
-        def ask(first: Callable[[Diagnosis], None]) -> Diagnosis:
+        def run_diagnosis(first: Callable[[Diagnosis], None]) -> Diagnosis:
             with progress_bar(paths) as advance:
-                answer = diagnose(*sources, **asked, exit_code=job_status, run=run, advance=advance, first=first)
+                answer = diagnose(*sources, **arguments, exit_code=job_status, run=run, advance=advance, first=first)
             return replace(answer, notes=(*answer.notes, *stdin.notes)) if stdin else answer
 
-        answer = report_on(ask, asked, how)
+        answer = report_on(run_diagnosis, arguments, style)
     if by_category:
         sys.exit(status_of(answer))
 
 
 def report_on(
-    ask: Callable[[Callable[[Diagnosis], None]], Diagnosis], asked: Mapping[str, Any], how: Printing
+    run_diagnosis: Callable[[Callable[[Diagnosis], None]], Diagnosis], arguments: Mapping[str, Any], style: Printing
 ) -> Diagnosis:
-    """Asks for a diagnosis, prints it and writes the files. `ask` is given what to do with the answer before a model
-    is asked; `asked` is what `arguments_of` made of the options."""
+    """Runs a diagnosis, prints it and writes the files. `run_diagnosis` is called with a function that prints the
+    answer before a model is asked; `arguments` are those that `arguments_of` made of the options."""
     shown: list[Diagnosis] = []
 
     def first(answer: Diagnosis) -> None:
-        if how.text:
+        if style.text:
             shown.append(answer)
-            print_answer(answer, how)
-            click.echo(f"\nasking {asked['llm'].model} ...", err=True)
+            print_answer(answer, style)
+            click.echo(f"\nasking {arguments['llm'].model} ...", err=True)
 
-    answer = ask(first)
+    answer = run_diagnosis(first)
     if shown and answer.decided_by != "agent":
         for note in answer.notes:
             if note not in shown[0].notes:
-                print(f"Note: {clean(note)}", file=standard(err=how.err))
+                print(f"Note: {clean(note)}", file=standard(err=style.err))
     else:
-        print_answer(answer, how)
-    if how.verbose:
+        print_answer(answer, style)
+    if style.verbose:
         print_trace(answer)
-    write_outputs(answer, how.outputs)
-    if asked["remember"] and answer.failed is False and not any(" good run" in note for note in answer.notes):
-        said = "the log shows no failure; logdiag incidents add LOG --line N --reason REASON does"
-        click.echo(f"logdiag: nothing was remembered: {said}", err=True)
+    write_outputs(answer, style.outputs)
+    if arguments["remember"] and answer.failed is False and not any(" good run" in note for note in answer.notes):
+        why = "the log shows no failure; logdiag incidents add LOG --line N --reason REASON does"
+        click.echo(f"logdiag: nothing was remembered: {why}", err=True)
     if sys.stdout is not None:
         sys.stdout.flush()
     return answer
 
 
 def _check_paths(paths: Sequence[str]) -> None:
-    """Raises SourceError where there is nothing to read, or a word was meant for a command."""
+    """Raises SourceError where there is nothing to read, or where a path looks like a misplaced or misspelt command."""
     if not paths or "-" in paths:
         if sys.stdin is None:
             raise SourceError("standard input is closed; name a file or a folder")
@@ -213,27 +213,27 @@ def _check_paths(paths: Sequence[str]) -> None:
             raise SourceError(
                 "no log was given; name a file or a folder, or pipe the job's output in: job 2>&1 | logdiag"
             )
-    for at, path in enumerate(paths):
+    for index, path in enumerate(paths):
         if os.path.exists(path):
             continue
         if path in _COMMANDS:
             raise SourceError(f"{path}: no such file or folder; a command comes first: logdiag {path} [OPTIONS] ...")
         from difflib import get_close_matches
 
-        if at == 0 and (near := get_close_matches(path, _COMMANDS, 1, _ALIKE)):
-            raise SourceError(f"{path}: no such file, folder or command; did you mean logdiag {near[0]}?")
+        if index == 0 and (similar := get_close_matches(path, _COMMANDS, 1, _ALIKE)):
+            raise SourceError(f"{path}: no such file, folder or command; did you mean logdiag {similar[0]}?")
 
 
-def _show_prompt(paths: Sequence[str], asked: Mapping[str, Any], job_status: int | None) -> None:
-    """Prints what would leave the machine; nothing does."""
+def _show_prompt(paths: Sequence[str], arguments: Mapping[str, Any], job_status: int | None) -> None:
+    """Prints the text that a model would be sent, and sends nothing."""
     if "-" in paths:
         raise SourceError("--show-prompt needs a file: standard input can be read only once")
     from logdiag.agent.consult import prompt_for
     from logdiag.agent.opinion import AgentSettings
 
-    book = RuleBook.load(asked["rules"])
-    answer = diagnose(*paths, **{**asked, "rules": book, "llm": None, "remember": False}, exit_code=job_status)
-    print(prompt_for(answer, paths, asked["llm"] or AgentSettings(""), book=book, job=asked["job"]))
+    book = RuleBook.load(arguments["rules"])
+    answer = diagnose(*paths, **{**arguments, "rules": book, "llm": None, "remember": False}, exit_code=job_status)
+    print(prompt_for(answer, paths, arguments["llm"] or AgentSettings(""), book=book, job=arguments["job"]))
 
 
 def main() -> NoReturn:
@@ -242,7 +242,7 @@ def main() -> NoReturn:
         try:
             os.fstat(number)
         except OSError:
-            # What stands for a closed stream, so that no log that is opened later takes its number.
+            # A stand-in for a closed stream, so that no log opened later gets its descriptor number.
             os.open(os.devnull, os.O_RDWR)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -262,7 +262,7 @@ def main() -> NoReturn:
 
 
 def run() -> int:
-    """The command without its exit: what it would have ended with."""
+    """Runs the command without exiting. Returns the exit status."""
     if COMPLETE in os.environ:
         from click.shell_completion import shell_complete
 
@@ -277,9 +277,9 @@ def run() -> int:
     except LogdiagError as error:
         return _complain(str(error))
     except click.ClickException as error:
-        # What is wrong with the command line, and the help that holds the answer.
-        of = getattr(error, "ctx", None)
-        path = of.command_path.removesuffix(" diagnose") if of else "logdiag"
+        # Say what is wrong with the command line, and which --help explains it.
+        invoked = getattr(error, "ctx", None)
+        path = invoked.command_path.removesuffix(" diagnose") if invoked else "logdiag"
         return _complain(f"{error.format_message().rstrip('.')}; see {path} --help")
     except (click.Abort, KeyboardInterrupt):
         return 130
@@ -292,13 +292,13 @@ def run() -> int:
     return 0
 
 
-def _complain(said: str) -> int:
-    """Says on standard error what is wrong, in rows that cannot steer a terminal. The exit status."""
-    shown = "\n".join(clean(row, _LONGEST_COMPLAINT) for row in f"logdiag: {said}".split("\n"))
-    with suppress(OSError):  # nobody may be there to be told
+def _complain(message: str) -> int:
+    """Prints an error on standard error, in rows that cannot steer a terminal. Returns the exit status."""
+    shown = "\n".join(clean(row, _LONGEST_COMPLAINT) for row in f"logdiag: {message}".split("\n"))
+    with suppress(OSError):  # standard error may be closed
         click.echo(shown, err=True)
     return 2
 
 
 def _unwritable(error: OSError) -> int:
-    return _complain(f"standard output cannot be written ({error.strerror}); free the place or redirect it")
+    return _complain(f"standard output cannot be written ({error.strerror}); free some space or redirect it")

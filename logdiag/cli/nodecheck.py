@@ -56,25 +56,25 @@ _BAD, _NOT_DONE = 1, 2
     help="Processes on each node.",
 )
 @text_or_json
-def nodecheck_command(hosts: str | None, hosts_file: str | None, template: str, form: str, **said: Any) -> None:
+def nodecheck_command(hosts: str | None, hosts_file: str | None, template: str, form: str, **limits: Any) -> None:
     """Pair all nodes, run a collective in each pair, and pair who was in a failed or slow one with a node that passed:
     who fails or is slow again is bad. Exit status: 0 all are good, 1 bad ones were found, 2 it could not be done."""
     if os.name != "posix":
         raise LogdiagError("logdiag nodecheck needs Linux or another Unix")
-    nodes = _nodes(hosts, hosts_file)
-    launch = launch_of(template, **said)
-    # So that what was started is ended too.
+    nodes = _nodes_to_test(hosts, hosts_file)
+    launch = launch_of(template, **limits)
+    # Exit by an exception, so that the launchers that were started are ended too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.monotonic()
-    found = check(nodes, lambda worlds: run_worlds(launch, worlds))
+    result = check(nodes, lambda worlds: run_worlds(launch, worlds))
     seconds = time.monotonic() - started
-    print(_json(found, seconds) if form == "json" else _text(found, seconds))
+    print(_json(result, seconds) if form == "json" else _text(result, seconds))
     sys.stdout.flush()
-    sys.exit(_NOT_DONE if found.unknown else _BAD if found.bad else 0)
+    sys.exit(_NOT_DONE if result.unknown else _BAD if result.bad else 0)
 
 
-def _nodes(hosts: str | None, hosts_file: str | None) -> tuple[str, ...]:
-    """The nodes to test. Raises LogdiagError for what cannot be tested."""
+def _nodes_to_test(hosts: str | None, hosts_file: str | None) -> tuple[str, ...]:
+    """Returns the nodes to test. Raises LogdiagError for too few, for doubles, and for what is no address of a host."""
     if (hosts is None) == (hosts_file is None):
         raise LogdiagError("nodecheck: no nodes were given, or twice; give --hosts A,B,C or --hosts-file FILE")
     option = f"--hosts-file {hosts_file}" if hosts_file is not None else "--hosts"
@@ -89,32 +89,32 @@ def _nodes(hosts: str | None, hosts_file: str | None) -> tuple[str, ...]:
     return with_addresses(nodes, option)
 
 
-def _many(count: int, noun: str) -> str:
+def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
-def _json(found: Check, seconds: float) -> str:
+def _json(result: Check, seconds: float) -> str:
     waves = [
-        [{"nodes": each.world, "wrong": complaint(each, found.usual), "figures": each.figures and asdict(each.figures)}
-         for each in wave]
-        for wave in found.waves
+        [{"nodes": outcome.world, "wrong": complaint(outcome, result.usual),
+          "figures": outcome.figures and asdict(outcome.figures)} for outcome in wave]
+        for wave in result.waves
     ]  # fmt: skip
-    bad = [{"node": node, "why": why} for node, why in found.bad.items()]
-    document = {**asdict(found), "bad": bad, "waves": waves, "seconds": round(seconds, 2)}
+    bad = [{"node": node, "why": why} for node, why in result.bad.items()]
+    document = {**asdict(result), "bad": bad, "waves": waves, "seconds": round(seconds, 2)}
     return json.dumps({"schema": "logdiag.nodecheck/1", **document}, indent=2)
 
 
-def _text(found: Check, seconds: float) -> str:
-    worlds = sum(len(wave) for wave in found.waves)
-    rows = [f"BAD   {node}  {clean(why)}" for node, why in found.bad.items()]
-    rows += [f"not known: {', '.join(found.unknown)}"] if found.unknown else []
-    rows += [f"good: {len(found.good)} of {len(found.good) + len(found.bad)} nodes"] if found.good else []
-    if usual := found.usual:
-        over = next(each.figures.over for wave in found.waves for each in wave if each.figures)
+def _text(result: Check, seconds: float) -> str:
+    worlds = sum(len(wave) for wave in result.waves)
+    rows = [f"BAD   {node}  {clean(why)}" for node, why in result.bad.items()]
+    rows += [f"not known: {', '.join(result.unknown)}"] if result.unknown else []
+    rows += [f"good: {len(result.good)} of {len(result.good) + len(result.bad)} nodes"] if result.good else []
+    if usual := result.usual:
+        over = next(outcome.figures.over for wave in result.waves for outcome in wave if outcome.figures)
         rows.append(
             f"usual: {usual.bandwidth / 1e6:.3g} MB/s from each node, {usual.latency * 1e3:.3g} ms, over {over}, "
             f"{usual.per_node:g} processes a node"
         )
-    rows += [f"Note: {clean(note)}" for note in found.notes]
-    rounds = _many(1 + (len(found.waves) > 1), "round")
-    return "\n".join([*rows, f"{_many(worlds, 'world')} in {rounds}, {seconds:.1f} s"])
+    rows += [f"Note: {clean(note)}" for note in result.notes]
+    rounds = _counted(1 + (len(result.waves) > 1), "round")
+    return "\n".join([*rows, f"{_counted(worlds, 'world')} in {rounds}, {seconds:.1f} s"])

@@ -1,4 +1,4 @@
-"""The options that several commands share, the settings in force, and what both mean to `diagnose`."""
+"""The options that several commands share, the settings in force, and the arguments of `diagnose` made of both."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 _MOST_WORKERS = 8
 PATH = click.Path(readable=False)
-"""The name of a file or a folder, which a shell completes; whoever opens it says what is wrong with it."""
+"""The path of a file or a folder, which a shell completes. It is not checked here: opening it reports what is wrong."""
 
 
 class OneOf(click.Choice[Any]):
-    """A word of a closed list, but for `none`, as what it names."""
+    """The value of one member of an enumeration, other than `none`; converted to that member."""
 
     def __init__(self, kind: type[Enum]) -> None:
         super().__init__([item.value for item in kind if item.value != "none"])
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The member of the list; one is kept as it is."""
+        """Returns the member of the enumeration; a member is returned unchanged."""
         return value if isinstance(value, self._kind) else self._kind(super().convert(value, param, ctx))
 
 
@@ -48,13 +48,13 @@ def added(*options: Callable[[Command], Command]) -> Callable[[Command], Command
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
-def form_option(*forms: str, what: str = "How to print it.") -> Callable[[Command], Command]:
-    """The option for how something is printed, the first form unless another is given."""
+def form_option(*forms: str, help: str = "How to print it.") -> Callable[[Command], Command]:
+    """The `--format` option: one of `forms`, the first of them by default."""
     kinds = click.Choice(forms)
-    return click.option("-f", "--format", "form", type=kinds, default=forms[0], show_default=True, help=what)
+    return click.option("-f", "--format", "form", type=kinds, default=forms[0], show_default=True, help=help)
 
 
-form_of_report = form_option(*FORMATS, what="How to print the answer.")
+form_of_report = form_option(*FORMATS, help="How to print the answer.")
 brief_report = click.option("--brief", is_flag=True, help="The verdict in six lines at most.")
 """The options of every command that prints one answer."""
 
@@ -65,7 +65,7 @@ own_rules = click.option(
     "--rules", "folders", multiple=True, type=PATH, metavar="DIR",
     help="A folder of your own rules, and of log forms in its forms/; may be repeated.",
 )  # fmt: skip
-"""The option of every command that goes by rules."""
+"""The option of every command that loads rules."""
 
 job_option = click.option(
     "--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."
@@ -76,14 +76,14 @@ offline = click.option("--offline", is_flag=True, default=None, help="No model, 
 """The option of every command that could reach the network."""
 
 past_failures = click.option(
-    "--memory", "place", type=PATH, metavar="PLACE",
+    "--memory", "memory_address", type=PATH, metavar="PLACE",
     help="Past failures: a folder, or postgresql://...; else LOGDIAG_MEMORY or the user's data folder.",
 )  # fmt: skip
-"""The option of every command that asks past failures beside something else."""
+"""The option of every command that consults past failures beside its main input."""
 
 model_limits = added(
     click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take altogether."),
-    click.option("--votes", type=int, metavar="N", help="How many answers of the model are held against each other."),
+    click.option("--votes", type=int, metavar="N", help="How many answers of the model are compared."),
 )
 """The options of every command that makes diagnoses with a model."""
 
@@ -96,7 +96,7 @@ status_of_job = click.option(
     "--exit-code-of-job", "job_status", type=click.IntRange(-64, 255), metavar="N",
     help="What the job itself ended with, 0 to 255, or minus the signal that ended it.",
 )  # fmt: skip
-"""The option of every command that cannot ask anybody how the job ended."""
+"""The option of every command that cannot find out by itself how the job ended."""
 
 shared = added(
     click.option(
@@ -146,18 +146,18 @@ shared = added(
 
 
 def settings_in_force(flags: Mapping[str, object]) -> Settings:
-    """As `load_settings`, and tells its notes."""
+    """Loads the settings as `load_settings` does, and prints their notes on standard error."""
     settings = load_settings(flags)
-    for each in settings.notes:
-        note(each)
+    for text in settings.notes:
+        note(text)
     return settings
 
 
 def memory_in_force(settings: Settings) -> str | Literal[False]:
-    """What a diagnosis is to ask for past failures: the user's own store where none is named."""
-    place = settings.store
-    if place is not None:
-        return place
+    """Returns the address of the store of past failures to consult; False for a user without a home folder."""
+    address = settings.store
+    if address is not None:
+        return address
     try:
         return default_memory()
     except MemoryStoreError as error:
@@ -166,7 +166,7 @@ def memory_in_force(settings: Settings) -> str | Literal[False]:
 
 
 def model_in_force(settings: Settings) -> AgentSettings | None:
-    """The model to ask and how; None where none may be asked."""
+    """Returns which model to ask and how; None where no model may be asked."""
     if not settings.may_ask:
         return None
     from logdiag.agent.opinion import AgentSettings
@@ -174,13 +174,13 @@ def model_in_force(settings: Settings) -> AgentSettings | None:
     return AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
 
 
-def store_in_force(context: click.Context, option: click.Parameter, place: str | None) -> str | None:
-    """Where a command that works on past failures finds them: the callback of its `--memory`."""
-    return settings_in_force({"memory": place}).store_or_refusal()
+def store_in_force(context: click.Context, option: click.Parameter, address: str | None) -> str | None:
+    """Returns the address of the store that a command works on: the callback of its `--memory` option."""
+    return settings_in_force({"memory": address}).store_or_refusal()
 
 
 def metadata_of(pairs: Iterable[str]) -> dict[str, str]:
-    """The job's metadata by key, the last of equal keys. Raises LogdiagError for what is no KEY=VALUE."""
+    """Returns the job's metadata by key, the last of equal keys. Raises LogdiagError for what is not KEY=VALUE."""
     for pair in pairs:
         if not re.match("[^=]+=", pair):
             raise LogdiagError(f"--job {pair}: not KEY=VALUE; give for instance name=pretrain")
@@ -192,30 +192,30 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def arguments_of(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What the options, the environment and `logdiag.toml` say, as `diagnose` takes it."""
-    when = [value for value in said["llm"] if value in WHEN]
-    model = [value for value in said["llm"] if value not in WHEN]
+def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of `diagnose` that the options, the environment and `logdiag.toml` set."""
+    when = [value for value in options["llm"] if value in WHEN]
+    model = [value for value in options["llm"] if value not in WHEN]
     settings = settings_in_force(
         {
-            "config": said["config_file"],
-            "rules": said["folders"],
-            "memory": said["place"],
+            "config": options["config_file"],
+            "rules": options["folders"],
+            "memory": options["memory_address"],
             "llm": model[-1] if model else None,
             "llm_when": when[-1] if when else None,
-            "llm_timeout": said["llm_timeout"],
-            "votes": said["votes"],
-            "offline": said["offline"],
+            "llm_timeout": options["llm_timeout"],
+            "votes": options["votes"],
+            "offline": options["offline"],
         }
     )
     return {
         "rules": settings.rules,
-        "memory": False if said["no_memory"] else memory_in_force(settings),
-        "baseline": said["baselines"] or None,
-        "remember": said["remember"],
+        "memory": False if options["no_memory"] else memory_in_force(settings),
+        "baseline": options["baselines"] or None,
+        "remember": options["remember"],
         "llm": model_in_force(settings),
-        "job": metadata_of(said["job"]),
-        "max_seconds": said["max_seconds"],
-        "max_bytes": said["max_bytes"],
-        "workers": min(_cores(), _MOST_WORKERS) if said["workers"] is None else said["workers"],
+        "job": metadata_of(options["job"]),
+        "max_seconds": options["max_seconds"],
+        "max_bytes": options["max_bytes"],
+        "workers": min(_cores(), _MOST_WORKERS) if options["workers"] is None else options["workers"],
     }

@@ -23,29 +23,29 @@ _WORTH_A_PROGRESS_BAR = 100_000_000
 _FORM_OF = {
     ".txt": "text", ".json": "json", ".jsonl": "jsonl", ".md": "markdown", ".html": "html", ".sarif": "sarif"
 }  # fmt: skip
-# Many documents of these would be none.
+# Formats whose file holds one answer: two documents in one file would be invalid.
 _OF_ONE = (".json", ".html", ".sarif")
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Prints a row of which parts came from outside: nothing in it steers a terminal or makes another row."""
+    """Prints one row whose parts may come from outside: they can neither steer a terminal nor start another row."""
     click.echo(clean(text, _LONGEST_ROW), err=err)
 
 
 def note(text: str) -> None:
-    """A word of logdiag's own to the user, on standard error."""
+    """Prints a remark of logdiag's own on standard error."""
     say(f"logdiag: {text}", err=True)
 
 
 def print_json(value: object) -> None:
-    """A document for programs."""
+    """Prints a document for programs, as JSON."""
     import json
 
     click.echo(json.dumps(value, indent=2))
 
 
 def print_listed(form: str, document: object, rows: Iterable[str]) -> None:
-    """A document for programs, or its rows for people, as `text_or_json` says."""
+    """Prints the document as JSON, or its rows for people, as the option `text_or_json` chose."""
     if form == "json":
         print_json(document)
         return
@@ -54,12 +54,12 @@ def print_listed(form: str, document: object, rows: Iterable[str]) -> None:
 
 
 def status_of(answer: Diagnosis) -> int:
-    """The exit status of an answer with --exit-code."""
+    """Returns the exit status of an answer with --exit-code."""
     return _NOT_KNOWN if answer.failed is None else _STATUS[answer.category]
 
 
 def standard(*, err: bool = False) -> TextIO:
-    """The stream to print to. Raises LogdiagError where whoever started the command closed it."""
+    """Returns the stream to print to. Raises LogdiagError where it was closed before the command started."""
     stream: TextIO | None = sys.stderr if err else sys.stdout
     if stream is None:
         name = "standard error" if err else "standard output"
@@ -83,40 +83,40 @@ class Printing(NamedTuple):
         return self.form == "text" and not self.digest
 
 
-def print_answer(answer: Diagnosis, how: Printing) -> None:
-    """The answer in one form; text in colour and to its width on a terminal."""
-    out = standard(err=how.err)
-    if how.form != "text" and not how.digest:
-        out.write(render(answer, how.form) + "\n")
+def print_answer(answer: Diagnosis, style: Printing) -> None:
+    """Prints the answer in one form; on a terminal text is coloured and fitted to its width."""
+    out = standard(err=style.err)
+    if style.form != "text" and not style.digest:
+        out.write(render(answer, style.form) + "\n")
         return
     from logdiag.report import as_text
 
-    if how.digest:
+    if style.digest:
         rows = as_text.digest_rows(answer.digest, answer.changes)
     else:
-        rows = as_text.brief_rows(answer) if how.brief else as_text.report_rows(answer, verbose=how.verbose)
+        rows = as_text.brief_rows(answer) if style.brief else as_text.report_rows(answer, verbose=style.verbose)
     if out.isatty():
-        repeat = "" if how.digest or how.brief else one_line(answer)
-        as_text.print_rows(rows, out, colour="NO_COLOR" not in os.environ, repeat=repeat, wrap=not how.brief)
+        repeat = "" if style.digest or style.brief else one_line(answer)
+        as_text.print_rows(rows, out, colour="NO_COLOR" not in os.environ, repeat=repeat, wrap=not style.brief)
         return
     for row in rows:
         out.write(f"{row}\n")
 
 
-def printing(said: Mapping[str, Any], *, err: bool = False, many: bool = False) -> Printing:
-    """How the options ask to print an answer, or `many`. Raises click.UsageError and LogdiagError where that cannot be
-    done."""
-    options = ("form", "digest", "brief", "verbose", "outputs")
-    how = Printing(**{name: said[name] for name in options if name in said}, err=err)
-    if how.brief and how.form != "text":
-        raise click.UsageError(f"--brief shortens the text report; it cannot be used with --format {how.form}")
-    check_outputs(how.outputs, many=many)
-    return how
+def printing(options: Mapping[str, Any], *, err: bool = False, many: bool = False) -> Printing:
+    """Returns how to print one answer, or `many`, by the options. Raises click.UsageError for options that exclude each
+    other, and LogdiagError for a file that cannot be written."""
+    names = ("form", "digest", "brief", "verbose", "outputs")
+    style = Printing(**{name: options[name] for name in names if name in options}, err=err)
+    if style.brief and style.form != "text":
+        raise click.UsageError(f"--brief shortens the text report; it cannot be used with --format {style.form}")
+    check_outputs(style.outputs, many=many)
+    return style
 
 
 def check_outputs(paths: Iterable[str], *, many: bool) -> None:
-    """Whether answers can be written there, before the work is done; JSON, HTML and SARIF cannot hold `many`. Raises
-    LogdiagError."""
+    """Checks before the work is done that answers can be written to the paths; JSON, HTML and SARIF cannot hold `many`.
+    Raises LogdiagError."""
     for path in paths:
         suffix = os.path.splitext(path)[1].lower()
         known = [name for name in _FORM_OF if not (many and name in _OF_ONE)]
@@ -126,32 +126,32 @@ def check_outputs(paths: Iterable[str], *, many: bool) -> None:
 
 
 def write_outputs(answer: Diagnosis, paths: Iterable[str], *, append: bool = False) -> None:
-    """The answer in each file, in the format that the end of its name tells."""
+    """Writes the answer to each file, in the format of the file name's suffix."""
     for path in paths:
         form = _FORM_OF[os.path.splitext(path)[1].lower()]
         write_file("--output", path, render(answer, form) + "\n", append=append)
 
 
 def check_writable(option: str, path: str) -> None:
-    """Raises LogdiagError for a place that cannot be written, before the work is done."""
+    """Raises LogdiagError for a path that cannot be written, before the work is done."""
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise LogdiagError(f"{option} {path}: cannot be written; give the name of a file in a folder of yours")
 
 
 def write_file(option: str, path: str, content: str, *, append: bool = False) -> None:
-    """Writes what an option asked for. Raises LogdiagError."""
+    """Writes the content to the file that an option names. Raises LogdiagError where that fails."""
     try:
         with open(path, "a" if append else "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.write(content)
     except OSError as error:
         raise LogdiagError(
-            f"{option} {path}: cannot be written ({error.strerror}); free the place or name another"
+            f"{option} {path}: cannot be written ({error.strerror}); free some space or name another file"
         ) from error
 
 
 def print_trace(answer: Diagnosis) -> None:
-    """What a model did, and what that took."""
+    """Prints on standard error what a model did, its tokens, its cost and its seconds."""
     trace = answer.stats.get("agent")
     if trace is None:
         say("no model was asked", err=True)
@@ -166,16 +166,17 @@ def print_trace(answer: Diagnosis) -> None:
 
 @contextmanager
 def progress_bar(paths: tuple[str, ...]) -> Iterator[Callable[[Stream, int], None] | None]:
-    """A progress bar on standard error for long reads, only on a terminal; gives what is told how much was read."""
+    """A progress bar on standard error for long reads. Gives the function to call with a stream and the bytes read of
+    it; None where the read is short or standard error is no terminal."""
     size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
     if size <= _WORTH_A_PROGRESS_BAR or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     with click.progressbar(length=size, label="reading", file=sys.stderr) as bar:
-        done: dict[int, int] = {}
+        bytes_read: dict[int, int] = {}
 
         def advance(stream: Stream, count: int) -> None:
-            bar.update(count - done.get(stream.index, 0))
-            done[stream.index] = count
+            bar.update(count - bytes_read.get(stream.index, 0))
+            bytes_read[stream.index] = count
 
         yield advance

@@ -44,7 +44,7 @@ _model = added(
     click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long each question may take."),
     offline,
 )
-# Learning takes several questions, each of which may take the time of --llm-timeout.
+# The most questions that learning asks; each may take the seconds of --llm-timeout.
 _QUESTIONS = 8
 _LONGEST = 10_000
 
@@ -66,7 +66,7 @@ def rules() -> None:
 @click.option("--reason", type=REASONS, metavar="REASON", help="Only the rules of one reason.")
 @own_rules
 def list_command(words: tuple[str, ...], reason: Reason | None, folders: tuple[str, ...]) -> None:
-    """Print every rule, or those that hold all WORDS: id, role, reason, title. Looked through are patterns, too."""
+    """Print every rule, or those that hold all WORDS: id, role, reason, title. Patterns are searched, too."""
     book = RuleBook.load(folders)
     shown = [rule for rule in book.rules if reason in (None, rule.reason) and _holds(rule, words)]
     if not shown:
@@ -84,7 +84,7 @@ def _holds(rule: Rule, words: Iterable[str]) -> bool:
 
 
 def _rule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The ids that a shell may complete."""
+    """Returns the rule ids that complete the word in a shell."""
     book = RuleBook.load(ctx.params.get("folders") or ())
     return [item.id for item in book.entries if item.id.startswith(incomplete)]
 
@@ -121,10 +121,10 @@ def test_command(folders: tuple[str, ...], form: str) -> None:
 
     book = RuleBook.load(folders)
     paths = {file.path for file in own_files(folders).contents.values()}
-    own = {item.id for item in book.entries if item.file in paths} if folders else None
-    problems = check(book, own) or prove(book, own)
-    proved = [rule for rule in book.rules if own is None or rule.id in own]
-    filters = [item for item in book.filters if own is None or item.id in own]
+    own_ids = {item.id for item in book.entries if item.file in paths} if folders else None
+    problems = check(book, own_ids) or prove(book, own_ids)
+    proved = [rule for rule in book.rules if own_ids is None or rule.id in own_ids]
+    filters = [item for item in book.filters if own_ids is None or item.id in own_ids]
     examples = sum(len(rule.fires) + len(rule.quiet) for rule in proved)
     count = f"{len(proved)} rules, {len(filters)} filters, {examples} examples, {len(problems)} problems"
     print_listed(form, [asdict(problem) for problem in problems], [*map(str, problems), count])
@@ -180,7 +180,11 @@ def why_command(line: str, folders: tuple[str, ...]) -> None:
 @past_failures
 @own_rules
 def suggest_command(
-    reason: Reason | None, accepted: bool, healthy: tuple[str, ...], place: str | None, folders: tuple[str, ...]
+    reason: Reason | None,
+    accepted: bool,
+    healthy: tuple[str, ...],
+    memory_address: str | None,
+    folders: tuple[str, ...],
 ) -> None:
     """Propose rules from incidents that people confirmed: at least two of one reason with alike lines.
 
@@ -191,11 +195,11 @@ def suggest_command(
     from logdiag.memory.store import open_store
 
     target = _target("--accept", folders) if accepted else None
-    with open_store(settings_in_force({"memory": place}).store_or_refusal()) as store:
-        found = suggest(store, reason=reason, folders=folders, healthy=healthy)
-    if not found:
+    with open_store(settings_in_force({"memory": memory_address}).store_or_refusal()) as store:
+        suggested = suggest(store, reason=reason, folders=folders, healthy=healthy)
+    if not suggested:
         click.echo("nothing to suggest: no two confirmed incidents of one reason are alike and unknown", err=True)
-    sys.exit(_put([(f"{item.id} (from {', '.join(item.incidents)})", item) for item in found], target))
+    sys.exit(_print_or_write([(f"{item.id} (from {', '.join(item.incidents)})", item) for item in suggested], target))
 
 
 @rules.command("learn-filters")
@@ -213,9 +217,9 @@ def learn_command(
     job: tuple[str, ...],
     samples: int,
     accepted: bool,
-    place: str | None,
+    memory_address: str | None,
     folders: tuple[str, ...],
-    **said: Any,
+    **options: Any,
 ) -> None:
     """Let a language model describe the regular output of LOG, so that the digests of the job's next runs leave it out.
 
@@ -226,7 +230,7 @@ def learn_command(
     from logdiag.authoring.log_agent import learn_filters
     from logdiag.memory.store import open_store
 
-    settings, asker, target = _asking(accepted, {"rules": folders, "memory": place, **said})
+    settings, asker, target = _model_setup(accepted, {"rules": folders, "memory": memory_address, **options})
     with open_store(settings.store_or_refusal(), shipped=False) as store:
         incidents = store.list()
     book = RuleBook.load(settings.rules)
@@ -237,9 +241,9 @@ def learn_command(
     if first is None:
         click.echo("nothing was learnt: too few samples agree on lines that no filter in force knows", err=True)
         return
-    # What was learnt before the model fails is not lost.
-    found = ((f"{item.id} ({item.votes} of {samples} samples)", item) for item in chain([first], proposals))
-    sys.exit(_put(found, target))
+    # Proposals come one by one, so that those made before the model fails are kept.
+    learnt = ((f"{item.id} ({item.votes} of {samples} samples)", item) for item in chain([first], proposals))
+    sys.exit(_print_or_write(learnt, target))
 
 
 @rules.command("draft")
@@ -253,9 +257,9 @@ def draft_command(
     incidents: tuple[str, ...],
     accepted: bool,
     healthy: tuple[str, ...],
-    place: str | None,
+    memory_address: str | None,
     folders: tuple[str, ...],
-    **said: Any,
+    **options: Any,
 ) -> None:
     """Let a language model write a rule for confirmed incidents of one reason, given by their ids.
 
@@ -265,27 +269,27 @@ def draft_command(
     from logdiag.authoring.rule_writer import draft_rule
     from logdiag.memory.store import open_store
 
-    settings, asker, target = _asking(accepted, {"rules": folders, "memory": place, **said})
+    settings, asker, target = _model_setup(accepted, {"rules": folders, "memory": memory_address, **options})
     with open_store(settings.store_or_refusal()) as store:
         known = [store.get(identity) for identity in incidents]
         others = [*store.confirmed(), *store.shipped]
     drafted = draft_rule(known, asker, others=others, folders=settings.rules, healthy=healthy)
-    sys.exit(_put([(drafted.id, drafted)], target))
+    sys.exit(_print_or_write([(drafted.id, drafted)], target))
 
 
 def _print_file(text: str) -> None:
-    """A file as it is; to a terminal without what could steer it."""
+    """Prints a file unchanged; on a terminal without characters that could steer it."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     click.echo("\n".join(clean(row, _LONGEST) for row in text.split("\n")) if terminal else text, nl=False)
 
 
-def _put(found: Iterable[tuple[str, Proposal]], target: str | None) -> int:
-    """Prints what passed, or writes it below `target`; what did not pass goes to standard error, each under its name.
-    The exit status."""
+def _print_or_write(named_proposals: Iterable[tuple[str, Proposal]], target: str | None) -> int:
+    """Prints the proposals that passed, or writes them below `target`; the others go to standard error, with their
+    problems. Returns the exit status."""
     from logdiag.authoring.rule_file import accept
 
     status = 0
-    for name, item in found:
+    for name, item in named_proposals:
         if item.problems:
             rows = [f"{name} did not pass:", *(f"  {problem}" for problem in item.problems)]
             for row in rows:
@@ -299,7 +303,7 @@ def _put(found: Iterable[tuple[str, Proposal]], target: str | None) -> int:
 
 
 def _target(option: str, folders: tuple[str, ...]) -> str:
-    """The one folder that is written to, made where it is not there."""
+    """Returns the one folder to write to, made where it is missing. Raises RuleError for several or none."""
     if len(folders) != 1:
         raise RuleError(f"{option} needs a folder to write to; give --rules DIR once")
     try:
@@ -309,9 +313,9 @@ def _target(option: str, folders: tuple[str, ...]) -> str:
     return folders[0]
 
 
-def _asking(accepted: bool, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
-    """The settings in force, who asks the model, and the folder to write to with --accept. Raises LogdiagError where no
-    model may be asked."""
+def _model_setup(accepted: bool, flags: dict[str, object]) -> tuple[Settings, Asker, str | None]:
+    """Returns the settings in force, the object that asks the model, and the folder to write to with --accept. Raises
+    LogdiagError where no model may be asked."""
     from logdiag.agent.ask import Asker
 
     settings = settings_in_force(flags)

@@ -58,36 +58,36 @@ _MOST_SECONDS = 120.0
 @past_failures
 @click.option("--remember", is_flag=True, help="Keep each failure as an incident, and a named job's good run.")
 @offline
-def run_command(command: tuple[str, ...], folders: tuple[str, ...], place: str | None, **said: Any) -> None:
+def run_command(command: tuple[str, ...], folders: tuple[str, ...], memory_address: str | None, **options: Any) -> None:
     """Run COMMAND, pass its output and exit status through, and diagnose it when it fails. By policy it is started
     again from its last whole checkpoint, without a broken node, or before a spike of the loss; or left to a person."""
     if os.name != "posix":
         raise LogdiagError("logdiag run needs Linux or another Unix; diagnose the job's log with logdiag LOG")
-    settings = settings_in_force({"rules": folders, "memory": place, "offline": said["offline"]})
-    if said["notify"]:
+    settings = settings_in_force({"rules": folders, "memory": memory_address, "offline": options["offline"]})
+    if options["notify"]:
         settings.check_online("--notify may send nothing")
-    policy = load_policy(said["policy_file"], said["restart"])
-    launcher = launcher_of(command, said["nodes_file"], said["checkpoint_dir"])
-    if said["checkpoint_dir"]:
-        checkpoints_in(said["checkpoint_dir"])
-    job = metadata_of(said["job"])
-    notifier = Notifier(said["notify"])
+    policy = load_policy(options["policy_file"], options["restart"])
+    launcher = launcher_of(command, options["nodes_file"], options["checkpoint_dir"])
+    if options["checkpoint_dir"]:
+        checkpoints_in(options["checkpoint_dir"])
+    job = metadata_of(options["job"])
+    notifier = Notifier(options["notify"])
     book, memory = RuleBook.load(settings.rules), memory_in_force(settings)
 
-    def diagnosed(log: str, status: int | None) -> Diagnosis:
-        return diagnose(log, rules=book, memory=memory, remember=said["remember"], exit_code=status, job=job,
+    def diagnose_log(log: str, status: int | None) -> Diagnosis:
+        return diagnose(log, rules=book, memory=memory, remember=options["remember"], exit_code=status, job=job,
                         max_seconds=_MOST_SECONDS)  # fmt: skip
 
     setup = Setup(
-        launcher, policy, book, Ledger(said["state"]), notifier, said["checkpoint_dir"], diagnosed, note,
-        partial(print_answer, how=Printing(err=True)),
+        launcher, policy, book, Ledger(options["state"]), notifier, options["checkpoint_dir"], diagnose_log, note,
+        partial(print_answer, style=Printing(err=True)),
     )  # fmt: skip
     try:
         status = run_job(setup)
-        if status == 0 and said["remember"] and "name" in job:
-            diagnosed(setup.ledger.course.log, 0)  # what a later failure is held against
+        if status == 0 and options["remember"] and "name" in job:
+            diagnose_log(setup.ledger.course.log, 0)  # kept, so that a later failure is compared with it
     finally:
         notifier.close()
-        for said_by_it in notifier.notes:
-            note(said_by_it)
+        for text in notifier.notes:
+            note(text)
     sys.exit(status)

@@ -37,7 +37,7 @@ class StandardInput:
         os.set_blocking(self._wake, False)
         self._wake_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM):
-            # A command that a shell put into the background is told to ignore Ctrl-C.
+            # A shell starts a background command with Ctrl-C ignored: leave it so.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._handlers[number] = signal.signal(number, self._interrupt)
         return self
@@ -51,7 +51,7 @@ class StandardInput:
     def read(self, size: int = -1) -> bytes:
         """What is there, at most `size` bytes; waits for it. Raises InterruptedError once a signal came."""
         self.poll()
-        # What the job had printed when the signal came is still read.
+        # Read what the job had printed when the signal came, before the read ends.
         if self._interrupted_by and (self._last_read or not _ready(_INPUT)):
             raise InterruptedError(f"interrupted by {self._interrupted_by}")
         self._last_read = bool(self._interrupted_by)
@@ -77,8 +77,8 @@ class StandardInput:
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
         self._interrupted_by = signal.Signals(number).name
-        for each in self._handlers:
-            signal.signal(each, signal.default_int_handler if each is signal.SIGINT else signal.SIG_DFL)
+        for handled in self._handlers:
+            signal.signal(handled, signal.default_int_handler if handled is signal.SIGINT else signal.SIG_DFL)
 
     def _give_signals_back(self) -> None:
         signal.set_wakeup_fd(self._wake_before)

@@ -1,4 +1,4 @@
-"""What people do today without logdiag, judged like it.
+"""What people do today without logdiag, scored in the same way.
 
 A baseline names a reason and, if it reads lines, the line; the action is the reason's default. It has no confidence.
 """
@@ -53,14 +53,14 @@ def available() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def guess(name: str, case: Case, book: RuleBook) -> Answer:
-    """The answer of one baseline."""
-    made = BASELINES[name](case)
+    """Returns the answer of one baseline for a case."""
+    answer = BASELINES[name](case)
     return Answer(
-        reason=made.reason,
-        action=Action.NONE if made.reason is Reason.NONE else book.entry_of(made.reason).action,
+        reason=answer.reason,
+        action=Action.NONE if answer.reason is Reason.NONE else book.entry_of(answer.reason).action,
         confidence=None,
         decided_by=name,
-        root=made.line if made.reason is not Reason.NONE else None,
+        root=answer.line if answer.reason is not Reason.NONE else None,
         names_lines=name != "gpualert",
         names_ranks=False,
     )
@@ -72,7 +72,7 @@ def reason_of_class(name: str) -> Reason:
 
 
 def _exit_code_or_last_line(case: Case) -> _Guess:
-    """The job's exit code where it tells more than "failed"; else the class that the last line names."""
+    """Goes by the job's exit code where it means more than "failed", else by the class that the last line names."""
     last = next(iter(last_lines(case.lines(), 1)), None)
     code = case.exit_code
     if code is not None:

@@ -159,42 +159,43 @@ def load_cases(paths: Iterable[StrPath], split: str | None = None) -> CaseSet:
 
 
 def _case_files(path: str, problems: list[str]) -> list[str]:
-    """The case files of a folder; else the file itself."""
+    """Returns the case files of a folder; for a file, the file itself."""
     if not (os.path.isdir(path) and os.access(path, os.R_OK)):
         return [path]
-    found = [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(_SUFFIXES)]
-    if not found:
+    files = [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(_SUFFIXES)]
+    if not files:
         problems.append(f"{path}: holds no case file (*.jsonl, *.jsonl.zst, *.jsonl.gz, *.jsonl.xz); name the file")
-    return found
+    return files
 
 
 def _cases_in(path: str, data: bytes, places: dict[str, str], problems: list[str]) -> Iterator[Case]:
-    """The cases of one file; where one is broken, only its problems."""
+    """Yields the valid cases of one file. Adds to `problems` what is wrong with the others, and to `places` where each
+    id stands."""
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not line.strip():
             continue
-        where, found = f"{path}:{number}", list[str]()
+        where, problems_here = f"{path}:{number}", list[str]()
         try:
             document = json.loads(line, object_pairs_hook=_object)
             identity = document.get("id")
             before = places.setdefault(identity, where) if isinstance(identity, str) else where
             if before != where:
-                found.append(f"id: {identity!r} is that of {before} already; give each case its own")
+                problems_here.append(f"id: {identity!r} is that of {before} already; give each case its own")
             if isinstance(document.get("log_file"), str):
                 document["log_file"] = os.path.join(os.path.dirname(path), document["log_file"])
             case = Case.model_validate(document)
-            found += _contradictions(case)
+            problems_here += _contradictions(case)
         except ValidationError as error:
-            found += [_complaint(item) for item in error.errors()]
+            problems_here += [_complaint(item) for item in error.errors()]
         except (AttributeError, ValueError, RecursionError) as error:
-            found = [f"case: is no JSON object ({error}); write one a line, in UTF-8"]
-        problems += [f"{where}: {problem}" for problem in found]
-        if not found:
+            problems_here = [f"case: is no JSON object ({error}); write one a line, in UTF-8"]
+        problems += [f"{where}: {problem}" for problem in problems_here]
+        if not problems_here:
             yield case
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; of two labels under one key nobody knows which is meant."""
+    """Returns a JSON object. Raises ValueError for a key that stands twice: which label is meant is not known."""
     document = dict(pairs)
     if len(document) != len(pairs):
         raise ValueError("a key is given twice")
@@ -203,9 +204,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _complaint(item: Mapping[str, Any]) -> str:
     """missing -> is missing; Input should be 'restart' or ... -> input should be 'restart' or ..."""
-    said = "is missing" if item["type"] == "missing" else item["msg"][:1].lower() + item["msg"][1:]
-    given = f", not {json.dumps(item['input'], ensure_ascii=False)}" if item["type"] == "enum" else ""
-    return f"{'.'.join(map(str, item['loc']))}: {said}{given}; {_FORM}"
+    problem = "is missing" if item["type"] == "missing" else item["msg"][:1].lower() + item["msg"][1:]
+    value = f", not {json.dumps(item['input'], ensure_ascii=False)}" if item["type"] == "enum" else ""
+    return f"{'.'.join(map(str, item['loc']))}: {problem}{value}; {_FORM}"
 
 
 def _contradictions(case: Case) -> Iterator[str]:

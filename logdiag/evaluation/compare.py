@@ -75,8 +75,8 @@ def read_rows(path: StrPath) -> list[Row]:
         return TypeAdapter(list[Row]).validate_python(document.get("cases"))
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "cases"
-        raise CaseError(f"{path}: {place}: {first['msg'].lower()}; {remedy}") from error
+        path_in_file = ".".join(str(part) for part in first["loc"]) or "cases"
+        raise CaseError(f"{path}: {path_in_file}: {first['msg'].lower()}; {remedy}") from error
 
 
 def compare(old: Sequence[Row], new: Sequence[Row]) -> Comparison:
@@ -98,14 +98,14 @@ def compare(old: Sequence[Row], new: Sequence[Row]) -> Comparison:
 def _changes(old: Row, new: Row) -> list[CaseChange]:
     """The judgements that changed, or whose answer is another though still right or still wrong."""
     relabelled = _label(old) != _label(new)
-    found = []
-    for what, judgement, field in _JUDGED:
+    changes = []
+    for respect, judgement, field in _JUDGED:
         was_right, now_right = getattr(old, judgement), getattr(new, judgement)
         was, now = (row.error if row.error and field != "survived" else getattr(row, field) for row in (old, new))
         if was_right != now_right or (was != now and was_right is False):
             worse = was_right is True and now_right is False
-            found.append(CaseChange(new.id, what, was, now, was_right, now_right, relabelled, worse))
-    return found
+            changes.append(CaseChange(new.id, respect, was, now, was_right, now_right, relabelled, worse))
+    return changes
 
 
 def _label(row: Row) -> tuple[object, ...]:

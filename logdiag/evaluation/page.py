@@ -67,13 +67,13 @@ def shown_lines(case: Case, row: Row) -> list[tuple[str, int, str, str]]:
     labelled = next((line[:2] for line in case.lines() if label in line[2]), None) if label else None
     answered = (row.root_source or "", row.root_line) if row.root_line is not None else None
     names = {answered: "answered", labelled: "labelled"} | ({labelled: "both"} if labelled == answered else {})
-    places = [place for place in names if place]
-    if not places:
+    near_lines = [line for line in names if line]
+    if not near_lines:
         return [(*line[:2], _cut(line[2]), "") for line in last_lines(case.lines(), _AROUND)]
     return [
         (source, number, _cut(text, label if (source, number) == labelled else None), names.get((source, number), ""))
         for source, number, text in case.lines()
-        if any(source == near and abs(number - at) <= _AROUND for near, at in places)
+        if any(source == near[0] and abs(number - near[1]) <= _AROUND for near in near_lines)
     ]
 
 

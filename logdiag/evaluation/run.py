@@ -1,5 +1,5 @@
-"""Diagnoses cases in worker processes, and puts what came of them into one document. A crash of one case, however
-hard, is the row of that case and nothing else."""
+"""Diagnoses cases in worker processes, and collects the results in one document. A crash of one case, even of its
+process, costs only the row of that case."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ Diagnose = Callable[[Case, RuleBook], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one case: its row, and the rows of the baselines by name."""
+    """The result of one case: its row, and the rows of the baselines by name."""
 
     row: Row
     baselines: dict[str, Row] = field(default_factory=dict)
 
 
 def answer_case(case: Case, book: RuleBook, *, memory: Memory = False, llm: AgentSettings | None = None) -> Answer:
-    """What logdiag says of a case's log, by the rules alone or with a memory and a language model; the job's exit code
-    is not told."""
+    """Returns logdiag's answer for a case's log, by the rules alone or with a memory and a language model. The job's
+    exit code is not passed on."""
     return answer_of(diagnose(case.source, rules=book, memory=memory, llm=llm))
 
 
@@ -79,14 +79,14 @@ def _result(case: Case, book: RuleBook, *, others: Mapping[str, Diagnose], diagn
 def _row(case: Case, answer: Callable[[], Answer]) -> Row:
     began = time.perf_counter()
     try:
-        said = answer()
+        result = answer()
         seconds = time.perf_counter() - began
-        return judge(case, said, seconds)
+        return judge(case, result, seconds)
     except (Exception, SystemExit) as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        what = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        message = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
         where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-        return failed_row(case, f"{what} ({where})", time.perf_counter() - began)
+        return failed_row(case, f"{message} ({where})", time.perf_counter() - began)
 
 
 def document_of(

@@ -1,4 +1,4 @@
-"""What of one answer was right."""
+"""Judges what was right about one answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logdiag.model import Action, Diagnosis, Reason
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a diagnosis or a baseline said of a log. `kept` are the digest's lines as (source, number, text), None
+    """The answer of a diagnosis or a baseline for a log. `kept` are the digest's lines as (source, number, text), None
     without a digest. A baseline that names no lines or no ranks is not judged on them."""
 
     reason: Reason
@@ -101,7 +101,7 @@ class Row:
             ("node", self.node_right, f"{self.true_node}, answered {_word(self.node)}"),
             ("action", self.action_right, f"{' or '.join(self.accepted_actions)}, answered {self.action}"),
         )
-        return {what: f"{what}: {words}" for what, right, words in respects if right is False}
+        return {respect: f"{respect}: {words}" for respect, right, words in respects if right is False}
 
 
 def answer_of(diagnosis: Diagnosis) -> Answer:
@@ -120,7 +120,7 @@ def answer_of(diagnosis: Diagnosis) -> Answer:
         tokens=stats.get("tokens"),
         cost=stats.get("cost"),
         supports=tuple(stats.get("supports", ())),
-        suspects=tuple((one.source, one.line, one.text) for one in diagnosis.suspects),
+        suspects=tuple((item.source, item.line, item.text) for item in diagnosis.suspects),
     )
 
 

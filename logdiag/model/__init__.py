@@ -177,17 +177,17 @@ class Role(_Word):
 
     @property
     def is_failure(self) -> bool:
-        """Whether it tells of a failure: of its cause, or of what it made others print."""
+        """Whether the line shows a failure: its cause, or a symptom of it."""
         return self in (Role.CAUSE, Role.SYMPTOM)
 
     @property
     def is_calm(self) -> bool:
-        """Whether it says that a line is of ordinary work, or means no harm."""
+        """Whether the line is ordinary work or harmless."""
         return self in (Role.PROGRESS, Role.HARMLESS)
 
     @property
     def is_context(self) -> bool:
-        """Whether it says what a line is that tells of no failure, not even maybe; its rule has no reason."""
+        """Whether the line shows no failure, not even a possible one; its rule has no reason."""
         return not self.is_failure and self is not Role.HINT
 
 
@@ -300,7 +300,7 @@ class Line(NamedTuple):
 
     `starts` are the offsets at which the message may begin: the line's start, and the end of each prefix. `time` is
     seconds since the epoch, of the 1970s where no year is printed (only differences count), `clock` the text it was
-    read from. `speaker` tells processes that share a stream apart. `position` is the line's place among the lines
+    read from. `speaker` tells processes that share a stream apart. `position` is the line's index among the lines
     of its `stream`, from 0: unlike `number` it also counts the parts of a line that carriage returns wrote over
     each other.
     """
@@ -335,12 +335,12 @@ class Line(NamedTuple):
 
     @property
     def in_file(self) -> LineInFile:
-        """Its file and its number there, by which an answer speaks of it; several lines may have them."""
+        """Its file and its number there, by which an answer names it; several lines may share them."""
         return self.source, self.number
 
     @property
     def process(self) -> tuple[int, int | None, str | None, str]:
-        """What tells the process that printed it from others: stream, rank, node and speaker."""
+        """The process that printed it, by stream, rank, node and speaker."""
         return self.stream, self.rank, self.node, self.speaker
 
 
@@ -374,16 +374,15 @@ class Finding(NamedTuple):
 
     @property
     def rank(self) -> int | None:
-        """The failing rank: named by the line itself (`rank`), or the one that speaks, which without a prefix the line
-        may name too (`own_rank`: a launcher's prefix is of the whole job, this of a process group)."""
-        named, own = self.facts.get("rank", ""), self.facts.get("own_rank", "")
-        spoke = number_in(own) if self.line.rank is None else None
-        told = number_in(named)
-        return told if told is not None else spoke if spoke is not None else self.line.rank
+        """The failing rank: the one that the line names (`rank`), else the rank of the line's prefix. A line without a
+        prefix may name its own (`own_rank`); a prefix is better, for it counts in the whole job, not in a group."""
+        named = number_in(self.facts.get("rank", ""))
+        own = number_in(self.facts.get("own_rank", "")) if self.line.rank is None else None
+        return named if named is not None else own if own is not None else self.line.rank
 
     @property
     def node(self) -> str | None:
-        """The failing node: named by the line itself, or the one that speaks."""
+        """The failing node: the one that the line names, else the one that printed it."""
         return self.facts.get("node") or self.line.node
 
 
@@ -449,8 +448,8 @@ class RootCause(Place):
 @dataclass(frozen=True, slots=True)
 class Evidence(Place):
     """One line that the answer rests on. `role` is `root` (the root line; once), `context` (lines around it) or
-    `consequence` (what it made others say). `rule` is the rule that fired on it, None for a line that only stands
-    beside."""
+    `consequence` (what it made others print). `rule` is the rule that fired on it, None for a line that is only
+    context."""
 
     role: str
     rule: str | None
@@ -458,8 +457,8 @@ class Evidence(Place):
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What the root cause made other lines and ranks say: a `reason` of the taxonomy, the rule's `title`, the `count`
-    of such lines, and the `ranks` that said it, ascending, empty where the log does not tell."""
+    """What the root cause made other ranks print: a `reason` of the taxonomy, the rule's `title`, the `count` of such
+    lines, and the `ranks` that printed them, ascending, empty where they are not known."""
 
     reason: str
     title: str
@@ -610,7 +609,7 @@ class Collectives:
 class Similar:
     """A past failure like this one, what was done about it, and whether that worked; `words` say so in a sentence.
 
-    `incident` is its id, `similarity` the cosine, 1.0 for the very same line. `outcome` is what a person said of the
+    `incident` is its id, `similarity` the cosine, 1.0 for the very same line. `outcome` is how a person judged the
     remedy: `worked`, `did_not` or `unknown`. `seen_at` is ISO 8601 in UTC, empty for what ships with logdiag; `node`
     the one that failed then, empty where it is not known. `provenance` says where a shipped remedy is known from
     (`vendor documentation`, `public issue reports`, ...); empty for one's own.

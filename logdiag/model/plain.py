@@ -36,19 +36,19 @@ def from_plain(kind: type[T], document: object, *, schema: str, left_out: Contai
     Raises LogdiagError with all problems at once, each with the path of its field.
     """
     remedy = "give what to_dict() or --format json wrote"
-    named = document.get("schema") if isinstance(document, Mapping) else None
-    if named != schema:
-        raise LogdiagError(f"{schema}: schema: {named!r} is not {schema!r}; {remedy}")
-    told = {key: value for key, value in cast(Any, document).items() if key not in left_out}
-    read, problems = read_plain(kind, told)
+    found_schema = document.get("schema") if isinstance(document, Mapping) else None
+    if found_schema != schema:
+        raise LogdiagError(f"{schema}: schema: {found_schema!r} is not {schema!r}; {remedy}")
+    fields = {key: value for key, value in cast(Any, document).items() if key not in left_out}
+    read, problems = read_plain(kind, fields)
     if read is None:
         raise LogdiagError("\n".join(f"{schema}: {problem}; {remedy}" for problem in problems))
     return read
 
 
 def read_plain(kind: type[T], document: object) -> tuple[T | None, list[str]]:
-    """A dataclass out of what `plain` gave, or None and what is wrong, each with the path of its field. A field with a
-    default may be missing, further keys are not read."""
+    """Reads a dataclass from what `plain` gave. Returns it, or None and the problems, each with the path of its field.
+    A field with a default may be missing; unknown keys are ignored."""
     from pydantic import ValidationError
 
     try:
@@ -75,7 +75,7 @@ def _path(keys: tuple[int | str, ...]) -> str:
 def rank_ranges(ranks: Iterable[int]) -> str:
     """Ranks as ranges: `0-4, 6-63`."""
     parts = []
-    # Of ranks that follow each other the difference to their places is the same.
+    # Consecutive ranks have the same difference to their index.
     for _, group in groupby(enumerate(sorted(set(ranks))), key=lambda item: item[1] - item[0]):
         run = [rank for _, rank in group]
         parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from logdiag.settings.places import StrPath
 
 Memory: TypeAlias = "StoreOrPlace | Literal[False] | None"
-"""A store of past failures or its place; None for the one that `LOGDIAG_MEMORY` names, or else what ships with logdiag
-alone; False for none at all. The user's own store, which the command asks, is read only where it is named."""
+"""A store of past failures or its address; None for the one that `LOGDIAG_MEMORY` names, or else what ships with
+logdiag alone; False for none at all. The user's own store, which the command asks, is read only where it is named."""
 
-# A place that cannot be: it holds nothing, and nothing can be added.
-_NOBODYS = os.path.join(os.devnull, "memory")
-# Smaller logs are read before a further process is up.
+# An address of a store that cannot exist: it holds nothing, and nothing can be added.
+_NO_STORE = os.path.join(os.devnull, "memory")
+# In bytes: smaller logs are read before a further process has started.
 _WORTH_A_CREW = 128 << 20
 
 
@@ -63,13 +63,13 @@ def diagnose(
     several are the ranks and nodes of one job. `rules` is a folder of rules beside the shipped ones, several, or a
     RuleBook to reuse. `memory` holds past failures (see `Memory`); with `remember` this one is added, its id the
     answer's `incident`. `llm` is a language model (`provider:model`), or how to ask one, for where rules and memory
-    are not sure; `first` is given the answer without it, `callbacks` are LangChain's. `exit_code` is the job's, `job`
-    its metadata (name, user, framework, image). `baseline` is the log of a good run of the same job, or several: what
-    it printed too weighs little; without it the latest good run counts that `remember` kept of the job's name. Of
-    several runs in one log `run` is the one to answer for, from 1, None for the last.
-    Reading ends after `max_seconds`, or `max_bytes` of uncompressed log, with a note; what was read is diagnosed.
-    `workers` is how many further processes may read large files and many of them, where that saves time; none if left
-    out, and none where reading has a limit. `advance` is told what was read.
+    are not sure; `first` is called with the answer without it, `callbacks` are LangChain's. `exit_code` is the job's,
+    `job` its metadata (name, user, framework, image). `baseline` is the log of a good run of the same job, or several:
+    what it printed too weighs little; without it the latest good run counts that `remember` kept of the job's name. Of
+    several runs in one log `run` is the one to answer for, from 1, None for the last. Reading ends after `max_seconds`,
+    or `max_bytes` of uncompressed log, with a note; what was read is diagnosed. `workers` is how many further processes
+    may read large files and many of them, where that saves time; none if left out, and none where reading has a limit.
+    `advance` is called with a stream and the bytes read of it so far.
 
     Raises SourceError and RuleError for what cannot be used; anything optional that is missing becomes a note.
     """
@@ -78,7 +78,7 @@ def diagnose(
     if llm:
         check_model(getattr(llm, "model", llm))
     if memory is None:
-        memory = os.environ.get("LOGDIAG_MEMORY") or _NOBODYS
+        memory = os.environ.get("LOGDIAG_MEMORY") or _NO_STORE
     clock, failed = _Clock(), None if exit_code is None else exit_code != 0
     book = (rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())).fresh()
     streams = open_sources(sources, limits_of(max_seconds, max_bytes), book.forms)
@@ -120,7 +120,7 @@ def diagnose(
 
 
 def _crew(streams: Sequence[Stream], book: RuleBook, workers: int) -> AbstractContextManager[Crew | None]:
-    """Further processes that read, where they are asked for and pay."""
+    """Returns processes that help to read; none where they are not asked for or would not save time."""
     if workers < 2 or sum(stream.size or 0 for stream in streams) < _WORTH_A_CREW:
         return nullcontext()
     from logdiag.scan.crew import crew_for
@@ -136,14 +136,14 @@ def _good_run(
     book: RuleBook,
     notes: list[str],
 ) -> GoodRun | None:
-    """What is known of a good run of the job: the one that is given, or else, unless the job came to a good end, the
-    latest that was kept of its name."""
+    """Returns the good run to compare with: `baseline`, else the latest that was kept of the job's name; None for
+    neither, or where the job ended with exit code 0."""
     if baseline is not None:
         from logdiag.scan.good_run import good_run_of
 
         return good_run_of(baseline, book, notes)
     name = (job or {}).get("name")
-    if not name or not memory or memory == _NOBODYS or exit_code == 0:
+    if not name or not memory or memory == _NO_STORE or exit_code == 0:
         return None
     from logdiag.memory.good_runs import kept_good_run
 
@@ -156,8 +156,8 @@ def _good_run(
 def _recalled(
     seen: Seen, judgement: Judgement, book: RuleBook, memory: StoreOrPlace | Literal[False], failed: bool | None
 ) -> tuple[Judgement, Recalled]:
-    """The judgement with what the memory knows; its parts are loaded only where it has something to say: what ships
-    with logdiag is only likened to a root."""
+    """Returns the judgement with what the memory knows. The memory's libraries are loaded only where they are of use:
+    shipped incidents are only compared with a root."""
     if memory is False or (judgement.root is None and not _is_kept(memory)):
         return judgement, Recalled()
     from logdiag.pipeline.opinions import recall
@@ -173,11 +173,11 @@ def _is_kept(memory: StoreOrPlace) -> bool:
 def _kept_in(
     memory: StoreOrPlace | Literal[False], answer: Diagnosis, job: Mapping[str, str] | None, case: Case
 ) -> Diagnosis:
-    """The answer with the id under which its failure is remembered, or a note why it is not. Of a named job's run that
-    came to its end it is kept what its lines look like."""
+    """Keeps the failure, and returns the answer with its id, or with a note why it was not kept. Of a named job's run
+    with a clean exit, the shapes of its lines are kept as a good run."""
     if memory is False:
         return answer
-    if memory == _NOBODYS:
+    if memory == _NO_STORE:
         unkept = "this failure was not kept, for no memory is named; give memory= or set LOGDIAG_MEMORY"
         return replace(answer, notes=(*answer.notes, unkept))
     name = (job or {}).get("name")

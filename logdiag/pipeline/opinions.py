@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 _DOUBT = {Support.GENERAL: 0.5, Support.CATCH_ALL: 0.3, Support.SUSPECT: 0.3, Support.QUIET: 0.5, Support.HINT: 0.3}
 
 _LONGEST_TITLE = 160
-# What ranks print of one that is gone names no machine's fault.
+# Reasons that ranks print about a peer that is gone: they prove no fault of a machine.
 _OF_PEERS = (Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR, Reason.CONNECTION_ERROR)
-# A clean end that a model cites stands among so many last lines, at no level of trouble.
+# A clean exit that a model cites must be among this many last lines, and at no level of trouble.
 _LAST_LINES = 30
 
-# After a large import a diagnosis gives past failures their vectors for so many seconds at most.
+# The most seconds that a diagnosis spends on vectors of past failures that are not indexed yet, as after an import.
 _PATIENCE = 1.0
 _BEHIND = "past failures that were added lately are not searched yet; logdiag incidents search takes them in"
 
@@ -49,23 +49,23 @@ def recall(
     failed: bool | None,
     suspects: Callable[[], Ranking],
 ) -> tuple[Judgement, Recalled]:
-    """Asks the memory: for lines that people know, and where the rules leave something open for lines like past
-    failures. The judgement with what it says of lines, and what it says beside them. What goes wrong with it is a note,
-    and the rules decide."""
+    """Asks the memory for lines that people confirmed and, where the rules leave something open, for past failures with
+    lines like the root. Returns the judgement with its findings, and what else it knows. Where the memory fails, a note
+    says so and the rules decide."""
     recalled = Recalled()
     try:
         with opened(memory, patience=_PATIENCE) as store:
-            found = known(survey, store, book)
-            if found:
-                judgement = judge(_replaced(survey, found), book, failed=failed, suspects=suspects)
+            remembered = known(survey, store, book)
+            if remembered:
+                judgement = judge(_with_findings(survey, remembered), book, failed=failed, suspects=suspects)
             if voted := _voted(judgement, store):
-                judgement = judge(_replaced(survey, [*found, voted]), book, failed=failed, suspects=suspects)
+                judgement = judge(_with_findings(survey, [*remembered, voted]), book, failed=failed, suspects=suspects)
             if root := judgement.root:
                 if root.reason.category is Category.INFRASTRUCTURE and store.count():
                     from logdiag.memory.nodes import node_records
 
-                    records = (one for one in node_records(store) if one.suspicious)
-                    recalled = recalled._replace(suspicious={one.node: one.why for one in records})
+                    records = (record for record in node_records(store) if record.suspicious)
+                    recalled = recalled._replace(suspicious={record.node: record.why for record in records})
                 recalled = recalled._replace(similar=similar_to(root.line, root.reason, store))
             return judgement, recalled._replace(notes=tuple(_gaps(store)))
     except MemoryStoreError as error:
@@ -73,7 +73,7 @@ def recall(
 
 
 def _gaps(store: Store) -> Iterator[str]:
-    """What of the store was not taken into account."""
+    """Yields notes on incidents of the store that were not searched or could not be read."""
     if not store.searched_all:
         yield _BEHIND
     if ids := store.unreadable:
@@ -82,8 +82,8 @@ def _gaps(store: Store) -> Iterator[str]:
 
 
 def _voted(judgement: Judgement, store: Store) -> Finding | None:
-    """What failures that people confirmed say of the root, where rules are not sure of it and say otherwise. A rule
-    that fits in general is only overruled by them with one voice, and a machine's fault not softened."""
+    """Returns the finding of confirmed failures like the root, where the rules are unsure and name another reason; else
+    None. A general rule is overruled only by a unanimous vote, and never from infrastructure to another category."""
     kind, root = supports_of(judgement)[0], judgement.root
     if root is None or kind not in _DOUBT or not store.count():
         return None
@@ -95,11 +95,11 @@ def _voted(judgement: Judgement, store: Store) -> Finding | None:
     return None if kind is Support.GENERAL and (softer or Support.DIVIDED in voted.supports) else voted
 
 
-def _replaced(survey: Survey, found: Sequence[Finding]) -> Survey:
-    """The survey with what the memory says of a line in the place of what a rule says of it."""
-    places = {finding.line.place for finding in found}
-    others = [finding for finding in survey.findings if finding.line.place not in places]
-    return replace(survey, findings=[*others, *found])
+def _with_findings(survey: Survey, findings: Sequence[Finding]) -> Survey:
+    """Returns the survey with findings of the memory or a model, which replace those of rules on the same lines."""
+    replaced = {finding.line.place for finding in findings}
+    kept = [finding for finding in survey.findings if finding.line.place not in replaced]
+    return replace(survey, findings=[*kept, *findings])
 
 
 def consulted(
@@ -115,8 +115,8 @@ def consulted(
     failed: bool | None,
     first: Callable[[Diagnosis], None] | None,
 ) -> Diagnosis:
-    """The diagnosis after a model was asked, if it is to be asked; `first` is given the one before. It is changed only
-    where rules and memory left it open. `decide` makes a diagnosis of a judgement."""
+    """Returns the diagnosis after a model was asked, if it is to be asked; `first` is called with the one before. It is
+    changed only where rules and memory left it open. `decide` makes a diagnosis of a judgement."""
     from logdiag.agent.consult import consult
     from logdiag.agent.opinion import AgentSettings, leaves_open
 
@@ -136,8 +136,8 @@ def consulted(
             judgement = _with_its_root(before, survey, book, _finding(opinion, opinion.root, settings), failed)
         after = None if judgement is None else _with_the_models_word(before, decide(judgement), opinion)
     if opinion is not None and after is None:
-        said = "agrees" if opinion.reason is before.reason else f"reads it as {opinion.reason.value}"
-        notes.append(f"the model {settings.model} {said}: {opinion.cause}")
+        verdict = "agrees" if opinion.reason is before.reason else f"reads it as {opinion.reason.value}"
+        notes.append(f"the model {settings.model} {verdict}: {opinion.cause}")
     trace = consultation.trace
     answer = after or before
     stats = {**answer.stats, "agent": asdict(trace), "tokens": trace.tokens_in + trace.tokens_out, "cost": trace.cost}
@@ -158,7 +158,7 @@ def _may_change(before: Diagnosis, opinion: Opinion, failed: bool | None) -> boo
 
 
 def _with_no_failure(before: Diagnosis, survey: Survey, book: RuleBook, opinion: Opinion) -> Judgement | None:
-    """The judgement once more, of a job that a model says did not fail; None where its log shows no clean exit."""
+    """Judges again, for a job that a model says did not fail; None where its log shows no clean exit."""
     of_work = [item for item in survey.findings if item.role.is_context]
     healthy = judge(replace(survey, findings=of_work), book, failed=False)
     if not healthy.timeline.finished and not _is_later(opinion.root, before):
@@ -170,8 +170,8 @@ def _with_no_failure(before: Diagnosis, survey: Survey, book: RuleBook, opinion:
 def _with_its_root(
     before: Diagnosis, survey: Survey, book: RuleBook, named: Finding, failed: bool | None
 ) -> Judgement | None:
-    """The judgement once more, with the line that a model names as the root; None where the log speaks against it."""
-    judgement = judge(_replaced(survey, [named]), book, failed=before.failed or failed or None)
+    """Judges again, with the line that a model names as the root; None where the job recovered from that line."""
+    judgement = judge(_with_findings(survey, [named]), book, failed=before.failed or failed or None)
     ruled = before.root_cause is not None and before.root_cause.rule != SUSPECTED
     if any(fault.finding is named for fault in judgement.recovered) and judgement.root and ruled:
         return None  # the job worked on after it, and something else broke later
@@ -189,7 +189,7 @@ def _with_its_root(
 
 
 def _finding(opinion: Opinion, root: Line, settings: AgentSettings) -> Finding:
-    """What a model said, as a finding on the line that it cites."""
+    """Returns a model's opinion as a finding on the line that it cites."""
     from logdiag.agent.opinion import UNITED
 
     title = opinion.cause.split(". ")[0].rstrip(".")[:_LONGEST_TITLE]
@@ -207,7 +207,7 @@ def _finding(opinion: Opinion, root: Line, settings: AgentSettings) -> Finding:
 
 
 def _is_later(line: Line | None, before: Diagnosis) -> bool:
-    """Whether a line that a model cites for a clean end stands behind the root, among the last lines of its log."""
+    """Whether a line that a model cites as a clean exit comes after the root, among the last lines of its log."""
     root = before.root_cause
     if line is None or (root is not None and root.source == line.source and root.line >= line.number):
         return False
@@ -216,8 +216,7 @@ def _is_later(line: Line | None, before: Diagnosis) -> bool:
 
 
 def _with_the_models_word(before: Diagnosis, after: Diagnosis, opinion: Opinion) -> Diagnosis:
-    """The new diagnosis at most as sure as the model, with nothing to do that a scheduler may carry out unless it
-    could before."""
+    """Returns the new diagnosis, at most as sure as the model. Its action is automatic only if the former one was."""
     steps = (f"To be sure: {opinion.would_prove}",) if opinion.would_prove and after.failed else ()
     recovery = replace(after.recovery, steps=(*steps, *after.recovery.steps))
     if recovery.automatic and not before.recovery.automatic:

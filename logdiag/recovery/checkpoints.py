@@ -1,4 +1,4 @@
-"""Which checkpoints are whole, told from their files alone; no framework is imported, nothing in them is run.
+"""Finds which checkpoints are whole, from their files alone; no framework is imported, nothing in them is run.
 
 Known are `torch.distributed.checkpoint`, safetensors, `torch.save` and NumPy (zip), and Hugging Face's layouts. Any
 other is whole when it has files, none of them empty or temporary.
@@ -55,7 +55,7 @@ def checkpoints_in(folder: str) -> list[SavedCheckpoint]:
     what is no folder."""
     if not os.path.isdir(folder):
         raise LogdiagError(f"--checkpoint-dir {folder}: no such folder; make it, or name the one the job saves into")
-    found = []
+    checkpoints = []
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         is_folder = os.path.isdir(path) and not os.path.islink(path)
@@ -63,15 +63,15 @@ def checkpoints_in(folder: str) -> list[SavedCheckpoint]:
             continue
         files = [path]
         if is_folder:
-            files = [os.path.join(place, each) for place, _, names in os.walk(path) for each in sorted(names)]
+            files = [os.path.join(parent, file) for parent, _, names in os.walk(path) for file in sorted(names)]
         try:
             saved_at = max((os.stat(file).st_mtime for file in files), default=os.stat(path).st_mtime)
             torn = _torn_folder(path, files) if is_folder else _torn_file(path)
         except OSError as error:  # gone or unreadable meanwhile
             saved_at, torn = 0.0, f"{path} cannot be read ({error.strerror})"
         numbers = _STEP.findall(name) or re.findall(r"\d+", name)
-        found.append(SavedCheckpoint(path, int(numbers[-1]) if numbers else None, saved_at, torn))
-    return sorted(found, key=lambda item: (-1 if item.step is None else item.step, item.saved_at))
+        checkpoints.append(SavedCheckpoint(path, int(numbers[-1]) if numbers else None, saved_at, torn))
+    return sorted(checkpoints, key=lambda item: (-1 if item.step is None else item.step, item.saved_at))
 
 
 def newest(checkpoints: Sequence[SavedCheckpoint], distrusted: Mapping[str, float]) -> SavedCheckpoint | None:
@@ -81,14 +81,14 @@ def newest(checkpoints: Sequence[SavedCheckpoint], distrusted: Mapping[str, floa
 
 
 def _torn_folder(folder: str, files: list[str]) -> str:
-    """Why a folder is no whole checkpoint; empty where it is."""
+    """Says why a folder is no whole checkpoint; empty where it is."""
     if not files:
         return f"{folder} is empty"
     problems = (
         _missing_parts(files),
         *(_torn_file(file) for file in files),
         # Files come folder by folder.
-        *(_torn_layout(place, set(map(os.path.basename, group))) for place, group in groupby(files, os.path.dirname)),
+        *(_torn_layout(parent, set(map(os.path.basename, group))) for parent, group in groupby(files, os.path.dirname)),
     )
     return next((problem for problem in problems if problem), "")
 
@@ -109,16 +109,16 @@ def _torn_layout(folder: str, names: set[str]) -> str:
 
 
 def _missing_parts(files: Iterable[str]) -> str:
-    """Which parts are missing of files that are numbered `2-of-4`, in words; empty for none."""
+    """Says which parts are missing of files numbered like `2-of-4`; empty for none."""
     parts = Counter((match[1], match[3], match[4]) for match in map(_PART.fullmatch, files) if match)
-    for (before, count, after), there in parts.items():
-        if there < int(count):
-            return f"{before}*-of-{count}{after}: {there} of {int(count)} parts are there"
+    for (before, count, after), present in parts.items():
+        if present < int(count):
+            return f"{before}*-of-{count}{after}: {present} of {int(count)} parts are there"
     return ""
 
 
 def _torn_file(path: str) -> str:
-    """Why a file is not whole; empty where it is, or where its kind cannot be torn unseen."""
+    """Says why a file is not whole; empty where it is, or where its format does not show it."""
     name = os.path.basename(path)
     size = os.path.getsize(path)
     if _UNFINISHED.search(name):
@@ -166,7 +166,8 @@ def _torn_zip(path: str) -> str:
 
 
 def _torn_distributed(folder: str) -> str:
-    """`.metadata` names each piece with its file, its place there, and its length."""
+    """Says why the files do not hold what `.metadata` lists; empty where they do. It lists each piece's file, offset
+    and length."""
     pieces: list[tuple[str, int]] = []
     try:
         with open(os.path.join(folder, ".metadata"), "rb") as file:
@@ -185,8 +186,8 @@ def _torn_distributed(folder: str) -> str:
 
 
 class _Pieces(pickle.Unpickler):
-    """Reads (file, end) of each piece out of a pickle. Whatever class or function the pickle names stands for nothing:
-    nothing of it is imported or called."""
+    """Reads (file, end) of each piece out of a pickle. Each class or function that the pickle names is replaced by an
+    empty stand-in, so nothing is imported or called."""
 
     def __init__(self, file: Any, pieces: list[tuple[str, int]]) -> None:
         super().__init__(file)

@@ -20,7 +20,7 @@ from logdiag.errors import LogdiagError
 _PIECE = 1 << 16
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 MARK = "LOGDIAG_RUN"
-# Seconds for the last words of a process that has ended, and for one that is told to end.
+# Seconds to read on after a process has ended, and to wait after it was asked to end.
 _LAST_WORDS, _GRACE = 1.0, 10.0
 
 
@@ -33,10 +33,10 @@ class Child:
             self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise LogdiagError(
-                f"{log}: cannot be written ({error.strerror}); free the place or give --state"
+                f"{log}: cannot be written ({error.strerror}); free some space or give --state"
             ) from error
         self.notes: list[str] = []
-        self._routes: dict[int, int] = {}  # what we read, and where it goes
+        self._routes: dict[int, int] = {}  # from the descriptor we read to the one we write to
         ends = self._make_ends()
         try:
             self._process = subprocess.Popen(
@@ -77,7 +77,7 @@ class Child:
         return b"".join(pieces)
 
     def last_words(self) -> Iterator[bytes]:
-        """What an ended job still has in its pipes; what lives on may hold them open, so not for long."""
+        """Yields what an ended job left in its pipes, for a second at most: a child of it may hold them open."""
         until = time.monotonic() + _LAST_WORDS
         while self._routes and time.monotonic() < until:
             yield self.read(0.05)
@@ -100,7 +100,7 @@ class Child:
                 fcntl.ioctl(end, termios.TIOCSWINSZ, fcntl.ioctl(out, termios.TIOCGWINSZ, bytes(8)))
 
     def close(self) -> None:
-        """Lets go of what the job's output came by."""
+        """Closes the job's output and the log, and waits for its process."""
         for end in (*self._routes, self._log):
             os.close(end)
         self._routes.clear()
@@ -136,7 +136,7 @@ class Child:
 
 
 def _input() -> int | None:
-    """Standard input is the job's as it is, but for a terminal in which another program is in front."""
+    """Returns None, so that the job inherits standard input, or DEVNULL where another program owns that terminal."""
     with contextlib.suppress(OSError):  # no terminal, or not ours
         if os.tcgetpgrp(_INPUT) != os.getpgrp():
             return subprocess.DEVNULL
@@ -164,20 +164,20 @@ def _write(out: int, piece: bytes) -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """The processes that an attempt started, by the mark in their environment; only ours can be seen."""
+    """Returns the ids of an attempt's processes, by the mark in their environment; only the user's own are seen."""
     wanted = f"{MARK}={mark}".encode()
-    found = []
+    processes = []
     for name in os.listdir("/proc") if sys.platform == "linux" else ():
         if name.isdigit() and int(name) != os.getpid():
             with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
                 if wanted in file.read().split(b"\0"):
-                    found.append(int(name))
-    return found
+                    processes.append(int(name))
+    return processes
 
 
 def end_all(mark: str, child: Child | None = None, grace: float = _GRACE) -> int:
-    """Ends what an attempt left running, with SIGTERM and then SIGKILL. How many processes there were. One that cannot
-    be killed waits for a device, and is left."""
+    """Ends what an attempt left running, with SIGTERM and then SIGKILL. Returns how many processes there were. One that
+    cannot be killed, as it waits for a device, is left."""
     left = len(marked(mark))
     for number in (signal.SIGTERM, signal.SIGKILL):
         for sent in (number, signal.SIGCONT):

@@ -38,15 +38,16 @@ class Resume:
 
 
 def resume(environ: Mapping[str, str] = os.environ) -> Resume:
-    """What the environment says. Raises LogdiagError for a variable that is not of the form that is written above."""
-    said = {name: environ.get(f"LOGDIAG_RUN_{name}", "") for name in ("ATTEMPT", "CHECKPOINT", "SKIP", "EXCLUDE")}
+    """Reads the plan from the environment. Raises LogdiagError for a variable that is not in the form described
+    above."""
+    variables = {name: environ.get(f"LOGDIAG_RUN_{name}", "") for name in ("ATTEMPT", "CHECKPOINT", "SKIP", "EXCLUDE")}
     try:
-        ranges = [item.split("-") for item in said["SKIP"].split(",") if item]
+        ranges = [item.split("-") for item in variables["SKIP"].split(",") if item]
         return Resume(
-            attempt=int(said["ATTEMPT"] or 1),
-            checkpoint=said["CHECKPOINT"],
+            attempt=int(variables["ATTEMPT"] or 1),
+            checkpoint=variables["CHECKPOINT"],
             skipped=tuple((int(first), int(last)) for first, last in ranges),
-            excluded=tuple(item for item in said["EXCLUDE"].split(",") if item),
+            excluded=tuple(item for item in variables["EXCLUDE"].split(",") if item),
         )
     except ValueError as error:
         raise LogdiagError(

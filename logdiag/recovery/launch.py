@@ -27,16 +27,16 @@ class Launcher:
     nodes: tuple[str, ...] = ()
 
     def can_exclude(self, node: str, excluded: Sequence[str]) -> str:
-        """The name by which a node can be left out; empty where it cannot, for the launcher has no word for it, does
-        not know it, or too few would be left."""
+        """Returns the name by which a node can be left out; empty where it cannot: the command has no placeholder for
+        it, the node is not known, or too few would be left."""
         if not self.nodes:
             # It comes from a log, and may go through a shell.
             known = any("{exclude}" in word for word in self.command) and is_name(node)
             return node if known and node not in excluded else ""
         left = [name for name in self.nodes if name not in excluded]
-        found = same_node(node, left)
+        name = same_node(node, left)
         needed = max((int(most or 1) for word in self.command for _, most in _PLACEHOLDER.findall(word)), default=1)
-        return found if found and len(left) > needed else ""
+        return name if name and len(left) > needed else ""
 
     def words(self, course: Course, attempt: int, checkpoint: str) -> list[str]:
         """The command of an attempt. A word whose placeholder is empty is left out."""
@@ -88,13 +88,13 @@ def launcher_of(command: Sequence[str], nodes_file: str | None, checkpoint_dir: 
 
 
 def is_name(node: str) -> bool:
-    """Whether it can be a host's name or address, and no more than that to a shell."""
+    """Whether it can be a host's name or address, and is harmless to a shell."""
     return _NAME.fullmatch(node) is not None
 
 
 def nodes_in(path: str, option: str) -> list[str]:
-    """The first word of each line, comments left out, as hostfiles are written. Raises LogdiagError, with the option
-    that named the file."""
+    """Returns the first word of each line of a hostfile, without comments. Raises LogdiagError, naming the `option` the
+    file came from."""
     try:
         with open(path, encoding="utf-8") as file:
             rows = [row.split("#")[0].split() for row in file]
@@ -105,10 +105,11 @@ def nodes_in(path: str, option: str) -> list[str]:
     return [row[0] for row in rows if row]
 
 
-def with_addresses(nodes: tuple[str, ...], said: str) -> tuple[str, ...]:
-    """The nodes again. Raises LogdiagError where one has no address; `said` is where they were named."""
+def with_addresses(nodes: tuple[str, ...], option: str) -> tuple[str, ...]:
+    """Returns the nodes unchanged. Raises LogdiagError, naming the `option` they came from, where one has no
+    address."""
     if unknown := [node for node in nodes if not _has_address(node)]:
-        raise LogdiagError(f"{said}: {', '.join(unknown[:5])}: no such host; correct the name or take it out")
+        raise LogdiagError(f"{option}: {', '.join(unknown[:5])}: no such host; correct the name or take it out")
     return nodes
 
 
@@ -120,7 +121,7 @@ def _has_address(node: str) -> bool:
 
 
 def same_node(node: str, nodes: Sequence[str]) -> str:
-    """The name that a node has among others; empty where it is none of them."""
+    """Returns the name by which `nodes` has a node, with or without its domain; empty where it is none of them."""
     return next((name for name in nodes if _short(name) == _short(node)), "") if node else ""
 
 

@@ -1,5 +1,5 @@
-"""What became of a watched job, as JSON lines, so that a killed logdiag goes on where it was. Each event is on the disk
-before it is acted on. A `Course` is where the job stands after them."""
+"""The history of a watched job as JSON lines, so that a logdiag that was killed can go on. Each event is on the disk
+before it is acted on. A `Course` is the state of the job after all events."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NAME = "ledger.jsonl"
 
 @dataclass
 class Course:
-    """Where the job stands: its attempts (the last one's number), the furthest step, that of the furthest checkpoint,
-    failures after which it was started again, nodes that are left out, batches to skip, and checkpoints that are not to
-    be used, with the time up to which. `slowest_start` are the most seconds that an attempt, begun at `began`, took to
-    its first step. `running` is the mark of an attempt of which no end is known, `log` its log. `decided` is what the
-    last decision was about."""
+    """The state of a job. `attempt` is the number of the last attempt, `furthest` the furthest step, `saved` that of
+    the furthest checkpoint. `failures` are those after which it was started again, `excluded` the nodes that are left
+    out, `skipped` the batches to skip, `distrusted` the checkpoints not to use, each with the time of the save that is
+    bad. `slowest_start` is the most seconds that an attempt, begun at `began`, took to its first step. `running` is the
+    mark of an attempt whose end is not known, `log` its log. `decided` is the last choice."""
 
     command: list[str] = field(default_factory=list)
     attempt: int = 0
@@ -45,10 +45,10 @@ class Course:
     over: bool = True
 
     def fold(self, event: Mapping[str, Any]) -> None:
-        """Takes one event of the ledger in."""
+        """Updates the state by one event of the ledger."""
         kind = event["event"]
         if kind == "begin":
-            # A person started it (again): the budgets are new, what is known to be broken stays so.
+            # A person started it, perhaps again: budgets are counted anew, excluded nodes stay excluded.
             self.command, self.failures, self.over = list(event["command"]), [], False
         elif kind == "start":
             self.attempt, self.running, self.log = event["attempt"], event["mark"], event["log"]
@@ -66,9 +66,9 @@ class Course:
         self.decided = event
         self.furthest, self.saved = event["furthest"], event["saved"]
         if event["step"] != "stop":
-            said = event["failure"]
-            reason, advice = Reason(said["reason"]), Action(said["advice"])
-            self.failures.append(Failure(**{**said, "reason": reason, "advice": advice}))
+            failure = event["failure"]
+            reason, advice = Reason(failure["reason"]), Action(failure["advice"])
+            self.failures.append(Failure(**{**failure, "reason": reason, "advice": advice}))
             self.excluded += [event["node"]] if event["node"] else []
             self.skipped += [(first, last) for first, last in event["skip"]]
             self.distrusted.update(event["distrusted"])
@@ -95,7 +95,8 @@ class Ledger:
             self.course.fold(event)
 
     def add(self, event: str, **fields: Any) -> None:
-        """Writes an event, and returns when it is on the disk; where that is full it follows with the next one."""
+        """Writes an event to the disk before it returns. On a full disk the event is written together with the next
+        one."""
         row = {"event": event, "at": round(time.time(), 3), **plain(fields)}
         self._unwritten += json.dumps(row).encode() + b"\n"
         size = os.fstat(self._file).st_size
@@ -105,7 +106,7 @@ class Ledger:
             os.fsync(self._file)
             self._unwritten = b""
         except OSError:
-            # The job must not die of its ledger: a part of a row is taken back.
+            # A full disk must not end the job: remove the part of a row that was written.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, size)
         self.course.fold(row)
@@ -120,9 +121,9 @@ class Ledger:
         saved: int = -1,
         rollback: Callable[[Choice], Rollback] = lambda _: ((), {}),
     ) -> tuple[Choice, Failure]:
-        """Decides about the failure of an attempt by the policy, and writes it down; the choice, and the failure as it
-        is known from then on. `node` is the name by which its node can be left out, empty where it cannot; `rollback`
-        gives the batches to skip and the checkpoints that are not to be used."""
+        """Decides about the failure of an attempt by the policy, and writes it down. Returns the choice and the failure
+        as recorded. `node` is the name by which its node can be left out, empty where it cannot; `rollback` gives the
+        batches to skip and the checkpoints not to use."""
         course = self.course
         node = node if len(course.excluded) < policy.budget.nodes else ""
         failure = replace(failure, node=node or failure.node)
@@ -134,8 +135,8 @@ class Ledger:
         return choice, failure
 
     def begin(self, command: Sequence[str]) -> bool:
-        """Takes a command on; True where it goes on with what another logdiag had begun. Raises LogdiagError where
-        that was another command."""
+        """Begins a job; True where it goes on with an unfinished one of the same command. Raises LogdiagError where the
+        unfinished one has another command."""
         if self.course.over:
             self.add("begin", command=list(command))
             return False
@@ -147,7 +148,7 @@ class Ledger:
         return True
 
     def close(self) -> None:
-        """Lets another process watch the job."""
+        """Closes the file, so that another process may watch the job."""
         os.close(self._file)
 
     def _lock(self) -> None:
@@ -161,7 +162,7 @@ class Ledger:
             ) from error
 
     def _read(self) -> list[dict[str, Any]]:
-        """All events; a last line that was cut when the writer was killed is taken away."""
+        """Returns all events. Removes a last line that is incomplete because its writer was killed."""
         with open(self.path, "rb") as file:
             content = file.read()
         whole = content.rfind(b"\n") + 1

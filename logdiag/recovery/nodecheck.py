@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_high, median_low
 
-# Slow is less than half the usual bandwidth; late is four times the usual latency and half a millisecond more, which a
-# busy machine costs; lossy is more than one segment in a hundred sent again, and four times the usual share.
+# Slow is less than half the usual bandwidth; late is four times the usual latency and half a millisecond more, to allow
+# for a busy machine; lossy is more than one segment in a hundred sent again, and four times the usual share.
 _SLOW, _LATE, _PAUSE, _LOSSY, _TIMES_LOSSY = 0.5, 4.0, 0.0005, 0.01, 4.0
 
 World = tuple[str, ...]
@@ -51,8 +51,8 @@ class Usual:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found out: the nodes that passed, the bad ones with what is wrong with each, and those of which nothing
-    can be told. `waves` are the outcomes in the order in which worlds ran: the first wave is round one, all others are
+    """The result of a check: the nodes that passed, the bad ones with what is wrong with each, and those not known to
+    be either. `waves` are the outcomes in the order in which worlds ran: the first wave is round one, all others are
     round two."""
 
     good: tuple[str, ...]
@@ -70,24 +70,27 @@ def check(nodes: Sequence[str], run: Callable[[Sequence[World]], Sequence[WorldR
     good = [node for outcome in first if not complaint(outcome, usual) for node in outcome.world]
     if not good:
         why = next((outcome.why for outcome in first), "")
-        note = f"no world passed, so it cannot be told who is to blame; check the launcher and the ports first ({why})"
+        note = (
+            f"no world passed, so it is not known which nodes are bad; check the launcher and the ports first ({why})"
+        )
         return Check((), {}, tuple(nodes), (note,), usual, (first,))
     waves = tuple(tuple(run(wave)) for wave in second_round([node for node in nodes if node not in good], good))
     # The suspect is the last of its world.
-    said = {outcome.world[-1]: complaint(outcome, usual) for wave in waves for outcome in wave}
-    bad = {node: why for node, why in said.items() if why}
-    notes = () if usual else ("one world alone gave figures: there was nothing to hold speeds against",)
+    complaints = {outcome.world[-1]: complaint(outcome, usual) for wave in waves for outcome in wave}
+    bad = {node: why for node, why in complaints.items() if why}
+    notes = () if usual else ("one world alone gave figures: there was nothing to compare its speed with",)
     return Check(tuple(node for node in nodes if node not in bad), bad, (), notes, usual, (first, *waves))
 
 
 def first_round(nodes: Sequence[str]) -> list[World]:
-    """All nodes in worlds of two, the last of three where their number is odd. Neighbours in the list stay together."""
+    """Puts all nodes into worlds of two neighbours in the list; the last world has three where their number is odd."""
     starts = range(0, len(nodes) - 1, 2)
-    return [tuple(nodes[at : len(nodes) if at == starts[-1] else at + 2]) for at in starts]
+    return [tuple(nodes[start : len(nodes) if start == starts[-1] else start + 2]) for start in starts]
 
 
 def usual_of(outcomes: Sequence[WorldResult]) -> Usual | None:
-    """The medians of what was measured, the better of two in the middle; None where fewer than two worlds were."""
+    """Returns the medians of the figures, of two middle ones the better; None where fewer than two worlds have
+    figures."""
     measured = [outcome.figures for outcome in outcomes if outcome.figures]
     if len(measured) < 2:
         return None
@@ -100,32 +103,32 @@ def usual_of(outcomes: Sequence[WorldResult]) -> Usual | None:
 
 
 def complaint(outcome: WorldResult, usual: Usual | None) -> str:
-    """What is wrong with a world, in words; empty where it passed."""
+    """Says what is wrong with a world; empty where it passed."""
     figures = outcome.figures
     if figures is None:
         return outcome.why or "it gave no figures"
     if usual is None:
         return ""
-    found = []
+    problems = []
     if figures.processes < usual.per_node * len(outcome.world):
-        found.append(
+        problems.append(
             f"few GPUs: {figures.processes} on {len(outcome.world)} nodes, usual are {usual.per_node:g} a node"
         )
     if figures.bandwidth < _SLOW * usual.bandwidth:
-        found.append(f"slow: {figures.bandwidth / 1e6:.3g} MB/s, usual are {usual.bandwidth / 1e6:.3g}")
+        problems.append(f"slow: {figures.bandwidth / 1e6:.3g} MB/s, usual are {usual.bandwidth / 1e6:.3g}")
     if figures.latency > _LATE * usual.latency + _PAUSE:
-        found.append(f"late: {figures.latency * 1e3:.3g} ms, usual are {usual.latency * 1e3:.3g}")
+        problems.append(f"late: {figures.latency * 1e3:.3g} ms, usual are {usual.latency * 1e3:.3g}")
     if figures.resent is not None and figures.resent > max(_LOSSY, _TIMES_LOSSY * usual.resent):
-        found.append(f"lossy: {figures.resent:.1%} of its segments were sent again, usual are {usual.resent:.1%}")
-    return "; ".join(found)
+        problems.append(f"lossy: {figures.resent:.1%} of its segments were sent again, usual are {usual.resent:.1%}")
+    return "; ".join(problems)
 
 
 def second_round(suspects: Sequence[str], good: Sequence[str]) -> list[list[World]]:
-    """Each suspect with a node that passed, in as many waves as it takes, since a node is in one world at a time; none
-    where no node passed."""
+    """Pairs each suspect with a node that passed. A node is in one world at a time, so this takes several waves where
+    suspects outnumber good nodes; empty where no node passed."""
     if not good:
         return []
     return [
-        list(zip(good, suspects[at : at + len(good)], strict=False))  # the good node comes first: it leads the world
-        for at in range(0, len(suspects), len(good))
+        list(zip(good, suspects[start : start + len(good)], strict=False))  # the good node comes first, as rank 0
+        for start in range(0, len(suspects), len(good))
     ]

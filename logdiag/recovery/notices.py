@@ -31,35 +31,35 @@ class Notice:
 
 
 class Notifier:
-    """Sends notices to each place: an http(s) address gets JSON, one that begins with `slack:` Slack's own form."""
+    """Sends notices to each address: an http(s) address gets JSON, one that begins with `slack:` Slack's own form."""
 
     def __init__(
-        self, places: Sequence[str], *, environ: Mapping[str, str] = os.environ, pause: float = _FIRST_PAUSE
+        self, addresses: Sequence[str], *, environ: Mapping[str, str] = os.environ, pause: float = _FIRST_PAUSE
     ) -> None:
-        """Raises LogdiagError for a place that is no address."""
-        for place in places:
-            if not place.removeprefix(_SLACK).startswith(("http://", "https://")):
-                raise LogdiagError(f"--notify {place}: no address; give https://... or slack:https://...")
+        """Raises LogdiagError for an address that is neither http(s) nor slack:http(s)."""
+        for address in addresses:
+            if not address.removeprefix(_SLACK).startswith(("http://", "https://")):
+                raise LogdiagError(f"--notify {address}: no address; give https://... or slack:https://...")
         self.notes: list[str] = []
-        self._places, self._pause = tuple(places), pause
+        self._addresses, self._pause = tuple(addresses), pause
         self._github = environ.get("GITHUB_ACTIONS") == "true"
         self._waiting: SimpleQueue[Notice | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def send(self, notice: Notice) -> None:
-        """Hands a notice over; returns at once."""
+        """Queues a notice for the sending thread; returns at once."""
         if self._github:
             kind = "error" if notice.event == "stopped" else "notice"
             text = notice.text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
             print(f"::{kind} title=logdiag::{text}", file=sys.stderr, flush=True)
-        if self._places:
+        if self._addresses:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="logdiag-notices", daemon=True)
                 self._thread.start()
             self._waiting.put(notice)
 
     def close(self, seconds: float = 10.0) -> None:
-        """Waits, so long at most, until all is sent."""
+        """Waits until all is sent, for `seconds` at most."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join(seconds)
@@ -68,17 +68,17 @@ class Notifier:
 
     def _serve(self) -> None:
         while (notice := self._waiting.get()) is not None:
-            for place in self._places:
-                self._deliver(place, notice)
+            for address in self._addresses:
+                self._deliver(address, notice)
 
-    def _deliver(self, place: str, notice: Notice) -> None:
+    def _deliver(self, address: str, notice: Notice) -> None:
         import urllib.error
         import urllib.request
 
-        slack = place.startswith(_SLACK)
+        slack = address.startswith(_SLACK)
         document = {"text": notice.text} if slack else {"schema": "logdiag.notice/1", **asdict(notice)}
         request = urllib.request.Request(
-            place.removeprefix(_SLACK), json.dumps(document).encode(), {"Content-Type": "application/json"}
+            address.removeprefix(_SLACK), json.dumps(document).encode(), {"Content-Type": "application/json"}
         )
         for attempt in range(_TRIES):
             try:

@@ -30,7 +30,7 @@ _DEFAULT = os.path.join(os.path.dirname(__file__), "policy.yaml")
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failure of a job, as far as the table asks.
+    """One failure of a job, with what the table asks about it.
 
     `seen` by the diagnosis of the log or by the watch (`hang`, `spike`). `known`: the answer is sure; the watch always
     is. `rule` knows the root line, `step` is the last one made, `progressed` means further than ever before.
@@ -47,12 +47,12 @@ class Failure:
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
-        """What makes two failures the same. What nobody knows is one failure, whatever its words are."""
+        """Failures with equal fingerprints count as the same. All failures that are not known count as one."""
         return (self.seen, self.reason.value, self.rule, self.node) if self.known else ("not known",)
 
 
 def failure_of(answer: Diagnosis, step: int | None, *, progressed: bool) -> Failure:
-    """The failure that a diagnosis tells of."""
+    """Returns the failure that a diagnosis found, as the policy asks it."""
     root = answer.root_cause
     return Failure(
         "log",
@@ -195,40 +195,40 @@ def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_
     of_the_reason = [earlier.step for earlier in history if earlier.reason is failure.reason]
     same_step = failure.step is not None and of_the_reason[-1:] == [failure.step]
     row = next(row for row in policy.rows if row.fits(failure, same_step))
-    # A machine that fails again is worse than it was; any other failure that the job got past is a new one.
+    # A machine's failures count over the whole job; those of any other kind only since the job last progressed.
     lasting = not row.renewed or ("exclude" in row.do and bool(failure.node) and can_exclude)
     times = 1 + sum(earlier.fingerprint == failure.fingerprint for earlier in _counted(failure, history, lasting))
     step = row.do[min(times, len(row.do)) - 1]
-    said = f"{row.name}, the {_ORDINALS.get(times, f'{times}th')} time"
+    occurrence = f"{row.name}, the {_ORDINALS.get(times, f'{times}th')} time"
     if step != "stop" and (spent := _spent(policy, failure, history)):
-        return Choice("stop", f"{said}: stopped for a person, since {spent}", row.name, times)
+        return Choice("stop", f"{occurrence}: stopped for a person, since {spent}", row.name, times)
     if step == "exclude" and not (failure.node and can_exclude):
         lacking = "it cannot be left out" if failure.node else "the log names no node to leave out"
-        return Choice("restart", f"{said}: restarted where it was, since {lacking}", row.name, times)
+        return Choice("restart", f"{occurrence}: restarted where it was, since {lacking}", row.name, times)
     if step == "wait":
         seconds = policy.wait.seconds * 2 ** (times - 1)
-        return Choice(step, f"{said}: tried again after {seconds:g} s", row.name, times, seconds=seconds)
+        return Choice(step, f"{occurrence}: tried again after {seconds:g} s", row.name, times, seconds=seconds)
     why = {
         "restart": "restarted from the last complete checkpoint",
         "exclude": f"restarted without {failure.node}",
         "rollback": "restarted from a checkpoint before it, without the batches around it",
         "stop": "stopped for a person",
     }[step]
-    return Choice(step, f"{said}: {why}", row.name, times, node=failure.node if step == "exclude" else "")
+    return Choice(step, f"{occurrence}: {why}", row.name, times, node=failure.node if step == "exclude" else "")
 
 
 def _counted(failure: Failure, history: Sequence[Failure], lasting: bool) -> Sequence[Failure]:
-    """The earlier failures that count against this one: all, or those since the job last came further."""
+    """Returns the earlier failures that count against this one: all, or those since the job last progressed."""
     if lasting:
         return history
     if failure.progressed:
         return ()
-    last = max((at for at, earlier in enumerate(history) if earlier.progressed), default=0)
+    last = max((index for index, earlier in enumerate(history) if earlier.progressed), default=0)
     return history[last:]
 
 
 def _spent(policy: Policy, failure: Failure, history: Sequence[Failure]) -> str:
-    """Which budget is spent, in words; empty for none."""
+    """Says which budget is spent; empty for none."""
     if len(history) >= policy.budget.restarts:
         return f"the budget of {policy.budget.restarts} restarts is spent"
     in_vain = 0 if failure.progressed else 1

@@ -24,10 +24,10 @@ from logdiag.recovery.watch import Alarm, Watch
 from logdiag.rules import RuleBook
 
 _TICK = 0.1
-# Those that end a job, and those that only tell it something.
+# Signals that end a job, those of them that a person sends, and signals that only inform it.
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 _BY_A_PERSON = ("SIGINT", "SIGQUIT")
-_TELLING = ("SIGUSR1", "SIGUSR2", "SIGWINCH")
+_INFORMING = ("SIGUSR1", "SIGUSR2", "SIGWINCH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class _Ended:
 
 
 def run_job(setup: Setup) -> int:
-    """Runs the job until it is done, is for a person, or somebody ends it. What its last attempt ended with, 128 and
-    the signal's number where one ended it."""
+    """Runs the job until it is done, left to a person, or ended by a signal. Returns the exit status of the last
+    attempt, 128 plus the signal's number where one ended it."""
     with _Signals() as signals:
         _take_over(setup)
         status = 0
@@ -78,7 +78,7 @@ def run_job(setup: Setup) -> int:
             if choice.step == "stop":
                 return status
             signals.sleep(choice.seconds)
-        # A person is done with it, a scheduler will give the same command again.
+        # A person who ends it is done with it; a scheduler will start the same command again.
         if signals.ended_by in _BY_A_PERSON:
             setup.ledger.add("over", how="ended", why=f"by {signals.ended_by}")
         setup.say(f"ended by {signals.ended_by}; the same command goes on from the last checkpoint")
@@ -86,7 +86,7 @@ def run_job(setup: Setup) -> int:
 
 
 def _take_over(setup: Setup) -> None:
-    """Goes on with a job whose logdiag was killed: what it left running is ended, for nobody reads its output."""
+    """Goes on with a job whose logdiag was killed. Processes it left running are ended: nobody reads their output."""
     ledger, course = setup.ledger, setup.ledger.course
     if not ledger.begin(setup.launcher.command):
         return
@@ -98,7 +98,7 @@ def _take_over(setup: Setup) -> None:
 
 
 def _attempt(setup: Setup, signals: _Signals) -> _Ended:
-    """One attempt, from its start to its end and the diagnosis of it."""
+    """Runs one attempt from its start to its end, and diagnoses it where it failed."""
     ledger, course = setup.ledger, setup.ledger.course
     number, mark = course.attempt + 1, uuid.uuid4().hex
     checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
@@ -119,7 +119,7 @@ def _attempt(setup: Setup, signals: _Signals) -> _Ended:
     if alarm or status:
         ledger.add("detected", attempt=number, seen=alarm.kind if alarm else "exit", why=alarm.why if alarm else "",
                    status=status, step=watch.step)  # fmt: skip
-        answer = _diagnosed(setup, log, status, alarm)
+        answer = _diagnosis_of(setup, log, status, alarm)
         end_all(mark, child)
     signals.child = None
     child.close()
@@ -131,7 +131,7 @@ def _attempt(setup: Setup, signals: _Signals) -> _Ended:
 
 
 def _follow(setup: Setup, child: Child, watch: Watch, number: int) -> Alarm | None:
-    """Follows an attempt to its end, or until it is to be ended: then why."""
+    """Follows an attempt to its end; returns None then, or earlier the alarm for which it is to be ended."""
     stepped = False
     while child.status is None:
         _look(setup, watch, child.read(_TICK))
@@ -151,8 +151,9 @@ def _look(setup: Setup, watch: Watch, printed: bytes) -> None:
         setup.say(f"seen: {finding.title} ({finding.rule})")
 
 
-def _diagnosed(setup: Setup, log: str, status: int | None, alarm: Alarm | None) -> Diagnosis | None:
-    """The diagnosis of an attempt; one that was to be ended from here failed only where a line says so."""
+def _diagnosis_of(setup: Setup, log: str, status: int | None, alarm: Alarm | None) -> Diagnosis | None:
+    """Returns the diagnosis of an attempt, None where it failed. Of an attempt that we ended the exit status proves
+    nothing: it counts as failed after a fault, else as not known."""
     if alarm:
         status = 1 if alarm.kind == "fault" else None
     try:
@@ -163,7 +164,7 @@ def _diagnosed(setup: Setup, log: str, status: int | None, alarm: Alarm | None) 
 
 
 def _decide(setup: Setup, ended: _Ended) -> Choice:
-    """Decides by the policy, writes it down and tells people."""
+    """Decides by the policy, writes the choice down and sends a notice. Returns the choice."""
     ledger, course = setup.ledger, setup.ledger.course
     checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
     failure = _failure(setup, ended, checkpoints)
@@ -178,11 +179,11 @@ def _decide(setup: Setup, ended: _Ended) -> Choice:
         rollback=lambda choice: _rollback(setup.policy, ended, choice, checkpoints),
     )
     where = f" at step {failure.step}" if failure.step is not None else ""
-    what = f"attempt {course.attempt} failed{where}: {_named(failure, ended)}; {choice.why}"
+    text = f"attempt {course.attempt} failed{where}: {_reason_words(failure, ended)}; {choice.why}"
     event = "stopped" if choice.step == "stop" else "restarted"
-    notice = Notice(event, what, course.attempt, failure.reason.value, failure.node, failure.step)
+    notice = Notice(event, text, course.attempt, failure.reason.value, failure.node, failure.step)
     if event == "restarted":
-        setup.say(what)
+        setup.say(text)
         setup.notifier.send(notice)
         return choice
     if ended.answer is not None:
@@ -192,7 +193,7 @@ def _decide(setup: Setup, ended: _Ended) -> Choice:
 
 
 def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[SavedCheckpoint]) -> Failure:
-    """What the diagnosis and the watch say, as the policy asks it. What the watch measured is known."""
+    """Returns the failure for the policy, from the diagnosis and the watch. What the watch measured is known."""
     answer, course = ended.answer, setup.ledger.course
     step = ended.watch.step
     if step is None and answer and answer.times:
@@ -202,16 +203,16 @@ def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[SavedCheckpoint]
         # Steps may be counted anew in each epoch, or not be printed at all.
         progressed = progressed or (saved != ended.start if saved.step is None else saved.step > course.saved)
     kind = ended.alarm.kind if ended.alarm else ""
-    told = failure_of(answer, step, progressed=progressed) if answer else None
+    in_log = failure_of(answer, step, progressed=progressed) if answer else None
     if kind == "spike":
         return Failure("spike", Reason.OTHERS, Action.ROLLBACK_AND_SKIP, True, step=step, progressed=progressed)
-    if kind == "hang" and not (told and told.known):
+    if kind == "hang" and not (in_log and in_log.known):
         return Failure("hang", Reason.OTHERS, Action.RESTART, True, step=step, progressed=progressed)
-    return told or Failure("log", Reason.OTHERS, Action.NONE, False, step=step, progressed=progressed)
+    return in_log or Failure("log", Reason.OTHERS, Action.NONE, False, step=step, progressed=progressed)
 
 
 def _rollback(policy: Policy, ended: _Ended, choice: Choice, checkpoints: Sequence[SavedCheckpoint]) -> Rollback:
-    """The batches to skip, and the checkpoints that may hold what the bad ones did: those after the last good loss, and
+    """Returns the batches to skip, and the checkpoints that may be damaged by them: those after the last good loss, and
     each further time one more before them."""
     watch = ended.watch
     if choice.step != "rollback" or watch.step is None:
@@ -229,7 +230,7 @@ def _before(item: SavedCheckpoint, good: int, bad_at: float) -> bool:
     return item.step <= good if item.step is not None else item.saved_at < bad_at
 
 
-def _named(failure: Failure, ended: _Ended) -> str:
+def _reason_words(failure: Failure, ended: _Ended) -> str:
     if failure.seen != "log" and ended.alarm:
         return ended.alarm.why
     if not failure.known:
@@ -238,14 +239,14 @@ def _named(failure: Failure, ended: _Ended) -> str:
 
 
 def _over(setup: Setup, notice: Notice) -> None:
-    """The job is done, or for a person: written down and told."""
+    """Ends the watch of a job that is done or left to a person: writes it down and sends the notice."""
     setup.ledger.add("over", how=notice.event, why=notice.text)
     setup.say(notice.text)
     setup.notifier.send(notice)
 
 
 class _Signals:
-    """Passes signals on to the job; `ended_by` names the one by which somebody ended it."""
+    """Passes signals on to the job; `ended_by` is the name of the one that ended it, empty while none did."""
 
     def __init__(self) -> None:
         self.child: Child | None = None
@@ -253,8 +254,8 @@ class _Signals:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> _Signals:
-        for number in (signal.Signals[name] for name in (*_ENDING, *_TELLING)):
-            # What a shell tells a background command to ignore stays ignored.
+        for number in (signal.Signals[name] for name in (*_ENDING, *_INFORMING)):
+            # A shell starts a background command with some signals ignored: leave them so.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._came)
         return self

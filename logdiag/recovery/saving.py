@@ -1,4 +1,4 @@
-"""Saves a training job's state while it goes on: the loop waits for a copy in memory, the disk is written meanwhile.
+"""Saves a training job's state while it trains: the loop waits only for a copy in memory, not for the disk.
 
     from logdiag.recovery.saving import Saver
 
@@ -47,7 +47,7 @@ class Saver:
         self._folder = folder
         self._state = {"job": _Job(model, optimizers), **others}
         self._alone = not dist.is_initialized() or dist.get_world_size() == 1
-        # Its own group: the training goes on with the others while ranks speak of a save.
+        # A group of its own, so that a save never waits for the training's collectives.
         self._group = None if self._alone else dist.new_group(backend="gloo")
         self._leads = self._alone or dist.get_rank() == 0
         gpu = torch.cuda.is_available()
@@ -143,7 +143,7 @@ def _writer(final: str) -> Any:
             try:
                 return super().write_data(plan, planner)
             except Exception as error:
-                # What torch says of a full disk is "unexpected pos"; the disk's own word came before it.
+                # Torch reports a full disk as "unexpected pos"; the disk's own error came before it.
                 raise OSError(_first(error)) from error
 
         def finish(self, metadata: Any, results: Any) -> None:
@@ -158,7 +158,7 @@ def _writer(final: str) -> Any:
 
 
 def _synced(folder: str) -> None:
-    """Names in a folder are on the disk only when the folder is."""
+    """Writes a folder to the disk; only then are new names in it safe."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -167,14 +167,14 @@ def _synced(folder: str) -> None:
 
 
 def _clear(folder: str) -> None:
-    """Removes what saves left that did not end."""
+    """Removes what unfinished saves left."""
     for name in os.listdir(folder):
         if name.startswith("step_") and name.endswith(_PARTIAL):
             shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
 def _first(error: BaseException) -> str:
-    """The first line of what went wrong first, on whichever rank."""
+    """Returns the first line of the error that came first, on any rank."""
     failures = getattr(error, "failures", None)  # of torch's CheckpointException: by rank, with the traceback
     if failures:
         error = next(iter(failures.values()))[0]

@@ -10,7 +10,7 @@ from logdiag.recovery.launch import same_node
 from logdiag.recovery.ledger import Ledger
 from logdiag.recovery.policy import Policy, failure_of
 
-# Whoever ended it so had a reason, or the scheduler itself starts it again.
+# States of a job that somebody ended on purpose, or that the scheduler itself starts again.
 _LEFT_ALONE = ("COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "SUSPENDED")
 
 
@@ -28,8 +28,8 @@ def choice_for(answer: Diagnosis, policy: Policy, folder: str) -> dict[str, str]
             _decide(answer, policy, ledger, run)
     finally:
         ledger.close()
-    said = course.decided or {}
-    return {"choice": said["step"], **{f"choice_{name}": str(said[name]) for name in ("why", "node", "seconds")}}
+    decided = course.decided or {}
+    return {"choice": decided["step"], **{f"choice_{name}": str(decided[name]) for name in ("why", "node", "seconds")}}
 
 
 def _decide(answer: Diagnosis, policy: Policy, ledger: Ledger, run: str) -> None:
@@ -37,7 +37,7 @@ def _decide(answer: Diagnosis, policy: Policy, ledger: Ledger, run: str) -> None
     ledger.begin([job["id"]])
     step = answer.times.last_step if answer.times else None
     failure = failure_of(answer, step, progressed=step is not None and step > course.furthest)
-    # A log is the user's word: it can put only nodes of this very job aside, and not too many.
+    # A user can write anything into a log: leave out only nodes of this very job, and not too many.
     node = same_node(failure.node, job.get("nodes", "").split(","))
     failure = replace(failure, node=node or failure.node)
     choice, _ = ledger.decide(policy, failure, "" if node in course.excluded else node, attempt=run)

@@ -14,8 +14,8 @@ from logdiag.rules import RuleBook
 _NOTHING = Recovery(Action.NONE, False, (), (), "The log shows no failure.")
 # Restart from the last checkpoint; if it comes back, ...   Start again from the last checkpoint; ask for more time, ...
 _RESTARTS = ("Restart from the last checkpoint", "Start again from the last checkpoint")
-# What the first step says too, with the node to leave out.
-_SAID_FIRST = ("Restart from the last checkpoint.", "Restart from the last checkpoint on other nodes.")
+# Steps of rules that repeat the first step, which also names the node to leave out.
+_REPEATED_STEPS = ("Restart from the last checkpoint.", "Restart from the last checkpoint on other nodes.")
 
 
 def recover(
@@ -34,11 +34,11 @@ def recover(
     nodes: tuple[str, ...] = ()
     if action is Action.RESTART_EXCLUDING_NODE:
         guessed = any(made.name == node_from_words.__name__ for made in judgement.decisions)
-        told = [judgement.node] if judgement.node and not guessed else []
-        nodes = tuple(dict.fromkeys([*told, *suspicious]))
+        failed_nodes = [judgement.node] if judgement.node and not guessed else []
+        nodes = tuple(dict.fromkeys([*failed_nodes, *suspicious]))
     return Recovery(
         action=action,
-        # What a machine's log alone shows is for a person: no job is known to restart.
+        # From a machine's log alone no job is known to restart, so a person decides.
         automatic=action.automatic and sure and failed is True,
         exclude_nodes=nodes,
         steps=_steps(judgement, finding, action, nodes, book),
@@ -55,15 +55,15 @@ def _without_a_root(failed: bool | None, book: RuleBook) -> Recovery:
 
 
 def _action_for(finding: Finding, progressed: bool | None, book: RuleBook) -> tuple[Action, str]:
-    """The action that the rule of a root names, or else the table of its reason, and why. Some have another one where
-    the job had not `progressed`."""
+    """Returns the action of the root's rule, or else of its reason in the table, and why. Some have another action for
+    a job that had not `progressed`."""
     entry = book.entry_of(finding.reason)
     action, early = finding.action, finding.action_before_progress
     if action is None:
         action, early = entry.action, early or entry.action_before_progress
     if early is None:
         return action, finding.why
-    # The first collective tells that no step was made, as no sign of work before the root does.
+    # The first collective (sequence number 1) means that no step was made, as does a root before any progress.
     sequence = number_in(finding.facts.get("seqnum", ""))
     started = progressed is not False if sequence is None else sequence > 1
     when = "The job had made progress" if progressed else "It failed before any step was made"
@@ -71,11 +71,11 @@ def _action_for(finding: Finding, progressed: bool | None, book: RuleBook) -> tu
 
 
 def _lost_its_machine(judgement: Judgement, root: Fault) -> bool:
-    """Whether another line tells of the same fault that it is one of a machine to be left out: of a GPU that is lost a
-    process only says that a call failed."""
-    told = (finding for fault in (root, *judgement.consequences) for finding in fault.findings)
+    """Whether another line of the same reason asks to leave the machine out. The process that lost a GPU often prints
+    only that a call failed; the machine's own line names the GPU."""
+    findings = (finding for fault in (root, *judgement.consequences) for finding in fault.findings)
     return root.finding.generality > 0 and any(
-        finding.reason is root.reason and finding.action is Action.RESTART_EXCLUDING_NODE for finding in told
+        finding.reason is root.reason and finding.action is Action.RESTART_EXCLUDING_NODE for finding in findings
     )
 
 
@@ -96,7 +96,7 @@ def _steps(
         Action.RETRY_LATER: "Submit the job again when the service answers.",
     }.get(action)
     if action is Action.RESTART and any(step.startswith(_RESTARTS) for step in steps):
-        first = None  # the rule's own words say more
+        first = None  # the rule's own step says more
     elif action is Action.RESTART_EXCLUDING_NODE:
-        steps = tuple(step for step in steps if step not in _SAID_FIRST)
+        steps = tuple(step for step in steps if step not in _REPEATED_STEPS)
     return tuple(([first] if first else []) + [fill(step, facts) for step in steps])

@@ -1,5 +1,5 @@
-"""What a running job's output tells: steps, losses, broken machines, and that nothing moves. Times are seconds of a
-clock that only goes forward, passed in by the caller."""
+"""Watches a running job's output for steps, losses, broken machines and hangs. Times are seconds of a monotonic clock,
+passed in by the caller."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ _OF_ALL = re.compile(r"(?<![\d/])(\d{1,9})\s{0,4}/\s{0,10}(\d{1,9})(?![\d/])")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LINE_ENDS = re.compile(rb"[\r\n]+")
 _MOST_BYTES, _MOST_LINES, _LONGEST = 1 << 20, 200, 2000
-# So many of each must be known before they say what is usual.
+# How many steps and losses must be known before their median counts as usual; how many steps after a fault mean that
+# the job recovered; how many of the latest are remembered.
 _FEW_STEPS, _FEW_LOSSES, _STEPS_OF_RECOVERY, _REMEMBERED = 5, 10, 3, 100
-# What still prints without making steps may evaluate or save; what has said that it ends may upload.
+# Factors of the limit for a hang: a job that prints without making steps may evaluate or save; one that printed its end
+# may upload. Of the longest step so far, and of the slowest start.
 _WHILE_PRINTING, _AFTER_THE_END, _OF_THE_LONGEST, _OF_THE_SLOWEST = 3, 10, 2, 3
 
 
@@ -42,7 +44,7 @@ class Alarm:
 
 
 class Watch:
-    """One attempt of a job. `step` is the furthest step that its output tells of, `steps` how many were seen. `bad` are
+    """One attempt of a job. `step` is the furthest step that its output names, `steps` how many were seen. `bad` are
     the latest steps with a bad loss, since `bad_at` (seconds since the epoch), `good` the last one before them.
     `slowest_start` are the most seconds that an earlier attempt took to its first step, 0 where there was none."""
 
@@ -63,11 +65,11 @@ class Watch:
         self._longest = 0.0
         self._losses: deque[float] = deque(maxlen=_REMEMBERED)
         self._fault: tuple[float, int, Finding] | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()  # ids of rules
         self._finished = False
 
     def saw(self, data: bytes, now: float) -> list[Finding]:
-        """Takes output in; gives the causes in it that were not told before."""
+        """Reads further output. Returns the causes in it whose rules did not fire before."""
         if not data:
             return []
         self._printed_at = now
@@ -78,7 +80,7 @@ class Watch:
         return self._causes(b"\n".join(lines), now)
 
     def alarm(self, now: float) -> Alarm | None:
-        """Why the job is to be ended now; None while it may go on."""
+        """Returns why the job is to be ended now; None while it may go on."""
         if len(self.bad) >= self._policy.spike.lines:
             return Alarm("spike", f"the loss is NaN or far above the usual since step {self.bad[0]}")
         hang = self._policy.hang
@@ -122,7 +124,8 @@ class Watch:
             self._fault = None
 
     def _look_at_loss(self, step: int, loss: float) -> None:
-        """A step is bad until a rank says otherwise: those of a pipeline that compute no loss may print NaN."""
+        """Takes note of a step's loss. A step is bad until any rank prints a good loss for it: ranks of a pipeline that
+        compute no loss may print NaN."""
         known = self._losses if len(self._losses) >= _FEW_LOSSES else ()
         usual = median(known) if known else 0.0
         # NaN is not below anything.
@@ -138,7 +141,7 @@ class Watch:
             self.bad.append(step)
 
     def _causes(self, data: bytes, now: float) -> list[Finding]:
-        told = []
+        causes = []
         for start, end, patterns in self._book.scan(data):
             if not self._book.marks_of(patterns).fire:
                 continue
@@ -151,7 +154,7 @@ class Watch:
                 continue
             if finding.action is Action.RESTART_EXCLUDING_NODE:
                 self._fault = self._fault or (now, self.steps, finding)
-            if finding.rule not in self._told:
-                self._told.add(finding.rule)
-                told.append(finding)
-        return told
+            if finding.rule not in self._reported:
+                self._reported.add(finding.rule)
+                causes.append(finding)
+        return causes

@@ -29,13 +29,14 @@ from typing import Any
 
 MARK = "logdiag-world "
 _PIECE = 1 << 20
-# Round trips for the latency: so many at most, within so many seconds. Times that data is moved for the bandwidth.
+# The most round trips that measure the latency, and the most seconds they take; how often data is moved to measure
+# the bandwidth.
 _TRIPS, _LONGEST = 50, 1.0
 _TIMES = 5
-# Where the kernel's tcp_info counts segments: sent again, and sent at all.
+# Byte offsets in the kernel's tcp_info of two counts of segments: sent again, and sent in all.
 _RESENT, _SENT = 100, 136
-_KINDS = ("tcp", "gloo", "nccl")  # all members can do what the least of them can
-_WORD = struct.Struct("BB")  # of a member: its best kind, and how many GPUs it has
+_KINDS = ("tcp", "gloo", "nccl")  # from the least to the best; all members use the best that every one has
+_ABILITIES = struct.Struct("BB")  # what a member sends of itself: the index of its best kind, and its GPUs
 
 
 class _Ring:
@@ -56,46 +57,47 @@ class _Ring:
         for end in (self._next, self._previous):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def turn(self, word: bytes) -> bytes:
-        """Passes a word on and takes one of the same length."""
-        self._next.sendall(word)
-        return self._received(len(word))
+    def exchange(self, message: bytes) -> bytes:
+        """Sends a message to the next member, and returns one of the same length from the member before."""
+        self._next.sendall(message)
+        return self._received(len(message))
 
-    def gathered(self, own: bytes) -> list[bytes]:
-        """The words of all members, by rank; after it all of them are there."""
+    def gathered(self, message: bytes) -> list[bytes]:
+        """Returns the messages of all members, by rank. It returns only after every member has called it."""
         self._doing.now = f"waiting for a word from {self._before}"
-        words = [own]
+        messages = [message]
         for _ in range(self._size - 1):
-            words.append(self.turn(words[-1]))
-        return [words[(self._rank - rank) % self._size] for rank in range(self._size)]
+            messages.append(self.exchange(messages[-1]))
+        return [messages[(self._rank - rank) % self._size] for rank in range(self._size)]
 
     def latency(self, first: bool) -> float:
-        """The seconds from one member to the next; known to the first, who sends a byte round, 0 else."""
+        """Returns the seconds from one member to the next. Only the first member measures it, by sending a byte around
+        the ring; the others return 0."""
         self._doing.now = f"waiting for an echo from {self._before}"
         trips: list[float] = []
         until = time.monotonic() + _LONGEST
         while first and len(trips) < _TRIPS and (not trips or time.monotonic() < until):
             started = time.monotonic()
-            self.turn(b"1")
+            self.exchange(b"1")
             trips.append(time.monotonic() - started)
         if first:
-            self.turn(b"0")
+            self.exchange(b"0")
             return _steady(trips) / self._size
-        word = b"1"
-        while word == b"1":
-            word = self._received(1)
-            self._next.sendall(word)
+        echo = b"1"
+        while echo == b"1":
+            echo = self._received(1)
+            self._next.sendall(echo)
         return 0.0
 
     def bandwidth(self, size: int) -> float:
-        """Bytes a second while so many go to the next member and come from the one before."""
+        """Returns the bytes a second, while `size` bytes go to the next member and as many come from the one before."""
         self._doing.now = f"moving data from {self._before} to {self._after}"
-        place, left = bytearray(_PIECE), size
+        buffer, left = bytearray(_PIECE), size
         started = time.monotonic()
-        with ThreadPoolExecutor(1) as other:
-            sent = other.submit(self._send, size)
+        with ThreadPoolExecutor(1) as sender:
+            sent = sender.submit(self._send, size)
             while left:
-                got = self._previous.recv_into(place, min(left, _PIECE))
+                got = self._previous.recv_into(buffer, min(left, _PIECE))
                 if not got:
                     raise ConnectionError(f"{self._before} closed the connection")
                 left -= got
@@ -108,35 +110,36 @@ class _Ring:
             self._next.sendall(piece[: size - start])
 
     def resent(self) -> float | None:
-        """The share of segments that were sent again; None where the system does not tell."""
+        """Returns the share of segments that TCP sent again, 0 to 1; None where the system does not count them."""
         if not hasattr(socket, "TCP_INFO"):
             return None
         info = self._next.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
         if len(info) < _SENT + 4:
             return None
-        again, sent = (struct.unpack_from("I", info, at)[0] for at in (_RESENT, _SENT))
+        again, sent = (struct.unpack_from("I", info, offset)[0] for offset in (_RESENT, _SENT))
         return float(again / max(sent, 1))
 
     def _received(self, size: int) -> bytes:
-        word = self._previous.recv(size, socket.MSG_WAITALL)
-        if len(word) < size:
+        message = self._previous.recv(size, socket.MSG_WAITALL)
+        if len(message) < size:
             raise ConnectionError(f"{self._before} closed the connection")
-        return word
+        return message
 
 
 def _steady(times: Sequence[float]) -> float:
-    """A quarter of the times were shorter: a busy machine makes many of them longer, a late link all."""
+    """Returns the time at the first quarter of the sorted times: a busy machine makes many of them longer, a slow link
+    all."""
     return sorted(times)[len(times) // 4]
 
 
 class _Doing:
-    """What the member does, for the word that is its last when time is up; empty where its processes say it."""
+    """What the member is doing, for the message when time is up; empty while its worker processes report for it."""
 
     now = "starting"
 
 
 def _connected(host: str, port: int, doing: _Doing) -> socket.socket:
-    """A connection, tried until there is one: the others may start later."""
+    """Connects to a host, trying again until it answers: the other members may start later."""
     while True:
         try:
             end = socket.create_connection((host, port), timeout=5)
@@ -148,25 +151,28 @@ def _connected(host: str, port: int, doing: _Doing) -> socket.socket:
         return end
 
 
-def _over_ring(said: argparse.Namespace, doing: _Doing) -> dict[str, Any] | None:
-    """Meets the other members, and measures by the best that all can do; None where processes of their own did."""
-    hosts = said.hosts.split(",")
-    ring = _Ring(hosts, said.rank, said.port, doing)
-    kind, counts = shares([_WORD.unpack(word) for word in ring.gathered(_WORD.pack(*_best_kind()))], said.per_node)
+def _over_ring(options: argparse.Namespace, doing: _Doing) -> dict[str, Any] | None:
+    """Connects to the other members, and returns the figures of the best kind that all can do; None where worker
+    processes measured and printed them."""
+    hosts = options.hosts.split(",")
+    ring = _Ring(hosts, options.rank, options.port, doing)
+    kind, counts = shares(
+        [_ABILITIES.unpack(word) for word in ring.gathered(_ABILITIES.pack(*_best_kind()))], options.per_node
+    )
     if kind != "tcp":
-        _by_processes(kind, said, doing, counts)
+        _by_processes(kind, options, doing, counts)
         return None
-    latency = ring.latency(first=said.rank == 0)
-    # At its best: a busy machine costs some of the times, a slow link all of them.
-    bandwidth = max(ring.bandwidth((said.megabytes << 20) // _TIMES) for _ in range(_TIMES))
+    latency = ring.latency(first=options.rank == 0)
+    # The best of several: a busy machine slows some of them down, a slow link all.
+    bandwidth = max(ring.bandwidth((options.megabytes << 20) // _TIMES) for _ in range(_TIMES))
     resent = ring.resent()
-    ring.gathered(b"1")  # who leaves early breaks the others' connections
+    ring.gathered(b"1")  # a member that leaves early breaks the others' connections
     return {"over": kind, "processes": len(hosts), "bandwidth": bandwidth, "latency": latency, "resent": resent}
 
 
 def shares(best: Sequence[tuple[int, ...]], per_node: int) -> tuple[str, list[int]]:
-    """What all members can do, from the best kind and the GPUs of each, and how many processes each starts: one for
-    each GPU, unless a number is given."""
+    """Returns the best kind that all members can do, from the kind and the GPUs of each, and how many processes each
+    starts: `per_node`, or for 0 one a GPU."""
     kind = _KINDS[min(number for number, _ in best)]
     if kind == "tcp":
         return kind, [1] * len(best)
@@ -174,8 +180,8 @@ def shares(best: Sequence[tuple[int, ...]], per_node: int) -> tuple[str, list[in
 
 
 def _best_kind() -> tuple[int, int]:
-    """The best that this machine can, and its GPUs. A process of its own looks: whoever has used CUDA cannot fork, and
-    a torch that cannot be loaded, or dies of it, is none."""
+    """Returns the index in _KINDS of the best that this machine can do, and its GPUs. A separate process looks: one
+    that has used CUDA can no longer fork, and a torch that cannot be loaded, or that crashes, counts as none."""
     with contextlib.suppress(Exception), ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         return pool.submit(_torch_here).result()
     return 0, 0
@@ -191,38 +197,38 @@ def _torch_here() -> tuple[int, int]:
     return int(torch.distributed.is_gloo_available()), 0
 
 
-def _by_processes(kind: str, said: argparse.Namespace, doing: _Doing, counts: Sequence[int]) -> None:
-    """The collective by so many processes on each node. Raises ChildProcessError where one of this node's failed, and
-    ends the others, which would wait for it."""
-    host = said.hosts.split(",")[0]
-    address = f"tcp://[{host}]:{said.port}" if ":" in host else f"tcp://{host}:{said.port}"
-    doing.now, first = "", sum(counts[: said.rank])
+def _by_processes(kind: str, options: argparse.Namespace, doing: _Doing, counts: Sequence[int]) -> None:
+    """Runs the collective by `counts` processes on the nodes. Raises ChildProcessError where one of this node's failed,
+    and ends its others, which would wait for it."""
+    host = options.hosts.split(",")[0]
+    address = f"tcp://[{host}]:{options.port}" if ":" in host else f"tcp://{host}:{options.port}"
+    doing.now, first = "", sum(counts[: options.rank])
     workers = []
-    for local in range(counts[said.rank]):
+    for local in range(counts[options.rank]):
         world = {"init_method": address, "rank": first + local, "world_size": sum(counts)}
-        workers.append(multiprocessing.get_context("fork").Process(target=_worker, args=(kind, said, local, world)))
+        workers.append(multiprocessing.get_context("fork").Process(target=_worker, args=(kind, options, local, world)))
         workers[-1].start()
-    while None in (ended := [each.exitcode for each in workers]) and not any(ended):
+    while None in (ended := [worker.exitcode for worker in workers]) and not any(ended):
         time.sleep(0.02)
-    for each in workers:
-        each.kill()
-        each.join()
+    for worker in workers:
+        worker.kill()
+        worker.join()
     if any(ended):
         raise ChildProcessError
 
 
-def _worker(kind: str, said: argparse.Namespace, local: int, world: dict[str, Any]) -> None:
-    """One of a node's processes; the first of them prints the figures."""
+def _worker(kind: str, options: argparse.Namespace, local: int, world: dict[str, Any]) -> None:
+    """Runs one of a node's processes; the first of them prints the figures."""
 
     def measured(doing: _Doing) -> dict[str, Any] | None:
-        figures = _over_torch(kind, said, doing, local, world)
+        figures = _over_torch(kind, options, doing, local, world)
         return None if local else figures
 
-    os._exit(_measured_in_time(measured, said.until, f"{'GPU' if kind == 'nccl' else 'process'} {local}: "))
+    os._exit(_measured_in_time(measured, options.until, f"{'GPU' if kind == 'nccl' else 'process'} {local}: "))
 
 
 def _over_torch(
-    kind: str, said: argparse.Namespace, doing: _Doing, local: int, world: dict[str, Any]
+    kind: str, options: argparse.Namespace, doing: _Doing, local: int, world: dict[str, Any]
 ) -> dict[str, Any]:
     from datetime import timedelta
 
@@ -233,7 +239,7 @@ def _over_torch(
     device = torch.device("cuda", local) if kind == "nccl" else torch.device("cpu")
     if kind == "nccl":
         torch.cuda.set_device(device)
-    dist.init_process_group(kind, timeout=timedelta(seconds=said.seconds), **world)
+    dist.init_process_group(kind, timeout=timedelta(seconds=options.seconds), **world)
     size = dist.get_world_size()
 
     def seconds(count: int, times: int) -> list[float]:
@@ -250,7 +256,7 @@ def _over_torch(
         return taken[1:]
 
     doing.now = f"an all_reduce over {kind}"
-    latency, count = _steady(seconds(1, _TRIPS)), said.megabytes << 18
+    latency, count = _steady(seconds(1, _TRIPS)), options.megabytes << 18
     # What each node sends, by the usual ring: it goes through all processes of a node before it leaves it.
     moved = 2 * (size - 1) / size * count * 4
     bandwidth = moved / min(seconds(count, _TIMES))
@@ -259,7 +265,8 @@ def _over_torch(
 
 
 def _measured_in_time(measure: Callable[[_Doing], dict[str, Any] | None], until: float, who: str = "") -> int:
-    """Measures against the clock, and prints what came of it. The exit status."""
+    """Runs a measurement and prints its figures or its error; ends the process when time is up. Returns the
+    exit status."""
     doing = _Doing()
 
     def too_late() -> None:
@@ -290,9 +297,9 @@ def _main() -> int:
     parser.add_argument("--megabytes", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--per-node", type=int, default=0, help="processes on each node; 0: one for each GPU")
-    said = parser.parse_args()
-    said.until = time.monotonic() + said.seconds
-    return _measured_in_time(lambda doing: _over_ring(said, doing), said.until)
+    options = parser.parse_args()
+    options.until = time.monotonic() + options.seconds
+    return _measured_in_time(lambda doing: _over_ring(options, doing), options.until)
 
 
 if __name__ == "__main__":

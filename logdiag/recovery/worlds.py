@@ -24,8 +24,8 @@ from logdiag.recovery import world as member
 from logdiag.recovery.nodecheck import Figures, World, WorldResult
 
 DEFAULT_LAUNCHER = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host} python3 - {member}"
-# Worlds at a time, ports of each, and so many before they begin anew; a launcher's own time to connect; the time in
-# which the others of a world that failed may still say what they saw.
+# How many worlds run at a time, how many ports each has, and after how many worlds the ports are used again. Seconds: a
+# launcher's own time to connect, and the time in which the others of a failed world may still print what they saw.
 _AT_A_TIME, _PORTS, _SETS = 64, 4, 100
 _CONNECTING, _LAST_WORDS, _TICK = 15.0, 1.0, 0.02
 _LONGEST = 300
@@ -44,39 +44,40 @@ class Launch:
 
 
 def launch_of(template: str, port: int, megabytes: int, seconds: float, per_node: int = 0) -> Launch:
-    """Raises LogdiagError for a template that lacks {host} or {member}, or names no command that is there."""
-    said = f"--launcher {template!r}"
+    """Raises LogdiagError for a template that lacks {host} or {member}, or whose command is not installed."""
+    option = f"--launcher {template!r}"
     try:
         words = tuple(shlex.split(template))
     except ValueError as error:
-        raise LogdiagError(f"{said}: cannot be split into words ({error}); close its quotes") from error
+        raise LogdiagError(f"{option}: cannot be split into words ({error}); close its quotes") from error
     if missing := [name for name in ("{host}", "{member}") if name not in template]:
         wanted = " and ".join(missing)
-        raise LogdiagError(f"{said}: has no {wanted}; write {{host}} for the node and {{member}} for what it is told")
+        raise LogdiagError(f"{option}: has no {wanted}; write {{host}} for the node and {{member}} for its arguments")
     if shutil.which(words[0]) is None:
-        raise LogdiagError(f"{said}: {words[0]}: no such command; install it, or give another launcher")
+        raise LogdiagError(f"{option}: {words[0]}: no such command; install it, or give another launcher")
     return Launch(words, port, megabytes, seconds, per_node)
 
 
 def commands_of(launch: Launch, world: World, index: int) -> list[list[str]]:
-    """The command of each member of a world. Worlds that run at the same time have different indexes, and so ports."""
+    """Returns the command of each member of a world. Worlds that run at the same time have different indexes, and so
+    different ports."""
     port = launch.port + _PORTS * (index % _SETS)
-    found = []
+    commands = []
     for rank, node in enumerate(world):
-        said = ["--hosts", ",".join(world), "--rank", str(rank), "--port", str(port)]
-        said += ["--megabytes", str(launch.megabytes), "--seconds", f"{launch.seconds:g}"]
-        said += ["--per-node", str(launch.per_node)]
+        arguments = ["--hosts", ",".join(world), "--rank", str(rank), "--port", str(port)]
+        arguments += ["--megabytes", str(launch.megabytes), "--seconds", f"{launch.seconds:g}"]
+        arguments += ["--per-node", str(launch.per_node)]
         words: list[str] = []
         for word in launch.words:
-            filled = word.replace("{host}", node).replace("{member}", shlex.join(said))
-            words += said if word == "{member}" else [filled]
-        found.append(words)
-    return found
+            filled = word.replace("{host}", node).replace("{member}", shlex.join(arguments))
+            words += arguments if word == "{member}" else [filled]
+        commands.append(words)
+    return commands
 
 
 def run_worlds(launch: Launch, worlds: Sequence[World]) -> list[WorldResult]:
-    """Runs the worlds, so many at a time, and gives their outcomes in the same order. Whatever happens, no launcher is
-    left running."""
+    """Runs the worlds, several at a time, and returns their outcomes in the same order. No launcher is left running,
+    not even after an error."""
     stopped = threading.Event()
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         try:
@@ -93,7 +94,7 @@ class _Member:
 
 
 def _outcome_of(launch: Launch, stopped: threading.Event, index: int, world: World) -> WorldResult:
-    """Runs a world to its end. Once a member has failed the others have a moment, then they are ended."""
+    """Runs a world to its end. Once a member has failed, the others get a second to report, then they are ended."""
     with contextlib.ExitStack() as started:
         members: list[_Member] = []
         started.callback(_end, members)
@@ -107,7 +108,7 @@ def _outcome_of(launch: Launch, stopped: threading.Event, index: int, world: Wor
             )
             members.append(_Member(node, process, printed))
         until = time.monotonic() + launch.seconds + _CONNECTING
-        while None in (statuses := [each.process.poll() for each in members]):
+        while None in (statuses := [item.process.poll() for item in members]):
             if any(statuses):
                 until = min(until, time.monotonic() + _LAST_WORDS)
             if stopped.is_set() or time.monotonic() > until:
@@ -117,42 +118,42 @@ def _outcome_of(launch: Launch, stopped: threading.Event, index: int, world: Wor
 
 
 def _end(members: Sequence[_Member]) -> None:
-    """Ends what still runs of the launchers; the members on other nodes end by themselves when their time is up."""
-    for each in members:
-        if each.process.poll() is None:
+    """Ends the launchers that still run; the members on other nodes end by themselves when their time is up."""
+    for item in members:
+        if item.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(each.process.pid, signal.SIGKILL)
-            each.process.wait()
+                os.killpg(item.process.pid, signal.SIGKILL)
+            item.process.wait()
 
 
 def _put_together(world: World, members: Sequence[_Member]) -> WorldResult:
-    """What the members printed: the least bandwidth and the worst of the rest."""
-    said = [row for each in members for row in _figures(_text(each.printed))]
-    # A launcher that was ended from here has nothing to say.
-    failed = sorted((each for each in members if each.process.returncode), key=_was_ended)
+    """Returns the outcome of a world from its members' figures: of each figure the worst."""
+    figures = [row for item in members for row in _figures_in(_text(item.printed))]
+    # Launchers that were ended from here come last: they do not say what went wrong.
+    failed = sorted((item for item in members if item.process.returncode), key=_was_ended)
     why = next(filter(None, map(_last_words, failed)), "not done in time" if failed else "no figures were printed")
-    if failed or len(said) < len(members):
+    if failed or len(figures) < len(members):
         return WorldResult(world, None, why)
-    lost = [row.resent for row in said if row.resent is not None]
+    lost = [row.resent for row in figures if row.resent is not None]
     worst = replace(
-        said[0],
-        bandwidth=min(row.bandwidth for row in said),
-        latency=max(row.latency for row in said),
+        figures[0],
+        bandwidth=min(row.bandwidth for row in figures),
+        latency=max(row.latency for row in figures),
         resent=max(lost, default=None),
     )
     return WorldResult(world, worst)
 
 
-def _was_ended(each: _Member) -> bool:
-    return each.process.returncode < 0
+def _was_ended(failed: _Member) -> bool:
+    return failed.process.returncode < 0
 
 
-def _last_words(each: _Member) -> str:
-    """What a member that failed said last; empty where it was ended from here and said nothing."""
-    words = _text(each.printed).split("\n")[-1][:_LONGEST]
-    if not words and not _was_ended(each):
-        words = f"its command ended with status {each.process.returncode}"
-    return f"{each.node}: {words}" if words else ""
+def _last_words(failed: _Member) -> str:
+    """Returns the last line that a failed member printed; empty where it was ended from here and printed nothing."""
+    words = _text(failed.printed).split("\n")[-1][:_LONGEST]
+    if not words and not _was_ended(failed):
+        words = f"its command ended with status {failed.process.returncode}"
+    return f"{failed.node}: {words}" if words else ""
 
 
 def _text(file: IO[bytes]) -> str:
@@ -160,7 +161,7 @@ def _text(file: IO[bytes]) -> str:
     return file.read().decode(errors="replace").strip()
 
 
-def _figures(printed: str) -> Iterator[Figures]:
+def _figures_in(printed: str) -> Iterator[Figures]:
     for line in printed.splitlines():
         if line.startswith(member.MARK):
             # What a node prints may be anything.

@@ -29,9 +29,9 @@ def to_html(diagnosis: Diagnosis) -> str:
     """The report as one HTML page, whose size does not depend on that of the log."""
     lines = _shown_lines(diagnosis)
     kept = sum(map(len, lines.values()))
-    told = _lines_pointed_to(diagnosis)
-    places = (line.in_file for own in lines.values() for line in own)
-    ids = {place: f"l{at}" for at, place in enumerate(dict.fromkeys(place for place in places if place in told))}
+    linked = _linked_lines(diagnosis)
+    targets = dict.fromkeys(line.in_file for shown in lines.values() for line in shown if line.in_file in linked)
+    ids = {target: f"l{index}" for index, target in enumerate(targets)}
     processes = processes_of(diagnosis)
     logs = words.logs_words(diagnosis)
     table = diagnosis.collectives
@@ -45,7 +45,7 @@ def to_html(diagnosis: Diagnosis) -> str:
         standings=words.standing_words(diagnosis),
         in_group=sorted(table.rows, key=lambda row: (row.rank not in table.ranks, row.rank)) if table else (),
         others=[item.reason.value for item in words.likely(diagnosis)],
-        ranked=[one for one in processes if one.rank is not None],
+        ranked=[process for process in processes if process.rank is not None],
         lines=lines,
         ids=ids,
         kinds={mark.line.in_file: mark.kind for mark in reversed(diagnosis.marks)},
@@ -58,15 +58,15 @@ def to_html(diagnosis: Diagnosis) -> str:
 
 
 def _verdict(diagnosis: Diagnosis) -> dict[str, object]:
-    """Whether it failed, of what, and the facts that a reader wants first."""
+    """The heading of the page: whether the job failed, of what, and the facts that a reader wants first."""
     state, pill, unnamed = {
         True: ("failed", "Failed", ""),
         False: ("healthy", "No failure", "The log shows no failure"),
         None: ("unknown", "Not known", "The log does not tell"),
     }[diagnosis.failed]
     heading = unnamed if unnamed and not diagnosis.root_cause else diagnosis.reason.value
-    told = [word for word in (diagnosis.category.value, diagnosis.kind) if word and word != "none"]
-    return {"state": state, "pill": pill, "heading": heading, "told": told, "facts": list(_facts(diagnosis))}
+    classes = [word for word in (diagnosis.category.value, diagnosis.kind) if word and word != "none"]
+    return {"state": state, "pill": pill, "heading": heading, "classes": classes, "facts": list(_facts(diagnosis))}
 
 
 def _facts(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
@@ -76,42 +76,42 @@ def _facts(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
         yield "First failing rank", f"{root.rank}{' (a guess)' if root.rank_guessed else ''}"
     if root and root.node:
         yield "Node", root.node
-    for name, said in (("When", words.times_words(diagnosis)), ("Lost", words.lost_words(diagnosis))):
-        yield name, said[:1].upper() + said[1:]
+    for name, text in (("When", words.times_words(diagnosis)), ("Lost", words.lost_words(diagnosis))):
+        yield name, text[:1].upper() + text[1:]
     yield "Log", diagnosis.source
 
 
-def _lines_pointed_to(diagnosis: Diagnosis) -> set[LineInFile]:
-    """The lines that something on the page leads to, by source and number."""
-    told = {mark.line.in_file for mark in diagnosis.marks if mark.kind != "step"}
-    named: list[Place] = [*diagnosis.evidence, *diagnosis.suspects, *diagnosis.changes]
-    return told | {item.in_file for item in named}
+def _linked_lines(diagnosis: Diagnosis) -> set[LineInFile]:
+    """Returns the lines that the page links to, by source and number."""
+    marked = {mark.line.in_file for mark in diagnosis.marks if mark.kind != "step"}
+    listed: list[Place] = [*diagnosis.evidence, *diagnosis.suspects, *diagnosis.changes]
+    return marked | {item.in_file for item in listed}
 
 
 def _shown_lines(diagnosis: Diagnosis) -> dict[str, Sequence[Line]]:
-    """Which lines of each log the page shows, that of the root first: the last ones, and those around what is pointed
-    to."""
+    """Returns the lines of each log that the page shows, the root's log first: its last lines, and those around a
+    linked line."""
     by_source: dict[str, list[Line]] = {}
     for line in diagnosis.digest.lines:
         by_source.setdefault(line.source, []).append(line)
     root = diagnosis.root_cause.source if diagnosis.root_cause else ""
-    told = _lines_pointed_to(diagnosis)
+    linked = _linked_lines(diagnosis)
     most = _MOST_LINES // max(len(by_source), 1)
     shown: dict[str, Sequence[Line]] = {}
     for source in sorted(by_source, key=lambda source: source != root):
         lines = by_source[source]
-        pointed = [at for at, line in enumerate(lines) if line.in_file in told]
-        near = {by for at in pointed for by in range(at - _NEAR_A_MARK, at + _NEAR_A_MARK + 1)}
-        shown[source] = [line for at, line in enumerate(lines) if at in near or at >= len(lines) - most]
+        targets = [index for index, line in enumerate(lines) if line.in_file in linked]
+        near = {index for target in targets for index in range(target - _NEAR_A_MARK, target + _NEAR_A_MARK + 1)}
+        shown[source] = [line for index, line in enumerate(lines) if index in near or index >= len(lines) - most]
     return shown
 
 
 def _page(**values: object) -> str:
-    """The page made of `page.html`, `page.css` and `page.js`. Values are escaped and cut; its policy lets only its own
-    style and script in."""
+    """Renders `page.html` with `page.css` and `page.js`. Values are escaped and cut; the page's security policy allows
+    only its own style and script."""
     style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    own = {"style": style, "script": script, "style_hash": _hash(style), "script_hash": _hash(script)}
-    marked = {name: Markup(part) for name, part in own.items()}  # the package's own files
+    parts = {"style": style, "script": script, "style_hash": _hash(style), "script_hash": _hash(script)}
+    marked = {name: Markup(part) for name, part in parts.items()}  # the package's own files
     return _environment().get_template("page.html").render(**marked, **values)
 
 

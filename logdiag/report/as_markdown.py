@@ -20,7 +20,7 @@ def to_markdown(diagnosis: Diagnosis) -> str:
     """The report as one Markdown document."""
     headline, *rows = report_rows(diagnosis, verbose=True)
     blocks = [f"## {_safe(str(headline))}"]
-    for kind, group in groupby(filter(str, rows), key=_kind):
+    for kind, group in groupby(filter(str, rows), key=_kind_of_row):
         if kind == "log":
             blocks.append(_fenced("\n".join(map(str, group))))
         elif kind == "item":
@@ -30,7 +30,7 @@ def to_markdown(diagnosis: Diagnosis) -> str:
     return "\n\n".join(blocks)
 
 
-def _kind(row: Row) -> str:
+def _kind_of_row(row: Row) -> str:
     """`log` for a line of a log, `item` for what stands indented below a title, `words` for all else."""
     return "log" if row.of_log else "item" if str(row).startswith("  ") else "words"
 

@@ -19,32 +19,32 @@ _SUSPICIOUS = "suspicious-line"
 
 def to_sarif(diagnosis: Diagnosis) -> str:
     """One run with one result for a root line, else one for each suspicious line; none for a healthy log."""
-    results = [*_of_root(diagnosis), *_of_suspects(diagnosis)]
+    results = [*_root_results(diagnosis), *_suspect_results(diagnosis)]
     rules = dict.fromkeys(result["ruleId"] for result in results)
     driver = {"name": "logdiag", "version": __version__, "rules": [{"id": name} for name in rules]}
     run = {"tool": {"driver": driver}, "results": results, "invocations": [{"executionSuccessful": True}]}
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _of_root(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+def _root_results(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     root = diagnosis.root_cause
     if root is None:
         return []
-    others = [item for item in diagnosis.evidence if item.role == "consequence"]
-    said = f"{diagnosis.reason.value}: {diagnosis.summary} What to do: {action_words(diagnosis.recovery)}."
+    consequences = [item for item in diagnosis.evidence if item.role == "consequence"]
+    message = f"{diagnosis.reason.value}: {diagnosis.summary} What to do: {action_words(diagnosis.recovery)}."
     return [
         {
             "ruleId": root.rule,
             "level": "error",
-            "message": {"text": said},
+            "message": {"text": message},
             "locations": [_location(root)],
-            "relatedLocations": [{"id": at, **_location(item)} for at, item in enumerate(others, 1)],
+            "relatedLocations": [{"id": number, **_location(item)} for number, item in enumerate(consequences, 1)],
             "properties": {"confidence": diagnosis.confidence, "rank": root.rank, "node": root.node},
         }
     ]
 
 
-def _of_suspects(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+def _suspect_results(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     if diagnosis.root_cause is not None:
         return []
     return [
@@ -59,8 +59,8 @@ def _of_suspects(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     ]
 
 
-def _location(place: Place) -> dict[str, Any]:
-    path = quote(place.source.encode(errors="replace"))
+def _location(shown: Place) -> dict[str, Any]:
+    path = quote(shown.source.encode(errors="replace"))
     uri = f"file://{path}" if path.startswith("/") else path
-    region = {"startLine": place.line, "snippet": {"text": place.text}}
+    region = {"startLine": shown.line, "snippet": {"text": shown.text}}
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}

@@ -1,5 +1,5 @@
 """The report for a person. It is made of rows of (text, style): a pipe gets plain text without `rich` being loaded; on
-a terminal rows are coloured, sentences wrap, and log lines are cut to the width around what tells of trouble."""
+a terminal rows are coloured, sentences wrap, and log lines are cut to the width around a word of trouble."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from logdiag.report.words import clean
 if TYPE_CHECKING:
     from rich.text import Text
 
-# Rows of a terminal that the prompt after the report and the command before it take.
+# Rows of a terminal taken by the command before the report and the prompt after it.
 _ROWS_OF_THE_SHELL = 2
 _NARROWEST = 20
-# Of what is new since a good run the first ones tell of the failure.
+# Only the first lines that are new since a good run are likely to show the failure.
 _MOST_CHANGES = 5
-# Of a short report: whether it failed, why, what to do, when.
+# The first rows of a short report: whether it failed, why, what to do, when.
 _ROWS_OF_THE_VERDICT = 4
 
 
@@ -76,9 +76,9 @@ def _fitted(row: Row, width: int, *, wrap: bool) -> Iterator[Text]:
         yield label + body
         return
     indent = Text(" " * label.cell_len)
-    for at, line in enumerate(body.wrap(Console(width=room), room) or [Text()]):
+    for number, line in enumerate(body.wrap(Console(width=room), room) or [Text()]):
         line.rstrip()
-        yield (indent if at else label) + line
+        yield (indent if number else label) + line
 
 
 def _cut_row(row: Row, label: Text, width: int) -> Text:
@@ -136,8 +136,8 @@ def brief_rows(diagnosis: Diagnosis) -> Iterator[Row]:
 
 def _section(title: str, rows: Iterable[Row], more: str = "") -> Iterator[Row]:
     """Rows under their title, after an empty one; nothing where there are none."""
-    for at, row in enumerate(rows):
-        if at == 0:
+    for index, row in enumerate(rows):
+        if index == 0:
             yield _BLANK
             yield Row(((title, "bold"),), ((more, "dim"),))
         yield row
@@ -175,12 +175,12 @@ def _verdict_rows(diagnosis: Diagnosis) -> Iterator[Row]:
 
 def _consequence_row(item: Consequence) -> Row:
     ranks = f"  {words.rank_words(item.ranks)}" if item.ranks else ""
-    said = f"{clean(item.reason)}  {clean(item.title)}"
-    return Row(((f"  {item.count:>5}x  ", "dim"),), ((said, ""), (ranks, "dim")))
+    text = f"{clean(item.reason)}  {clean(item.title)}"
+    return Row(((f"  {item.count:>5}x  ", "dim"),), ((text, ""), (ranks, "dim")))
 
 
 def _folded(consequences: tuple[Consequence, ...]) -> Iterator[Consequence]:
-    """Consequences with those that no reason names, the launcher's farewells, in one row."""
+    """Yields the consequences; those without a reason, the launcher's last lines, are joined in one."""
     unnamed = [item for item in consequences if item.reason == Reason.OTHERS.value]
     yield from (item for item in consequences if item not in unnamed)
     if unnamed:
@@ -190,17 +190,17 @@ def _folded(consequences: tuple[Consequence, ...]) -> Iterator[Consequence]:
 
 
 def _similar_row(past: Similar) -> Row:
-    said = f"{past.reason.value}  {clean(past.words)}."
-    return Row(((f"  {past.similarity:>4.0%}  ", "dim"),), ((said, ""), (f"  {clean(past.incident)}", "dim")))
+    text = f"{past.reason.value}  {clean(past.words)}."
+    return Row(((f"  {past.similarity:>4.0%}  ", "dim"),), ((text, ""), (f"  {clean(past.incident)}", "dim")))
 
 
 def _remarks(diagnosis: Diagnosis, *, verbose: bool) -> Iterator[Row]:
     """What else a reader should know."""
-    read = words.logs_words(diagnosis)
-    if diagnosis.notes or diagnosis.incident or read or verbose:
+    kinds_of_log = words.logs_words(diagnosis)
+    if diagnosis.notes or diagnosis.incident or kinds_of_log or verbose:
         yield _BLANK
-    if read:
-        yield _dim("Read: ", read)
+    if kinds_of_log:
+        yield _dim("Read: ", kinds_of_log)
     if diagnosis.job:
         yield _dim(
             "Job:  ", clean(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in diagnosis.job.items()))
@@ -228,13 +228,13 @@ def _evidence_rows(root: RootCause, evidence: Sequence[Evidence]) -> Iterator[Ro
         before = item
     for item in evidence:
         if item.source != root.source:
-            place = f"    {clean(item.source)}:{item.line}  "
-            yield Row(((place, "cyan"),), ((clean(item.text), "dim"),), of_log=True)
+            address = f"    {clean(item.source)}:{item.line}  "
+            yield Row(((address, "cyan"),), ((clean(item.text), "dim"),), of_log=True)
 
 
 def digest_rows(digest: Digest, changes: Sequence[Change] = ()) -> Iterator[Row]:
-    """What is worth reading of a log, with what each line stands for, and the receipt; what changed since a good run
-    leads it."""
+    """Yields the rows of a digest: first what changed since a good run, then the lines worth reading, each with how
+    many lines like it there are, then the receipt."""
     if changes:
         yield Row((("New since the good run", "bold"),))
         yield from map(_change_row, changes)
@@ -251,7 +251,7 @@ def digest_rows(digest: Digest, changes: Sequence[Change] = ()) -> Iterator[Row]
         yield Row(((f"{line.number:>{width}} | ", "dim"),), ((clean(line.text), ""), (stands, "yellow")), of_log=True)
         last = line.number
     kept = len(digest.lines)
-    said = f"{digest.total_lines:,} lines in, {kept:,} kept, {digest.total_lines - kept:,} left out:"
-    yield Row((), ((said, "bold"),))
+    receipt = f"{digest.total_lines:,} lines in, {kept:,} kept, {digest.total_lines - kept:,} left out:"
+    yield Row((), ((receipt, "bold"),))
     for name, count in sorted(digest.dropped_by.items(), key=lambda item: -item[1]):
         yield Row(((f"  {count:>12,}  ", ""),), ((name, ""),))

@@ -12,16 +12,14 @@ from logdiag.judge.ranks.words import rows_of
 from logdiag.model import Diagnosis, Line, Mark
 from logdiag.scan.steps import step_number
 
-TOLD = ("root", "consequence", "apart", "recovered", "end")
-"""The kinds of marks that a table tells of, the weightiest first."""
-
+_KINDS_IN_TABLE = ("root", "consequence", "apart", "recovered", "end")  # of marks, the weightiest first
 
 _ANY = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """A mark at its time, in seconds from the first failure (or from the first line); None where no clock tells."""
+    """A mark at its time, in seconds from the first failure (or from the first line); None where no clock is known."""
 
     mark: Mark
     at: float | None
@@ -42,13 +40,14 @@ class Process:
     last_step: int | None = None
 
     @property
-    def told(self) -> Happening | None:
-        """The weightiest of what happened in it, the first of its kind; None where nothing did but work."""
-        found = [item for item in self.happenings if item.mark.kind in TOLD]
-        return min(found, key=lambda item: (TOLD.index(item.mark.kind), item.at or 0.0), default=None)
+    def main_happening(self) -> Happening | None:
+        """The first happening of the weightiest kind; None for a process that only worked."""
+        kinds = _KINDS_IN_TABLE
+        weighty = [item for item in self.happenings if item.mark.kind in kinds]
+        return min(weighty, key=lambda item: (kinds.index(item.mark.kind), item.at or 0.0), default=None)
 
     def saw(self, line: Line, at: float | None) -> None:
-        """Takes note of a line of this process."""
+        """Updates the node and the times by a line of this process."""
         self.node = self.node or line.node
         if at is not None:
             self.first = at if self.first is None else min(self.first, at)
@@ -57,36 +56,36 @@ class Process:
 
 
 def processes_of(diagnosis: Diagnosis) -> list[Process]:
-    """The processes of a job, that of the root first, then ranks in order, then logs of none."""
+    """Returns the processes of a job: first the root's, then the ranks in order, then logs that name no rank."""
     lines, marks = diagnosis.digest.lines, diagnosis.marks
     at_time = _times(lines, marks)
     rows = rows_of(lines)
-    told = book_of(rows, rows).speakers
-    spoke = {row.line.place: told[row.at][0] for row in rows if row.at in told}
-    found: dict[int | str, Process] = {}
+    speakers = book_of(rows, rows).speakers
+    rank_of_line = {row.line.place: speakers[row.at][0] for row in rows if row.at in speakers}
+    processes: dict[int | str, Process] = {}
 
-    def process(line: Line, rank: int | None, node: str | None) -> Process:
-        own = rank if rank is not None else spoke.get(line.place, line.rank)
-        name = f"rank {own}" if own is not None else line.source
-        one = found.setdefault(own if own is not None else line.source, Process(name, own))
-        one.node = one.node or node
-        return one
+    def process_of(line: Line, rank: int | None, node: str | None) -> Process:
+        rank = rank if rank is not None else rank_of_line.get(line.place, line.rank)
+        name = f"rank {rank}" if rank is not None else line.source
+        process = processes.setdefault(rank if rank is not None else line.source, Process(name, rank))
+        process.node = process.node or node
+        return process
 
     for mark in marks:
-        one, at = process(mark.line, mark.rank, mark.node), at_time(mark.line)
-        one.happenings.append(Happening(mark, at))
-        one.saw(mark.line, at)
+        process, seconds = process_of(mark.line, mark.rank, mark.node), at_time(mark.line)
+        process.happenings.append(Happening(mark, seconds))
+        process.saw(mark.line, seconds)
     for line in lines:
-        process(line, None, None).saw(line, at_time(line))
+        process_of(line, None, None).saw(line, at_time(line))
     for line, number in _last_steps(lines, marks):
-        process(line, None, None).last_step = number
-    root = process(marks[0].line, marks[0].rank, None) if marks and marks[0].kind == "root" else None
-    return sorted(found.values(), key=lambda one: (one is not root, one.rank is None, one.rank or 0, one.name))
+        process_of(line, None, None).last_step = number
+    root = process_of(marks[0].line, marks[0].rank, None) if marks and marks[0].kind == "root" else None
+    return sorted(processes.values(), key=lambda item: (item is not root, item.rank is None, item.rank or 0, item.name))
 
 
 def _last_steps(lines: Sequence[Line], marks: Sequence[Mark]) -> Iterator[tuple[Line, int]]:
-    """Steps with their numbers, in order. Where several ranks share a log not every step of each is known: there only
-    the last step of all counts."""
+    """Yields steps with their numbers, in order. Where several ranks share a log, not every step of each rank is known:
+    there only the last step of all counts."""
     steps = [(mark.line, number) for mark in marks if mark.kind == "step" and (number := step_number(mark.line))]
     speakers: dict[int, set[int | None]] = {}
     for line in (*lines, *(line for line, _ in steps)):
@@ -94,13 +93,14 @@ def _last_steps(lines: Sequence[Line], marks: Sequence[Mark]) -> Iterator[tuple[
     furthest: dict[int, int] = {}
     for line, number in steps:
         furthest[line.stream] = max(number, furthest.get(line.stream, 0))
-    for line, number in sorted(steps, key=lambda found: found[1]):
+    for line, number in sorted(steps, key=lambda step: step[1]):
         if len(speakers[line.stream]) == 1 or number == furthest[line.stream]:
             yield line, number
 
 
 def _times(lines: Sequence[Line], marks: Sequence[Mark]) -> Callable[[Line], float | None]:
-    """Tells when a line was printed, in seconds from the root or else the first line that has a clock."""
+    """Returns a function that gives the time of a line, in seconds from the root or else from the first line with a
+    clock; None where no clock is near."""
     every = [*lines, *(mark.line for mark in marks)]
     clocks = Clocks(every)
 

@@ -10,14 +10,14 @@ from logdiag.model import Mark
 from logdiag.model.plain import rank_ranges
 from logdiag.report.processes import Process
 
-# More rows are folded: ranks that follow each other share one.
+# With more processes, neighbouring ranks share a row.
 _MOST_ROWS = 56
 _ROW, _TOP, _BOTTOM = 16, 22, 6
-# Of the drawing: what lies nearer together is one mark.
+# Marks that are nearer than this share of the drawing's width are drawn as one.
 _NEAR, _NEAR_STEPS = 0.004, 0.006
-# Before the first failure is shown so much of the time after it, and at least so many seconds.
+# The time shown before the first failure: this share of the time after it, and at least so many seconds.
 _BEFORE, _FEWEST_SECONDS = 0.7, 20.0
-# The whole run gets a drawing of its own where what is shown of it is less than this.
+# The whole run gets a second drawing where the first one shows less than this share of it.
 _SMALL_PART = 0.7
 _TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800)
 _MOST_TICKS = 6
@@ -26,7 +26,7 @@ _NAMES = {
     "checkpoint": "Checkpoint", "end": "Clean exit", "step": "Steps",
 }  # fmt: skip
 
-_Place = Callable[[Mark], str]
+_AnchorOf = Callable[[Mark], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +46,34 @@ class _Span:
     start: float
     end: float
 
-    def share(self, at: float) -> float:
-        """Where a time lies, from 0 to 1 within."""
-        return (at - self.start) / (self.end - self.start)
+    def share(self, seconds: float) -> float:
+        """Where a time lies in the span, 0 at its start and 1 at its end."""
+        return (seconds - self.start) / (self.end - self.start)
 
     def part(self, start: float, end: float) -> tuple[str, str]:
-        """Where a stretch of it begins, and how wide it is."""
-        first, last = (min(max(self.share(at), 0.0), 1.0) for at in (start, end))
+        """Where a part of the span begins and how wide it is, as percentages of the width."""
+        first, last = (min(max(self.share(edge), 0.0), 1.0) for edge in (start, end))
         return f"{first:.2%}", f"{last - first:.2%}"
 
 
-def timeline(processes: Sequence[Process], place: _Place) -> dict[str, object]:
-    """The drawings, their key, and what 0 means; empty where no clock tells of any time. `place` gives the name of a
-    line on the page, empty where it is not on it."""
-    times = [time for one in processes for time in (one.first, one.last) if time is not None]
+def timeline(processes: Sequence[Process], anchor_of: _AnchorOf) -> dict[str, object]:
+    """Returns the drawings, their key, and what 0 means; empty where no line has a time. `anchor_of` gives the anchor
+    of a mark's line on the page, empty where the line is not shown."""
+    times = [time for process in processes for time in (process.first, process.last) if time is not None]
     if not times or max(times) <= min(times):
         return {}
     whole = _Span(min(times), max(times))
-    root = next((item.mark for one in processes for item in one.happenings if item.mark.kind == "root"), None)
+    root = next((item.mark for process in processes for item in process.happenings if item.mark.kind == "root"), None)
     near = _around_the_failure(whole) if _is_root(processes[0]) else whole
-    drawings = [_drawing(_rows(processes), near, place)]
+    drawings = [_drawing(_rows(processes), near, anchor_of)]
     if near.end - near.start < _SMALL_PART * (whole.end - whole.start):
         every = _Row("whole run", "", tuple(processes))
-        drawings.insert(0, _drawing([every], whole, place) | {"window": whole.part(near.start, near.end)})
-    there = {item.mark.kind for one in processes for item in one.happenings}
-    at = f", {root.line.clock}" if root and root.line.clock else ""
+        drawings.insert(0, _drawing([every], whole, anchor_of) | {"window": whole.part(near.start, near.end)})
+    kinds = {item.mark.kind for process in processes for item in process.happenings}
+    clock = f", {root.line.clock}" if root and root.line.clock else ""
     return {
-        "key": [(kind, name) for kind, name in _NAMES.items() if kind in there],
-        "zero": f"0 is the first failure{at}" if root else "0 is the first line",
+        "key": [(kind, name) for kind, name in _NAMES.items() if kind in kinds],
+        "zero": f"0 is the first failure{clock}" if root else "0 is the first line",
         "drawings": drawings,
     }
 
@@ -86,31 +86,34 @@ def _around_the_failure(whole: _Span) -> _Span:
 
 def _rows(processes: Sequence[Process]) -> list[_Row]:
     if len(processes) <= _MOST_ROWS:
-        return [_Row(one.name, one.node or "", (one,), at == 0 and _is_root(one)) for at, one in enumerate(processes)]
+        return [
+            _Row(process.name, process.node or "", (process,), index == 0 and _is_root(process))
+            for index, process in enumerate(processes)
+        ]
     first = processes[:1] if _is_root(processes[0]) else []
     others = processes[len(first) :]
     size = -(-len(others) // _MOST_ROWS)
-    rows = [_Row(one.name, one.node or "", (one,), True) for one in first]
-    for at in range(0, len(others), size):
-        part = tuple(others[at : at + size])
-        ranks = [one.rank for one in part if one.rank is not None]
+    rows = [_Row(process.name, process.node or "", (process,), True) for process in first]
+    for start in range(0, len(others), size):
+        part = tuple(others[start : start + size])
+        ranks = [process.rank for process in part if process.rank is not None]
         label = f"ranks {rank_ranges(ranks)}" if len(ranks) == len(part) > 1 else f"{part[0].name} ..."
-        nodes = {one.node for one in part if one.node}
+        nodes = {process.node for process in part if process.node}
         rows.append(_Row(label, nodes.pop() if len(nodes) == 1 else "", part))
     return rows
 
 
-def _is_root(one: Process) -> bool:
-    return any(item.mark.kind == "root" for item in one.happenings)
+def _is_root(process: Process) -> bool:
+    return any(item.mark.kind == "root" for item in process.happenings)
 
 
-def _drawing(rows: Sequence[_Row], span: _Span, place: _Place) -> dict[str, object]:
-    tops = [_TOP + at * _ROW for at in range(len(rows))]
+def _drawing(rows: Sequence[_Row], span: _Span, anchor_of: _AnchorOf) -> dict[str, object]:
+    tops = [_TOP + index * _ROW for index in range(len(rows))]
     marks = [
         mark
         for row, top in zip(rows, tops, strict=True)
         for kind in reversed(_NAMES)
-        for mark in _marks(kind, row, top + _ROW / 2, span, place)
+        for mark in _marks(kind, row, top + _ROW / 2, span, anchor_of)
     ]
     return {
         "height": _TOP + len(rows) * _ROW + _BOTTOM,
@@ -123,43 +126,47 @@ def _drawing(rows: Sequence[_Row], span: _Span, place: _Place) -> dict[str, obje
 
 
 def _ticks(span: _Span) -> Iterator[dict[str, str]]:
-    """Lines of time; 0 is the first failure."""
+    """Yields the vertical lines of the time axis; 0 is the first failure."""
     length = span.end - span.start
     step = next((tick for tick in _TICKS if length / tick <= _MOST_TICKS), _TICKS[-1])
-    at = -(-span.start // step) * step
-    while at <= span.end:
-        x = span.share(at)
+    time = -(-span.start // step) * step
+    while time <= span.end:
+        x = span.share(time)
         anchor = "end" if x > 0.93 else "middle" if x > 0.05 else ""
-        yield {"kind": "tick" if at else "zero", "x": f"{x:.2%}", "anchor": anchor, "words": _moment(at, step)}
-        at += step
+        yield {"kind": "tick" if time else "zero", "x": f"{x:.2%}", "anchor": anchor, "words": _moment(time, step)}
+        time += step
 
 
 def _moment(seconds: float, step: int) -> str:
-    """`-10 min`, `0`, `+30 s`, as coarse as the lines are apart."""
+    """`-10 min`, `0`, `+30 s`, in the largest unit that the distance of the lines allows."""
     if seconds == 0:
         return "0"
     units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-    unit, name = next(found for found in units if step >= found[0])
+    unit, name = next(entry for entry in units if step >= entry[0])
     return f"{seconds / unit:+.0f} {name}".replace("-", "\u2212")
 
 
 def _alive(row: _Row, span: _Span) -> tuple[str, str] | None:
-    """When the processes of a row printed anything."""
-    known = [(one.first, one.last) for one in row.processes if one.first is not None and one.last is not None]
-    return span.part(min(at for at, _ in known), max(at for _, at in known)) if known else None
+    """Returns from when to when the processes of a row printed anything; None where no time is known."""
+    known = [
+        (process.first, process.last)
+        for process in row.processes
+        if process.first is not None and process.last is not None
+    ]
+    return span.part(min(first for first, _ in known), max(last for _, last in known)) if known else None
 
 
-def _marks(kind: str, row: _Row, middle: float, span: _Span, place: _Place) -> Iterator[dict[str, str]]:
-    """The marks of one kind, those near each other as one, with what they tell."""
+def _marks(kind: str, row: _Row, middle: float, span: _Span, anchor_of: _AnchorOf) -> Iterator[dict[str, str]]:
+    """Yields the marks of one kind, those near each other as one, with their text."""
     here = [
         (span.share(item.at), item.mark)
-        for one in row.processes
-        for item in one.happenings
+        for process in row.processes
+        for item in process.happenings
         if item.mark.kind == kind and item.at is not None and span.start <= item.at <= span.end
     ]
     groups: list[tuple[float, list[Mark]]] = []
     near = _NEAR_STEPS if kind == "step" else _NEAR
-    for x, mark in sorted(here, key=lambda found: found[0]):
+    for x, mark in sorted(here, key=lambda entry: entry[0]):
         if not groups or x - groups[-1][0] > near:
             groups.append((x, []))
         groups[-1][1].append(mark)
@@ -169,12 +176,12 @@ def _marks(kind: str, row: _Row, middle: float, span: _Span, place: _Place) -> I
             "x": f"{x:.2%}",
             "y": f"{middle:g}",
             "words": _words_of_marks(marks),
-            "place": place(marks[0]),
+            "place": anchor_of(marks[0]),
         }
 
 
 def _words_of_marks(marks: Sequence[Mark]) -> str:
-    """What several marks tell: `12x Time-out, first at 03:02:41 (job.log:18234)`."""
+    """The text of several marks: `12x Time-out, first at 03:02:41 (job.log:18234)`."""
     first = marks[0]
     count = f"{len(marks)}x " if len(marks) > 1 else ""
     when = f", {'first ' if len(marks) > 1 else ''}at {first.line.clock}" if first.line.clock else ""

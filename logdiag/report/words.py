@@ -16,9 +16,9 @@ _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _LONGEST = 400
 # More logs of one kind are counted, not named.
 _MOST_LOGS_NAMED = 3
-# What is printed as 0 % says nothing.
+# Below this a share would be printed as 0 %.
 _LEAST_SHARE = 0.005
-# Ranks of a collective that stand alike take one line; so many lines are printed.
+# Ranks of a collective that stood alike share a line: the most lines printed, and the most frames of a call.
 _MOST_STANDINGS, _MOST_FRAMES = 4, 3
 # torch.AcceleratorError: CUDA error: ...   exited with exit code 1   [Rank 2] Watchdog caught collective timeout
 TELLING = pattern_of(
@@ -27,7 +27,7 @@ TELLING = pattern_of(
     r"cannot|unable|terminated|signal|exit(?:ed)?|corrupt\w*|invalid|mismatch|missing|not found|nan|"
     r"unhealthy|uncorrectable|reset)\b"
 )
-"""Words that tell of trouble, as a person who looks for it would."""
+"""Words of trouble, such as a person would search a log for."""
 # srun: error: node-3: task 2: Exited with exit code 137   exited on signal 9 (Killed)
 _STATUS = pattern_of(
     r"(?i)\b(?:exit(?:ed)?[ _-]?(?:code|status)?|return(?:ed)?[ _-]?code|signal|status)\b[ :=(]{1,3}-?\d{1,3}\b"
@@ -48,21 +48,21 @@ def _visible(character: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Cleaned log text in `width` characters: an exit status or what else tells of trouble stays, else where the
-    message begins."""
+    """Cuts cleaned log text to `width` characters around an exit status or a word of trouble, or else around the start
+    of the message."""
     if len(text) <= width or width < 3:
         return text[: max(width, 1)]
-    told = _STATUS.search(text) or TELLING.search(text)
-    focus = told.start() if told else parse_line(text).starts[-1]
-    # The words before it name what failed, those after it say how.
+    trouble = _STATUS.search(text) or TELLING.search(text)
+    focus = trouble.start() if trouble else parse_line(text).starts[-1]
+    # Most of the width goes to the text behind it, which says what happened.
     start = min(max(0, focus - width // 8), len(text) - width + 1)
     before, after = "\u2026" * bool(start), "\u2026" * (start + width <= len(text))
     return before + text[start + len(before) : start + width - len(after)] + after
 
 
 def standing_words(diagnosis: Diagnosis) -> list[str]:
-    """Where the ranks of a collective that hung stood, those that stand alike in one line each; first those to look at,
-    and where in the program they made their last call."""
+    """Returns lines that say where the ranks of a hung collective stood, one for all ranks that stood alike. The ranks
+    to look at come first, with the place in the program of their last call."""
     table = diagnosis.collectives
     if table is None:
         return []
@@ -72,13 +72,13 @@ def standing_words(diagnosis: Diagnosis) -> list[str]:
         alike.setdefault(key, []).append(row)
     words = []
     for (_, standing, sequence, call), rows in sorted(alike.items(), key=lambda item: (item[0][0], -len(item[1]))):
-        at = "" if sequence is None else f", {'last ' * (standing in ('behind', 'silent'))}{sequence} {call}".rstrip()
+        last = "" if sequence is None else f", {'last ' * (standing in ('behind', 'silent'))}{sequence} {call}".rstrip()
         stack = (
             f", at {clean(' < '.join(rows[0].stack[:_MOST_FRAMES]))}"
             if rows[0].stack and rows[0].rank in table.ranks
             else ""
         )
-        words.append(f"{rank_words(tuple(row.rank for row in rows))}: {standing}{clean(at)}{stack}")
+        words.append(f"{rank_words(tuple(row.rank for row in rows))}: {standing}{clean(last)}{stack}")
     more = len(words) - _MOST_STANDINGS
     return words if more <= 0 else [*words[:_MOST_STANDINGS], f"and {more} more ways to stand (--format json has all)"]
 
@@ -89,7 +89,7 @@ def rank_words(ranks: tuple[int, ...]) -> str:
 
 
 def headline(diagnosis: Diagnosis) -> str:
-    """Failed, not, or not known; the reason, and how sure."""
+    """Whether the job failed, did not, or it is not known; the reason and the confidence."""
     sure = f"confidence {diagnosis.confidence:.0%}"
     if diagnosis.failed:
         return f"FAILED  {diagnosis.category.value} / {diagnosis.reason.value}  {sure}"
@@ -103,12 +103,12 @@ def headline(diagnosis: Diagnosis) -> str:
 
 
 def _stops(diagnosis: Diagnosis) -> bool:
-    """Whether nothing failed and nothing came to its end either."""
+    """Whether the log shows neither a failure nor an end."""
     return diagnosis.failed is False and diagnosis.ended is Ended.STOPS
 
 
 def advice(diagnosis: Diagnosis) -> str:
-    """What a reader can do about an answer that knows no end of the job; empty where it does."""
+    """Advises a reader whose log shows neither a failure nor a clean exit; empty otherwise."""
     known = diagnosis.failed or not (diagnosis.failed is None or _stops(diagnosis))
     return "" if known else "If you know how the job ended, say so with --exit-code-of-job N."
 
@@ -119,24 +119,24 @@ def suspects_of(diagnosis: Diagnosis) -> tuple[Suspect, ...]:
 
 
 def likely(diagnosis: Diagnosis) -> tuple[Candidate, ...]:
-    """The other readings that are worth a word."""
+    """The other possible reasons that are worth a mention: those of 0.5 % and more."""
     named = (item for item in diagnosis.candidates if item.reason is not Reason.OTHERS)
     return tuple(item for item in named if item.confidence >= _LEAST_SHARE)
 
 
 def change_words(change: Change) -> str:
     """How a line differs from a good run: `new`, `new, 12x`, `6.5 times as often, 120x`."""
-    said = "new" if change.times_more is None else f"{change.times_more:g} times as often"
-    return f"{said}, {change.count:,}x" if change.count > 1 else said
+    difference = "new" if change.times_more is None else f"{change.times_more:g} times as often"
+    return f"{difference}, {change.count:,}x" if change.count > 1 else difference
 
 
-def where(place: Place | None) -> str:
-    """`file:line`, empty for no place."""
-    return f"{clean(place.source)}:{place.line}" if place else ""
+def where(shown: Place | None) -> str:
+    """`file:line`; empty for None."""
+    return f"{clean(shown.source)}:{shown.line}" if shown else ""
 
 
 def logs_words(diagnosis: Diagnosis) -> str:
-    """What the logs were taken for, where they are not all a job's own output: `rank output of 8 logs, kernel log of
+    """Says of what kind the logs are, where they are not all a job's own output: `rank output of 8 logs, kernel log of
     node-3 (dmesg.txt)`; empty where they are."""
     if all(log.whose == "job" for log in diagnosis.logs):
         return ""
@@ -147,15 +147,15 @@ def logs_words(diagnosis: Diagnosis) -> str:
 
 
 def _kind_words(kind: str, logs: Sequence[Log]) -> str:
-    said = kind.replace("-", " ")
+    name = kind.replace("-", " ")
     if len(logs) > _MOST_LOGS_NAMED:
-        return f"{said} ({len(logs)} files)"
-    of = f" of {clean(logs[0].node)}" if len(logs) == 1 and logs[0].node else ""
-    return f"{said}{of} ({', '.join(clean(log.source) for log in logs)})"
+        return f"{name} ({len(logs)} files)"
+    node = f" of {clean(logs[0].node)}" if len(logs) == 1 and logs[0].node else ""
+    return f"{name}{node} ({', '.join(clean(log.source) for log in logs)})"
 
 
 def times_words(diagnosis: Diagnosis) -> str:
-    """When what happened: `last step 198 at 03:06:38, first failure at 03:08:14, the log ends 10 min after ...`."""
+    """The times in words: `last step 198 at 03:06:38, first failure at 03:08:14, the log ends 10 min after ...`."""
     times = diagnosis.times
     if times is None:
         return ""
@@ -163,8 +163,8 @@ def times_words(diagnosis: Diagnosis) -> str:
     together = times.last_progress_at is not None and times.last_progress_at == times.first_failure_at
     if times.last_step is not None or times.last_progress_at:
         step = f"last step {times.last_step}" if times.last_step is not None else "last step"
-        at = f" at {clean(times.last_progress_at)}" if times.last_progress_at else ""
-        parts.append(f"{step} and first failure{at}" if together else step + at)
+        when = f" at {clean(times.last_progress_at)}" if times.last_progress_at else ""
+        parts.append(f"{step} and first failure{when}" if together else step + when)
     if times.first_failure_at and not together:
         parts.append(f"first failure at {clean(times.first_failure_at)}")
     if times.idle_seconds and times.idle_seconds >= 1:
@@ -174,7 +174,7 @@ def times_words(diagnosis: Diagnosis) -> str:
 
 
 def lost_words(diagnosis: Diagnosis) -> str:
-    """What is lost of the work: `73 steps since the checkpoint of step 125, 12 min of 8 ranks (1.6 GPU-hours)`."""
+    """Says how much work is lost: `73 steps since the checkpoint of step 125, 12 min of 8 ranks (1.6 GPU-hours)`."""
     progress = diagnosis.progress
     if progress is None or not diagnosis.failed:
         return ""
@@ -209,20 +209,20 @@ def _duration(seconds: float) -> str:
 
 
 def action_words(recovery: Recovery) -> str:
-    """The action, who may carry it out, and which nodes to leave out."""
+    """The action, whether it needs a person, and which nodes to leave out."""
     unsure = "advice, for it is not sure: needs a person" if recovery.action.automatic else "needs a person"
-    by = "no person needed" if recovery.automatic else unsure
+    needs = "no person needed" if recovery.automatic else unsure
     without = f", without {', '.join(clean(node) for node in recovery.exclude_nodes)}" if recovery.exclude_nodes else ""
-    return f"{recovery.action.value} ({by}){without}"
+    return f"{recovery.action.value} ({needs}){without}"
 
 
 def one_line(diagnosis: Diagnosis) -> str:
     """The verdict, what to do and where, in one line."""
     if not diagnosis.failed:
         return headline(diagnosis).replace("  ", ": ", 1)
-    place = where(diagnosis.root_cause)
+    root_line = where(diagnosis.root_cause)
     verdict = f"FAILED: {diagnosis.reason.value} {diagnosis.confidence:.0%}; {action_words(diagnosis.recovery)}"
-    return f"{verdict}; {place}" if place else verdict
+    return f"{verdict}; {root_line}" if root_line else verdict
 
 
 def job_line(diagnosis: Diagnosis) -> str:

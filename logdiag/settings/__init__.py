@@ -1,7 +1,7 @@
-"""What is in force, and where each value came from. Flags win over the environment (`LOGDIAG_*`), that over
+"""The settings in force, and where each value came from. Flags win over the environment (`LOGDIAG_*`), that over
 `logdiag.toml` (see `config_files`), that over defaults.
 
-    settings = load_settings({"llm": "openai:gpt-5"})     # flags; None stands for "not given"
+    settings = load_settings({"llm": "openai:gpt-5"})     # flags; None stands for "not set"
     settings.votes, settings.origins["votes"]             # 3, "logdiag.toml"
 """
 
@@ -20,10 +20,10 @@ __all__ = ["FILE", "WHEN", "Settings", "check_model", "load_settings"]
 WHEN = ("always", "unsure", "never")
 # Set in the environment without being a key of the file.
 _OTHER_VARIABLES = ("LOGDIAG_CACHE", "LOGDIAG_CONFIG")
-_SAID_OF_THEM = ("origins", "files", "notes")
+_NO_KEYS = ("origins", "files", "notes")
 
-Said = tuple[str, str, object]
-"""Where a value was given, its key, and the value."""
+Entry = tuple[str, str, object]
+"""One value that is set somewhere: its origin (a file, a variable or a flag), its key, and the value."""
 
 
 class Settings(NamedTuple):
@@ -54,21 +54,21 @@ class Settings(NamedTuple):
 
     @property
     def store(self) -> str | Literal[False] | None:
-        """Where past failures are: None for the default place, False where `offline` forbids to ask."""
+        """The address of the store of past failures; None for the default one, False where `offline` forbids it."""
         return False if self.offline and "://" in self.memory else self.memory or None
 
     def check_online(self, forbidden: str) -> None:
-        """Raises LogdiagError, which says what is `forbidden`, where `offline` is set."""
+        """Raises LogdiagError where `offline` is set; its sentence ends with `forbidden`."""
         if self.offline:
             raise LogdiagError(f"offline is set ({self.origins['offline']}); {forbidden}")
 
     def store_or_refusal(self) -> str | None:
-        """As `store`, for what is of no use without one: raises LogdiagError where `offline` forbids to ask."""
-        place = self.store
-        if place is False:
-            where, forbids = self.origins["memory"], self.origins["offline"]
-            raise LogdiagError(f"offline is set ({forbids}), and the memory is on the network ({where}); change one")
-        return place
+        """As `store`, for commands that need one: raises LogdiagError where `offline` forbids to ask it."""
+        address = self.store
+        if address is False:
+            memory, offline = self.origins["memory"], self.origins["offline"]
+            raise LogdiagError(f"offline is set ({offline}), and the memory is on the network ({memory}); change one")
+        return address
 
 
 def load_settings(
@@ -77,16 +77,16 @@ def load_settings(
     environ: Mapping[str, str] = os.environ,
     folder: StrPath = ".",
 ) -> Settings:
-    """The settings in force in a folder. `flags` come from the command line; `config` among them, or `LOGDIAG_CONFIG`,
-    is a file to read instead of those that are looked for. `llm` may also be always, unsure or never: when to ask.
-    Raises LogdiagError with all problems, each with its place and key."""
-    given = dict(flags or {})
-    named = given.pop("config", None) or environ.get("LOGDIAG_CONFIG")
-    files = (named_file(str(named)),) if named else look_for(folder)
-    said = [(file.path, name, value) for file in files for name, value in file.values.items()]
-    values, origins = _values([*said, *_from_environment(environ), *_from_flags(given)])
+    """Returns the settings in force in a folder. `flags` come from the command line; `config` among them, or
+    `LOGDIAG_CONFIG`, is a file to read instead of those that are looked for. `llm` may also be always, unsure or never:
+    when to ask. Raises LogdiagError with all problems, each with its origin and key."""
+    flags = dict(flags or {})
+    path = flags.pop("config", None) or environ.get("LOGDIAG_CONFIG")
+    files = (named_file(str(path)),) if path else look_for(folder)
+    in_files = [(file.path, name, value) for file in files for name, value in file.values.items()]
+    values, origins = _values([*in_files, *_from_environment(environ), *_from_flags(flags)])
     for name in Settings._fields:
-        if name not in _SAID_OF_THEM:
+        if name not in _NO_KEYS:
             origins.setdefault(name, "default")
     notes = (*(note for file in files for note in file.notes), *_unknown_variables(environ))
     settings = Settings(**values, origins=origins, files=files, notes=notes)
@@ -104,12 +104,12 @@ def check_model(name: object) -> None:
         raise AgentError(f"llm: {name!r} cannot be used; give provider:model") from error
 
 
-def _values(said: Iterable[Said]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The value in force of each key that was given, and where; later ones win. Raises LogdiagError."""
+def _values(entries: Iterable[Entry]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns the value in force of each key that is set, and its origin; later entries win. Raises LogdiagError."""
     problems: list[str] = []
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for origin, name, value in said:
+    for origin, name, value in entries:
         key = "llm_when" if name == "llm" and value in WHEN else name
         if key not in _READERS:
             known = ", ".join(_READERS)
@@ -129,18 +129,18 @@ def _values(said: Iterable[Said]) -> tuple[dict[str, Any], dict[str, str]]:
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
     known = {*(f"LOGDIAG_{name.upper()}" for name in _READERS), *_OTHER_VARIABLES}
     for variable in sorted(environ):
-        # What `logdiag run` tells a job is no setting.
+        # The variables that `logdiag run` sets for a job are no settings.
         if variable.startswith("LOGDIAG_") and not variable.startswith("LOGDIAG_RUN") and variable not in known:
             yield f"environment {variable}: ignored, no such setting; known are {', '.join(sorted(known))}"
 
 
-def _from_flags(flags: Mapping[str, object]) -> Iterator[Said]:
+def _from_flags(flags: Mapping[str, object]) -> Iterator[Entry]:
     for name, value in flags.items():
         if value is not None and value != ():
             yield f"--{name.replace('_', '-')}", name, value
 
 
-def _from_environment(environ: Mapping[str, str]) -> Iterator[Said]:
+def _from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
     for name in _READERS:
         variable = f"LOGDIAG_{name.upper()}"
         if value := environ.get(variable):
@@ -174,10 +174,10 @@ def _when(value: object) -> str:
 
 def _between(low: float, high: float, number: Callable[[Any], Any]) -> Callable[[object], Any]:
     def read(value: object) -> Any:
-        said = number(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
-        if said is None or not low <= said <= high or (not isinstance(value, str) and said != value):
+        result = number(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
+        if result is None or not low <= result <= high or (not isinstance(value, str) and result != value):
             raise ValueError
-        return said
+        return result
 
     return read
 

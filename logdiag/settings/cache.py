@@ -1,5 +1,5 @@
-"""What takes long to make again: compiled rules, parsed incidents, their vectors. Without a usable cache everything
-works, only slower. A file is believed only when it and its folder are the user's own (see `places`)."""
+"""The cache of what takes long to compute: compiled rules, parsed incidents, their vectors. Without a usable cache
+everything works, only slower. A file is trusted only if it and its folder are the user's own (see `places`)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _KEEP = 8
 _MOST_BYTES = 256 << 20
 _CHECK_SUM = 4
 UNFINISHED = "logdiag-unfinished-"
-"""What the name of a file begins with that is being written."""
+"""The prefix of the name of a file that is still being written."""
 
-# A process that died while it wrote leaves its file; one that still writes is done long before.
+# Unfinished files that are older were left by a process that died: writing takes far less.
 _STALE_SECONDS = 3600
 
 
 def read(name: str, origin: bytes) -> Any | None:
-    """What `write` kept under this name and was made from `origin`; None when there is nothing of that."""
+    """Returns the value that `write` kept under this name for the same `origin`; None where there is none."""
     file_name = _file_name(name, origin)
     for folder in usable_folders(make=False):
         try:
@@ -41,7 +41,7 @@ def read(name: str, origin: bytes) -> Any | None:
                 made_as, value = marshal.loads(body)
                 if made_as == file_name:
                     with contextlib.suppress(OSError):
-                        os.utime(os.path.join(folder, file_name))  # what is used stays, see `_tidy`
+                        os.utime(os.path.join(folder, file_name))  # `_tidy` keeps what was used last
                     return value
         except (OSError, ValueError, EOFError, TypeError, MemoryError):
             continue
@@ -49,7 +49,7 @@ def read(name: str, origin: bytes) -> Any | None:
 
 
 def write(name: str, origin: bytes, value: Any) -> None:
-    """Keeps a value that marshal can write, whole or not at all; where nothing can be written, nothing is kept."""
+    """Keeps a value that marshal can write. Keeps nothing where it is too large or the folder cannot be written."""
     file_name = _file_name(name, origin)
     body = marshal.dumps((file_name, value))
     if len(body) > _MOST_BYTES - _CHECK_SUM:

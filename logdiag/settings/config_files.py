@@ -36,32 +36,32 @@ class ConfigFile(NamedTuple):
 
 
 def named_file(path: StrPath) -> ConfigFile:
-    """A file that the user names: it is the user's word, whoever wrote it. Raises LogdiagError."""
+    """Reads a file that the user names: it is obeyed, whoever owns it. Raises LogdiagError."""
     return ConfigFile(os.fspath(path), "obeyed", _values(os.path.join(os.getcwd(), path)))
 
 
 def look_for(folder: StrPath) -> tuple[ConfigFile, ...]:
-    """The user's own file, then those in a folder and above it, each with what became of it; later values win. Raises
+    """Returns the user's own file, then those in a folder and above it, each with its state; later values win. Raises
     LogdiagError for one that cannot be read."""
-    own = config_file()
-    found = [_own(own)] if own else []
+    users_path = config_file()
+    files = [_users_file(users_path)] if users_path else []
     chain = _with_those_above(os.path.abspath(folder))
     allowed = _allowed_folders(chain)
     nearest: ConfigFile | None = None
     for parent in chain:
         path = os.path.join(parent, FILE)
-        if path == own or not os.path.lexists(path):
+        if path == users_path or not os.path.lexists(path):
             continue
         if nearest is None:
             file = _of_repository(path, allowed=parent in allowed)
             nearest = file if file.state == "obeyed" else None
         else:
             file = ConfigFile(path, f"ignored: {nearest.path} is nearer")
-        found.append(file)
-    return tuple(found)
+        files.append(file)
+    return tuple(files)
 
 
-def _own(path: str) -> ConfigFile:
+def _users_file(path: str) -> ConfigFile:
     if not os.path.lexists(path):
         return ConfigFile(path, "not there")
     if why := _why_not(path):
@@ -70,7 +70,7 @@ def _own(path: str) -> ConfigFile:
 
 
 def _of_repository(path: str, *, allowed: bool) -> ConfigFile:
-    """A file that lies in a folder by chance or by a repository: what it may not set is left out."""
+    """Reads a file that was found in the working directory or above: keys that it may not set are left out."""
     why = "it lies above the repository, the home folder or the working directory" if not allowed else _why_not(path)
     if why:
         return _ignored(path, why)
@@ -84,10 +84,10 @@ def _of_repository(path: str, *, allowed: bool) -> ConfigFile:
         else:
             values[name] = value
     if refused:
-        own = config_file() or "the environment"
+        trusted = config_file() or "the environment"
         may = "rules, and offline = true"
         notes.append(
-            f"{path}: {', '.join(refused)}: ignored, for a file found there may set only {may}; move it to {own}"
+            f"{path}: {', '.join(refused)}: ignored, for a file found there may set only {may}; move it to {trusted}"
         )
     if "rules" in values:
         notes.append(f"the rules that {path} names are in force")
@@ -100,7 +100,7 @@ def _ignored(path: str, why: str) -> ConfigFile:
 
 
 def _with_those_above(folder: str) -> list[str]:
-    """A folder and all above it, up to the root."""
+    """Returns a folder and all above it, up to the root."""
     chain = [folder]
     while (parent := os.path.dirname(chain[-1])) != chain[-1]:
         chain.append(parent)
@@ -108,17 +108,17 @@ def _with_those_above(folder: str) -> list[str]:
 
 
 def _allowed_folders(chain: Sequence[str]) -> set[str]:
-    """Of a folder and those above it those up to the repository's root or the home folder; where neither is, the folder
-    alone."""
+    """Returns the first folders of the chain, up to the repository's root or the home folder; the first alone where
+    neither is among them."""
     home = os.path.expanduser("~")
-    for at, parent in enumerate(chain):
+    for index, parent in enumerate(chain):
         if parent == home or any(os.path.lexists(os.path.join(parent, name)) for name in _ROOT_OF_A_REPOSITORY):
-            return set(chain[: at + 1])
+            return set(chain[: index + 1])
     return set(chain[:1])
 
 
 def _why_not(path: str) -> str:
-    """Why a file is not the user's own or no file at all; empty when it is one."""
+    """Says why a file is not to be obeyed: it is not the user's own, or no regular file; empty where it may be."""
     try:
         if why := why_foreign_path(path):
             return why

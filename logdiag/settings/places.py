@@ -14,7 +14,7 @@ from typing import TypeAlias
 from logdiag.errors import MemoryStoreError
 
 StrPath: TypeAlias = str | os.PathLike[str]
-"""The path of a file or a folder, however a caller has it."""
+"""The path of a file or a folder."""
 
 _NAME = "logdiag"
 _CONFIG = "logdiag.toml"
@@ -26,10 +26,10 @@ _ON_LINUX = {
 
 
 def cache_folders() -> Iterator[str]:
-    """Where compiled rules are kept, the best place first: `LOGDIAG_CACHE` or the user's cache folder, and where that
-    cannot be used, one of the user's own among the temporary files."""
-    named = os.environ.get("LOGDIAG_CACHE")
-    if first := os.path.abspath(named) if named else _users_own("user_cache_dir"):
+    """Yields the folders for compiled rules, the best first: `LOGDIAG_CACHE` or the user's cache folder, then a folder
+    of the user's own among the temporary files, in case the first cannot be used."""
+    cache = os.environ.get("LOGDIAG_CACHE")
+    if first := os.path.abspath(cache) if cache else _users_own("user_cache_dir"):
         yield first
     if hasattr(os, "getuid"):
         import tempfile
@@ -38,29 +38,29 @@ def cache_folders() -> Iterator[str]:
 
 
 def default_memory() -> str:
-    """Where past incidents are kept unless another place is named: `LOGDIAG_MEMORY`, or a folder among the user's data.
+    """Returns the default address of the store of past incidents: `LOGDIAG_MEMORY`, or a folder among the user's data.
     Raises MemoryStoreError for a user without a home."""
-    if named := os.environ.get("LOGDIAG_MEMORY"):
-        return named
+    if address := os.environ.get("LOGDIAG_MEMORY"):
+        return address
     if folder := _users_own("user_data_dir"):
         return os.path.join(folder, "memory")
     raise MemoryStoreError("this account has no home folder for past incidents; name a place with LOGDIAG_MEMORY")
 
 
 def config_file() -> str:
-    """The user's own `logdiag.toml`, which need not exist; empty for a user without a home."""
+    """Returns the path of the user's own `logdiag.toml`, which need not exist; empty for a user without a home."""
     folder = _users_own("user_config_dir")
     return folder and os.path.join(folder, _CONFIG)
 
 
 def _users_own(kind: str) -> str:
-    """A folder of the user's, as platformdirs has it; to load that takes as long as to read a small log, so what it
-    says on Linux is said here."""
+    """Returns the user's folder that platformdirs names; empty for a user without a home. Loading platformdirs takes as
+    long as reading a small log, so its rules for Linux are repeated here."""
     if sys.platform == "linux":
-        variable, below = _ON_LINUX[kind]
-        named, home = os.environ.get(variable, ""), os.environ.get("HOME", "")
-        if os.path.isabs(named) or os.path.isabs(home):
-            return os.path.join(named if os.path.isabs(named) else os.path.join(home, below), _NAME)
+        variable, default = _ON_LINUX[kind]
+        folder, home = os.environ.get(variable, ""), os.environ.get("HOME", "")
+        if os.path.isabs(folder) or os.path.isabs(home):
+            return os.path.join(folder if os.path.isabs(folder) else os.path.join(home, default), _NAME)
     import platformdirs
 
     try:
@@ -69,27 +69,27 @@ def _users_own(kind: str) -> str:
         return ""
 
 
-def without_password(place: str) -> str:
-    """An address as it may be shown: `postgresql://mira:...@db.internal/logdiag?...=...`; a folder as it is."""
-    if "://" not in place:
-        return place
-    return re.sub(r"\?.*", "?...=...", re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:...@", place))
+def without_password(address: str) -> str:
+    """Returns an address fit to be shown: `postgresql://mira:...@db.internal/logdiag?...=...`; a folder unchanged."""
+    if "://" not in address:
+        return address
+    return re.sub(r"\?.*", "?...=...", re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:...@", address))
 
 
 def make_private(folder: str) -> None:
-    """Makes a folder for nobody but the user, where it is missing. Raises OSError."""
+    """Makes a folder that only the user may open, where it is missing. Raises OSError."""
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
 
 
 def why_foreign_path(path: str) -> str:
-    """As `why_foreign`, of what a path leads to and of the link that it may be. Raises OSError."""
+    """As `why_foreign`, for the file at a path, and for the link if the path is one. Raises OSError."""
     return why_foreign(os.lstat(path)) or why_foreign(os.stat(path))
 
 
 def why_foreign(status: os.stat_result) -> str:
-    """Why a file is not the user's own; empty when it is, and on systems without such owners."""
+    """Says why a file is not the user's own; empty when it is, and on systems without user ids."""
     if not hasattr(os, "geteuid"):
         return ""
     if status.st_uid not in (os.geteuid(), 0):
@@ -113,7 +113,7 @@ def _user(number: int) -> str:
 
 
 def _is_group_of_one(status: os.stat_result) -> bool:
-    """Whether a file's group is its owner's alone, as many systems set users up: named alike, without other members."""
+    """Whether the file's group is its owner's alone, as many systems set users up: same name, no other members."""
     import grp
     import pwd
 

@@ -111,7 +111,7 @@ def test_one_measured_world_has_nothing_to_be_held_against() -> None:
     slow = Figures("tcp", 2, 1.0, 9.0, 0.9)
     found = check(names(4), lambda worlds: simulated({"n0": None, "n2": slow}, worlds))
     assert (found.good, found.bad) == (("n1", "n2", "n3"), {"n0": "no answer"})
-    assert "nothing to hold speeds against" in found.notes[0]
+    assert "nothing to compare its speed with" in found.notes[0]
 
 
 def test_a_complaint_says_how_far_from_the_usual() -> None:
