@@ -169,11 +169,8 @@ class _HeadSpans:
         rank = number_in(text[slice(*self.rank)]) if self.rank else None
         node = text[slice(*self.node)] if self.node else None
         clock = text[slice(*self.clock)] if self.clock else None
-        time = (
-            _seconds({name: text[start:end] for name, (start, end) in self.time_parts.items()})
-            if self.is_time
-            else None
-        )
+        parts = {name: text[start:end] for name, (start, end) in self.time_parts.items()}
+        time = _seconds(parts) if self.is_time else None
         return _Head(
             [*self.starts], rank, node, self.level, clock, time, [text[start:end] for start, end in self.speakers]
         )
@@ -267,7 +264,7 @@ def heads_of(
     """The forms at the head of a line with their matches, one behind the other.
 
     The form is None where the match is what the stream's recorder wrote (tried where no form fits), the stream's label
-    of a rank (tried anywhere, taken once), or the end of a line into which another process printed its own, whose head
+    of a rank (tried first, taken once), or the end of a line into which another process printed its own, whose head
     follows."""
     offset = yield from _heads_at(text, 0, forms, recorded, label)
     if not text.startswith('{"', offset) and (match := _RUN_INTO.search(text, offset)):

@@ -416,8 +416,8 @@ class _Reader:
 def survey(
     streams: Sequence[Stream], book: RuleBook, shapes: Shapes, advance: Callable[[Stream, int], None] | None = None
 ) -> Survey:
-    """Reads every stream once, all into one survey. `advance` is called with a stream and the bytes
-    read of it so far.
+    """Reads every stream once, all into one survey. `advance` is called with a stream and the bytes read of
+    it so far.
 
     Raises SourceError when no stream could be read.
     """
