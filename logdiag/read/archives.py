@@ -20,7 +20,7 @@ _BLOCK = 512
 _PIECE_BYTES = 1 << 20
 _MOST_MEMBERS = 20_000
 _MOST_LOGS = 5_000
-# What a compressed tar holds besides its logs costs its decompression.
+# Bytes of a tar that are skipped between its logs: they must be decompressed too.
 _MOST_PASSED_BYTES = 16 << 30
 _LONGEST_NAME = 64 << 10
 _LONGEST_SHOWN_NAME = 400
@@ -28,15 +28,15 @@ _LONGEST_SHOWN_NAME = 400
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One log in an archive: its place among all members, its cleaned name, and its size in bytes."""
+    """One log in an archive: its index among all members, its cleaned name, and its size in bytes."""
 
-    place: int
+    index: int
     name: str
     size: int
 
 
 class _Pass(Protocol):
-    """An open archive."""
+    """An archive that is open for reading; `members` gives each log, or a sentence on what cannot be read."""
 
     def members(self) -> Iterator[Member | str]: ...
 
@@ -47,7 +47,7 @@ class _Pass(Protocol):
 
 @dataclass
 class Archive:
-    """The logs of an archive, and in `problems` what of it cannot be read."""
+    """The logs of an archive; `problems` are sentences on what of it cannot be read."""
 
     open_file: Callable[[], BinaryIO]
     kind: str
@@ -68,7 +68,7 @@ class Archive:
         try:
             yield reader
         finally:
-            # Who stopped within a log will read no further.
+            # A reader that stopped within a log will read no further.
             if member is self.members[-1] or not _at_end(reader):
                 self.close()
 
@@ -80,8 +80,8 @@ class Archive:
 
 
 def archive_of(kind: str, open_file: Callable[[], BinaryIO], until: float) -> Archive:
-    """The archive of a `kind` (`tar` or `zip`) that a file is. Reading ends at `until` (seconds of the monotonic
-    clock), and half of the time may go into the list."""
+    """A file as an archive of this `kind` (`tar` or `zip`), with the list of its logs. Reading ends at `until` (seconds
+    of the monotonic clock), and half of the time until then may go into the list."""
     archive = Archive(open_file, kind, until)
     count = 0
     listed = None
@@ -134,12 +134,12 @@ def _cleaned(name: str) -> str:
 
 
 class _Tar:
-    """A tar from front to back. It is itself the open file over the member that it stands at."""
+    """A tar that is read from front to back. It is itself the open file over its current member."""
 
     def __init__(self, raw: BinaryIO, until: float) -> None:
         self._raw, self._until = raw, until
         self._reader = decompressing(raw)
-        self._place = -1
+        self._index = -1
         self._left = self._padding = self._passed = 0
 
     def members(self) -> Iterator[Member | str]:
@@ -149,12 +149,12 @@ class _Tar:
                 yield f"{_cleaned(name)} is stored as a sparse file; it and what follows was not read"
                 return
             if kind in (b"0", b"\0", b"7"):
-                yield Member(self._place, _cleaned(name), size)
+                yield Member(self._index, _cleaned(name), size)
 
     def open(self, member: Member) -> _Tar | None:
-        if self._place >= member.place:
+        if self._index >= member.index:
             return None
-        while self._place < member.place:
+        while self._index < member.index:
             if self._next() is None:
                 raise EOFError("the archive has changed")
         return self
@@ -191,19 +191,19 @@ class _Tar:
                 raise EOFError("a file of negative size")
             self._padding = -self._left % _BLOCK
             if info.type not in (b"L", b"x", b"g", b"K"):
-                self._place += 1
+                self._index += 1
                 return long_name or info.name, self._left, info.type
             if info.type == b"g" or self._left > _LONGEST_NAME:
                 continue
-            told = self._exactly(self._left)
+            data = self._exactly(self._left)
             self._left = 0
             if info.type == b"L":
-                long_name = told.rstrip(b"\0").decode(errors="replace")
+                long_name = data.rstrip(b"\0").decode(errors="replace")
             elif info.type == b"x":
-                long_name, long_size = _extended(told, long_name)
+                long_name, long_size = _extended(data, long_name)
 
     def _skip(self) -> None:
-        """Over the rest of a member and what fills its last block."""
+        """Skips the rest of a member and the padding of its last block."""
         rest, self._left, self._padding = self._left + self._padding, 0, 0
         while rest:
             chunk = self._reader.read(min(rest, _PIECE_BYTES))
@@ -217,6 +217,7 @@ class _Tar:
                 raise TimeoutError("the time limit was reached")
 
     def _exactly(self, size: int) -> bytes:
+        """The next `size` bytes; empty at the end. Raises EOFError for fewer."""
         data = b""
         while len(data) < size and (chunk := self._reader.read(size - len(data))):
             data += chunk
@@ -226,7 +227,7 @@ class _Tar:
 
 
 def _extended(records: bytes, name: str) -> tuple[str, int]:
-    """Name and size of `27 path=logs/rank_0.log` records, -1 where no size is told."""
+    """Name and size by records such as `27 path=logs/rank_0.log`; the name as it was, and -1, where they have none."""
     size = -1
     for record in records.split(b"\n"):
         key, equals, value = record.partition(b" ")[2].partition(b"=")
@@ -247,15 +248,15 @@ class _Zip:
         self._zip = ZipFile(raw)
 
     def members(self) -> Iterator[Member | str]:
-        for place, info in enumerate(self._zip.infolist()):
+        for index, info in enumerate(self._zip.infolist()):
             name = _cleaned(info.filename)
             if info.flag_bits & 1:
                 yield f"{name} is encrypted and was not read"
             elif not info.is_dir():
-                yield Member(place, name, info.file_size)
+                yield Member(index, name, info.file_size)
 
     def open(self, member: Member) -> Any:
-        return self._zip.open(self._zip.infolist()[member.place])
+        return self._zip.open(self._zip.infolist()[member.index])
 
     def close(self) -> None:
         self._raw.close()

@@ -20,7 +20,7 @@ from logdiag.read.unwrapping import Seals, unwrapped
 
 # A line longer than this is cut into pieces that share its number; a line must fit into memory more than once.
 _LONGEST_LINE = 4 << 20
-# The form of a log is learnt from so much of it.
+# The prefix and the colours of a log are learnt from so many of its bytes.
 _LEARNT_BYTES = 1 << 18
 # A pipe hands over little at a time; that much is gathered before it is scanned.
 _LEAST_BYTES = 1 << 17
@@ -33,8 +33,9 @@ _PRINTED_COLOUR = pattern_of(rb"(?:\x1b|\^\[|\\u001b|\\x1b|\\033)?\[[0-9;]{1,12}
 def blocks_of(
     stream: int, chunks: Iterator[bytes], forms: Forms | None = None, settled: Container[bytes] = ()
 ) -> Generator[Block, int | None, None]:
-    """The blocks of a stream. Who has counted a block's lines may send the count: it is not done again. `forms` are the
-    user's own beside the shipped ones. Lines that are `settled` without their digits may be given so; see `Block`."""
+    """The blocks of a stream. A consumer that has counted a block's lines can `send()` the count, to save counting
+    twice. `forms` are the user's own with the shipped ones. Lines whose text without digits is in `settled` may stay
+    sealed; see `Block`."""
     chunks = _gathered(chunks)
     first = next(chunks, None)
     if first is None:
@@ -44,8 +45,8 @@ def blocks_of(
 
 
 class Written:
-    """How a log is written, as its first chunk shows, and what was learnt of its records since: the `envelope` around
-    its lines, None for none, what its first block tells of the colours in all, and what stands before every line."""
+    """How a log is written. Its first chunk shows the `envelope` around its lines, None for none; its first block the
+    pattern of its colours, and what stands before every line. What is learnt of its records is added later."""
 
     def __init__(self, first: bytes, forms: Forms | None, settled: Container[bytes]) -> None:
         self._forms = forms
@@ -103,9 +104,9 @@ class Written:
         return block._replace(data=data, line_numbers=numbers, prefix=self._prefix)
 
     def _learn(self, first: bytes) -> None:
-        """Learns from the first block what holds for all."""
+        """Learns from the first block the colours and the prefix of all blocks."""
         # To look for colours without their escape in every block would take as long as all other cleaning.
-        # Found from behind, which takes half as long where many brackets stand.
+        # The search from behind takes half as long where there are many brackets.
         self._colours = _PRINTED_COLOUR if first.rfind(b"[0m", 0, _LEARNT_BYTES) >= 0 else None
         plain = _without_colours(first[:_LEARNT_BYTES], self._colours)
         self._prefix = common_prefix(plain.split(b"\n"), self._forms)
@@ -113,7 +114,7 @@ class Written:
 
 
 def written_as_it_stands(chunks: Iterator[bytes], raw: BinaryIO, settled: Container[bytes]) -> Written | None:
-    """How a file is written whose bytes are those of its log, with what its first block tells; None for another."""
+    """How a file is written, by its first block; None if its bytes are not those of its log, as in a compressed one."""
     first = next(chunks, b"")
     if not first or raw.read(len(first)) != first:
         return None
@@ -123,13 +124,13 @@ def written_as_it_stands(chunks: Iterator[bytes], raw: BinaryIO, settled: Contai
 
 
 def pieces_between(raw: BinaryIO, start: int, end: int | None, envelope: Envelope | None) -> tuple[int, list[bytes]]:
-    """The pieces of a file's log that begin in the chunks between two places, None for its end: the same as when it is
-    read from its start. Before them the place of the first.
+    """The offset of the first piece of a file that begins in the chunks between two offsets, and these pieces; they are
+    the same as when the file is read from its start. `end` is None for the file's end.
 
-    Raises ValueError where a chunk holds no end of a message: then only who reads from the start knows.
+    Raises ValueError for a chunk without the end of a message: then the file must be read from its start.
     """
-    place = max(start - CHUNK_BYTES, 0)
-    raw.seek(place)
+    offset = max(start - CHUNK_BYTES, 0)
+    raw.seek(offset)
     pieces, rest = list[bytes](), b""
     while (end is None or raw.tell() < end) and (chunk := raw.read(CHUNK_BYTES)):
         if cut := end_of_whole(chunk, envelope):
@@ -141,12 +142,12 @@ def pieces_between(raw: BinaryIO, start: int, end: int | None, envelope: Envelop
             raise ValueError("no message ends here")
     pieces += [rest] if rest and end is None else []
     before = pieces[:1] if start else []
-    return place + sum(map(len, before)), pieces[len(before) :]
+    return offset + sum(map(len, before)), pieces[len(before) :]
 
 
 def _parts_of(piece: bytes, envelope: Envelope) -> Iterator[bytes]:
-    """The first piece of a log in smaller ones: the sooner it is known what settles, the fewer records are taken
-    apart."""
+    """The first piece of a log in smaller ones: the sooner it is known which lines are settled, the fewer records are
+    taken apart."""
     start = 0
     while cut := end_of_whole(piece[start : start + _LEARNT_BYTES], envelope):
         yield piece[start : start + cut]
@@ -197,9 +198,9 @@ def _split_carriage_returns(data: bytes, number: int, numbers: tuple[int, ...] |
     split: list[bytes] = []
     split_numbers: list[int] = []
     for index, line in enumerate(data.removesuffix(b"\n").split(b"\n")):
-        at = numbers[index] if numbers else number + index
+        own_number = numbers[index] if numbers else number + index
         for part in line.split(b"\r"):
             if part or b"\r" not in line:
                 split.append(part)
-                split_numbers.append(at)
+                split_numbers.append(own_number)
     return b"\n".join(split), tuple(split_numbers)

@@ -1,5 +1,5 @@
-"""Takes the compression off a stream of bytes, several layers if there are several, by what the first bytes say; they
-also say whether it is an archive."""
+"""Takes the compression off a stream of bytes, several layers if there are several. The first bytes show the kind of
+compression, and whether it is an archive."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _BINARY_SHARE = 0.02
 
 
 def decompressed(raw: Any) -> Iterator[bytes]:
-    """The bytes of an open file without their compression, in pieces that are there already: what comes before a tear
-    is not lost with it."""
+    """The bytes of an open file without their compression, each piece as soon as it is there: if the file breaks off,
+    what came before is not lost."""
     reader = decompressing(raw)
     while chunk := _read_some(reader, CHUNK_BYTES):
         yield chunk
 
 
 def decompressing(raw: Any) -> Any:
-    """An open file of what stands under the layers of compression. Raises OSError where there are too many."""
+    """An open file without its layers of compression. Raises OSError where there are too many."""
     reader = raw
     for _ in range(_MOST_LAYERS):
         head = _head(reader)
@@ -47,7 +47,7 @@ def kind_of_archive(head: bytes) -> str | None:
 
 
 def archive_kind_of_file(open_file: Callable[[], BinaryIO]) -> str | None:
-    """As `kind_of_archive`, of what stands under a file's compression."""
+    """The same as `kind_of_archive` for a file, without its compression."""
     with open_file() as raw:
         try:
             reader = decompressing(raw)
@@ -60,16 +60,16 @@ def archive_kind_of_file(open_file: Callable[[], BinaryIO]) -> str | None:
 
 
 def looks_binary(data: bytes) -> bool:
-    """Whether the beginning of a log is no text in any coding: many kinds of control bytes, and many of them."""
-    told = data.replace(b"\0", b"")
-    rest = told.translate(None, _CONTROL)
-    if len(told) - len(rest) <= _BINARY_SHARE * len(told):
+    """Whether the beginning of a log is no text in any encoding: many kinds of control bytes, and many of them."""
+    without_nul = data.replace(b"\0", b"")
+    rest = without_nul.translate(None, _CONTROL)
+    if len(without_nul) - len(rest) <= _BINARY_SHARE * len(without_nul):
         return False
-    return sum(sign in told for sign in _CONTROL) >= _FEWEST_KINDS_OF_CONTROL
+    return sum(sign in without_nul for sign in _CONTROL) >= _FEWEST_KINDS_OF_CONTROL
 
 
 def broken_stream_errors() -> tuple[type[BaseException], ...]:
-    """What a stream that ends or turns bad midway raises."""
+    """The exceptions that reading a broken stream raises."""
     errors: list[type[BaseException]] = [OSError, EOFError]
     zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
     known = (("zlib", "error"), ("lzma", "LZMAError"), (zstd, "ZstdError"), ("tarfile", "TarError"))

@@ -17,9 +17,9 @@ from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms, Keys, shipped_forms
 from logdiag.read.line_wrapping import Width, joined, width_of
 from logdiag.read.record_keys import FEWEST_RECORDS, learnt
-from logdiag.read.records import Record, from_micros, head_of, is_of_logger, object_in, told_of, with_message
+from logdiag.read.records import Record, from_micros, head_of, is_of_logger, object_in, text_of, with_message
 
-# Of the first lines so many are records, or those of a logger, which say when or how loud they are.
+# So large a share of the first lines must be records, or records of a logger, which have a time or a level.
 _MOST_SAMPLED, _MOSTLY, _OFTEN = 200, 0.6, 0.25
 _FIRST = 20
 _LONGEST_LABEL = 120
@@ -33,10 +33,12 @@ Numbered = tuple[int, bytes]
 
 class Envelope(NamedTuple):
     """What stands around a program's lines. `unwrap` takes some whole records, each with the number of its line in the
-    file, and gives the lines in them with theirs. A record is a line, or with `entries` what stands between two empty
-    lines; `goes_on` tells of one whether the next may hold the rest of its message. `alike` tells of one that became a
-    single line whether all that differ from it in digits only become the same but for digits, where those are the same
-    that `levels` finds; None where no record is worth asking."""
+    file, and gives the lines in them with their numbers. A record is one line, or with `entries` the lines between two
+    empty ones. `goes_on` is true for a record whose message the next one may continue.
+
+    `alike` is asked of a record that became a single line. It is true if every record that differs from it in digits
+    only becomes the same line but for its digits, as long as what `levels` finds stays the same. It is None where no
+    record is like that."""
 
     unwrap: Callable[[Iterable[Numbered]], Iterator[Numbered]]
     goes_on: Callable[[bytes], bool]
@@ -55,8 +57,8 @@ class Envelope(NamedTuple):
 
 
 def end_of_whole(data: bytes, envelope: Envelope | None) -> int:
-    """Where the last whole message in a piece of a log ends, 0 where none does; lines are messages without an
-    envelope."""
+    """The offset at which the last whole message in a piece of a log ends, 0 where none does. Without an envelope each
+    line is a message."""
     between = envelope.between if envelope else b"\n"
     end = data.rfind(between)
     while envelope and end >= 0:
@@ -75,8 +77,8 @@ _CRI = pattern_of(
 
 
 def recognise(head: list[bytes], forms: Forms | None = None) -> Envelope | None:
-    """The envelope that the first lines of a stream show, or None for plain text. `forms` say what the keys of records
-    mean; the shipped ones if left out."""
+    """The envelope by the first lines of a stream, or None for plain text. `forms` say what the keys of records mean;
+    the shipped ones if left out."""
     forms = forms or shipped_forms()
     sample = [line for line in head if line.strip()][:_FIRST]
     if not sample:
@@ -87,9 +89,9 @@ def recognise(head: list[bytes], forms: Forms | None = None) -> Envelope | None:
         return Envelope(_unwrap_journal_export, _never, _always, entries=True)
     if _is_torchelastic_error(sample):
         return Envelope(_unwrap_torchelastic_error, _never)
-    if told := _of_records(head, forms):
-        alike, levels = partial(_is_told_alike, forms=told), _numbered_levels(told.keys)
-        return Envelope(partial(_unwrap_json, forms=told), _may_be_part_of_docker, alike, levels)
+    if learnt_forms := _forms_of_records(head, forms):
+        alike, levels = partial(_becomes_alike, forms=learnt_forms), _numbered_levels(learnt_forms.keys)
+        return Envelope(partial(_unwrap_json, forms=learnt_forms), _may_be_part_of_docker, alike, levels)
     width = width_of(head)
     return None if width is None else Envelope(partial(joined, width=width), partial(_fills, width=width))
 
@@ -102,39 +104,40 @@ def _never(_record: bytes) -> bool:
     return False
 
 
-def _of_records(head: Sequence[bytes], forms: Forms) -> Forms | None:
-    """The forms of the records that most of the first lines are, a launcher's own words among them."""
+def _forms_of_records(head: Sequence[bytes], forms: Forms) -> Forms | None:
+    """The forms with the keys of the JSON records among the first lines; None where too few of the lines are records.
+    A launcher may print lines of its own between them."""
     lines = [line for line in head if line.strip()][:_MOST_SAMPLED]
     objects = [_object_in(line) for line in lines]
-    forms = learnt([found[1] for found in objects if found], forms)
-    records = [_told_in(found, forms.keys) if found else None for found in objects]
-    told = [record for _, record in filter(None, records)]
-    of_loggers = sum(is_of_logger(record, forms.keys) for record in told)
+    forms = learnt([labelled[1] for labelled in objects if labelled], forms)
+    records = [_as_record(labelled, forms.keys) if labelled else None for labelled in objects]
+    messages = [record for _, record in filter(None, records)]
+    of_loggers = sum(is_of_logger(record, forms.keys) for record in messages)
     often = of_loggers >= max(FEWEST_RECORDS, _OFTEN * len(lines))
-    mostly = len(told) >= max(FEWEST_RECORDS, _MOSTLY * len(lines))
+    mostly = len(messages) >= max(FEWEST_RECORDS, _MOSTLY * len(lines))
     return forms if often or mostly or all(records[:_FIRST]) else None
 
 
 def _object_in(line: bytes) -> tuple[bytes, Record] | None:
-    """A line's object in JSON, and what a launcher put before it."""
+    """What a launcher put before the JSON object of a line, and the object; None where there is none."""
     start = line.find(b"{", 0, _LONGEST_LABEL)
     if start < 0 or (start and not line.rstrip().endswith(b"}")):
         return None
-    found = object_in(line[start:])
-    return None if found is None else (line[:start] if line[:start].strip() else b"", found)
+    value = object_in(line[start:])
+    return None if value is None else (line[:start] if line[:start].strip() else b"", value)
 
 
-def _told_in(found: tuple[bytes, Record], keys: Keys) -> tuple[bytes, Record] | None:
-    """An object as a record, where it is one."""
-    label, told = found
-    record = with_message(told, keys)
+def _as_record(labelled: tuple[bytes, Record], keys: Keys) -> tuple[bytes, Record] | None:
+    """The same with the object as a record; None where it has no message, or the label stands before no logger's."""
+    label, value = labelled
+    record = with_message(value, keys)
     return None if record is None or (label and not is_of_logger(record, keys)) else (label, record)
 
 
 def _record_in(line: bytes, keys: Keys) -> tuple[bytes, Record] | None:
-    """A line's record, and what a launcher put before it."""
-    found = _object_in(line)
-    return found and _told_in(found, keys)
+    """What a launcher put before the record of a line, and the record; None where there is none."""
+    labelled = _object_in(line)
+    return labelled and _as_record(labelled, keys)
 
 
 def _fills(line: bytes, width: Width) -> bool:
@@ -145,16 +148,16 @@ def _unwrap_json(lines: Iterable[Numbered], forms: Forms) -> Iterator[Numbered]:
     """Docker's json-file, `journalctl -o json`, and loggers that write one object a line."""
     started, number, head = b"", 0, b""
     for at, line in lines:
-        found = _record_in(line, forms.keys)
-        if found is None:
+        labelled = _record_in(line, forms.keys)
+        if labelled is None:
             if line.strip():
                 yield at, line
             continue
-        label, record = found
-        text = told_of(record, forms.keys).encode(errors="replace")
+        label, record = labelled
+        text = text_of(record, forms.keys).encode(errors="replace")
         if not started:
-            said = head_of(record, forms)
-            number, head = at, label + (f"{said} ".encode(errors="replace") if said else b"")
+            record_head = head_of(record, forms)
+            number, head = at, label + (f"{record_head} ".encode(errors="replace") if record_head else b"")
         started += text
         if "log" in record and not text.endswith(b"\n") and len(text) >= _LONGEST_OF_DOCKER:
             continue  # the rest is in the next record
@@ -170,20 +173,21 @@ def _may_be_part_of_docker(line: bytes) -> bool:
 
 @lru_cache(maxsize=8)
 def _numbered_levels(keys: Keys) -> re.Pattern[bytes]:
-    """A level that a number tells, to its end: `"level": 50,`   `"PRIORITY":"3"`   `"PRIORITY":""`"""
+    """The pattern of a level that is a number, to its end: `"level": 50,`   `"PRIORITY":"3"`   `"PRIORITY":""`"""
     names = "|".join(map(re.escape, (*keys.levels, "PRIORITY", "levelno")))
     return re.compile(rf'"(?:{names})" *: *(?:""|"?\d+[",}}\s])'.encode())
 
 
-def _is_told_alike(line: bytes, forms: Forms) -> bool:
-    """Whether a record is told alike but for its digits whatever these are: what it leaves out it always does."""
+def _becomes_alike(line: bytes, forms: Forms) -> bool:
+    """Whether the text of a record stays the same but for its digits, whatever these are: no field appears or is left
+    out by its number."""
     if line.find(b"{", 0, _LONGEST_LABEL) < 0:
         return True
-    found = _record_in(line, forms.keys)
-    if found is None or b"\\u" in line:
+    labelled = _record_in(line, forms.keys)
+    if labelled is None or b"\\u" in line:
         return False
-    text = told_of(found[1], forms.keys).encode(errors="replace")
-    bare = told_of(cast(Record, _without_digits(found[1])), forms.keys).encode(errors="replace")
+    text = text_of(labelled[1], forms.keys).encode(errors="replace")
+    bare = text_of(cast(Record, _without_digits(labelled[1])), forms.keys).encode(errors="replace")
     return bare.translate(None, _DIGITS) == text.translate(None, _DIGITS)
 
 
@@ -196,7 +200,7 @@ def _without_digits(value: object) -> object:
 
 
 def _unwrap_cri(lines: Iterable[Numbered]) -> Iterator[Numbered]:
-    """The container runtimes' own form; `P` marks a part that the next line goes on with."""
+    """The container runtimes' own form; `P` marks a part that the next line continues."""
     started, number = b"", 0
     for at, line in lines:
         match = _CRI.match(line)
@@ -234,11 +238,11 @@ def _unwrap_journal_export(entries: Iterable[Numbered]) -> Iterator[Numbered]:
                 binary = name
         if b"MESSAGE" not in fields:
             continue
-        counted = number_in(fields.get(b"__REALTIME_TIMESTAMP", b""))
-        stamp = "" if counted is None else from_micros(counted)
+        micros = number_in(fields.get(b"__REALTIME_TIMESTAMP", b""))
+        stamp = "" if micros is None else from_micros(micros)
         host = fields.get(b"_HOSTNAME", b"").decode(errors="replace")
-        said = " ".join(part for part in (f"{host}:" if host else "", stamp) if part)
-        yield number, (f"{said} ".encode() if said else b"") + fields[b"MESSAGE"]
+        head = " ".join(part for part in (f"{host}:" if host else "", stamp) if part)
+        yield number, (f"{head} ".encode() if head else b"") + fields[b"MESSAGE"]
 
 
 def _is_torchelastic_error(sample: list[bytes]) -> bool:

@@ -1,5 +1,5 @@
-"""Dumps of torch's flight recorder, pickled or JSON, as lines: one for each record in its order, then for each process
-group where the rank stood. So they are read as any log is, and record 5 is line 5."""
+"""Turns dumps of torch's flight recorder, pickled or JSON, into lines that are read as any log: one for each record, so
+that record 5 is line 5, then for each process group how far the rank got in it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LARGEST_DUMP = 1 << 26
 
 _PICKLE = pattern_of(rb"\x80[\x02-\x05]")
 _HEAD_BYTES = 1 << 12
-# nccl_trace_rank_3   fr_dump.12   trace-7.pkl   rank3.json   (what is looked into; nothing else of a folder is)
+# nccl_trace_rank_3   fr_dump.12   trace-7.pkl   rank3.json   (only files with such names are opened)
 _NAME = pattern_of(r"(?i)trace|dump|flight|recorder|nccl|rank|\d$|\.(?:pkl|pickle|json)$")
 _KEYS = (b"pg_config", b"entries", b"collective_seq_id")
 # nccl_trace_rank_3   _dump_12   fr-7.pkl
 _LAST_NUMBER = pattern_of(r"(\d{1,6})(?:\.\w{1,8})?$")
 _CONTROL = pattern_of(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-# Of one group so many records are told with all they hold.
-_MOST_TOLD = 64
+# So many records of one group are written with all they hold.
+_MOST_IN_FULL = 64
 _MOST_FRAMES, _MOST_SIZES, _LONGEST_WORD = 6, 8, 120
 # torch/distributed/distributed_c10d.py, c10d_logger.py: in every stack.
 _OF_TORCH = pattern_of(r"torch[/\\]distributed[/\\]\w*c10d\w*\.py$")
@@ -43,7 +43,7 @@ def is_dump(head: bytes) -> bool:
 
 
 def holds_dump(path: str) -> bool:
-    """Whether a file of a job's folder, whatever its name, is a dump; other pickles, as of checkpoints, are none."""
+    """Whether a file of a job's folder is a dump; other pickles, as of checkpoints, are none."""
     if not (_NAME.search(os.path.basename(path)) and os.path.isfile(path)):
         return False
     try:
@@ -55,7 +55,7 @@ def holds_dump(path: str) -> bool:
 
 
 def lines_of_dump(data: bytes, name: str) -> Iterator[bytes]:
-    """The lines of a dump, each with its newline. `name` is the file's, which tells the rank.
+    """The lines of a dump, each with its newline. `name` is that of the file, which may hold the rank.
 
     Raises SourceError for one that is broken, that would run code, or that holds no records.
     """
@@ -81,9 +81,9 @@ def lines_of_dump(data: bytes, name: str) -> Iterator[bytes]:
     words = []
     for record in reversed(records):
         counts[record.group, record.between_two] += 1
-        words.append(record.words() if counts[record.group, record.between_two] <= _MOST_TOLD else record.short)
-    for record, said in zip(records, reversed(words), strict=True):
-        yield f"{record.at} {speaker}flight recorder: {said}\n".encode(errors="replace")
+        words.append(record.words() if counts[record.group, record.between_two] <= _MOST_IN_FULL else record.short)
+    for record, text in zip(records, reversed(words), strict=True):
+        yield f"{record.at} {speaker}flight recorder: {text}\n".encode(errors="replace")
     for line in _standings(records, dump):
         yield f"{speaker}flight recorder: {line}\n".encode(errors="replace")
 
@@ -102,40 +102,40 @@ class _Record:
         backend, _, operation = _word(entry.get("profiling_name")).rpartition(":")
         self.operation = re.sub(r"ALL_(?=REDUCE|GATHER|TO)", "ALL", operation.upper()) or "UNKNOWN"
         self.state = _word(entry.get("state")) or "unknown"
-        # Gloo tells of no events: what it has retired is over.
+        # Gloo records no end of a call: what it has retired is over.
         self.pending = self.state != "completed" and not (entry.get("retired") is True and backend == "gloo")
         self.at = _clock(_number(entry.get("time_created_ns")))
         self.short = f"earlier {self.operation} SeqNum={self.sequence} of {self.group_words} {self.state}"
         self._entry = entry
 
     def words(self) -> str:
-        """All that is told of it."""
+        """The record in full: the call with its sizes, types and stack."""
         entry = self._entry
         sizes = f"{_sizes(entry.get('input_sizes'))}->{_sizes(entry.get('output_sizes'))}"
         kinds = ",".join(_word(kind) for kind in _list(entry.get("input_dtypes"))[:_MOST_SIZES])
-        told = (_frame(item) for item in _list(entry.get("frames")) if isinstance(item, dict))
-        frames = list(islice(filter(None, told), _MOST_FRAMES))
+        described = (_frame(item) for item in _list(entry.get("frames")) if isinstance(item, dict))
+        frames = list(islice(filter(None, described), _MOST_FRAMES))
         stack = f", at {' < '.join(frames)}" if frames else ""
-        what = "between two" if self.between_two else "collective"
-        call = f"{what} {self.operation} SeqNum={self.sequence} of {self.group_words} {self.state}"
+        scope = "between two" if self.between_two else "collective"
+        call = f"{scope} {self.operation} SeqNum={self.sequence} of {self.group_words} {self.state}"
         return f"{call}, sizes={sizes} {kinds}{stack}"
 
 
 def _standings(records: list[_Record], dump: Mapping[Any, Any]) -> Iterator[str]:
-    """For each group where the rank stood, in the words of torch's watchdog, and what it waited for."""
+    """For each group how far the rank got, in the words of torch's watchdog, and its first call that did not finish."""
     groups: dict[str, list[_Record]] = defaultdict(list)
     for record in records:
         groups[record.group].append(record)
     status, config = _mapping(dump.get("pg_status")), _mapping(dump.get("pg_config"))
-    for name, found in groups.items():
-        whole = [record for record in found if not record.between_two]
-        pending = [record for record in found if record.pending]
+    for name, of_group in groups.items():
+        whole = [record for record in of_group if not record.between_two]
+        pending = [record for record in of_group if record.pending]
         if whole:
             left = [record.sequence for record in whole if record.pending]
             last = max(record.sequence for record in whole)
-            started = _number(_mapping(status.get(found[0].group_id)).get("last_started_collective")) or -1
+            started = _number(_mapping(status.get(of_group[0].group_id)).get("last_started_collective")) or -1
             yield (
-                f"[PG ID {found[0].group_id} {found[0].group_words}] PG status: last enqueued work: {last}, "
+                f"[PG ID {of_group[0].group_id} {of_group[0].group_words}] PG status: last enqueued work: {last}, "
                 f"last started work: {started}, last completed work: {min(left) - 1 if left else last}, "
                 f"ranks=[{rank_ranges(_members(config, name))}]"
             )
@@ -146,25 +146,25 @@ def _standings(records: list[_Record], dump: Mapping[Any, Any]) -> Iterator[str]
 
 
 def _members(config: Mapping[Any, Any], group: str) -> list[int]:
-    """The ranks of a group as the dump tells them: `[0, 1, 2]`."""
-    told = config.get(group)
-    if told is None and len(config) == 1:
-        told = next(iter(config.values()))  # Gloo's default group has no name there
-    ranks = _mapping(told).get("ranks")
+    """The ranks of a group, which the dump has as a text: `[0, 1, 2]`; empty where it has none."""
+    settings = config.get(group)
+    if settings is None and len(config) == 1:
+        settings = next(iter(config.values()))  # Gloo's default group has no name there
+    ranks = _mapping(settings).get("ranks")
     return [int(rank) for rank in re.findall(r"\d{1,6}", ranks)] if isinstance(ranks, str) else []
 
 
 def _rank(name: str, dump: Mapping[Any, Any]) -> int | None:
-    """The rank of which a dump is: the last number of its name, or else the only rank of all its groups."""
-    if told := _LAST_NUMBER.search(os.path.basename(name)):
-        return number_in(told[1])
+    """The rank that wrote a dump: the last number of its name, or else the only rank that is in all its groups."""
+    if number := _LAST_NUMBER.search(os.path.basename(name)):
+        return number_in(number[1])
     groups = [set(_members({0: item}, "")) for item in _mapping(dump.get("pg_config")).values()]
     shared = set.intersection(*groups) if groups else set()
     return shared.pop() if len(shared) == 1 else None
 
 
 def _frame(frame: Mapping[Any, Any]) -> str:
-    """`step (job.py:9)`, empty for one of torch's own."""
+    """A frame as `step (job.py:9)`; empty for one of torch's own."""
     return _frame_words(_word(frame.get("filename")), _word(frame.get("name")), _number(frame.get("line")) or 0)
 
 

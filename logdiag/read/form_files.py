@@ -1,4 +1,4 @@
-"""Reads the files of log forms and puts the forms in order: a form that fits another's sample is tried after it."""
+"""Reads the files of log forms and puts the forms in order: a form that also fits another's sample is tried later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIELDS = frozenset(
 """What the groups of a pattern may be named."""
 _Level = Literal["TRACE", "DEBUG", "INFO", "NOTICE", "WARNING", "ERROR", "CRITICAL", "FATAL"]
 _PIECE = pattern_of(r"\{([a-z_]+)\}")
-_PRINTED = "".join(map(chr, range(32, 127)))
+_ASCII = "".join(map(chr, range(32, 127)))
 _KEYS = tuple(field.name for field in fields(Keys) if field.name != "samples")
 _GUIDE = "docs/forms.md"
 _DATES = frozenset({"date", "us_date", "month", "month_day"})
@@ -60,8 +60,8 @@ class _Keys(Strict):
 
 
 @dataclass(slots=True)
-class _Read:
-    """What the files read so far hold."""
+class _Tables:
+    """All that the files hold which were read so far."""
 
     forms: dict[str, Form]
     pieces: dict[str, str]
@@ -70,9 +70,9 @@ class _Read:
     samples: tuple[Sample, ...]
 
 
-def _wrong(file: RuleFile, text: str, what: str) -> RuleError:
-    """What is wrong with a text of a file."""
-    return RuleError(f"{file.path}:{line_with(file.content, text)}: {what}")
+def _error_at(file: RuleFile, text: str, problem: str) -> RuleError:
+    """An error that names the line of the file on which a text stands."""
+    return RuleError(f"{file.path}:{line_with(file.content, text)}: {problem}")
 
 
 def parse(folders: Sequence[RuleFiles]) -> Forms:
@@ -81,131 +81,135 @@ def parse(folders: Sequence[RuleFiles]) -> Forms:
     A form of the same name replaces an earlier folder's; pieces, levels and keys are added to them. Raises RuleError
     with a line for each problem of each file: the file, the line, the reason and the remedy.
     """
-    read = _Read({}, {}, {}, dict.fromkeys(_KEYS, ()), ())
+    tables = _Tables({}, {}, {}, dict.fromkeys(_KEYS, ()), ())
     # The tables first: the patterns are made of pieces.
-    each = (sorted(files.contents.values(), key=lambda file: file.id not in _TABLES) for files in folders)
-    all_of(lambda file: _TABLES.get(file.id, _take_forms)(read, file, load_yaml(file)), chain.from_iterable(each))
-    own = [form.pattern for form in read.forms.values() if not form.shipped]
-    if sum(map(limits.size, own)) > limits.LARGEST:
+    in_order = (sorted(files.contents.values(), key=lambda file: file.id not in _TAKE) for files in folders)
+    all_of(lambda file: _TAKE.get(file.id, _take_forms)(tables, file, load_yaml(file)), chain.from_iterable(in_order))
+    patterns = [form.pattern for form in tables.forms.values() if not form.shipped]
+    if sum(map(limits.size, patterns)) > limits.LARGEST:
         most = f"{limits.LARGEST:,} characters with their repeats"
-        raise RuleError(f"forms: the {len(own):,} patterns of your own stand for more than {most}; bound them lower")
-    forms = sorted(read.forms.values(), key=lambda form: form.shipped)
-    return _in_order(Forms(forms, read.levels, Keys(**read.keys, samples=read.samples)))
+        raise RuleError(
+            f"forms: the {len(patterns):,} patterns of your own stand for more than {most}; bound them lower"
+        )
+    forms = sorted(tables.forms.values(), key=lambda form: form.shipped)
+    return _in_order(Forms(forms, tables.levels, Keys(**tables.keys, samples=tables.samples)))
 
 
-def _take_pieces(read: _Read, file: RuleFile, document: dict[str, Any]) -> None:
+def _take_pieces(tables: _Tables, file: RuleFile, document: dict[str, Any]) -> None:
     pieces = validated(_Pieces, file, document, guide=_GUIDE)
     for name, pattern in pieces.root.items():
-        if not file.ships and name in read.pieces:
-            raise _wrong(file, f"{name}:", f"{name}: is a piece that ships with logdiag; give yours another name")
-        read.pieces[name] = pattern
+        if not file.ships and name in tables.pieces:
+            raise _error_at(file, f"{name}:", f"{name}: is a piece that ships with logdiag; give yours another name")
+        tables.pieces[name] = pattern
 
 
-def _take_levels(read: _Read, file: RuleFile, document: dict[str, Any]) -> None:
+def _take_levels(tables: _Tables, file: RuleFile, document: dict[str, Any]) -> None:
     levels = validated(_Levels, file, document, guide=_GUIDE)
-    read.levels.update((name.upper(), level) for level, names in levels.root.items() for name in names)
+    tables.levels.update((name.upper(), level) for level, names in levels.root.items() for name in names)
 
 
-def _take_keys(read: _Read, file: RuleFile, document: dict[str, Any]) -> None:
+def _take_keys(tables: _Tables, file: RuleFile, document: dict[str, Any]) -> None:
     keys = {name: value for name, value in document.items() if name != "samples"}
-    found = validated(_Keys, file, {"keys": keys, "samples": document.get("samples", [])}, guide=_GUIDE)
-    for name, added in found.keys.items():
-        if name not in read.keys:
-            raise _wrong(file, f"{name}:", f"{name}: is no list of keys; use one of {', '.join(_KEYS)}")
-        read.keys[name] = tuple(dict.fromkeys((*read.keys[name], *added)))
-    read.samples += tuple(_sample(sample, file.path) for sample in found.samples)
+    table = validated(_Keys, file, {"keys": keys, "samples": document.get("samples", [])}, guide=_GUIDE)
+    for name, added in table.keys.items():
+        if name not in tables.keys:
+            raise _error_at(file, f"{name}:", f"{name}: is no list of keys; use one of {', '.join(_KEYS)}")
+        tables.keys[name] = tuple(dict.fromkeys((*tables.keys[name], *added)))
+    tables.samples += tuple(_sample(sample, file.path) for sample in table.samples)
 
 
-_TABLES = {"pieces": _take_pieces, "levels": _take_levels, "keys": _take_keys}
+_TAKE = {"pieces": _take_pieces, "levels": _take_levels, "keys": _take_keys}
 
 
-def _take_forms(read: _Read, file: RuleFile, document: dict[str, Any]) -> None:
+def _take_forms(tables: _Tables, file: RuleFile, document: dict[str, Any]) -> None:
     def take(name: str) -> None:
-        given = validated(_Form, file, document[name], [str(name)], guide=_GUIDE)
-        read.forms[f"{file.id}/{name}"] = _form(f"{file.id}/{name}", given, read.pieces, file)
+        entry = validated(_Form, file, document[name], [str(name)], guide=_GUIDE)
+        tables.forms[f"{file.id}/{name}"] = _form(f"{file.id}/{name}", entry, tables.pieces, file)
 
     all_of(take, document)
 
 
-def _form(identity: str, given: _Form, pieces: dict[str, str], file: RuleFile) -> Form:
-    unknown = [name for name in _PIECE.findall(given.pattern) if name not in pieces]
+def _form(identity: str, entry: _Form, pieces: dict[str, str], file: RuleFile) -> Form:
+    """The form that an entry of a file describes. Raises RuleError for what is wrong with its pattern."""
+    unknown = [name for name in _PIECE.findall(entry.pattern) if name not in pieces]
     if unknown:
         known = ", ".join(pieces)
-        raise _wrong(
-            file, given.pattern, f"{identity}: {{{unknown[0]}}} is no piece; use one of {known}, or write it out"
+        raise _error_at(
+            file, entry.pattern, f"{identity}: {{{unknown[0]}}} is no piece; use one of {known}, or write it out"
         )
-    pattern = _PIECE.sub(lambda match: pieces[match[1]], given.pattern)
-    places = [given.after] if isinstance(given.after, str) else given.after
-    before = "|".join(f"(?<={place})" for place in places)
-    before = f"(?:{before})" if len(places) > 1 else before
-    for written in (before + pattern, given.begins):
-        if wrong := limits.wrong_with(written):
-            raise _wrong(file, given.pattern, f"{identity}: {written}: {wrong}")
+    pattern = _PIECE.sub(lambda match: pieces[match[1]], entry.pattern)
+    texts_before = [entry.after] if isinstance(entry.after, str) else entry.after
+    before = "|".join(f"(?<={text})" for text in texts_before)
+    before = f"(?:{before})" if len(texts_before) > 1 else before
+    for pattern_text in (before + pattern, entry.begins):
+        if problem := limits.wrong_with(pattern_text):
+            raise _error_at(file, entry.pattern, f"{identity}: {pattern_text}: {problem}")
     import regex
 
     compiled = regex.compile(pattern)
     if unknown := sorted(set(compiled.groupindex) - FIELDS):
         fields = ", ".join(sorted(FIELDS))
-        raise _wrong(file, given.pattern, f"{identity}: the group {unknown[0]} is no field; use one of {fields}")
+        raise _error_at(file, entry.pattern, f"{identity}: the group {unknown[0]} is no field; use one of {fields}")
     if not set(compiled.groupindex).isdisjoint(_DATES) and "clock" not in compiled.groupindex:
-        raise _wrong(
-            file, given.pattern, f"{identity}: a date needs the group clock; add it, or leave the date unnamed"
+        raise _error_at(
+            file, entry.pattern, f"{identity}: a date needs the group clock; add it, or leave the date unnamed"
         )
     return Form(
         id=identity,
-        title=given.title,
+        title=entry.title,
         pattern=before + pattern,
-        begins=_beginnings(given.begins, compiled),
-        rank_of=given.rank_of,
-        relays=given.relays,
+        begins=_beginnings(entry.begins, compiled),
+        rank_of=entry.rank_of,
+        relays=entry.relays,
         shipped=file.ships,
-        samples=tuple(_sample(sample, file.path) for sample in given.samples),
+        samples=tuple(_sample(sample, file.path) for sample in entry.samples),
         file=file.path,
     )
 
 
-def _sample(given: _Sample, path: str) -> Sample:
-    return Sample(**given.model_dump(), file=path)
+def _sample(entry: _Sample, path: str) -> Sample:
+    return Sample(**entry.model_dump(), file=path)
 
 
 def _beginnings(declared: str, compiled: Any) -> str:
-    """The characters that a pattern may begin with: those declared, or all that may go on to a match."""
+    """The characters that a pattern may begin with: those that match `declared`, or without it all that may start a
+    match."""
     import regex
 
-    others = "".join(sorted({sign for sign in compiled.pattern if not sign.isascii()}))
+    extra = "".join(sorted({sign for sign in compiled.pattern if not sign.isascii()}))
     if declared:
-        return "".join(sign for sign in _PRINTED + others if regex.fullmatch(declared, sign))
-    return "".join(sign for sign in _PRINTED + others if compiled.fullmatch(sign, partial=True, timeout=_PROBE_SECONDS))
+        return "".join(sign for sign in _ASCII + extra if regex.fullmatch(declared, sign))
+    return "".join(sign for sign in _ASCII + extra if compiled.fullmatch(sign, partial=True, timeout=_PROBE_SECONDS))
 
 
 def rivals(forms: Forms, form: Form, sample: Sample) -> tuple[int, tuple[str, ...]]:
-    """The first place where a form fits its own sample, and all forms that fit there; none where it does not fit.
-    Wherever any row of forms ends, the next may stand."""
-    reached, looked_at = [0], set[int]()
+    """The first offset at which a form fits its own sample, and the names of all forms that fit there; none where it
+    does not fit. A form is tried at every offset at which a row of forms may end."""
+    reached, tried = [0], set[int]()
     while reached:
-        place = min(reached)
-        reached.remove(place)
-        blank = _BLANK.match(sample.line, place) if place else None
-        place = blank.end() if blank else place
-        if place in looked_at:
+        offset = min(reached)
+        reached.remove(offset)
+        blank = _BLANK.match(sample.line, offset) if offset else None
+        offset = blank.end() if blank else offset
+        if offset in tried:
             continue
-        looked_at.add(place)
-        fitting = forms.every(sample.line, place)
-        if any(other.id == form.id for other, _ in fitting):
-            return place, tuple(other.id for other, _ in fitting)
+        tried.add(offset)
+        fitting = forms.every(sample.line, offset)
+        if any(rival.id == form.id for rival, _ in fitting):
+            return offset, tuple(rival.id for rival, _ in fitting)
         reached += [match.end() for _, match in fitting]
     return 0, ()
 
 
 def _in_order(forms: Forms) -> Forms:
-    """The forms, each before those that fit its samples but whose samples it does not fit; else as they came."""
+    """Puts each form before those that fit its samples while it does not fit theirs; else the order stays."""
     fits: dict[str, set[str]] = {form.id: set() for form in forms.forms}
     for form in forms.forms:
         for sample in form.samples:
             fits[form.id].update(rivals(forms, form, sample)[1])
-    first = {name: {other for other in fits if name in fits[other] and other not in fits[name]} for name in fits}
+    earlier = {name: {rival for rival in fits if name in fits[rival] and rival not in fits[name]} for name in fits}
     left, ordered = {form.id: form for form in forms.forms}, []
     while left:
-        free = (name for name in left if first[name].isdisjoint(left))
-        ordered.append(left.pop(next(free, next(iter(left)))))
+        ready = (name for name in left if earlier[name].isdisjoint(left))
+        ordered.append(left.pop(next(ready, next(iter(left)))))
     return Forms(ordered, forms.levels, forms.keys)

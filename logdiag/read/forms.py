@@ -1,8 +1,8 @@
-"""The engine of log forms: what is known of how launchers, schedulers and loggers write the head of a line.
+"""Tries log forms on lines: how launchers, schedulers and loggers write the head of a line.
 
-The forms are data, in `rules/forms/` and in the `forms/` of a user's own folders. `form_files` reads them and puts them
-in order; here they are tried. Compiled ones come from the wheel or the cache, and a pattern is compiled when a
-line begins with a character that it may begin with.
+The forms are data, in `rules/forms/` and in `forms/` of a user's own folders. `form_files` reads and orders them. Read
+forms are kept in the wheel or the cache; a pattern is compiled when the first line begins with a character that it may
+begin with.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from logdiag.rules.searching import Searcher
 
 Match = Any
-"""What a form found: a match of `re` or of `regex`."""
+"""The match of a form: of `re` or of `regex`."""
 _Matcher = Callable[[str, int], Match | None]
 
 # exit_code   ExitCode   error.message   errorMessage   @timestamp
@@ -32,14 +32,14 @@ _NAME = "forms"
 
 @lru_cache(maxsize=4096)
 def folded(key: str) -> str:
-    """A key without its case and what joins its words; one of a single letter as it is."""
+    """A key in lower case without what joins its words; a key of a single letter as it is."""
     bare = _JOINTS.sub("", key).lower()
     return bare if len(bare) > 1 else key
 
 
 class Sample(NamedTuple):
-    """A line, and what its head says: `time` is the clock's text, `message` the text behind all of it, `file` the
-    one that it stands in."""
+    """A line, and what must be read off its head: `time` is the clock's text, `message` the text behind the head. The
+    sample stands in `file`."""
 
     line: str
     message: str
@@ -55,9 +55,9 @@ class Form(NamedTuple):
     """One way to begin a line; `docs/forms.md` explains each field.
 
     `pattern` is complete, with what must stand before it; `begins` are the characters that it may begin with. `rank_of`
-    is `job` or `group` where a rank is known to be counted over one of them, and `worker` where it counts only if the
-    line names no other. Behind a form that `relays`, the level
-    before it is not the line's own. Those of `samples` and `file` are proof, which no diagnosis needs.
+    is `job` or `group` if the rank is known to be counted within one of them, and `worker` if it counts only where the
+    line names no other rank. A level before a form that `relays` is not the line's own. `samples` and `file` are the
+    proof, which no diagnosis needs.
     """
 
     id: str
@@ -74,8 +74,8 @@ class Form(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class Keys:
     """What the keys of records in JSON and in `key=value` mean; `rules/forms/keys.yaml` has one list a field. In each
-    the first key that a record has counts, but in `pair_texts` the last one. A key is found whatever its case and what
-    joins its words (`exit_code`, `ExitCode`, `@level`), unless it is a single letter."""
+    the first key that a record has counts, but in `pair_texts` the last one. Case, and what joins the words of a key,
+    make no difference (`exit_code`, `ExitCode`, `@level`), unless it is a single letter."""
 
     messages: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
@@ -97,14 +97,14 @@ class Keys:
     samples: tuple[Sample, ...] = ()
 
     def one_of(self, field: str) -> str:
-        """A pattern for any key of a field, whatever its case; a single letter as it is."""
+        """A pattern for any key of a field, in any case; a single letter as it is."""
         keys: tuple[str, ...] = getattr(self, field)
         letters = [key for key in keys if len(key) == 1]
         return "|".join((f"(?i:{'|'.join(re.escape(key) for key in keys if key not in letters)})", *letters))
 
     @cached_property
     def opened(self) -> frozenset[str]:
-        """The keys of objects whose keys are the record's own."""
+        """The keys of nested objects whose own keys count as the record's."""
         return frozenset(self.nested)
 
     @cached_property
@@ -130,7 +130,7 @@ class Keys:
 
     @cached_property
     def in_pairs(self) -> Mapping[str, tuple[str, ...]]:
-        """The keys that pairs are asked for, folded as theirs are."""
+        """The keys that are looked up in `key=value` pairs, folded, by the field that they stand for."""
         fields = ("levels", "nodes", "ranks", "times", "pair_texts")
         return {name: tuple(map(folded, getattr(self, name))) for name in fields}
 
@@ -146,37 +146,37 @@ class Forms:
         self._compiled: dict[str, _Matcher] = {}
         self._beginning: dict[str, tuple[tuple[Form, _Matcher], ...]] = {}
 
-    def next(self, text: str, place: int) -> tuple[Form, Match] | None:
-        """The form that a text has at a place."""
-        first = text[place : place + 1]
+    def next(self, text: str, offset: int) -> tuple[Form, Match] | None:
+        """The first form that fits a text at an offset, with its match; None for none."""
+        first = text[offset : offset + 1]
         for form, match_at in self._beginning.get(first) or self._with(first):
-            match = match_at(text, place)
-            if match and match.end() > place:
+            match = match_at(text, offset)
+            if match and match.end() > offset:
                 return form, match
         return None
 
-    def every(self, text: str, place: int) -> list[tuple[Form, Match]]:
-        """All forms that a text has at a place, in their order."""
-        first = text[place : place + 1]
-        found = ((form, match_at(text, place)) for form, match_at in self._with(first))
-        return [(form, match) for form, match in found if match and match.end() > place]
+    def every(self, text: str, offset: int) -> list[tuple[Form, Match]]:
+        """All forms that fit a text at an offset, in their order."""
+        first = text[offset : offset + 1]
+        matches = ((form, match_at(text, offset)) for form, match_at in self._with(first))
+        return [(form, match) for form, match in matches if match and match.end() > offset]
 
-    def tried(self, form: Form, text: str, place: int) -> Match | None:
-        """What one form finds at a place."""
-        return self._matcher(form)(text, place)
+    def tried(self, form: Form, text: str, offset: int) -> Match | None:
+        """The match of one form at an offset; None for none."""
+        return self._matcher(form)(text, offset)
 
     def fresh(self) -> Forms:
-        """The same for one diagnosis, with nothing passed over yet."""
+        """The same forms for a new diagnosis, of which none has been passed over for being slow."""
         return self if self.all_shipped else Forms(self.forms, self.levels, self.keys)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which forms were passed over because a pattern took too long."""
+        """A note for each form that was passed over because its pattern took too long."""
         if self.all_shipped:
             return ()
         from logdiag.rules.searching import TOO_SLOW
 
-        slow = {form.id: self._own.slow_lines([form.pattern]) for form in self.forms}
+        slow = {form.id: self._own_patterns.slow_lines([form.pattern]) for form in self.forms}
         return tuple(
             f"form {name}: {TOO_SLOW} {lines}; logdiag forms test shows it" for name, lines in slow.items() if lines
         )
@@ -192,15 +192,15 @@ class Forms:
         return self._beginning[first]
 
     def _matcher(self, form: Form) -> _Matcher:
-        """What finds a form at a place; a shipped one cannot run away."""
+        """The function that matches a form at an offset; only a user's own pattern needs a time limit."""
         if form.id not in self._compiled:
             shipped = pattern_of(form.pattern).match if form.shipped else None
-            self._compiled[form.id] = shipped or partial(self._own.at, form.pattern)
+            self._compiled[form.id] = shipped or partial(self._own_patterns.at, form.pattern)
         return self._compiled[form.id]
 
     @cached_property
-    def _own(self) -> Searcher:
-        """The patterns that do not ship, which may take long."""
+    def _own_patterns(self) -> Searcher:
+        """A searcher with a time limit for the user's own patterns."""
         from logdiag.rules.searching import Searcher
 
         return Searcher(form.pattern for form in self.forms if not form.shipped)
@@ -213,29 +213,29 @@ def shipped_forms() -> Forms:
 
 
 def own_forms(folders: Iterable[StrPath]) -> Forms | None:
-    """The shipped forms and those of folders that have some; None where none has."""
+    """The shipped forms and those of the folders that have a `forms/`; None where no folder has one."""
     with_forms = [folder for folder in folders if os.path.isdir(os.path.join(os.fspath(folder), "forms"))]
     return load_forms(with_forms) if with_forms else None
 
 
 def load_forms(folders: Iterable[StrPath] = (), *, proof: bool = False) -> Forms:
-    """The shipped forms and those in `forms/` of these folders; compiled ones come from the wheel or the cache.
+    """The shipped forms and those in `forms/` of these folders, taken from the wheel or the cache if they are there.
 
     With `proof` they keep their samples. Raises RuleError with all problems of all files.
     """
     from logdiag.rules.folders import RuleFiles, compiled_part, shipped_folder
 
-    own = [path for folder in folders if os.path.isdir(path := os.path.join(os.fspath(folder), "forms"))]
-    files = [RuleFiles([folder]) for folder in (os.path.join(shipped_folder(), "forms"), *own)]
-    origin = b"".join(each.fingerprint() for each in files)
-    stored = None if proof else (compiled_part(_NAME, origin) if not own else None) or kept.read(_NAME, origin)
+    own_folders = [path for folder in folders if os.path.isdir(path := os.path.join(os.fspath(folder), "forms"))]
+    files = [RuleFiles([folder]) for folder in (os.path.join(shipped_folder(), "forms"), *own_folders)]
+    origin = b"".join(forms_of_folder.fingerprint() for forms_of_folder in files)
+    stored = None if proof else (compiled_part(_NAME, origin) if not own_folders else None) or kept.read(_NAME, origin)
     if stored is not None:
         forms, levels, keys = stored
         return Forms([Form(*form) for form in forms], levels, Keys(**keys))
     from logdiag.read.form_files import parse
 
     loaded = parse(files)
-    kept.write(_NAME, origin, _plain(loaded))
+    kept.write(_NAME, origin, _without_samples(loaded))
     return loaded
 
 
@@ -244,13 +244,13 @@ def compile_forms(folder: StrPath) -> None:
     from logdiag.rules.folders import RuleFiles, keep_compiled, shipped_folder
 
     fingerprint = RuleFiles([os.path.join(shipped_folder(), "forms")]).fingerprint()
-    keep_compiled(folder, _NAME, fingerprint, *_plain(load_forms(proof=True)))
+    keep_compiled(folder, _NAME, fingerprint, *_without_samples(load_forms(proof=True)))
 
 
-def _plain(forms: Forms) -> tuple[Any, ...]:
-    """What the cache and a wheel keep of forms: all but their samples."""
-    told = [
+def _without_samples(forms: Forms) -> tuple[Any, ...]:
+    """Forms, levels and keys as plain values for the cache and a wheel, without their samples."""
+    rows = [
         (form.id, form.title, form.pattern, form.begins, form.rank_of, form.relays, form.shipped)
         for form in forms.forms
     ]
-    return told, dict(forms.levels), {**vars(forms.keys), "samples": ()}
+    return rows, dict(forms.levels), {**vars(forms.keys), "samples": ()}

@@ -1,7 +1,7 @@
-"""Joins lines that a terminal, or what copied from one, or a mail broke at its width.
+"""Joins lines that were broken at the width of a terminal, of a copy from one, or of a mail.
 
-A terminal tears words apart: only a line of exactly its width is joined with the next, and not one that draws. A mail
-breaks between words: lines without a head of their own then begin with a word that the line before had no room for.
+A terminal breaks within words: only a line of exactly its width is joined with the next, and not one that is a drawing.
+A mail breaks between words: a line without a head then begins with a word for which the line before had no room.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 
 _NARROWEST, _WIDEST, _WIDEST_MAIL = 60, 400, 100
-# One line may be as long as the longest and end in a word by chance, and many ranks may say the same.
+# A single line may be as long as the longest and end within a word by chance, and many ranks may print the same.
 _FEWEST_TORN = 2
 # A program may print its message below its head, if always the same.
 _FEWEST_MOVED = 5
-# Of a mail's lines: so many in a hundred without a head go on with the line before, at the least; so many at the most
-# are longer than the width, since somebody copied them; and a record is broken in so many parts at the most.
+# In a mail, per cent: at least so many of the lines without a head continue the line before; at most so many lines are
+# longer than the width, as somebody copied them. A record has at most so many parts.
 _MOVED, _LONGER, _PARTS_OF_A_RECORD = 85, 20, 3
 _LOOKED_AT = 400
-# Of a longer word nobody can tell whether there was room for it.
+# For a longer word it is not known whether there was room for it.
 _LONGEST_WORD = 30
 _NUMBERS = pattern_of(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*")
 _NO_DIGITS = {ord(digit): None for digit in "0123456789"}
@@ -32,7 +32,7 @@ _HEAD = 8
 _DRAWN = pattern_of(r"\d%\||[|+\u2500-\u259f]\s*$|(\W)\1{9,}\s*$|\r")
 _FRAME = pattern_of(r'\s+File "|Traceback ')
 
-# A line that goes on for longer is no line.
+# More parts are not joined into one line.
 _MOST_PARTS = 100
 
 _Numbered = tuple[int, bytes]
@@ -45,7 +45,7 @@ class Width(NamedTuple):
     torn: bool
 
     def fills(self, line: str) -> bool:
-        """Whether a line may go on in the next."""
+        """Whether a line is long enough to be continued in the next."""
         if self.torn:
             return len(line) == self.characters
         # A long word alone is not broken.
@@ -53,7 +53,7 @@ class Width(NamedTuple):
         return room <= _LONGEST_WORD and (room >= 0 or " " not in line)
 
     def breaks(self, line: str, following: str) -> bool:
-        """Whether the next line is the rest of one."""
+        """Whether the next line is the rest of this one."""
         if not self.fills(line) or not following.strip() or _has_head(following):
             return False
         if self.torn:
@@ -116,13 +116,13 @@ def joined(lines: Iterable[_Numbered], width: Width) -> Iterator[_Numbered]:
     """Whole lines with the number of the line that each began on."""
     between = b"" if width.torn else b" "
     number, parts, last = 0, list[bytes](), ""
-    for at, ended in lines:
-        line = ended.removesuffix(b"\r")
+    for line_number, raw in lines:
+        line = raw.removesuffix(b"\r")
         text = line.decode(errors="replace")
         if parts and (len(parts) >= _MOST_PARTS or not width.breaks(last, text)):
             yield number, between.join(parts)
             parts = []
-        number = number if parts else at
+        number = number if parts else line_number
         parts.append(line if width.torn else line.rstrip(b" "))
         last = text
     if parts:
@@ -136,5 +136,6 @@ def _has_head(line: str) -> bool:
 
 
 def _in_a_word(last: str, first: str) -> bool:
-    """Whether a word or a number was torn: a line's last word and the next one's first are seldom alike in case."""
+    """Whether the last character of a line and the first of the next may be of one word or number: both are lower case,
+    or both are digits."""
     return (last.islower() and first.islower()) or (last.isdigit() and first.isdigit())

@@ -1,4 +1,4 @@
-"""What the name of a file tells: whether it is a log, and of which rank or node."""
+"""Reads the name of a file: whether it is a log, and of which rank or node."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from logdiag.patterns import pattern_of
 
 _ENDINGS = r"log|out|err|txt|stdout|stderr|jsonl?|o\d+|e\d+"
 _WORDS = r"log|stdout|stderr|dmesg|syslog|messages|console|output|nohup"
-_PLACES = r"(?:global_?)?rank|worker|task|proc|process|node|host|pod|replica"
+_PROCESSES_OR_NODES = r"(?:global_?)?rank|worker|task|proc|process|node|host|pod|replica"
 # train.log   job.o4711   train.log.1   stderr   rank-0   worker3   0
 _LOG_NAME = pattern_of(
-    rf"(?i)(?:\.(?:{_ENDINGS})(?:\.\d+)?|(?:^|[._-])(?:{_WORDS})(?:[._-]?\d+)?|^(?:{_PLACES})[._-]?\d+|^\d{{1,5}})"
+    rf"(?i)(?:\.(?:{_ENDINGS})(?:\.\d+)?|(?:^|[._-])(?:{_WORDS})(?:[._-]?\d+)?|^(?:{_PROCESSES_OR_NODES})[._-]?\d+|^\d{{1,5}})"
     r"(?:\.(?:gz|zst|xz|bz2))?$"
 )
 # rank_3.log   rank-12.err   task7.out   job-4711-t5.err (Slurm's %j and %t)
@@ -37,23 +37,24 @@ def is_log(path: str) -> bool:
 
 
 def rank_in(path: str, own: str) -> int | None:
-    """The rank that a path tells, or the last two names of its own part."""
+    """The rank that a path names, by torchelastic's folders or by the last two names of `own`, the part below the job's
+    folder; None for none."""
     elastic = _ELASTIC.search(path)
     if elastic:
         return number_in(elastic[1])
-    told = (_RANK.search(name) for name in reversed(own.split("/")[-2:]))
-    return next((number_in(match[1]) for match in told if match), None)
+    matches = (_RANK.search(name) for name in reversed(own.split("/")[-2:]))
+    return next((number_in(match[1]) for match in matches if match), None)
 
 
 def node_in(path: str) -> str | None:
-    """The node that a path tells; the words before it that say what kind of log it is are no part of its name."""
+    """The node that a path names, without the words before it for a kind of log; None for none."""
     match = _NODE.search(_KIND_BEFORE.sub(r"\1", path))
     return match[1] if match else None
 
 
 def in_order(path: str) -> tuple[object, ...]:
-    """A key that sorts a job's logs: rank 10 comes after rank 2. Torchelastic's error.json, which repeats what the log
-    beside it says in its place, comes last in its folder."""
+    """A key that sorts a job's logs: rank 10 comes after rank 2. Torchelastic's error.json, which repeats the log
+    beside it, comes last in its folder."""
     return _natural(os.path.dirname(path)), path.endswith(".json"), _natural(path)
 
 

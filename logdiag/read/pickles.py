@@ -1,7 +1,7 @@
-"""Reads a pickle that holds plain values only. Nothing in it can run: what would load or call anything is refused by
+"""Reads a pickle that holds plain values only. Nothing in it can run: opcodes that load or call anything are refused by
 name, and there is no code here that could do it.
 
-`pickle.Unpickler` is not used, though it can be told to load no class: seven bytes make its memo, which is an array,
+`pickle.Unpickler` is not used, though it can be made to load no class: seven bytes make its memo, which is an array,
 take gigabytes.
 """
 
@@ -97,20 +97,24 @@ class _Reader:
             items = [self.stack.pop() for _ in range(2)][::-1] if code == b"s" else self.marked()
             self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
         else:
-            what = _RUNS.get(code)
-            named = f"a pickle that would run code ({what}{self.said(code)})" if what else f"a pickle with {code!r}"
+            opcode = _RUNS.get(code)
+            problem = (
+                f"a pickle that would run code ({opcode}{self.refused_name(code)})"
+                if opcode
+                else f"a pickle with {code!r}"
+            )
             at = self.at - 1
             raise SourceError(
-                f"{self.name}: {named} at byte {at:,}; refused, for a flight recorder's dump holds plain values"
+                f"{self.name}: {problem} at byte {at:,}; refused, for a flight recorder's dump holds plain values"
             )
 
-    def said(self, code: bytes) -> str:
-        """What a refused opcode asks for, as far as its own bytes tell."""
-        of_line = self.data[self.at : self.at + 200].split(b"\n")[:2]
-        told: list[Any] = of_line if code in (b"c", b"i") else self.stack[-2:]
-        names = [item.decode("ascii", "replace") if isinstance(item, bytes) else item for item in told]
-        named = ".".join(item[:80] for item in names if isinstance(item, str) and item.isprintable())
-        return f" {named}" if named else ""
+    def refused_name(self, code: bytes) -> str:
+        """The dotted name that a refused opcode would load, with a space before it; empty where none is found."""
+        in_opcode = self.data[self.at : self.at + 200].split(b"\n")[:2]
+        parts: list[Any] = in_opcode if code in (b"c", b"i") else self.stack[-2:]
+        names = [item.decode("ascii", "replace") if isinstance(item, bytes) else item for item in parts]
+        dotted = ".".join(item[:80] for item in names if isinstance(item, str) and item.isprintable())
+        return f" {dotted}" if dotted else ""
 
     def marked(self) -> list[Any]:
         at = next(at for at in range(len(self.stack) - 1, -1, -1) if self.stack[at] is _MARK)

@@ -1,9 +1,9 @@
-"""What the head of a line says: when, how loud, and which rank or node speaks.
+"""Reads the head of a line: its time, its level, and the rank or node that printed it.
 
 Launchers, loggers and containers put their own words before a message, often several in a row (`node-3: [rank5]:
 2026-11-01 10:00:00,123 ERROR [trainer.py:33] boom`). `parse_line` walks over them one by one, by the forms of
-`rules/forms/`, and remembers each place where the message may begin, so that a rule anchored at the message's start
-fits whatever stands before it.
+`rules/forms/`, and remembers each offset at which the message may begin. So a rule that is anchored at the message's
+start matches whatever stands before it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from logdiag.read.forms import Form, Forms, Match, folded, shipped_forms
 
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
-# (Worker_DP0_TP2 pid=13415): the speaker's name has the rank
+# (Worker_DP0_TP2 pid=13415): the speaker's name holds the rank
 _PARALLEL_RANK = pattern_of(
     r"(?:Worker|TP|worker|rank|Rank|process|Process|EngineCore)[_ -]?(?:DP0_)?(?:TP|DP|PP)?[_-]?(\d{1,5})(?=\b|_)"
 )
@@ -51,12 +51,13 @@ _RUN_INTO = pattern_of(
 )
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _DAYS = frozenset({"date", "us_date", "month", "month_day"})
-# A clock begins with the first of these that there is.
+# A clock's text begins with the first of these that the line has.
 _PARTS_OF_TIME = ("date", "us_date", "month", "month_day", "clock", "year", "day", "fraction")
+# The order of the parameters of `_seconds_to_day`.
 _PARTS_OF_DAY = ("date", "us_date", "month_day", "year", "month", "day")
-# Of so many lines, of at most this length, it is remembered where they say what.
-_MOST_KNOWN, _LONGEST_KNOWN = 16_384, 500
-_known: dict[tuple[bytes, tuple[str | None, ...] | None], _Places] = {}
+# For so many lines, of at most this length, the positions of what their heads say are remembered.
+_MOST_REMEMBERED, _LONGEST_REMEMBERED = 16_384, 500
+_remembered_spans: dict[tuple[bytes, tuple[str | None, ...] | None], _HeadSpans] = {}
 _MOST_PREFIXES = 10
 
 
@@ -70,38 +71,38 @@ def parse_line(
     prefix: CommonPrefix | None = None,
     forms: Forms | None = None,
 ) -> Line:
-    """Reads the prefixes of a line, colours already removed, into a `Line`. `prefix` is what stands before every line
-    of the stream, where something does; `forms` are its own if left out, and those that ship where it has none."""
+    """Reads the prefixes of a line into a `Line`; colours must be removed already. `prefix` is what stands before every
+    line of the stream, None for nothing. Without `forms` those of the prefix are used, or else the shipped ones."""
     forms = forms or (prefix and prefix.forms) or shipped_forms()
-    said = _said(text, prefix, forms)
-    place = said.starts[-1]
-    if text.startswith("{", place):
-        _take_record(said, text, place, forms)
-    pairs = _pairs_of(text, said.starts) if "=" in text and forms.keys.pair_level.search(text) else {}
+    head = _read_head(text, prefix, forms)
+    message_start = head.starts[-1]
+    if text.startswith("{", message_start):
+        _take_record(head, text, message_start, forms)
+    pairs = _pairs_of(text, head.starts) if "=" in text and forms.keys.pair_level.search(text) else {}
     if pairs:
-        _take_pairs(said, pairs, forms)
+        _take_pairs(head, pairs, forms)
     elif "; " in text:
-        fields = [match.end() for match in islice(_FIELD.finditer(text, place), _MOST_FIELDS)]
-        said.starts[-1:] = [*fields, place]
+        fields = [match.end() for match in islice(_FIELD.finditer(text, message_start), _MOST_FIELDS)]
+        head.starts[-1:] = [*fields, message_start]
     return Line(
         source=source,
         number=number,
         text=text,
-        rank=said.rank,
-        node=said.node,
-        time=said.time,
-        clock=said.clock,
-        level=said.level,
-        speaker="/".join(said.speakers),
-        starts=(*said.starts, *_starts_in_record(text, place, said.level)),
+        rank=head.rank,
+        node=head.node,
+        time=head.time,
+        clock=head.clock,
+        level=head.level,
+        speaker="/".join(head.speakers),
+        starts=(*head.starts, *_starts_in_record(text, message_start, head.level)),
         stream=stream,
         position=position,
     )
 
 
 @dataclass(slots=True)
-class _Said:
-    """What the prefixes of a line say."""
+class _Head:
+    """What the prefixes of one line say; None for what they do not say."""
 
     starts: list[int]
     rank: int | None
@@ -116,123 +117,125 @@ _Span = tuple[int, int]
 
 
 @dataclass(slots=True)
-class _Places:
-    """Where in a line its prefixes say what; `of_time` has the parts of a time, `timed` tells whether they are one. Of
-    a line that `varies`, other digits in the same places may say something else."""
+class _HeadSpans:
+    """Where in a line (from, to) its prefixes say what. `time_parts` are the spans of a time's fields, and `is_time` is
+    true if together they are a valid time. If it `varies`, other digits in the same spans may mean something else."""
 
     starts: list[int] = field(default_factory=lambda: [0])
     rank: _Span | None = None
-    of_job: bool = False
+    is_job_rank: bool = False
     node: _Span | None = None
     level: str | None = None
     clock: _Span | None = None
-    of_time: dict[str, _Span] = field(default_factory=dict)
-    timed: bool = False
+    time_parts: dict[str, _Span] = field(default_factory=dict)
+    is_time: bool = False
     speakers: list[_Span] = field(default_factory=list)
     varies: bool = False
 
     def take(self, text: str, form: Form | None, match: Match, relays: str | None, levels: Mapping[str, str]) -> None:
-        """Adds what a form found, or without one what the stream's own label or recorder wrote; a level that its
-        recorder `relays` tells nothing."""
+        """Adds what `form` matched; without a form, what the stream's own label or recorder wrote. A level that the
+        recorder `relays` is ignored: it stands before every line, whatever the line says."""
         if match.re is _RUN_INTO:
-            self.rank = self.level = None  # those of the process which spoke before
+            self.rank = self.level = None  # they were those of the process whose line was cut off
         self.starts.append(match.end())
-        said = match.groupdict() if match.re.groupindex else {}
+        groups = match.groupdict() if match.re.groupindex else {}
         # [rank17]:[E ProcessGroupNCCL.cpp:523] [Rank 2]   the first counts over the job, the second within a group
-        # [RANK 8] [worker 2]   the second may be one of the first one's own
+        # [RANK 8] [worker 2]   the second may be a worker of the first
         rank_of = form.rank_of if form else "job"
-        of_another = (self.of_job and rank_of == "group") or (self.rank is not None and rank_of == "worker")
-        # A form of the user's own may catch anything.
-        if not of_another and number_in(said.get("rank") or "") is not None:
-            self.rank, self.of_job = match.span("rank"), rank_of == "job"
-        self.node = match.span("node") if said.get("node") else self.node
-        level = levels.get((said.get("level") or "").upper(), self.level)
+        of_another_kind = (self.is_job_rank and rank_of == "group") or (self.rank is not None and rank_of == "worker")
+        # The group of a user's own form may match what is no number.
+        if not of_another_kind and number_in(groups.get("rank") or "") is not None:
+            self.rank, self.is_job_rank = match.span("rank"), rank_of == "job"
+        self.node = match.span("node") if groups.get("node") else self.node
+        level = levels.get((groups.get("level") or "").upper(), self.level)
         self.level = None if (form and form.relays) or (relays and relays == level) else level
-        if said.get("speaker"):
-            self._hear(said["speaker"], match.span("speaker"))
-        if said.get("clock") and not self.timed:
-            self.of_time = {name: match.span(name) for name in _PARTS_OF_TIME if said.get(name)}
-            self.clock = min(self.of_time.values())[0], match.end("clock")
-            self.timed = _seconds(said) is not None
-            self.varies |= not self.timed and not _DAYS.isdisjoint(self.of_time)
+        if groups.get("speaker"):
+            self._take_speaker(groups["speaker"], match.span("speaker"))
+        if groups.get("clock") and not self.is_time:
+            self.time_parts = {name: match.span(name) for name in _PARTS_OF_TIME if groups.get(name)}
+            self.clock = min(self.time_parts.values())[0], match.end("clock")
+            self.is_time = _seconds(groups) is not None
+            self.varies |= not self.is_time and not _DAYS.isdisjoint(self.time_parts)
 
-    def _hear(self, speaker: str, span: _Span) -> None:
+    def _take_speaker(self, speaker: str, span: _Span) -> None:
+        """Adds the name of a speaker, and the rank in it where no rank is known yet."""
         self.speakers.append(span)
-        if self.rank is None and (numbered := _PARALLEL_RANK.search(speaker)):
-            self.rank = span[0] + numbered.start(1), span[0] + numbered.end(1)
-            self.varies = True  # another number may be that of a group
+        if self.rank is None and (match := _PARALLEL_RANK.search(speaker)):
+            self.rank = span[0] + match.start(1), span[0] + match.end(1)
+            self.varies = True  # another number may be a rank within a group
 
-    def read(self, text: str) -> _Said:
-        """What stands in these places of a line."""
+    def read(self, text: str) -> _Head:
+        """The values that stand in these spans of a line."""
         rank = number_in(text[slice(*self.rank)]) if self.rank else None
         node = text[slice(*self.node)] if self.node else None
         clock = text[slice(*self.clock)] if self.clock else None
-        time = _seconds({name: text[start:end] for name, (start, end) in self.of_time.items()}) if self.timed else None
-        return _Said(
+        parts = {name: text[start:end] for name, (start, end) in self.time_parts.items()}
+        time = _seconds(parts) if self.is_time else None
+        return _Head(
             [*self.starts], rank, node, self.level, clock, time, [text[start:end] for start, end in self.speakers]
         )
 
 
-def _said(text: str, prefix: CommonPrefix | None, forms: Forms) -> _Said:
-    """What the prefixes of a line say. Of lines that differ in digits only, the first shows where they say it: no
-    shipped form asks for a certain digit."""
-    if not forms.all_shipped or len(text) > _LONGEST_KNOWN:
-        return _places(text, prefix, forms).read(text)
+def _read_head(text: str, prefix: CommonPrefix | None, forms: Forms) -> _Head:
+    """What the prefixes of a line say. Lines that differ in digits only have it in the same spans, as no shipped form
+    asks for a certain digit: the spans of the first of them are remembered for the others."""
+    if not forms.all_shipped or len(text) > _LONGEST_REMEMBERED:
+        return _head_spans(text, prefix, forms).read(text)
     label = prefix.label.pattern if prefix and prefix.label else None
     key = with_nines(text), (prefix.pattern.pattern, prefix.relays, label) if prefix else None
-    known = _known.get(key)
-    if known is not None:
-        said = known.read(text)
-        if (said.time is not None) == known.timed:
-            return said
-    places = _places(text, prefix, forms)
-    if not places.varies:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[key] = places
-    return places.read(text)
+    remembered = _remembered_spans.get(key)
+    if remembered is not None:
+        head = remembered.read(text)
+        if (head.time is not None) == remembered.is_time:
+            return head
+    spans = _head_spans(text, prefix, forms)
+    if not spans.varies:
+        if len(_remembered_spans) >= _MOST_REMEMBERED:
+            _remembered_spans.clear()
+        _remembered_spans[key] = spans
+    return spans.read(text)
 
 
-def _places(text: str, prefix: CommonPrefix | None, forms: Forms) -> _Places:
-    places = _Places()
+def _head_spans(text: str, prefix: CommonPrefix | None, forms: Forms) -> _HeadSpans:
+    spans = _HeadSpans()
     recorded = prefix.pattern.match(text) if prefix else None
     for form, match in heads_of(text, forms, recorded, prefix.label if prefix else None):
         of_recorder = recorded is not None and match.end() <= recorded.end()
-        places.take(text, form, match, prefix.relays if prefix and of_recorder else None, forms.levels)
-    return places
+        spans.take(text, form, match, prefix.relays if prefix and of_recorder else None, forms.levels)
+    return spans
 
 
-def _take_record(said: _Said, text: str, place: int, forms: Forms) -> None:
-    """What a record in JSON adds."""
+def _take_record(head: _Head, text: str, start: int, forms: Forms) -> None:
+    """Adds what a record in JSON says that begins at `start`."""
     keys = forms.keys
-    if said.level is None and (told := keys.json_level.search(text, place)):
-        said.level = forms.levels.get(told[1].upper())
-    if said.time is None and (dated := keys.json_time.search(text, place)):
-        said.time, said.clock = _seconds(dated.groupdict()), dated["whole"]
-    if said.rank is None and (told := keys.json_rank.search(text, place)):
-        said.rank = int(told[1])
+    if head.level is None and (level := keys.json_level.search(text, start)):
+        head.level = forms.levels.get(level[1].upper())
+    if head.time is None and (time := keys.json_time.search(text, start)):
+        head.time, head.clock = _seconds(time.groupdict()), time["whole"]
+    if head.rank is None and (rank := keys.json_rank.search(text, start)):
+        head.rank = int(rank[1])
 
 
-def _take_pairs(said: _Said, pairs: dict[str, re.Match[str]], forms: Forms) -> None:
-    """What `key=value` pairs add."""
+def _take_pairs(head: _Head, pairs: dict[str, re.Match[str]], forms: Forms) -> None:
+    """Adds what `key=value` pairs say, by their folded keys."""
     keys = forms.keys.in_pairs
-    said.level = said.level or forms.levels.get(_value(pairs, keys["levels"]).upper())
-    said.node = said.node or _value(pairs, keys["nodes"]) or None
-    told = _value(pairs, keys["ranks"])
-    if said.rank is None and told.isdecimal() and len(told) <= _LONGEST_RANK:
-        said.rank = int(told)
-    if said.time is None and (dated := _PAIRED_TIME.match(_value(pairs, keys["times"]))):
-        said.time, said.clock = _seconds(dated.groupdict()), dated["whole"]
-    known = [key for key in keys["pair_texts"] if key in pairs]
+    head.level = head.level or forms.levels.get(_value(pairs, keys["levels"]).upper())
+    head.node = head.node or _value(pairs, keys["nodes"]) or None
+    rank = _value(pairs, keys["ranks"])
+    if head.rank is None and rank.isdecimal() and len(rank) <= _LONGEST_RANK:
+        head.rank = int(rank)
+    if head.time is None and (time := _PAIRED_TIME.match(_value(pairs, keys["times"]))):
+        head.time, head.clock = _seconds(time.groupdict()), time["whole"]
+    message_keys = [key for key in keys["pair_texts"] if key in pairs]
     # note="no pulse on this side"   (where no known key has the message)
-    worded = (key for key, pair in pairs.items() if pair[2].startswith('"') and _BLANK.search(pair[2]))
-    for key in known or islice(worded, 1):
-        said.starts.append(pairs[key].start(2) + pairs[key][2].startswith('"'))
+    with_words = (key for key, pair in pairs.items() if pair[2].startswith('"') and _BLANK.search(pair[2]))
+    for key in message_keys or islice(with_words, 1):
+        head.starts.append(pairs[key].start(2) + pairs[key][2].startswith('"'))
 
 
 def _pairs_of(text: str, starts: list[int]) -> dict[str, re.Match[str]]:
-    """The `key=value` pairs of a line that begins with one, or goes on with one behind a prefix; the first of equal
-    keys."""
+    """The `key=value` pairs of a line by their folded keys, of equal keys the first; empty unless a pair stands at one
+    of these offsets, where the line or its message begins."""
     pairs: dict[str, re.Match[str]] = {}
     if any(_PAIR.match(text, start) for start in starts):
         for match in islice(_PAIR.finditer(text), _MOST_PAIRS):
@@ -241,13 +244,15 @@ def _pairs_of(text: str, starts: list[int]) -> dict[str, re.Match[str]]:
 
 
 def _value(pairs: dict[str, re.Match[str]], keys: tuple[str, ...]) -> str:
+    """The value of the first of these keys that the line has; empty where it has none."""
     return next((pairs[key][2].strip('"') for key in keys if key in pairs), "")
 
 
-def _starts_in_record(text: str, place: int, level: str | None) -> Iterator[int]:
-    """Where the message of a logger's record in JSON begins, and the exception of a traceback in it."""
+def _starts_in_record(text: str, start: int, level: str | None) -> Iterator[int]:
+    """The offsets in a line at which the message of a logger's JSON record begins, and the exception of a traceback in
+    it. The record itself begins at `start`."""
     # Torch's error files have such a field too, with a whole traceback, and no level.
-    if level and text.startswith("{", place) and (message := _JSON_MESSAGE.search(text, place)):
+    if level and text.startswith("{", start) and (message := _JSON_MESSAGE.search(text, start)):
         yield message.end()
     if _ESCAPED_HEADER in text and (raised := _ESCAPED_EXCEPTION.search(text, text.index(_ESCAPED_HEADER))):
         yield raised.start(1)
@@ -256,68 +261,77 @@ def _starts_in_record(text: str, place: int, level: str | None) -> Iterator[int]
 def heads_of(
     text: str, forms: Forms, recorded: re.Match[str] | None = None, label: re.Pattern[str] | None = None
 ) -> Iterator[tuple[Form | None, Match]]:
-    """The forms at the head of a line, one behind the other; without one, where none is known, what the stream's
-    recorder wrote, and anywhere its label of a rank, once. Where another process began before this one had ended its
-    line, what it ran into and the other's head follow."""
-    place = yield from _heads_at(text, 0, forms, recorded, label)
-    if not text.startswith('{"', place) and (match := _RUN_INTO.search(text, place)):
+    """The forms at the head of a line with their matches, one behind the other.
+
+    The form is None where the match is what the stream's recorder wrote (tried where no form fits), the stream's label
+    of a rank (tried first, taken once), or the end of a line into which another process printed its own, whose head
+    follows."""
+    offset = yield from _heads_at(text, 0, forms, recorded, label)
+    if not text.startswith('{"', offset) and (match := _RUN_INTO.search(text, offset)):
         yield None, match
         yield from _heads_at(text, match.end(), forms)
 
 
 def _heads_at(
-    text: str, place: int, forms: Forms, recorded: re.Match[str] | None = None, label: re.Pattern[str] | None = None
+    text: str, offset: int, forms: Forms, recorded: re.Match[str] | None = None, label: re.Pattern[str] | None = None
 ) -> Generator[tuple[Form | None, Match], None, int]:
-    """The heads from a place on; returns where they end."""
+    """The forms from an offset on; returns the offset at which they end."""
     for _ in range(_MOST_PREFIXES):
-        blank = _BLANK.match(text, place) if place else None
-        begin = blank.end() if blank else place
+        blank = _BLANK.match(text, offset) if offset else None
+        begin = blank.end() if blank else offset
         form: Form | None = None
         match: Match | None = label.match(text, begin) if label else None
         if match:
             label = None
-        elif found := forms.next(text, begin):
-            form, match = found
-        elif not text.startswith('{"', place):  # a record in JSON is read as one
+        elif fitting := forms.next(text, begin):
+            form, match = fitting
+        elif not text.startswith('{"', offset):  # a record in JSON is read as one
             match, recorded = recorded, None
-        if match is None or match.end() <= place:
+        if match is None or match.end() <= offset:
             break
-        place = match.end()
+        offset = match.end()
         yield form, match
-    return place
+    return offset
 
 
-def _seconds(said: Mapping[str, str | None]) -> float | None:
-    """Seconds since the epoch where a date with its year is printed. Without a year as of 1972 for torch's C++, and of
-    1976 for syslog: their clocks may be those of different time zones. None for a time of day alone, and for what is no
-    time."""
+def _seconds(parts: Mapping[str, str | None]) -> float | None:
+    """Seconds since the epoch of a time whose parts are named as the groups of forms are. A date without its year gets
+    1972 if torch's C++ printed it, and 1976 if syslog did: their clocks may be of different time zones. None for a time
+    of day alone, and for what is no time."""
     try:
-        return _counted(said)
+        return _seconds_of_parts(parts)
     except ValueError:
         return None
 
 
-def _counted(said: Mapping[str, str | None]) -> float | None:
-    day = _seconds_to_day(*map(said.get, _PARTS_OF_DAY))
+def _seconds_of_parts(parts: Mapping[str, str | None]) -> float | None:
+    """The same. Raises ValueError for what is no time."""
+    day = _seconds_to_day(*map(parts.get, _PARTS_OF_DAY))
     if day is None:
         return None
-    hours, minutes, seconds = (said.get("clock") or "0:0:0").split(":")
-    return day + int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(said.get("fraction") or 0)
+    hours, minutes, seconds = (parts.get("clock") or "0:0:0").split(":")
+    return day + int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(parts.get("fraction") or 0)
 
 
 @lru_cache(maxsize=256)
 def _seconds_to_day(
-    date: str | None, us_date: str | None, month_day: str | None, in_year: str | None, named: str | None, of: str | None
+    date: str | None,
+    us_date: str | None,
+    month_day: str | None,
+    printed_year: str | None,
+    month_name: str | None,
+    day_of_month: str | None,
 ) -> int | None:
-    """The seconds from the epoch to the start of a day. Raises ValueError for what is no day."""
+    """Seconds from the epoch to the start of a day; None without a day, and before 1970. Raises ValueError for what is
+    no day."""
     if date:
         year, month, day = (int(part) for part in date.replace("/", "-").split("-"))
     elif us_date:
         month, day, year = (int(part) for part in us_date.split("/"))
     elif month_day:
         year, month, day = 1972, int(month_day[:-2]), int(month_day[-2:])
-    elif in_year or named:
-        year, month, day = int(in_year or 1976), _MONTHS.get(named or "", 0), int(of or 0)
+    elif printed_year or month_name:
+        year, month, day = int(printed_year or 1976), _MONTHS.get(month_name or "", 0), int(day_of_month or 0)
     else:
         return None
     return (datetime.date(year, month, day).toordinal() - _EPOCH) * 86_400 if year >= 1970 else None

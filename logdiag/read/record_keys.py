@@ -1,5 +1,5 @@
-"""Which keys of one logger's records in JSON say when, how loud, what, where and by which process, where no list of
-keys tells: the first records of a stream show it by their values."""
+"""Learns which keys of a logger's JSON records hold the time, the level, the message, the node and the rank, where no
+list of keys names them: the values in the first records of a stream show it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logdiag.read.records import LEVELNO, UNITS, Record, level_of, opened_up, pl
 
 FEWEST_RECORDS = 4
 """Of fewer records nothing is learnt."""
-# Of the records, so many have what the logger writes into each; of a key's values, so many are of one kind.
+# So large a share of the records has what the logger writes into each, and of a key's values is of one kind.
 _MOSTLY, _NEARLY_ALL, _HALF = 0.6, 0.9, 0.5
 # 2026-11-04T10:00:00.123Z   10:00:00,123   Nov  4 10:00:00
 _TIME = pattern_of(
@@ -30,20 +30,20 @@ _SHARE_WORDED, _MOST_MESSAGES = 0.3, 3
 _HOST = pattern_of(r"(?=[\w.-]*\d)[A-Za-z][\w.-]{2,60}")
 _NUMBERED = pattern_of(r"(.*?[A-Za-z_.-])(\d{1,6})")
 _HOST_STEMS = ("node", "host", "machine", "gpu", "server")
-# How often a key must be there to number processes, how many of the numbers, how often the next one is lower.
+# For a key of ranks: the least share of records that have it, of all numbers up to the highest, and of falling pairs.
 _SHARE_RANKED, _SHARE_OF_RANKS, _SHARE_FALLING = 0.2, 0.75, 0.1
 _MOST_RANKS = 4096
-# These count, or say how it went.
+# The numbers of these keys are counters, sizes, statuses or devices.
 _NO_RANK_KEYS_WORDS = (
     "step epoch iter iteration batch global_step shard chunk part layer stage phase attempt attempts try tries "
     "retry retries round version v level status code rc exit_code errno line port gpu device local_rank cuda "
     "world_size size count total missed queue depth priority severity levelno lineno thread seq id n"
 )
 # "SlowestOrdinal": 3   "lost_seat": 3   "dst": 3   (the number of another process)
-_OF_OTHERS = pattern_of(r"(?i)slowest|worst|missing|lost|peer|src|dst|target|from|next|prev|suspect|victim")
+_OF_ANOTHER_PROCESS = pattern_of(r"(?i)slowest|worst|missing|lost|peer|src|dst|target|from|next|prev|suspect|victim")
 _NO_RANK_KEYS = frozenset(map(folded, _NO_RANK_KEYS_WORDS.split()))
 _QUIET = frozenset(("TRACE", "DEBUG", "INFO", "NOTICE", "WARNING"))
-# Levels that count down: syslog's, where most of what is said is 5 to 7, and those of Windows, where most is 4.
+# Levels that count down: syslog's, where most records have 5 to 7, and those of Windows, where most have 4.
 _SYSLOG = ("FATAL", "FATAL", "FATAL", "ERROR", "WARNING", "NOTICE", "INFO", "DEBUG")
 _WINDOWS = ("FATAL", "CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG")
 _OFTEN = 3
@@ -54,8 +54,8 @@ _Columns = Mapping[str, Sequence[object]]
 
 
 def learnt(records: Sequence[Record], forms: Forms) -> Forms:
-    """The forms with the keys that the first records of a stream show, and with what their numbers of levels mean; as
-    they are where these are no logger's records."""
+    """The forms with the keys that the first records of a stream show, and with the meaning of their numbered levels;
+    unchanged where these are no logger's records."""
     keys = forms.keys
     if len(records) < FEWEST_RECORDS:
         return forms
@@ -89,7 +89,7 @@ def _columns_of(records: Sequence[Record]) -> dict[str, list[object]]:
 
 
 def _objects_of(records: Sequence[Record], keys: Keys) -> list[str]:
-    """The keys of objects that most records have: `"Proc": {"Id": 8203, "Seat": 4}`."""
+    """The keys whose values are objects in most records: `"Proc": {"Id": 8203, "Seat": 4}`."""
     apart = (*keys.messages, *keys.errors, *keys.attributes, *keys.nodes, *keys.elsewhere)
     known = set(map(folded, apart))
     counts = Counter(key for record in records for key, value in record.items() if isinstance(value, dict))
@@ -97,7 +97,7 @@ def _objects_of(records: Sequence[Record], keys: Keys) -> list[str]:
 
 
 def _is_of_logger(record: Record, keys: Keys, levels: Mapping[str, str]) -> bool:
-    """Whether a record has a time or a level, whatever other values its keys may have."""
+    """Whether a record has a valid time or level under the keys of these."""
     plan = plan_of(tuple(record), keys)
     return any(_is_time(record[key]) for key in plan.times) or bool(level_of(record, plan.levels, levels))
 
@@ -113,16 +113,18 @@ def _is_time(value: object) -> bool:
 
 
 def _time_key(columns: _Columns, records: Sequence[Record], keys: Keys) -> tuple[str, ...]:
-    """The key of a time, where no known key has one."""
+    """The first key whose values are times; none where a known key has them."""
     known = sum(any(_is_time(record[key]) for key in plan_of(tuple(record), keys).times) for record in records)
     if known >= _MOSTLY * len(records):
         return ()
-    found = (key for key, values in columns.items() if len(values) >= _MOSTLY * len(records) and _are_times(values))
-    return tuple(found)[:1]
+    with_times = (
+        key for key, values in columns.items() if len(values) >= _MOSTLY * len(records) and _are_times(values)
+    )
+    return tuple(with_times)[:1]
 
 
 def _are_times(values: Sequence[object]) -> bool:
-    """Whether nearly all are times; numbers must also grow."""
+    """Whether nearly all values are times; numbers must also grow."""
     if sum(map(_is_time, values)) < _NEARLY_ALL * len(values):
         return False
     numbers = [value for value in values if isinstance(value, (int, float))]
@@ -131,7 +133,8 @@ def _are_times(values: Sequence[object]) -> bool:
 
 
 def _level_key(columns: _Columns, records: Sequence[Record], forms: Forms) -> tuple[str, ...]:
-    """The key of a level, where no known key has one: of a text, or of numbers in tens as Python and bunyan have."""
+    """The first key whose values are levels, as texts or as numbers in tens as in Python and bunyan; none where a known
+    key has them."""
     plans = ((record, plan_of(tuple(record), forms.keys).levels) for record in records)
     if any(isinstance(record[key], str) or type(record[key]) is int for record, levels in plans for key in levels):
         return ()
@@ -149,8 +152,8 @@ def _are_levels(values: Sequence[object], levels: Mapping[str, str]) -> bool:
 
 
 def _counted_levels(columns: _Columns, keys: Sequence[str]) -> dict[str, str]:
-    """What the numbers of these levels mean, of which most must be those of ordinary output: those above it are
-    warnings as far as they are common before anything failed, and errors from there on."""
+    """The level that each number under these keys means; empty where no number has most records. That number is taken
+    for ordinary output. Greater numbers are warnings as far as they come often, and errors from there on."""
     known = set(map(folded, keys))
     numbers = [
         value for key, values in columns.items() if folded(key) in known for value in values if type(value) is int
@@ -163,9 +166,9 @@ def _counted_levels(columns: _Columns, keys: Sequence[str]) -> dict[str, str]:
     if usual == 20:
         return {str(number): level for number, level in LEVELNO.items()}
     warning = max(number for number, count in Counter(numbers).items() if number == usual or count >= _OFTEN)
-    named = {number: "DEBUG" if number < usual else "WARNING" for number in range(max(warning, usual + 1) + 1)}
-    errors = dict.fromkeys(range(len(named), max(_TENS) + 1), "ERROR")
-    return {str(number): level for number, level in {**named, **errors, usual: "INFO"}.items()}
+    calm = {number: "DEBUG" if number < usual else "WARNING" for number in range(max(warning, usual + 1) + 1)}
+    errors = dict.fromkeys(range(len(calm), max(_TENS) + 1), "ERROR")
+    return {str(number): level for number, level in {**calm, **errors, usual: "INFO"}.items()}
 
 
 def _most_common(values: Sequence[_Value]) -> _Value:
@@ -173,7 +176,8 @@ def _most_common(values: Sequence[_Value]) -> _Value:
 
 
 def _message_keys(records: Sequence[Record], keys: Keys) -> Iterator[str]:
-    """The keys of messages, where no known key has one: a text of words that most of the records left have."""
+    """The keys of messages where no known key has one: each time the key under which most records without a message so
+    far have a text of words."""
     without_events = replace(keys, events=())
     apart = (*keys.times, *keys.levels, *keys.nodes, *keys.errors, *keys.elsewhere)
     known = set(map(folded, apart))
@@ -181,15 +185,15 @@ def _message_keys(records: Sequence[Record], keys: Keys) -> Iterator[str]:
     for _ in range(_MOST_MESSAGES):
         if len(left) < FEWEST_RECORDS:
             return
-        told = {}
+        candidates = {}
         for key, values in _columns_of(left).items():
             texts = [value for value in values if isinstance(value, str)]
             worded = sum(_WORDS.search(text) is not None for text in texts)
             if folded(key) not in known and len(texts) >= _MOSTLY * len(left) and worded >= _SHARE_WORDED * len(texts):
-                told[key] = len(texts), worded, len(set(texts))
-        if not told:
+                candidates[key] = len(texts), worded, len(set(texts))
+        if not candidates:
             return
-        key = max(told, key=lambda name: told[name])
+        key = max(candidates, key=lambda name: candidates[name])
         yield key
         left = [record for record in left if not _has_text(record, (key,))]
 
@@ -199,8 +203,8 @@ def _has_text(record: Record, names: Sequence[str]) -> bool:
 
 
 def _node_key(columns: _Columns, records: Sequence[Record], keys: Keys) -> tuple[str, ...]:
-    """The key of a host's name, where no known key has one: names with a number, each again and again, that are not
-    those of the processes."""
+    """The key of the host's name; none where a known key has it. Its values are names with a number that are not those
+    of processes, and each comes again and again."""
     if any(plan_of(tuple(record), keys).nodes for record in records):
         return ()
     apart = set(map(folded, (*keys.times, *keys.levels, *keys.messages, *keys.elsewhere, *keys.speakers)))
@@ -217,29 +221,35 @@ def _node_key(columns: _Columns, records: Sequence[Record], keys: Keys) -> tuple
 def _are_processes(names: Sequence[str]) -> bool:
     """Whether names are those of processes, which are numbered from 0 or 1: hand00, hand01, ..., brain0, brain1, ..."""
     numbers: dict[str, list[int]] = {}
-    for found in filter(None, map(_NUMBERED.fullmatch, names)):
-        if not found[1].lower().startswith(_HOST_STEMS):
-            numbers.setdefault(found[1], []).append(int(found[2]))
-    return bool(numbers) and all(min(told) <= 1 for told in numbers.values())
+    for match in filter(None, map(_NUMBERED.fullmatch, names)):
+        if not match[1].lower().startswith(_HOST_STEMS):
+            numbers.setdefault(match[1], []).append(int(match[2]))
+    return bool(numbers) and all(min(of_stem) <= 1 for of_stem in numbers.values())
 
 
 def _rank_key(columns: _Columns, records: Sequence[Record], keys: Keys) -> tuple[str, ...]:
-    """The key by which these records number their processes, where no known key does in as many of them: its numbers
-    begin at 0 or 1, leave few out, and go to and fro, which those of steps do not."""
-    known = [names for record in records if (names := plan_of(tuple(record), keys).ranks)]
-    if any("rank" in names[0].lower() for names in known):
+    """The key by which these records number their processes; none where a known key does so in as many of them. Its
+    numbers begin at 0 or 1, leave few out, and go to and fro, which those of steps do not."""
+    known_ranks = [names for record in records if (names := plan_of(tuple(record), keys).ranks)]
+    if any("rank" in names[0].lower() for names in known_ranks):
         return ()
     apart = _NO_RANK_KEYS | set(map(folded, (*keys.times, *keys.levels, *keys.ranks)))
     numbers = {key: [value for value in values if type(value) is int] for key, values in columns.items()}
-    own = {key: told for key, told in numbers.items() if folded(key) not in apart and not _OF_OTHERS.search(key)}
-    found = [key for key, told in own.items() if len(told) > len(known) and _numbers_processes(told, len(records))]
-    return (max(found, key=lambda name: len(numbers[name])),) if found else ()
+    possible = {
+        key: values
+        for key, values in numbers.items()
+        if folded(key) not in apart and not _OF_ANOTHER_PROCESS.search(key)
+    }
+    fitting = [key for key, values in possible.items() if len(values) > len(known_ranks)]
+    fitting = [key for key in fitting if _numbers_processes(possible[key], len(records))]
+    return (max(fitting, key=lambda name: len(numbers[name])),) if fitting else ()
 
 
-def _numbers_processes(told: Sequence[int], records: int) -> bool:
-    distinct = set(told)
-    if len(told) < _SHARE_RANKED * records or len(told) < 2 * len(distinct) or not 1 < len(distinct) <= _MOST_RANKS:
+def _numbers_processes(values: Sequence[int], records: int) -> bool:
+    """Whether the values of one key, in so many records, are the numbers of processes."""
+    distinct = set(values)
+    if len(values) < _SHARE_RANKED * records or len(values) < 2 * len(distinct) or not 1 < len(distinct) <= _MOST_RANKS:
         return False
     dense = min(distinct) in (0, 1) and len(distinct) >= _SHARE_OF_RANKS * (max(distinct) - min(distinct) + 1)
-    falling = sum(later < earlier for earlier, later in pairwise(told))
-    return dense and falling >= max(2, _SHARE_FALLING * len(told))
+    falling = sum(later < earlier for earlier, later in pairwise(values))
+    return dense and falling >= max(2, _SHARE_FALLING * len(values))

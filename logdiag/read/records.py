@@ -1,5 +1,5 @@
-"""What one record of a logger that writes JSON says: its message, with when, where, how loud and of which rank it is
-before it, and what the logger keeps of an exception in fields of their own behind it."""
+"""Turns one JSON record of a logger into plain text: host, time, level and rank as the head, then the message, then
+what other fields hold of an exception."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from logdiag.read.forms import Forms, Keys, folded
 
 Record = dict[str, object]
 
-_SAID = ("message", "msg", "excvalue")
-_STACKS = ("traceback", "stacktrace", "stack", "extendedstacktrace")
-_KINDS = ("type", "name", "kind", "class", "exctype")
+_EXCEPTION_MESSAGES = ("message", "msg", "excvalue")
+_EXCEPTION_STACKS = ("traceback", "stacktrace", "stack", "extendedstacktrace")
+_EXCEPTION_CLASSES = ("type", "name", "kind", "class", "exctype")
 # A key of so few letters is a message's only in a record that has a time or a level.
 _SHORT = 2
 # 3   "3"   "w3"   "worker-3"   "3/64"
 _RANK = pattern_of(r"(?:[A-Za-z_]{1,12}[-_]?)?(\d{1,6})(?:/\d{1,6})?")
-# "rep": "r-04"   "unit": "learner-0"   (who speaks, where no key is known to say it)
+# "rep": "r-04"   "unit": "learner-0"   (names that tell which process printed the record)
 _NUMBERED_NAME = pattern_of(r"[A-Za-z][A-Za-z_]{0,15}[-_.]?\d{1,5}")
 _DIGIT = pattern_of(r"\d")
 _WORDS = pattern_of(r"[^\W\d_]{2,}[^\w]+[^\W\d_]{2,}")
 _DEEPEST = 3
-_MOST_TOLD, _MOST_NUMBERS = 12, 64
+_MOST_TEXTS, _MOST_NUMBERS = 12, 64
 _LONGEST_NAME = 23
-_LONGEST_TOLD = 16_000
-# What a unit prints is 6 for journald whatever it says.
+_LONGEST_TEXT = 16_000
+# journald gives what a unit prints the priority 6, whatever it is; so 5 to 7 mean nothing here.
 _PRIORITIES = {0: "FATAL", 1: "FATAL", 2: "FATAL", 3: "ERROR", 4: "WARNING"}
 # {"version": "1.1", "host": "node-7", "short_message": "no pulse", "level": 3} (Graylog)
 _GRAYLOG, _SYSLOG = "short_message", {**_PRIORITIES, 5: "NOTICE", 6: "INFO", 7: "DEBUG"}
@@ -53,7 +53,7 @@ UNITS = {10: 1e6, 13: 1e3, 16: 1, 19: 1e-3}
 
 
 def object_in(line: bytes) -> Record | None:
-    """The JSON object that a line is."""
+    """The JSON object that a line is; None where it is none."""
     import json
 
     try:
@@ -64,7 +64,7 @@ def object_in(line: bytes) -> Record | None:
 
 
 def with_message(record: Record, keys: Keys) -> Record | None:
-    """A record with what stands in its nested objects beside the rest; None where it has no message."""
+    """A record with the keys of its nested objects beside its own; None where it has no message."""
     record = opened_up(record, keys)
     messages = plan_of(tuple(record), keys).messages
     return record if any(isinstance(record[key], (str, list)) for key in messages) else None
@@ -74,20 +74,21 @@ def opened_up(record: Record, keys: Keys) -> Record:
     """A record with the keys of its nested objects beside its own, which come first."""
     for name in () if keys.opened.isdisjoint(record) else keys.nested:
         if name in record and isinstance(nested := record[name], dict):
-            own = {key: value for key, value in record.items() if key != name}
-            record = {**own, **nested, **own}
+            outer = {key: value for key, value in record.items() if key != name}
+            record = {**outer, **nested, **outer}
     return record
 
 
 def is_of_logger(record: Record, keys: Keys) -> bool:
-    """Whether a record says when it was made or how bad it is, as those of loggers do."""
+    """Whether a record has a key of a time or of a level, as those of loggers do."""
     plan = plan_of(tuple(record), keys)
     return bool(plan.times or plan.levels)
 
 
 class Plan(NamedTuple):
-    """Which keys of a record are asked for what, in order; `texts` with whether one word is enough. `envelope` tells
-    whether the record is a container's or a journal's, around a program's own line."""
+    """The keys of a record by what is read from them, in the order in which they are tried. In `texts` each has with it
+    whether a value of one word counts. `envelope` is true for a record of a container or a journal, around a program's
+    own line."""
 
     messages: tuple[str, ...]
     times: tuple[str, ...]
@@ -104,13 +105,13 @@ class Plan(NamedTuple):
 
 @lru_cache(maxsize=512)
 def plan_of(names: tuple[str, ...], keys: Keys) -> Plan:
-    """Which keys of a record with these names are asked for what. The records of one logger have few sets of names."""
+    """The plan for records with these keys. It is remembered: the records of one logger have few sets of keys."""
     known = set(names)
     written = {folded(name): name for name in reversed(names)}
 
     def among(wanted: Iterable[str]) -> tuple[str, ...]:
-        found = (key if key in known else written.get(folded(key)) for key in wanted)
-        return tuple(dict.fromkeys(key for key in found if key))
+        present = (key if key in known else written.get(folded(key)) for key in wanted)
+        return tuple(dict.fromkeys(key for key in present if key))
 
     whole = bool(among(keys.whole))
     counts = whole or bool(among(keys.counters))
@@ -140,6 +141,7 @@ def plan_of(names: tuple[str, ...], keys: Keys) -> Plan:
 
 
 def _texts_among(names: Iterable[str], keys: Keys, whole: bool = False) -> Iterator[tuple[str, bool]]:
+    """Those of a record's keys that may hold further texts, each with whether a value of one word counts."""
     apart, states = _no_texts(keys)
     for name in names:
         if (bare := folded(name)) not in apart:
@@ -148,14 +150,14 @@ def _texts_among(names: Iterable[str], keys: Keys, whole: bool = False) -> Itera
 
 @lru_cache(maxsize=8)
 def _no_texts(keys: Keys) -> tuple[frozenset[str], frozenset[str]]:
-    """The keys of what is told apart or not at all, and those where one word is a text."""
+    """The folded keys that hold no further text, and those under which one word counts as a text."""
     apart = (*keys.messages[:1], *keys.times, *keys.nodes, *keys.levels, *keys.ranks, *keys.errors, *keys.nested)
     return frozenset(map(folded, (*apart, *keys.elsewhere))), frozenset(map(folded, keys.states))
 
 
-def told_of(record: Record, keys: Keys) -> str:
-    """All that a record says: its message, numbers and states (`status=139`), what it keeps of an exception (behind the
-    message where that is one line, below it otherwise), and its further texts (`; cause: the file is gone`)."""
+def text_of(record: Record, keys: Keys) -> str:
+    """The text of a record: its message, numbers and states (`status=139`), its exception (behind the message if that
+    is one line, else below it), and its further texts (`; cause: the file is gone`)."""
     plan = plan_of(tuple(record), keys)
     text = _first_text(record, plan.messages)
     for key in plan.numbers:
@@ -163,43 +165,43 @@ def told_of(record: Record, keys: Keys) -> str:
             text += f" {key}={record[key]}"
     for name in plan.attributes:
         record = {**attributes, **record} if isinstance(attributes := record[name], dict) else record
-    for told in _errors(record, plan.errors):
-        if told not in text:
-            text += ("\n" if "\n" in told else ": ") + told if text else told
+    for error in _errors(record, plan.errors):
+        if error not in text:
+            text += ("\n" if "\n" in error else ": ") + error if text else error
     if plan.texts:
-        for key, told in islice(_texts(record, plan.texts, keys), _MOST_TOLD):
-            if told not in text:
-                text += f"\n{told}" if "\n" in told else f"; {key}: {told}" if text else told
+        for key, further in islice(_texts(record, plan.texts, keys), _MOST_TEXTS):
+            if further not in text:
+                text += f"\n{further}" if "\n" in further else f"; {key}: {further}" if text else further
     return text
 
 
 def _texts(record: Record, names: Iterable[tuple[str, bool]], keys: Keys, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """What the fields beside the message say, with their names."""
+    """The texts in the fields beside the message, each with its key."""
     for key, one_word in names:
         value = record[key]
         if isinstance(value, list):
-            value = ", ".join(item for item in value[:_MOST_TOLD] if isinstance(item, str))
+            value = ", ".join(item for item in value[:_MOST_TEXTS] if isinstance(item, str))
         if isinstance(value, str):
-            if _WORDS.search(value[:_LONGEST_TOLD]) or (value and one_word):
-                yield key, value[:_LONGEST_TOLD].strip("\n")
+            if _WORDS.search(value[:_LONGEST_TEXT]) or (value and one_word):
+                yield key, value[:_LONGEST_TEXT].strip("\n")
         elif isinstance(value, dict) and depth < _DEEPEST:
             yield from _texts(value, _texts_among(value, keys), keys, depth + 1)
 
 
 def head_of(record: Record, forms: Forms) -> str:
-    """Host, time, level, and rank or else who speaks, as the head of a plain line has them; empty where the record has
-    none."""
+    """Host, time, level, and rank or else the name of the process, written as the head of a plain line; empty where the
+    record has none."""
     plan = plan_of(tuple(record), forms.keys)
     stamp = _time_of(record, plan.times)
     host = _first_text(record, plan.nodes) or _name_in(record, plan.nodes)
     level = level_of(record, plan.levels, forms.levels)
     rank = _rank_in(record[plan.ranks[0]]) if plan.ranks else ""
     # A plain name before a colon could be any word.
-    named = f"{host}:" if _DIGIT.search(host) else f"[host={host}]:" if host and host != "localhost" else ""
-    said = ((key, value) for key in plan.speakers if isinstance(value := record[key], str))
-    speaker = next((f"[{key}={name}]:" for key, name in said if _NUMBERED_NAME.fullmatch(name[:_LONGEST_NAME])), "")
+    host_label = f"{host}:" if _DIGIT.search(host) else f"[host={host}]:" if host and host != "localhost" else ""
+    names = ((key, value) for key in plan.speakers if isinstance(value := record[key], str))
+    speaker = next((f"[{key}={name}]:" for key, name in names if _NUMBERED_NAME.fullmatch(name[:_LONGEST_NAME])), "")
     parts = (
-        named,
+        host_label,
         stamp,
         f"{level}:" if level else "",
         f"[rank{rank}]:" if rank else speaker,
@@ -208,7 +210,7 @@ def head_of(record: Record, forms: Forms) -> str:
 
 
 def _name_in(record: Record, keys: tuple[str, ...]) -> str:
-    """{"host": {"name": "node-7", "os": {...}}} (Elastic)"""
+    """The name in an object of one of these keys: {"host": {"name": "node-7", "os": {...}}} (Elastic)"""
     objects = (value for key in keys if isinstance(value := record[key], dict))
     return next((name for value in objects if isinstance(name := value.get("name"), str)), "")
 
@@ -219,14 +221,14 @@ def _rank_in(value: object) -> str:
 
 
 def level_of(record: Record, keys: tuple[str, ...], levels: Mapping[str, str]) -> str:
-    """How loud a record is, by logdiag's own name; empty where none of these keys tells."""
+    """The level of a record by logdiag's own name; empty where none of these keys has one."""
     if _GRAYLOG in record and "level" in record:
         return _SYSLOG.get(_small_number(record["level"]), "")
     # "level": 400, "level_name": "ERROR"
     for key in keys:
         if isinstance(value := record[key], str):
-            named = value.upper()
-            if level := levels.get(named) or levels.get(_SHIFT.sub("", named)):
+            name = value.upper()
+            if level := levels.get(name) or levels.get(_SHIFT.sub("", name)):
                 return level
     for key in keys:
         if type(value := record[key]) is int and (level := levels.get(str(value)) or _NUMBERED.get(value)):
@@ -237,8 +239,9 @@ def level_of(record: Record, keys: tuple[str, ...], levels: Mapping[str, str]) -
 
 
 def _small_number(value: object) -> int:
-    told = str(value)[:4]
-    return int(told) if told.isdecimal() else -1
+    """A number of at most four digits; -1 for anything else."""
+    digits = str(value)[:4]
+    return int(digits) if digits.isdecimal() else -1
 
 
 def from_micros(micros: int) -> str:
@@ -253,7 +256,7 @@ def from_micros(micros: int) -> str:
 
 
 def _time_of(record: Record, keys: tuple[str, ...]) -> str:
-    """The time as it is written, or from the number that counts it."""
+    """The first time of these keys, as it is written or from a number of seconds or parts of them; empty for none."""
     for key in keys:
         value = record[key]
         if isinstance(value, str) and value and not value.isdecimal():
@@ -266,6 +269,7 @@ def _time_of(record: Record, keys: tuple[str, ...]) -> str:
 
 
 def _first_text(record: Record, keys: Iterable[str]) -> str:
+    """The first text under one of these keys; empty for none."""
     for key in keys:
         if key not in record:
             continue
@@ -278,15 +282,15 @@ def _first_text(record: Record, keys: Iterable[str]) -> str:
 
 
 def _errors(record: Record, keys: tuple[str, ...]) -> Iterator[str]:
-    """What the fields of an exception say, as it is written or as the most telling part of an object."""
+    """The text in each field of an exception; of an object its stack, or else its class and message."""
     for key in keys:
         value = record.get(key)
         if isinstance(value, list) and value and isinstance(value[0], dict):
             value = value[0]  # structlog has one for each of a chain
         if isinstance(value, dict):
             parts = {folded(name): part for name, part in value.items()}
-            kind, said = _first_text(parts, _KINDS), _first_text(parts, _SAID)
-            value = _first_text(parts, _STACKS) or ": ".join(part for part in (kind, said) if part)
+            kind, message = _first_text(parts, _EXCEPTION_CLASSES), _first_text(parts, _EXCEPTION_MESSAGES)
+            value = _first_text(parts, _EXCEPTION_STACKS) or ": ".join(part for part in (kind, message) if part)
         if isinstance(value, list) and all(isinstance(part, str) for part in value):
             value = "\n".join(value)  # AWS Lambda writes a stack as a list of its lines
         if isinstance(value, str) and value.strip():

@@ -26,8 +26,8 @@ _OF_HOST = pattern_of(
 
 
 class Section(NamedTuple):
-    """What a heading tells of the lines below it; the last section of a file ends where a line is blank (`until`), as
-    what follows may be of nobody's file."""
+    """The lines below a heading from `position` on, with the rank and node that the heading names. The last section of
+    a file ends at a blank line (`until`): what follows may belong to no process's file."""
 
     position: int
     until: int

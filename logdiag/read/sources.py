@@ -30,8 +30,8 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | Readable | Tex
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A path or a log as bytes of which more is known than can be read off it: its `name`, empty for its own, and its
-    node and rank."""
+    """A path or a log as bytes with what the caller knows of it: its `name` (empty: the path's own), its node and its
+    rank."""
 
     source: str | bytes
     name: str = ""
@@ -44,7 +44,7 @@ _MOST_NAMED = 3
 
 
 def limits_of(max_seconds: float | None, max_bytes: int | None) -> Limits:
-    """The limits that a caller sets, None for none. Raises SourceError for what is no amount."""
+    """The limits that a caller sets, None for no limit. Raises SourceError for what is no number above 0."""
     for name, value in (("max_seconds", max_seconds), ("max_bytes", max_bytes)):
         if value is not None and not (isinstance(value, (int, float)) and value > 0):
             raise SourceError(f"{name}={value!r}: not a number above 0; leave it out for no limit")
@@ -53,8 +53,8 @@ def limits_of(max_seconds: float | None, max_bytes: int | None) -> Limits:
 
 
 @dataclass
-class _Found:
-    """A log that a source holds; `own` is the part of its path that may tell rank and node where nobody has."""
+class _Log:
+    """A log in a source; `own` is the part of its path that may name its rank and node, if the caller did not."""
 
     name: str
     open: Callable[[], AbstractContextManager[Any]]
@@ -66,14 +66,14 @@ class _Found:
 
 
 def open_sources(sources: tuple[object, ...], limits: Limits | None = None, forms: Forms | None = None) -> list[Stream]:
-    """The streams of one job, in order; the first one's notes tell what of a folder or an archive cannot be read.
-    `forms` are the user's own beside the shipped ones.
+    """The streams of one job, in order; the notes of the first name what of a folder or an archive cannot be read.
+    `forms` are the user's own with the shipped ones.
 
     Raises SourceError for what is missing or unreadable, and for a folder or an archive without logs.
     """
     limits = limits or Limits()
     problems: list[str] = []
-    found = _each_once(log for source in sources for log in _logs_of(source, limits, problems))
+    logs = _each_once(log for source in sources for log in _logs_of(source, limits, problems))
     streams = [
         Stream(
             index,
@@ -86,7 +86,7 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None, form
             forms=forms,
             path=log.path,
         )
-        for index, log in enumerate(found)
+        for index, log in enumerate(logs)
     ]
     if len(streams) == 1:
         streams[0].alone = True
@@ -98,17 +98,17 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None, form
     return streams
 
 
-def _each_once(logs: Iterable[_Found]) -> list[_Found]:
-    """A file that two sources name, or a link beside it, is one log: else what it says would count twice."""
-    found: dict[object, _Found] = {}
+def _each_once(logs: Iterable[_Log]) -> list[_Log]:
+    """The logs without repetitions: a file that two sources name, or a link to it, is one log."""
+    by_path: dict[object, _Log] = {}
     for log in logs:
         is_file = bool(log.own) and os.path.exists(log.name)
-        found.setdefault(os.path.realpath(log.name) if is_file else len(found), log)
-    return list(found.values())
+        by_path.setdefault(os.path.realpath(log.name) if is_file else len(by_path), log)
+    return list(by_path.values())
 
 
-def _logs_of(source: object, limits: Limits, problems: list[str]) -> Iterator[_Found]:
-    """The logs that a source holds; `problems` is told what of it cannot be read."""
+def _logs_of(source: object, limits: Limits, problems: list[str]) -> Iterator[_Log]:
+    """The logs in a source; a sentence on each part of it that cannot be read is added to `problems`."""
     import io
 
     if isinstance(source, Known):
@@ -116,32 +116,32 @@ def _logs_of(source: object, limits: Limits, problems: list[str]) -> Iterator[_F
             yield replace(log, name=source.name or log.name, node=source.node, rank=source.rank)
     elif isinstance(source, (bytes, bytearray)):
         content = bytes(source)
-        yield from _logs_in_file(_Found("<bytes>", lambda: io.BytesIO(content)), limits, problems)
+        yield from _logs_in_file(_Log("<bytes>", lambda: io.BytesIO(content)), limits, problems)
     elif isinstance(source, str) and source == "-":
-        yield _Found("<stdin>", _stdin)
+        yield _Log("<stdin>", _stdin)
     elif isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         if os.path.isdir(path):
             for name in _logs_below(path, problems):
                 own, size = os.path.relpath(name, path), os.path.getsize(name)
-                yield _Found(name, partial(_open_file, name, limits), own, size, path=name)
+                yield _Log(name, partial(_open_file, name, limits), own, size, path=name)
             return
         _check_readable(path)
         own = "/".join(os.path.normpath(path).split(os.sep)[-2:])
-        log = _Found(path, partial(_open_file, path, limits), own, os.path.getsize(path))
+        log = _Log(path, partial(_open_file, path, limits), own, os.path.getsize(path))
         yield from _logs_in_file(replace(log, path=path), limits, problems) if os.path.isfile(path) else (log,)
     elif isinstance(source, io.TextIOBase) and not hasattr(source, "buffer"):
         raise SourceError(f"{source!r}: text, not a log; open it in binary mode, or give bytes")
     elif hasattr(source, "read"):
         # What the caller opened stays the caller's to close.
         name = str(getattr(source, "name", "<stream>"))
-        yield _Found(name, partial(nullcontext, getattr(source, "buffer", source)))
+        yield _Log(name, partial(nullcontext, getattr(source, "buffer", source)))
     else:
         raise SourceError(f"{source!r}: not a log; give a path, '-', an open file or bytes")
 
 
-def _logs_in_file(log: _Found, limits: Limits, problems: list[str]) -> Iterator[_Found]:
-    """A file's own log, or those in it where it is an archive."""
+def _logs_in_file(log: _Log, limits: Limits, problems: list[str]) -> Iterator[_Log]:
+    """The logs in a file: those of an archive, or else the file itself."""
     open_file = cast("Callable[[], BinaryIO]", log.open)
     kind = archive_kind_of_file(open_file)
     if kind is None:
@@ -150,12 +150,14 @@ def _logs_in_file(log: _Found, limits: Limits, problems: list[str]) -> Iterator[
     from logdiag.read.archives import archive_of
 
     archive = archive_of(kind, open_file, limits.until)
-    told = [f"{log.name}: {problem}" for problem in archive.problems]
+    sentences = [f"{log.name}: {problem}" for problem in archive.problems]
     if not archive.members:
-        raise SourceError(told[0] if told else f"{log.name}: holds no logs (*.log, *.out, stderr ...); unpack it first")
-    problems.extend(told)
+        raise SourceError(
+            sentences[0] if sentences else f"{log.name}: holds no logs (*.log, *.out, stderr ...); unpack it first"
+        )
+    problems.extend(sentences)
     for member in archive.members:
-        yield _Found(f"{log.name}/{member.name}", partial(archive.open, member), member.name, member.size)
+        yield _Log(f"{log.name}/{member.name}", partial(archive.open, member), member.name, member.size)
 
 
 def _stdin() -> BinaryIO:
@@ -182,7 +184,8 @@ def _check_readable(path: str) -> None:
 
 
 def _logs_below(folder: str, problems: list[str]) -> list[str]:
-    """The files of a job's folder that are logs, in natural order; `problems` is told which cannot be read."""
+    """The files of a job's folder that are logs, in natural order; a sentence on each that cannot be
+    read is added to `problems`."""
     if not os.access(folder, os.R_OK | os.X_OK):
         raise SourceError(f"{folder}: permission denied; make the folder readable for this user")
     before = len(problems)

@@ -1,8 +1,8 @@
 """One log as blocks of whole lines, read once and within limits.
 
 A block's bytes are what later stages scan: colours, NUL runs and carriage returns are gone, UTF-16 has become UTF-8,
-envelopes are opened, and every line still knows its own number in the file. What cannot be read is said in a stream's
-notes, and the stream is not `complete`.
+envelopes are opened, and every line still knows its own number in the file. The notes of a stream name what cannot be
+read, and the stream is not `complete`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ _HEAD_BYTES = 1 << 12
 
 @dataclass
 class Limits:
-    """What the reading of all streams together may take: uncompressed bytes and seconds from now on."""
+    """How much may be read of all streams together, in uncompressed bytes, and for how many seconds from now on.
+    `noted` is true once a note says that a limit was reached."""
 
     max_bytes: float = float("inf")
     max_seconds: float = float("inf")
     bytes_read: int = 0
-    told: bool = False
+    noted: bool = False
     until: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,12 +57,13 @@ class Limits:
 
 @dataclass
 class Stream:
-    """One log: its name, what its name tells of rank and node, and its blocks, to be read once.
+    """One log: its name, the rank and node in its name, and its blocks, to be read once.
 
     While reading, `notes` fills with what a reader of the answer should know, and `complete` becomes False where
     something was not read; `bytes_read` counts uncompressed bytes. The only stream of a job is `alone`. `forms` are
-    the user's own beside the shipped ones, None where there are none. `path` is that of a file that another process may
-    open too, empty where there is none. `sections` fills with what headings tell of the lines below them.
+    the user's own with the shipped ones, None for the shipped ones alone. `path` is that of a file that another process
+    may open too, empty where there is none. `sections` fills with the ranks and nodes that headings name for the lines
+    below them.
     """
 
     index: int
@@ -80,31 +82,32 @@ class Stream:
     sections: list[Section] = field(default_factory=list)
 
     def blocks(self, settled: Container[bytes] = ()) -> Generator[Block, int | None, None]:
-        """The log in blocks of whole lines. Who has counted a block's lines may send the count: it is not done again.
-        Lines of an envelope that are `settled` without their digits may be given so; see `Block`.
+        """The log in blocks of whole lines. A consumer that has counted a block's lines can `send()` the count, to save
+        counting twice. Lines of an envelope whose text without digits is in `settled` may stay sealed; see `Block`.
 
         A stream that breaks midway ends there and is no longer `complete`. Raises SourceError when nothing could be
         read of a stream that is alone.
         """
         if reached := self.limits.reached():
             self.complete = False
-            if not self.limits.told:
+            if not self.limits.noted:
                 self._reach(f"{self.name}: was not read, nor any log after it: the {reached} was reached")
             return
         yield from blocks_of(self.index, self._chunks(), self.forms, settled)
 
     def line(self, position: int, number: int, text: str, prefix: CommonPrefix | None) -> Line:
-        """A line of it; one whose file's name, or the heading above it, tells its rank or node has that where it says
-        nothing else."""
+        """A line of the stream. If it does not name its rank or node itself, the heading above it or the file's name
+        does."""
         line = parse_line(text, self.name, number, stream=self.index, position=position, prefix=prefix)
         section = section_at(self.sections, position) if self.sections else None
-        for place in (section, self):
-            if place and ((line.rank is None and place.rank is not None) or (line.node is None and place.node)):
-                line = line._replace(rank=place.rank if line.rank is None else line.rank, node=line.node or place.node)
+        for source in (section, self):
+            if source and ((line.rank is None and source.rank is not None) or (line.node is None and source.node)):
+                rank = source.rank if line.rank is None else line.rank
+                line = line._replace(rank=rank, node=line.node or source.node)
         return line
 
     def written(self, settled: Container[bytes]) -> Written | None:
-        """How the lines of a file that has a path are written; None where they do not stand in it as they are."""
+        """How the lines of a file are written; None where the file does not hold them as they are, as if compressed."""
         with self.open() as raw:
             return written_as_it_stands(self._chunks(), raw, settled)
 
@@ -163,30 +166,30 @@ class Stream:
         self.notes.append(note)
 
     def _reach(self, note: str) -> None:
-        self.limits.told = True
+        self.limits.noted = True
         self._miss(note)
 
     def _give_up(self, sentence: str, error: Exception) -> None:
-        """Nothing could be read: an error where there is no other log."""
+        """Notes that nothing could be read. Raises SourceError where there is no other log."""
         if self.alone:
             raise SourceError(sentence) from error
         self._miss(sentence)
 
 
 def _size_of(raw: Any) -> int | None:
-    """The size of an open regular file."""
+    """The size of an open regular file in bytes; None for anything else."""
     if not hasattr(raw, "fileno") or not hasattr(raw, "tell"):
         return None
     try:
-        told = os.fstat(raw.fileno())
+        status = os.fstat(raw.fileno())
     except (OSError, ValueError):
         return None
-    return told.st_size if stat.S_ISREG(told.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 class _Patient:
-    """A file that is waited for no longer than until a time limit; where it cannot be asked whether it has something,
-    only between two reads."""
+    """A file whose reads wait no longer than until a time limit. If it cannot be polled, the limit is only checked
+    between two reads."""
 
     def __init__(self, raw: Any, limits: Limits) -> None:
         self._limits = limits
@@ -224,7 +227,7 @@ def _poll_of(raw: Any) -> Callable[[float], Any] | None:
 
 
 def _held_back(raw: Any, descriptor: int) -> list[bytes]:
-    """What a buffered file took from its pipe before it was handed over, if anything."""
+    """What a buffered file took from its pipe before it was passed on: a list of one item, empty for nothing."""
     blocking = os.get_blocking(descriptor)
     os.set_blocking(descriptor, False)
     try:
@@ -235,7 +238,7 @@ def _held_back(raw: Any, descriptor: int) -> list[bytes]:
 
 
 def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The chunks as they are; a flight recorder's dump as the lines it makes. Raises SourceError when the first of them
+    """The chunks as they are; for a flight recorder's dump the lines made of it. Raises SourceError if the first chunks
     show that this is no log."""
     held = b""
     try:

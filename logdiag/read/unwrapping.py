@@ -1,8 +1,8 @@
 """Takes the lines out of an envelope, a piece of the file at a time.
 
-Of a long log nearly all records are lines on which no rule can fire, whatever their numbers. Those are not taken apart:
-once a record like them was, their words tell which line they hold, and they are sealed, to be opened when somebody asks
-for that line after all. All others are taken apart one by one.
+In a long log nearly all records hold lines on which no rule can fire, whatever their numbers. Once one such record was
+taken apart, others that differ from it in digits only hold the same line but for its digits. They are sealed, and only
+opened if the line is asked for after all. All other records are taken apart one by one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _DIGITS = b"0123456789"
 _AS_LETTERS = bytes.maketrans(_DIGITS, b"abcdefghij")
 _MOST_KNOWN, _MOST_LEVELS = 20_000, 24
 _LONGEST_KNOWN = 4096
-# Where an entry of a journal stands is told by nothing that is read of it.
+# The cursor of a journal's entry varies, and nothing that is read depends on it.
 _CURSOR = pattern_of(rb'__CURSOR(?:=|" ?: ?")[^"\n]*')
 
 
 @dataclass
 class Unwrapped:
-    """The lines of a piece and their numbers in the file; of those that are sealed `places` tells which of its records
-    each stands in, -1 of others. `size` is that of the piece."""
+    """The lines of a piece and their numbers in the file. `places` has the index of its record for each sealed line,
+    and -1 for the others. `size` is that of the piece in bytes."""
 
     records: Sequence[bytes]
     size: int
@@ -43,7 +43,7 @@ class Unwrapped:
         return None if numbers == [*range(first, first + len(numbers))] else tuple(numbers)
 
     def sealed(self, envelope: Envelope) -> Sealed:
-        """The sealed lines, if there are any."""
+        """The sealed lines; an empty `Sealed` if there are none."""
         some = max(self.places) >= 0
         return Sealed(self.places, self.records, envelope.between, envelope.opened) if some else Sealed()
 
@@ -55,7 +55,7 @@ class Unwrapped:
         self.places.extend(repeat(-1, len(found)))
 
     def seal(self, numbers: Sequence[int], lines: Sequence[bytes], first: int) -> None:
-        """Adds settled lines, each of which stands in a record, from the `first` on."""
+        """Adds settled lines, one for each record from the index `first` on."""
         self.numbers.extend(numbers)
         self.lines.extend(lines)
         self.places.extend(range(first, first + len(lines)))
@@ -80,7 +80,7 @@ def unwrapped(pieces: Iterable[bytes], seals: Seals) -> Iterator[Unwrapped]:
             if at < done:
                 continue
             found.seal(numbers[done:at], known[done:at], done)
-            # Where none is sealed, all are taken apart at once.
+            # If the envelope seals no records, all are taken apart at once.
             done = at + 1 if envelope.alike else len(records)
             while done < len(records) and envelope.goes_on(records[done - 1]):
                 done += 1
@@ -98,46 +98,46 @@ def _split(data: bytes, envelope: Envelope) -> list[bytes]:
 
 
 def _numbers_of_messages(entries: Sequence[bytes], number: int) -> list[int]:
-    """Which lines the messages of a journal's entries begin on, the first entry on line `number`."""
+    """The line numbers on which the messages of a journal's entries begin; the first entry begins on line `number`."""
     numbers: list[int] = []
-    places = {entry: _place_of_message(entry) for entry in set(entries)}
+    lines_around = {entry: _lines_around_message(entry) for entry in set(entries)}
     for entry in entries:
-        before, height = places[entry]
+        before, height = lines_around[entry]
         numbers.append(number + before)
         number += height
     return numbers
 
 
-def _place_of_message(entry: bytes) -> tuple[int, int]:
-    """How many lines of an entry stand before its message, and how many lines are up to the next entry."""
+def _lines_around_message(entry: bytes) -> tuple[int, int]:
+    """How many lines of an entry stand before its message, and how many lines later the next entry begins."""
     start = max(entry.find(b"\nMESSAGE="), entry.find(b"\nMESSAGE\n")) + 1
     return entry.count(b"\n", 0, start), entry.count(b"\n") + 2
 
 
 class Seals:
-    """Which line each record of a log held, by the record without its digits: one that differs in digits only holds the
-    same but for digits. A number that says how bad something is becomes a word. Lines may be sealed that are `settled`
-    without their digits."""
+    """The line that each record of a log holds, without digits, by the record without digits: a record that differs in
+    digits only holds the same line but for its digits. A number that is a level becomes a word first. Lines may be
+    sealed whose text without digits is in `settled`."""
 
     def __init__(self, envelope: Envelope, settled: Container[bytes]) -> None:
         self.envelope, self._settled = envelope, settled
         self._known: dict[bytes, bytes] = {}
-        # `"level": 50,` and what stands for it. To look for all levels in each record takes longer than all else.
+        # `"level": 50,` and the word for it. To search each record for all levels takes longer than all else.
         self._levels: dict[bytes, bytes] = {}
 
     def keys_of(self, data: bytes, records: list[bytes]) -> list[bytes]:
-        """What the records of a piece are known by."""
+        """The keys of a piece's records: each record without digits, with words for its levels."""
         if not self.envelope.alike:
             return records
         keys = _split(self._key(data), self.envelope)
         return keys if len(keys) == len(records) else [self._key(record) for record in records]
 
     def lines_of(self, keys: Iterable[bytes]) -> list[bytes]:
-        """The settled lines that records stand for, empty where none is known."""
+        """The settled line of each record by its key, without digits; empty where none is known."""
         return [line if line in self._settled else b"" for line in map(self._known.get, keys, repeat(b""))]
 
     def learn(self, key: bytes, record: bytes, line: bytes) -> None:
-        """Remembers the line of a record."""
+        """Remembers the line of a record, empty where its digits decide what it holds."""
         alike = self.envelope.alike
         if not alike or key in self._known or len(self._known) >= _MOST_KNOWN or len(record) > _LONGEST_KNOWN:
             return

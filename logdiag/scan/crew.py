@@ -1,9 +1,8 @@
 """Several processes read and scan the logs of one job.
 
 What takes long depends on a file's bytes alone: its blocks, the shapes of their lines, the lines on which a rule may
-fire. That a worker gives back. Whatever depends on what was read before is done by the process that asked, in the order
-of the logs, as if it had read them itself: the answers are the same. Where a worker is not there, or gives up, this
-process reads.
+fire. Workers do that. What depends on earlier lines is done by the process that started them, in the order of the logs,
+as if it had read them itself: the answers are the same. Where there is no worker, or it gives up, this process reads.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from logdiag.scan.lines import BlockLines
 from logdiag.scan.looked import Looked, looked_through
 from logdiag.scan.shapes import Shapes
 
-# A larger file is given out in parts; what one task may hold when it is unpacked.
-_LARGE, _PART, _MOST = 8 * CHUNK_BYTES, 4 * CHUNK_BYTES, 32 << 20
+# In bytes: a file that is larger becomes several tasks; the part for one task; the most that one may hold unpacked.
+_LARGE, _PART, _MOST_UNPACKED = 8 * CHUNK_BYTES, 4 * CHUNK_BYTES, 32 << 20
 _TASKS_AHEAD = 2
 _PIPE_BYTES = 1 << 20
 _GONE = (EOFError, OSError, pickle.UnpicklingError)
@@ -49,7 +48,7 @@ serve()
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A file, or of a large one what begins between two places of it."""
+    """A file to read, or of a large one the lines that begin between two offsets; `end` is None for the file's end."""
 
     stream: int
     path: str
@@ -63,8 +62,9 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What a task gave: blocks whose lines count from the first of them, of how many lines and bytes. Beside each so
-    many bytes at its offset as are its data, or hold its sealed records, which are left out here; else 0."""
+    """The result of a task: its blocks, whose lines are numbered from 1, and how many lines and bytes they are of. A
+    block's data or sealed records are left out if they stand in the file at its offset: beside it then is their length
+    in bytes, else 0."""
 
     blocks: Sequence[tuple[Looked, int]]
     bytes: int
@@ -72,7 +72,7 @@ class _Done:
 
 
 class _Worker:
-    """One process; `pending` tasks were given to it and not taken back."""
+    """One process; `pending` is the number of its tasks whose results were not taken yet."""
 
     def __init__(self, setup: bytes) -> None:
         import subprocess
@@ -92,7 +92,7 @@ class _Worker:
 
     @property
     def is_up(self) -> bool:
-        """Whether it may be given tasks."""
+        """Whether it is ready for tasks. Raises EOFError if it has ended."""
         if not self._setup:
             return True
         import selectors
@@ -108,17 +108,17 @@ class _Worker:
         return True
 
     def give(self, task: _Task) -> None:
-        """Hands a task over."""
+        """Sends it a task."""
         self._write(pickle.dumps(task))
         self.pending += 1
 
     def take(self) -> _Done | None:
-        """What the first of its tasks gave, None for nothing."""
+        """The result of the first of its tasks, None where it could not be done."""
         self.pending -= 1
         return cast("_Done | None", pickle.load(self._out))
 
     def end(self) -> None:
-        """Ends it."""
+        """Ends the process."""
         self.process.kill()
         self.process.wait()
         for pipe in (self._in, self._out):
@@ -138,8 +138,8 @@ class Crew:
         self._workers = [_Worker(setup) for _ in range(count)]
         self._tasks = _tasks_of(streams)
         self._next = next(self._tasks, None)
-        self._given: deque[tuple[_Task, _Worker]] = deque()
-        self._own = _Reader(set(), lambda looked, _raw: (looked, 0))
+        self._sent: deque[tuple[_Task, _Worker]] = deque()
+        self._reader = _Reader(set(), lambda looked, _raw: (looked, 0))
 
     def __enter__(self) -> Crew:
         return self
@@ -148,21 +148,21 @@ class Crew:
         self._end()
 
     def looked(self, stream: Stream, settled: set[bytes]) -> Iterator[Looked]:
-        """The blocks of a stream, looked through. The streams must be asked for in order."""
-        self._own.settled = settled
-        taken = yield from self._helped(stream)
+        """The blocks of a stream with what depends on their bytes. The streams must be asked for in order."""
+        self._reader.settled = settled
+        taken = yield from self._by_workers(stream)
         if taken is not None:
-            # Read again, the same blocks come; what was taken of them is left out.
+            # Reading from the start gives the same blocks again: those that were taken already are skipped.
             stream.bytes_read = 0
             yield from islice(looked_through(stream.blocks(settled)), taken, None)
 
-    def _helped(self, stream: Stream) -> Generator[Looked, None, int | None]:
-        """The blocks that tasks gave; how many of them, where this process must read the others itself."""
+    def _by_workers(self, stream: Stream) -> Generator[Looked, None, int | None]:
+        """The blocks that tasks gave. Returns how many, if this process must read the others itself, else None."""
         taken, number, size, whole = 0, 1, 0, False
         prefix: CommonPrefix | None = None
         opening: Callable[[bytes], bytes] = bytes
         while task := self._task_of(stream):
-            done = self._done(task, stream)
+            done = self._result_of(task, stream)
             if done is None:
                 return taken
             size += done.bytes
@@ -185,45 +185,45 @@ class Crew:
         return None if whole else taken
 
     def _task_of(self, stream: Stream) -> _Task | None:
-        """The next task of a stream, whether a worker has it or not."""
+        """The next task of a stream, whether a worker has it or not; None for none."""
         try:
-            while self._given and self._given[0][0].stream < stream.index:
-                self._given.popleft()[1].take()
+            while self._sent and self._sent[0][0].stream < stream.index:
+                self._sent.popleft()[1].take()
             while self._next and self._next.stream < stream.index:
                 self._next = next(self._tasks, None)
             self._give_out()
         except _GONE:
             self._lose(stream)
-        task = self._given[0][0] if self._given else self._next
+        task = self._sent[0][0] if self._sent else self._next
         return task if task and task.stream == stream.index else None
 
     def _give_out(self) -> None:
         up = [worker for worker in self._workers if worker.is_up]
         while self._next and up:
-            worker = min(up, key=lambda each: each.pending)
+            worker = min(up, key=lambda worker: worker.pending)
             if worker.pending >= _TASKS_AHEAD:
                 return
             worker.give(self._next)
-            self._given.append((self._next, worker))
+            self._sent.append((self._next, worker))
             self._next = next(self._tasks, None)
 
-    def _done(self, task: _Task, stream: Stream) -> _Done | None:
-        """What became of a task, which this process does where no worker has it; None where it cannot be done so."""
+    def _result_of(self, task: _Task, stream: Stream) -> _Done | None:
+        """The result of a task. If no worker has it, this process does it. None where it cannot be done as a task."""
         done: _Done | None = None
-        if self._given:
+        if self._sent:
             try:
-                done = _with_data(task, self._given.popleft()[1].take())
+                done = _with_data(task, self._sent.popleft()[1].take())
             except _GONE:
                 self._lose(stream)
         else:
             self._next = next(self._tasks, None)
-            done = self._own.read(task) if task.is_part else None
+            done = self._reader.read(task) if task.is_part else None
         while done is None and self._next and self._next.stream == task.stream:
             self._next = next(self._tasks, None)
         return done
 
     def _lose(self, stream: Stream) -> None:
-        """A worker has ended: this process goes on alone."""
+        """Ends all workers after one has ended by itself: this process goes on alone."""
         self._end()
         stream.notes.append("a reading process ended before its time, as when memory runs out; this one read the rest")
 
@@ -231,17 +231,17 @@ class Crew:
         for worker in self._workers:
             worker.end()
         self._workers.clear()
-        self._given.clear()
+        self._sent.clear()
         self._next = None
 
 
 def crew_for(streams: Sequence[Stream], book: RuleBook, count: int, least: int) -> Crew | None:
-    """So many workers for the streams of a job, which together have at least so many bytes that workers can read; else,
-    or where a process cannot be started, None."""
+    """A crew of `count` workers; None where the files that workers can read have fewer than `least` bytes together,
+    where something demands that one process reads alone, or where no process can be started."""
     size = sum(stream.size or 0 for stream in streams if stream.path)
     limited = any(stream.limits.limited for stream in streams)
     possible = os.name == "posix" and sys.executable and not getattr(sys, "frozen", False)
-    # A form of one's own may be slow, which is told of all logs together.
+    # A user's own form may be slow, and the note on that counts the lines of all logs.
     if count < 2 or size < least or limited or not possible or book.forms or not book.matcher.dumped:
         return None
     try:
@@ -252,7 +252,7 @@ def crew_for(streams: Sequence[Stream], book: RuleBook, count: int, least: int) 
 
 
 def serve() -> None:
-    """A worker: takes the rules and then tasks from standard input, and gives what they made to standard output."""
+    """Runs a worker: reads the rules, then tasks from standard input, and writes their results to standard output."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
@@ -271,8 +271,8 @@ def serve() -> None:
 
 
 class _Reader:
-    """Reads what tasks ask for. What it learnt of the latest large file serves for the other parts of it. Lines of the
-    shapes `settled` may be sealed; `finish` is done to each block, and is given the file."""
+    """Does tasks. What it learnt of the latest large file is used for the other parts of it. Lines of the shapes
+    `settled` may be sealed. `finish` is called with each block and the open file."""
 
     def __init__(self, settled: set[bytes], finish: Callable[[Looked, BinaryIO], tuple[Looked, int]]) -> None:
         self.settled, self._finish = settled, finish
@@ -280,7 +280,7 @@ class _Reader:
         self._written: Written | None = None
 
     def read(self, task: _Task) -> _Done | None:
-        """The blocks of a task; None where it cannot be done, or not without saying something of it."""
+        """The result of a task; None where it cannot be done, or only with a note."""
         try:
             with open(task.path, "rb", buffering=0) as raw:
                 return self._part(task, raw) if task.is_part else self._whole(task, raw)
@@ -295,9 +295,9 @@ class _Reader:
             self._path, self._written = task.path, stream.written(self.settled)
         if self._written is None:
             return None
-        place, pieces = pieces_between(raw, task.start, task.end, self._written.envelope)
-        found = looked_through(self._written.blocks(0, ((piece, True) for piece in pieces), place))
-        blocks = [self._finish(looked, raw) for looked in found]
+        offset, pieces = pieces_between(raw, task.start, task.end, self._written.envelope)
+        through = looked_through(self._written.blocks(0, ((piece, True) for piece in pieces), offset))
+        blocks = [self._finish(looked, raw) for looked in through]
         if self._written.envelope is None and all(looked.block.line_numbers is None for looked, _ in blocks):
             lines = sum(len(looked.shapes) for looked, _ in blocks)  # counted already
         else:
@@ -310,18 +310,19 @@ class _Reader:
             stream = Stream(0, task.path, partial(nullcontext, source))
             for looked in looked_through(stream.blocks(self.settled)):
                 blocks.append(self._finish(looked, raw))
-                if stream.bytes_read > _MOST:
+                if stream.bytes_read > _MOST_UNPACKED:
                     return None
         return _Done(blocks, stream.bytes_read) if stream.complete and not stream.notes else None
 
 
 def _scanned(looked: Looked, raw: BinaryIO, shapes: Shapes) -> tuple[Looked, int]:
-    """A block for another process: with hits and kind, and without what that makes or reads as easily."""
+    """A block to be sent to another process, with its hits and kind, and the length in bytes of what was left out of it
+    because that process can read it from the file (0 for nothing)."""
     block = looked.block
     shapes.settle(looked)
     hits = looked.found(BlockLines(block), shapes.book.matcher, shapes.settled)
     kind = None if block.offset else kind_of_block(block, shapes.book)
-    # Where a pattern of one's own took too long, the process that tells of it must ask itself.
+    # If a user's own pattern took too long, the process that writes the note must find the kind itself.
     kind = None if shapes.book.notes else kind
     sealed = block.sealed
     left_out = sealed.between.join(sealed.records) if sealed.places else block.data
@@ -329,12 +330,12 @@ def _scanned(looked: Looked, raw: BinaryIO, shapes: Shapes) -> tuple[Looked, int
     stands = raw.read(len(left_out)) == left_out
     if stands:
         block = block._replace(sealed=sealed._replace(records=())) if sealed.places else block._replace(data=b"")
-    given = block._replace(sealed=block.sealed._replace(opened=bytes))
-    return looked._replace(block=given, hits=hits, kind=kind), len(left_out) if stands else 0
+    sendable = block._replace(sealed=block.sealed._replace(opened=bytes))
+    return looked._replace(block=sendable, hits=hits, kind=kind), len(left_out) if stands else 0
 
 
 def _with_data(task: _Task, done: _Done | None) -> _Done | None:
-    """With what was left out; None where the file does not hold it any more."""
+    """A result with the bytes that were left out; None where the file does not hold them any more."""
     if done is None:
         return None
     blocks: list[tuple[Looked, int]] = []
@@ -354,7 +355,7 @@ def _with_data(task: _Task, done: _Done | None) -> _Done | None:
 
 
 def _tasks_of(streams: Iterable[Stream]) -> Iterator[_Task]:
-    """The tasks of a job's streams, in order; none of those that are no files."""
+    """The tasks for those of a job's streams that are files, in order."""
     for stream in streams:
         if not stream.path or not stream.size:
             continue

@@ -18,12 +18,12 @@ _MOST_KINDS = 20_000
 _MOST_LATEST = 8
 _MOST_TEXTS = 4096
 # Long numbers, times and addresses; short numbers (Xid, errno, status, signal) tell failures apart and stay.
-# Both begin with a digit, which is found many times faster than what must not stand before it.
+# Both begin with a digit: to search for that is many times faster than for what must not stand before it.
 _LONG_NUMBER = pattern_of(rb"[0-9](?:[\d:.,-]{3,}|(?<=0)x[0-9a-f]+)")
 _SHORT_NUMBER = pattern_of(rb"[0-9](?<![\w:.,-][0-9])\d{0,2}(?![\w:.,-]*\d)")
 
 Kind = tuple[Patterns, object]
-"""What lines have in common that one finding stands for."""
+"""What the lines that one finding stands for have in common: the patterns that hit them, and their words or numbers."""
 
 
 class Floods:
@@ -39,27 +39,27 @@ class Floods:
         self._hits: Counter[Patterns] = Counter()
         self._rules: dict[Kind, str] = {}
         self._latest: OrderedDict[Kind, KeptLine] = OrderedDict()
-        # What gives the short numbers of lines that differ in digits only.
+        # For lines that differ in digits only: the function that cuts their short numbers out.
         self._short_numbers: dict[bytes, Callable[[bytes], object]] = {}
 
     def count(
-        self, patterns: Patterns, places: list[int], texts: Sequence[bytes], latest: dict[Kind, int]
+        self, patterns: Patterns, indices: list[int], texts: Sequence[bytes], latest: dict[Kind, int]
     ) -> list[int]:
-        """Counts those of a block's lines that these patterns hit and whose kinds are known, if very many came before,
-        and notes the `latest` of each kind; the places of the others."""
+        """Of a block's lines that these patterns hit, the indices of those that are to be looked at. If very many came
+        before, the lines of known kinds are only counted, and the index of each kind's latest is put into `latest`."""
         if self._hits[patterns] < _VERY_MANY_HITS:
-            return places
+            return indices
         numbers = [self._numbers_in(text) for text in texts]
-        last = dict(zip(numbers, places, strict=True))
-        new = {each for each in last if (patterns, each) not in self._rules}
-        for each, count in Counter(numbers).items():
-            if each not in new:
+        last = dict(zip(numbers, indices, strict=True))
+        new = {kind for kind in last if (patterns, kind) not in self._rules}
+        for kind, count in Counter(numbers).items():
+            if kind not in new:
                 self._hits[patterns] += count
-                self._count((patterns, each), count, last[each], latest)
-        return [at for at, each in zip(places, numbers, strict=True) if each in new] if new else []
+                self._count((patterns, kind), count, last[kind], latest)
+        return [at for at, kind in zip(indices, numbers, strict=True) if kind in new] if new else []
 
     def count_one(self, patterns: Patterns, at: int, text: bytes, latest: dict[Kind, int]) -> bool:
-        """Counts one line, if it is of a kind that is known; else it is to be looked at."""
+        """Counts one line of a known kind. Returns False for any other: it is to be looked at."""
         self._hits[patterns] += 1
         if self._hits[patterns] <= _MANY_HITS or (kind := self._kind(patterns, text)) not in self._rules:
             return False
@@ -89,17 +89,17 @@ class Floods:
         return patterns, self._numbers_in(text)
 
     def _numbers_in(self, text: bytes) -> object:
-        """The short numbers of a line."""
+        """The short numbers of a line, as bytes or a tuple of them."""
         nines = text.translate(ALL_NINES)
         numbers = self._short_numbers.get(nines)
         if numbers is None:
             if len(self._short_numbers) >= _MOST_TEXTS:
                 self._short_numbers.clear()
-            places = [slice(*found.span()) for found in _SHORT_NUMBER.finditer(nines)]
-            numbers = self._short_numbers[nines] = itemgetter(*places or [slice(0)])
+            spans = [slice(*match.span()) for match in _SHORT_NUMBER.finditer(nines)]
+            numbers = self._short_numbers[nines] = itemgetter(*spans or [slice(0)])
         return numbers(text)
 
     def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, Patterns]]:
         """The last line of each kind that was only counted: what failed in the end may be the last of many."""
-        for (patterns, _), place in self._latest.items():
-            yield line_of(*place), patterns
+        for (patterns, _), kept in self._latest.items():
+            yield line_of(*kept), patterns

@@ -1,4 +1,4 @@
-"""Which frames of tracebacks are worth the lines around them: of those that read alike the first and the latest."""
+"""Chooses the frames of tracebacks around which lines are kept: of frames in the same words the first and latest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from logdiag.scan.lines import KeptLine
 
-# Of frames in the same words, numbers included, so many are kept. Other ranks that name themselves say other words.
+# Of frames in the same words, numbers included, so many are kept. The frames of ranks that print their number differ.
 _MOST_ALIKE = 20
 _MOST_TEXTS, _MOST_LATEST = 20_000, 256
 # Lines between two frames of one traceback, or between the last frame and the exception.
@@ -23,18 +23,17 @@ class Frames:
         self._seen: Counter[bytes] = Counter()
         self._latest: OrderedDict[object, list[KeptLine]] = OrderedDict()
 
-    def first_among(self, places: Sequence[int], texts: Sequence[bytes]) -> list[int]:
-        """Those of a block's frames, given by their places and texts, of which not enough in the same words came
-        before."""
+    def first_among(self, indices: Sequence[int], texts: Sequence[bytes]) -> list[int]:
+        """The indices of those of a block's frames of which not enough in the same words came before."""
         counts = Counter(texts)
         if len(self._seen) > _MOST_TEXTS:
             self._seen.clear()
         left = {text: _MOST_ALIKE - seen for text in counts if (seen := self._seen[text]) < _MOST_ALIKE}
         self._seen.update(counts)
         first: list[int] = []
-        for place, text in zip(places, texts, strict=True) if left else ():
+        for index, text in zip(indices, texts, strict=True) if left else ():
             if text in left:
-                first.append(place)
+                first.append(index)
                 left[text] -= 1
                 if not left[text]:
                     del left[text]
@@ -50,16 +49,16 @@ class Frames:
             self._latest.popitem(last=False)
 
     def latest(self) -> Iterable[KeptLine]:
-        """What is remembered."""
+        """The lines that are remembered."""
         return (line for around in self._latest.values() for line in around)
 
 
-def above(places: Sequence[int], place: int) -> list[int]:
-    """Those of a block's frames that stand in the traceback which ends at a place."""
-    found: list[int] = []
-    for frame in reversed(places[: bisect_left(places, place)]):
-        if place - frame > _BETWEEN or len(found) >= _LONGEST_TRACEBACK:
+def above(frames: Sequence[int], end: int) -> list[int]:
+    """The indices of those of a block's frames that are in the traceback above the line at `end`, the lowest first."""
+    traceback: list[int] = []
+    for frame in reversed(frames[: bisect_left(frames, end)]):
+        if end - frame > _BETWEEN or len(traceback) >= _LONGEST_TRACEBACK:
             break
-        found.append(frame)
-        place = frame
-    return found
+        traceback.append(frame)
+        end = frame
+    return traceback

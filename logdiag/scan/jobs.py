@@ -1,4 +1,4 @@
-"""Which jobs the logs are of that were given as those of one."""
+"""Tells the logs of several jobs apart that were passed as those of one job."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _JOB = pattern_of(r"(?i)^((?:slurm|job|run|exp|experiment|trial)[-_.]?[A-Z0-9][\
 _RANK = pattern_of(r"(?i)[-_.]?(?:rank|task|proc|node|host|worker)[-_.]?\d+|(?<=\.)e(?=\d)")
 # slurm-4711.out   llm.o4711: a scheduler gives no two jobs one number.
 _NUMBER = pattern_of(r"(?i)^slurm-(\d+)|\.[oe](\d{3,})$")
-# Times without a year are no times of day that could be compared.
+# Earlier times are those without a year, which cannot be compared.
 _SECONDS_OF_1990 = 6.3e8
 
 
 @dataclass
 class _Job:
-    """What the logs under one job's name have seen, and the number that a scheduler gave it, empty for none."""
+    """The nodes and times in the logs under one job's name, and the number that a scheduler gave it, empty for none."""
 
     number: str = ""
     nodes: set[str] = field(default_factory=set)
     times: list[float] = field(default_factory=list)
 
     def is_apart_from(self, other: _Job) -> bool:
-        """Whether they have numbers of their own, or share neither a node nor a time."""
+        """Whether the two have different numbers, or share neither a node nor a time."""
         if self.number and other.number:
             return self.number != other.number
         if self.nodes & other.nodes:
@@ -55,7 +55,7 @@ def jobs_in(survey: Survey) -> dict[str, Survey]:
         if line.time is not None and line.time > _SECONDS_OF_1990:
             job.times.append(line.time)
     jobs.pop("", None)
-    if not all(one.is_apart_from(other) for one, other in combinations(jobs.values(), 2)):
+    if not all(job.is_apart_from(other) for job, other in combinations(jobs.values(), 2)):
         return {}
     return {job: _part(survey, {at for at, name in names.items() if name in ("", job)}) for job in jobs}
 
@@ -74,6 +74,6 @@ def _part(survey: Survey, streams: set[int]) -> Survey:
 
 
 def _job_in(path: str) -> str:
-    """The job that a file's name tells, empty where it tells none."""
+    """The job that a file's name names; empty for none."""
     match = _JOB.match(os.path.basename(path))
     return _RANK.sub("", match[1]) if match else ""

@@ -1,7 +1,7 @@
-"""Of what kind a log is, by the forms and words of its lines: a job's output, a kernel log, a scheduler's record, ...
+"""Tells the kind of a log by the forms and words of its lines: a job's output, a kernel log, a scheduler's record, ...
 
-The kinds are data: a file in `rules/context/logs/` says how a line of such a log looks, and its folder whose log
-it is. What fits none of them is a job's output.
+The kinds are data: a file in `rules/context/logs/` says how a line of such a log looks, and its folder says whether a
+job, a machine or another printed it. A log that fits none of them is a job's output.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from logdiag.rules import RuleBook
 _SYSLOG_FORM = "context/kinds/syslog-form"
 _LEARNT_BYTES, _MOST_LINES = 1 << 18, 100
 _LONGEST_LINE = 2000
-# So much of a log must look like a machine's: a job's log may hold lines of the kernel.
+# So large a share of a log must look like a machine's: a job's log may hold lines of the kernel.
 _MOSTLY_A_MACHINES, _MOSTLY = 0.8, 0.5
-# In a machine's journal so many programs speak, and none of them most of the time.
+# A machine's journal has lines of so many programs, and none of them printed more than this share.
 _FEWEST_PROGRAMS, _MOST_OF_ONE = 6, 0.5
 _NUMBER = pattern_of(r"\d+")
 
 
 class KindOfLog(NamedTuple):
     """A kind of log: its `name`, its `title` for people, and `whose` it is: `job`, `machine`, `scheduler`, `cluster`
-    or `service`. `by_envelope` says that not its lines showed it but what is around them."""
+    or `service`. `by_envelope` is true if the envelope around its lines showed the kind, and not the lines."""
 
     name: str
     title: str
@@ -46,24 +46,25 @@ _JOURNAL = "system-journal"
 
 
 def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
-    """The kind of the log whose first block this is, by lines taken evenly from it."""
+    """The kind of a log by lines taken evenly from its first block."""
     texts = list(filter(bytes.strip, block.wrapped or block.data[:_LEARNT_BYTES].split(b"\n")))
     texts = [text[:_LONGEST_LINE] for text in texts[:: -(-len(texts) // _MOST_LINES) or 1]]
-    # Of lines that differ in their numbers only, one is asked.
+    # Of lines that differ in their numbers only, the rules see one.
     shapes = [text.translate(ALL_NINES) for text in texts]
-    asked = dict(zip(shapes, texts, strict=True))
-    told = dict(zip(asked, book.kinds_of([_line_of(text) for text in asked.values()]), strict=True))
+    text_of = dict(zip(shapes, texts, strict=True))
+    kinds_of = dict(zip(text_of, book.kinds_of([_line_of(text) for text in text_of.values()]), strict=True))
     whose = {name: _whose(rule.id) for name, rule in book.kinds_of_log.items()}
-    tally = _tally(shapes, told, whose)
-    name = _of_most(tally, whose)
+    tally = _tally(shapes, kinds_of, whose)
+    name = _most_common_kind(tally, whose)
     if not name and _JOURNAL in whose and tally.in_form >= max(1, _MOSTLY_A_MACHINES * tally.heads):
-        unknown = [told[shape].isdisjoint(whose) for shape in shapes]
+        unknown = [kinds_of[shape].isdisjoint(whose) for shape in shapes]
         name = _JOURNAL if _is_of_many_programs([_line_of(text) for text in texts], unknown, book) else ""
     return KindOfLog(name, book.kinds_of_log[name].title, whose[name], bool(block.wrapped)) if name else JOB_OUTPUT
 
 
 class _Tally(NamedTuple):
-    """How many lines are of each kind of log, and of whose; how many begin a record, and how many name a program."""
+    """How many lines are of each kind of log (`of_kind`), and of each owner (`of_whom`); how many begin a record
+    (`heads`), and how many name the program that printed them (`in_form`)."""
 
     of_kind: Counter[str]
     of_whom: Counter[str]
@@ -71,21 +72,21 @@ class _Tally(NamedTuple):
     in_form: int
 
 
-def _tally(shapes: Sequence[bytes], told: Mapping[bytes, AbstractSet[str]], whose: Mapping[str, str]) -> _Tally:
-    """Counts lines by what was `told` of their shapes; `whose` are the kinds of logs."""
+def _tally(shapes: Sequence[bytes], kinds_of: Mapping[bytes, AbstractSet[str]], whose: Mapping[str, str]) -> _Tally:
+    """Counts lines by the kinds of their shapes; `whose` has the owner of each kind of log."""
     of_kind, of_whom = Counter[str](), Counter[str]()
     heads = in_form = 0
     for shape, times in Counter(shapes).items():
-        found = told[shape] & whose.keys()
-        of_kind.update(dict.fromkeys(found, times))
-        of_whom.update(dict.fromkeys({whose[name] for name in found}, times))
-        # What is indented goes on with the record above it.
-        heads += times if found or not shape.startswith((b" ", b"\t")) else 0
-        in_form += times if "syslog-form" in told[shape] else 0
+        names = kinds_of[shape] & whose.keys()
+        of_kind.update(dict.fromkeys(names, times))
+        of_whom.update(dict.fromkeys({whose[name] for name in names}, times))
+        # An indented line continues the record above it.
+        heads += times if names or not shape.startswith((b" ", b"\t")) else 0
+        in_form += times if "syslog-form" in kinds_of[shape] else 0
     return _Tally(of_kind, of_whom, heads, in_form)
 
 
-def _of_most(tally: _Tally, whose: Mapping[str, str]) -> str:
+def _most_common_kind(tally: _Tally, whose: Mapping[str, str]) -> str:
     """The kind of log that enough lines are of, empty for none."""
     for owner, count in tally.of_whom.most_common():
         least = _MOSTLY_A_MACHINES if owner == "machine" else _MOSTLY
@@ -99,16 +100,19 @@ def _line_of(text: bytes) -> Line:
 
 
 def _whose(rule: str) -> str:
-    """`machine` of `context/logs/machine/kernel`."""
+    """The owner by a rule's name: `machine` of `context/logs/machine/kernel`."""
     return rule.split("/")[2]
 
 
 def _is_of_many_programs(lines: Sequence[Line], unknown: Sequence[bool], book: RuleBook) -> bool:
-    """Whether lines are those of a journal to which many programs write, also such that no rule knows; these are the
-    `unknown` ones. Names that differ in their number only (`booth-0`, `booth-1`) are one program's processes."""
+    """Whether lines are those of a journal to which many programs write, among them some that no rule knows: `unknown`
+    is true for their lines. Names that differ in their number only (`booth-0`, `booth-1`) are one program's
+    processes."""
     patterns = [pattern for rule in book.rules if rule.id == _SYSLOG_FORM for pattern in rule.match]
-    found = [next((match for p in patterns if (match := book.search(p, line))), None) for line in lines]
-    spoke = [_NUMBER.sub("", match["program"]) if match else "" for match in found]
-    others = Counter(program for program, is_other in zip(spoke, unknown, strict=True) if program and is_other)
-    most = max(others.values(), default=0)
-    return len(set(spoke) - {""}) >= _FEWEST_PROGRAMS and most <= _MOST_OF_ONE * len(lines)
+    matches = [next((match for pattern in patterns if (match := book.search(pattern, line))), None) for line in lines]
+    programs = [_NUMBER.sub("", match["program"]) if match else "" for match in matches]
+    unknown_programs = Counter(
+        program for program, is_unknown in zip(programs, unknown, strict=True) if program and is_unknown
+    )
+    most = max(unknown_programs.values(), default=0)
+    return len(set(programs) - {""}) >= _FEWEST_PROGRAMS and most <= _MOST_OF_ONE * len(lines)

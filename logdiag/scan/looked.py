@@ -1,6 +1,6 @@
-"""A block with what its bytes alone say: the shapes of its lines, and where a rule may fire.
+"""A block with what depends on its bytes alone: the shapes of its lines, and where a rule may fire.
 
-That may be worked out by another process.
+Another process may work that out.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ Hits = list[tuple[int, Patterns]]
 
 
 class Looked(NamedTuple):
-    """A block, the shapes of its lines, how often each comes, and the words `before` numbers of base 16 by which the
-    shapes were told. `hits`, and of a log's first block `kind`, are None where nobody has looked for them."""
+    """A block, the shape of each line, and how often each shape comes. `before` are the words by which numbers of base
+    16 were known when the shapes were made. `hits`, and `kind` of a log's first block, are None where they were not
+    looked for yet."""
 
     block: Block
     shapes: list[bytes]
@@ -37,13 +38,13 @@ class Looked(NamedTuple):
     kind: KindOfLog | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        """For another process: each shape once."""
-        places = {shape: at for at, shape in enumerate(self.counts)}
-        shapes = array("I", map(places.__getitem__, self.shapes))
+        """For another process: each shape once, and of each line its number."""
+        number_of = {shape: at for at, shape in enumerate(self.counts)}
+        shapes = array("I", map(number_of.__getitem__, self.shapes))
         return _received, (self.block, dict(self.counts), shapes, self.before, self.hits, self.kind)
 
     def found(self, lines: BlockLines, matcher: Matcher, settled: set[bytes]) -> Hits:
-        """The hits on lines whose shapes are not settled: no rule can fire on those."""
+        """The hits on lines whose shapes are not in `settled`, on which no rule can fire."""
         if settled.issuperset(self.counts):
             return []
         none_settled = settled.isdisjoint(self.counts)
@@ -56,8 +57,8 @@ class Looked(NamedTuple):
         return [(asked[at], patterns) for at, patterns in matcher.on_lines(data, starts_of_lines(data))]
 
 
-def _received(block: Block, counts: dict[bytes, int], places: Iterable[int], *found: Any) -> Looked:
-    return Looked(block, list(map(list(counts).__getitem__, places)), counts, *found)
+def _received(block: Block, counts: dict[bytes, int], numbers: Iterable[int], *rest: Any) -> Looked:
+    return Looked(block, list(map(list(counts).__getitem__, numbers)), counts, *rest)
 
 
 def looked_through(blocks: Generator[Block, int | None, None]) -> Iterator[Looked]:

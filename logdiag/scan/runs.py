@@ -1,4 +1,4 @@
-"""Several runs in one log, one after the other: the log's first lines come again, and the work begins anew."""
+"""Finds several runs that follow each other in one log: its first lines come again, and the work begins anew."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _HEAD, _AMONG, _FEWEST, _SHARE, _NEAR = 8, 40, 2, 0.6, 60
 _LETTERS = pattern_of(r"[A-Za-z]")
 _FEWEST_LETTERS = 6
-# Clocks, days, process numbers, addresses, names of machines; a short number is an argument, and with another one it is
-# another program.
+# Clocks, days, process numbers, addresses, names of machines. A short number is an argument: with another one it is the
+# run of another program.
 _VARYING = pattern_of(
     r"\d[\d:.,-]{3,}|0x[0-9a-f]+|\b(?:[0-9a-f]{8,}|[A-Za-z][\w-]*\d|Mon|Tue|Wed|Thu|Fri|Sat|Sun"
     r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2})\b"
 )
-# Where so many lines look like the head, they are of many processes, not of many runs.
+# If more lines look like the head, many processes printed them, not many runs.
 _MOST_ALIKE = 2000
 # A person or a scheduler needs so many seconds to start a job again; a launcher that starts its workers again does not.
 _A_PAUSE = 30.0
@@ -33,8 +33,9 @@ _A_PAUSE = 30.0
 
 @dataclass
 class Heads:
-    """The first lines of a stream, by their words, and the lines at which one of them came again; `others` are the
-    positions of lines that differ from one of them in a short number only: of the same program with other arguments."""
+    """The head of a stream: its first lines, with the index of each by its words, and the lines at which one of them
+    came again. `others` are the positions of lines that differ from one of them in a short number only: they are of the
+    same program with other arguments."""
 
     words: dict[str, int] = field(default_factory=dict)
     texts: list[bytes] = field(default_factory=list)
@@ -57,7 +58,7 @@ class Heads:
                 return
 
     def shapes(self, before: tuple[bytes, ...]) -> set[bytes]:
-        """The shapes of the head's lines, told by the words before numbers of base 16."""
+        """The shapes of the head's lines; `before` are the words before numbers of base 16."""
         return {without_numbers(text, before) for text in self.texts}
 
     def expect(self, count: int) -> bool:
@@ -70,18 +71,18 @@ class Heads:
 
     def met(self, line: Line) -> bool:
         """Whether a line is one of the head that comes again; if so it is remembered."""
-        which = self.words.get(_words_that_stay(line))
+        index = self.words.get(_words_that_stay(line))
         if line.position <= self.first[-1].position:
             return False
-        if which is None:
+        if index is None:
             self.others.append(line.position)
             return False
-        self.again.append((which, line))
+        self.again.append((index, line))
         return True
 
 
 class Run(NamedTuple):
-    """One of several runs: which lines of each stream are its own, from a position to before another."""
+    """One of several runs: by stream the positions of its lines, as (first, one behind the last)."""
 
     parts: Mapping[int, tuple[int, int]]
 
@@ -92,8 +93,8 @@ class Run(NamedTuple):
 
 
 def runs_in(survey: Survey) -> list[Run]:
-    """The runs of a log, the first one first; empty where there is only one. Of several streams the last runs belong
-    together, and the ones before them."""
+    """The runs of a log, the first one first; empty where there is only one. The last runs of several
+    streams belong together, and so do the ones before them."""
     ends = {line.stream: line.position + 1 for line in survey.lines}
     starts = {stream: [0, *_starts(heads, survey)] for stream, heads in survey.heads.items() if stream in ends}
     count = max(map(len, starts.values()), default=1)
@@ -101,15 +102,14 @@ def runs_in(survey: Survey) -> list[Run]:
         return []
     runs: list[dict[int, tuple[int, int]]] = [{} for _ in range(count)]
     for stream, end in ends.items():
-        found = starts.get(stream, [0])
-        spans = list(pairwise([*found, end]))
-        for behind, span in enumerate(reversed(spans), 1):
-            runs[-behind][stream] = span
+        spans = list(pairwise([*starts.get(stream, [0]), end]))
+        for from_last, span in enumerate(reversed(spans), 1):
+            runs[-from_last][stream] = span
     return [Run(parts) for parts in runs]
 
 
 def only_run(survey: Survey, run: Run) -> Survey:
-    """What was found of one run. Lines of it that were only counted are counted for none."""
+    """The part of a survey that belongs to one run. Lines that were only counted belong to none."""
     return replace(
         survey.only(run.holds),
         uncounted_in={},
@@ -128,13 +128,13 @@ def _starts(heads: Heads, survey: Survey) -> list[int]:
     ended = [finding for finding in survey.findings if finding.line.stream == stream]
     before = 0
     starts: list[int] = []
-    for which, line in heads.again:
-        if which or line.position - before < _HEAD or line.rank != heads.first[0].rank or not _is_whole(heads, line):
+    for index, line in heads.again:
+        if index or line.position - before < _HEAD or line.rank != heads.first[0].rank or not _is_whole(heads, line):
             continue
         last = [item for item in steps if before <= item.position < line.position]
-        told = [item for item in ended if before <= item.line.position < line.position]
-        closed = any(item.closes or item.role is Role.FINISHED for item in told)
-        failed = any(item.role.is_failure for item in told) and _paused(line, survey.lines)
+        findings = [item for item in ended if before <= item.line.position < line.position]
+        closed = any(item.closes or item.role is Role.FINISHED for item in findings)
+        failed = any(item.role.is_failure for item in findings) and _paused(line, survey.lines)
         if closed or failed or _begins_anew(last, [item for item in steps if item.position > line.position]):
             starts.append(line.position)
             before = line.position
@@ -146,12 +146,12 @@ def _is_whole(heads: Heads, line: Line) -> bool:
     length = heads.first[-1].position - heads.first[0].position
     if any(0 <= position - line.position <= length for position in heads.others):
         return False
-    near = {which for which, other in heads.again if 0 <= other.position - line.position < _NEAR}
+    near = {index for index, again in heads.again if 0 <= again.position - line.position < _NEAR}
     return len(near) >= max(_FEWEST, _SHARE * len(heads.words))
 
 
 def _begins_anew(before: Sequence[Line], after: Sequence[Line]) -> bool:
-    """Whether the steps go back."""
+    """Whether the first step after is lower than the last step before."""
     last = max((number for line in before if (number := step_number(line)) is not None), default=None)
     first = next((number for line in after if (number := step_number(line)) is not None), None)
     return last is not None and first is not None and first < last - 1

@@ -1,4 +1,4 @@
-"""What a log repeats, and what is left of it: the digest, with a receipt.
+"""Counts lines that repeat, and makes the digest: the lines that are left, with a receipt of what was left out.
 
 A line's shape is the line without its numbers. Shapes are counted block by block with operations that run in C, so the
 cost does not depend on how many lines are alike. Only the first lines of a shape are looked at one by one; there the
@@ -25,7 +25,7 @@ from logdiag.scan.lines import BlockLines
 from logdiag.scan.looked import Looked, Patterns
 
 CHECKPOINT_KINDS = frozenset({"checkpoint-begun", "checkpoint-saved", "checkpoint-loaded"})
-"""The kinds of lines that tell of a checkpoint."""
+"""The kinds of lines about a checkpoint."""
 
 # Numbers in base 16, quoted words and paths, which vary as numbers do. All begin with one of a set of characters, which
 # is found faster than either of several beginnings.
@@ -33,7 +33,7 @@ _VARYING = pattern_of(
     rb"[0-9a-f'\"/#=._-](?:(?<=\b[0-9a-f])(?:(?<=0)x[0-9a-fA-F]+|[0-9a-f]{5,}(?:-[0-9a-f]+)*\b)"
     rb"|(?<=')[^']{0,200}'|(?<=\")[^\"]{0,200}\"|(?<=/)[\w.@%+-]+(?:/[\w.@%+-]+)+|(?<=[#=._-])[#=._-]{5,})"
 )
-# What a record says is no quoted word that varies.
+# In a record, words in quotes are its message and do not vary.
 # {"ts": 17.2, "node": "b-12", "state": "GONE", "note": "no pulse"}   (names and values; all but `b-12` stays)
 _IN_QUOTES = pattern_of(rb'"((?:[^"\\]|\\.){0,200})"(:?)')
 _JSON_MESSAGE = pattern_of(rb'"(?:message|msg)": ?"')
@@ -41,9 +41,9 @@ _LOGFMT_TEXT = pattern_of(rb'\b(?:msg|message|event|err|error|cause|reason|detai
 _MOST_SHAPES = 20_000
 # Shapes that differ in more than names and numbers; each is looked at, which takes 100 microseconds, and is kept.
 _MOST_LOOKED_AT = 8000
-# What is known of shapes by the rules alone, and so for all logs.
-_OF_RULES = ("settled", "told", "steady", "not_scanned", "found", "asked")
-# A shape that comes so often in one block is worth asking whether rules can fire on it, in a log that is so long.
+# The fields of `Shapes` that depend on the rules alone, and so hold for all logs.
+_OF_RULES = ("settled", "patterns_of", "steady", "not_scanned", "found", "asked")
+# In a log of so many lines, of each shape that comes so often in one block it is asked whether rules can fire on it.
 _FREQUENT, _WORTH_ASKING = 50, 2000
 _LONGEST_SHAPE = 4096
 _LONGEST_SAMPLE = 512
@@ -53,11 +53,12 @@ _LINES_OF_ONE_RANK = 20
 
 @dataclass(slots=True)
 class _Shape:
-    """One shape: how often it came, how many of its lines were looked at and kept, whether it tells of progress, of
-    a checkpoint, or is `regular` (a filter of this very job knows it), its first line, and the `prefix` of that line's
-    stream.
+    """One shape: how often it came, how many of its lines were looked at (`seen`) and `kept`; whether it reports
+    progress or a checkpoint, or is `regular` (a filter of this very job knows it); its first line (`sample`, `first`),
+    and the `prefix` of that line's stream.
 
-    It is `open` while more of its lines are worth looking at: the first few, more while only one rank prints them.
+    It is `open` while more of its lines are worth looking at: the first few, or more if only one rank (`rank`) has
+    printed them so far.
     """
 
     count: int = 0
@@ -74,19 +75,21 @@ class _Shape:
 
     def look_at(self, rank: int | None) -> None:
         """Notes that a line of this rank was looked at."""
-        lonely = rank is not None and (self.seen == 0 or rank == self.rank)
-        self.rank = rank if lonely else None
+        of_one_rank = rank is not None and (self.seen == 0 or rank == self.rank)
+        self.rank = rank if of_one_rank else None
         self.seen += 1
-        self.open = not self.progress and self.seen < (_LINES_OF_ONE_RANK if lonely else _FIRST_OF_SHAPE)
+        self.open = not self.progress and self.seen < (_LINES_OF_ONE_RANK if of_one_rank else _FIRST_OF_SHAPE)
 
 
 @dataclass
 class Shapes:
-    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping. Of frequent shapes
-    `settled` are those of which no rule can say anything, whatever numbers their lines hold. On those `told` only these
-    patterns may match, which mark frames of tracebacks and calls of collectives. Of `steady` ones rules may fire, but
-    what is `found` on a line is found on all that differ from it in digits only. On those `not_scanned`, which are all
-    these, no rule needs to be looked for."""
+    """Counts line shapes over all streams. `add` says which lines of a block are worth keeping.
+
+    Frequent shapes are `asked` about once. On lines of `settled` shapes no rule can fire, whatever numbers they hold.
+    On lines of the shapes in `patterns_of` only these patterns may match, which mark frames of tracebacks and calls of
+    collectives. On lines of `steady` shapes rules may fire, but the patterns `found` on a line are found on all lines
+    that differ from it in digits only. Lines of these three are `not_scanned` for rules. `known` has each shape met;
+    `finer` the same by their text without names and quoted words, which several of them may share."""
 
     book: RuleBook
     filters: tuple[Filter, ...]
@@ -96,7 +99,7 @@ class Shapes:
     progress_keys: set[bytes] = field(default_factory=set)
     checkpoint_keys: set[bytes] = field(default_factory=set)
     settled: set[bytes] = field(default_factory=set)
-    told: dict[bytes, Patterns] = field(default_factory=dict)
+    patterns_of: dict[bytes, Patterns] = field(default_factory=dict)
     steady: set[bytes] = field(default_factory=set)
     not_scanned: set[bytes] = field(default_factory=set)
     found: dict[bytes, Patterns] = field(default_factory=dict)
@@ -106,16 +109,17 @@ class Shapes:
     bound: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        # The first lines of what every job may print tell what the job was; those of one job's own chatter do not.
+        # First lines that any job may print show what the job was and stay; those of one job's own chatter do not.
         self.bound = frozenset(item.id for item in self.filters if item.job)
 
     @property
     def is_full(self) -> bool:
-        """Whether no further shapes are told apart."""
+        """Whether no further shapes are added."""
         return len(self.known) >= _MOST_SHAPES or len(self.shapes) >= _MOST_LOOKED_AT
 
     def latest_unknown(self, looked: Looked, most: int) -> list[int]:
-        """The latest lines of a block whose shapes are not told apart any more, in order; none that come often."""
+        """The indices of a block's latest lines, at most `most`, in order, whose shapes were not added any more; lines
+        of shapes that come often are left out."""
         if not self.is_full:
             return []
         shapes, counts, known = looked.shapes, looked.counts, self.known
@@ -124,15 +128,15 @@ class Shapes:
         return [*islice(rare, most)][::-1]
 
     def apart(self) -> Shapes:
-        """Others that count for themselves; what rules can say of a line is the same for all."""
-        known = {name: getattr(self, name) for name in _OF_RULES}
-        return Shapes(self.book, self.filters, **known)
+        """New shapes with counts of their own, which share with these what the rules can say of a line."""
+        shared = {name: getattr(self, name) for name in _OF_RULES}
+        return Shapes(self.book, self.filters, **shared)
 
     def add(self, looked: Looked, originals: BlockLines, position: int) -> list[int]:
         """The indices of those of a block's lines that are the first of their shapes and not left out by a filter of
         this very job.
 
-        `position` is the place of the block's first line in its stream.
+        `position` is that of the block's first line in its stream.
         """
         counts = looked.counts
         wanted: set[bytes] = set()
@@ -150,7 +154,7 @@ class Shapes:
         return self._look_at(wanted, looked, originals, position) if wanted else []
 
     def settle(self, looked: Looked) -> None:
-        """Asks of each shape that is frequent in a block once whether a rule can fire on it, in a long log."""
+        """Asks once, of each shape that is frequent in a block of a long log, whether a rule can fire on its lines."""
         self.total += len(looked.shapes)
         for key in [key for key, count in looked.counts.items() if count >= _FREQUENT and self.total > _WORTH_ASKING]:
             if key not in self.asked and len(self.asked) < _MOST_SHAPES:
@@ -164,31 +168,31 @@ class Shapes:
                 elif fires:
                     self.steady.add(key)
                 else:
-                    self.told[key] = patterns
+                    self.patterns_of[key] = patterns
                 self.not_scanned.add(key)
 
     def hits_in(self, looked: Looked, lines: BlockLines) -> dict[Patterns, list[int]]:
-        """The lines of a block on which patterns may match, by these patterns; each line stands with all of them."""
+        """The indices of the lines of a block on which patterns may match, in order, by all the patterns of a line."""
         hits: dict[Patterns, list[int]] = {}
         for at, patterns in looked.found(lines, self.book.matcher, self.not_scanned):
             hits.setdefault(patterns, []).append(at)
         met, steady = looked.counts.keys(), list[int]()
-        places = {shape: hits.setdefault(self.told[shape], []) for shape in met & self.told.keys()}
-        places |= dict.fromkeys(met & self.steady, steady)
-        for at, shape in enumerate(looked.shapes) if places else ():
-            if shape in places:
-                places[shape].append(at)
-        for at, patterns in zip(steady, self._found_on(lines.several(steady)), strict=True):
+        indices_of = {shape: hits.setdefault(self.patterns_of[shape], []) for shape in met & self.patterns_of.keys()}
+        indices_of |= dict.fromkeys(met & self.steady, steady)
+        for at, shape in enumerate(looked.shapes) if indices_of else ():
+            if shape in indices_of:
+                indices_of[shape].append(at)
+        for at, patterns in zip(steady, self._patterns_on(lines.several(steady)), strict=True):
             if patterns:
                 hits.setdefault(patterns, []).append(at)
-        return {patterns: sorted(each) for patterns, each in hits.items()}
+        return {patterns: sorted(indices) for patterns, indices in hits.items()}
 
-    def _found_on(self, texts: Sequence[bytes]) -> list[Patterns]:
-        """The patterns that are found on lines of steady shapes."""
+    def _patterns_on(self, texts: Sequence[bytes]) -> list[Patterns]:
+        """The patterns that are found on each of these lines of steady shapes."""
         alike = [text.translate(ALL_NINES) for text in texts]
         for nines, text in dict(zip(alike, texts, strict=True)).items():
             if nines not in self.found:
-                self.found[nines] = next((told for _, told in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
+                self.found[nines] = next((hit[1] for hit in self.book.matcher.on_lines(text, (0, len(text) + 1))), ())
         patterns = [self.found[nines] for nines in alike]
         if len(self.found) >= _MOST_SHAPES:
             self.not_scanned -= self.steady
@@ -196,7 +200,7 @@ class Shapes:
         return patterns
 
     def _look_at(self, wanted: set[bytes], looked: Looked, originals: BlockLines, position: int) -> list[int]:
-        """Which lines of the wanted shapes to keep; shapes not met before are judged."""
+        """The indices of the lines of the wanted shapes that are to be kept; new shapes are added."""
         block = looked.block
         kept: list[int] = []
         for index, key in enumerate(looked.shapes):
@@ -219,6 +223,7 @@ class Shapes:
         return kept
 
     def _new(self, key: bytes, count: int, original: bytes, block: Block, position: int) -> _Shape | None:
+        """Adds a shape by its first line; None where there are too many, or it is too long."""
         if self.is_full or len(key) > _LONGEST_SHAPE:
             self.unshaped += count
             return None
@@ -245,44 +250,46 @@ class Shapes:
         return bool(self.bound) and not self.bound.isdisjoint(self.book.filters_of(line))
 
     def counted(self) -> Iterator[tuple[Line, int, LinePlace]]:
-        """Of each shape its first line, how often it came, and the place of that line."""
+        """Of each shape its first line, how often it came, and the place (stream and position) of that line."""
         for shape in self.shapes:
             yield _parsed(shape.sample, shape.prefix), shape.count, shape.first
 
     def kind_of(self, shape: _Shape) -> str:
-        """What the receipt calls a shape's left-out lines: the filter that knows them, or progress, or just repeats."""
+        """The name of a shape's left-out lines in the receipt: the filter that knows them, `progress` or `repeats`."""
         dropping = self.book.filters_of(_parsed(shape.sample, shape.prefix))
         known = next((item.id for item in self.filters if item.id in dropping), None)
         return known or ("progress" if shape.progress else "repeats")
 
 
 def words_of(text: str) -> bytes:
-    """The words of a line without numbers, names and paths: what two runs of a program have in common."""
+    """A line without numbers, names and paths: the words that two runs of a program have in common."""
     return _finer(text[:_LONGEST_SAMPLE].encode(errors="replace"))
 
 
 def is_told(value: str) -> bool:
-    """Whether what a record has in quotes is said, and no name that varies: words, or one word of letters."""
+    """Whether a quoted text of a record belongs to its message, and is no name that varies: several words, or one of
+    letters only."""
     return value.isalpha() or " " in value
 
 
 def _finer(text: bytes) -> bytes:
-    said = _JSON_MESSAGE.sub(b" ", text, count=1)
-    if said.startswith(b"{"):
-        said = _IN_QUOTES.sub(
-            lambda found: found[1] if found[2] or is_told(found[1].decode(errors="replace")) else b"", said
+    """A line without numbers, names and paths, but with the words of its message that stand in quotes."""
+    wording = _JSON_MESSAGE.sub(b" ", text, count=1)
+    if wording.startswith(b"{"):
+        wording = _IN_QUOTES.sub(
+            lambda match: match[1] if match[2] or is_told(match[1].decode(errors="replace")) else b"", wording
         )
-    said = _LOGFMT_TEXT.sub(rb" \1 ", said) if b'="' in said else said
-    return _VARYING.sub(b"", said).translate(None, DIGITS).strip()
+    wording = _LOGFMT_TEXT.sub(rb" \1 ", wording) if b'="' in wording else wording
+    return _VARYING.sub(b"", wording).translate(None, DIGITS).strip()
 
 
-@lru_cache(maxsize=8)  # the first line of a shape is asked for twice
+@lru_cache(maxsize=8)  # the first line of a shape is parsed twice
 def _parsed(text: bytes, prefix: CommonPrefix | None) -> Line:
     return parse_line(text.decode(errors="replace"), prefix=prefix)
 
 
 def filters_for(filters: Iterable[Filter], job: Mapping[str, str]) -> tuple[Filter, ...]:
-    """The filters that hold for a job: those bound to nothing, and those whose every word its metadata match."""
+    """The filters that hold for a job: those bound to no job, and those all of whose patterns its metadata match."""
     return tuple(
         item
         for item in filters
@@ -291,7 +298,7 @@ def filters_for(filters: Iterable[Filter], job: Mapping[str, str]) -> tuple[Filt
 
 
 def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes: int) -> Digest:
-    """The kept lines with what each stands for, and the receipt of what was dropped and why."""
+    """The kept lines with how many lines each stands for, and the receipt of what was dropped and why."""
     kept = tuple(lines)
     by_position = {line.place: line for line in kept}
     counts: dict[LineInFile, int] = {}
@@ -305,7 +312,7 @@ def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes:
         dropped[shapes.kind_of(shape)] += shape.count - shape.kept
     if shapes.unshaped:
         dropped["too many shapes"] += shapes.unshaped
-    # Windows around findings keep lines that their shape alone would not: those are not dropped.
+    # Windows around findings keep lines that their shapes would drop: they are counted as kept.
     surplus = sum(dropped.values()) - (total_lines - len(kept))
     for name, count in dropped.most_common():
         taken = min(max(surplus, 0), count)

@@ -1,4 +1,4 @@
-"""The number of the step that a line tells of."""
+"""Reads the number of a step off a line."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _STEP = pattern_of(
 
 
 def step_number(line: Line) -> int | None:
-    """The number of the step that a line tells of; None where it tells none."""
-    told = number_told(_STEP, line)
-    return int(told) if told else None
+    """The number of the step that a line reports; None where it reports none."""
+    number = number_told(_STEP, line)
+    return int(number) if number else None
 
 
 def number_told(pattern: re.Pattern[str], line: Line) -> str:
-    """What the last group of a pattern finds on a line, empty for nothing. The pattern asks for no certain digit: where
-    it finds something is worked out once for all lines that differ in digits only."""
-    place = _place_of(pattern, with_nines(line.text))
-    return line.text[slice(*place)] if place else ""
+    """The text that the last group of a pattern matches on a line, empty for no match. The pattern must ask for no
+    certain digit: it is searched for once for all lines that differ in digits only."""
+    span = _span_of(pattern, with_nines(line.text))
+    return line.text[slice(*span)] if span else ""
 
 
 @lru_cache(maxsize=1 << 12)
-def _place_of(pattern: re.Pattern[str], nines: bytes) -> tuple[int, int] | None:
-    found = pattern.search(nines.decode("utf-8", "surrogatepass"))
-    return found.span(found.lastindex or 0) if found else None
+def _span_of(pattern: re.Pattern[str], nines: bytes) -> tuple[int, int] | None:
+    match = pattern.search(nines.decode("utf-8", "surrogatepass"))
+    return match.span(match.lastindex or 0) if match else None

@@ -1,6 +1,6 @@
-"""The one read: each block goes to the rules' scan and to the shapes at the same time, and what matters of it is kept.
+"""Reads each log once: every block goes to the rules' scan and to the shapes, and the lines that matter are kept.
 
-After this nothing is proportional to the log's size.
+From here on nothing grows with the size of the log.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 _AROUND_FINDING = (10, 16)
 _AROUND_FRAME = (1, 3)
 _AROUND_HINT = (0, 1)
-# A rule that fires often needs its surroundings less: up to how many firings get which window.
+# The more often a rule fires, the fewer lines around it are kept: up to so many firings get this window.
 _WINDOWS = ((40, _AROUND_FINDING), (400, (2, 4)), (_MOST_FINDINGS_A_RULE := 4000, (0, 1)))
 # Of many logs fewer each, so that all together are not more than can be judged in time.
 _LAST_LINES, _FEWEST_LAST_LINES, _MOST_LAST_LINES = 60, 16, 6000
-# What is judged costs up to 60 microseconds a line: so many lines of all logs together, and no fewer of each.
+# To judge a line takes up to 60 microseconds: so many lines of all logs together, and no fewer of each.
 _MOST_LINES = 24_000
 _FEWEST_LINES = 200
 _TOO_MANY = "more lines are worth reading than can be judged in time: of each log the first and the last of them were"
 _MOST_REMEMBERED = 1024
 # So many findings of a rule in each of many logs; the latest one comes on top.
 _FEWEST_FINDINGS = 60
-# Where lines say more than can be told apart, so many of the latest are kept.
+# Once no further shapes are added, so many of the latest lines of other shapes are kept.
 _LATEST_UNKNOWN = 2000
 _MOST_MARKS_A_BLOCK = 200
-# After a line that is no mark (the latest of a flood, one that only the memory knows) enough steps must be known to
-# tell that it was survived.
+# The latest line of a flood, or one that only the memory knows, is no mark. Enough steps behind it must be kept to tell
+# that the job recovered from it.
 _LAST_STEPS = 4
 _LONGEST_STEP = 400
 # A series of steps is kept of so many logs, of each so many steps.
 _LOGS_WITH_SERIES, _LONGEST_SERIES = 4, 256
-# Steps for it are looked for in so many places of a block, in so many lines each.
-_PLACES, _LINES_OF_A_PLACE = 32, 16
-# Where a launcher lists its ranks: so many first lines, of so many streams.
+# Steps for it are looked for in so many samples of a block, of so many lines each.
+_SAMPLES, _LINES_OF_A_SAMPLE = 32, 16
+# A launcher lists its ranks among the first lines: so many of them are kept, of so many streams.
 _OPENING, _MOST_OPENINGS, _LONGEST_OPENING = 400, 64, 1000
 
 
@@ -76,14 +76,14 @@ class Opening(NamedTuple):
 
 @dataclass
 class Survey:
-    """What the read found; not `complete` where something of the logs was not read. `progress` are lines that tell of a
-    step of the job's work, `checkpoints` those that tell that one was begun, saved or loaded; not all of them are kept.
-    `series` is an even sample of the steps of the first logs.
-    `heads` are the first lines of a job's streams, where several runs may follow each other.
-    `uncounted_in` counts by stream, for each rule, the further lines that were not looked at one by one. `of_machines`
-    says that no log of a job is among the streams; `places` tell which rank has which GPU, `calls` where ranks are
-    in their collectives; `openings` are the first streams' first lines; `kind` and `shapes` are those of a single
-    stream."""
+    """What the read found; `complete` is false where something of the logs was not read.
+
+    `progress` has lines that report a step of the job's work, `checkpoints` those that report that one was begun, saved
+    or loaded; not all of them are kept. `series` is an even sample of the steps of the first logs. `heads` has by
+    stream the first lines of a job's log, in which several runs may follow each other. `uncounted_in` has by stream and
+    rule how many further lines were not looked at one by one. `of_machines` is true if no log of a job is among the
+    streams. `places` name the GPU of a rank, `calls` the collectives that ranks have reached, `openings` are the first
+    lines of the first streams. `kind` and `shapes` are set for a single stream only."""
 
     streams: list[Stream]
     findings: list[Finding] = field(default_factory=list)
@@ -105,11 +105,11 @@ class Survey:
 
     @property
     def uncounted(self) -> Counter[str]:
-        """The same by rule alone."""
+        """How many lines of each rule were not looked at one by one, over all streams."""
         return sum(self.uncounted_in.values(), Counter())
 
     def only(self, keeps: Callable[[Line], bool]) -> Survey:
-        """What was found on the lines that `keeps` says yes to; what is no line's own stays."""
+        """What was found on the lines for which `keeps` is true; what belongs to no line stays."""
         return replace(
             self,
             findings=[finding for finding in self.findings if keeps(finding.line)],
@@ -121,7 +121,7 @@ class Survey:
         )
 
     def each_line(self, as_changed: Callable[[Line], Line]) -> Survey:
-        """The same with every line as the function gives it back."""
+        """The same survey with every line as the function returns it."""
         return replace(
             self,
             findings=[finding._replace(line=as_changed(finding.line)) for finding in self.findings],
@@ -140,10 +140,10 @@ class _Series:
         self.steps: list[KeptLine] = []
         self._every, self._seen = 1, 0
 
-    def next_of(self, places: Sequence[int]) -> Sequence[int]:
-        """Those of the next steps' places that are to be added."""
-        chosen = places[-self._seen % self._every :: self._every]
-        self._seen += len(places)
+    def next_of(self, indices: Sequence[int]) -> Sequence[int]:
+        """The indices of those of the next steps that are to be added."""
+        chosen = indices[-self._seen % self._every :: self._every]
+        self._seen += len(indices)
         return chosen
 
     def add(self, steps: Iterable[KeptLine]) -> None:
@@ -155,10 +155,10 @@ class _Series:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What was found in a block, by the indices of its lines: `frames` of tracebacks, `ends` where a rule fired, and of
-    these `marks` where it is no hint; the `latest` of each kind that is only counted; `windows` are lines to keep, each
-    from one up to another."""
+class _FoundInBlock:
+    """What was found in a block, by the indices of its lines: `frames` of tracebacks; `ends`, where a rule fired;
+    `marks`, those of them that are no hints; the `latest` line of each kind that is only counted; and `windows` of
+    lines to keep, each as (first, one behind the last)."""
 
     frames: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -168,8 +168,8 @@ class _Found:
 
 
 class _Lines:
-    """The lines of a stream, each read once though several ask for it: what fires on it, what marks it, and who keeps
-    it. `prefix` is what stands before every line."""
+    """The lines of a stream. Each is parsed once, though several parts of the reader need it. `prefix` is what stands
+    before every line."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -187,8 +187,8 @@ class _Lines:
 
 
 class _Reader:
-    """Reads one stream into a survey. It holds the latest blocks, and must go with the last who knows it: no part of it
-    may know it."""
+    """Reads one stream into a survey. It holds the latest blocks, and must be freed with the last reference to it: none
+    of its parts may refer to it."""
 
     def __init__(
         self, survey: Survey, book: RuleBook, shapes: Shapes, stream: Stream, most_findings: int, last_lines: int
@@ -236,19 +236,20 @@ class _Reader:
         self.survey.findings.extend(self.latest_of.values())
 
     def _begin(self, looked: Looked) -> None:
-        """Learns from the first block of what kind the log is."""
+        """Learns the kind of the log from its first block."""
         self.line.prefix = looked.block.prefix
         self.survey.kind = looked.kind or kind_of_block(looked.block, self.book)
         if self.survey.kind.is_a_jobs:
             self.survey.heads[self.stream.index] = Heads()
         else:
-            # What a machine repeats is no measure of what a job does.
+            # What a machine's log repeats says nothing of how often a job prints a line.
             self.shapes = self.survey.shapes = self.shapes.apart()
 
     def _keep(self, looked: Looked, lines: BlockLines, firsts: list[int], hits: dict[Patterns, list[int]]) -> None:
-        """Keeps what is worth it of a block: `firsts` are the first lines of their shapes."""
+        """Keeps the lines of a block that are worth it. `firsts` are the indices of the first lines of their shapes,
+        `hits` those of lines on which patterns may match."""
         block, shapes, count = looked.block, looked.shapes, len(looked.shapes)
-        found = self._found(looked, lines, hits)
+        found = self._looked_through(looked, lines, hits)
         windows = [(0, self.after), *found.windows, *self._around_frames(block, lines, found)]
         if (before := min(start for start, _ in windows)) < 0:
             for position, number, line in self.tail.lines(-before):
@@ -257,43 +258,43 @@ class _Reader:
         wanted = set(firsts)
         for start, end in windows:
             wanted.update(range(max(start, 0), min(end, count)))
-        again, saved = self._mark_heads(looked, lines), self._mark_checkpoints(looked, lines)
-        self._mark_progress(block, lines, shapes, sorted([*found.marks, *again, *saved]))
+        restarts, saved = self._mark_heads(looked, lines), self._mark_checkpoints(looked, lines)
+        self._mark_progress(block, lines, shapes, sorted([*found.marks, *restarts, *saved]))
         for at in sorted(wanted):
             self.kept.keep(*self._kept(block, lines, at))
         unknown = self.shapes.latest_unknown(looked, _LATEST_UNKNOWN)
         self.unknown.extend([self._kept(block, lines, at) for at in unknown])
         self.tail.add(block, self.position, lines)
 
-    def _found(self, looked: Looked, lines: BlockLines, hits: dict[Patterns, list[int]]) -> _Found:
-        """Looks at the lines of a block on which a rule may fire; those of floods are counted."""
-        found = _Found()
+    def _looked_through(self, looked: Looked, lines: BlockLines, hits: dict[Patterns, list[int]]) -> _FoundInBlock:
+        """Looks at the lines of a block on which a rule may fire; those of floods are only counted."""
+        found = _FoundInBlock()
         calls, asked = list[tuple[int, Patterns]](), list[tuple[int, Patterns]]()
-        for patterns, places in hits.items():
+        for patterns, indices in hits.items():
             frame, call, fires = self.book.marks_of(patterns)
             if call:
-                calls += zip(places, repeat(patterns))
+                calls += zip(indices, repeat(patterns))
             if fires and not frame:
-                places = self.floods.count(patterns, places, lines.several(places, LONGEST_TEXT), found.latest)
+                indices = self.floods.count(patterns, indices, lines.several(indices, LONGEST_TEXT), found.latest)
             if fires:
-                asked += zip(places, repeat(patterns))
+                asked += zip(indices, repeat(patterns))
             elif frame:
-                found.frames += places
+                found.frames += indices
         for index, patterns in sorted(asked):
             self._look_at(looked.block, index, lines[index][:LONGEST_TEXT], patterns, found)
-        self._hear(looked.block, lines, sorted(calls))
+        self._keep_calls(looked.block, lines, sorted(calls))
         for kind, index in sorted(found.latest.items(), key=itemgetter(1)):
             self.floods.remember(kind, *self._kept(looked.block, lines, index))
         return found
 
-    def _hear(self, block: Block, lines: BlockLines, calls: list[tuple[int, Patterns]]) -> None:
-        """Remembers what ranks say of their collectives."""
-        places = [at for at, _ in calls]
-        positions, numbers = map(self.position.__add__, places), block.numbers_of(places)
-        texts, patterns = lines.several(places, LONGEST_TEXT), map(itemgetter(1), calls)
+    def _keep_calls(self, block: Block, lines: BlockLines, calls: list[tuple[int, Patterns]]) -> None:
+        """Keeps the lines of a block about collectives: each has its index and the patterns of its call."""
+        indices = [at for at, _ in calls]
+        positions, numbers = map(self.position.__add__, indices), block.numbers_of(indices)
+        texts, patterns = lines.several(indices, LONGEST_TEXT), map(itemgetter(1), calls)
         self.calls.add(zip(positions, numbers, texts, patterns, strict=True))
 
-    def _look_at(self, block: Block, index: int, text: bytes, patterns: Patterns, found: _Found) -> None:
+    def _look_at(self, block: Block, index: int, text: bytes, patterns: Patterns, found: _FoundInBlock) -> None:
         """Asks the rules about one line, unless it is one of a flood."""
         is_frame = self.book.marks_of(patterns).frame
         if not is_frame and self.floods.count_one(patterns, index, text, found.latest):
@@ -309,9 +310,9 @@ class _Reader:
         if after:
             found.windows.append((index - before, index + after + 1))
 
-    def _around_frames(self, block: Block, lines: BlockLines, found: _Found) -> list[tuple[int, int]]:
-        """Which lines of a block to keep around frames of tracebacks: those that say something new, and those above a
-        finding. Around the latest that say nothing new, and above the latest lines of floods, they are remembered."""
+    def _around_frames(self, block: Block, lines: BlockLines, found: _FoundInBlock) -> list[tuple[int, int]]:
+        """The windows of a block's lines to keep around frames of tracebacks: frames in new words, and those above a
+        finding. Lines around the latest other frames, and above the latest lines of floods, are only remembered."""
         frames = sorted(found.frames)
         texts = lines.several(frames, _LONGEST_STEP)
         chosen = set(self.frames.first_among(frames, texts))
@@ -321,10 +322,10 @@ class _Reader:
         latest: list[tuple[object, list[int]]] = [
             (text, [at]) for text, at in dict(zip(texts, frames, strict=True)).items()
         ]
-        latest += [(kind, traceback) for kind, at in found.latest.items() if (traceback := above(frames, at))]
-        for key, places in latest:
-            if not chosen.issuperset(places):
-                around = range(max(min(places) - before, 0), min(max(places) + after + 1, lines.count))
+        latest += [(kind, flooded) for kind, at in found.latest.items() if (flooded := above(frames, at))]
+        for key, traceback in latest:
+            if not chosen.issuperset(traceback):
+                around = range(max(min(traceback) - before, 0), min(max(traceback) + after + 1, lines.count))
                 self.frames.remember(key, [self._kept(block, lines, near) for near in around])
         return [(at - before, at + after + 1) for at in chosen]
 
@@ -332,7 +333,7 @@ class _Reader:
         return self.position + at, block.number_of(at), lines[at][:LONGEST_TEXT]
 
     def _confirm(self, line: Line, patterns: Patterns) -> tuple[Finding | None, tuple[int, int]]:
-        """The finding on a line, if any, and how many lines before and after it are worth keeping."""
+        """The finding on a line or None, and how many lines (before, after) are worth keeping around it."""
         around = _AROUND_FRAME if self.book.marks_of(patterns).frame else (0, 0)
         finding = self.book.confirm(line, patterns)
         if finding is None or finding.role is Role.HARMLESS:
@@ -343,7 +344,7 @@ class _Reader:
         self.findings_of[finding.rule] += 1
         seen = self.findings_of[finding.rule]
         if seen > self.most_findings:
-            # The one before it was no last one: it is counted only.
+            # The finding that was the latest so far is only counted.
             self.survey.uncounted_in[self.stream.index][finding.rule] += finding.rule in self.latest_of
             self.latest_of[finding.rule] = finding
             return None, around
@@ -353,34 +354,33 @@ class _Reader:
         return finding, max(around, next(window for most, window in _WINDOWS if seen <= most))
 
     def _mark_progress(self, block: Block, lines: BlockLines, shapes: list[bytes], marks: list[int]) -> None:
-        """Remembers where the job moved on: next to each finding and checkpoint, and at a block's first
-        and last steps."""
+        """Keeps steps of a block: its first and last ones, and those next to a mark (finding, checkpoint, restart)."""
         keys = self.shapes.progress_keys
         first = next((at for at, shape in enumerate(shapes) if shape in keys), None) if keys else None
         if first is None:
             return
         second = next((at for at in range(first + 1, len(shapes)) if shapes[at] in keys), first)
         backwards = (at for at in range(len(shapes) - 1, -1, -1) if shapes[at] in keys)
-        places = {first, second, *islice(backwards, _LAST_STEPS)}
+        indices = {first, second, *islice(backwards, _LAST_STEPS)}
         if marks:
-            places.update(_nearest([at for at, shape in enumerate(shapes) if shape in keys], marks))
-        self.survey.progress += self._lines_at(places, block, lines)
+            indices.update(_nearest([at for at, shape in enumerate(shapes) if shape in keys], marks))
+        self.survey.progress += self._lines_at(indices, block, lines)
         if self.stream.index < _LOGS_WITH_SERIES:
-            chosen = self.series.next_of([at for at in _here_and_there(len(shapes)) if shapes[at] in keys])
+            chosen = self.series.next_of([at for at in _sampled_evenly(len(shapes)) if shapes[at] in keys])
             self.series.add((self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP]) for at in chosen)
 
     def _mark_checkpoints(self, looked: Looked, lines: BlockLines) -> set[int]:
-        """Remembers a block's first and last lines that tell of a checkpoint, and says which they are."""
+        """Keeps a block's first and last lines about checkpoints; their indices."""
         keys = self.shapes.checkpoint_keys
         if not keys or keys.isdisjoint(looked.counts):
             return set()
-        told = [at for at, shape in enumerate(looked.shapes) if shape in keys]
-        places = {*told[:_LAST_STEPS], *told[-_LAST_STEPS:]}
-        self.survey.checkpoints += self._lines_at(places, looked.block, lines)
-        return places
+        all_of_them = [at for at, shape in enumerate(looked.shapes) if shape in keys]
+        indices = {*all_of_them[:_LAST_STEPS], *all_of_them[-_LAST_STEPS:]}
+        self.survey.checkpoints += self._lines_at(indices, looked.block, lines)
+        return indices
 
     def _mark_heads(self, looked: Looked, lines: BlockLines) -> list[int]:
-        """Where the stream's first lines come again: maybe the next of several runs."""
+        """The indices at which the stream's first lines come again, where the next of several runs may begin."""
         block = looked.block
         heads = self.survey.heads.get(self.stream.index)
         if heads is None:
@@ -394,13 +394,13 @@ class _Reader:
         known = heads.shapes(looked.before)
         if known.isdisjoint(looked.counts):
             return []
-        places = {at for at, shape in enumerate(looked.shapes) if shape in known}
-        if not heads.expect(len(places)):
+        indices = {at for at, shape in enumerate(looked.shapes) if shape in known}
+        if not heads.expect(len(indices)):
             return []
-        return [line.position - self.position for line in self._lines_at(places, block, lines) if heads.met(line)]
+        return [line.position - self.position for line in self._lines_at(indices, block, lines) if heads.met(line)]
 
-    def _lines_at(self, places: set[int], block: Block, lines: BlockLines) -> Iterator[Line]:
-        for at in sorted(places):
+    def _lines_at(self, indices: set[int], block: Block, lines: BlockLines) -> Iterator[Line]:
+        for at in sorted(indices):
             yield self.line(self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP])
 
     def finish(self) -> None:
@@ -416,9 +416,10 @@ class _Reader:
 def survey(
     streams: Sequence[Stream], book: RuleBook, shapes: Shapes, advance: Callable[[Stream, int], None] | None = None
 ) -> Survey:
-    """Reads every stream once, all into one survey. `advance` is told each stream's bytes as they are read.
+    """Reads every stream once, all into one survey. `advance` is called with a stream and the bytes read of
+    it so far.
 
-    Raises SourceError when nothing could be read of any.
+    Raises SourceError when no stream could be read.
     """
     return joined(surveys(streams, book, shapes, advance))
 
@@ -430,9 +431,9 @@ def surveys(
     advance: Callable[[Stream, int], None] | None = None,
     crew: Crew | None = None,
 ) -> list[Survey]:
-    """Reads every stream once, each into a survey of its own, with the help of a crew if there is one. `advance` and
-    what is raised: see `survey`."""
-    found: list[Survey] = []
+    """Reads every stream once, each into a survey of its own, with the help of a crew if there is one. For `advance`
+    and errors see `survey`."""
+    parts: list[Survey] = []
     all_kept, kept = True, 0
     most_findings = max(_MOST_FINDINGS_A_RULE // max(len(streams), 1), _FEWEST_FINDINGS)
     last_lines = max(min(_LAST_LINES, _MOST_LAST_LINES // max(len(streams), 1)), _FEWEST_LAST_LINES)
@@ -443,17 +444,17 @@ def surveys(
         reader.read(looked, partial(advance, stream) if advance else lambda _count: None)
         reader.finish()
         reader.survey.complete = stream.complete
-        found.append(reader.survey)
+        parts.append(reader.survey)
         all_kept = all_kept and reader.kept.complete
         kept += len(reader.survey.lines)
         if kept > 2 * _MOST_LINES:
-            all_kept = _thin(found) and all_kept
-            kept = sum(len(one.lines) for one in found)
-    if not (_thin(found) and all_kept):
+            all_kept = _thin(parts) and all_kept
+            kept = sum(len(part.lines) for part in parts)
+    if not (_thin(parts) and all_kept):
         streams[0].notes.append(_TOO_MANY)
-    if not any(one.total_bytes for one in found) and not any(stream.complete for stream in streams):
+    if not any(part.total_bytes for part in parts) and not any(stream.complete for stream in streams):
         raise SourceError(next((note for stream in streams for note in stream.notes), "nothing could be read"))
-    return found
+    return parts
 
 
 def joined(parts: Sequence[Survey]) -> Survey:
@@ -476,34 +477,34 @@ def joined(parts: Sequence[Survey]) -> Survey:
     return result
 
 
-def _thin(found: Sequence[Survey]) -> bool:
-    """Leaves of each log its first and last lines, where all together are too many; those with the most lose first.
-    Whether all were left."""
-    if sum(len(one.lines) for one in found) <= _MOST_LINES:
+def _thin(parts: Sequence[Survey]) -> bool:
+    """Drops lines where all logs together have too many, first of the logs with the most: their first and last lines
+    stay. True if nothing was dropped."""
+    if sum(len(part.lines) for part in parts) <= _MOST_LINES:
         return True
     left, share = _MOST_LINES, 0
-    for at, size in enumerate(sorted(len(one.lines) for one in found)):
-        share = left // (len(found) - at)
+    for at, size in enumerate(sorted(len(part.lines) for part in parts)):
+        share = left // (len(parts) - at)
         if size > share:
             break
         left -= size
     share = max(share, _FEWEST_LINES)
-    long = [one for one in found if len(one.lines) > share]
-    for one in long:
-        one.lines = one.lines[: share // 2] + one.lines[-share // 2 :]
+    long = [part for part in parts if len(part.lines) > share]
+    for part in long:
+        part.lines = part.lines[: share // 2] + part.lines[-share // 2 :]
     return not long
 
 
-def _nearest(places: list[int], marks: list[int]) -> set[int]:
-    """The progress lines next to each mark, on both sides."""
+def _nearest(steps: list[int], marks: list[int]) -> set[int]:
+    """The indices of the steps next to each mark, on both sides."""
     near: set[int] = set()
     for mark in marks[: _MOST_MARKS_A_BLOCK // 2] + marks[-_MOST_MARKS_A_BLOCK // 2 :]:
-        at = bisect(places, mark)
-        near.update(places[max(0, at - 1) : at + 4])
+        after = bisect(steps, mark)
+        near.update(steps[max(0, after - 1) : after + 4])
     return near
 
 
-def _here_and_there(count: int) -> Iterator[int]:
-    """Some of a block's `count` lines, evenly; all where there are few."""
-    for start in range(0, count, max(count // _PLACES, _LINES_OF_A_PLACE)):
-        yield from range(start, min(start + _LINES_OF_A_PLACE, count))
+def _sampled_evenly(count: int) -> Iterator[int]:
+    """Indices of some of a block's `count` lines, in even samples; all where there are few."""
+    for start in range(0, count, max(count // _SAMPLES, _LINES_OF_A_SAMPLE)):
+        yield from range(start, min(start + _LINES_OF_A_SAMPLE, count))

@@ -357,7 +357,7 @@ def test_lines_that_differ_in_digits_only_are_read_as_if_each_were_the_first() -
     samples = [sample.line for form in load_forms(proof=True).forms for sample in form.samples]
     for line in [*samples, *(line for line, _ in RANKS.values())]:
         for text in (line, *(with_other_digits(line, source) for _ in range(20))):
-            assert prefixes._said(text, None, forms) == prefixes._places(text, None, forms).read(text), text
+            assert prefixes._read_head(text, None, forms) == prefixes._head_spans(text, None, forms).read(text), text
             compared += 1
     assert compared > 2000
 

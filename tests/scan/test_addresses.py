@@ -44,7 +44,7 @@ def test_the_rules_find_among_addresses_what_they_find_on_each_line(book: RuleBo
     settling, looking = Shapes(book, ()), Unsettled(book, ())
     found, expected = surveyed(log_of(*lines), book, settling), surveyed(log_of(*lines), book, looking)
     assert any(HEX in shape for shape in settling.settled)
-    assert any(HEX in shape for shape in settling.told)
+    assert any(HEX in shape for shape in settling.patterns_of)
     assert [(one.rule, one.line) for one in found.findings] == [(one.rule, one.line) for one in expected.findings]
     assert times(found) == times(expected)
     assert found.lines == expected.lines

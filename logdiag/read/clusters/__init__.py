@@ -1,4 +1,4 @@
-"""What a cluster tells of a job: its logs, its end and its machines, gathered as sources for one diagnosis."""
+"""What a cluster knows of a job: its logs, its end and its machines, gathered as sources for one diagnosis."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from logdiag.read.sources import Known
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What `diagnose` is given of a job, and what its answer is told.
+    """The sources of a job for `diagnose`, and what is added to its answer.
 
-    `job` has its id, name, user, state, exit code and nodes as far as they are known; `exit_code` is what it ended with
-    as `diagnose` takes it, None where that is not known or says nothing; `notes` tell what could not be had.
+    `job` has its id, name, user, state, exit code and nodes as far as they are known; `exit_code` is that of the job as
+    `diagnose` takes it, None where it is not known or means nothing; `notes` name what could not be gathered.
     """
 
     sources: tuple[Known, ...]

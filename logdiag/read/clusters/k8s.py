@@ -72,23 +72,23 @@ def gather(target: str, namespace: str | None, folder: str, seconds: float = 60.
     if not pods:
         cluster.notes.append(f"{target} has no pods any more; their logs are gone, unless the cluster collects them")
     logs = [log for pod in pods for log in _logs(cluster, pod, folder)]
-    told = [
+    descriptions = [
         _source_of(
             f"{target}, as the cluster describes it", [*(_of_job(job) if job else ()), *_of_nodes(cluster, pods)]
         )
     ]
-    told += [
+    descriptions += [
         _source_of(f"pod/{pod.metadata.name}, as the cluster describes it", list(_of_pod(pod)), pod) for pod in pods
     ]
-    told.append(_source_of("events", list(_events(cluster, target, pods))))
-    sources = (*logs, *(source for source in told if source is not None))
+    descriptions.append(_source_of("events", list(_events(cluster, target, pods))))
+    sources = (*logs, *(source for source in descriptions if source is not None))
     if not sources:
         raise SourceError(f"{target}: the cluster tells nothing of it: {'; '.join(cluster.notes)}")
     return Gathered(sources, _metadata(cluster, target, job, pods), _exit_code(job, pods), tuple(cluster.notes))
 
 
 def _connect(namespace: str | None, seconds: float) -> _Cluster:
-    """By KUBECONFIG or ~/.kube/config, within a pod by its service account."""
+    """Connects by KUBECONFIG or ~/.kube/config, within a pod by its service account."""
     try:
         from kubernetes import client, config
     except ImportError as error:
@@ -97,20 +97,20 @@ def _connect(namespace: str | None, seconds: float) -> _Cluster:
         if os.path.exists(_WITHIN_A_POD) and not os.environ.get("KUBECONFIG"):
             config.load_incluster_config()
             with open(_WITHIN_A_POD, encoding="utf-8") as file:
-                own = file.read().strip()
+                own_namespace = file.read().strip()
         else:
             config.load_kube_config()
-            own = config.list_kube_config_contexts()[1]["context"].get("namespace", "")
+            own_namespace = config.list_kube_config_contexts()[1]["context"].get("namespace", "")
     except Exception as error:  # whatever a broken file leads the client to
-        said = " ".join(str(error).split())
+        problem = " ".join(str(error).split())
         raise SourceError(
-            f"no cluster of Kubernetes is set up here ({said}); set KUBECONFIG, or give the logs: logdiag LOG ..."
+            f"no cluster of Kubernetes is set up here ({problem}); set KUBECONFIG, or give the logs: logdiag LOG ..."
         ) from error
     chosen = client.Configuration.get_default_copy()
     chosen.retries = 1
     api = client.ApiClient(chosen)
     parts = client.CoreV1Api(api), client.BatchV1Api(api), client.CustomObjectsApi(api)
-    return _Cluster(*parts, namespace or own or "default", seconds)
+    return _Cluster(*parts, namespace or own_namespace or "default", seconds)
 
 
 def _asked(what: str, cluster: _Cluster, call: Callable[..., Any], *arguments: str, **more: Any) -> Any:
@@ -329,7 +329,7 @@ def _exit_code(job: _Job | None, pods: Sequence[Any]) -> int | None:
 def _metadata(cluster: _Cluster, target: str, job: _Job | None, pods: Sequence[Any]) -> dict[str, str]:
     first = _first_end(pods)
     name, uid = (job.name, job.uid) if job else (pods[0].metadata.name, pods[0].metadata.uid)
-    told = {
+    metadata = {
         "id": uid or target,
         "name": name,
         "namespace": cluster.namespace,
@@ -338,4 +338,4 @@ def _metadata(cluster: _Cluster, target: str, job: _Job | None, pods: Sequence[A
         "nodes": ",".join(sorted({pod.spec.node_name for pod in pods if pod.spec.node_name})),
         "restarts": str(sum(status.restart_count or 0 for pod in pods for status in _statuses(pod))),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in metadata.items() if value}

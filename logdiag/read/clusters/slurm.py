@@ -27,14 +27,14 @@ _PLACEHOLDER = re.compile(r"%\d*[A-Za-z%]")
 _SINCE = re.compile(r"(.*) \[[^\]@]*@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]$")
 _FIELDS = ("JobID", "JobName", "User", "State", "ExitCode", "NodeList", "Start", "End", "Reason")
 _NAMES_OF_THE_CONTROLLER = {"State": "JobState", "Start": "StartTime", "End": "EndTime"}
-# What of the controller's record tells of the end; what a job may write into it is left out.
-_ROWS_THAT_TELL = ("JobId", "JobState", "Requeue", "RunTime", "StartTime", "NodeList", "BatchHost")
+# The rows of the controller's record on how the job ended; those that a job may write itself are left out.
+_ROWS_OF_THE_END = ("JobId", "JobState", "Requeue", "RunTime", "StartTime", "NodeList", "BatchHost")
 # A path or a list may hold what looks like a pair.
 _WHOLE_ROWS = ("StdOut", "StdErr", "WorkDir", "Comment", "AdminComment", "Reason")
 _GOES_ON = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "RESIZING", "STAGE_OUT", "SIGNALING")
-# What Slurm ends processes with; of other ends that are no program's own no status is known.
+# The signals by which Slurm ends processes; for other ends that are not the program's own no status is known.
 _SIGNAL_OF_STATE = {"TIMEOUT": -15, "CANCELLED": -15, "PREEMPTED": -15, "DEADLINE": -15, "OUT_OF_MEMORY": -9}
-# What Slurm itself uses above them, such as 53 and 125, are no signals.
+# Greater numbers, which Slurm uses itself (53, 125), are no signals.
 _LAST_SIGNAL = 31
 # A command that finds no controller tries for a minute.
 _SECONDS = 30
@@ -83,32 +83,34 @@ def gather(job_id: str, *, logs: Sequence[str] = (), kernel_logs: str | None = N
 
 
 def logs_of_batch_job(fields: Mapping[str, str], notes: list[str]) -> list[str]:
-    """The files of a job's standard output and error that are there. `fields` are the controller's; `notes` is told
-    which files are not, or cannot be read.
+    """The files of a job's standard output and error that are there. `fields` are the controller's; A note
+    on each that is missing or cannot be read is added to `notes`.
 
-    A job's owner names them, and who asks may be allowed to read more (in an epilog): only the owner's own are read.
+    The job's owner chooses the names, and logdiag may run as a user who can read more (in an epilog): only files of the
+    job's owner are read.
     """
     number = fields.get("UserId", "").rpartition("(")[2].rstrip(")")
     owner = int(number) if number.isdigit() else os.geteuid()
-    found: list[str] = []
+    logs: list[str] = []
     for pattern in dict.fromkeys(fields[name] for name in ("StdOut", "StdErr") if fields.get(name)):
-        # What Slurm leaves as it is (%N, %t) stands for whatever a node or a task is called.
+        # The placeholders that Slurm leaves in the record (%N, %t) stand for the name of any node or task.
         pattern = os.path.join(fields.get("WorkDir", "."), pattern)
         files = sorted(glob.glob(_PLACEHOLDER.sub("*", glob.escape(pattern))))
-        own = [path for path in files if owner in (os.geteuid(), os.stat(path).st_uid)]
-        readable = [path for path in own if os.path.isfile(path) and os.access(path, os.R_OK)]
-        found += readable
+        of_owner = [path for path in files if owner in (os.geteuid(), os.stat(path).st_uid)]
+        readable = [path for path in of_owner if os.path.isfile(path) and os.access(path, os.R_OK)]
+        logs += readable
         if len(readable) < max(1, len(files)):
-            no_owner = "not a file of the job's owner" if len(own) < len(files) else "permission denied"
+            no_owner = "not a file of the job's owner" if len(of_owner) < len(files) else "permission denied"
             why = no_owner if files else "no such file on this machine"
             notes.append(
                 f"{pattern}: was not read ({why}); run it where it can be read, or give the log behind the job id"
             )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(logs))
 
 
 def _attempt(job_id: str) -> _Attempt:
-    """What the controller and the accounting say. A run that was requeued is the accounting's alone."""
+    """The job's last run, by the records of the controller and of the accounting. Only the accounting keeps a run
+    that was requeued."""
     if not any(map(shutil.which, ("scontrol", "sacct"))):
         raise SourceError(
             f"slurm job {job_id}: there is no scontrol and no sacct here; run it where Slurm's commands are, or give "
@@ -117,15 +119,15 @@ def _attempt(job_id: str) -> _Attempt:
     current, controller = _controllers(job_id)
     past, accounting = _accountings(job_id)
     if current is None and past is None:
-        said = f"scontrol: {controller}; sacct: {accounting}"
-        raise SourceError(f"slurm job {job_id}: is not known ({said}); check the number and the cluster")
+        answers = f"scontrol: {controller}; sacct: {accounting}"
+        raise SourceError(f"slurm job {job_id}: is not known ({answers}); check the number and the cluster")
     current, past = current or _NOTHING, past or _NOTHING
     if past.rows and (not current.rows or (current.state in _GOES_ON and past.state not in _GOES_ON)):
         fields, rows = {**current.fields, **past.fields}, past.rows
     else:
-        # The accounting may hear of an end later than we do.
-        told = past.rows if past.state not in _GOES_ON or past.state == current.state else ()
-        fields, rows = {**past.fields, **current.fields}, (*current.rows, *told)
+        # The accounting may learn of an end later than the controller.
+        past_rows = past.rows if past.state not in _GOES_ON or past.state == current.state else ()
+        fields, rows = {**past.fields, **current.fields}, (*current.rows, *past_rows)
     nodes, out_of_service = _nodes(fields)
     return _Attempt(fields, (*rows, *out_of_service), nodes)
 
@@ -138,7 +140,7 @@ def _controllers(job_id: str) -> tuple[_Attempt | None, str]:
     _check_one(job_id, [f"{one.get('ArrayJobId', one['JobId'])}_{one.get('ArrayTaskId', '')}" for one in every])
     if problem or not records:
         return None, problem or "no such job"
-    rows = [row for row in records[0].splitlines() if row.split("=")[0].strip() in _ROWS_THAT_TELL]
+    rows = [row for row in records[0].splitlines() if row.split("=")[0].strip() in _ROWS_OF_THE_END]
     return _Attempt(every[0], tuple(rows)), ""
 
 
@@ -217,17 +219,18 @@ def _from_to(fields: Mapping[str, str]) -> tuple[datetime, datetime]:
 
 
 def _kernel_logs(attempt: _Attempt, pattern: str | None, notes: list[str]) -> Iterator[Known]:
-    """The kernel logs of a run's nodes: all at a place that is named, else only this machine's own."""
+    """The kernel logs of a run's nodes: the files that fit `pattern` (`%N` is the node), or without one only this
+    machine's own log."""
     if pattern is None:
-        own = socket.gethostname().split(".")[0]
-        here = [node for node, host in attempt.nodes.items() if host.split(".")[0] == own]
+        this_host = socket.gethostname().split(".")[0]
+        here = [node for node, host in attempt.nodes.items() if host.split(".")[0] == this_host]
         text = _own_kernel_log(attempt.fields) if here else ""
         if text:
             yield Known(text.encode(), f"kernel log of {here[0]}", node=here[0] if len(here) == 1 else None)
         elsewhere = len(attempt.nodes) - len(here)
         if elsewhere or (here and not text):
-            what = f"the kernel logs of {elsewhere} nodes were" if elsewhere else "the kernel log was"
-            notes.append(f"{what} not read; --kernel-logs 'DIR/%N.log' says where they are kept")
+            unread = f"the kernel logs of {elsewhere} nodes were" if elsewhere else "the kernel log was"
+            notes.append(f"{unread} not read; --kernel-logs 'DIR/%N.log' says where they are kept")
         return
     missing = []
     for node in attempt.nodes:
@@ -263,7 +266,7 @@ def _exit_code(attempt: _Attempt) -> int | None:
 def _metadata(job_id: str, attempt: _Attempt) -> dict[str, str]:
     fields = attempt.fields
     user = fields.get("User") or fields.get("UserId", "").split("(")[0]
-    told = {
+    metadata = {
         "id": job_id,
         "name": fields.get("JobName", ""),
         "user": user,
@@ -273,11 +276,11 @@ def _metadata(job_id: str, attempt: _Attempt) -> dict[str, str]:
         "restarts": fields.get("Restarts", ""),
         "started": fields.get("StartTime", ""),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in metadata.items() if value}
 
 
 def _ask(*command: str) -> tuple[str, str]:
-    """What a command prints, and what is wrong where it fails."""
+    """What a command prints, and why it failed; empty where it did not."""
     if shutil.which(command[0]) is None:
         return "", "no such command"
     environ = {**os.environ, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
@@ -287,5 +290,5 @@ def _ask(*command: str) -> tuple[str, str]:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return "", f"gave no answer in {_SECONDS} s" if isinstance(error, subprocess.TimeoutExpired) else str(error)
-    text, said = (stream.decode(errors="backslashreplace") for stream in (done.stdout, done.stderr))
-    return text, "" if done.returncode == 0 else (said.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    text, errors = (stream.decode(errors="backslashreplace") for stream in (done.stdout, done.stderr))
+    return text, "" if done.returncode == 0 else (errors.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
