@@ -329,25 +329,29 @@ def _rule(file: RuleFile, identity: str, read: _RuleFile) -> Rule:
     context = read.role.is_context
     if context != identity.startswith("context/"):
         where = "in context/" if context else "in a topic's folder, not in context/"
-        place = f"{file.path}:{line_of(file.content, [*below(identity), 'role'])}: role"
+        position = f"{file.path}:{line_of(file.content, [*below(identity), 'role'])}: role"
         what = f"{identity} is a {read.role.value} rule, which stands {where}"
-        raise RuleError(f"{place}: {what}; move it or change its role")
+        raise RuleError(f"{position}: {what}; move it or change its role")
     return _made(file, identity, read)
 
 
 def _made(file: RuleFile, identity: str, read: _RuleFile) -> Rule:
-    told = read.model_dump(mode="json", exclude={"codes", "examples"})
+    fields = read.model_dump(mode="json", exclude={"codes", "examples"})
     examples = read.examples.model_dump(mode="json")
     rows: dict[str, dict[str, Any]] = {}
     if read.codes:
         rows = dict(_rows_of_exceptions()) if read.codes.exceptions else {}
         rows |= {key: row.model_dump(mode="json", exclude_none=True) for key, row in read.codes.rows.items()}
-    told |= {"reason": (read.reason or Reason.NONE).value, "code_group": read.codes and read.codes.group, "rows": rows}
-    return Rule(id=identity, shipped=file.ships, file=file.path, **_frozen(told), **_frozen(examples))
+    fields |= {
+        "reason": (read.reason or Reason.NONE).value,
+        "code_group": read.codes and read.codes.group,
+        "rows": rows,
+    }
+    return Rule(id=identity, shipped=file.ships, file=file.path, **_with_tuples(fields), **_with_tuples(examples))
 
 
-def _frozen(told: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
 @cache
@@ -365,8 +369,8 @@ def _shipped_table(name: str) -> RuleFile:
 
 
 def _filter(file: RuleFile, read: _FilterFile) -> Filter:
-    told, examples = read.model_dump(exclude={"examples"}), read.examples.model_dump()
-    return Filter(id=file.id, shipped=file.ships, file=file.path, **_frozen(told), **_frozen(examples))
+    fields, examples = read.model_dump(exclude={"examples"}), read.examples.model_dump()
+    return Filter(id=file.id, shipped=file.ships, file=file.path, **_with_tuples(fields), **_with_tuples(examples))
 
 
 def _weights(file: RuleFile, document: dict[str, Any]) -> dict[Support, float]:
