@@ -18,7 +18,7 @@ from logdiag.agent.forms import read_forms
 from logdiag.errors import AgentError
 
 _DATA = read_forms("secrets.yaml")
-_PATTERNS = _DATA.patterns
+_FORM = _DATA.patterns
 _FULL_KEY_LINE = 40
 _MOST_BETWEEN = 4
 _LONGEST_NAME = 60
@@ -29,22 +29,22 @@ Hide = Callable[[str], str]
 def hide_secrets(text: str, hide: Hide) -> str:
     """The text with each secret replaced by what `hide` returns; line ends stay. Raises AgentError without the library
     that knows the common forms."""
-    text = _PATTERNS["token"].sub(lambda match: hide(match[0]), text)
+    text = _FORM["token"].sub(lambda match: hide(match[0]), text)
     for value in sorted(_detected(text), key=len, reverse=True):
         text = re.sub(rf"[\w-]{{0,80}}{re.escape(value)}[\w~-]*", lambda match: hide(match[0]), text)
     text = _without_key_blocks(_without("public_key", text, hide), hide)
     for name in ("header", "cookie", "in_url", "in_query", "bearer", "basic", "command"):
         text = _without(name, text, hide)
-    text = _without_named(_PATTERNS["named"], _without_named(_PATTERNS["flag"], text, hide), hide)
+    text = _without_named(_FORM["named"], _without_named(_FORM["flag"], text, hide), hide)
     for name in ("in_sentence", "tracker", "near_word"):
         text = _without(name, text, hide)
-    return _PATTERNS["long"].sub(lambda match: hide(match[0]) if _is_random(match[0], 32) else match[0], text)
+    return _FORM["long"].sub(lambda match: hide(match[0]) if _is_random(match[0], 32) else match[0], text)
 
 
 def _without(form: str, text: str, hide: Hide) -> str:
     """The text with the values of one form hidden, if they can be secrets."""
     is_secret = _IS_SECRET.get(form, bool)
-    return _PATTERNS[form].sub(lambda match: _with_hidden(match, "value", hide) if is_secret(match) else match[0], text)
+    return _FORM[form].sub(lambda match: _hide_group(match, "value", hide) if is_secret(match) else match[0], text)
 
 
 @cache
@@ -65,7 +65,7 @@ def _detected(text: str) -> set[str]:
     return {value for value in found if len(value) >= 8 and any(sign.isdigit() for sign in value)}
 
 
-def _with_hidden(match: re.Match[str], group: str, hide: Hide) -> str:
+def _hide_group(match: re.Match[str], group: str, hide: Hide) -> str:
     """The text of a match with one group hidden, unless the group is hidden already: one character of Unicode's last
     planes, which no log uses."""
     value = match[group]
@@ -80,11 +80,11 @@ def _without_named(pattern: re.Pattern[str], text: str, hide: Hide) -> str:
     parts, end = [], 0
     for match in pattern.finditer(text):
         strength = _strength(match["name"].lstrip("nrt") if text[match.start() - 1] == "\\" else match["name"])
-        if not strength or match.start() < end or (pattern is _PATTERNS["flag"] and not match["name"].startswith("-")):
+        if not strength or match.start() < end or (pattern is _FORM["flag"] and not match["name"].startswith("-")):
             continue
-        value = _PATTERNS["value"].match(text, match.end())
+        value = _FORM["value"].match(text, match.end())
         if value is not None and _is_value(value[value.lastgroup or 0], match["name"], strength):
-            parts += [text[end : match.start()], match[0], _with_hidden(value, value.lastgroup or "", hide)]
+            parts += [text[end : match.start()], match[0], _hide_group(value, value.lastgroup or "", hide)]
             end = value.end()
     return "".join([*parts, text[end:]])
 
@@ -93,19 +93,15 @@ def _without_named(pattern: re.Pattern[str], text: str, hide: Hide) -> str:
 def _strength(name: str) -> str:
     """`strong` for a name whose value is a secret, `weak` for one whose value may be one, else empty."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[-_LONGEST_NAME:]).lower()
-    match = _PATTERNS["name"].search(snake)
-    if match is None or (match["weak"] and _PATTERNS["of_language"].search(snake[: match.start()])):
+    match = _FORM["name"].search(snake)
+    if match is None or (match["weak"] and _FORM["of_language"].search(snake[: match.start()])):
         return ""
     return "strong" if match["strong"] else "weak"
 
 
 def _is_value(value: str, name: str, strength: str) -> bool:
     # PWD with a path is the working directory, and NAME=NAME passes a variable on: neither is a secret.
-    if (
-        _PATTERNS["no_secret"].fullmatch(value)
-        or value == name
-        or (name.lower() == "pwd" and value.startswith(("/", "~")))
-    ):
+    if _FORM["no_secret"].fullmatch(value) or value == name or (name.lower() == "pwd" and value.startswith(("/", "~"))):
         return False
     return strength == "strong" or _looks_secret(value)
 
@@ -113,25 +109,25 @@ def _is_value(value: str, name: str, strength: str) -> bool:
 def _is_secret_in_sentence(match: re.Match[str]) -> bool:
     """Whether the value in a sentence such as `the token is ...` is a password, or looks like a secret."""
     value = match["value"].rstrip(".!?)")
-    if not value or _PATTERNS["no_password"].fullmatch(value) or _PATTERNS["no_secret"].fullmatch(value):
+    if not value or _FORM["no_password"].fullmatch(value) or _FORM["no_secret"].fullmatch(value):
         return False
     return match["what"].lower().startswith(("pass", "pwd")) or _looks_secret(value)
 
 
 def _is_of_query(match: re.Match[str]) -> bool:
-    wanted = bool(_PATTERNS["signing"].fullmatch(match["name"])) or _is_random(match["value"], 20)
-    return wanted and not _PATTERNS["no_secret"].fullmatch(match["value"])
+    wanted = bool(_FORM["signing"].fullmatch(match["name"])) or _is_random(match["value"], 20)
+    return wanted and not _FORM["no_secret"].fullmatch(match["value"])
 
 
 def _is_of_tracker(match: re.Match[str]) -> bool:
     before = match.string[max(0, match.start("value") - 24) : match.start("value")]
     value = match["value"]
-    return not _PATTERNS["commit"].search(before) and not value.isalpha() and not value.isdigit()
+    return not _FORM["commit"].search(before) and not value.isalpha() and not value.isdigit()
 
 
 def _looks_secret(value: str) -> bool:
-    """Whether a value looks like a secret, given that its name allows one."""
-    if _PATTERNS["plain"].fullmatch(value) or _PATTERNS["no_secret"].fullmatch(value):
+    """Whether a value looks like a secret, where its name allows one."""
+    if _FORM["plain"].fullmatch(value) or _FORM["no_secret"].fullmatch(value):
         return False
     letters, digits = any(map(str.isalpha, value)), any(map(str.isdigit, value))
     return (
@@ -154,7 +150,7 @@ def _is_random(value: str, least: int) -> bool:
     """Whether a word of at least `least` characters changes between small letters, capitals and digits as often as
     random ones do. Hexadecimal words count only with `least` below 32 (a name before them hints at a secret) and from
     24 on."""
-    if len(value) < least or value.startswith(("_Z", "0x", "/", "GPU-", "MIG-")) or _PATTERNS["plain"].fullmatch(value):
+    if len(value) < least or value.startswith(("_Z", "0x", "/", "GPU-", "MIG-")) or _FORM["plain"].fullmatch(value):
         return False
     if least < 32 and re.fullmatch(r"[0-9a-f]{24,}|[0-9A-F]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", value):
         return not value.isdigit()
@@ -186,7 +182,7 @@ def _without_key_blocks(text: str, hide: Hide) -> str:
     lines = text.split("\n")
     inside = 0
     for index, line in enumerate(lines):
-        marks = list(_PATTERNS["key_mark"].finditer(line))
+        marks = list(_FORM["key_mark"].finditer(line))
         if marks:
             if marks[0]["end"]:
                 _hide_key_above(lines, index, hide)
@@ -197,23 +193,23 @@ def _without_key_blocks(text: str, hide: Hide) -> str:
             lines[index] = shown + _key_text(line[end:], hide, within)
             inside = 0 if marks[-1]["end"] else _MOST_BETWEEN
         elif inside:
-            run = _PATTERNS["key_line"].search(line)
+            run = _FORM["key_line"].search(line)
             # A key's last line is shorter than the others, and other processes may print between its lines.
             full = run is not None and len(run["value"]) >= _FULL_KEY_LINE
             lines[index] = (
-                _with_hidden(run, "value", hide) if run is not None and (full or inside == _MOST_BETWEEN) else line
+                _hide_group(run, "value", hide) if run is not None and (full or inside == _MOST_BETWEEN) else line
             )
-            inside = _MOST_BETWEEN if full or _PATTERNS["key_header"].search(line) else inside - 1
+            inside = _MOST_BETWEEN if full or _FORM["key_header"].search(line) else inside - 1
     return "\n".join(lines)
 
 
 def _hide_key_above(lines: list[str], index: int, hide: Hide) -> None:
     """Hides the lines of a key above the mark of its end, whose beginning may be missing from the text."""
     for above in range(index - 1, -1, -1):
-        run = _PATTERNS["key_line"].search(lines[above])
+        run = _FORM["key_line"].search(lines[above])
         if run is None or (above < index - 1 and len(run["value"]) < _FULL_KEY_LINE):
             return
-        lines[above] = _with_hidden(run, "value", hide)
+        lines[above] = _hide_group(run, "value", hide)
 
 
 def _key_text(text: str, hide: Hide, within: bool) -> str:

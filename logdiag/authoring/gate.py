@@ -81,9 +81,7 @@ def judged_drafts(
     known = {item.id: item for item in incidents}
     for draft in drafts:
         problems += [(draft.id, problem) for problem in _against_incidents(alone, draft, known)]
-    return [
-        replace(draft, problems=tuple(problem for name, problem in problems if name == draft.id)) for draft in drafts
-    ]
+    return [replace(draft, problems=tuple(text for name, text in problems if name == draft.id)) for draft in drafts]
 
 
 def _against_incidents(book: RuleBook, draft: Proposal, incidents: Mapping[str, Incident]) -> Iterator[str]:

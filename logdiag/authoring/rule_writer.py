@@ -105,11 +105,8 @@ def _question(incidents: Sequence[Incident], others: Sequence[Incident], asker: 
 def _draft(text: str, incidents: Sequence[Incident], taken: set[str]) -> Proposal | None:
     """The proposal in a model's answer; None if it holds no JSON object of the required form."""
     answer = next(iter(objects_in(text, "pattern")), {})
-    required = [answer.get(name) for name in ("title", "why", "pattern")]
-    if (
-        not all(isinstance(word, str) and word.strip() for word in required)
-        or len(answer["pattern"]) > _LONGEST_PATTERN
-    ):
+    fields = [answer.get(name) for name in ("title", "why", "pattern")]
+    if not all(isinstance(item, str) and item.strip() for item in fields) or len(answer["pattern"]) > _LONGEST_PATTERN:
         return None
     fires = list(dict.fromkeys(example_of(item.signature) for item in incidents))[:_MOST_EXAMPLES]
     quiet = list(dict.fromkeys(clean(line) for line in _texts(answer.get("quiet")) if line not in fires))

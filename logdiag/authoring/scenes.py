@@ -91,9 +91,8 @@ def _problems_of_rule(book: RuleBook, index: int) -> Iterator[Problem]:
         changed.rules = (*book.rules[:index], without, *book.rules[index + 1 :])
         scenes = [*_logs(rule, others), *((tuple(item["log"].splitlines()), None) for item in rule.scenes)]
         if all(answer(log, code) == _answer(log, code, changed) for log, code in scenes):
-            yield problem(
-                field.split(":")[0], f"{field} changes no answer", "remove it, or add a scene where it counts"
-            )
+            key = field.split(":")[0]
+            yield problem(key, f"{field} changes no answer", "remove it, or add a scene where it counts")
 
 
 def _fields_to_prove(rule: Rule, book: RuleBook) -> Iterator[tuple[str, tuple[_Scene, ...], Rule]]:

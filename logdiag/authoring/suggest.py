@@ -74,10 +74,9 @@ def suggest(
         taken.difference_update(item.id for item in judged if item.problems)
         return judged
 
-    reasons = {
-        item.reason: None for item in confirmed if item.reason is not Reason.NONE and reason in (None, item.reason)
-    }
-    groups = [group for candidate in reasons for group in _unknown_groups(confirmed, candidate, book)]
+    known_reasons = dict.fromkeys(item.reason for item in confirmed if item.reason is not Reason.NONE)
+    reasons = [item for item in known_reasons if reason in (None, item)]
+    groups = [group for item in reasons for group in _unknown_groups(confirmed, item, book)]
     judged = proposed(groups)
     # Where the shared words of a group are too general, each of its wordings gets a rule of its own.
     too_wide = [group for group, item in zip(groups, judged, strict=True) if item.problems]

@@ -51,7 +51,7 @@ class Incident:
     `signature` is the masked root line (see `masked`), `window` masked lines around it, in order, `frames` the
     innermost frames of its traceback, the innermost first. `action` is `none` where it is the one that the reason's
     table gives. `seen_at` is an ISO 8601 time in UTC, empty for what ships with logdiag, and `times_seen` how often it
-    was remembered. `confirmed_by` is who said here that reason and remedy are right, empty while nobody has;
+    was remembered. `confirmed_by` is who confirmed reason and remedy here, empty while nobody has;
     `provenance` is where it came from (a log's name; for a shipped one the kind of source). `content` is a digest of
     the log around the root line, which tells one failure from another with the same words. `imported` names the file
     it came in with and who had confirmed it there, empty for one's own. `history` is in the order of time, and

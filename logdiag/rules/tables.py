@@ -174,7 +174,6 @@ def line_with(content: bytes, text: str, names: Sequence[str] = ()) -> int:
     first = line_of(content, names)
     wanted = (text, text.strip().rpartition("\n")[2].strip().replace("'", "''"))
     lines = content.decode("utf-8", errors="replace").splitlines()
-    matches = (
-        number for number, line in enumerate(lines, 1) if first <= number and any(part in line for part in wanted)
-    )
+    below_keys = enumerate(lines[first - 1 :], first)
+    matches = (number for number, line in below_keys if any(part in line for part in wanted))
     return next(matches, first)
