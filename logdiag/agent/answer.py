@@ -1,5 +1,5 @@
-"""A model's answer: its form, which has no action in it, and how it is held against the log: every line that it cites
-was shown, and says what is quoted."""
+"""A model's answer: its form, which has no action in it, and the checks against the log: each cited line was shown to
+the model, and holds the quoted words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from logdiag.agent.ask import objects_in
 from logdiag.agent.forms import data_of
 from logdiag.agent.opinion import Opinion
 from logdiag.agent.outbound import Channel
-from logdiag.agent.prompts import TOLD
+from logdiag.agent.prompts import INSTRUCTION_SENTENCES
 from logdiag.model import Line, Reason
 from logdiag.report.words import clean
 
@@ -30,16 +30,16 @@ _ROW = re.compile(r"^\s*s\d+:\d+[^|\n]{0,30}\| ?")
 
 
 class AnswerError(Exception):
-    """Why an answer cannot be taken, in words for the model."""
+    """An answer that is refused; the message tells the model why."""
 
 
-def _number(value: object) -> object:
+def _as_number(value: object) -> object:
     """s1   s1:123   123   "123" """
     found = re.fullmatch(r"(?:s\d+:)?s?(\d{1,12})", value.strip()) if isinstance(value, str) else None
     return int(found[1]) if found else value
 
 
-def _rank(value: object) -> object:
+def _as_rank(value: object) -> object:
     """3   "3"   "rank 3"   "w03"   null   "unknown" """
     if not isinstance(value, str):
         return value
@@ -48,25 +48,25 @@ def _rank(value: object) -> object:
 
 
 class _Closed(BaseModel):
-    """What is not asked for, an action above all, is left out."""
+    """A model that ignores fields that were not asked for, above all an action."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class Citation(_Closed):
-    """A line by source and number, and what it says there."""
+    """A cited line: its source and number, and words quoted from it."""
 
-    source: Annotated[int, BeforeValidator(_number)]
-    number: Annotated[int, BeforeValidator(_number)]
+    source: Annotated[int, BeforeValidator(_as_number)]
+    number: Annotated[int, BeforeValidator(_as_number)]
     quote: str = Field(min_length=1)
 
 
 class Answer(_Closed):
-    """What broke first, where, on which evidence, and in which words."""
+    """A model's answer: what broke first, on which rank, the evidence, and the cause in words."""
 
     reason: Reason
     root_line: Citation | None = None
-    rank: Annotated[int | None, BeforeValidator(_rank)] = None
+    rank: Annotated[int | None, BeforeValidator(_as_rank)] = None
     evidence: list[Citation] = []
     cause: str
     would_prove: str = ""
@@ -77,26 +77,26 @@ ANSWER_SCHEMA = data_of("answer.yaml")
 ANSWER_SCHEMA["properties"]["reason"]["enum"] = [reason.value for reason in Reason]
 
 
-def read_answer(given: object) -> Answer:
+def read_answer(arguments: object) -> Answer:
     """The answer in a tool call's arguments. Raises AnswerError."""
     try:
-        return Answer.model_validate(given)
+        return Answer.model_validate(arguments)
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, item['loc'])) or 'answer'}: {item['msg']}" for item in error.errors()]
-        said = "; ".join(problems[:_PROBLEMS])
-        raise AnswerError(f"the answer does not have the form asked for: {said}") from error
+        listed = "; ".join(problems[:_PROBLEMS])
+        raise AnswerError(f"the answer does not have the form asked for: {listed}") from error
 
 
 def read_text(text: str) -> Answer:
-    """The answer in words: the last JSON object that has a reason, in a fence or not. Raises AnswerError."""
+    """The answer in a text: the last JSON object with a `reason`, in a fence or not. Raises AnswerError."""
     if candidates := objects_in(text, "reason"):
         return read_answer(candidates[-1])
     raise AnswerError("there is no answer: call the tool `answer`, or write one JSON object with its fields")
 
 
 def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion:
-    """An answer as an opinion with lines of the log. The reason `none` needs `none_allowed`: then no cause of a failure
-    is known. Raises AnswerError."""
+    """Checks an answer against the log, and makes an opinion with lines of the log. The reason `none` is refused unless
+    `none_allowed`. Raises AnswerError."""
     if answer.reason is Reason.NONE and not none_allowed:
         raise AnswerError("the reason `none` cannot be given: the cause of a failure is known in this log")
     if answer.root_line is None and answer.reason is not Reason.NONE:
@@ -118,26 +118,27 @@ def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion:
 
 
 def _names_rank(line: Line, rank: int) -> bool:
-    """Whether a line is of a rank by its prefix or its process, or names it."""
-    named = (found[1] or found[2] or found[3] for found in _RANK.finditer(line.text))
-    return line.rank == rank or rank in map(int, named)
+    """Whether a line was printed by a rank, or names it."""
+    named_ranks = (match[1] or match[2] or match[3] for match in _RANK.finditer(line.text))
+    return line.rank == rank or rank in map(int, named_ranks)
 
 
 def _cited(citation: Citation, channel: Channel) -> Line:
-    """The line that was shown, and says what is quoted; a short quote must be all of it, or all but its prefixes."""
-    place = f"s{citation.source}:{citation.number}"
+    """The cited line. Raises AnswerError if it was not shown or does not hold the quote. A quote of fewer than 8
+    characters must be the whole line or its whole message."""
+    label = f"s{citation.source}:{citation.number}"
     shown = channel.shown(citation.source, citation.number)
     if not shown:
-        raise AnswerError(f"line {place} was not shown to you: cite only lines that you have read")
+        raise AnswerError(f"line {label} was not shown to you: cite only lines that you have read")
     quote = _squashed(_ROW.sub("", citation.quote)).strip("\u2026 ").removesuffix("...").removeprefix("...").strip()
-    said = [item for item in shown if quote and quote in _squashed(item.text)]
-    if not said:
-        raise AnswerError(f"line {place} does not say {citation.quote[:120]!r}: copy its words exactly")
-    for item in said:
+    quoted = [item for item in shown if quote and quote in _squashed(item.text)]
+    if not quoted:
+        raise AnswerError(f"line {label} does not say {citation.quote[:120]!r}: copy its words exactly")
+    for item in quoted:
         whole = (_squashed(item.text).strip("\u2026 "), _squashed(channel.leaving(item.line.message)))
         if len(quote) >= _SHORTEST_QUOTE or quote in whole:
             return item.line
-    raise AnswerError(f"{quote!r} is too short to tell line {place} from others: copy more of its words")
+    raise AnswerError(f"{quote!r} is too short to tell line {label} from others: copy more of its words")
 
 
 def _squashed(text: str) -> str:
@@ -145,9 +146,8 @@ def _squashed(text: str) -> str:
 
 
 def _as_plain_text(text: str, channel: Channel) -> str:
-    """A model's words as plain text: no controls, no line breaks, real names; none where they repeat what it was
-    told."""
+    """A model's words as plain text in one line, with the real names; empty if they repeat the model's instructions."""
     plain = _squashed(text)
-    if channel.nonce in plain or any(told in plain for told in TOLD):
+    if channel.nonce in plain or any(sentence in plain for sentence in INSTRUCTION_SENTENCES):
         return ""
     return clean(channel.back(plain[: _LONGEST_WORDS * 2]), _LONGEST_WORDS)

@@ -74,7 +74,7 @@ class Asker:
         """The answers to a question that is asked `times` times at once; those that came in time. Raises AgentError
         when none came, with the first failure."""
 
-        def said() -> str:
+        def answer() -> str:
             model = self.model()
             from langchain_core.messages import HumanMessage, SystemMessage
             from langsmith import tracing_context
@@ -86,13 +86,13 @@ class Asker:
         texts: list[str] = []
         late = f"did not answer within {self._seconds:g} s; check its address, or raise --llm-timeout"
         failure = AgentError(f"the {name} {late}")
-        for outcome in outcomes([said] * times, self.ends):
+        for outcome in outcomes([answer] * times, self.ends):
             if isinstance(outcome, str):
                 texts.append(outcome)
             elif isinstance(outcome, AgentError):
                 failure = outcome
-            elif (what := failure_of(outcome)) != TIMED_OUT:
-                failure = AgentError(f"the {name} {what}")
+            elif (reason := failure_of(outcome)) != TIMED_OUT:
+                failure = AgentError(f"the {name} {reason}")
         if not texts:
             raise failure
         return texts
@@ -106,8 +106,8 @@ class Asker:
 
 
 def objects_in(text: str, key: str) -> list[dict[str, Any]]:
-    """The JSON objects in a text that have a key, in a fence or not, outermost first; of a tool call that was written
-    out, its arguments."""
+    """The JSON objects with a key in a text, in a fence or not, outermost first. Of a tool call written as text, its
+    arguments are taken."""
     text = text[:_LONGEST_ANSWER]
     decoder = json.JSONDecoder()
     found: list[dict[str, Any]] = []

@@ -1,5 +1,5 @@
 """The connections to a model's server, bounded in time and size. Redirects are not followed, so a prompt goes only to
-the address that was given."""
+the configured address."""
 
 from __future__ import annotations
 

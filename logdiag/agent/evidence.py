@@ -1,4 +1,4 @@
-"""What the model is shown: lines and facts under a budget of tokens.
+"""Chooses what the model is shown: lines and facts within a budget of tokens.
 
 First the lines of findings and suspects with those around them, then the end of each log, what reads like a failure,
 and what came only once. Of lines that repeat, the first ones are shown.
@@ -30,16 +30,16 @@ _FIRST_LINES = 3
 # Lines that differ only in numbers: so many of them are shown, the first one always, and how many there are.
 _ALIKE = 3
 _MOST_ROWS = 16
-# How much of the budget may be spent once the findings are taken; `evidence_of` has it for the other kinds of line.
+# The share of the budget that findings may take; `evidence_of` has the shares of the other kinds of line.
 _SHARE_OF_FINDINGS = 0.4
-# 12   0x7f3a   3f2b8c1e-5a7d: what differs between lines that say the same
+# 12   0x7f3a   3f2b8c1e-5a7d: the parts in which otherwise equal lines differ
 _VARYING = re.compile(r"\b(?:0x[0-9a-f]+|[0-9a-f]{8,}(?:-[0-9a-f]{4,})*)\b|\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """`lines` in the order of the logs, `counts` for those that stand for others, `facts` one a line, and an estimate
-    of the tokens they take."""
+    """What the model is shown: `lines` in the order of the logs; `counts`, how many lines a line stands for, if more
+    than one; `facts`, one sentence each; `tokens`, an estimate of all together."""
 
     lines: tuple[Line, ...]
     counts: Mapping[LineInFile, int]
@@ -53,8 +53,8 @@ def evidence_of(diagnosis: Diagnosis, view: LogView, budget: int, job: Mapping[s
     facts = tuple(_facts(diagnosis, view, job or {}, budget // 4 * _CHARACTERS_A_TOKEN))
     left = budget - sum(map(tokens_of, facts))
     choice = _Choice(diagnosis, left)
-    suspects = _found(view, diagnosis.suspects)
-    named = _found(view, [diagnosis.root_cause] if diagnosis.root_cause else []) + suspects
+    suspects = _kept_lines(view, diagnosis.suspects)
+    cited = _kept_lines(view, [diagnosis.root_cause] if diagnosis.root_cause else []) + suspects
     near_suspects = (near for line in suspects for near in view.around(line, _AROUND_A_SUSPECT, _AROUND_A_SUSPECT))
     groups = (
         (_SHARE_OF_FINDINGS, _around_findings(diagnosis, view)),
@@ -63,15 +63,15 @@ def evidence_of(diagnosis: Diagnosis, view: LogView, budget: int, job: Mapping[s
         (0.88, _failures(digest.lines)),
         (1.0, (line for line in reversed(digest.lines) if line.in_file not in digest.counts)),
     )
-    choice.take(named, _SHARE_OF_FINDINGS, all_of_them=True)
+    choice.take(cited, _SHARE_OF_FINDINGS, all_of_them=True)
     for share, lines in groups:
         choice.take(lines, share)
     return Bundle(choice.lines, choice.counts, facts, choice.spent + budget - left)
 
 
 class _Choice:
-    """The lines taken so far for `left` tokens. Of lines that differ only in numbers the first ones are taken, and
-    counted."""
+    """The lines chosen so far, within `left` tokens. Of lines that differ only in numbers the first few are chosen, and
+    all are counted."""
 
     def __init__(self, diagnosis: Diagnosis, left: int) -> None:
         self._left = left
@@ -88,8 +88,8 @@ class _Choice:
 
     def take(self, lines: Iterable[Line], share: float, *, all_of_them: bool = False) -> None:
         """Takes lines, and the first line like each, until a share of the tokens is spent."""
-        for wanted in lines:
-            for line in (self._first.get(_shape(wanted), wanted), wanted):
+        for candidate in lines:
+            for line in (self._first.get(_shape(candidate), candidate), candidate):
                 cost = (min(len(line.text), _LONGEST_LINE) + _LONGEST_PREFIX) // _CHARACTERS_A_TOKEN + 1
                 if line.place in self._taken or not line.text.strip():
                     continue
@@ -108,15 +108,15 @@ class _Choice:
 
     @property
     def counts(self) -> dict[LineInFile, int]:
-        """For the first line of each kind of which more were left out, how many there are in all."""
-        found: dict[LineInFile, int] = {}
+        """For each kind of line that was not shown in full: its first line, and how many there are in all."""
+        counts: dict[LineInFile, int] = {}
         for shape, shown in self._shown.items():
             first = self._first.get(shape)
             if first is not None:
                 many = max(self._digest.counts.get(first.in_file, 0), self._kept[shape])
                 if many > shown:
-                    found[first.in_file] = many
-        return found
+                    counts[first.in_file] = many
+        return counts
 
 
 def tokens_of(text: str) -> int:
@@ -128,19 +128,19 @@ def _shape(line: Line) -> str:
     return _VARYING.sub("0", line.message[:_LONGEST_LINE]) or line.text[:_LONGEST_LINE]
 
 
-def _found(view: LogView, places: Iterable[Place]) -> list[Line]:
-    """The kept lines that an answer speaks of."""
+def _kept_lines(view: LogView, places: Iterable[Place]) -> list[Line]:
+    """The kept lines at these places; those that were not kept are left out."""
     lines = (view.find(item) for item in places)
     return [line for line in lines if line is not None]
 
 
 def _around_findings(diagnosis: Diagnosis, view: LogView) -> Iterator[Line]:
-    """The lines of the evidence, the root first, and then those around each."""
+    """The lines of the evidence, the root first, then the lines around each."""
     roles = ("root", "context", "consequence")
     evidence = sorted(diagnosis.evidence, key=lambda item: (*roles, item.role).index(item.role))
-    known = _found(view, evidence)
-    yield from known
-    for line in known:
+    cited = _kept_lines(view, evidence)
+    yield from cited
+    for line in cited:
         yield from view.around(line, _BEFORE, _AFTER)
 
 
@@ -164,7 +164,7 @@ def _failures(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _facts(diagnosis: Diagnosis, view: LogView, job: Mapping[str, str], longest: int) -> Iterator[str]:
-    """What rules and memory know, the most telling first, in at most `longest` characters."""
+    """What rules and memory know, the most important first, in at most `longest` characters."""
     of_job = (f"the job's {name} is {value}" for name, value in job.items() if name != "user" and value)
     similar = (
         f"past incident {item.incident}: similarity {item.similarity:.2f}, reason {item.reason.value}, "
@@ -179,8 +179,8 @@ def _facts(diagnosis: Diagnosis, view: LogView, job: Mapping[str, str], longest:
 
 
 def _verdict(diagnosis: Diagnosis, view: LogView) -> Iterator[str]:
-    """What the rules and the memory make of it, in words of the rules: those of people stay here."""
-    of_people = any((item.rule or "").startswith(MEMORY) for item in diagnosis.evidence)
+    """The verdict of rules and memory. Words that people wrote are left out: only those of rules are sent."""
+    has_people_words = any((item.rule or "").startswith(MEMORY) for item in diagnosis.evidence)
     if diagnosis.failed is None:
         yield "rules: the log does not tell whether the job failed"
     elif not diagnosis.failed:
@@ -189,31 +189,31 @@ def _verdict(diagnosis: Diagnosis, view: LogView) -> Iterator[str]:
         yield "rules: the job failed, and no rule names the cause"
     else:
         root = diagnosis.root_cause
-        yield _of_root(diagnosis, root, _place(view.find(root)), "" if of_people else f" {diagnosis.summary}")
+        yield _of_root(diagnosis, root, _label(view.find(root)), "" if has_people_words else f" {diagnosis.summary}")
     for item in diagnosis.consequences[:_MOST_ROWS]:
         ranks = f" on ranks {rank_ranges(item.ranks)}" if item.ranks else ""
-        title = "" if of_people else f": {item.title}"
+        title = "" if has_people_words else f": {item.title}"
         yield f"rules: {item.count}x {item.reason}{ranks}, taken for a consequence{title}"
     for other in diagnosis.candidates:
         yield f"rules: it could also be {other.reason.value}"
-    if places := [_place(line) for line in _found(view, diagnosis.suspects)]:
-        yield f"lines that stand out by how they stand in the log, whatever they say: {', '.join(places)}"
+    if labels := [_label(line) for line in _kept_lines(view, diagnosis.suspects)]:
+        yield f"lines that stand out by how they stand in the log, whatever they say: {', '.join(labels)}"
 
 
-def _of_root(diagnosis: Diagnosis, root: RootCause, place: str, summary: str) -> str:
-    """What rules or the memory make of the root."""
+def _of_root(diagnosis: Diagnosis, root: RootCause, label: str, summary: str) -> str:
+    """What rules or the memory conclude about the root line, whose label is such as `s1:123`."""
     sure = f"about {diagnosis.confidence:.0%} of such answers are right"
     if root.rule.startswith(MEMORY):
-        return f"memory: {diagnosis.reason.value} at {place}, as a past failure with such a line; {sure}"
+        return f"memory: {diagnosis.reason.value} at {label}, as a past failure with such a line; {sure}"
     if names_no_cause(diagnosis):
-        said = f"{diagnosis.summary} rule {root.rule}"
-        return f"rules: no cause known; {place} only shows that the job failed ({said})"
+        source = f"{diagnosis.summary} rule {root.rule}"
+        return f"rules: no cause known; {label} only shows that the job failed ({source})"
     if Support.SUSPECT in diagnosis.supports:
-        return f"rules: no rule knows {place}; its words suggest {diagnosis.reason.value}, which is a guess"
-    return f"rules: {diagnosis.reason.value} at {place};{summary} {sure} (rule {root.rule})"
+        return f"rules: no rule knows {label}; its words suggest {diagnosis.reason.value}, which is a guess"
+    return f"rules: {diagnosis.reason.value} at {label};{summary} {sure} (rule {root.rule})"
 
 
-def _place(line: Line | None) -> str:
+def _label(line: Line | None) -> str:
     return f"s{line.stream + 1}:{line.number}" if line else "a line that was not kept"
 
 
@@ -227,11 +227,11 @@ def _sources(view: LogView, diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _ranks(diagnosis: Diagnosis) -> Iterator[str]:
-    """Where each rank spoke last."""
+    """The last kept line of each rank."""
     last = {line.rank: line for line in diagnosis.digest.lines if line.rank is not None}
     nodes = {line.rank: line.node for line in diagnosis.digest.lines if line.node}
     for rank in sorted(last)[:_MOST_ROWS]:
         node = f" on {nodes[rank]}" if rank in nodes else ""
-        yield f"rank {rank}{node}: its last kept line is {_place(last[rank])}"
+        yield f"rank {rank}{node}: its last kept line is {_label(last[rank])}"
     if len(last) > _MOST_ROWS:
         yield f"{len(last)} ranks speak"

@@ -1,6 +1,6 @@
-"""One conversation with a model about one log: it reads, answers, and is held to what it cites.
+"""One conversation with a model about one log: the model reads lines, answers, and must cite what it was shown.
 
-The agent is LangChain's. What bounds it stands in `_Bounds`: turns, tool calls, tokens, time, and answers refused.
+The agent is LangChain's. `_Bounds` limits its turns, tool calls, tokens, time and refused answers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _MOST_CALLS = 24
 _REFUSALS = 2
 # In and out altogether: each turn sends the whole conversation again.
 _MOST_TOKENS = 100_000
-# No server means more than this in one turn.
+# A server that reports more than this for one turn is wrong.
 _MOST_COUNTED = 10**8
 _SHORTEST_TURN = 0.05
 
 
 @dataclass
 class Conversation:
-    """One conversation: what it may take, and how far it is; another thread may read it at any time. It ends with an
-    `opinion`, or an `error` that completes the sentence "the model ..."."""
+    """One conversation: its limits and its state, which other threads may read at any time. It ends with an `opinion`,
+    or with an `error` that completes the sentence "the model ..."."""
 
     channel: Channel
     ends: float
@@ -50,7 +50,7 @@ class Conversation:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to be said; gives the reason to `error` where the bounds end it."""
+        """Whether the conversation has ended; sets `error` if a limit ended it."""
         if not (self.opinion or self.error):
             if time.monotonic() > self.ends - _SHORTEST_TURN:
                 self.error = TIMED_OUT
@@ -63,7 +63,7 @@ class Conversation:
         return bool(self.opinion or self.error)
 
     def offer(self, read: Callable[[], Answer]) -> str:
-        """Takes an answer, or says why it is refused."""
+        """Takes an answer as the opinion; returns why it was refused, empty if it was not."""
         try:
             opinion = ground(read(), self.channel, none_allowed=self.none_allowed)
         except AnswerError as refused:
@@ -73,14 +73,14 @@ class Conversation:
         self.opinion = self.opinion or opinion
         return ""
 
-    def heard(self, sent: Sequence[Any], said: Sequence[Any]) -> None:
-        """Counts a turn by LangChain's messages that went and came. A server may report its tokens wrongly: the budget
-        counts the length of the texts at least."""
-        into, out = _tokens(said, "input_tokens"), _tokens(said, "output_tokens")
-        self.spent += max(into, _least_tokens(sent)) + max(out, _least_tokens(said))
-        self.tokens_in, self.tokens_out = self.tokens_in + into, self.tokens_out + out
+    def count_turn(self, sent: Sequence[Any], replies: Sequence[Any]) -> None:
+        """Counts one turn from LangChain's messages. A server may report its tokens wrongly, so at least as many tokens
+        are counted as the texts' lengths imply."""
+        tokens_in, tokens_out = _reported_tokens(replies, "input_tokens"), _reported_tokens(replies, "output_tokens")
+        self.spent += max(tokens_in, _least_tokens(sent)) + max(tokens_out, _least_tokens(replies))
+        self.tokens_in, self.tokens_out = self.tokens_in + tokens_in, self.tokens_out + tokens_out
         self.steps.append("model")
-        for message in said:
+        for message in replies:
             cost = (message.response_metadata.get("token_usage") or {}).get("cost")
             if isinstance(cost, (int, float)) and 0 <= cost <= _MOST_COUNTED:
                 self.cost = (self.cost or 0.0) + cost
@@ -89,13 +89,13 @@ class Conversation:
 def ask(
     model: BaseChatModel, prompt: Prompt, tools: Sequence[BaseTool], talk: Conversation, callbacks: Sequence[Any] = ()
 ) -> None:
-    """Holds a conversation until it is over. What the model's client raises is passed on."""
+    """Runs a conversation until it is over. Errors of the model's client are passed on."""
     from langchain.agents import create_agent
     from langchain_core.messages import HumanMessage
     from langchain_core.tools import StructuredTool
 
-    def answer(**given: Any) -> str:
-        return talk.offer(lambda: read_answer(given)) or "Taken."
+    def answer(**arguments: Any) -> str:
+        return talk.offer(lambda: read_answer(arguments)) or "Taken."
 
     final = StructuredTool(
         name="answer", description="Your answer, once you have it.", args_schema=ANSWER_SCHEMA, func=answer
@@ -138,19 +138,19 @@ def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
 
 
 def _turn(talk: Conversation, request: Any, handler: Any) -> Any:
-    """One turn of the model, counted, with so many tool calls at most."""
+    """Runs one turn of the model and counts it; drops tool calls beyond the most that are allowed."""
     from langchain_core.messages import AIMessage
 
     response = handler(request)
-    said = [message for message in response.result if isinstance(message, AIMessage)]
-    talk.heard([*request.messages, request.system_message], said)
-    for message in said:
+    replies = [message for message in response.result if isinstance(message, AIMessage)]
+    talk.count_turn([*request.messages, request.system_message], replies)
+    for message in replies:
         message.tool_calls = message.tool_calls[:_MOST_CALLS]
     return response
 
 
 def _tool_call(talk: Conversation, request: Any, handler: Any) -> Any:
-    """One call of a tool, unless there were too many; what it gives goes through the channel."""
+    """Runs one tool call, unless there were too many; its result goes through the channel."""
     from langchain_core.messages import ToolMessage
 
     call = request.tool_call
@@ -159,13 +159,13 @@ def _tool_call(talk: Conversation, request: Any, handler: Any) -> Any:
         return ToolMessage("No more tool calls: answer now.", tool_call_id=call["id"], name=call["name"])
     talk.steps.append(call["name"][:40])
     result = handler(request)
-    # What a tool returns went through the channel; what LangChain says of a call that failed goes here.
+    # A tool's own result went through the channel already, LangChain's message about a failed call did not.
     result.content = talk.channel.leaving(str(result.content))
     return result
 
 
 def _answer_in(message: Any) -> Answer:
-    """The answer that a message without tool calls holds in words, or in a call that could not be read."""
+    """The answer in a message without valid tool calls: in an invalid call or in the text. Raises AnswerError."""
     for call in message.invalid_tool_calls:
         try:
             return read_text(str(call.get("args")))
@@ -174,13 +174,13 @@ def _answer_in(message: Any) -> Answer:
     return read_text(str(message.text))
 
 
-def _tokens(messages: Sequence[Any], name: str) -> int:
-    """What a server says of a turn's tokens; nothing that it could not mean."""
-    said = [message.usage_metadata[name] for message in messages if message.usage_metadata]
-    return sum(count for count in said if isinstance(count, int) and 0 <= count <= _MOST_COUNTED)
+def _reported_tokens(messages: Sequence[Any], name: str) -> int:
+    """The tokens of a turn as the server reports them; impossible numbers count as 0."""
+    counts = [message.usage_metadata[name] for message in messages if message.usage_metadata]
+    return sum(count for count in counts if isinstance(count, int) and 0 <= count <= _MOST_COUNTED)
 
 
 def _least_tokens(messages: Sequence[Any]) -> int:
-    """Fewer tokens than messages can have, by their length."""
+    """A lower bound of the tokens of messages, by their length."""
     texts = ((message.content, getattr(message, "tool_calls", "")) for message in messages if message is not None)
     return sum(len(str(content)) + len(str(calls)) for content, calls in texts) // 8

@@ -1,6 +1,5 @@
-"""What the agent knows by wording is data beside this file: the forms of names (`identities.yaml`) and of secrets
-(`secrets.yaml`), what codes mean (`codes.yaml`), the form of an answer (`answer.yaml`), and what a model is told
-(`instructions.txt`)."""
+"""Reads the agent's data beside this file: the forms of names (`identities.yaml`) and of secrets (`secrets.yaml`), the
+meanings of codes (`codes.yaml`), the form of an answer (`answer.yaml`) and the model's `instructions.txt`."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _PIECE = re.compile(r"%(\w+)%")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A pattern whose groups `hides` and `hides` with a 2 are what to hide, and `lines` in which there is some."""
+    """A pattern, of which the groups named `hides` and `hides` + "2" are hidden, and `lines` as examples."""
 
     hides: str
     pattern: re.Pattern[str]
@@ -28,7 +27,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """What a file says: single patterns by name, lists of forms by name, each in its order, and lists of words."""
+    """The content of a forms file: single patterns, lists of forms in order, and lists of words, each by name."""
 
     patterns: Mapping[str, re.Pattern[str]]
     forms: Mapping[str, tuple[Form, ...]]
@@ -37,14 +36,14 @@ class Forms:
 
 @cache
 def data_of(file: str) -> dict[str, Any]:
-    """What a file of this package says."""
+    """The mapping in a YAML file of this package."""
     text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
     data: dict[str, Any] = yaml.safe_load(text)
     return data
 
 
 def instructions(file: Path) -> str:
-    """What a model is told, from a text with a blank line between paragraphs; each paragraph becomes one line."""
+    """A model's instructions from a text file; each paragraph, which a blank line ends, becomes one line."""
     return re.sub(r"(?<!\n)\n(?!\n)", " ", file.read_text(encoding="utf-8").strip())
 
 

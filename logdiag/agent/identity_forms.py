@@ -1,6 +1,6 @@
 """Finds people and machines in log text: e-mail addresses, users, hosts, network and hardware addresses.
 
-A host or user is recognised by the words around it, and from then on hidden wherever it stands. What a diagnosis needs
+A host or user is recognised by the words around it, and from then on hidden wherever it occurs. What a diagnosis needs
 stays: PCI addresses, library paths, file:line, ports, versions, times.
 """
 
@@ -16,15 +16,15 @@ from importlib import resources
 from logdiag.agent.forms import read_forms
 
 KINDS = ("host", "user", "ip", "mac", "email", "name", "pod", "bucket", "device")
-"""What is hidden under a pseudonym that is mapped back, beside secrets."""
+"""The kinds of names that are hidden under a pseudonym and restored in answers; secrets are not."""
 
 _DATA = read_forms("identities.yaml")
-_ONE = _DATA.patterns
+_FORM = _DATA.patterns
 _LOCAL, _MODULE_LIKE = (frozenset(_DATA.words[name]) for name in ("local", "module_like"))
-# So many different lines begin with a name that speaks.
+# A name before a colon is a host's if so many different lines begin with it.
 _FEWEST_SPOKEN = 3
 
-# Names that are words: what hides them hides the log. Generic accounts are nobody's name. One list a file, for people.
+# Words and generic accounts that are never hidden, since that would hide the log itself.
 _WORDS = frozenset(sys.stdlib_module_names).union(
     resources.files(__package__).joinpath("common_words.txt").read_text(encoding="utf-8").split()
 )
@@ -35,17 +35,17 @@ Hide = Callable[[str, str], str]
 def hide_identities(text: str, hide: Hide) -> str:
     """The text with hosts, users and addresses replaced by what `hide(kind, value)` returns; `kind` is one of KINDS, or
     `path` (the folder of a user, with the name)."""
-    text = _ONE["email"].sub(lambda match: match[0] if match[0].startswith("git@") else hide("email", match[0]), text)
-    text = _ONE["mac"].sub(lambda match: hide("mac", match[0]), text)
-    text = _ONE["ipv6"].sub(lambda match: _ipv6(match[0], hide), text)
-    text = _ONE["ipv4"].sub(lambda match: _ipv4(match, hide), text)
-    text = _ONE["at_host"].sub(lambda match: _at_host(match, hide), text)
-    text = _ONE["in_path"].sub(lambda match: _in_path(match, hide), text)
-    text = _ONE["shared_path"].sub(lambda match: _in_shared_path(match, hide), text)
+    text = _FORM["email"].sub(lambda match: match[0] if match[0].startswith("git@") else hide("email", match[0]), text)
+    text = _FORM["mac"].sub(lambda match: hide("mac", match[0]), text)
+    text = _FORM["ipv6"].sub(lambda match: _ipv6(match[0], hide), text)
+    text = _FORM["ipv4"].sub(lambda match: _ipv4(match, hide), text)
+    text = _FORM["at_host"].sub(lambda match: _at_host(match, hide), text)
+    text = _FORM["in_path"].sub(lambda match: _in_path(match, hide), text)
+    text = _FORM["shared_path"].sub(lambda match: _in_shared_path(match, hide), text)
     text = _without_forms("users", text, hide)
     text = _without_speakers(text, hide)
     text = _without_forms("hosts", text, hide)
-    text = _ONE["named"].sub(lambda match: _named(match[0], hide), text)
+    text = _FORM["named"].sub(lambda match: _hide_host(match[0], hide), text)
     return _without_forms("others", text, hide)
 
 
@@ -59,16 +59,16 @@ _RANGE = re.compile(r"(?P<head>[\w.-]*)\[(?P<numbers>[\d,-]+)\](?P<tail>[\w.-]*)
 
 
 def hide_names(text: str, names: Mapping[str, str], hide: Hide) -> str:
-    """The text with each of `names` (in small letters, with its kind) hidden wherever it stands between other signs
-    than letters and digits."""
+    """The text with each of `names` (in lower case, with its kind) hidden wherever no letter or digit stands beside
+    it."""
     if not names:
         return text
     first = {found[0] for name in names if (found := _PIECE.match(name))}
-    return _WORD.sub(lambda match: _word(match[0], names, first, hide), text)
+    return _WORD.sub(lambda match: _hide_names_in_word(match[0], names, first, hide), text)
 
 
 def learnable(name: str) -> bool:
-    """Whether a name that was found once may be taken for itself wherever it stands."""
+    """Whether a name that was found once may be hidden wherever it occurs: it is no word, no number and not short."""
     return len(name) >= 3 and name.lower() not in _WORDS and not name.isdigit()
 
 
@@ -78,7 +78,7 @@ def is_common(word: str) -> bool:
 
 
 def names_in(text: str) -> Iterator[str]:
-    """The words of a path or of a job's metadata that could be names, a file's with and without its ending."""
+    """The words of a path or of a job's metadata that could be names; of a file also without its suffix."""
     for match in _WORD.finditer(text):
         yield match[0]
         stem, dot, _ = match[0].rpartition(".")
@@ -99,7 +99,7 @@ def members_of(hosts: str) -> list[str]:
     return members[:_MOST_MEMBERS]
 
 
-def _word(word: str, names: Mapping[str, str], first: set[str], hide: Hide) -> str:
+def _hide_names_in_word(word: str, names: Mapping[str, str], first: set[str], hide: Hide) -> str:
     low = word.lower()
     if low in names:
         return hide(names[low], word)
@@ -112,44 +112,44 @@ def _word(word: str, names: Mapping[str, str], first: set[str], hide: Hide) -> s
         for last in reversed(pieces[at : at + _MOST_PIECES]):
             start, end = piece.start(), last.end()
             if (kind := names.get(low[start:end])) is not None:
-                rest = _WORD.sub(lambda match: _word(match[0], names, first, hide), word[end:])
+                rest = _WORD.sub(lambda match: _hide_names_in_word(match[0], names, first, hide), word[end:])
                 return word[:start] + hide(kind, word[start:end]) + rest
     return word
 
 
 def _without_speakers(text: str, hide: Hide) -> str:
-    """The text without the names that several different lines begin with."""
-    said: dict[str, set[str]] = {}
-    for match in _ONE["speaker"].finditer(text):
-        said.setdefault(match["host"], set()).add(text[match.end() : match.end() + 40])
+    """The text without host names that stand before a colon at the beginning of several different lines."""
+    messages: dict[str, set[str]] = {}
+    for match in _FORM["speaker"].finditer(text):
+        messages.setdefault(match["host"], set()).add(text[match.end() : match.end() + 40])
     hosts = {
-        name for name, rests in said.items() if len(rests) >= _FEWEST_SPOKEN and not _ONE["no_speaker"].match(name)
+        name for name, texts in messages.items() if len(texts) >= _FEWEST_SPOKEN and not _FORM["no_speaker"].match(name)
     }
 
     def shown(match: re.Match[str]) -> str:
         name = match["host"]
-        return f"{match['head']}{_named(name, hide)}: " if name in hosts and _is_name("host", name) else match[0]
+        return f"{match['head']}{_hide_host(name, hide)}: " if name in hosts and _is_name("host", name) else match[0]
 
-    return _ONE["speaker"].sub(shown, text) if hosts else text
+    return _FORM["speaker"].sub(shown, text) if hosts else text
 
 
 def _without_forms(forms: str, text: str, hide: Hide) -> str:
     for form in _DATA.forms[forms]:
-        text = form.pattern.sub(partial(_groups, kind=form.hides, hide=hide), text)
+        text = form.pattern.sub(partial(_hide_groups, kind=form.hides, hide=hide), text)
     return text
 
 
-def _groups(match: re.Match[str], kind: str, hide: Hide) -> str:
-    """A match with its groups of one kind hidden."""
-    text, place = "", match.start()
+def _hide_groups(match: re.Match[str], kind: str, hide: Hide) -> str:
+    """The text of a match with its groups of one kind hidden."""
+    text, end = "", match.start()
     groups = match.groupdict()
     for group in sorted({kind, f"{kind}2"} & groups.keys(), key=match.start):
         value = groups[group]
         if value and _is_name(kind, value):
-            text += match.string[place : match.start(group)]
-            text += _named(value, hide) if kind == "host" else hide(kind, value)
-            place = match.end(group)
-    return text + match.string[place : match.end()]
+            text += match.string[end : match.start(group)]
+            text += _hide_host(value, hide) if kind == "host" else hide(kind, value)
+            end = match.end(group)
+    return text + match.string[end : match.end()]
 
 
 def _is_name(kind: str, value: str) -> bool:
@@ -167,12 +167,12 @@ def _is_name(kind: str, value: str) -> bool:
     return kind != "host" or any(map(str.isalpha, value))
 
 
-def _named(value: str, hide: Hide) -> str:
-    """A host name hidden, apart from the part that says which public service it belongs to."""
+def _hide_host(value: str, hide: Hide) -> str:
+    """A host name with all hidden but the domain of a public service."""
     low = value.lower()
     if low in _LOCAL or low in _WORDS:
         return value
-    public = _ONE["public"].fullmatch(value)
+    public = _FORM["public"].fullmatch(value)
     if public is not None:
         inner = public["inner"].rstrip(".")
         return f"{hide('host', inner)}.{public['public']}" if inner and inner.lower() not in _WORDS else value
@@ -187,7 +187,7 @@ def _at_host(match: re.Match[str], hide: Hide) -> str:
     if user == "git" or not re.search(r"[a-z]", host) or re.fullmatch(r"[A-Z_]+[\d._]*|\d.*", host):
         return match[0]
     shown = user if user.lower() in _WORDS else hide("user", user)
-    return f"{shown}@{_named(host, hide)}"
+    return f"{shown}@{_hide_host(host, hide)}"
 
 
 def _in_path(match: re.Match[str], hide: Hide) -> str:
@@ -205,13 +205,13 @@ def _in_shared_path(match: re.Match[str], hide: Hide) -> str:
 
 def _ipv4(match: re.Match[str], hide: Hide) -> str:
     before = match.string[max(0, match.start() - 24) : match.start()]
-    if _ONE["kept_address"].match(match[0]) or _ONE["version_before"].search(before):
+    if _FORM["kept_address"].match(match[0]) or _FORM["version_before"].search(before):
         return match[0]
     return hide("ip", match[0])
 
 
 def _ipv6(value: str, hide: Hide) -> str:
-    if value.count(":") < 2 or _ONE["kept_address"].match(value):
+    if value.count(":") < 2 or _FORM["kept_address"].match(value):
         return value
     try:
         ipaddress.IPv6Address(value)

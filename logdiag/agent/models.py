@@ -71,8 +71,10 @@ def load_model(name: str, timeout: float, connection: Connection | None = None) 
         if "api_key" in str(error).lower() or "credential" in str(error).lower():
             key = _KEYS.get(provider, f"{provider.upper()}_API_KEY")
             raise AgentError(f"--llm {name}: no key; set {key}") from error
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise AgentError(f"--llm {name}: cannot be set up ({said[0][:200]}); check the provider's variables") from error
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise AgentError(
+            f"--llm {name}: cannot be set up ({lines[0][:200]}); check the provider's variables"
+        ) from error
     return loaded
 
 
@@ -123,8 +125,8 @@ def failure_of(error: BaseException) -> str:
         return "could not be reached, or the connection broke; check its address and that it runs"
     if any("json" in name or "decode" in name or "validation" in name for name in names):
         return "answered with something that is no chat answer; check that its address is that of a chat server"
-    said = str(error).strip().splitlines()
-    return f"failed ({type(error).__name__}{': ' + said[0][:120] if said else ''})"
+    lines = str(error).strip().splitlines()
+    return f"failed ({type(error).__name__}{': ' + lines[0][:120] if lines else ''})"
 
 
 def _of_ours(error: BaseException | None) -> BaseException | None:

@@ -1,5 +1,5 @@
-"""What the failure agent is told, what it answers, on what several answers agree, and what asking took. Nothing here
-loads LangChain."""
+"""The failure agent's settings, its opinion, the vote over several opinions, and a trace of what asking took. Nothing
+here loads LangChain."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from logdiag.model import Diagnosis, Line, Reason, Support
 
-# What names no cause: an exit status, a launcher's last words, an exception of no known class, a program's complaint.
+# Supports that name no cause: an exit status, a launcher's last words, an unknown exception, a program's complaint.
 _NO_CAUSE = frozenset({Support.CATCH_ALL, Support.BARE_SYMPTOM, Support.SYMPTOM, Support.HINT, Support.EXIT_CODE})
-# What else leaves an answer open: a doubtful witness.
+# Supports that name a cause but are doubtful.
 _DOUBTFUL = frozenset(
     {Support.QUIET, Support.SILENT, Support.COMPLAINING, Support.FAINTLY_ALIKE, Support.DIVIDED, Support.TRIAL}
 )

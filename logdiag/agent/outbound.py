@@ -3,7 +3,7 @@
 learn_names(redactor, diagnosis, names, job)   # first: all names that the case knows
 channel = Channel(redactor, nonce)
 channel.rows(lines)          # "s1:123 | RuntimeError: ..." as the model sees it
-channel.shown(1, 123)        # what that line said: a quote must be found in it
+channel.shown(1, 123)        # that line as the model saw it: a quote must be found in it
 channel.leaving(text)        # any other text: a tool's result, an error, a refusal
 """
 
@@ -18,7 +18,7 @@ from logdiag.agent.redaction import Redactor
 from logdiag.model import Diagnosis, Line, LineInFile
 from logdiag.report.words import clean
 
-# A record of JSON says at its end what was raised: of a long line the beginning and the end are shown.
+# A JSON record names the exception at its end: of a long line the beginning and the end are shown.
 _BEGINNING, _END = 250, 150
 _LONGEST = _BEGINNING + _END
 # Text is hidden before it is cut to `_LONGEST`, so that no secret is cut in two; beyond this it is not looked at.
@@ -49,7 +49,7 @@ def learn_names(redactor: Redactor, diagnosis: Diagnosis, sources: Iterable[str]
 
 
 def learn_words(redactor: Redactor, job: Mapping[str, str], lines: Sequence[Line]) -> None:
-    """Teaches a redactor who and what a job's metadata and its lines name."""
+    """Teaches a redactor the names in a job's metadata and in its lines."""
     redactor.know("user", job.get("user"))
     for key, value in job.items():
         if key != "user":
@@ -61,21 +61,21 @@ def learn_words(redactor: Redactor, job: Mapping[str, str], lines: Sequence[Line
 
 
 def neutral(text: str) -> str:
-    """Text in which nothing reads as our fence or as a turn of a chat template."""
+    """The text with every mark broken that a model could take for our fence or for a turn of a chat."""
     return _MARKS.sub("(", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A line and the text that the model saw of it."""
+    """A line, and its text as the model saw it."""
 
     line: Line
     text: str
 
 
 class Channel:
-    """What goes to one model in one conversation. `sent` counts the bytes; `fork` begins another conversation that was
-    shown the same, with the same pseudonyms."""
+    """All text that goes to a model in one conversation; `sent` counts its bytes. `fork` begins another conversation
+    with the same lines shown and the same pseudonyms."""
 
     def __init__(self, redactor: Redactor, nonce: str = "") -> None:
         self.redactor = redactor

@@ -1,4 +1,4 @@
-"""What the model is told: what it is for, what the reasons mean, that log text is data, and the evidence."""
+"""The prompt: the model's instructions, what the reasons mean, and the evidence, marked as data."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ Lines of its logs:
 What broke first? Answer with the tool `answer`."""
 
 
-# Sentences of the instructions, by which words that only repeat them are known.
-TOLD = tuple(part for part in " ".join(_SYSTEM.split()).split(". ") if len(part) > 40 and "{" not in part)
+# The longer sentences of the instructions: an answer that repeats one of them is not shown.
+INSTRUCTION_SENTENCES = tuple(
+    part for part in " ".join(_SYSTEM.split()).split(". ") if len(part) > 40 and "{" not in part
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,8 @@ class Prompt:
 
 
 def prompt_of(bundle: Bundle, channel: Channel, rounds: int, reasons: Mapping[Reason, ReasonEntry]) -> Prompt:
-    """The prompt for a bundle; `reasons` says what each means. What of it comes from the job goes through the channel
-    and stands in its fence."""
+    """The prompt for a bundle; `reasons` gives the meaning of each reason. All that comes from the job goes through the
+    channel and is fenced."""
     rows: list[str] = []
     for category in Category:
         rows.append(f"{category.value}:")

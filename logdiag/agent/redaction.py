@@ -29,10 +29,10 @@ _COUNTED = {
     "bucket": "buckets",
     "device": "devices",
 }
-# What the wording around a value tells is hidden where it stands; only these are taken for names everywhere.
+# Values of these kinds are hidden wherever they occur again, all others only where a form matches.
 _LEARNT = ("host", "user", "name", "pod", "bucket")
-# A secret this long is hidden wherever it stands again, also without the word that told that it is one.
-_TELLING_LENGTH = 8
+# A secret of so many characters is hidden wherever it occurs again, also where no word marks it as one.
+_DISTINCT_LENGTH = 8
 
 
 class Redactor:
@@ -111,7 +111,7 @@ class Redactor:
                 self._names.setdefault(member.lower(), kind)
         if kind in _LEARNT and learnable(value) and (kind != "host" or re.search(r"[\d.-]", value)):
             self._names.setdefault(value.lower(), kind)
-        elif kind == "secret" and len(value) >= _TELLING_LENGTH and not value.isalpha():
+        elif kind == "secret" and len(value) >= _DISTINCT_LENGTH and not value.isalpha():
             self._secrets[value] = sign
 
     def _without_known_secrets(self, text: str) -> str:

@@ -18,7 +18,7 @@ from logdiag.agent.forms import read_forms
 from logdiag.errors import AgentError
 
 _DATA = read_forms("secrets.yaml")
-_ONE = _DATA.patterns
+_FORM = _DATA.patterns
 _FULL_KEY_LINE = 40
 _MOST_BETWEEN = 4
 _LONGEST_NAME = 60
@@ -29,22 +29,22 @@ Hide = Callable[[str], str]
 def hide_secrets(text: str, hide: Hide) -> str:
     """The text with each secret replaced by what `hide` returns; line ends stay. Raises AgentError without the library
     that knows the common forms."""
-    text = _ONE["token"].sub(lambda match: hide(match[0]), text)
+    text = _FORM["token"].sub(lambda match: hide(match[0]), text)
     for value in sorted(_detected(text), key=len, reverse=True):
         text = re.sub(rf"[\w-]{{0,80}}{re.escape(value)}[\w~-]*", lambda match: hide(match[0]), text)
     text = _without_key_blocks(_without("public_key", text, hide), hide)
     for name in ("header", "cookie", "in_url", "in_query", "bearer", "basic", "command"):
         text = _without(name, text, hide)
-    text = _without_named(_ONE["named"], _without_named(_ONE["flag"], text, hide), hide)
-    for name in ("said", "tracker", "near_word"):
+    text = _without_named(_FORM["named"], _without_named(_FORM["flag"], text, hide), hide)
+    for name in ("in_sentence", "tracker", "near_word"):
         text = _without(name, text, hide)
-    return _ONE["long"].sub(lambda match: hide(match[0]) if _is_random(match[0], 32) else match[0], text)
+    return _FORM["long"].sub(lambda match: hide(match[0]) if _is_random(match[0], 32) else match[0], text)
 
 
 def _without(form: str, text: str, hide: Hide) -> str:
-    """The text with the values of a form hidden, where they can be secrets."""
-    wanted = _WANTED.get(form, bool)
-    return _ONE[form].sub(lambda match: _put(match, "value", hide) if wanted(match) else match[0], text)
+    """The text with the values of one form hidden, if they can be secrets."""
+    is_secret = _IS_SECRET.get(form, bool)
+    return _FORM[form].sub(lambda match: _hide_group(match, "value", hide) if is_secret(match) else match[0], text)
 
 
 @cache
@@ -65,9 +65,9 @@ def _detected(text: str) -> set[str]:
     return {value for value in found if len(value) >= 8 and any(sign.isdigit() for sign in value)}
 
 
-def _put(match: re.Match[str], group: str, hide: Hide) -> str:
-    """A match with one of its groups hidden, unless that is a stand-in already: one sign of the last planes, which no
-    log uses."""
+def _hide_group(match: re.Match[str], group: str, hide: Hide) -> str:
+    """The text of a match with one group hidden, unless the group is hidden already: one character of Unicode's last
+    planes, which no log uses."""
     value = match[group]
     if len(value.rstrip("\\,;.)]}")) <= 1 and value[:1] >= "\U000f0000":
         return match[0]
@@ -76,58 +76,58 @@ def _put(match: re.Match[str], group: str, hide: Hide) -> str:
 
 
 def _without_named(pattern: re.Pattern[str], text: str, hide: Hide) -> str:
-    """The text without the values of names that say that they hold a secret."""
-    parts, place = [], 0
+    """The text with the values hidden whose names say that they hold a secret."""
+    parts, end = [], 0
     for match in pattern.finditer(text):
         strength = _strength(match["name"].lstrip("nrt") if text[match.start() - 1] == "\\" else match["name"])
-        if not strength or match.start() < place or (pattern is _ONE["flag"] and not match["name"].startswith("-")):
+        if not strength or match.start() < end or (pattern is _FORM["flag"] and not match["name"].startswith("-")):
             continue
-        value = _ONE["value"].match(text, match.end())
+        value = _FORM["value"].match(text, match.end())
         if value is not None and _is_value(value[value.lastgroup or 0], match["name"], strength):
-            parts += [text[place : match.start()], match[0], _put(value, value.lastgroup or "", hide)]
-            place = value.end()
-    return "".join([*parts, text[place:]])
+            parts += [text[end : match.start()], match[0], _hide_group(value, value.lastgroup or "", hide)]
+            end = value.end()
+    return "".join([*parts, text[end:]])
 
 
 @lru_cache(maxsize=20_000)
 def _strength(name: str) -> str:
-    """`strong` for a name whose value is a secret, `weak` for one whose value may be, empty for all others."""
+    """`strong` for a name whose value is a secret, `weak` for one whose value may be one, else empty."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[-_LONGEST_NAME:]).lower()
-    match = _ONE["name"].search(snake)
-    if match is None or (match["weak"] and _ONE["of_language"].search(snake[: match.start()])):
+    match = _FORM["name"].search(snake)
+    if match is None or (match["weak"] and _FORM["of_language"].search(snake[: match.start()])):
         return ""
     return "strong" if match["strong"] else "weak"
 
 
 def _is_value(value: str, name: str, strength: str) -> bool:
-    # The working directory is no password, and no more is a name that is handed on under itself.
-    if _ONE["no_secret"].fullmatch(value) or value == name or (name.lower() == "pwd" and value.startswith(("/", "~"))):
+    # PWD with a path is the working directory, and NAME=NAME passes a variable on: neither is a secret.
+    if _FORM["no_secret"].fullmatch(value) or value == name or (name.lower() == "pwd" and value.startswith(("/", "~"))):
         return False
-    return strength == "strong" or _may_be(value)
+    return strength == "strong" or _looks_secret(value)
 
 
-def _is_said(match: re.Match[str]) -> bool:
-    """Whether a sentence tells a password, or a token by its looks."""
+def _is_secret_in_sentence(match: re.Match[str]) -> bool:
+    """Whether the value in a sentence such as `the token is ...` is a password, or looks like a secret."""
     value = match["value"].rstrip(".!?)")
-    if not value or _ONE["no_password"].fullmatch(value) or _ONE["no_secret"].fullmatch(value):
+    if not value or _FORM["no_password"].fullmatch(value) or _FORM["no_secret"].fullmatch(value):
         return False
-    return match["what"].lower().startswith(("pass", "pwd")) or _may_be(value)
+    return match["what"].lower().startswith(("pass", "pwd")) or _looks_secret(value)
 
 
 def _is_of_query(match: re.Match[str]) -> bool:
-    wanted = bool(_ONE["signing"].fullmatch(match["name"])) or _is_random(match["value"], 20)
-    return wanted and not _ONE["no_secret"].fullmatch(match["value"])
+    wanted = bool(_FORM["signing"].fullmatch(match["name"])) or _is_random(match["value"], 20)
+    return wanted and not _FORM["no_secret"].fullmatch(match["value"])
 
 
 def _is_of_tracker(match: re.Match[str]) -> bool:
     before = match.string[max(0, match.start("value") - 24) : match.start("value")]
     value = match["value"]
-    return not _ONE["commit"].search(before) and not value.isalpha() and not value.isdigit()
+    return not _FORM["commit"].search(before) and not value.isalpha() and not value.isdigit()
 
 
-def _may_be(value: str) -> bool:
-    """Whether a value looks like a secret where a name said that it could be one."""
-    if _ONE["plain"].fullmatch(value) or _ONE["no_secret"].fullmatch(value):
+def _looks_secret(value: str) -> bool:
+    """Whether a value looks like a secret, where its name allows one."""
+    if _FORM["plain"].fullmatch(value) or _FORM["no_secret"].fullmatch(value):
         return False
     letters, digits = any(map(str.isalpha, value)), any(map(str.isdigit, value))
     return (
@@ -138,18 +138,19 @@ def _may_be(value: str) -> bool:
 
 
 def _is_user_and_password(value: str) -> bool:
-    """Whether base64 says `user:password`."""
+    """Whether a value is base64 for `user:password`."""
     try:
-        told = base64.b64decode(value, validate=True).decode()
+        decoded = base64.b64decode(value, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
         return False
-    return ":" in told and told.isprintable()
+    return ":" in decoded and decoded.isprintable()
 
 
 def _is_random(value: str, least: int) -> bool:
-    """Whether a word changes between small letters, capitals and digits as only a random one does; hexadecimal ones,
-    at least 24 long, only with a name that said so (`least` below 32)."""
-    if len(value) < least or value.startswith(("_Z", "0x", "/", "GPU-", "MIG-")) or _ONE["plain"].fullmatch(value):
+    """Whether a word of at least `least` characters changes between small letters, capitals and digits as often as
+    random ones do. Hexadecimal words count only with `least` below 32 (a name before them hints at a secret) and from
+    24 on."""
+    if len(value) < least or value.startswith(("_Z", "0x", "/", "GPU-", "MIG-")) or _FORM["plain"].fullmatch(value):
         return False
     if least < 32 and re.fullmatch(r"[0-9a-f]{24,}|[0-9A-F]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", value):
         return not value.isdigit()
@@ -161,56 +162,58 @@ def _is_random(value: str, least: int) -> bool:
     return mixed and changes >= share * (len(kinds) - others) and others <= 0.15 * len(kinds)
 
 
-# Which values of a form are secrets, where not all are.
-_WANTED: dict[str, Callable[[re.Match[str]], bool]] = {
+# Tests for the forms of which not every value is a secret.
+_IS_SECRET: dict[str, Callable[[re.Match[str]], bool]] = {
     # ssh://git@host names everybody; //host:8080/a@b is a port and a path.
     "in_url": lambda match: match["value"] != "git" and not re.match(r"[^:]*:\d{1,5}/", match["value"]),
     "in_query": _is_of_query,
-    "bearer": lambda match: _may_be(match["value"]),
+    "bearer": lambda match: _looks_secret(match["value"]),
     "basic": lambda match: _is_user_and_password(match["value"]),
-    "said": _is_said,
+    "in_sentence": _is_secret_in_sentence,
     "tracker": _is_of_tracker,
     "near_word": lambda match: _is_random(match["value"], 16),
 }
 
 
 def _without_key_blocks(text: str, hide: Hide) -> str:
-    """Private keys hidden between their marks, line by line, so that the lines keep their numbers."""
+    """The text with private keys hidden between their marks, line by line, so that lines keep their numbers."""
     if "PRIVATE KEY" not in text and "PuTTY-User-Key" not in text:
         return text
     lines = text.split("\n")
     inside = 0
-    for at, line in enumerate(lines):
-        marks = list(_ONE["key_mark"].finditer(line))
+    for index, line in enumerate(lines):
+        marks = list(_FORM["key_mark"].finditer(line))
         if marks:
             if marks[0]["end"]:
-                _hide_key_above(lines, at, hide)
-            place, shown, within = 0, "", bool(inside)
+                _hide_key_above(lines, index, hide)
+            end, shown, within = 0, "", bool(inside)
             for mark in marks:
-                shown += _key_text(line[place : mark.start()], hide, within) + mark[0]
-                place, within = mark.end(), not mark["end"]
-            lines[at] = shown + _key_text(line[place:], hide, within)
+                shown += _key_text(line[end : mark.start()], hide, within) + mark[0]
+                end, within = mark.end(), not mark["end"]
+            lines[index] = shown + _key_text(line[end:], hide, within)
             inside = 0 if marks[-1]["end"] else _MOST_BETWEEN
         elif inside:
-            run = _ONE["key_line"].search(line)
-            # A key's last line is shorter than the others, and other processes may speak between its lines.
+            run = _FORM["key_line"].search(line)
+            # A key's last line is shorter than the others, and other processes may print between its lines.
             full = run is not None and len(run["value"]) >= _FULL_KEY_LINE
-            lines[at] = _put(run, "value", hide) if run is not None and (full or inside == _MOST_BETWEEN) else line
-            inside = _MOST_BETWEEN if full or _ONE["key_header"].search(line) else inside - 1
+            lines[index] = (
+                _hide_group(run, "value", hide) if run is not None and (full or inside == _MOST_BETWEEN) else line
+            )
+            inside = _MOST_BETWEEN if full or _FORM["key_header"].search(line) else inside - 1
     return "\n".join(lines)
 
 
-def _hide_key_above(lines: list[str], at: int, hide: Hide) -> None:
-    """Hides a key from its last line upwards: it may have begun before the text did."""
-    for above in range(at - 1, -1, -1):
-        run = _ONE["key_line"].search(lines[above])
-        if run is None or (above < at - 1 and len(run["value"]) < _FULL_KEY_LINE):
+def _hide_key_above(lines: list[str], index: int, hide: Hide) -> None:
+    """Hides the lines of a key above the mark of its end, whose beginning may be missing from the text."""
+    for above in range(index - 1, -1, -1):
+        run = _FORM["key_line"].search(lines[above])
+        if run is None or (above < index - 1 and len(run["value"]) < _FULL_KEY_LINE):
             return
-        lines[above] = _put(run, "value", hide)
+        lines[above] = _hide_group(run, "value", hide)
 
 
 def _key_text(text: str, hide: Hide, within: bool) -> str:
-    """What stands beside a key's marks, hidden where it is within them."""
+    """The text beside a mark, hidden if it is `within` a key."""
     if not within:
         return text
     return re.sub(r"(?s)[A-Za-z0-9+/=\\].*[A-Za-z0-9+/=]", lambda match: hide(match[0]), text, count=1)

@@ -1,4 +1,4 @@
-"""The tools of the failure agent. They read the logs of this diagnosis and what is known of codes, and nothing else."""
+"""The tools of the failure agent. They read the logs of this diagnosis and the meanings of codes, nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"\b(?:E[A-Z0-9]{2,}|SIG[A-Z0-9]{2,}|nccl[A-Z]\w+)\b")
 
 
 def tools_for(view: LogView, channel: Channel, book: RuleBook) -> list[BaseTool]:
-    """The tools for one conversation. What they return went through its channel."""
+    """The tools for one conversation; their results go through its channel."""
     from langchain_core.tools import StructuredTool
 
     def read_lines(source: int, first: int, last: int) -> str:
@@ -61,20 +61,20 @@ def explain_code(kind: str, code: str, book: RuleBook) -> str:
     number, or the name of an errno, a signal or a result of NCCL."""
     if kind not in _KINDS:
         return f"{kind!r} is no kind of code; kinds are {', '.join(_KINDS)}"
-    named, numbered = _NAME.search(code), _NUMBER.search(code)
-    name = named[0] if named else ""
-    value = int(numbered[0]) if numbered else None
+    name_match, number_match = _NAME.search(code), _NUMBER.search(code)
+    name = name_match[0] if name_match else ""
+    value = int(number_match[0]) if number_match else None
     if kind == "errno":
-        said = _of_errno(name, value)
+        meaning = _of_errno(name, value)
     elif kind == "nccl":
-        said = _of_nccl(name, value)
+        meaning = _of_nccl(name, value)
     elif kind == "exit":
-        said = _of_exit(value)
+        meaning = _of_exit(value)
     elif kind == "signal":
-        said = _of_signal(name, value)
+        meaning = _of_signal(name, value)
     else:
-        said = _of_xid(kind, value, book)
-    return said or f"no meaning of {kind} {code.strip()[:40]} is known"
+        meaning = _of_xid(kind, value, book)
+    return meaning or f"no meaning of {kind} {code.strip()[:40]} is known"
 
 
 def _of_xid(kind: str, value: int | None, book: RuleBook) -> str:
@@ -91,17 +91,17 @@ def _of_errno(name: str, value: int | None) -> str:
 
 def _of_nccl(name: str, value: int | None) -> str:
     table = data_of("codes.yaml")["nccl"]
-    number = next((at for at in table if table[at][0] == name or (not name and at == value)), -1)
+    number = next((code for code in table if table[code][0] == name or (not name and code == value)), -1)
     return "NCCL result {} is {}: {}.".format(number, *table[number]) if number in table else ""
 
 
 def _of_signal(name: str, value: int | None) -> str:
     try:
-        found = signal.Signals[name] if name else signal.Signals(abs(value or 0))
+        number = signal.Signals[name] if name else signal.Signals(abs(value or 0))
     except (KeyError, ValueError):
         return ""
-    meaning = status_words(-found.value).partition(": ")[2]
-    return f"signal {found.value} is {found.name}: {meaning or 'see the manual page signal(7)'}."
+    meaning = status_words(-number.value).partition(": ")[2]
+    return f"signal {number.value} is {number.name}: {meaning or 'see the manual page signal(7)'}."
 
 
 def _of_exit(value: int | None) -> str:

@@ -29,7 +29,7 @@ _READ_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Lines in the order of the log, and what a reader should know about what is missing."""
+    """Lines in the order of the log, and a note on what is missing; empty if nothing is."""
 
     lines: tuple[Line, ...]
     note: str = ""
@@ -107,9 +107,9 @@ class LogView:
         return tuple(item for item in near if -before <= item.position - line.position <= after)
 
     def find(self, place: Place) -> Line | None:
-        """The kept line that a diagnosis speaks of."""
-        at = self._by_name.get(place.in_file, ())
-        return next((line for line in at if line.text == place.text), at[0] if at else None)
+        """The kept line at a place of the diagnosis; None if it was not kept."""
+        lines = self._by_name.get(place.in_file, ())
+        return next((line for line in lines if line.text == place.text), lines[0] if lines else None)
 
     def _texts(self, source: int, first: int = 0) -> Iterator[tuple[int, str, Callable[[], Line]]]:
         """The lines of a source from a number on, while there is time: number, text, and what makes a `Line` of it."""
@@ -164,9 +164,9 @@ def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:
             streams.extend(stream if again else None for stream in open_sources((source,)))
     except SourceError:
         return []
-    for at, stream in enumerate(streams):
+    for index, stream in enumerate(streams):
         if stream is not None:
-            stream.index = at  # each was opened as the only one
+            stream.index = index  # each was opened as the only one
     return streams
 
 

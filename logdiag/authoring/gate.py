@@ -30,7 +30,7 @@ _TELLING = re.compile(
     r"overflow|diverge|"
     r"\bretry|\bstall|\bhang|hung\b|deadlock|mismatch|missing|unexpected|disconnect|reset by"
 )
-# Roles of rules whose examples no filter may drop: all but those that say that the job goes on.
+# A filter must drop so many lines of the log it was learnt from.
 _FEWEST = 3
 MASKS = {
     "<n>": (r"\d{1,20}(?:\.\d{1,20})?", "7", "1204481"),
@@ -44,14 +44,14 @@ MASKS = {
     ),
     "<path>": (r"[~.]{0,2}/[\w.@+%=:/-]{1,400}", "/data/run/part", "/srv/jobs/other/place"),
 }  # fmt: skip
-"""For each mask what it can stand for, and what stands there in examples: after some words a short number would be
-taken for a telling one."""
+"""For each mask a pattern of what it stands for, and two made-up values for examples. The second `<n>` is long, since
+masking keeps a short number after words such as `error`."""
 _VARIANTS = (1, 2)
 
 
 def example_of(signature: str, variant: int = 0) -> str:
     """A line whose masked form is the signature, with made-up values."""
-    filled = [_filled(signature, at) for at in (*_VARIANTS[variant:], *_VARIANTS[:variant])]
+    filled = [_filled(signature, index) for index in (*_VARIANTS[variant:], *_VARIANTS[:variant])]
     return next((text for text in filled if masked(text) == signature), filled[0])
 
 
@@ -65,27 +65,27 @@ def judged_drafts(
     folders: Sequence[StrPath],
     healthy: Sequence[StrPath],
 ) -> list[Proposal]:
-    """The drafts with what is wrong with each. `incidents` are those that they were made of, and all others."""
+    """The drafts with the problems of each. `incidents` are those that they were made from, and all others."""
     if not drafts:
         return []
     with in_a_folder(drafts) as folder:
         alone = RuleBook(parse(RuleFiles([folder])).rules)
         book = RuleBook.load([*folders, folder])
     names = {draft.id for draft in drafts}
-    found = [(item.rule, f"{item.what}; {item.remedy}") for item in check(book, names)]
+    problems = [(item.rule, f"{item.what}; {item.remedy}") for item in check(book, names)]
     for owner, example in ((rule.id, example) for rule in book.rules if rule.id in names for example in rule.fires):
         line, _ = example_line(example, book.forms)
         if book.is_progress(line) or book.filters_of(line):
-            found.append((owner, f"its example {line.text!r} is what healthy jobs print"))
-    found += _against_logs(alone, healthy)
+            problems.append((owner, f"its example {line.text!r} is what healthy jobs print"))
+    problems += _against_logs(alone, healthy)
     known = {item.id: item for item in incidents}
     for draft in drafts:
-        found += [(draft.id, what) for what in _against_incidents(alone, draft, known)]
-    return [replace(draft, problems=tuple(what for name, what in found if name == draft.id)) for draft in drafts]
+        problems += [(draft.id, problem) for problem in _against_incidents(alone, draft, known)]
+    return [replace(draft, problems=tuple(text for name, text in problems if name == draft.id)) for draft in drafts]
 
 
 def _against_incidents(book: RuleBook, draft: Proposal, incidents: Mapping[str, Incident]) -> Iterator[str]:
-    """What a rule does wrong on the incidents that are remembered."""
+    """The problems of a drafted rule on incidents: silent on its own, or firing on one of another reason."""
     index = next(at for at, rule in enumerate(book.rules) if rule.id == draft.id)
 
     def fires(incident: Incident) -> list[bool]:
@@ -118,9 +118,9 @@ def _against_logs(book: RuleBook, logs: Sequence[StrPath]) -> Iterator[tuple[str
 
 
 def protected(lines: Sequence[Line], book: RuleBook) -> list[bool]:
-    """For each line, whether no filter may drop it: a rule fires on it, it belongs to a traceback, or it speaks of
-    trouble or at the level of a warning."""
-    found: list[bool] = []
+    """For each line, True if no filter may drop it: a rule fires on it, it belongs to a traceback, it has a word for
+    trouble, or its level is WARNING or above."""
+    flags: list[bool] = []
     within = False  # a traceback: its frames, the source line below each, and the line that ends it
     for line in lines:
         data = line.text.encode(errors="replace")
@@ -129,14 +129,14 @@ def protected(lines: Sequence[Line], book: RuleBook) -> list[bool]:
         fires = finding is not None and finding.role is not Role.HARMLESS
         loud = line.level is not None and line.level not in CALM
         frame = book.marks_of(patterns).frame
-        found.append(fires or frame or within or loud or bool(_TELLING.search(line.text)))
+        flags.append(fires or frame or within or loud or bool(_TELLING.search(line.text)))
         within = frame or (within and line.message.startswith((" ", "\t")))
-    return found
+    return flags
 
 
 def known_failures(book: RuleBook, incidents: Iterable[Incident]) -> list[Line]:
-    """What no filter may drop in any log: the examples of all rules for failures, what filters keep, and the root lines
-    of incidents and of the shipped ones. `book` is loaded with its proof."""
+    """Lines that no filter may drop in any log: the examples of all rules for failures, the lines that filters keep,
+    and the root lines of `incidents` and of the shipped ones. `book` is loaded with its proof."""
     texts = [text for rule in book.rules if not Role(rule.role).is_calm for text in rule.fires]
     texts += [text for item in book.filters for text in item.keeps]
     lines = [example_line(text)[0] for text in texts]
@@ -146,8 +146,8 @@ def known_failures(book: RuleBook, incidents: Iterable[Incident]) -> list[Line]:
 def problems_of(
     proposal: Proposal, lines: Sequence[Line], kept: Sequence[bool], known: Sequence[Line]
 ) -> tuple[str, ...]:
-    """Why a filter must not be used: what `protected` says of a log's `lines`, and `known_failures`; empty for one that
-    may."""
+    """Why a filter must not be used; empty if it may be. `lines` are a log's, `kept` is `protected` of them, and
+    `known` are the `known_failures`."""
     try:
         with in_a_folder([proposal]) as folder:
             alone = RuleBook([], parse(RuleFiles([folder])).filters)
@@ -155,10 +155,10 @@ def problems_of(
         return (str(error),)
     if wrong := [f"{item.what}; {item.remedy}" for item in check(alone)]:
         return tuple(wrong)
-    dropped = [at for at, line in enumerate(lines) if alone.filters_of(line)]
+    dropped = [index for index, line in enumerate(lines) if alone.filters_of(line)]
     if len(dropped) < _FEWEST:
         wrong.append(f"drops {len(dropped)} lines of the log; a filter is for what comes again")
-    if line := next((lines[at] for at in dropped if kept[at]), None):
+    if line := next((lines[index] for index in dropped if kept[index]), None):
         wrong.append(f"drops {line.source}:{line.number}, which may matter: {line.text[:160]!r}")
     if line := next((line for line in known if alone.filters_of(line)), None):
         wrong.append(f"drops what a rule or a past incident knows as a failure: {line.text[:160]!r}")

@@ -119,38 +119,37 @@ def _read(sources: Sequence[object]) -> list[Line]:
 
 
 def _segments(lines: Sequence[Line], kept: Sequence[bool], book: RuleBook) -> list[list[Line]]:
-    """Up to `_MOST_SEGMENTS` stretches of the log, evenly spread, of lines that nothing in force knows."""
+    """Up to `_MOST_SEGMENTS` pieces of the log, evenly spread, without protected lines and lines that rules know."""
     new = [
         line
         for line, keep in zip(lines, kept, strict=True)
         if not keep and line.message.strip() and not book.filters_of(line) and not book.is_progress(line)
     ]
     starts = range(0, len(new), _SEGMENT)
-    chosen = [starts[len(starts) * at // _MOST_SEGMENTS] for at in range(_MOST_SEGMENTS)] if starts else []
+    chosen = [starts[len(starts) * part // _MOST_SEGMENTS] for part in range(_MOST_SEGMENTS)] if starts else []
     return [new[start : start + _SEGMENT] for start in dict.fromkeys(chosen)]
 
 
 def _agreed(segment: Sequence[Line], asker: Asker, samples: int) -> list[_Kind]:
-    """What enough samples propose: patterns agree when they match the same lines of the segment."""
+    """The kinds that more than half of the samples propose; patterns agree if they match the same lines."""
     shown = asker.fenced(line.text for line in segment)
     answers = asker.texts(_PROPOSE.format(nonce=asker.channel.nonce), f"Lines of the log:\n{shown}", samples)
     proposed = [_proposed(text, segment) for text in answers]
-    votes = Counter(matched for own in proposed for matched in own)
-    said = {matched: words for own in reversed(proposed) for matched, words in own.items()}
+    votes = Counter(matched for filters in proposed for matched in filters)
+    wording = {matched: words for filters in reversed(proposed) for matched, words in filters.items()}
     return [
-        _Kind(*said[matched], tuple(segment[at] for at in matched), count)
+        _Kind(*wording[matched], tuple(segment[index] for index in matched), count)
         for matched, count in votes.most_common()
         if count > samples // 2
     ]
 
 
 def _proposed(text: str, segment: Sequence[Line]) -> dict[tuple[int, ...], tuple[str, str]]:
-    """(title, pattern) of the filters in an answer, by the lines of a segment that they match, the shortest pattern of
-    those that match the same ones. A pseudonym in a pattern stands for any word; one that cannot be used is left out.
-    """
+    """(title, pattern) of the filters in an answer, by the indices of the lines that they match; of those with the same
+    lines the shortest pattern. A pseudonym in a pattern matches any word; unusable patterns are left out."""
     import regex
 
-    found: dict[tuple[int, ...], tuple[str, str]] = {}
+    filters: dict[tuple[int, ...], tuple[str, str]] = {}
     lists = [item["filters"] for item in objects_in(text, "filters") if isinstance(item["filters"], list)]
     for entry in [entry for entries in lists for entry in entries[:_MOST_PATTERNS] if isinstance(entry, dict)]:
         pattern = entry.get("pattern")
@@ -159,12 +158,12 @@ def _proposed(text: str, segment: Sequence[Line]) -> dict[tuple[int, ...], tuple
         pattern = PSEUDONYM.sub(r"\\S{1,120}", pattern.replace("\\-", "-"))
         try:
             compiled = regex.compile(pattern)
-            matched = tuple(at for at, line in enumerate(segment) if compiled.search(line.text, timeout=0.05))
+            matched = tuple(index for index, line in enumerate(segment) if compiled.search(line.text, timeout=0.05))
         except (regex.error, TimeoutError, ValueError, RecursionError):
             continue
-        if matched and (matched not in found or len(pattern) < len(found[matched][1])):
-            found[matched] = str(entry.get("title") or "Regular output")[:90], pattern
-    return found
+        if matched and (matched not in filters or len(pattern) < len(filters[matched][1])):
+            filters[matched] = str(entry.get("title") or "Regular output")[:90], pattern
+    return filters
 
 
 def _judged(kinds: list[_Kind], asker: Asker) -> list[_Kind]:

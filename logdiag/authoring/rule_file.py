@@ -48,12 +48,12 @@ def rule_draft(
     explains: Iterable[str] = (),
     references: Sequence[str] = (),
 ) -> Proposal:
-    """The rule file for incidents of one reason, with an id that joins those `taken`. Action and steps are people's,
-    those that worked first, without those that failed; `explains` are names of reasons."""
-    told = sorted(incidents, key=lambda item: (item.outcome is not Helped.WORKED, item.id))
-    good = [item for item in told if item.outcome is not Helped.DID_NOT]
-    actions = Counter(item.action.value for item in good if item.action is not Action.NONE)
-    steps = dict.fromkeys(_without_braces(item.remedy) for item in good if item.remedy)
+    """The rule file for incidents of one reason, with a new id, which is added to `taken`. Action and steps
+    come from the incidents, remedies that worked first, those that failed left out; `explains` are names of reasons."""
+    ordered = sorted(incidents, key=lambda item: (item.outcome is not Helped.WORKED, item.id))
+    not_failed = [item for item in ordered if item.outcome is not Helped.DID_NOT]
+    actions = Counter(item.action.value for item in not_failed if item.action is not Action.NONE)
+    steps = dict.fromkeys(_without_braces(item.remedy) for item in not_failed if item.remedy)
     ids = tuple(item.id for item in incidents)
     document = {
         "reason": incidents[0].reason.value,
@@ -84,7 +84,7 @@ def as_yaml(document: dict[str, Any]) -> str:
 
 
 def accept(proposal: Proposal, folder: StrPath) -> Path:
-    """Writes what passed into a rule folder, as a new file; the file. Raises RuleError where it may not be written."""
+    """Writes a proposal without problems into a rule folder as a new file; returns its path. Raises RuleError."""
     path = Path(folder, f"{proposal.id}.yaml")
     if proposal.problems:
         raise RuleError(f"{path}: did not pass: {proposal.problems[0]}")
@@ -101,7 +101,7 @@ def accept(proposal: Proposal, folder: StrPath) -> Path:
 
 @contextmanager
 def in_a_folder(proposals: Iterable[Proposal]) -> Iterator[str]:
-    """A rule folder that holds proposals while they are looked at."""
+    """Yields a temporary rule folder that holds the proposals."""
     with tempfile.TemporaryDirectory(prefix="logdiag-rules-") as folder:
         for proposal in proposals:
             accept(replace(proposal, problems=()), folder)
@@ -109,7 +109,7 @@ def in_a_folder(proposals: Iterable[Proposal]) -> Iterator[str]:
 
 
 def free_id(title: str, taken: set[str]) -> str:
-    """An id made of a title, that no rule has yet; it is taken from now on."""
+    """A new id made from a title; it is added to `taken`."""
     words = re.findall(r"[a-z0-9]+", title.lower())[:6] or ["known", "failure"]
     base = f"own/{'-'.join(words)}"
     name = next(name for name in (base, *(f"{base}-{number}" for number in range(2, 10_000))) if name not in taken)
@@ -118,11 +118,11 @@ def free_id(title: str, taken: set[str]) -> str:
 
 
 def headline(text: str) -> str:
-    """A text at a title's length, cut between words."""
+    """A text of at most a title's length, cut between words."""
     text = _without_braces(text)
     return text if len(text) <= _LONGEST_TITLE else text[:_LONGEST_TITLE].rsplit(" ", 1)[0] + " ..."
 
 
 def _without_braces(text: str) -> str:
-    """On one line, and without what a rule's words would be filled at."""
+    """The text on one line, with round brackets for braces, which would be filled in as fields of a rule."""
     return " ".join(text.replace("{", "(").replace("}", ")").split())

@@ -1,7 +1,7 @@
 """The rule writer: a model drafts a failure rule from confirmed incidents of one kind.
 
-The model gives words, pattern and near misses; reason, action and firing examples are the incidents'. What the gate
-objects to is handed back to the model a few times.
+The model writes title, explanation, pattern and near misses; reason, action and firing examples come from the
+incidents. If the gate refuses the rule, the model gets the problems and may try again, three times in all.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def draft_rule(
     folders: Sequence[StrPath] = (),
     healthy: Sequence[StrPath] = (),
 ) -> Proposal:
-    """A rule for confirmed incidents of one reason, with what the gate says against it.
+    """A proposed rule for confirmed incidents of one reason, with the problems that the gate found.
 
     `others` are incidents on which it must not fire, `folders` further rules in force, `healthy` logs without failures.
     Raises RuleError for incidents that are unconfirmed or of several reasons, AgentError when the model fails.
@@ -52,26 +52,26 @@ def draft_rule(
     if unconfirmed := [item.id for item in incidents if not item.confirmed_by]:
         raise RuleError(f"incident {unconfirmed[0]}: nobody confirmed it; use logdiag incidents confirm")
     system = _SYSTEM.format(nonce=asker.channel.nonce, reasons=", ".join(sorted(_EXPLAINABLE)))
-    asked = _question(incidents, others, asker)
+    question = _question(incidents, others, asker)
     ids = {rule.id for rule in RuleBook.load(folders).rules}
     best: Proposal | None = None
-    refused = ""
+    refusal = ""
     for _ in range(_ATTEMPTS):
         if best is not None and time.monotonic() > asker.ends:
             break
-        (text,) = asker.texts(system, asked + refused)
+        (text,) = asker.texts(system, question + refusal)
         draft = _draft(text, incidents, set(ids))
         if draft is None:
-            refused = "\n\nYour last answer was not the JSON object asked for, with a title, a why and a pattern."
+            refusal = "\n\nYour last answer was not the JSON object asked for, with a title, a why and a pattern."
             continue
         try:
             (best,) = judged_drafts([draft], (*incidents, *others), folders, healthy)
         except RuleError as error:
-            # Without the place of the gate's own temporary file.
+            # Without the path and line of the gate's temporary file.
             best = replace(draft, problems=(str(error).split(".yaml:", 1)[-1].lstrip("0123456789: "),))
         if not best.problems:
             break
-        refused = f"\n\nYour last rule did not pass:\n{asker.fenced(['; '.join(best.problems[:3])])}\nCorrect it."
+        refusal = f"\n\nYour last rule did not pass:\n{asker.fenced(['; '.join(best.problems[:3])])}\nCorrect it."
     if best is None:
         raise RuleError(
             "the model drafted no rule: it gave no JSON object with a title, a why and a pattern; try another"
@@ -80,7 +80,8 @@ def draft_rule(
 
 
 def _question(incidents: Sequence[Incident], others: Sequence[Incident], asker: Asker) -> str:
-    """What the model is shown, hidden as one text and marked as data; what is known of people and hosts first."""
+    """The question to the model: its texts are hidden together and marked as data, after the redactor has learnt
+    names."""
     redactor = asker.channel.redactor
     for item in incidents:
         redactor.know("host", item.node)
@@ -102,20 +103,20 @@ def _question(incidents: Sequence[Incident], others: Sequence[Incident], asker: 
 
 
 def _draft(text: str, incidents: Sequence[Incident], taken: set[str]) -> Proposal | None:
-    """The rule file that an answer amounts to; None for an answer without form."""
-    said = next(iter(objects_in(text, "pattern")), {})
-    words = [said.get(name) for name in ("title", "why", "pattern")]
-    if not all(isinstance(word, str) and word.strip() for word in words) or len(said["pattern"]) > _LONGEST_PATTERN:
+    """The proposal in a model's answer; None if it holds no JSON object of the required form."""
+    answer = next(iter(objects_in(text, "pattern")), {})
+    fields = [answer.get(name) for name in ("title", "why", "pattern")]
+    if not all(isinstance(item, str) and item.strip() for item in fields) or len(answer["pattern"]) > _LONGEST_PATTERN:
         return None
     fires = list(dict.fromkeys(example_of(item.signature) for item in incidents))[:_MOST_EXAMPLES]
-    quiet = list(dict.fromkeys(clean(line) for line in _texts(said.get("quiet")) if line not in fires))
-    own = incidents[0].reason.value
+    quiet = list(dict.fromkeys(clean(line) for line in _texts(answer.get("quiet")) if line not in fires))
+    reason = incidents[0].reason.value
     return rule_draft(
         incidents,
-        said["pattern"],
-        title=said["title"][:_LONGEST_WORDS],
-        why=said["why"][:_LONGEST_WORDS],
-        explains=[name for name in _texts(said.get("explains")) if name in _EXPLAINABLE and name != own],
+        answer["pattern"],
+        title=answer["title"][:_LONGEST_WORDS],
+        why=answer["why"][:_LONGEST_WORDS],
+        explains=[name for name in _texts(answer.get("explains")) if name in _EXPLAINABLE and name != reason],
         references=["Drafted by a language model"],
         fires=fires,
         quiet=quiet[:_MOST_EXAMPLES],

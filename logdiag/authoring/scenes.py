@@ -1,5 +1,5 @@
-"""Proves what a rule says beside its patterns: for each word, such as `goes_on`, some short log made of the rule's
-examples, or written in its file, must get another answer without the word."""
+"""Proves the fields of a rule that change answers, such as `goes_on`: some short log, made of the rule's examples or
+written in its file, must get another answer without the field."""
 
 from __future__ import annotations
 
@@ -59,46 +59,48 @@ class _Answer(NamedTuple):
 
 
 def prove(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
-    """What no scene proves of the rules of a book that was loaded with its proof; with `own`, of those ids alone."""
+    """The problems of the fields that no scene proves, for all rules or for the ids in `own`; the book is loaded with
+    its proof."""
     return [
         problem
         for index, rule in enumerate(book.rules)
         if own is None or rule.id in own
-        for problem in _of_rule(book, index)
+        for problem in _problems_of_rule(book, index)
     ]
 
 
-def _of_rule(book: RuleBook, index: int) -> Iterator[Problem]:
+def _problems_of_rule(book: RuleBook, index: int) -> Iterator[Problem]:
     rule = book.rules[index]
     problem = partial(problem_at, rule.file, rule.id)
 
     @cache
-    def told(lines: _Lines, exit_code: int | None) -> _Answer:
+    def answer(lines: _Lines, exit_code: int | None) -> _Answer:
         return _answer(lines, exit_code, book)
 
     for written in rule.scenes:
-        found = told(tuple(written["log"].splitlines()), None)
-        if (found.failed, found.reason, found.root) != tuple(written["answer"].values()):
-            what = f"the scene {written['about']!r} is answered {found.failed}, {found.reason}, line {found.root}"
+        actual = answer(tuple(written["log"].splitlines()), None)
+        if (actual.failed, actual.reason, actual.root) != tuple(written["answer"].values()):
+            what = f"the scene {written['about']!r} is answered {actual.failed}, {actual.reason}, line {actual.root}"
             yield problem(written["about"], what, "mend the rule or the scene")
     if book.roles[index] is Role.CAUSE and not any(
-        told(log, code).rule == rule.id for log, code in _logs(rule, _ALONE)
+        answer(log, code).rule == rule.id for log, code in _logs(rule, _ALONE)
     ):
         yield problem("fires", "no example alone is a failed job's cause", "add a whole line, as it is printed")
-    for word, others, without in _words_to_prove(rule, book):
+    for field, others, without in _fields_to_prove(rule, book):
         changed = copy(book)
         changed.rules = (*book.rules[:index], without, *book.rules[index + 1 :])
         scenes = [*_logs(rule, others), *((tuple(item["log"].splitlines()), None) for item in rule.scenes)]
-        if all(told(log, code) == _answer(log, code, changed) for log, code in scenes):
-            yield problem(word.split(":")[0], f"{word} changes no answer", "remove it, or add a scene where it counts")
+        if all(answer(log, code) == _answer(log, code, changed) for log, code in scenes):
+            key = field.split(":")[0]
+            yield problem(key, f"{field} changes no answer", "remove it, or add a scene where it counts")
 
 
-def _words_to_prove(rule: Rule, book: RuleBook) -> Iterator[tuple[str, tuple[_Scene, ...], Rule]]:
-    """Each word of a rule, the scenes that may prove it, and the rule without it."""
-    for word in ("goes_on", "ends", "closes"):
-        without: dict[str, Any] = {word: False}
-        if getattr(rule, word):
-            yield word, _SCENES, rule._replace(**without)
+def _fields_to_prove(rule: Rule, book: RuleBook) -> Iterator[tuple[str, tuple[_Scene, ...], Rule]]:
+    """Each field of a rule that needs proof, the scenes that may prove it, and the rule without it."""
+    for field in ("goes_on", "ends", "closes"):
+        without: dict[str, Any] = {field: False}
+        if getattr(rule, field):
+            yield field, _SCENES, rule._replace(**without)
     if rule.action_before_progress:
         yield "action_before_progress", _ALONE, rule._replace(action_before_progress=None)
     for reason in rule.explains:
@@ -107,15 +109,15 @@ def _words_to_prove(rule: Rule, book: RuleBook) -> Iterator[tuple[str, tuple[_Sc
 
 
 def _beside(rule: Rule, reason: str, book: RuleBook) -> Iterator[_Scene]:
-    """A line of a reason before and after an example."""
-    of_it = [
+    """Scenes with a line of another reason before, and after, the rule's example."""
+    of_reason = [
         other
         for other in book.rules
         if other.reason == reason and other.id != rule.id and "\n" not in other.fires[0]
         if not (other.goes_on or other.closes or other.within or other.rows)
     ]
     for role in (Role.CAUSE, Role.SYMPTOM):
-        for other in [other for other in of_it if other.role == role.value][:_MOST_OF_A_REASON]:
+        for other in [other for other in of_reason if other.role == role.value][:_MOST_OF_A_REASON]:
             yield _Scene(before=(other.fires[0],), exit_code=1)
             yield _Scene(after=(other.fires[0],), exit_code=1)
 
@@ -127,13 +129,13 @@ def _logs(rule: Rule, scenes: tuple[_Scene, ...]) -> Iterator[tuple[_Lines, int 
 
 
 def _answer(lines: _Lines, exit_code: int | None, book: RuleBook) -> _Answer:
-    told = diagnose("\n".join((*lines, "")).encode(), rules=book, memory=False, exit_code=exit_code)
-    root = told.root_cause
+    diagnosis = diagnose("\n".join((*lines, "")).encode(), rules=book, memory=False, exit_code=exit_code)
+    root = diagnosis.root_cause
     return _Answer(
-        told.failed,
-        told.reason.value,
+        diagnosis.failed,
+        diagnosis.reason.value,
         root.line if root else None,
         root.rule if root else None,
-        told.recovery.action.value,
-        tuple(item.reason for item in told.consequences),
+        diagnosis.recovery.action.value,
+        tuple(item.reason for item in diagnosis.consequences),
     )

@@ -1,7 +1,7 @@
-"""Proposes rules from confirmed incidents: what those of one reason have in common becomes a pattern; and drafts one
-from a line, for a person to go on with.
+"""Proposes rules from confirmed incidents, with the words that their lines share as the pattern; and drafts a rule from
+one line, for a person to finish.
 
-A proposal passed `logdiag rules test`, and fires on its incidents, on none of another reason and on no healthy log.
+A proposal has passed `logdiag rules test`, and fires on its incidents, on none of another reason and on no healthy log.
 Stored lines are masked, so its examples have made-up values in place of the masks.
 """
 
@@ -42,14 +42,14 @@ _CLASS = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Interrupt|Exit):?"
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Incidents of one reason whose lines have `shape` in common: words, and gaps between them."""
+    """Incidents of one reason whose lines share `shape`: words, with `_GAP` where lines differ."""
 
     shape: tuple[str, ...]
     incidents: tuple[Incident, ...]
 
     @property
     def examples(self) -> list[str]:
-        """A line for each wording."""
+        """An example line for each wording."""
         return list(dict.fromkeys(example_of(item.signature) for item in self.incidents))
 
 
@@ -64,8 +64,8 @@ def suggest(
 
     `folders` are further rules in force, `healthy` logs on which nothing may fire. Raises LogdiagError.
     """
-    own = store.confirmed()
-    known = [*own, *store.shipped]
+    confirmed = store.confirmed()
+    known = [*confirmed, *store.shipped]
     book = RuleBook.load(folders)
     taken = {rule.id for rule in book.rules}
 
@@ -74,10 +74,11 @@ def suggest(
         taken.difference_update(item.id for item in judged if item.problems)
         return judged
 
-    reasons = [each for each in dict.fromkeys(item.reason for item in own) if each is not Reason.NONE]
-    groups = [group for each in reasons if reason in (None, each) for group in _unknown(own, each, book)]
+    known_reasons = dict.fromkeys(item.reason for item in confirmed if item.reason is not Reason.NONE)
+    reasons = [item for item in known_reasons if reason in (None, item)]
+    groups = [group for item in reasons for group in _unknown_groups(confirmed, item, book)]
     judged = proposed(groups)
-    # What is too wide in common may hold for each wording by itself.
+    # Where the shared words of a group are too general, each of its wordings gets a rule of its own.
     too_wide = [group for group, item in zip(groups, judged, strict=True) if item.problems]
     again = proposed(_by_wording([incident for group in too_wide for incident in group.incidents]))
     done = {identity for item in again for identity in item.incidents}
@@ -85,32 +86,33 @@ def suggest(
     return tuple(sorted((*first, *again), key=lambda item: bool(item.problems)))
 
 
-def _unknown(own: Sequence[Incident], reason: Reason, book: RuleBook) -> list[_Group]:
-    """What enough incidents of a reason have in common and no rule knows."""
-    groups = _groups([item for item in own if item.reason is reason])
+def _unknown_groups(confirmed: Sequence[Incident], reason: Reason, book: RuleBook) -> list[_Group]:
+    """The groups of a reason with at least two incidents that no rule knows."""
+    groups = _groups([item for item in confirmed if item.reason is reason])
     return [group for group in groups if len(group.incidents) >= _FEWEST and not _is_known(book, group)]
 
 
 def _by_wording(incidents: Iterable[Incident]) -> list[_Group]:
-    """Those that say the very same, where there are enough."""
+    """A group for each signature that at least two incidents have."""
     wordings: dict[tuple[Reason, str], list[Incident]] = {}
     for incident in incidents:
         wordings.setdefault((incident.reason, incident.signature), []).append(incident)
-    return [_Group(_whole_words(said), tuple(them)) for (_, said), them in wordings.items() if len(them) >= _FEWEST]
+    groups = [_Group(_whole_words(signature), tuple(same)) for (_, signature), same in wordings.items()]
+    return [group for group in groups if len(group.incidents) >= _FEWEST]
 
 
 # --- what lines have in common ---
 
 
 def _groups(incidents: Iterable[Incident]) -> list[_Group]:
-    """Incidents that share a shape, each in one group."""
+    """The incidents in groups that share a shape; each is in one group."""
     groups: list[_Group] = []
     for incident in sorted(incidents, key=lambda item: (item.signature, item.id)):
         words = _whole_words(incident.signature)
-        for at, group in enumerate(groups):
+        for index, group in enumerate(groups):
             shape = _shared(group.shape, words)
             if shape:
-                groups[at] = _Group(shape, (*group.incidents, incident))
+                groups[index] = _Group(shape, (*group.incidents, incident))
                 break
         else:
             groups.append(_Group(words, (incident,)))
@@ -123,22 +125,22 @@ def _whole_words(signature: str) -> tuple[str, ...]:
     return tuple(words[:-1] if len(signature) >= _LONGEST_SIGNATURE and len(words) > 1 else words)
 
 
-def _shared(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...] | None:
-    """The words that both have in the same order, with a gap where either has others between; None for too few, or
-    where they differ in a number that masking kept, because it tells failures apart."""
-    matcher = SequenceMatcher(None, one, other, autojunk=False)
+def _shared(words: Sequence[str], other_words: Sequence[str]) -> tuple[str, ...] | None:
+    """The words that both have in the same order, with a gap where either has others between. None if these are too
+    few, or if the two differ in a number that masking kept because it tells failures apart."""
+    matcher = SequenceMatcher(None, words, other_words, autojunk=False)
     shape: list[str] = []
-    at = (0, 0)
-    for start, start_other, size in matcher.get_matching_blocks():
-        if _numbers(one[at[0] : start]) != _numbers(other[at[1] : start_other]):
+    end, other_end = 0, 0
+    for start, other_start, size in matcher.get_matching_blocks():
+        if _numbers(words[end:start]) != _numbers(other_words[other_end:other_start]):
             return None
-        if (start, start_other) != at and shape and shape[-1] != _GAP:
+        if (start, other_start) != (end, other_end) and shape and shape[-1] != _GAP:
             shape.append(_GAP)
-        shape += one[start : start + size]
-        at = (start + size, start_other + size)
+        shape += words[start : start + size]
+        end, other_end = start + size, other_start + size
     while shape and shape[-1] == _GAP:
         shape.pop()
-    least = max(_SHARED * max(_letters(one), _letters(other)), _SHARED_LETTERS)
+    least = max(_SHARED * max(_letters(words), _letters(other_words)), _SHARED_LETTERS)
     # The scan for many patterns needs letters to look for.
     literal = any(re.search(r"[A-Za-z_]{4}", MASK.sub(" ", word)) for word in shape)
     return tuple(shape) if literal and _letters(shape) >= least else None
@@ -163,38 +165,38 @@ def _pattern(shape: Sequence[str]) -> str:
         if word == _GAP:
             parts.append(".{0,200}")
         else:
-            parts.append((r"\s+" if before != _GAP else "") + _escaped(word))
+            parts.append((r"\s+" if before != _GAP else "") + _word_pattern(word))
         before = word
     pattern = "".join(parts)
-    # A mask at either end says nothing.
+    # A mask at either end adds nothing to the pattern.
     for mask, *_ in MASKS.values():
         pattern = pattern.removeprefix(mask + r"\s+").removesuffix(r"\s+" + mask)
     return pattern
 
 
-def _escaped(word: str) -> str:
+def _word_pattern(word: str) -> str:
     pieces = []
-    place = 0
+    end = 0
     for match in MASK.finditer(word):
-        pieces += [_plain(word[place : match.start()]), MASKS[match[0]][0]]
-        place = match.end()
-    return "".join([*pieces, _plain(word[place:])])
+        pieces += [_escaped_text(word[end : match.start()]), MASKS[match[0]][0]]
+        end = match.end()
+    return "".join([*pieces, _escaped_text(word[end:])])
 
 
-def _plain(text: str) -> str:
+def _escaped_text(text: str) -> str:
     return "".join(("\\" + sign if sign in r"\.^$*+?{}[]|()" else sign) if sign.isascii() else "." for sign in text)
 
 
 def _draft(group: _Group, known: Iterable[Incident], taken: set[str]) -> Proposal:
-    """A rule file for a group; the words come from what people wrote about the incidents."""
-    told = sorted(group.incidents, key=lambda item: (item.outcome is not Helped.WORKED, item.id))
-    cause = next((item.cause for item in told if item.cause), "")
+    """The proposed rule of a group; title and explanation come from the causes that people wrote."""
+    ordered = sorted(group.incidents, key=lambda item: (item.outcome is not Helped.WORKED, item.id))
+    cause = next((item.cause for item in ordered if item.cause), "")
     title = " ".join(word for word in group.shape if word != _GAP and not MASK.search(word)) or "A known failure"
     return rule_draft(
         group.incidents,
         _pattern(group.shape),
         title=re.split(r"(?<=[.!?])\s|:\s", cause)[0].rstrip(".") if cause else title,
-        why=cause or f"Seen before, and confirmed by {told[0].confirmed_by}.",
+        why=cause or f"Seen before, and confirmed by {ordered[0].confirmed_by}.",
         fires=group.examples[:_MOST_FIRES],
         quiet=near_wordings(group.incidents, known),
         taken=taken,
@@ -202,7 +204,8 @@ def _draft(group: _Group, known: Iterable[Incident], taken: set[str]) -> Proposa
 
 
 def near_wordings(incidents: Sequence[Incident], known: Iterable[Incident]) -> list[str]:
-    """A line for each of the known wordings of other reasons that share most words with incidents of one reason."""
+    """Example lines of the known incidents of other reasons that share most words with these, which are of one
+    reason."""
     words = {word for item in incidents for word in item.signature.lower().split()}
     scored = {
         item.signature: len(words & set(item.signature.lower().split()))
@@ -214,7 +217,7 @@ def near_wordings(incidents: Sequence[Incident], known: Iterable[Incident]) -> l
 
 
 def _is_known(book: RuleBook, group: _Group) -> bool:
-    """Whether a rule that is not a general one gives the group's reason already."""
+    """Whether narrow rules give the group's reason on all its examples already."""
     rules = {rule.id: rule for rule in book.rules}
     for example in group.examples:
         finding = book.confirm_all(parse_line(example))
@@ -230,8 +233,8 @@ def _is_known(book: RuleBook, group: _Group) -> bool:
 
 
 def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[str, str]:
-    """The id and the file of a rule that fires on a line. Without a reason it is guessed, by the rule that fires today
-    or by the line's words. Raises RuleError for a line without words."""
+    """The id and the YAML text of a rule that fires on a line. Without a reason it is guessed, from the rule that fires
+    today or from the line's words. Raises RuleError for a line without words."""
     line = parse_line(text.strip())
     signature = masked(line)
     if not re.search(rf"[A-Za-z_]{{{_FEWEST_LETTERS}}}", signature):

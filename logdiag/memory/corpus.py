@@ -23,49 +23,50 @@ from logdiag.settings.places import StrPath
 
 _FORM = b"logdiag-corpus/6\0"
 _MOST_FOUND = 128
-# What an incident that ships says.
-_TOLD = ("id", "signature", "window", "cause", "remedy", "job", "provenance")
+# The fields that the file of a shipped incident may fill, beside reason and action.
+_FIELDS = ("id", "signature", "window", "cause", "remedy", "job", "provenance")
 
 
 class Corpus:
-    """Incidents that cannot be changed: `told` is what the cache keeps of each, `origin` names their exact wording.
+    """Incidents that cannot be changed. `records` are their fields as the cache keeps them, in plain values;
+    `origin` is a fingerprint of the files they came from.
 
-    An incident is made when it is asked for: of the hundreds that ship, an answer shows three.
+    An `Incident` is made only when it is asked for: of the hundreds that ship, an answer shows three.
     """
 
-    def __init__(self, told: Sequence[dict[str, Any]] = (), origin: bytes = b"") -> None:
-        self._raw = told
+    def __init__(self, records: Sequence[dict[str, Any]] = (), origin: bytes = b"") -> None:
+        self._records = records
         self._origin = origin
-        self._found = lru_cache(_MOST_FOUND)(self._nearest_to)
-        # By the name of the embedder; None where it was asked once: what will not be asked again need not be kept.
+        self._cached_nearest = lru_cache(_MOST_FOUND)(self._nearest_to)
+        # By the embedder's name. None after the first search: vectors are kept only once a second search asks for them.
         self._vectors: dict[str, list[tuple[float, ...]] | None] = {}
 
     @cached_property
     def incidents(self) -> tuple[Incident, ...]:
-        """All of them."""
-        return tuple(map(_incident, self._raw))
+        """All incidents of the corpus."""
+        return tuple(map(_incident, self._records))
 
     def by_fingerprint(self, wanted: str) -> list[Incident]:
-        """Those of exactly this failure."""
-        return [_incident(told) for told in self._raw if told["fingerprint"] == wanted]
+        """The incidents with this fingerprint."""
+        return [_incident(record) for record in self._records if record["fingerprint"] == wanted]
 
     def nearest(self, query: array[float], k: int, embedder: Embedder) -> tuple[tuple[float, Incident], ...]:
-        """The `k` most similar to a vector of the embedder, with their cosine, best first. Of many jobs most fail with
-        the words of others, so what was found is kept."""
-        return self._found(query.tobytes(), k, embedder)
+        """The `k` most similar to a vector of the embedder, with their cosine, best first. Answers are cached: most
+        jobs fail with the same words as others."""
+        return self._cached_nearest(query.tobytes(), k, embedder)
 
     def _nearest_to(self, packed: bytes, k: int, embedder: Embedder) -> tuple[tuple[float, Incident], ...]:
         query = array("f", packed)
         rows = self._vectors.get(embedder.name) or self._vectors_by(embedder)
-        return tuple((score, _incident(self._raw[at])) for score, at in closest(query, rows, k))
+        return tuple((score, _incident(self._records[index])) for score, index in closest(query, rows, k))
 
     def _vectors_by(self, embedder: Embedder) -> Iterable[tuple[float, ...]]:
-        """A vector for each incident. A command asks once and takes them as they come; half a million numbers that are
-        kept for a second search take as long as that search."""
+        """A vector for each incident, in their order. The first search gets an iterator, since most commands search
+        once, and making lists of half a million numbers takes as long as a search. The second search makes lists."""
         origin = hashlib.sha256(self._origin + embedder.name.encode()).digest()
-        texts = [told["signature"] for told in self._raw]
-        made = _kept("corpus-vectors", origin, lambda: b"".join(map(bytes, embedder.embed(texts))))
-        rows = struct.iter_unpack(f"{embedder.dimensions}f", made)
+        texts = [record["signature"] for record in self._records]
+        packed = _cached("corpus-vectors", origin, lambda: b"".join(map(bytes, embedder.embed(texts))))
+        rows = struct.iter_unpack(f"{embedder.dimensions}f", packed)
         self._vectors[embedder.name] = list(rows) if embedder.name in self._vectors else None
         return self._vectors[embedder.name] or rows
 
@@ -77,38 +78,39 @@ def load_corpus() -> Corpus:
 
 
 def corpus_in(folder: StrPath) -> Corpus:
-    """The incidents of a folder of `<category>/<reason>.yaml`. Raises MemoryStoreError for one that is none."""
+    """The incidents of a folder of `<category>/<reason>.yaml` files. Raises MemoryStoreError for a wrong one."""
     files = RuleFiles([folder])
     origin = files.fingerprint()
-    return Corpus(_kept("corpus", origin, lambda: _parsed(files)), origin)
+    return Corpus(_cached("corpus", origin, lambda: _parsed(files)), origin)
 
 
 def _parsed(files: RuleFiles) -> list[dict[str, Any]]:
+    """The fields of each incident in the files, as plain values, with masked texts."""
     import yaml
 
-    found = []
+    records = []
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for name, file in files.contents.items():
-        for given in yaml.load(file.content, Loader=loader) or []:
-            read, problems = read_incident({**given, "reason": name.rpartition("/")[2]})
-            if read is None:
+        for entry in yaml.load(file.content, Loader=loader) or []:
+            incident, problems = read_incident({**entry, "reason": name.rpartition("/")[2]})
+            if incident is None:
                 raise MemoryStoreError(
-                    f"{file.path}: {given.get('id')}: {problems[0]}; see corpus/README.md for the form"
+                    f"{file.path}: {entry.get('id')}: {problems[0]}; see corpus/README.md for the form"
                 )
-            window = tuple(masked(line) for line in read.window)
-            read = bounded(replace(read, id=f"{PREFIX}{read.id}", signature=masked(read.signature), window=window))
-            told = {name: getattr(read, name) for name in (*_TOLD, "fingerprint")}
-            found.append({**told, "reason": read.reason.value, "action": read.action.value})
-    return found
+            signature, window = masked(incident.signature), tuple(map(masked, incident.window))
+            incident = bounded(replace(incident, id=f"{PREFIX}{incident.id}", signature=signature, window=window))
+            record = {name: getattr(incident, name) for name in (*_FIELDS, "fingerprint")}
+            records.append({**record, "reason": incident.reason.value, "action": incident.action.value})
+    return records
 
 
-def _incident(told: dict[str, Any]) -> Incident:
-    reason, action = Reason(told["reason"]), Action(told["action"])
-    return Incident(reason=reason, action=action, **{name: told[name] for name in _TOLD})
+def _incident(record: dict[str, Any]) -> Incident:
+    reason, action = Reason(record["reason"]), Action(record["action"])
+    return Incident(reason=reason, action=action, **{name: record[name] for name in _FIELDS})
 
 
-def _kept(name: str, origin: bytes, make: Callable[[], Any]) -> Any:
-    """What was made from `origin`: from the cache, or made now and kept."""
+def _cached(name: str, origin: bytes, make: Callable[[], Any]) -> Any:
+    """The value made from `origin`: from the cache, else made now and cached."""
     value = cache.read(name, _FORM + origin)
     if value is None:
         value = make()

@@ -1,8 +1,8 @@
 """The incidents of one database, SQLite or PostgreSQL, by SQLAlchemy Core; loaded only where there is a store.
 
-    PLACE/incidents.db        the incidents and their vectors, in SQLite, whose rollback journal works on network file
+    FOLDER/incidents.db       the incidents and their vectors, in SQLite, whose rollback journal works on network file
                               systems too; nothing is written before the first incident is added
-    PLACE/index-*.faiss       made from it where it is large, and made anew when missing or torn
+    FOLDER/index-*.faiss      made from the database if that is large; made again if missing or torn
 
 In PostgreSQL the tables are called `logdiag_...`, in the first schema of the search path; their index lies in the
 user's cache folder.
@@ -47,7 +47,7 @@ class Tables:
         self.all = sql.MetaData()
         texts = ("id", "signature", "fingerprint", "reason", "outcome", "node")
         row = sql.BigInteger().with_variant(Integer(), "sqlite")
-        # `document` is all there is to know, the other columns are what is searched by.
+        # `document` holds the whole incident, the other columns only what is searched by.
         self.incidents = Table(
             f"{prefix}incidents",
             self.all,
@@ -79,19 +79,19 @@ class Tables:
 
 
 class Database(ABC):
-    """A database of incidents, for many processes at once, and for threads that take turns. What it cannot do raises
-    MemoryStoreError with one sentence."""
+    """A database of incidents. Many processes may use it at once, threads take turns. Failures raise MemoryStoreError
+    with one sentence."""
 
     version = 1
-    """Of the tables; a newer one is refused."""
+    """The version of the tables; a database with a newer one is refused."""
     most_beside: int
-    """So many vectors are searched without an index."""
+    """Up to so many vectors are searched without an index."""
     meanings: Sequence[tuple[str, str]]
-    """What an error's code or words hold, and what that means for people; `{said}` stands for its words."""
+    """Pairs: a part of an error's code or message, and a sentence for people, in which `{message}` is the message."""
 
     def __init__(self, name: str, index_folder: str, tables: Tables, engine: Engine) -> None:
-        """`name` is where it is, without a password; `index_folder` where indexes for the search lie, empty where there
-        is no such place."""
+        """`name` is its path or address, without a password; `index_folder` is for the search's indexes, empty if no
+        folder can be written."""
         self.name = name
         self.index_folder = index_folder
         self.tables = tables
@@ -108,8 +108,8 @@ class Database(ABC):
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Connection]:
-        """All of it is in the database afterwards, or nothing of it; one writes at a time. What is asked within it
-        belongs to it."""
+        """A transaction, which is committed as a whole or not at all. One process writes at a time; a transaction
+        within another one joins it."""
         with self._turn:
             if self._open is not None:
                 yield self._open
@@ -120,23 +120,23 @@ class Database(ABC):
                     self._begin(self._open, write=write)
                     yield self._open
             except DBAPIError as error:
-                said = " ".join(str(error.orig).split()) or type(error.orig).__name__
-                code = getattr(error.orig, "sqlstate", said) or "no answer"
-                meaning = next((meaning for part, meaning in self.meanings if part in code), "{said}; run it again")
-                raise MemoryStoreError(f"{self.name}: {meaning.format(said=said)}") from error.orig
+                message = " ".join(str(error.orig).split()) or type(error.orig).__name__
+                code = getattr(error.orig, "sqlstate", message) or "no answer"
+                meaning = next((meaning for part, meaning in self.meanings if part in code), "{message}; run it again")
+                raise MemoryStoreError(f"{self.name}: {meaning.format(message=message)}") from error.orig
             finally:
                 self._open = None
                 if not self._prepared:
                     self.close()
 
     def close(self) -> None:
-        """Lets go of the database; nothing is lost by not calling it."""
+        """Closes the connections; nothing is lost without it."""
         self._engine.dispose()
         self._prepared = False
 
     def find(self, *, since: str = "", limit: int | None = None, **wanted: object) -> tuple[Incident, ...]:
-        """Those whose columns have these values, the latest first; of a tuple of values one is enough. `since` is
-        compared with `seen_at` as text. A row that cannot be read is left out."""
+        """The incidents whose columns have the `wanted` values (a tuple: one of them), the latest first; `since` is the
+        earliest `seen_at`. Rows that cannot be read are left out."""
         columns = self.tables.incidents.c
         query = self._all.order_by(columns.seen_at.desc(), columns.row.desc()).limit(limit)
         if since:
@@ -146,11 +146,11 @@ class Database(ABC):
         return tuple(self._read(query).values())
 
     def by_rows(self, rows: Sequence[int]) -> dict[int, Incident]:
-        """The incidents of these rows that are still there and can be read."""
+        """The incidents in these rows, by row; rows that are gone or cannot be read are left out."""
         return self._read(self._all.where(self.tables.incidents.c.row.in_(rows)))
 
     def pages(self) -> Iterator[list[Incident]]:
-        """All of them in the order in which they were added, a transaction a page."""
+        """All incidents in the order in which they were added, a page for each transaction."""
         number, last = self.tables.incidents.c.row, 0
         while True:
             page = sql.select(number).where(number > last).order_by(number).limit(_PAGE)
@@ -163,12 +163,13 @@ class Database(ABC):
             yield list(found.values())
 
     def count(self) -> int:
-        """How many there are."""
+        """How many incidents there are."""
         with self.transaction() as connection:
             return int(connection.scalar(sql.select(sql.func.count()).select_from(self.tables.incidents)) or 0)
 
     def facts(self) -> Sequence[Any]:
-        """Of each incident `reason`, `outcome`, `confirmed` and `seen_at`, whether it can be read or not."""
+        """`reason`, `outcome`, `confirmed` and `seen_at` of each incident, also of those whose document cannot be
+        read."""
         columns = self.tables.incidents.c
         with self.transaction() as connection:
             return connection.execute(
@@ -182,19 +183,19 @@ class Database(ABC):
                 connection.execute(sql.insert(self.tables.incidents), values)
 
     def put(self, incident: Incident) -> Incident:
-        """Adds an incident, or replaces the one of its id; gives it back."""
+        """Adds an incident, or replaces the one with its id; returns it."""
         table = self.tables.incidents
-        own = table.c.id == incident.id
+        same_id = table.c.id == incident.id
         with self.transaction(write=True) as connection:
-            if connection.scalar(sql.select(table.c.signature).where(own)) == incident.signature:
-                connection.execute(sql.update(table).where(own), _values(incident))
+            if connection.scalar(sql.select(table.c.signature).where(same_id)) == incident.signature:
+                connection.execute(sql.update(table).where(same_id), _values(incident))
             else:
                 self.delete(incident.id)  # a vector belongs to its row for good
                 self.add([incident])
         return incident
 
     def delete(self, identity: str) -> bool:
-        """Whether there was such an incident."""
+        """Removes an incident and its vectors; False if there was none with this id."""
         incidents = self.tables.incidents
         with self.transaction(write=True) as connection:
             row = connection.scalar(sql.select(incidents.c.row).where(incidents.c.id == identity))
@@ -216,7 +217,7 @@ class Database(ABC):
         return found
 
     def _prepare(self) -> None:
-        """Makes the tables where there are none."""
+        """Makes the tables if there are none. Raises MemoryStoreError for a database of a newer logdiag."""
         if self._prepared:
             return
         with self._engine.begin() as connection:
@@ -229,15 +230,15 @@ class Database(ABC):
 
     @abstractmethod
     def _made(self, connection: Connection) -> int:
-        """The version of the tables, which are made where there are none. Several processes may do so at once."""
+        """Makes the tables if there are none, and returns their version. Several processes may do so at once."""
 
     @abstractmethod
     def _begin(self, connection: Connection, *, write: bool) -> None:
-        """What comes first in a transaction; one that writes waits for those before it."""
+        """Runs the first statements of a transaction; one that writes waits for other writers."""
 
 
 class SqliteFile(Database):
-    """The incidents of one folder, which is made where it is not there."""
+    """The incidents of one folder, which is made if it does not exist."""
 
     most_beside = 20_000
     meanings = (
@@ -251,7 +252,7 @@ class SqliteFile(Database):
     )
 
     def __init__(self, folder: str) -> None:
-        # The one connection keeps what was made ready for it.
+        # One connection is kept open, with its settings.
         engine = sql.create_engine("sqlite://", creator=self._connected, poolclass=StaticPool)
         super().__init__(os.path.join(folder, "incidents.db"), folder, Tables("", "embedders"), engine)
 
@@ -261,7 +262,7 @@ class SqliteFile(Database):
 
         try:
             os.makedirs(self.index_folder, mode=0o700, exist_ok=True)
-            # Commands and names of jobs are nobody else's: SQLite gives the files beside it the same permissions.
+            # Commands and names of jobs are private: SQLite gives its journal the same permissions.
             with suppress(FileExistsError):
                 os.close(os.open(self.name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
@@ -286,7 +287,7 @@ class SqliteFile(Database):
 
         if number("application_id") != _APPLICATION:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
-            # Who comes second finds the tables.
+            # Another process may have made the tables meanwhile.
             if not sql.inspect(connection).get_table_names():
                 self.tables.all.create_all(connection)
                 connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION}")
@@ -301,15 +302,15 @@ class SqliteFile(Database):
 
 
 class PostgresDatabase(Database):
-    """The incidents of a team, by whatever address PostgreSQL's own programs take."""
+    """The incidents of a team in PostgreSQL; the address is any that PostgreSQL's own programs take."""
 
     most_beside = 2_000
     meanings = (
-        ("42501", "not allowed ({said}): ask the database's owner for the right"),
+        ("42501", "not allowed ({message}): ask the database's owner for the right"),
         ("25006", "this server only reads: name the one that takes changes"),
         ("53100", "the server's disk is full: free space there"),
         ("57014", f"the server needed more than {_STATEMENT_SECONDS} s: try again"),
-        ("no answer", "cannot be reached ({said}): check the address, and that the server runs"),
+        ("no answer", "cannot be reached ({message}): check the address, and that the server runs"),
     )
 
     def __init__(self, address: str) -> None:
@@ -319,8 +320,8 @@ class PostgresDatabase(Database):
             raise MemoryStoreError("A store in PostgreSQL needs psycopg: pip install 'logdiag[team]'") from error
 
         def connected() -> Any:
-            told = psycopg.conninfo.conninfo_to_dict(address).get("connect_timeout")
-            patience = int(told or _CONNECT_SECONDS)
+            own_timeout = psycopg.conninfo.conninfo_to_dict(address).get("connect_timeout")
+            patience = int(own_timeout or _CONNECT_SECONDS)
             return psycopg.connect(address, connect_timeout=patience, fallback_application_name="logdiag")
 
         engine = sql.create_engine(

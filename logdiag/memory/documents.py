@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from logdiag.errors import MemoryStoreError
-from logdiag.memory.incident import PREFIX, Incident, Said
+from logdiag.memory.incident import PREFIX, HistoryEntry, Incident
 from logdiag.model.plain import read_plain
 from logdiag.patterns import pattern_of
 
@@ -28,7 +28,8 @@ _SHOWN_PROBLEMS = 20
 
 
 class Merged(NamedTuple):
-    """What an import did: `kept` counts those of which the store had the same, a newer or a confirmed form."""
+    """What an import did: `kept` counts incidents that the store already had, in the same, a newer or a confirmed
+    form."""
 
     added: int = 0
     replaced: int = 0
@@ -40,13 +41,13 @@ def to_text(incident: Incident, **more: str) -> str:
     return json.dumps({**asdict(incident), **more}, ensure_ascii=False)
 
 
-def read_incident(given: object) -> tuple[Incident | None, list[str]]:
-    """The incident of a line of JSON, or of what it says, or None and what is wrong with it, field by field. Keys that
-    this version does not know are left out, as is the id of a new one."""
-    if isinstance(given, str) and len(given) > LONGEST_DOCUMENT:
+def read_incident(source: object) -> tuple[Incident | None, list[str]]:
+    """The incident in a line of JSON (str) or in its parsed mapping, with no problems; or None, with a problem for each
+    wrong field. Keys that this version does not know are ignored, and the id may be missing."""
+    if isinstance(source, str) and len(source) > LONGEST_DOCUMENT:
         return None, [f"longer than {LONGEST_DOCUMENT:,} characters; leave out what is no incident"]
     try:
-        document = json.loads(given) if isinstance(given, str) else given
+        document = json.loads(source) if isinstance(source, str) else source
         json.dumps(document, ensure_ascii=False).encode()  # half a character cannot be kept
     except (TypeError, ValueError, RecursionError) as error:
         return None, [f"not JSON ({error}); give one incident a line"]
@@ -75,7 +76,8 @@ def _out_of_bounds(incident: Incident | None) -> Iterator[str]:
 
 
 def bounded(incident: Incident) -> Incident:
-    """As it is kept: every text one line of bounded length without controls, and the last of a long history."""
+    """The incident as it is stored: each text one line of bounded length without control characters, and of a long
+    history the last entries."""
     kept: Incident = _bounded(replace(incident, history=incident.history[-_MOST_HISTORY:]))
     return kept
 
@@ -97,43 +99,43 @@ def _bounded(value: Any) -> Any:
 def imported(
     file: Iterable[str], name: str, checked: Callable[[Incident], Incident], *, own: bool = False
 ) -> list[Incident]:
-    """The incidents of an export, as `checked` makes them. What others confirmed is marked as imported and counts as
-    not confirmed, unless it is one's `own` export. `name` is what to call the file. Raises MemoryStoreError with all
-    problems."""
-    found: list[Incident] = []
+    """The incidents of an export, each passed through `checked`. They are marked as imported and count as not
+    confirmed, unless `own` says that the export is the user's own. `name` is the file's name in messages. Raises
+    MemoryStoreError with all problems."""
+    incidents: list[Incident] = []
     problems: list[str] = []
-    called = name or str(getattr(file, "name", "import"))
+    file_name = name or str(getattr(file, "name", "import"))
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
-        read, wrong = read_incident(line)
-        wrong += list(_not_ours(read)) if read else []
-        problems += [f"{called}:{number}: {each}" for each in wrong]
-        if read is not None and not wrong:
-            incident = checked(read) if own else _foreign(checked(read), os.path.basename(called))
-            found.append(replace(incident, changed_at=utc(read.changed_at) or incident.seen_at))
+        read, line_problems = read_incident(line)
+        line_problems += list(_refused(read)) if read else []
+        problems += [f"{file_name}:{number}: {problem}" for problem in line_problems]
+        if read is not None and not line_problems:
+            incident = checked(read) if own else _foreign(checked(read), os.path.basename(file_name))
+            incidents.append(replace(incident, changed_at=utc(read.changed_at) or incident.seen_at))
     if problems:
         rest = [f"and {len(problems) - _SHOWN_PROBLEMS} problems more"] if len(problems) > _SHOWN_PROBLEMS else []
         raise MemoryStoreError("\n".join(problems[:_SHOWN_PROBLEMS] + rest))
-    return found
+    return incidents
 
 
 def better(old: Incident, new: Incident) -> bool:
-    """Whether an imported form of an incident shall replace the one in the store: a confirmed one stays before one that
-    is not, and else the one that was changed last."""
+    """Whether the imported form of an incident replaces the stored one: if it alone is confirmed, or, with both or none
+    confirmed, if it was changed later."""
     return (bool(new.confirmed_by), new.changed_at) > (bool(old.confirmed_by), old.changed_at)
 
 
 def _foreign(incident: Incident, file: str) -> Incident:
-    """An incident of others, with where it came from and who had confirmed it there."""
-    there = f"{file}, confirmed there by {incident.confirmed_by}" if incident.confirmed_by else file
+    """Another store's incident, unconfirmed, marked with its file and with who confirmed it there."""
+    origin = f"{file}, confirmed there by {incident.confirmed_by}" if incident.confirmed_by else file
     elsewhere = [replace(entry, what=f"elsewhere: {entry.what}") for entry in incident.history]
-    history = (*elsewhere, Said(now(), "", f"imported from {there}"))
-    return bounded(replace(incident, imported=incident.imported or there, confirmed_by="", history=history))
+    history = (*elsewhere, HistoryEntry(now(), "", f"imported from {origin}"))
+    return bounded(replace(incident, imported=incident.imported or origin, confirmed_by="", history=history))
 
 
-def _not_ours(incident: Incident) -> Iterator[str]:
-    """What an import may not say."""
+def _refused(incident: Incident) -> Iterator[str]:
+    """The problems of an incident that may not be imported."""
     if incident.id.startswith(PREFIX):
         yield f"id: {incident.id} ships with logdiag; leave it out"
     elif incident.id and not _ID.fullmatch(incident.id):
@@ -144,12 +146,12 @@ def _not_ours(incident: Incident) -> Iterator[str]:
 
 
 def one_line(text: str, longest: int = _LONGEST_TEXT) -> str:
-    """A text in one line of bounded length, without controls."""
+    """A text as one line of at most `longest` characters, without control characters."""
     return " ".join(printable(text[: 2 * longest]).split())[:longest]
 
 
 def printable(text: str) -> str:
-    """A text with blanks for the signs that cannot be printed."""
+    """A text with a blank in place of each character that cannot be printed."""
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
@@ -161,17 +163,17 @@ def now() -> str:
 def moment(text: str) -> datetime:
     """An ISO 8601 time or date; without a zone it is UTC. Raises MemoryStoreError."""
     try:
-        at = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text)
-        return at.replace(tzinfo=timezone.utc) if at.tzinfo is None else at.astimezone(timezone.utc)
+        time = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text)
+        return time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time.astimezone(timezone.utc)
     except (ValueError, OverflowError) as error:  # the last hours of the year 9999, elsewhere
         raise MemoryStoreError(f"{text[:40]!r} is no time; write it like 2026-11-03T14:05:00Z or 2026-11-03") from error
 
 
 def utc(text: str) -> str:
     """A time or date as `2026-11-03T14:05:00Z`, an empty text as it is. Raises MemoryStoreError."""
-    at = moment(text) if text else None
-    return _written(at, "milliseconds" if at.microsecond else "seconds") if at else ""
+    time = moment(text) if text else None
+    return _written(time, "milliseconds" if time.microsecond else "seconds") if time else ""
 
 
-def _written(at: datetime, to: str = "seconds") -> str:
-    return at.isoformat(timespec=to).replace("+00:00", "Z")
+def _written(time: datetime, precision: str = "seconds") -> str:
+    return time.isoformat(timespec=precision).replace("+00:00", "Z")

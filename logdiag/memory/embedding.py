@@ -36,7 +36,7 @@ _LEXICAL_SHARE, _OF_OTHER_MODELS = 0.6, 0.5
 _WIDTH = 256
 _SKETCH = 512
 _SHIFT = 32 - 9
-# Odd multipliers, each of which gives a piece's hash another place and sign.
+# Odd multipliers, each of which gives a piece's hash another index and sign.
 _MIX = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F)
 _SPELLING = 1
 _SIZES = (3, 4, 5)
@@ -80,13 +80,13 @@ def load_embedder(name: str = "static") -> Embedder:
 
 
 def closest(query: Sequence[float], vectors: Iterable[Sequence[float]], most: int) -> list[tuple[float, int]]:
-    """The cosine and the place of the vectors most like another one, best first; all are of length 1."""
+    """The cosine and the index of the `most` vectors nearest to a query, best first; all vectors have length 1."""
     if not any(query):
         return []
     # The fastest product of two vectors that Python has without NumPy: |a - b|**2 = 2 - 2ab.
     asked = tuple(query)
     scores = [1 - math.dist(asked, vector) ** 2 / 2 for vector in vectors]
-    return [(scores[at], at) for at in sorted(range(len(scores)), key=lambda at: -scores[at])[:most]]
+    return [(scores[index], index) for index in sorted(range(len(scores)), key=lambda index: -scores[index])[:most]]
 
 
 def token_sum(text: str) -> list[float]:
@@ -151,18 +151,18 @@ def _transformer(name: str) -> tuple[str, int, Callable[[Sequence[str]], Sequenc
 
 
 def _lexical(text: str) -> list[float]:
-    """How a text is spelled: its pieces, weighted by rarity, each added to four places of the sketch with a sign."""
+    """How a text is spelled: its pieces, weighted by rarity, each added to four numbers of the sketch with a sign."""
     sketch = [0.0] * _SKETCH
     for hashed, count in spelling(text):
-        places, rare = _sketched(hashed)
-        for place, minus in places:
-            sketch[place] += -count * rare if minus else count * rare
+        indices, rare = _sketched(hashed)
+        for index, minus in indices:
+            sketch[index] += -count * rare if minus else count * rare
     return sketch
 
 
 @lru_cache(maxsize=1 << 14)
 def _sketched(hashed: int) -> tuple[tuple[tuple[int, bool], ...], float]:
-    """The places of a piece in the sketch, each with whether it counts down there, and how rare the piece is."""
+    """The indices of a piece in the sketch, each with whether it is subtracted there; and the piece's rarity."""
     rarity = _file("rarity.npy")
     size = (len(rarity) - _HEADER) // 2
     mixed = [hashed * factor & 0xFFFFFFFF for factor in _MIX]

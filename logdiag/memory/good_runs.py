@@ -1,6 +1,6 @@
-"""The latest good run of each job, kept beside the incidents: hashes of its lines and how often each came.
+"""The latest good run of each job, kept beside the incidents: hashes of its lines, and how often each was printed.
 
-PLACE/good-runs/HASH-OF-THE-JOBS-NAME        a few kilobytes, overwritten by the next good run
+FOLDER/good-runs/HASH-OF-THE-JOBS-NAME        a few kilobytes, overwritten by the next good run
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from logdiag.model import Diagnosis
 from logdiag.scan.good_run import HASH_BYTES, GoodRun
 from logdiag.settings.cache import replace_file
 
-# A line's hash, and how often it came.
+# A line's hash, and how often it was printed.
 _ROW = struct.Struct(f">{HASH_BYTES}sI")
 _MOST_BYTES = 16_384
 _MOST_ROWS = _MOST_BYTES // _ROW.size
@@ -25,7 +25,7 @@ _MOST_TIMES = (1 << 32) - 1
 
 
 def kept_good_run(memory: StoreOrPlace, name: str) -> tuple[GoodRun, str] | None:
-    """The latest good run of the job `name`, and the day in UTC when it was kept; None where there is none."""
+    """The latest good run of the job `name`, and the day in UTC when it was stored; None if there is none."""
     try:
         with open(_path(memory, name), "rb") as file:
             rows = file.read(_MOST_BYTES + 1)
@@ -39,7 +39,7 @@ def kept_good_run(memory: StoreOrPlace, name: str) -> tuple[GoodRun, str] | None
 
 
 def kept_as_good(memory: StoreOrPlace, name: str, good: GoodRun, answer: Diagnosis) -> Diagnosis:
-    """The answer of the job `name` that came to its end, with a note that its run is kept, or why not."""
+    """Stores the good run of the job `name`; returns the answer with a note that it is kept, or why not."""
     try:
         _keep(memory, name, good)
     except MemoryStoreError as error:
@@ -48,8 +48,8 @@ def kept_as_good(memory: StoreOrPlace, name: str, good: GoodRun, answer: Diagnos
 
 
 def _keep(memory: StoreOrPlace, name: str, good: GoodRun) -> None:
-    """Keeps a good run in place of the one before. Raises MemoryStoreError where that cannot be done, or there are more
-    kinds of lines than are kept: of a part every other line would seem new."""
+    """Stores a good run over the one before. Raises MemoryStoreError if it cannot be written, or has more kinds of
+    lines than are kept: against a part of a run every other line would seem new."""
     if len(good.counts) > _MOST_ROWS:
         raise MemoryStoreError(
             f"{name}: its log has {len(good.counts):,} kinds of lines and at most {_MOST_ROWS:,} are kept; "
@@ -66,8 +66,8 @@ def _keep(memory: StoreOrPlace, name: str, good: GoodRun) -> None:
 
 
 def _path(memory: StoreOrPlace, name: str) -> str:
-    """Where the latest good run of a job lies. Raises MemoryStoreError where the memory is no folder."""
-    place = memory.place if isinstance(memory, Store) else os.fspath(memory)
-    if "://" in place:
+    """The path of a job's latest good run. Raises MemoryStoreError if the memory is no folder."""
+    folder = memory.place if isinstance(memory, Store) else os.fspath(memory)
+    if "://" in folder:
         raise MemoryStoreError(f"{name}: good runs are kept only where --memory names a folder")
-    return os.path.join(place, "good-runs", blake2b(name.encode(errors="replace"), digest_size=8).hexdigest())
+    return os.path.join(folder, "good-runs", blake2b(name.encode(errors="replace"), digest_size=8).hexdigest())

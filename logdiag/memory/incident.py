@@ -1,4 +1,4 @@
-"""What is remembered of a failure: the line that named it, what it was, what was done, and whether that worked."""
+"""An incident: a past failure with the line that named it, its cause, what was done, and whether that helped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from logdiag.model import Action, Line, Reason
 from logdiag.patterns import pattern_of
 
 PREFIX = "corpus/"
-"""What the id of an incident begins with that ships with logdiag."""
+"""The ids of incidents that ship with logdiag begin with this."""
 
 
 class Helped(str, Enum):
@@ -26,7 +26,7 @@ class Helped(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HistoryEntry:
     """One entry of an incident's history: when (ISO 8601, UTC), who (empty for logdiag itself), and what was done."""
 
     at: str
@@ -51,7 +51,7 @@ class Incident:
     `signature` is the masked root line (see `masked`), `window` masked lines around it, in order, `frames` the
     innermost frames of its traceback, the innermost first. `action` is `none` where it is the one that the reason's
     table gives. `seen_at` is an ISO 8601 time in UTC, empty for what ships with logdiag, and `times_seen` how often it
-    was remembered. `confirmed_by` is who said here that reason and remedy are right, empty while nobody has;
+    was remembered. `confirmed_by` is who confirmed reason and remedy here, empty while nobody has;
     `provenance` is where it came from (a log's name; for a shipped one the kind of source). `content` is a digest of
     the log around the root line, which tells one failure from another with the same words. `imported` names the file
     it came in with and who had confirmed it there, empty for one's own. `history` is in the order of time, and
@@ -75,7 +75,7 @@ class Incident:
     content: str = ""
     times_seen: int = 1
     imported: str = ""
-    history: tuple[Said, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
     changed_at: str = field(default="", compare=False)
 
     @property
@@ -85,11 +85,11 @@ class Incident:
 
     @property
     def job_name(self) -> str:
-        """What tells its job from others: the job's id, else its name; empty where neither is known."""
+        """The job's id, else its name; empty if neither is known."""
         return self.job.get("id") or self.job.get("name") or ""
 
 
-# Numbers after these words tell failures apart: Xid 48, errno 28, exit code 137, HTTP status 503, signal 9.
+# A number after one of these words tells failures apart: Xid 48, errno 28, exit code 137, HTTP status 503, signal 9.
 _TELLING = r"(?:xid|sxid|errno|error|err|code|exitcode|status|signal|http|ret|rc|version|cuda)"
 _MASKS = (
     (pattern_of(r"(?i)\b([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b"), "<id>"),
@@ -128,7 +128,7 @@ def masked(line: Line | str) -> str:
     return re.sub(r"\s+", " ", text).strip()[:_LONGEST]
 
 
-@lru_cache(maxsize=1 << 11)  # of every incident that ships it is asked for at each look-up
+@lru_cache(maxsize=1 << 11)  # each look-up asks for that of every shipped incident
 def fingerprint(signature: str) -> str:
     """The same for equal signatures, whatever the case of their letters."""
     return hashlib.sha256(signature.lower().encode()).hexdigest()[:16]
@@ -154,8 +154,8 @@ _VARIES = (
 
 
 def skeleton(signature: str) -> str:
-    """A signature without anything that could be a name of its own: words with digits, hosts, paths. Codes that tell
-    failures apart stay. Looser than a fingerprint: for what a person confirmed, never for telling incidents apart."""
+    """A signature in lower case without possible names: words with digits, hosts, paths; codes that tell failures apart
+    stay. It finds other wordings of confirmed failures; too loose for telling incidents apart."""
     codes = " ".join(re.sub(r"\W+", " ", code) for code in _CODE.findall(signature))
     text = _CODE.sub(" ", signature)
     for pattern, name in _VARIES:
@@ -167,45 +167,45 @@ def skeleton(signature: str) -> str:
 _FRAME = pattern_of(r'File "(?:[^"]*[/\\])?([^"/\\]+)", line \d+, in (\S+)')
 _MOST_FRAMES = 3
 _LONGEST_TRACEBACK = 60
-# An exception that says so few words is raised in many programs: where it was raised belongs to it.
+# A message of so few words is raised in many programs: only the same frames make two of them one failure.
 _FEW_WORDS = 4
 _EXCEPTION = pattern_of(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit|Fault)\b:?")
 
 
 def frames_before(lines: Sequence[Line], line: Line) -> tuple[Frame, ...]:
-    """The innermost frames of the traceback that ends with a line, the innermost first; `lines` are the kept lines
-    of the log, of which those of the same process count."""
-    before = [
-        other
-        for other in lines
-        if other.source == line.source
-        and line.number - _LONGEST_TRACEBACK <= other.number < line.number
-        and (other.rank, other.speaker) == (line.rank, line.speaker)
+    """Up to three frames of the traceback that ends with `line`, the innermost first. `lines` are the kept lines of the
+    log; only those of the same process count."""
+    above = [
+        candidate
+        for candidate in lines
+        if candidate.source == line.source
+        and line.number - _LONGEST_TRACEBACK <= candidate.number < line.number
+        and (candidate.rank, candidate.speaker) == (line.rank, line.speaker)
     ]
-    found: list[Frame] = []
+    frames: list[Frame] = []
     code = ""
-    for other in reversed(before):
-        said = other.message.strip()
-        if match := _FRAME.search(said):
-            found.append(Frame(match[1], match[2], code))
+    for line_above in reversed(above):
+        message = line_above.message.strip()
+        if match := _FRAME.search(message):
+            frames.append(Frame(match[1], match[2], code))
             code = ""
-            if len(found) == _MOST_FRAMES:
+            if len(frames) == _MOST_FRAMES:
                 break
-        elif said.startswith("Traceback (most recent call last)"):
+        elif message.startswith("Traceback (most recent call last)"):
             break
-        elif not set(said) <= set("^~ "):
-            code = masked(other)
-    return tuple(found)
+        elif not set(message) <= set("^~ "):
+            code = masked(line_above)
+    return tuple(frames)
 
 
-def same_place(signature: str, one: Sequence[Frame], other: Sequence[Frame]) -> bool:
-    """Whether two exceptions of one signature can be the same failure by where they were raised. A message of many
-    words tells enough without that, and a frame that is not known says nothing against it."""
+def same_frames(signature: str, frames: Sequence[Frame], other_frames: Sequence[Frame]) -> bool:
+    """Whether two exceptions of one signature can be the same failure, by the frames that raised them. True without
+    looking at frames if the message has many words, or if the frames of either are not known."""
     words = re.findall(r"[^\W\d_]{3,}", _EXCEPTION.sub("", signature))
-    if not one or not other or len(words) > _FEW_WORDS or not _EXCEPTION.match(signature):
+    if not frames or not other_frames or len(words) > _FEW_WORDS or not _EXCEPTION.match(signature):
         return True
-    first, second = one[0], other[0]
-    alike = (first.file == second.file, first.function == second.function)
+    first, second = frames[0], other_frames[0]
+    equal = (first.file == second.file, first.function == second.function)
     if first.code and second.code:
-        return first.code == second.code and any(alike)
-    return all(alike)
+        return first.code == second.code and any(equal)
+    return all(equal)

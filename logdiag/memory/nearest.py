@@ -1,6 +1,6 @@
-"""Similarity search over a store: exact while it is small, above that by a file of FAISS (Douze et al. 2024, arXiv
-2401.08281). The vectors are in the database; the file can be made anew at any time. What came after it is searched
-exactly, until there is so much that a new file takes it in."""
+"""Similarity search over a store: exact while it is small, above that by an index file of FAISS (Douze et al. 2024,
+arXiv 2401.08281). The vectors are in the database, from which the file can be made again at any time. Incidents added
+after the file was made are searched exactly, until they are so many that a new file is made."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 _Vectors = NDArray[np.float32]
 _Ids = NDArray[np.int64]
 
-# Beside a large file such a part of it is searched exactly.
+# A new index is made when more than 1 / _BESIDE_PART of its incidents were added after it.
 _BESIDE_PART = 50
-# So many are read, embedded and stored at a time: what is done stays done when the process ends.
+# So many incidents are embedded and stored at a time, so that little is lost if the process ends.
 _AT_ONCE = 1000
-# Beside those that are asked for, as many may have been forgotten since the index was made.
+# So many results more are requested, since incidents may have been forgotten after the index was made.
 _FORGOTTEN = 16
-# A file that is no longer in force may still be about to be opened by others.
+# Seconds that an old index file is kept, since another process may be about to open it.
 _KEEP_SECONDS = 3600.0
 # Vectors are kept in half precision: a cosine changes by less than 0.001.
 _KEPT = np.dtype("<f2")
@@ -56,8 +56,8 @@ _FILE = pattern_of(r"index-(\d{12})-[0-9a-f]{16}\.faiss")
 
 
 class Nearest:
-    """The vectors of one store by one embedder. What cannot be written (a read-only folder, a full disk) is searched
-    all the same."""
+    """The vectors of one store by one embedder. It also works where nothing can be written (a read-only folder, a full
+    disk)."""
 
     def __init__(self, database: Database, embedder: Embedder) -> None:
         self.embedder = embedder
@@ -95,24 +95,24 @@ class Nearest:
             found += zip(scores[0].tolist(), ids[0].tolist(), strict=True)
         if many := min(k, len(self._ids)):
             products = (asked @ self._vectors.T)[0]
-            places = np.argpartition(-products, many - 1)[:many]
-            found += zip(products[places].tolist(), self._ids[places].tolist(), strict=True)
+            indices = np.argpartition(-products, many - 1)[:many]
+            found += zip(products[indices].tolist(), self._ids[indices].tolist(), strict=True)
         # FAISS fills up with a row of -1; the latest of equals comes first.
         return sorted((item for item in found if item[1] >= 0), reverse=True)[:k]
 
     def catch_up(self, patience: float) -> bool:
-        """Takes in what was added to the store by now, for so many seconds; whether that was all. A new file is made
-        only by who has all the time."""
+        """Loads the incidents added to the store so far, for at most `patience` seconds; False if time ran out. A new
+        index file is made only with infinite patience."""
         until = time.monotonic() + patience
-        taken, searched_all = [(self._ids, self._vectors)], True
+        chunks, searched_all = [(self._ids, self._vectors)], True
         for ids, vectors in self._chunks(self._last):
-            taken.append((ids, vectors))
+            chunks.append((ids, vectors))
             self._last = int(ids[-1])
             if time.monotonic() > until:
                 searched_all = False
                 break
-        if len(taken) > 1:
-            self._ids, self._vectors = (np.concatenate(parts) for parts in zip(*taken, strict=True))
+        if len(chunks) > 1:
+            self._ids, self._vectors = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
         many = 0 if self._index is None else int(self._index.ntotal)
         much = len(self._ids) > max(self._database.most_beside, many // _BESIDE_PART)
         if much and patience == math.inf and self._folder:
@@ -121,7 +121,7 @@ class Nearest:
         return searched_all
 
     def _chunks(self, after: int) -> Iterator[tuple[_Ids, _Vectors]]:
-        """Rows with their vectors, in order, a thousand at a time; those that have none get theirs."""
+        """Rows after a row with their vectors, in order, a thousand at a time; missing vectors are made and stored."""
         incidents, vectors = self._database.tables.incidents, self._database.tables.vectors
         with_vectors = incidents.outerjoin(
             vectors, and_(vectors.c.row == incidents.c.row, vectors.c.embedder == self._number().scalar_subquery())
@@ -149,18 +149,18 @@ class Nearest:
         return select(embedders.c.number).where(embedders.c.name == self.embedder.name)
 
     def _keep(self, made: dict[int, bytes]) -> None:
-        """Stores vectors where that is possible; an incident that was forgotten meanwhile gets none, and one that has
-        one keeps it."""
+        """Stores vectors by row, if the database can be written. Rows that were deleted meanwhile or that have a vector
+        are left out."""
         tables = self._database.tables
         with suppress(MemoryStoreError), self._database.transaction(write=True) as connection:
-            own = connection.scalar(self._number())
-            if own is None:
+            embedder = connection.scalar(self._number())
+            if embedder is None:
                 connection.execute(insert(tables.embedders).values(name=self.embedder.name))
-                own = connection.scalar(self._number())
+                embedder = connection.scalar(self._number())
             row, vectors = tables.incidents.c.row, tables.vectors.c
-            has_one = exists().where(vectors.row == row, vectors.embedder == own)
+            has_one = exists().where(vectors.row == row, vectors.embedder == embedder)
             waiting = connection.scalars(select(row).where(row.in_(list(made)), ~has_one)).all()
-            if kept := [{"embedder": own, "row": at, "vector": made[at]} for at in waiting]:
+            if kept := [{"embedder": embedder, "row": number, "vector": made[number]} for number in waiting]:
                 connection.execute(insert(tables.vectors), kept)
 
     def _stored_index(self) -> tuple[Any, int]:
@@ -172,8 +172,8 @@ class Nearest:
         return None, 0
 
     def _name(self, last: int) -> tuple[str, int]:
-        """What the file of an index is called that goes to a row, and the last row of an incident before that: it is of
-        this embedder, and of the store that has this incident there."""
+        """The file name of an index of the rows up to `last`, and the last existing row among them. The name holds a
+        hash of the embedder and of the incident in that row, so that no other store's index is taken."""
         columns = self._database.tables.incidents.c
         query = select(columns.row, columns.id).where(columns.row <= last).order_by(columns.row.desc()).limit(1)
         with self._database.transaction() as connection:
@@ -182,7 +182,7 @@ class Nearest:
         return f"index-{row:012}-{mark}.faiss", row
 
     def _opened(self, name: str) -> Any:
-        """The index in a file. Raises RuntimeError where it is none of this embedder's."""
+        """Opens the index in a file. Raises RuntimeError if its vectors have another length than the embedder's."""
         import faiss
 
         path = os.path.join(self._folder, name)
@@ -193,7 +193,7 @@ class Nearest:
         return index
 
     def _make_index(self) -> None:
-        """Puts all vectors into a new file, and searches that from now on."""
+        """Makes an index file of all vectors, which is used from now on."""
         import faiss
 
         total = len(self._ids) + (0 if self._index is None else self._index.ntotal)
@@ -209,7 +209,7 @@ class Nearest:
         self._sweep(name)
 
     def _sweep(self, current: str) -> None:
-        """Removes indexes that are not in force, but none that somebody can be about to open or to put in force."""
+        """Removes old index files, but none so recent that another process may still need it."""
         for name in os.listdir(self._folder):
             path = os.path.join(self._folder, name)
             ours = name.startswith(("index-", UNFINISHED)) and name != current
@@ -235,7 +235,7 @@ def _cells(total: int) -> int:
 
 
 def _unpacked(kept: Sequence[object], dimensions: int) -> _Vectors:
-    """Vectors as they were kept; one that was spoiled is of zeros, and like nothing."""
+    """Stored vectors as an array (n, dimensions) of length 1 each; a damaged one is all zeros, similar to nothing."""
     nothing = bytes(dimensions * _KEPT.itemsize)
     whole = [vector if isinstance(vector, bytes) and len(vector) == len(nothing) else nothing for vector in kept]
     vectors = np.nan_to_num(np.frombuffer(b"".join(whole), _KEPT).reshape(len(kept), -1).astype(np.float32))

@@ -29,9 +29,9 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """How often a node failed first: `failures` of its infrastructure in the last `days`, one a job; the names of those
-    `jobs` as far as known; all `incidents` of it. `probability` is that of so many failures by chance, `corrected`
-    after Holm."""
+    """How often a node failed first: `failures` of its infrastructure in the last `days`, one for each job; the names
+    of its `jobs` as far as known; the ids of all its `incidents`. `probability` is that of so many failures by chance,
+    `corrected` after Holm."""
 
     node: str
     failures: int
@@ -85,7 +85,7 @@ def node_records(
 
 
 def _failed_on(store: Store, days: float, until: str | None) -> dict[str, list[Incident]]:
-    """What happened on each node in the `days` before `until`; what others sent counts where somebody confirmed it."""
+    """The incidents of each node in the `days` before `until`; imported ones only if they were confirmed here."""
     end = utc(until or "") or now()
     since = utc((moment(end) - timedelta(days=days)).isoformat())
     by_node: dict[str, list[Incident]] = {}
@@ -97,14 +97,14 @@ def _failed_on(store: Store, days: float, until: str | None) -> dict[str, list[I
 
 
 def _chances(failures: Mapping[str, int], size: int) -> dict[str, tuple[float, float]]:
-    """How likely chance alone gives each node its failures, in a cluster of a `size`; and the same corrected for asking
-    of so many nodes."""
+    """For each node the probability of its failures by chance alone, in a cluster of `size` nodes; and the same
+    corrected for testing that many nodes."""
     total = sum(failures.values())
     by_count = {count: tail(total, count, 1 / size) for count in set(failures.values())}
     chances, worst = {}, 0.0
-    for place, (node, count) in enumerate(sorted(failures.items(), key=lambda item: by_count[item[1]])):
+    for index, (node, count) in enumerate(sorted(failures.items(), key=lambda item: by_count[item[1]])):
         # Sorted upwards, the i-th of N (from 0) is multiplied by N - i, and none is below the one before.
-        worst = max(worst, min(1.0, by_count[count] * (size - place)))
+        worst = max(worst, min(1.0, by_count[count] * (size - index)))
         chances[node] = by_count[count], worst
     return chances
 

@@ -1,4 +1,4 @@
-"""What the memory says of a failure.
+"""Findings and similar incidents from the memory of past failures.
 
 A line with the wording of a confirmed failure is a cause like those of rules. Where rules are unsure of the root, the
 most similar confirmed failures vote on its reason, by cosine squared and age. What ships and what nobody confirmed has
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from logdiag.memory.documents import moment, now
-from logdiag.memory.incident import Helped, Incident, fingerprint, frames_before, masked, same_place, skeleton
+from logdiag.memory.incident import Helped, Incident, fingerprint, frames_before, masked, same_frames, skeleton
 from logdiag.memory.store import Store
 from logdiag.model import Action, Finding, Line, Reason, Role, Similar, Support
 from logdiag.patterns import pattern_of
@@ -19,9 +19,9 @@ from logdiag.rules import RuleBook
 from logdiag.scan.survey import Survey
 
 RULE = "memory/"
-"""What the `rule` of a finding begins with that comes from the memory; the id of the incident follows."""
+"""The `rule` of a finding from the memory is this and the id of the incident."""
 
-# Of recurrences, 93.8 % come within 20 days: what is older than that speaks with about half the weight.
+# Of recurrences, 93.8 % come within 20 days: what is older than that has about half the weight.
 _DECAY_DAYS = 20 / -math.log(1 - 0.938)
 _WHEN_OLD = 0.5
 _OUTCOME_WEIGHT = {Helped.WORKED: 1.0, Helped.UNKNOWN: 0.95, Helped.DID_NOT: 0.9}
@@ -46,32 +46,32 @@ _WORD = pattern_of(r"[^\W\d_]{3,}")
 _MOST_CONFIRMED = 500
 # So many kept lines are looked up among what people confirmed: the last ones, which tell of the end.
 _MOST_LOOKED_UP = 20_000
-# What frameworks and launchers say of any failure.
+# Reasons that frameworks and launchers give for any failure.
 _WRAPPERS = frozenset({Reason.RUNTIME_ERROR, Reason.CALLED_PROCESS_ERROR, Reason.OTHERS})
 
 
 def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
-    """A finding for each kept line whose failure a person has confirmed here, whatever its numbers, hosts and paths;
-    none where a rule says the same of the line. Raises MemoryStoreError."""
+    """A finding for each kept line that matches a failure confirmed in this store, whatever its numbers, hosts and
+    paths; none for a line of which a rule says the same. Raises MemoryStoreError."""
     if not store.count():
         return ()
-    ruled = {finding.line.place: finding for finding in survey.findings}
-    found = []
+    by_rules = {finding.line.place: finding for finding in survey.findings}
+    findings = []
     for line, incident, support in _matches(survey, store):
-        named = _with_remedy(_finding(line, incident, (support,)), incident, book)
-        if (rule := ruled.get(line.place)) and rule.role.is_failure:
+        finding = _with_remedy(_finding(line, incident, (support,)), incident, book)
+        if (rule := by_rules.get(line.place)) and rule.role.is_failure:
             action = rule.action or book.entry_of(rule.reason).action
             if rule.reason is incident.reason and incident.action in (action, Action.NONE):
                 continue
-            # What others say of a failure stays that: where a cause is in the log too, it comes first.
-            named = named._replace(role=rule.role)
-        found.append(named)
-    return tuple(found)
+            # A line that the rules call a symptom or hint stays one: a cause elsewhere in the log comes first.
+            finding = finding._replace(role=rule.role)
+        findings.append(finding)
+    return tuple(findings)
 
 
 def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
-    """The past failures most like the one that a line names, the most useful first: ranked by similarity, age and
-    outcome, those of another reason than was found behind. Raises MemoryStoreError."""
+    """The past failures most similar to a line, the most useful first: ranked by similarity, age, outcome and
+    confirmation, with half the weight for another reason than `reason`. Raises MemoryStoreError."""
     signature = masked(line)
     scored = [(1.0, incident) for incident in store.by_fingerprint(fingerprint(signature), _MOST_SIMILAR)]
     seen = {incident.id for _, incident in scored}
@@ -102,16 +102,16 @@ def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
 
 
 def _matches(survey: Survey, store: Store) -> Iterator[tuple[Line, Incident, Support]]:
-    """Kept lines with the confirmed incident of their wording: the very same but for what masking takes out, or else
-    the same words in the same order."""
+    """Kept lines with the confirmed incident of the same signature, or else of the same words in the same order, and
+    which of the two it is."""
     confirmed = store.confirmed(_MOST_CONFIRMED)
     all_of_them = len(confirmed) < _MOST_CONFIRMED
-    lines = _worth_knowing(survey, _longest_words(confirmed) if all_of_them else frozenset())
+    lines = _lines_by_signature(survey, _longest_words(confirmed) if all_of_them else frozenset())
     exact = store.known(fingerprint(signature) for signature in lines) if lines else {}
     loose: dict[str, list[Incident]] = {}
     for incident in confirmed:
         words = skeleton(incident.signature)
-        if _tells(words.replace("<n>", ""), _FEWEST_LOOSE_LETTERS):
+        if _has_letters(words.replace("<n>", ""), _FEWEST_LOOSE_LETTERS):
             loose.setdefault(words, []).append(incident)
     for signature, occurrences in lines.items():
         same = exact.get(fingerprint(signature), ())
@@ -119,29 +119,29 @@ def _matches(survey: Survey, store: Store) -> Iterator[tuple[Line, Incident, Sup
         incidents = same or nearly
         with_frames = any(item.frames for item in incidents)
         for line in occurrences if incidents else ():
-            # The latest one that was raised where this line was, as far as the log tells.
+            # The latest incident that can have been raised by the same frames.
             frames = frames_before(survey.lines, line) if with_frames else ()
-            there = next((item for item in incidents if same_place(signature, item.frames, frames)), None)
-            if there is not None:
-                yield line, there, Support.SAME if same else Support.NEARLY_SAME
+            match = next((item for item in incidents if same_frames(signature, item.frames, frames)), None)
+            if match is not None:
+                yield line, match, Support.SAME if same else Support.NEARLY_SAME
 
 
 def _longest_words(confirmed: Sequence[Incident]) -> frozenset[str]:
-    """A word of each incident that every line of its wording has; empty where one has none."""
-    found = set()
+    """The longest word of each incident, which every matching line has; empty if any incident has no word."""
+    longest = set()
     for incident in confirmed:
-        # Of a signature that was cut short the last word may be.
+        # The last word may be cut short.
         whole = skeleton(incident.signature).rpartition(" ")[0] or skeleton(incident.signature)
         words = _WORD.findall(whole.replace("<n>", " "))
         if not words:
             return frozenset()
-        found.add(max(words, key=len))
-    return frozenset(found)
+        longest.add(max(words, key=len))
+    return frozenset(longest)
 
 
-def _worth_knowing(survey: Survey, words: frozenset[str]) -> Mapping[str, list[Line]]:
-    """Kept lines by their signature: those that say something and have one of the words, if any are given, without the
-    job's steps."""
+def _lines_by_signature(survey: Survey, words: frozenset[str]) -> Mapping[str, list[Line]]:
+    """The kept lines by signature: those with enough letters and, if `words` is not empty, one of the words. Signatures
+    of the job's steps are left out."""
     steps = {step.place for step in survey.progress}
     found: dict[str, list[Line]] = {}
     ordinary = set()
@@ -152,33 +152,33 @@ def _worth_knowing(survey: Survey, words: frozenset[str]) -> Mapping[str, list[L
         signature = masked(line)
         if line.place in steps:
             ordinary.add(signature)
-        elif _tells(signature):
+        elif _has_letters(signature):
             found.setdefault(signature, []).append(line)
     return {signature: lines for signature, lines in found.items() if signature not in ordinary}
 
 
 def alike(line: Line, least: float, store: Store) -> Finding | None:
-    """What the confirmed failures most alike to a line say of it, by vote; None when none is so alike (cosine). Raises
-    MemoryStoreError."""
+    """The finding for which the confirmed failures most similar to a line vote; None if none reaches the cosine
+    `least`, or the most similar one loses the vote. Raises MemoryStoreError."""
     signature = masked(line)
     near = store.nearest(signature, _NEAREST, own=True)
-    # One of the very same words was looked at before, and was raised elsewhere.
-    found = [
+    # `_matches` already refused those of the same signature: they were raised elsewhere.
+    voters = [
         (score, item) for score, item in near if item.confirmed_by and item.signature.lower() != signature.lower()
     ][:_VOTERS]
-    if not found or found[0][0] < least:
+    if not voters or voters[0][0] < least:
         return None
     votes: dict[Reason, float] = {}
-    for score, incident in found:
+    for score, incident in voters:
         votes[incident.reason] = votes.get(incident.reason, 0.0) + max(score, 0.0) ** 2 * _recency(incident)
     reason = max(votes, key=lambda item: votes[item])
-    speaker = found[0][1]
-    if speaker.reason is not reason:
+    nearest = voters[0][1]
+    if nearest.reason is not reason:
         return None  # the nearest one and the others disagree
-    kind = next(support for score, support in _SUPPORT_FROM if found[0][0] >= score)
+    similarity = next(support for score, support in _SUPPORT_FROM if voters[0][0] >= score)
     divided = votes[reason] < _UNITED * sum(votes.values())
-    # Of a failure that is only alike, what is known of its reason holds, not what helped that once.
-    return _finding(line, speaker, (kind, Support.DIVIDED) if divided else (kind,))._replace(generality=1)
+    # A similar failure gives its reason, but not its remedy, which may not help here.
+    return _finding(line, nearest, (similarity, Support.DIVIDED) if divided else (similarity,))._replace(generality=1)
 
 
 def _with_remedy(finding: Finding, incident: Incident, book: RuleBook) -> Finding:
@@ -192,7 +192,7 @@ def _with_remedy(finding: Finding, incident: Incident, book: RuleBook) -> Findin
 
 
 def _finding(line: Line, incident: Incident, supports: tuple[Support, ...]) -> Finding:
-    """What is known of an incident, said of a line; nothing of the incident's own job."""
+    """A finding on a line from an incident, with nothing of the incident's own job."""
     day = _day(incident.history[-1].at if incident.history else incident.seen_at)
     title = incident.cause.split(". ")[0].rstrip(".") or f"{incident.reason.value}, as in incident {incident.id}"
     when = f" on {day}" if day else ""
@@ -209,8 +209,8 @@ def _finding(line: Line, incident: Incident, supports: tuple[Support, ...]) -> F
     )
 
 
-def _tells(text: str, letters: int = _FEWEST_LETTERS) -> bool:
-    return sum(character.isalpha() for character in text) >= letters
+def _has_letters(text: str, least: int = _FEWEST_LETTERS) -> bool:
+    return sum(character.isalpha() for character in text) >= least
 
 
 def _recency(incident: Incident) -> float:

@@ -22,7 +22,7 @@ from logdiag.errors import MemoryStoreError
 from logdiag.memory.corpus import Corpus, load_corpus
 from logdiag.memory.documents import SCHEMA, Merged, better, bounded, imported, now, to_text, utc
 from logdiag.memory.embedding import Embedder, load_embedder
-from logdiag.memory.incident import PREFIX, Helped, Incident, Said, masked
+from logdiag.memory.incident import PREFIX, Helped, HistoryEntry, Incident, masked
 from logdiag.model import Action, Reason
 from logdiag.model.plain import plain
 from logdiag.settings.places import StrPath, default_memory, without_password
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # No vowels, and nothing that reads like something else.
 _LETTERS = "23456789bcdfghjkmnpqrstvwxyz"
-# Occurrences of one failure among which the same one is looked for.
+# So many occurrences of one failure are searched for the same one.
 _MOST_OCCURRENCES = 200
 _MOST_CONFIRMED = 2000
 _SEEN_AGAIN = "seen again"
@@ -43,11 +43,11 @@ class Store:
     """Past incidents, with those that ship with logdiag; made by `open_store`. Several threads in turn and many
     processes may use it. Failures raise MemoryStoreError: where, what, and the remedy."""
 
-    def __init__(self, place: str, embedder: str | Embedder, patience: float, *, shipped: bool) -> None:
-        """As `open_store` makes it."""
-        self.place = without_password(place)
-        """Where it is, without a password."""
-        self._address = place
+    def __init__(self, address: str, embedder: str | Embedder, patience: float, *, shipped: bool) -> None:
+        """Use `open_store`, which checks the address."""
+        self.place = without_password(address)
+        """The folder or the database's address, without its password."""
+        self._address = address
         self._embedder = embedder
         self._patience = patience
         self._shipped = shipped
@@ -73,39 +73,39 @@ class Store:
         return tuple(sorted(self._opened.unreadable)) if self._opened else ()
 
     def add(self, incident: Incident) -> Incident:
-        """Adds an incident, and gives it as it was stored: masked, with an id and a time where it had none."""
+        """Adds an incident and returns it as stored: masked, with an id and a time if it had none."""
         return self.add_all([incident])[0]
 
     def add_all(self, incidents: Iterable[Incident]) -> tuple[Incident, ...]:
-        """As `add`, all at once or none."""
-        given = tuple(incidents)
-        added = tuple(map(self._checked, given))
+        """Adds all incidents in one transaction, or none; returns them as `add` does."""
+        requested = tuple(incidents)
+        added = tuple(map(self._checked, requested))
         with self._database.transaction(write=True):
-            taken = [item.id for item in given if item.id and self._database.find(id=item.id)]
+            taken = [item.id for item in requested if item.id and self._database.find(id=item.id)]
             if taken:
                 raise MemoryStoreError(f"{self.place}: {taken[0]}: is there already; correct it, or leave the id out")
             self._database.add(added)
         return added
 
     def remember(self, incident: Incident) -> tuple[Incident, bool]:
-        """Adds an incident, or counts it once more where it is there: of the same line and job, or of the same piece of
-        a log. What is stored, and whether it was there."""
+        """Adds an incident, or counts it once more if the store has it: same line and same job, or same piece of a log.
+        Returns the stored incident, and True if the store had it already."""
         new = replace(self._checked(incident), id=_new_id())
         with self._database.transaction(write=True):
             for old in self._database.find(fingerprint=new.fingerprint, limit=_MOST_OCCURRENCES):
                 if _same_failure(old, new):
                     return self._database.put(_as_kept(_seen_again(old, new))), True
-            new = replace(new, history=(*new.history, Said(now(), "", "remembered")))
+            new = replace(new, history=(*new.history, HistoryEntry(now(), "", "remembered")))
             self._database.add([new])
         return new, False
 
     def get(self, identity: str) -> Incident:
-        """One incident by its id."""
+        """The incident with this id. Raises MemoryStoreError if there is none."""
         shipped = self.shipped if identity.startswith(PREFIX) else ()
-        found = [item for item in shipped if item.id == identity] or self._find(id=identity)
-        if not found:
+        matches = [item for item in shipped if item.id == identity] or self._find(id=identity)
+        if not matches:
             raise self._unknown(identity)
-        return found[0]
+        return matches[0]
 
     def list(
         self,
@@ -115,38 +115,38 @@ class Store:
         since: str | None = None,
         limit: int | None = None,
     ) -> tuple[Incident, ...]:
-        """The latest first, the shipped ones last; `since` is an ISO 8601 time or date."""
+        """Incidents, the latest first, the shipped ones last; `since` is an ISO 8601 time or date."""
         wanted = {"reason": reason.value if reason else "", "node": node or "", "since": utc(since or "")}
-        found = self._find(limit=limit, **{name: value for name, value in wanted.items() if value})
+        incidents = self._find(limit=limit, **{name: value for name, value in wanted.items() if value})
         if not node and not since:
-            found += tuple(item for item in self.shipped if reason in (None, item.reason))
-        return found[:limit]
+            incidents += tuple(item for item in self.shipped if reason in (None, item.reason))
+        return incidents[:limit]
 
     def known(self, fingerprints: Iterable[str]) -> Mapping[str, Sequence[Incident]]:
-        """What people confirmed here of exactly these failures: for each fingerprint its confirmed incidents, the
-        latest first, those that ship with logdiag left out."""
-        found: dict[str, tuple[Incident, ...]] = {}
+        """The incidents that people confirmed in this store, by fingerprint, the latest first. Fingerprints without any
+        are left out, and so are the incidents that ship with logdiag."""
+        by_fingerprint: dict[str, tuple[Incident, ...]] = {}
         for incident in self._find(fingerprint=tuple(set(fingerprints)), confirmed=True, limit=_MOST_CONFIRMED):
-            found[incident.fingerprint] = (*found.get(incident.fingerprint, ()), incident)
-        return found
+            by_fingerprint[incident.fingerprint] = (*by_fingerprint.get(incident.fingerprint, ()), incident)
+        return by_fingerprint
 
     def confirmed(self, most: int | None = None) -> tuple[Incident, ...]:
-        """What people confirmed here, the latest first, at most so many."""
+        """The incidents that people confirmed in this store, the latest first, at most `most`."""
         return self._find(confirmed=True, limit=most)
 
     def by_fingerprint(self, wanted: str, limit: int = 100) -> tuple[Incident, ...]:
-        """Occurrences of exactly this failure, the latest first, the shipped ones last."""
+        """The incidents with this fingerprint, the latest first, the shipped ones last."""
         return (*self._find(fingerprint=wanted, limit=limit), *self._corpus.by_fingerprint(wanted))[:limit]
 
     def nearest(self, text: str, k: int = 5, *, own: bool = False) -> tuple[tuple[float, Incident], ...]:
-        """The `k` incidents most like a masked line, with their cosine, best first; with `own` without the shipped
+        """The `k` incidents most similar to a masked line, with their cosine, best first. `own` leaves out the shipped
         ones.
 
         New incidents get their vectors here, so the first search after a large import takes longer (see
         `searched_all`).
         """
         (query,) = self._vectors_by.embed([text])
-        found: list[tuple[float, Incident]] = []
+        scored: list[tuple[float, Incident]] = []
         if self._is_there():
             if self._nearest is None:
                 from logdiag.memory.nearest import Nearest
@@ -155,13 +155,13 @@ class Store:
             began = time.monotonic()
             self.searched_all = self._nearest.catch_up(self._patience)
             self._patience = max(0.0, self._patience - (time.monotonic() - began))
-            found = self._nearest.incidents(query, k)
+            scored = self._nearest.incidents(query, k)
         if not own:
-            found += self._corpus.nearest(query, k, self._vectors_by)
-        return tuple(sorted(found, key=lambda item: -item[0])[:k])
+            scored += self._corpus.nearest(query, k, self._vectors_by)
+        return tuple(sorted(scored, key=lambda item: -item[0])[:k])
 
     def confirm(self, identity: str, by: str, outcome: Helped | None = None) -> Incident:
-        """Says that reason and remedy are right, and whether the remedy helped."""
+        """Records that `by` confirms reason and remedy, and whether the remedy helped."""
         return self.correct(identity, outcome=outcome, by=by)
 
     def correct(
@@ -175,17 +175,17 @@ class Store:
         cause: str | None = None,
         outcome: Helped | None = None,
     ) -> Incident:
-        """Replaces what is given, and confirms the rest. Another reason drops the old one's cause, remedy, outcome and
-        action where they are not given; another remedy drops the outcome."""
+        """Replaces the fields that are not None, and confirms the others. A new reason clears action, cause, remedy and
+        outcome, a new remedy clears the outcome, unless they are replaced too."""
         if not by.strip():
             raise MemoryStoreError(f"{identity}: confirmed by nobody; say who confirms it")
         _refuse_shipped(identity)
-        given = {"reason": reason, "action": action, "remedy": remedy, "cause": cause, "outcome": outcome}
-        told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        fields = {"reason": reason, "action": action, "remedy": remedy, "cause": cause, "outcome": outcome}
+        corrections: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         self.get(identity)
         with self._database.transaction(write=True):
             for old in self._database.find(id=identity):
-                return self._database.put(_as_kept(_corrected(old, by.strip(), told)))
+                return self._database.put(_as_kept(_corrected(old, by.strip(), corrections)))
         raise self._unknown(identity)
 
     def forget(self, identity: str) -> None:
@@ -195,11 +195,11 @@ class Store:
             raise self._unknown(identity)
 
     def count(self) -> int:
-        """How many incidents it holds beside the shipped ones."""
+        """How many incidents the store holds, without the shipped ones."""
         return self._database.count() if self._is_there() else 0
 
     def stats(self) -> dict[str, Any]:
-        """What it holds, in numbers, without the shipped incidents, which `shipped` counts."""
+        """Counts of the stored incidents, for JSON; the shipped ones are counted only under `shipped`."""
         known = {item.value for item in Reason}
         facts = [item for item in self._database.facts() if item.reason in known] if self._is_there() else []
         return {
@@ -214,31 +214,31 @@ class Store:
         }
 
     def export(self, file: TextIO) -> int:
-        """Writes every incident but the shipped ones as a line of JSON; how many there were."""
+        """Writes each incident but the shipped ones as a line of JSON, and returns how many there were."""
         count = 0
-        for found in self._database.pages() if self._is_there() else ():
-            file.writelines(to_text(incident, schema=SCHEMA) + "\n" for incident in found)
-            count += len(found)
+        for page in self._database.pages() if self._is_there() else ():
+            file.writelines(to_text(incident, schema=SCHEMA) + "\n" for incident in page)
+            count += len(page)
         return count
 
     def import_(self, file: Iterable[str], name: str = "", *, own: bool = False) -> Merged:
-        """Takes in what `export` wrote, all or nothing; see `imported` for `own` and `name`. Of two forms of one
-        incident the `better` one stays. Raises MemoryStoreError with the problems of all lines."""
-        given = imported(file, name, self._checked, own=own)
-        if not given:
+        """Adds the incidents of an export, all or none; see `imported` for `own` and `name`. Where the store has one of
+        the same id, the `better` one stays. Raises MemoryStoreError with the problems of all lines."""
+        incidents = imported(file, name, self._checked, own=own)
+        if not incidents:
             return Merged()
-        done = Counter[str]()
+        counts = Counter[str]()
         with self._database.transaction(write=True):
-            for new in given:
+            for new in incidents:
                 old = self._database.find(id=new.id)
-                what = "added" if not old else "replaced" if better(old[0], new) else "kept"
-                done[what] += 1
-                if what != "kept":
+                result = "added" if not old else "replaced" if better(old[0], new) else "kept"
+                counts[result] += 1
+                if result != "kept":
                     self._database.put(new)
-        return Merged(**done)
+        return Merged(**counts)
 
     def close(self) -> None:
-        """Lets go of its files or of its connection; nothing is lost by not calling it."""
+        """Closes files and connections; nothing is lost without it."""
         if self._opened is not None:
             self._opened.close()
         self._nearest = None
@@ -253,7 +253,7 @@ class Store:
 
     @property
     def _database(self) -> Database:
-        """The database, which is made where there is none. Its library is loaded only here."""
+        """The database, made if there is none. SQLAlchemy is imported only here."""
         if self._opened is None:
             from logdiag.memory.database import PostgresDatabase, SqliteFile
 
@@ -265,17 +265,17 @@ class Store:
         return self._address.startswith(("postgresql://", "postgres://"))
 
     def _is_there(self) -> bool:
-        """Whether anybody added to it: looking makes no store."""
+        """Whether a store exists at the address; asking does not create one."""
         if self._opened is not None or self._is_remote:
             return True
         return os.path.exists(os.path.join(self._address, "incidents.db"))
 
     def _find(self, **wanted: Any) -> tuple[Incident, ...]:
-        """As `Database.find`; nothing where there is no store yet."""
+        """As `Database.find`; empty where there is no store yet."""
         return self._database.find(**wanted) if self._is_there() else ()
 
     def _checked(self, incident: Incident) -> Incident:
-        """As it is stored: masked, so that no path or address is kept, with an id and a time."""
+        """The incident as it is stored: with an id, a time, and masked texts, so that no path or address is kept."""
         _refuse_shipped(incident.id)
         signature, window = masked(incident.signature), tuple(map(masked, incident.window))
         if not signature:
@@ -306,19 +306,19 @@ def open_store(
     the incidents that ship are left out; `patience` is how many seconds searches may spend on incidents without a
     vector. Raises MemoryStoreError.
     """
-    named = os.fspath(place) if place is not None else default_memory()
-    if os.path.exists(named) and not os.path.isdir(named):
-        raise MemoryStoreError(f"{named}: not a folder; give the folder of an incident store")
-    return Store(named, embedder, patience, shipped=shipped)
+    address = os.fspath(place) if place is not None else default_memory()
+    if os.path.exists(address) and not os.path.isdir(address):
+        raise MemoryStoreError(f"{address}: not a folder; give the folder of an incident store")
+    return Store(address, embedder, patience, shipped=shipped)
 
 
 StoreOrPlace: TypeAlias = Store | StrPath
-"""A store of past failures that a caller opened, or where there is one."""
+"""A store of past failures that the caller opened, or the folder or address of one."""
 
 
 @contextmanager
 def opened(memory: StoreOrPlace, **options: Any) -> Iterator[Store]:
-    """The caller's store, which stays open, or one that is opened with these options and closed again."""
+    """Yields the caller's store, which stays open, or opens one with these options and closes it afterwards."""
     if isinstance(memory, Store):
         yield memory
         return
@@ -327,36 +327,36 @@ def opened(memory: StoreOrPlace, **options: Any) -> Iterator[Store]:
 
 
 def _same_failure(old: Incident, new: Incident) -> bool:
-    """Whether two incidents of one line are one: of the same job on the same node, or the same piece of a log."""
+    """Whether two incidents of the same line are the same failure: one job on one node, or one piece of a log."""
     for name in ("id", "name"):
         if old.job.get(name) and new.job.get(name):
             return old.job[name] == new.job[name] and old.node == new.node
     return bool(old.content) and old.content == new.content
 
 
-def _corrected(old: Incident, by: str, told: Mapping[str, Any]) -> Incident:
-    """An incident with what a person says of it; its history says what became what."""
-    fresh: dict[str, Any] = {}
-    if told.get("reason", old.reason) is not old.reason:
-        fresh = {"action": Action.NONE, "cause": "", "remedy": "", "outcome": Helped.UNKNOWN}
-    elif told.get("remedy", old.remedy) != old.remedy:
-        fresh = {"outcome": Helped.UNKNOWN}
-    new = replace(old, **{**fresh, **told}, confirmed_by=by)
+def _corrected(old: Incident, by: str, corrections: Mapping[str, Any]) -> Incident:
+    """An incident with a person's corrections; its history lists each change."""
+    cleared: dict[str, Any] = {}
+    if corrections.get("reason", old.reason) is not old.reason:
+        cleared = {"action": Action.NONE, "cause": "", "remedy": "", "outcome": Helped.UNKNOWN}
+    elif corrections.get("remedy", old.remedy) != old.remedy:
+        cleared = {"outcome": Helped.UNKNOWN}
+    new = replace(old, **{**cleared, **corrections}, confirmed_by=by)
     changes = []
     for name in ("reason", "action", "outcome", "cause", "remedy"):
         before, after = (plain(getattr(item, name)) or "nothing" for item in (old, new))
         if before != after:
             changes.append(f"{name} {before} -> {after}")
     confirmed = "confirmed again" if old.confirmed_by else "confirmed"
-    said = Said(now(), by, f"corrected: {'; '.join(changes)}" if changes else confirmed)
-    return replace(new, history=(*old.history, said))
+    entry = HistoryEntry(now(), by, f"corrected: {'; '.join(changes)}" if changes else confirmed)
+    return replace(new, history=(*old.history, entry))
 
 
 def _seen_again(old: Incident, new: Incident) -> Incident:
-    """An incident counted once more; its time changes only where it is another run of its job."""
+    """An incident counted once more; its time changes only if this is another run of its job."""
     times = old.times_seen + 1
-    told_before = old.history and old.history[-1].what.startswith(_SEEN_AGAIN)
-    before = old.history[:-1] if told_before else old.history
+    counted_before = old.history and old.history[-1].what.startswith(_SEEN_AGAIN)
+    before = old.history[:-1] if counted_before else old.history
     same_run = old.content == new.content or bool(old.job.get("id"))
     return replace(
         old,
@@ -364,7 +364,7 @@ def _seen_again(old: Incident, new: Incident) -> Incident:
         seen_at=old.seen_at if same_run else max(old.seen_at, new.seen_at),
         job={**new.job, **old.job},
         node=old.node or new.node,
-        history=(*before, Said(now(), "", f"{_SEEN_AGAIN}, {times} times in all")),
+        history=(*before, HistoryEntry(now(), "", f"{_SEEN_AGAIN}, {times} times in all")),
     )
 
 

@@ -8,14 +8,14 @@ from functools import cache
 
 from logdiag.patterns import pattern_of
 
-# Where the static model and the table of counts lie, and what says which they are.
+# The folder of the static model and the table of counts, and the file that names their versions.
 STATIC = os.path.join(os.path.dirname(__file__), "static")
 CARD = "card.json"
 
 # No token of the static model is longer; without a bound a word of n letters would take n * n look-ups.
 _LONGEST_PIECE = 20
 MASK = pattern_of(r"<(?:n|path|hex|id|time|address|url|pci)>")
-"""What stands in a masked line for a number, a name or a place."""
+"""The masks that replace numbers, names, paths and addresses in a line."""
 _WORD = pattern_of(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
 
 

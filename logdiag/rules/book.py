@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from logdiag.rules.digitless import Fireable
     from logdiag.settings.places import StrPath
 
-# What takes every digit alike, or counts; and what does not: a digit, or a group that comes again.
+# Parts of a pattern that take any digit, or count; and parts that do not: a certain digit, a repeated group.
 _ANY_DIGITS, _CERTAIN_DIGIT = pattern_of(r"\{\d*,?\d*\}|0-9"), pattern_of(r"\d|\(\?P=")
-_MOST_TOLD = 8192
+_MOST_CACHED = 8192
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
-# Asked only of the lines that are kept, and never scanned for.
-_ASKED_OF_KEPT = (*_SOFTENING, Role.KIND)
+# Roles that are tried only on kept lines, and never scanned for.
+_ONLY_KEPT_LINES = (*_SOFTENING, Role.KIND)
 _NOT_IN_THE_TABLE = ReasonEntry(Action.FIX_AND_RESUBMIT)
 HARMLESS = "harmless"
-"""The kind of a line that a rule calls so."""
+"""The kind of a line that a rule of the role `harmless` matches."""
 _ROLE_ORDER = (Role.CAUSE, Role.SYMPTOM, Role.HINT, Role.FINISHED, Role.STRUCTURE, Role.PLACE)
 
 Patterns = list[tuple[int, str]]
@@ -38,8 +38,8 @@ Patterns = list[tuple[int, str]]
 
 
 class Marks(NamedTuple):
-    """Whether what was found on a line marks a `frame` of a traceback or the `call` of a collective, and whether a rule
-    may `fire`: it is more than such marks."""
+    """Whether the patterns found on a line mark a traceback's `frame` or a collective's `call`, and whether a rule may
+    `fire`, which needs a pattern of another role."""
 
     frame: bool
     call: bool
@@ -49,7 +49,7 @@ class Marks(NamedTuple):
 class RuleBook:
     """The rules in force. Build one with `RuleBook.load`; it may be used from several threads at once.
 
-    `matchers`, `narrower` and `words` are made from the rules where they are not given.
+    `matchers`, `narrower` and `words` are computed from the rules if they are None or empty.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class RuleBook:
         self.reasons = reasons or {}
         self.confidence = confidence or dict.fromkeys(Support, 0.0)
         self.roles = tuple(Role(rule.role) for rule in self.rules)
-        # Regular output (progress, filters) is told by line shape, and what softens a line is only asked where a
-        # failure rule fires: both match the bulk of every log and are not scanned for.
+        # Patterns of regular output (progress, filters) and those that soften a line match most lines of every log, so
+        # they are not scanned for: line shapes find regular output, and only lines with a failure are softened.
         self.scanned: Patterns = []
         self.softening: Patterns = []
         self.progress: Patterns = []
         for index, (rule, role) in enumerate(zip(self.rules, self.roles, strict=True)):
-            group = self.softening if role in _ASKED_OF_KEPT else self.scanned
+            group = self.softening if role in _ONLY_KEPT_LINES else self.scanned
             group = self.progress if role is Role.PROGRESS else group
             group += [(index, pattern) for pattern in rule.match]
         self.drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
@@ -96,14 +96,14 @@ class RuleBook:
             narrower = narrower_in(self)
         self.narrower = narrower
         self._words = words
-        # What is made when it is first asked, and kept for all diagnoses: the same patterns come again and again.
-        self.marks_of = lru_cache(_MOST_TOLD)(self._marks_of)
+        # Computed on first use and kept for all diagnoses: the same patterns come again and again.
+        self.marks_of = lru_cache(_MOST_CACHED)(self._marks_of)
         self._fireable = cache(self._new_fireable)
         self._framed = cache(self._with_framed_rivals)
 
     def _of_role(self, role: Role) -> frozenset[int]:
-        """The numbers of the patterns of such rules, among those that are scanned for."""
-        indices = {index for index, other in enumerate(self.roles) if other is role}
+        """The numbers of the scanned patterns whose rules have this role."""
+        indices = {index for index, rule_role in enumerate(self.roles) if rule_role is role}
         return frozenset(number for number, (index, _) in enumerate(self.scanned) if index in indices)
 
     @classmethod
@@ -124,7 +124,7 @@ class RuleBook:
         return (*self.rules, *self.filters)
 
     def entry_of(self, reason: Reason) -> ReasonEntry:
-        """What the table of reasons says of one; of one that is not in it, that a person has to look."""
+        """The entry of a reason in the table; for a reason without one, an entry whose action is for a person."""
         return self.reasons.get(reason) or _NOT_IN_THE_TABLE
 
     def scan(self, data: bytes) -> list[Hit]:
@@ -132,8 +132,8 @@ class RuleBook:
         return self.matcher.hits(data)
 
     def patterns_on_shape(self, shape: bytes) -> tuple[int, ...]:
-        """The patterns that may match on a line that reads so without its digits, and with `HEX` for numbers of base
-        16, whatever these are."""
+        """The numbers of the patterns that may match on a line of this shape, whatever its numbers are. A shape is the
+        line without digits, and with `HEX` for hexadecimal numbers."""
         return self._fireable(HEX in shape).on(shape.replace(HEX, b""))
 
     def _new_fireable(self, hex: bool) -> Fireable:
@@ -143,13 +143,13 @@ class RuleBook:
 
     @property
     def words(self) -> bytes:
-        """Of each pattern that is scanned for the words of which the shapes of its lines hold one, for `marshal`."""
+        """For each scanned pattern words of which any matching line's shape holds one, packed by `marshal`."""
         from logdiag.rules.digitless import words_for
 
         return marshal.dumps([words_for(pattern) for _, pattern in self.scanned], MARSHAL)
 
     def _marks_of(self, patterns: tuple[int, ...]) -> Marks:
-        """What a line may be on which these patterns were found."""
+        """The marks of a line on which these patterns were found."""
         return Marks(
             not self._structural.isdisjoint(patterns),
             not self._calls.isdisjoint(patterns),
@@ -157,15 +157,15 @@ class RuleBook:
         )
 
     def take_all_digits(self, patterns: tuple[int, ...]) -> bool:
-        """Whether these patterns match on a line whichever digits stand where it has some."""
-        asked = (self.scanned[number] for number in patterns)
-        return all(self.rules[index].shipped and not asks_for_a_digit(pattern) for index, pattern in asked)
+        """Whether these patterns match on a line whatever its digits are."""
+        scanned = (self.scanned[number] for number in patterns)
+        return all(self.rules[index].shipped and not asks_for_a_digit(pattern) for index, pattern in scanned)
 
     def calls_on(self, patterns: tuple[int, ...], text: str) -> list[Match]:
-        """Where patterns that tell of a rank's collectives match on a line."""
+        """The matches on a text of those of these patterns that read a rank's collectives."""
         line = Line("", 0, text)
-        found = (self.search(self.scanned[number][1], line) for number in patterns if number in self._calls)
-        return [match for match in found if match]
+        matches = (self.search(self.scanned[number][1], line) for number in patterns if number in self._calls)
+        return [match for match in matches if match]
 
     def confirm(self, line: Line, patterns: Iterable[int], frames: str = "") -> Finding | None:
         """The narrowest rule that really fires on the line, of those whose patterns were found there.
@@ -199,7 +199,7 @@ class RuleBook:
         return softened is not None and self.roles[softened[0]] is Role.RETRY
 
     def _softened(self, line: Line) -> tuple[int, Match] | None:
-        """The rule that calls a line harmless, or else one that says it announces another try."""
+        """The rule that calls a line harmless, or else one that says it announces another try, with its match."""
         retried = None
         for number in sorted(self.softening_matcher.on(line.text)):
             index, pattern = self.softening[number]
@@ -211,17 +211,17 @@ class RuleBook:
         return retried
 
     def kinds_of(self, lines: Sequence[Line]) -> list[frozenset[str]]:
-        """Of what kinds each line is, by the names of the rules in `context/kinds/` and of those that announce another
-        try; one scan over all of them."""
+        """The kinds of each line: names of the rules in `context/kinds/`, and of those that announce another try; in
+        one scan over all lines."""
         texts = [line.text.encode(errors="replace") for line in lines]
         starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         kinds: list[frozenset[str]] = [frozenset()] * len(lines)
-        for at, patterns in self.softening_matcher.on_lines(b"\n".join(texts), starts):
-            kinds[at] = frozenset(self._kinds_by(lines[at], patterns))
+        for index, patterns in self.softening_matcher.on_lines(b"\n".join(texts), starts):
+            kinds[index] = frozenset(self._kinds_by(lines[index], patterns))
         return kinds
 
     def _kinds_by(self, line: Line, numbers: tuple[int, ...]) -> Iterator[str]:
-        """The kinds of a line by those of these patterns that hold on it."""
+        """The kinds that these patterns give a line, after each is confirmed on it."""
         for index, pattern in map(self.softening.__getitem__, numbers):
             rule = self.rules[index]
             if self.search(pattern, line) and self._stands(rule, line, ""):
@@ -232,7 +232,7 @@ class RuleBook:
         return self.confirm(line, sorted(self.matcher.on(line.text)), frames)
 
     def knows(self, line: Line) -> bool:
-        """Whether any rule says what a line is: trouble, harmless, work, or regular output."""
+        """Whether any rule or filter matches a line: as a failure, harmless, progress, or regular output."""
         if self.confirm_all(line) is not None or self._softened(line) is not None:
             return True
         return self.is_progress(line) or bool(self.filters_of(line))
@@ -248,7 +248,7 @@ class RuleBook:
         # One is enough, and short patterns are the quickest.
         return any(
             self.search(pattern, line) is not None and self._stands(self.rules[index], line, "")
-            for index, pattern in sorted(candidates, key=lambda each: len(each[1]))
+            for index, pattern in sorted(candidates, key=lambda candidate: len(candidate[1]))
         )
 
     def filters_of(self, line: Line) -> frozenset[str]:
@@ -263,7 +263,7 @@ class RuleBook:
         return any(self.search(pattern, line) for pattern in rule.match) and self._stands(rule, line, frames)
 
     def _stands(self, rule: Rule, line: Line, frames: str) -> bool:
-        """Whether what a rule asks for beside its match holds."""
+        """Whether the conditions of a rule beside its match hold: no `unless` matches, and one of `within`, if any."""
         if any(self.search(pattern, line) for pattern in rule.unless):
             return False
         return not rule.within or any(self._searcher.within(pattern, frames) for pattern in rule.within)
@@ -276,14 +276,14 @@ class RuleBook:
 
     @cached_property
     def kinds_of_log(self) -> dict[str, Rule]:
-        """The rules that tell of what kind a log is, by their names."""
+        """The rules that say of what kind a log is, by name."""
         return {rule.id.rpartition("/")[2]: rule for rule in self.rules if rule.id.startswith("context/logs/")}
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """What `RuleBook` makes it of again, in another process."""
-        made = (self.rules, self.filters, self.reasons, self.confidence, self.narrower, self.matchers)
-        return (*made, self.forms, self._words)
+        """The arguments with which `RuleBook` builds this book again in another process."""
+        arguments = (self.rules, self.filters, self.reasons, self.confidence, self.narrower, self.matchers)
+        return (*arguments, self.forms, self._words)
 
     def fresh(self) -> RuleBook:
         """The same rules for one diagnosis, with nothing passed over yet."""

@@ -28,8 +28,8 @@ _HARD_LINES = (
 
 
 def check(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
-    """Every problem of every rule and filter of a book; with `own`, of those ids alone, and what they take from
-    others."""
+    """All problems of the rules and filters of a book. With `own`, only those of these ids, and the examples of other
+    rules that they win."""
     problems = [
         problem
         for index, rule in enumerate(book.rules)
@@ -40,19 +40,19 @@ def check(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
         if own is None or item.id in own:
             problems += _check_filter(book, item)
     if own is not None:
-        problems += _taken(book, own)
+        problems += _examples_taken(book, own)
     return sorted(problems, key=lambda problem: (problem.file, problem.line))
 
 
-def _taken(book: RuleBook, own: Container[str]) -> Iterator[Problem]:
-    """Where a rule of one's own wins an example of another, or of a filter."""
+def _examples_taken(book: RuleBook, own: Container[str]) -> Iterator[Problem]:
+    """Problems of the rules in `own` that win an example of another rule or of a filter."""
     alone = RuleBook([rule for rule in book.rules if rule.id in own], narrower={}, forms=book.forms)
     files = {rule.id: rule.file for rule in alone.rules}
-    shown: list[tuple[int | None, str, str]] = [
+    examples: list[tuple[int | None, str, str]] = [
         (index, rule.id, example) for index, rule in enumerate(book.rules) for example in rule.fires
     ]
-    shown += [(None, item.id, example) for item in book.filters for example in item.drops]
-    for index, owner, example in shown:
+    examples += [(None, item.id, example) for item in book.filters for example in item.drops]
+    for index, owner, example in examples:
         line, frames = example_line(example, book.forms)
         if owner in own or alone.confirm_all(line, frames) is None:
             continue
@@ -95,10 +95,11 @@ def _check_rule(book: RuleBook, index: int) -> Iterator[Problem]:
 
 
 def _only_for(book: RuleBook, rule: Rule, unless: str, example: str) -> bool:
-    """Whether a quiet example is left alone for the sake of this one entry of `unless`."""
+    """Whether a quiet example proves an entry of `unless`: the rule would match it, and no other entry prevents
+    that."""
     line, _ = example_line(example, book.forms)
-    hit = [pattern for pattern in rule.unless if book.search(pattern, line)]
-    return hit == [unless] and any(book.search(pattern, line) for pattern in rule.match)
+    matching = [pattern for pattern in rule.unless if book.search(pattern, line)]
+    return matching == [unless] and any(book.search(pattern, line) for pattern in rule.match)
 
 
 def _called_harmless(book: RuleBook, line: Line, frames: str) -> bool:
@@ -108,7 +109,7 @@ def _called_harmless(book: RuleBook, line: Line, frames: str) -> bool:
 
 
 def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str, str] | None:
-    """What is wrong, and the remedy, when all rules together see something else on an example than its rule does."""
+    """What is wrong and the remedy, if all rules together judge an example otherwise than its own rule; else None."""
     role, winner = book.roles[index], book.confirm_all(line, frames)
     if role in (Role.STRUCTURE, Role.RETRY, Role.CALL, Role.KIND):
         return None

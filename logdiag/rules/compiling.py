@@ -1,4 +1,4 @@
-"""What is made of rules once and kept: the three matchers of a book, and which rule is narrower than which."""
+"""Computes what is cached of a rule book: its three matchers, and which rules are narrower than which."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from logdiag.read.forms import Forms
     from logdiag.rules.files import Parsed
 
-# They say of any line what it is beside what rules make of it, and are nobody's rivals.
+# Rules of these roles describe a line beside other rules, so they are not compared with them.
 _BESIDE_THE_RULES = (Role.KIND, Role.CALL)
 
 Narrower = dict[int, frozenset[int]]
-"""For each rule those that are narrower: it matches their examples, and they match none of its own."""
+"""For each rule the narrower ones: the rule matches their examples, and they match none of the rule's."""
 
 
 def healthy_text(book: RuleBook) -> str:
-    """What healthy jobs print, as the examples show it."""
+    """The examples of calm rules and of filters, as text that healthy jobs print."""
     calm = [rule for rule, role in zip(book.rules, book.roles, strict=True) if role.is_calm]
     lines = [line for rule in calm for line in rule.fires]
     return "\n".join([*lines, *(line for item in book.filters for line in item.drops)])
 
 
 def compiled_matchers(book: RuleBook, healthy: str) -> tuple[Matcher, ...]:
-    """One for what is scanned for, one for what softens a line, one for regular output; `healthy` is text as healthy
-    jobs print it."""
+    """Three matchers: of the scanned patterns, of those that soften a line, and of regular output. `healthy` is text
+    that healthy jobs print."""
     files = {item.id: item.file or item.id for item in book.entries}
     texts = (healthy.lower(), "", "")
     return tuple(
@@ -65,17 +65,17 @@ def _compiled(patterns: Sequence[tuple[str, str]], healthy: str) -> Matcher:
 
 
 def narrower_in(book: RuleBook) -> Narrower:
-    """Who is narrower than whom in a book, by which others claim each rule's examples."""
-    claimed = [_claimed(book, index) for index in range(len(book.rules))]
+    """The narrower rules of each rule in a book, by which rules match the examples of which."""
+    matching = [_others_matching(book, index) for index in range(len(book.rules))]
     narrower: dict[int, set[int]] = {}
-    for index, others in enumerate(claimed):
+    for index, others in enumerate(matching):
         for other in others:
-            if index not in claimed[other]:
+            if index not in matching[other]:
                 narrower.setdefault(other, set()).add(index)
     return {other: frozenset(narrow) for other, narrow in narrower.items()}
 
 
-def _claimed(book: RuleBook, index: int) -> set[int]:
+def _others_matching(book: RuleBook, index: int) -> set[int]:
     """The other rules that match an example of a rule."""
     found: set[int] = set()
     for example in book.rules[index].fires if book.roles[index] not in _BESIDE_THE_RULES else ():
@@ -86,7 +86,7 @@ def _claimed(book: RuleBook, index: int) -> set[int]:
 
 
 def joined(shipped: RuleBook, own: Parsed, kept: Callable[[Rule | Filter], bool], forms: Forms | None) -> RuleBook:
-    """The shipped rules that are `kept`, and one's own; only the patterns of these are compiled."""
+    """A book of the shipped rules for which `kept` is true and of the user's own; only own patterns are compiled."""
     rules = [*filter(kept, shipped.rules), *own.rules]
     filters = [*filter(kept, shipped.filters), *own.filters]
     not_compiled = [Matcher((), "")] * len(shipped.matchers)

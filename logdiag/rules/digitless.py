@@ -1,11 +1,10 @@
-"""Whether a rule could fire on lines of a shape, whatever numbers stand in them: so that lines that come a million
-times need no look each.
+"""Whether a rule could fire on the lines of a shape, whatever numbers they hold, so that lines that are printed a
+million times need not be searched each.
 
-A line's shape is the line without its digits, and maybe without some numbers of base 16. A pattern is turned into one
-that finds, in the shape, everything that the pattern itself may find on any such line: what matches only digits is left
-out, what may match another part of a number is optional, and what looks around is not asked. Where it finds nothing, no
-number makes the pattern match.
-"""
+A line's shape is the line without its digits, and maybe without some hexadecimal numbers. A pattern is relaxed so that
+it matches the shape of every line on which the pattern itself matches: parts that match only digits are left out, parts
+that may match another part of a number are optional, and look-around is dropped. If the relaxed pattern does not match
+the shape, the pattern matches on no line of that shape."""
 
 from __future__ import annotations
 
@@ -28,12 +27,12 @@ else:
 _DIGITS, _OF_HEX = b"0123456789", b"0123456789abcdef-"
 _LETTERS = b"abcdefABCDEF"
 _X = ord("x")  # 0x1f: what follows is a number of its own
-# What of a word in small letters may be a number of base 16, without its digits.
+# Parts of a lower-case word that may be a hexadecimal number without its digits.
 _MAYBE_NUMBERS = re.compile(r"(?:\b|(?<=x))[a-f-]+\b|-+")
-# Longer shapes are left to be looked at line by line.
+# The lines of longer shapes are searched one by one.
 _LONGEST = 2000
 _REPEATS = {"MAX_REPEAT", "MIN_REPEAT"}
-# What asks for what stands around; a line's ends stay its ends.
+# Look-around and anchors; those for a line's ends hold on its shape too.
 _AROUND = {"AT", "ASSERT", "ASSERT_NOT"}
 _ENDS = {"AT_BEGINNING", "AT_BEGINNING_STRING", "AT_END", "AT_END_STRING"}
 _ONE_CHARACTER = {"LITERAL", "NOT_LITERAL", "ANY", "IN"}
@@ -47,8 +46,8 @@ _CLASSES = {
 
 
 class Fireable:
-    """Tells the shapes on which none of some patterns can fire; `words` has `words_for` each of them. With `hex`
-    numbers of base 16 may be left out of a shape beside digits."""
+    """Finds which of some patterns may fire on the lines of a shape; `words` holds `words_for` of each pattern. With
+    `hex` the shapes may lack hexadecimal numbers beside digits."""
 
     def __init__(self, patterns: Sequence[str], words: Sequence[Sequence[str] | None], *, hex: bool = False) -> None:
         self._patterns = patterns
@@ -62,13 +61,13 @@ class Fireable:
                 self._numbers_with.setdefault(whole, []).append(number)
 
     def on(self, shape: bytes) -> tuple[int, ...]:
-        """The numbers of the patterns that may match on a line that reads so without its numbers."""
+        """The numbers of the patterns that may match on a line of this shape."""
         if len(shape) > _LONGEST:
             return tuple(range(len(self._patterns)))
         text = shape.decode(errors="replace")
         lowered = text.lower()
-        asked = {number for word, numbers in self._numbers_with.items() if word in lowered for number in numbers}
-        return tuple(number for number in asked if self._may_match(number, text))
+        candidates = {number for word, numbers in self._numbers_with.items() if word in lowered for number in numbers}
+        return tuple(number for number in candidates if self._may_match(number, text))
 
     def _may_match(self, number: int, text: str) -> bool:
         if number not in self._relaxed:
@@ -87,18 +86,18 @@ def words_for(pattern: str) -> tuple[str, ...] | None:
 
 
 def _relaxed(pattern: str, left_out: bytes) -> Any | None:
-    """What a pattern finds of a line whose digits, and more of the characters `left_out`, are missing, parsed; None
-    where that is not known: such a pattern may match on any line."""
+    """The parsed pattern, relaxed to match lines without the characters `left_out`; None if it has syntax that is not
+    known here, so that it may match on any line."""
     try:
         plain = without_names(pattern)
         tree = parser.parse(plain)
-        return _without(tree, left_out + left_out.upper() if CASELESS.search(plain) else left_out, tree.state)
+        return _relaxed_sequence(tree, left_out + left_out.upper() if CASELESS.search(plain) else left_out, tree.state)
     except (re.error, RecursionError, OverflowError, NotImplementedError):
         return None
 
 
-def _without(sequence: Any, left_out: bytes, state: Any) -> Any:
-    made = parser.SubPattern(state, [])
+def _relaxed_sequence(sequence: Any, left_out: bytes, state: Any) -> Any:
+    relaxed = parser.SubPattern(state, [])
     word: list[int] = []
     for operation, argument in [*sequence, (None, None)]:
         if operation is constants.LITERAL and _is_of_a_word(argument):
@@ -106,28 +105,28 @@ def _without(sequence: Any, left_out: bytes, state: Any) -> Any:
             if argument != _X:
                 continue
             operation = None
-        made.data.extend(_word(word, left_out, state))
+        relaxed.data.extend(_relaxed_word(word, left_out, state))
         word = []
         if operation is not None:
-            made.data.extend(_node(str(operation), operation, argument, left_out, state))
-    return made
+            relaxed.data.extend(_relaxed_node(str(operation), operation, argument, left_out, state))
+    return relaxed
 
 
 def _is_of_a_word(character: int) -> bool:
     return chr(character).isalnum() or character == ord("_")
 
 
-def _word(word: list[int], left_out: bytes, state: Any) -> list[tuple[Any, Any]]:
-    """What stands for a whole word, or for what goes up to an x: a number that is left out begins and ends where a word
-    does, so either all of it is the number's or nothing."""
+def _relaxed_word(word: list[int], left_out: bytes, state: Any) -> list[tuple[Any, Any]]:
+    """The elements for a whole word, or for its part up to an x. A number that is left out begins and ends where a word
+    does, so the word is left out as a whole or not at all."""
     letters = [(constants.LITERAL, letter) for letter in word if chr(letter) not in "0123456789"]
     if any(letter not in [*left_out] for letter in word):
         return letters
     return [_at_most(1, letter, state) for letter in letters]
 
 
-def _node(name: str, operation: Any, argument: Any, left_out: bytes, state: Any) -> list[tuple[Any, Any]]:
-    """What stands for one element. Raises NotImplementedError for one that no shipped pattern has."""
+def _relaxed_node(name: str, operation: Any, argument: Any, left_out: bytes, state: Any) -> list[tuple[Any, Any]]:
+    """The elements for one element. Raises NotImplementedError for one that no shipped pattern has."""
     if name in _AROUND:
         return [(operation, argument)] if str(argument) in _ENDS else []
     if name in _ONE_CHARACTER:
@@ -141,13 +140,13 @@ def _node(name: str, operation: Any, argument: Any, left_out: bytes, state: Any)
             and _takes_one_of(left_out, only, inner[0][1])
         ):
             return [_at_most(most, inner[0], state)]
-        body = _without(inner, left_out, state)
+        body = _relaxed_sequence(inner, left_out, state)
         return [(constants.MAX_REPEAT, (least, most, body))] if body.data else []
     if name == "SUBPATTERN":
         _, added, dropped, inner = argument
-        return [(operation, (None, added, dropped, _without(inner, left_out, state)))]
+        return [(operation, (None, added, dropped, _relaxed_sequence(inner, left_out, state)))]
     if name == "BRANCH":
-        return [(operation, (None, [_without(branch, left_out, state) for branch in argument[1]]))]
+        return [(operation, (None, [_relaxed_sequence(branch, left_out, state) for branch in argument[1]]))]
     raise NotImplementedError(name)
 
 
@@ -156,7 +155,7 @@ def _at_most(most: Any, node: tuple[Any, Any], state: Any) -> tuple[Any, Any]:
 
 
 def _takes_one_of(characters: bytes, name: str, argument: Any) -> bool:
-    """Whether an element for one character takes one of some."""
+    """Whether an element that matches one character matches any of these."""
     if name == "LITERAL":
         return argument in [*characters]
     if name != "IN":

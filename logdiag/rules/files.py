@@ -1,5 +1,4 @@
-"""What a rule file may say: YAML into `Rule`, `Filter` and the tables, with every problem of every file reported at
-once."""
+"""Reads rule files: YAML into `Rule`, `Filter` and the tables, with all problems of all files reported at once."""
 
 from __future__ import annotations
 
@@ -29,10 +28,12 @@ _LONGEST_SHOWN = 200
 
 
 def _usable(pattern: str, info: ValidationInfo) -> str:
-    """A pattern of one's own that can be used; those that ship are proved by the tests."""
-    wrong = "" if info.context is None or info.context.ships else limits.wrong_with(pattern)
-    if wrong:
-        raise ValueError(f"{pattern if len(pattern) <= _LONGEST_SHOWN else f'{pattern[:_LONGEST_SHOWN]}...'}: {wrong}")
+    """Checks a pattern of the user's own; those that ship are proved by the tests. Raises ValueError."""
+    problem = "" if info.context is None or info.context.ships else limits.wrong_with(pattern)
+    if problem:
+        raise ValueError(
+            f"{pattern if len(pattern) <= _LONGEST_SHOWN else f'{pattern[:_LONGEST_SHOWN]}...'}: {problem}"
+        )
     return pattern
 
 
@@ -232,7 +233,7 @@ class _ReasonsFile(RootModel[dict[Reason, _ReasonFile]]):
 FORMS: dict[str, type[BaseModel]] = {
     "rule": _RuleFile, "family": _FamilyFile, "catalogue": _CatalogueFile, "filter": _FilterFile,
 }  # fmt: skip
-"""The kinds of files that users write, by what they are called."""
+"""The kinds of files that users write, by name."""
 
 
 def schema_of(form: str) -> dict[str, Any]:
@@ -251,16 +252,16 @@ class Parsed(NamedTuple):
 
 
 def parse(files: RuleFiles) -> Parsed:
-    """All that the files say.
+    """The content of rule files.
 
     Raises RuleError with a line for each problem of each file: the file, the line, the reason and the remedy.
     """
     # The forms of lines are read by logdiag.read.form_files, the exceptions where a rule asks for them.
     wanted = [file for name, file in files.contents.items() if not name.startswith("forms/") and name != "exceptions"]
-    found = dict(zip([file.id for file in wanted], all_of(_read, wanted), strict=True))
-    reasons, confidence = found.pop("reasons", {}), found.pop("confidence", {})
-    filters = [item for items in found.values() for item in items if isinstance(item, Filter)]
-    rules = _each_once([(files.contents[name], item) for name, items in found.items() for item in items])
+    contents = dict(zip([file.id for file in wanted], all_of(_read, wanted), strict=True))
+    reasons, confidence = contents.pop("reasons", {}), contents.pop("confidence", {})
+    filters = [item for items in contents.values() for item in items if isinstance(item, Filter)]
+    rules = _by_id([(files.contents[name], item) for name, items in contents.items() for item in items])
     own = [pattern for rule in rules if not rule.shipped for pattern in (*rule.match, *rule.unless, *rule.within)]
     own += [pattern for item in filters if not item.shipped for pattern in item.drop]
     if sum(map(limits.size, own)) > limits.LARGEST:
@@ -269,8 +270,9 @@ def parse(files: RuleFiles) -> Parsed:
     return Parsed(rules, sorted(filters, key=lambda item: item.id), reasons, confidence)
 
 
-def _each_once(found: list[tuple[RuleFile, Any]]) -> list[Rule]:
-    """The rules by their ids. One of a later folder replaces that of an earlier one; one folder has it once."""
+def _by_id(found: list[tuple[RuleFile, Any]]) -> list[Rule]:
+    """The rules in the order of their ids. A rule in a later folder replaces one of the same id in an earlier folder.
+    Raises RuleError if one folder has an id twice."""
     owners: dict[str, tuple[RuleFile, Rule]] = {}
 
     def take(item: tuple[RuleFile, Any]) -> None:
@@ -287,7 +289,7 @@ def _each_once(found: list[tuple[RuleFile, Any]]) -> list[Rule]:
 
 
 def _read(file: RuleFile) -> Any:
-    """What one file holds: rules, filters, or a table."""
+    """The content of one file: a list of rules or filters, or a table."""
     document = load_yaml(file)
     if file.id == "reasons":
         table = validated(_ReasonsFile, file, document).root
@@ -329,25 +331,26 @@ def _rule(file: RuleFile, identity: str, read: _RuleFile) -> Rule:
     context = read.role.is_context
     if context != identity.startswith("context/"):
         where = "in context/" if context else "in a topic's folder, not in context/"
-        place = f"{file.path}:{line_of(file.content, [*below(identity), 'role'])}: role"
+        position = f"{file.path}:{line_of(file.content, [*below(identity), 'role'])}: role"
         what = f"{identity} is a {read.role.value} rule, which stands {where}"
-        raise RuleError(f"{place}: {what}; move it or change its role")
+        raise RuleError(f"{position}: {what}; move it or change its role")
     return _made(file, identity, read)
 
 
 def _made(file: RuleFile, identity: str, read: _RuleFile) -> Rule:
-    told = read.model_dump(mode="json", exclude={"codes", "examples"})
+    fields = read.model_dump(mode="json", exclude={"codes", "examples"})
     examples = read.examples.model_dump(mode="json")
     rows: dict[str, dict[str, Any]] = {}
     if read.codes:
         rows = dict(_rows_of_exceptions()) if read.codes.exceptions else {}
         rows |= {key: row.model_dump(mode="json", exclude_none=True) for key, row in read.codes.rows.items()}
-    told |= {"reason": (read.reason or Reason.NONE).value, "code_group": read.codes and read.codes.group, "rows": rows}
-    return Rule(id=identity, shipped=file.ships, file=file.path, **_frozen(told), **_frozen(examples))
+    reason, group = (read.reason or Reason.NONE).value, read.codes and read.codes.group
+    fields |= {"reason": reason, "code_group": group, "rows": rows}
+    return Rule(id=identity, shipped=file.ships, file=file.path, **_with_tuples(fields), **_with_tuples(examples))
 
 
-def _frozen(told: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
 @cache
@@ -365,8 +368,8 @@ def _shipped_table(name: str) -> RuleFile:
 
 
 def _filter(file: RuleFile, read: _FilterFile) -> Filter:
-    told, examples = read.model_dump(exclude={"examples"}), read.examples.model_dump()
-    return Filter(id=file.id, shipped=file.ships, file=file.path, **_frozen(told), **_frozen(examples))
+    fields, examples = read.model_dump(exclude={"examples"}), read.examples.model_dump()
+    return Filter(id=file.id, shipped=file.ships, file=file.path, **_with_tuples(fields), **_with_tuples(examples))
 
 
 def _weights(file: RuleFile, document: dict[str, Any]) -> dict[Support, float]:

@@ -38,7 +38,7 @@ class RuleFiles:
     def __init__(self, folders: Iterable[StrPath]) -> None:
         self.contents: dict[str, RuleFile] = {}
         read = 0
-        for folder in [os.fspath(given) for given in folders]:
+        for folder in [os.fspath(path) for path in folders]:
             for identity, path in _yaml_files(folder):
                 self.contents.pop(identity, None)
                 self.contents[identity] = RuleFile(path, _content(path), identity, folder)
@@ -48,7 +48,7 @@ class RuleFiles:
                     raise RuleError(f"{folder}: holds more than {most} of rules; give the folder of rules alone")
 
     def fingerprint(self, *, paths: bool = False) -> bytes:
-        """What every id, every byte, and on request every path makes together."""
+        """A hash of all ids and contents, with `paths` of all paths too."""
         digest = sha256()
         for identity, file in sorted(self.contents.items()):
             head = f"{identity}\0{file.path if paths else ''}\0{len(file.content)}\0"
@@ -81,7 +81,7 @@ def shipped_folder() -> str:
 
 
 def compiled_part(name: str, fingerprint: bytes) -> list[Any] | None:
-    """What a wheel holds compiled of files with this fingerprint; None in a checkout, or where one was edited."""
+    """The compiled values in a wheel for files with this fingerprint; None in a checkout, or if a file was edited."""
     try:
         path = os.path.join(os.path.dirname(shipped_folder()), "compiled", name)
         with open(path, "rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:

@@ -1,5 +1,5 @@
-"""What rules of one's own may cost: a folder that is no folder of rules, and a pattern that would take the machine's
-memory to compile, are refused with a sentence. What ships stays far below all of this."""
+"""Limits of the user's own rules. They refuse a folder that is no folder of rules, and a pattern that would take all
+memory to compile. The shipped rules stay far below all limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_FILES = 5_000
 MOST_BYTES = 8 << 20
 MOST_BYTES_OF_A_FILE = 256 << 10
 LARGEST = 2_000_000
-"""All patterns of one's own together stand for so many characters."""
+"""The most characters, with repeats written out, of all the user's own patterns together."""
 _LONGEST_PATTERN = 4_000
 _LARGEST_PATTERN = 20_000
 
@@ -22,7 +22,7 @@ _LONGEST_NUMBER = 6
 
 
 def wrong_with(pattern: str) -> str:
-    """Why a pattern of one's own cannot be used, and the remedy; empty when it can."""
+    """Why a pattern of the user's own cannot be used, and the remedy; empty if it can."""
     if len(pattern) > _LONGEST_PATTERN:
         return f"is longer than {_LONGEST_PATTERN} characters; write several"
     if size(pattern) > _LARGEST_PATTERN:
@@ -37,7 +37,7 @@ def wrong_with(pattern: str) -> str:
 
 
 def size(pattern: str) -> int:
-    """How many characters a pattern has when each counted repeat is written out, that of a group in a group too."""
+    """The number of characters of a pattern with each counted repeat written out, also in nested groups."""
     outer: list[int] = []
     total = last = 0
     for part in _PART.finditer(pattern):

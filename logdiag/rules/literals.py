@@ -36,7 +36,7 @@ _SHORTEST_LITERAL = 5
 _MOST_LITERALS = 80
 _WIDEST_EXACT_GAP = 6
 _COMMON_PENALTY = 8
-# A long pattern is dearer to scan for than to ask of every line that holds its long, though common, literal.
+# To scan for a long pattern costs more than to try it on every line that holds its long, though common, literal.
 _LONG_PATTERN = 200
 _LONG_LITERAL = 5
 
@@ -44,17 +44,18 @@ Literals = list[str]
 
 
 def without_names(pattern: str) -> str:
-    """The pattern without its anchor, without groups' names, and with anything for what repeats a group."""
+    """The pattern without its anchor and its groups' names, and with `.*` for each back reference by name."""
     return _NAME_AGAIN.sub(".*", _NAME.sub("(?:", unanchored(pattern)))
 
 
 def best_literals(sequence: Any) -> Literals | None:
-    """Words of which every match of a parsed sequence holds at least one, the most telling ones; None for none."""
+    """The rarest set of words of which every match of a parsed pattern holds at least one; None without such words."""
     return _best(sequence, "")
 
 
 def scan_form(pattern: str, healthy: str) -> tuple[str, ...]:
-    """Expressions of which Hyperscan finds at least one wherever `pattern` matches on a line, and perhaps elsewhere.
+    """Expressions for Hyperscan: wherever `pattern` matches on a line, at least one of them does; perhaps elsewhere
+    too.
 
     `healthy` is lower-case text as healthy jobs print it; literals it holds are avoided.
     """
@@ -83,7 +84,7 @@ def _worth(literals: Literals, healthy: str) -> int:
 
 
 def _best(sequence: Any, healthy: str) -> Literals | None:
-    """The set of literals of which every match of a parsed sequence holds at least one, the most telling such set."""
+    """The set of literals of highest worth of which every match of a parsed pattern holds at least one, or None."""
     choices: list[Literals] = []
     run = ""
     for operation, argument in [*sequence, (None, None)]:

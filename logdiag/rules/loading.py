@@ -1,6 +1,6 @@
-"""The rule book in force: from what was compiled before where nothing changed, else from the YAML files.
+"""Loads the rule book: compiled from the wheel or the cache if no file changed, else from the YAML files.
 
-A wheel holds the shipped rules compiled. Rules of one's own are parsed and compiled alone and joined to them.
+A wheel holds the shipped rules compiled. The user's own rules are parsed and compiled alone, and joined to them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMPILED = "rules"
 
 
 def load(folders: Sequence[StrPath]) -> RuleBook:
-    """What `RuleBook.load` gives. The shipped rules are read once in a process, one's own whenever they change."""
+    """The book for `RuleBook.load`. The shipped rules are read once a process, the user's own whenever they change."""
     own = own_files(folders)
     named = tuple(os.fspath(folder) for folder in folders)
     return (_kept_with(own.fingerprint(paths=True), named) if own.contents else _kept_shipped()).fresh()
@@ -36,7 +36,7 @@ def _kept_shipped() -> RuleBook:
 
 @lru_cache(maxsize=2)
 def _kept_with(own_fingerprint: bytes, folders: tuple[str, ...]) -> RuleBook:
-    """The shipped rules and one's own, which have this fingerprint."""
+    """The book of the shipped rules and of the user's own in `folders`, whose fingerprint is the key of the cache."""
     shipped, own = RuleFiles([shipped_folder()]), own_files(folders)
     origin = Matcher.made_by() + shipped.fingerprint() + own_fingerprint
     book = _restored(stored.read(_COMPILED, origin), own_forms(folders))
@@ -69,13 +69,13 @@ def compile_shipped(folder: StrPath) -> None:
 
 
 def _shipped_book(shipped: RuleFiles) -> RuleBook:
-    """From the wheel, else from the cache, else from the files."""
+    """The book of the shipped rules: from the wheel, else from the cache, else from the files."""
     fingerprint, made_by = shipped.fingerprint(), Matcher.made_by()
     compiled = compiled_part(_COMPILED, fingerprint)
     book = _restored(compiled[:2]) if compiled and compiled[2] == made_by else None
     book = book or _restored(stored.read(_COMPILED, made_by + fingerprint))
     if book is None:
-        # Another machine's wheel saves the reading of the files all the same.
+        # A wheel for another kind of machine still saves reading the YAML files.
         book = _from_plain(compiled[0], None, None) if compiled else _parsed(shipped)
         _keep(book, made_by + fingerprint)
     return book
@@ -121,11 +121,11 @@ def _entry(action: str, early: str | None, explains: Sequence[str], *others: Any
     return ReasonEntry(Action(action), Action(early) if early else None, tuple(map(Reason, explains)), *others)
 
 
-def _restored(found: Any | None, forms: Forms | None = None) -> RuleBook | None:
-    """A book from what was kept of one; None where its matchers are not for this machine."""
-    if found is None:
+def _restored(cached: Any | None, forms: Forms | None = None) -> RuleBook | None:
+    """A book from its cached values; None without them, or if the matchers are for another kind of machine."""
+    if cached is None:
         return None
-    plain, dumped = found
+    plain, dumped = cached
     matchers = [matcher for parts in dumped if parts is not None and (matcher := Matcher.restore(parts))]
     return _from_plain(plain, matchers, forms) if len(matchers) == len(dumped) else None
 

@@ -1,8 +1,8 @@
 """Finds many patterns in a block of bytes at once.
 
 Hyperscan does it in one pass; a platform without its wheel gets the same candidates from `regex`, one pattern after
-the other. What it reports are candidates, to be confirmed: a match may reach over a line's end, and what Hyperscan
-cannot express is scanned for with its prefilter.
+the other. The results are candidates, to be confirmed on the line: a match may cross the end of a line, and patterns
+that Hyperscan cannot express are scanned for with its prefilter, which finds too much.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from logdiag.patterns import pattern_of
 _FORM = "logdiag-rules/10"
 _MOST_TOGETHER = 4096
 MARSHAL = 4
-"""The form of marshal that every Python from 3.10 on reads: what a wheel holds was written by another."""
+"""The version of marshal that every Python from 3.10 on reads, since a wheel may be built by another Python."""
 
-# What Hyperscan cannot express: look-arounds, back references, atomic and possessive groups, conditionals.
+# Syntax that Hyperscan cannot express: look-arounds, back references, atomic and possessive groups, conditionals.
 _BEYOND = pattern_of(r"\(\?(?:=|!|<=|<!|>|\()|\\[1-9]|[*+?}]\+")
 
 
@@ -32,8 +32,9 @@ Hit = tuple[int, int, tuple[int, ...]]
 
 
 class Part(NamedTuple):
-    """Expressions that are looked for in one pass: `scan` gives (end offset, number of the expression), `owners` the
-    patterns that each expression stands for, `dump` what it is restored from (empty where it cannot be)."""
+    """Expressions that are searched in one pass. `scan` returns (end offset, number of the expression) for each match;
+    `owners` has for each expression the numbers of its patterns; `dump` returns the compiled bytes, empty if the engine
+    has none."""
 
     scan: Callable[[bytes], list[tuple[int, int]]]
     owners: list[list[int]]
@@ -41,59 +42,60 @@ class Part(NamedTuple):
 
 
 class Matcher:
-    """A compiled set of patterns, looked for in blocks and on single lines.
+    """A compiled set of patterns, which is searched in blocks and on single lines.
 
-    A pattern is given by the expressions of which it needs at least one; those that patterns share are looked for once.
+    Each pattern is a list of expressions, of which one must match; expressions that patterns share are searched once.
     """
 
     def __init__(self, parts: Sequence[Part], name: str) -> None:
         self.parts = tuple(parts)
         self.name = name
         self._owners = [owners for part in self.parts for owners in part.owners]
-        # Of the expressions that end on a line, the patterns that may match there: the same come again and again.
-        self._together: dict[tuple[int, ...], tuple[int, ...]] = {}
+        # Caches the patterns of each combination of expressions on a line: the same combinations come again and again.
+        self._combinations: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
-        """For another process on the same machine."""
+        """Pickles the matcher for another process on the same machine."""
         return Matcher.restore, (self.dumped,)
 
     def _ends(self, data: bytes) -> list[tuple[int, int]]:
-        """Where which expressions end, in order; they are counted through all parts."""
+        """(end offset, number of the expression) of each match, in order; expressions are numbered through all
+        parts."""
         if len(self.parts) == 1:
             return self.parts[0].scan(data)
         firsts = accumulate((len(part.owners) for part in self.parts), initial=0)
         parts = zip(self.parts, firsts, strict=False)
-        found = [(end, first + at) for part, first in parts for end, at in part.scan(data)]
-        return sorted(found, key=itemgetter(0))
+        ends = [(end, first + number) for part, first in parts for end, number in part.scan(data)]
+        return sorted(ends, key=itemgetter(0))
 
     def hits(self, data: bytes) -> list[Hit]:
         """The lines of a block (whole lines) on which a pattern may match, in order."""
         starts = starts_of_lines(data)
-        return [(starts[at], starts[at + 1] - 1, patterns) for at, patterns in self.on_lines(data, starts)]
+        return [(starts[line], starts[line + 1] - 1, patterns) for line, patterns in self.on_lines(data, starts)]
 
     def on_lines(self, data: bytes, starts: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
-        """The same by the numbers of the lines, from 0, of which `starts_of_lines` is known."""
+        """As `hits`, with the index of each line, from 0, in place of its offsets; `starts` are `starts_of_lines`."""
         hits: list[tuple[int, tuple[int, ...]]] = []
-        line, next_line, found = 0, -1, list[int]()
+        line, next_line, expressions = 0, -1, list[int]()
         for end, expression in self._ends(data):
-            if end > next_line:  # a match may take the line's end with it
-                if found:
-                    hits.append((line, self._patterns_of(tuple(found))))
-                    found = []
+            if end > next_line:  # a match may include the line's end
+                if expressions:
+                    hits.append((line, self._patterns_of(tuple(expressions))))
+                    expressions = []
                 line = bisect_right(starts, max(end - 1, 0), line) - 1
                 next_line = starts[line + 1]
-            found.append(expression)
-        if found:
-            hits.append((line, self._patterns_of(tuple(found))))
+            expressions.append(expression)
+        if expressions:
+            hits.append((line, self._patterns_of(tuple(expressions))))
         return [hit for hit in hits if hit[1]]
 
     def _patterns_of(self, expressions: tuple[int, ...]) -> tuple[int, ...]:
-        patterns = self._together.get(expressions)
+        patterns = self._combinations.get(expressions)
         if patterns is None:
-            if len(self._together) >= _MOST_TOGETHER:
-                self._together.clear()
-            patterns = tuple(sorted({pattern for each in expressions for pattern in self._owners[each]}))
-            self._together[expressions] = patterns
+            if len(self._combinations) >= _MOST_TOGETHER:
+                self._combinations.clear()
+            patterns = tuple(sorted({pattern for expression in expressions for pattern in self._owners[expression]}))
+            self._combinations[expressions] = patterns
         return patterns
 
     def on(self, text: str) -> set[int]:
@@ -103,12 +105,12 @@ class Matcher:
 
     @property
     def dumped(self) -> list[tuple[list[list[int]], bytes]] | None:
-        """Plain values that `restore` makes it again from; None where the engine cannot do that."""
+        """Plain values for `restore`; None if the engine cannot dump its patterns."""
         dumped = [(part.owners, part.dump()) for part in self.parts]
         return dumped if all(database for _, database in dumped) else None
 
     def renumbered(self, numbers: Sequence[int | None]) -> tuple[Part, ...]:
-        """Its parts, each pattern under the number that `numbers` gives it; those without one are left out."""
+        """The parts with pattern N renumbered to `numbers[N]`; patterns whose new number is None are left out."""
         return tuple(
             part._replace(
                 owners=[[new for old in owners if (new := numbers[old]) is not None] for owners in part.owners]
@@ -118,7 +120,7 @@ class Matcher:
 
     @staticmethod
     def made_by() -> bytes:
-        """What it `dumped` depends on beside its patterns: the engine and the machine."""
+        """The versions on which `dumped` depends beside the patterns: the engine and the machine."""
         try:
             import hyperscan
 
@@ -130,23 +132,23 @@ class Matcher:
 
     @staticmethod
     def compile(patterns: Sequence[Sequence[str]]) -> Matcher:
-        """Raises ValueError where one cannot be scanned for."""
-        needed: dict[str, list[int]] = {}
+        """A matcher for patterns, each a list of expressions. Raises ValueError if one cannot be compiled."""
+        owners_of: dict[str, list[int]] = {}
         for index, expressions in enumerate(patterns):
             for expression in expressions:
-                needed.setdefault(expression, []).append(index)
-        owners = list(needed.values())
+                owners_of.setdefault(expression, []).append(index)
+        owners = list(owners_of.values())
         try:
             import hyperscan
         except ImportError:
-            return Matcher([Part(_one_by_one(list(needed)), owners, bytes)], "regex")
-        if not needed:
+            return Matcher([Part(_one_by_one(list(owners_of)), owners, bytes)], "regex")
+        if not owners_of:
             return Matcher([], "hyperscan")
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        encoded = [expression.encode() for expression in needed]
+        encoded = [expression.encode() for expression in owners_of]
         flags = [
             hyperscan.HS_FLAG_MULTILINE | (hyperscan.HS_FLAG_PREFILTER if _BEYOND.search(expression) else 0)
-            for expression in needed
+            for expression in owners_of
         ]
         try:
             database.compile(expressions=encoded, ids=list(range(len(encoded))), elements=len(encoded), flags=flags)
@@ -156,7 +158,7 @@ class Matcher:
 
     @staticmethod
     def restore(dumped: list[tuple[list[list[int]], bytes]]) -> Matcher | None:
-        """A matcher from what an earlier one `dumped`; None where it does not fit this machine."""
+        """A matcher from the `dumped` values of an earlier one; None if they do not fit this machine."""
         try:
             import hyperscan
 
@@ -167,7 +169,7 @@ class Matcher:
 
 
 def starts_of_lines(data: bytes) -> list[int]:
-    """Where each line of a block begins, and where one behind the last would."""
+    """The offset of each line in a block, and that of a line after the last one."""
     return list(accumulate(map((1).__add__, map(len, data.split(b"\n"))), initial=0))
 
 
@@ -178,8 +180,8 @@ def _part(database: Any, owners: list[list[int]]) -> Part:
 
 
 def _hyperscan(database: Any) -> Callable[[bytes], list[tuple[int, int]]]:
-    """Scans that may run at once, in threads and within signal handlers: each takes a working space of its own, and
-    leaves it for the next."""
+    """A function that scans with a database. Threads and signal handlers may call it at the same time: each call takes
+    a scratch space of its own, and leaves it for the next."""
     from hyperscan import Scratch
 
     spare: list[Scratch] = []
@@ -189,14 +191,14 @@ def _hyperscan(database: Any) -> Callable[[bytes], list[tuple[int, int]]]:
             scratch = spare.pop()
         except IndexError:
             scratch = Scratch(database)
-        found: list[tuple[int, int]] = []
+        ends: list[tuple[int, int]] = []
 
         def on_match(expression: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            found.append((end, expression))
+            ends.append((end, expression))
 
         database.scan(data, match_event_handler=on_match, scratch=scratch)
         spare.append(scratch)
-        return found
+        return ends
 
     return scan
 
@@ -208,7 +210,7 @@ def _one_by_one(expressions: Sequence[str]) -> Callable[[bytes], list[tuple[int,
 
     def scan(data: bytes) -> list[tuple[int, int]]:
         return sorted(
-            (match.end(), at) for at, expression in enumerate(compiled) for match in expression.finditer(data)
+            (match.end(), number) for number, expression in enumerate(compiled) for match in expression.finditer(data)
         )
 
     return scan

@@ -21,9 +21,9 @@ _Search = Callable[..., Match | None]
 _ANCHOR = pattern_of(r"^(\(\?[a-zA-Z]+\))?\^")
 # One pattern may take so long on one line; one that needs more did not match.
 _SECONDS = 0.2
-# A pattern that was too slow on so many lines of one log is not asked again there.
+# A pattern that was too slow on so many lines of a log is not tried on further lines.
 _MOST_SLOW = 10
-# Seconds of the processor: a pattern that is asked to prove itself may take no longer.
+# CPU seconds that a pattern may take on one line when rules are tested.
 _TO_PROVE = 0.05
 TOO_SLOW = f"a pattern took longer than {_SECONDS} s on"
 
@@ -38,13 +38,13 @@ class Searcher:
         self._slow: Counter[str] = Counter()
 
     def fresh(self) -> Searcher:
-        """The same for one diagnosis, with nothing passed over yet."""
-        other = copy(self)
-        other._slow = Counter()
-        return other
+        """A copy for one diagnosis, in which no pattern counts as slow yet."""
+        searcher = copy(self)
+        searcher._slow = Counter()
+        return searcher
 
     def on(self, pattern: str, line: Line) -> Match | None:
-        """The first place where a pattern matches on a line."""
+        """The first match of a pattern on a line; None without one, or if the pattern is too slow."""
         if self._slow and self._slow[pattern] >= _MOST_SLOW:
             return None
         anchored, search, match = self._compiled.get(pattern) or self._compile(pattern)
@@ -60,16 +60,16 @@ class Searcher:
 
     def within(self, pattern: str, text: str) -> bool:
         """Whether a pattern is found in a text of several lines."""
-        return self._asked(1, pattern, text) is not None
+        return self._tried(1, pattern, text) is not None
 
-    def at(self, pattern: str, text: str, place: int) -> Match | None:
-        """What a pattern finds of a text at a place."""
-        return self._asked(2, pattern, text, place)
+    def at(self, pattern: str, text: str, offset: int) -> Match | None:
+        """The match of a pattern that begins at an offset of a text; None without one."""
+        return self._tried(2, pattern, text, offset)
 
-    def _asked(self, how: int, pattern: str, *where: Any) -> Match | None:
+    def _tried(self, method: int, pattern: str, *arguments: Any) -> Match | None:
         try:
-            find = (self._compiled.get(pattern) or self._compile(pattern))[how]
-            return find(*where) if self._slow[pattern] < _MOST_SLOW else None
+            find = (self._compiled.get(pattern) or self._compile(pattern))[method]
+            return find(*arguments) if self._slow[pattern] < _MOST_SLOW else None
         except TimeoutError:
             self._slow[pattern] += 1
             return None
@@ -86,7 +86,7 @@ class Searcher:
         return f"{count} lines and counts there as not found{more}" if count else ""
 
     def _compile(self, pattern: str) -> tuple[Any, _Search, _Search]:
-        """Whether a pattern is anchored, its search and its match."""
+        """Compiles a pattern: whether it is anchored, its search, and its match."""
         plain = unanchored(pattern)
         try:
             if pattern in self._own:
@@ -103,7 +103,7 @@ class Searcher:
 
 
 def takes_too_long(attempt: Callable[[], object]) -> bool:
-    """Whether an attempt is slow each of three times: that a machine halts for a moment is no fault of a pattern."""
+    """Whether an attempt is slow three times in a row; once may be the machine's fault."""
     for _ in range(3):
         began = time.thread_time()
         attempt()
@@ -113,7 +113,7 @@ def takes_too_long(attempt: Callable[[], object]) -> bool:
 
 
 def unanchored(pattern: str) -> str:
-    """The pattern without the demand to begin where the message begins."""
+    """The pattern without its leading ^."""
     return _ANCHOR.sub(r"\1", pattern)
 
 

@@ -26,7 +26,7 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a rule, a filter or a form: where, what, and the remedy."""
+    """A problem of a rule, a filter or a form: where it is, what is wrong, and the remedy."""
 
     file: str
     line: int
@@ -39,7 +39,7 @@ class Problem:
 
 
 def problem_at(file: str, rule: str, text: str, what: str, remedy: str) -> Problem:
-    """A problem of a rule, with the line of its file on which a text of it stands."""
+    """A problem of a rule, on the line of its file that holds `text`."""
     return Problem(file, line_with(_content(file), text, below(rule)), rule, what, remedy)
 
 
@@ -51,13 +51,13 @@ def _content(file: str) -> bytes:
 
 
 class Strict(BaseModel):
-    """A table without other keys than these."""
+    """A table that refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice, and says the line of whatever cannot be read."""
+    """SafeLoader that refuses a key given twice, and whose errors name the line of what cannot be read."""
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
@@ -108,7 +108,7 @@ def load_yaml(file: RuleFile) -> dict[str, Any]:
 def validated(
     model: type[_Model], file: RuleFile, document: Any, at: Sequence[str] = (), guide: str = "rules/README.md"
 ) -> _Model:
-    """A document as `model` has it; `at` are the keys below which it stands in its file, `guide` is the page on its
+    """A document as a `model`; `at` are the keys that lead to it in its file, `guide` is the page that explains its
     form. Raises RuleError with all problems."""
     try:
         return model.model_validate(document, context=file)
@@ -117,13 +117,13 @@ def validated(
         for item in error.errors():
             names = [*at, *map(str, item["loc"])]
             what = item["msg"].removeprefix("Value error, ")
-            place = f"{file.path}:{line_of(file.content, names)}: {'.'.join(names) or 'file'}"
-            problems.append(f"{place}: {what}; see {guide} for the allowed form")
+            position = f"{file.path}:{line_of(file.content, names)}: {'.'.join(names) or 'file'}"
+            problems.append(f"{position}: {what}; see {guide} for the allowed form")
         raise RuleError("\n".join(problems)) from error
 
 
 def all_of(make: Callable[[_Item], _Made], items: Iterable[_Item]) -> list[_Made]:
-    """What is made of each item. Raises RuleError with the problems of all."""
+    """The result of `make` for each item. Raises RuleError with the problems of all items."""
     made: list[_Made] = []
     problems: list[str] = []
     for item in items:
@@ -137,12 +137,12 @@ def all_of(make: Callable[[_Item], _Made], items: Iterable[_Item]) -> list[_Made
 
 
 def below(identity: str) -> tuple[str, ...]:
-    """The keys below which a rule stands in its file: of one that is a file of its own none is there."""
+    """Keys that lead to a rule in a file of several; `section_of` ignores them where the rule has a file of its own."""
     return "rules", "rows", identity.rpartition("/")[2]
 
 
 def line_of(content: bytes, names: Sequence[str]) -> int:
-    """The line of a valid file, from 1, on which stands what these keys and numbers lead to; see `section_of`."""
+    """The line in a valid file, from 1, to which these keys and indices lead; see `section_of`."""
     return section_of(content, names)[0]
 
 
@@ -152,8 +152,8 @@ def _tree(content: bytes) -> yaml.Node | None:
 
 
 def section_of(content: bytes, names: Sequence[str]) -> tuple[int, int]:
-    """The first and the last line, from 1, of what these keys and numbers lead to in a valid file. Keys that are not
-    there are passed over: what is missing is looked for where it is missing."""
+    """The first and the last line, from 1, of the value to which these keys and indices lead in a valid file. Keys that
+    do not exist are ignored, so that a missing key gives the section in which it is missing."""
     node = _tree(content)
     first, last = 1, len(content.splitlines())
     for name in names:
@@ -169,10 +169,11 @@ def section_of(content: bytes, names: Sequence[str]) -> tuple[int, int]:
 
 
 def line_with(content: bytes, text: str, names: Sequence[str] = ()) -> int:
-    """The line, from 1, on which a text stands, as it is or as quoted in YAML: the first one below these keys; where
-    there is none, that of the last key."""
+    """The first line below these keys, from 1, that holds a text, as it is or as quoted in YAML; if none does, the line
+    of the last key."""
     first = line_of(content, names)
     wanted = (text, text.strip().rpartition("\n")[2].strip().replace("'", "''"))
     lines = content.decode("utf-8", errors="replace").splitlines()
-    found = (at for at, line in enumerate(lines, 1) if first <= at and any(part in line for part in wanted))
-    return next(found, first)
+    below_keys = enumerate(lines[first - 1 :], first)
+    matches = (number for number, line in below_keys if any(part in line for part in wanted))
+    return next(matches, first)
