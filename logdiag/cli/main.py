@@ -197,7 +197,7 @@ def report_on(
         print_trace(answer)
     write_outputs(answer, style.outputs)
     if arguments["remember"] and answer.failed is False and not any(" good run" in note for note in answer.notes):
-        why = "the log shows no failure; logdiag incidents add LOG --line N --reason REASON does"
+        why = "the log shows no failure; logdiag incidents add LOG --reason REASON does"
         click.echo(f"logdiag: nothing was remembered: {why}", err=True)
     if sys.stdout is not None:
         sys.stdout.flush()
