@@ -18,7 +18,7 @@ from typing import NamedTuple
 from logdiag.judge.ranks.listings import ITEMS, RANGE, Listing, listings_in, may_be_a_host
 from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, PROCESSES
 from logdiag.judge.ranks.weights import Features, score
-from logdiag.judge.ranks.words import Row, counted, joined, singular
+from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, singular
 
 _HEAD, _STATED, _OPENING = 8, 14, 24
 _LEAST, _SURE, _LEAST_BY_NOUN, _MOST = -1.5, 0.0, -0.5, 7
@@ -67,7 +67,13 @@ class Directory:
 
     def named(self, row: Row, index: int) -> Named | None:
         """The process that a word of a line names, by itself or with the next word; None for none."""
-        return self.names.get(joined(row, index)) or self.names.get(row.lower[index])
+        address = self.names.get(joined(row, index)) if self._has_addresses else None
+        return address or self.names.get(row.lower[index])
+
+    @cached_property
+    def _has_addresses(self) -> bool:
+        """Whether any name may be of two joined words."""
+        return any(not TIGHT.isdisjoint(name) for name in self.names)
 
     @cached_property
     def nouns(self) -> frozenset[str]:
@@ -120,7 +126,7 @@ def heard_in(rows: Sequence[Row]) -> Mapping[str, int]:
 
 
 def _addresses_in(row: Row) -> Iterator[str]:
-    return filter(None, (joined(row, index) for index in range(min(_HEAD, len(row.words)))))
+    return (joined(row, index) for index, signs in enumerate(row.signs[1 : _HEAD + 1]) if signs in TIGHT)
 
 
 def stated_in(rows: Sequence[Row]) -> frozenset[int]:

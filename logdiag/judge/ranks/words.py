@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
 
 from logdiag.judge.ranks.vocabulary import PROCESSES, SPELT
 from logdiag.model import Line
@@ -44,6 +43,7 @@ _DATE = pattern_of(
     r"\b(?:\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{0,4})?"
     rf"|{_MONTH}\.? +\d{{1,2}}(?:,? \d{{4}})?|\d{{1,2}}[ -]{_MONTH}(?:[ -]\d{{2,4}})?)[ :-]+$"
 )
+_SPELT = frozenset(SPELT)
 HEAD = 5
 """Words of the head of a line, behind which anything may stand."""
 _LONGEST_RECORD = 60
@@ -114,11 +114,12 @@ def _row(line: Line, at: int) -> Row:
         text = _LOOSE_RANGE.sub(r"\1..\2", text)
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
     words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
-    for place, (noun, word) in enumerate(pairwise(words), 1):
+    lower = [word.lower() for word in words]
+    for index in [index for index, word in enumerate(lower) if word in _SPELT]:
         # worker three: KeyError   lane six stopped talking
-        if word.lower() in SPELT and singular(noun.lower()) in PROCESSES:
-            words[place] = str(SPELT.index(word.lower()))
-    return Row(line, at, words, [signs for signs, _ in pairs], [word.lower() for word in words], bool(clock))
+        if index and singular(lower[index - 1]) in PROCESSES:
+            words[index] = lower[index] = str(SPELT.index(lower[index]))
+    return Row(line, at, words, [signs for signs, _ in pairs], lower, bool(clock))
 
 
 @lru_cache(_MOST_CACHED)
