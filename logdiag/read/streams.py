@@ -119,7 +119,7 @@ class Stream:
                 self._note_truncation(raw, size)
         except SourceError as error:
             self._give_up(str(error), error)
-        except Exception as error:
+        except Exception as error:  # whose types are known only once a decompressor was loaded
             if not isinstance(error, (*broken_stream_errors(), NotImplementedError)):
                 raise
             if self.bytes_read:
@@ -246,7 +246,7 @@ def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
             held += chunk
             if len(held) >= _HEAD_BYTES:
                 break
-    except Exception:
+    except Exception:  # whatever broke the stream off, what came before it is read
         yield _checked(name, held)
         raise
     if is_dump(held[:_HEAD_BYTES]):

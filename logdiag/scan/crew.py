@@ -284,7 +284,7 @@ class _Reader:
         try:
             with open(task.path, "rb", buffering=0) as raw:
                 return self._part(task, raw) if task.is_part else self._whole(task, raw)
-        except Exception as error:
+        except Exception as error:  # whose types are known only once a decompressor was loaded
             if not isinstance(error, (SourceError, ValueError, *broken_stream_errors())):
                 raise
             return None

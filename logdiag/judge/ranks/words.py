@@ -80,10 +80,10 @@ TIGHT = frozenset("#/:.@")
 """Signs that join two words to one address."""
 
 
-def joined(row: Row, place: int) -> str:
+def joined(row: Row, index: int) -> str:
     """A word and the next one as they stand, where a sign alone joins them: `10.4.2.15:7101`, `hod-2/3`; else ""."""
-    after = row.signs[place + 1] if place + 1 < len(row.words) else ""
-    return f"{row.lower[place]}{after}{row.lower[place + 1]}" if after in TIGHT else ""
+    after = row.signs[index + 1] if index + 1 < len(row.words) else ""
+    return f"{row.lower[index]}{after}{row.lower[index + 1]}" if after in TIGHT else ""
 
 
 def head_of(rows: Sequence[Row], row: Row) -> Row | None:
