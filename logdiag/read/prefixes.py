@@ -21,9 +21,10 @@ from logdiag.read.forms import Form, Forms, Match, folded, shipped_forms
 
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
-# (Worker_DP0_TP2 pid=13415): the speaker's name holds the rank
+# (Worker_DP1_TP2_EP10 pid=13415): the speaker's name holds the rank; experts are counted over groups of tensors
+_GROUPED_RANK = pattern_of(r"(?:TP\d{1,5}_(?:[DP]CP\d{1,5}_){0,2}EP|TP[_-]?)(\d{1,5})(?=\b|_)")
 _PARALLEL_RANK = pattern_of(
-    r"(?:Worker|TP|worker|rank|Rank|process|Process|EngineCore)[_ -]?(?:DP0_)?(?:TP|DP|PP)?[_-]?(\d{1,5})(?=\b|_)"
+    r"(?:Worker|worker|rank|Rank|process|Process|EngineCore(?:Actor)?)[_ -]?(?:TP|DP|PP)?[_-]?(\d{1,5})(?=\b|_)"
 )
 _JSON_MESSAGE = pattern_of(r'"(?:message|msg)": ?"')
 # {"level": "critical", "exception": "Traceback (most recent call last):\n  File ...\nKeyError: 'a'\n"}
@@ -160,7 +161,7 @@ class _HeadSpans:
     def _take_speaker(self, speaker: str, span: _Span) -> None:
         """Adds the name of a speaker, and the rank in it where no rank is known yet."""
         self.speakers.append(span)
-        if self.rank is None and (match := _PARALLEL_RANK.search(speaker)):
+        if self.rank is None and (match := _GROUPED_RANK.search(speaker) or _PARALLEL_RANK.search(speaker)):
             self.rank = span[0] + match.start(1), span[0] + match.end(1)
             self.varies = True  # another number may be a rank within a group
 

@@ -26,13 +26,20 @@ if TYPE_CHECKING:
 _NCCL_DEVICE = pattern_of(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
 _LAUNCHER = pattern_of(r"torch[./]distributed[./](?:run|launcher|elastic)")
 # -- Process 1 terminated with the following error:   RayTaskError(KeyError): ray::Worker.step() (..., repr=W[rank=1])
+# [Rank 1 Error Snippet]:   -----Begin global rank 1 STDERR-----   rank[1] failed.
 _SPAWNED = pattern_of(
     r"-- Process (?P<spawned>\d{1,6}) terminated with the following error|"
-    r"\bRayTaskError\b.{1,400}\[rank=(?P<actor>\d{1,6})\]\)"
+    r"\bRayTaskError\b.{1,400}\[rank=(?P<actor>\d{1,6})\]\)|"
+    r"^\[Rank (?P<snippet>\d{1,6}) Error Snippet\]|"
+    r"-Begin global rank (?P<section>\d{1,6}) STDERR-|"
+    r"\b[Rr]ank ?\[?(?P<failed>\d{1,6})\]? (?:failed|crashed|died)\b"
 )
+# RayTaskError(KeyError): ray::Worker.step() (pid=4711, ip=10.0.0.4, ...)
+_RAY_TASK = pattern_of(r"\bRayTaskError\b.{1,300}\(pid=(?P<process>\d{1,9}), ip=(?P<node>[\w.:-]{1,100})")
 # ValueError: shard 7 of the loom is torn   (other lines may repeat the text without the class)
 _CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
+_TOLD_TO_END = ("-15", "143")
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
 _PROCESS = pattern_of(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
 _NUMBERS = pattern_of(r"\d{1,9}")
@@ -100,11 +107,13 @@ def named_by_its_line(facts: _Facts) -> int | None:
 
 
 def owner_of_its_process(facts: _Facts) -> int | None:
-    """The root's line, or the line below that goes on with it, names a process, and NCCL told on that node which rank
-    the process is."""
+    """The root's line, or the line below that goes on with it, names a process, and NCCL or the launcher told on that
+    node which rank the process is."""
+    if not facts.owners.processes:
+        return None
     line = facts.root.line
     rest = (kept.text for kept in facts.lines if kept.place == (line.stream, line.position + 1))
-    texts = (line.message, *(text for text in rest if text.startswith(" ")))
+    texts = (line.message, *(text for text in rest if text.startswith(" ")), *([line.text] if line.rank is None else []))
     named = next(filter(None, map(_PROCESS.search, texts)), None)
     return facts.owners.of_process(facts.node, named[1]) if named else None
 
@@ -167,7 +176,10 @@ def reported_as_ended_first(facts: _Facts) -> int | None:
     fact = "local_rank" if any(_LAUNCHER.search(line.text) for line in facts.lines) else "ended"
     if fact == "local_rank" and not facts.one_node:
         return None
-    numbers = (number_in(fault.finding.facts.get(fact, "")) for fault in (facts.root, *facts.faults))
+    reports = [fault.finding.facts for fault in (facts.root, *facts.faults)]
+    # A launcher ends the others by SIGTERM, and may report them in the order of their ranks.
+    reports.sort(key=lambda report: report.get("exitcode") in _TOLD_TO_END)
+    numbers = (number_in(report.get(fact, "")) for report in reports)
     return next((number for number in numbers if number is not None), None)
 
 
@@ -317,7 +329,9 @@ def _rank_above(facts: _Facts) -> int | None:
     above = [line for line in facts.lines if line.stream == root.line.stream and line.position < root.line.position]
     for line in reversed(above[-_LONGEST_TRACEBACK:]):
         if spawned := _SPAWNED.search(line.text):
-            return int(spawned["spawned"] or spawned["actor"])
+            return next(int(number) for number in spawned.groups() if number)
+        if task := _RAY_TASK.search(line.text):
+            return facts.owners.of_process(task["node"], task["process"])
         if line.rank is not None or line.level is not None:
             return line.rank if line.level in TROUBLE or line.level == "WARNING" or _HEADER in line.text else None
     return None
