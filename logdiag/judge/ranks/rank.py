@@ -34,6 +34,8 @@ _SPAWNED = pattern_of(
     r"-Begin global rank (?P<section>\d{1,6}) STDERR-|"
     r"\b[Rr]ank ?\[?(?P<failed>\d{1,6})\]? (?:failed|crashed|died)\b"
 )
+# [ERROR] 2026-11-04-10:00:00 (PID:4711, Device:3, RankID:3) ERR01100 ...   KeyError: 'a' rank=3   (Rust's tracing)
+_AT_END = pattern_of(r"\(PID:\d{1,9}, Device:\d{1,4}, RankID:(\d{1,6})\) |\S rank=(\d{1,5})$")
 # RayTaskError(KeyError): ray::Worker.step() (pid=4711, ip=10.0.0.4, ...)
 _RAY_TASK = pattern_of(r"\bRayTaskError\b.{1,300}\(pid=(?P<process>\d{1,9}), ip=(?P<node>[\w.:-]{1,100})")
 # ValueError: shard 7 of the loom is torn   (other lines may repeat the text without the class)
@@ -53,7 +55,7 @@ _MISSED = pattern_of(
 )
 # So many lines at most: of a traceback; that are read for words; first and last ones in which listings are looked for.
 _LONGEST_TRACEBACK, _MOST_LINES, _OPENING, _CLOSING = 200, 4000, 400, 120
-_SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
+_SHORTEST_QUOTE, _LONGEST_QUOTE, _LONGEST_RECORD = 20, 300, 40
 # With less chance no rank is named.
 _LEAST_CHANCE = 0.5
 
@@ -101,9 +103,28 @@ def _numbers_in(missed: re.Match[str]) -> list[str]:
     return _NUMBERS.findall(missed["some"] or missed["one"])
 
 
+def counted_over_its_groups(facts: _Facts) -> int | None:
+    """The root's process is number so many in a group of several, and all groups have as many."""
+    from logdiag.judge.ranks.groups import rank_over_groups
+
+    return rank_over_groups(facts.root.line, facts.lines)
+
+
 def named_by_its_line(facts: _Facts) -> int | None:
     """The root's line names its rank, by a prefix or in its words."""
     return facts.root.finding.rank
+
+
+def named_at_the_end_of_its_record(facts: _Facts) -> int | None:
+    """The root's line, or one that goes on with its record, ends with its rank, or begins with it as NPUs' errors do."""
+    line = facts.root.line
+    record = (kept for kept in facts.lines if kept.stream == line.stream and kept.position >= line.position)
+    for kept in islice(record, _LONGEST_RECORD):
+        if number := _AT_END.search(kept.text):
+            return int(number[1] or number[2])
+        if kept is not line and (kept.clock is not None or kept.rank is not None):
+            break
+    return None
 
 
 def owner_of_its_process(facts: _Facts) -> int | None:
@@ -207,7 +228,9 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     absent_from_the_collective,
     owner_of_its_process,
     waited_for,
+    counted_over_its_groups,
     named_by_its_line,
+    named_at_the_end_of_its_record,
     owner_of_its_gpu,
     number_of_its_gpu,
     number_of_nccl_device,
