@@ -105,9 +105,7 @@ def _numbers_in(missed: re.Match[str]) -> list[str]:
 
 def counted_over_its_groups(facts: _Facts) -> int | None:
     """The root's process is number so many in a group of several, and all groups have as many."""
-    from logdiag.judge.ranks.groups import rank_over_groups
-
-    return rank_over_groups(facts.root.line, facts.lines)
+    return _rank_over_groups(facts.root.line, facts)
 
 
 def named_by_its_line(facts: _Facts) -> int | None:
@@ -134,7 +132,11 @@ def owner_of_its_process(facts: _Facts) -> int | None:
         return None
     line = facts.root.line
     rest = (kept.text for kept in facts.lines if kept.place == (line.stream, line.position + 1))
-    texts = (line.message, *(text for text in rest if text.startswith(" ")), *([line.text] if line.rank is None else []))
+    texts = (
+        line.message,
+        *(text for text in rest if text.startswith(" ")),
+        *([line.text] if line.rank is None else []),
+    )
     named = next(filter(None, map(_PROCESS.search, texts)), None)
     return facts.owners.of_process(facts.node, named[1]) if named else None
 
@@ -343,6 +345,18 @@ def root_in(book: Book, root: Fault) -> Root | None:
     return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
 
 
+def _rank_over_groups(line: Line, facts: _Facts) -> int | None:
+    from logdiag.judge.ranks.groups import rank_over_groups
+
+    return rank_over_groups(line, facts.lines)
+
+
+def _rank_of(line: Line, facts: _Facts) -> int | None:
+    """The rank of who printed a line, in the whole job if its numbers in groups tell it."""
+    over_groups = _rank_over_groups(line, facts)
+    return line.rank if over_groups is None else over_groups
+
+
 def _rank_above(facts: _Facts) -> int | None:
     """The rank of an exception by the lines above its traceback: the report of torch.multiprocessing, the traceback's
     own header, or the record of which it is a part. None where they name none."""
@@ -356,5 +370,6 @@ def _rank_above(facts: _Facts) -> int | None:
         if task := _RAY_TASK.search(line.text):
             return facts.owners.of_process(task["node"], task["process"])
         if line.rank is not None or line.level is not None:
-            return line.rank if line.level in TROUBLE or line.level == "WARNING" or _HEADER in line.text else None
+            trouble = line.level in TROUBLE or line.level == "WARNING" or _HEADER in line.text
+            return _rank_of(line, facts) if trouble else None
     return None
