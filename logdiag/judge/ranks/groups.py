@@ -1,4 +1,4 @@
-"""Finds a process's rank in the whole job by its numbers in groups: `Worker_PP1_TP3` is rank 7 where four share tensors."""
+"""Finds a process's rank in the whole job by its numbers in groups: `PP1_TP3` is rank 7 where four share tensors."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def rank_over_groups(line: Line, lines: Iterable[Line]) -> int | None:
     own = _numbers_in(line)
     if own is None:
         return None
-    known = {numbers for other in lines if (numbers := _numbers_in(other))} | {own}
-    sizes = [max(column) + 1 for column in zip(*known, strict=True)]
+    known: set[_Numbers] = {numbers for other in lines if (numbers := _numbers_in(other))} | {own}
+    sizes: list[int] = [max(column) + 1 for column in zip(*known, strict=True)]
     # Where data are split over the processes that share tensors, the number among those counts already over all.
     if len({numbers.tensors for numbers in known}) == len(known):
         return own.tensors

@@ -114,7 +114,7 @@ def named_by_its_line(facts: _Facts) -> int | None:
 
 
 def named_at_the_end_of_its_record(facts: _Facts) -> int | None:
-    """The root's line, or one that goes on with its record, ends with its rank, or begins with it as NPUs' errors do."""
+    """The root's line, or one that goes on with its record, ends with its rank, or names it as errors of NPUs do."""
     line = facts.root.line
     record = (kept for kept in facts.lines if kept.stream == line.stream and kept.position >= line.position)
     for kept in islice(record, _LONGEST_RECORD):
