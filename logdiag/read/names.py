@@ -17,11 +17,10 @@ _LOG_NAME = pattern_of(
     rf"|^(?:{_PROCESSES_OR_NODES}|workerlog)[._-]?\d+|^\d{{1,5}})"
     r"(?:\.(?:gz|zst|xz|bz2))?$"
 )
-# rank_3.log   rank-12.err   task7.out   worker_3.log (MindSpore)   workerlog.3 (Paddle)   stderr.3   0003.out
-# job-4711-t5.err (Slurm's %j and %t)   (worker-3.log is as often a machine's, 3.log a container's third)
+# rank_3.log   rank-12.err   task7.out   worker_3.log (MindSpore)   workerlog.3 (Paddle)
+# job-4711-t5.err (Slurm's %j and %t)   (worker-3.log is as often a machine's)
 _RANK = pattern_of(
     r"(?i)(?:^|[^a-z])(?:global_?rank|rank|task|proc|process|replica|trainer|learner|workerlog|worker(?=_)|(?<=\d[._-])t)[_.-]?(\d{1,5})(?:\D|$)"
-    r"|^(?:stdout|stderr)[._-](\d{1,5})$|^(\d{1,5})\.(?:out|err)$"
 )
 # attempt_0/3/stderr.log (torchelastic)
 _ELASTIC = pattern_of(r"(?:^|/)attempt_\d+/(\d+)/[^/]+$")
@@ -46,7 +45,7 @@ def rank_in(path: str, own: str) -> int | None:
     if elastic:
         return number_in(elastic[1])
     matches = (_RANK.search(name) for name in reversed(own.split("/")[-2:]))
-    return next((number_in(next(filter(None, match.groups()))) for match in matches if match), None)
+    return next((number_in(match[1]) for match in matches if match), None)
 
 
 def node_in(path: str) -> str | None:
