@@ -11,14 +11,16 @@ from logdiag.patterns import pattern_of
 _ENDINGS = r"log|out|err|txt|stdout|stderr|jsonl?|o\d+|e\d+"
 _WORDS = r"log|stdout|stderr|dmesg|syslog|messages|console|output|nohup"
 _PROCESSES_OR_NODES = r"(?:global_?)?rank|worker|task|proc|process|node|host|pod|replica"
-# train.log   job.o4711   train.log.1   stderr   rank-0   worker3   0
+# train.log   job.o4711   train.log.1   train.log.rank3   stderr   rank-0   worker3   workerlog.3 (Paddle)   0
 _LOG_NAME = pattern_of(
-    rf"(?i)(?:\.(?:{_ENDINGS})(?:\.\d+)?|(?:^|[._-])(?:{_WORDS})(?:[._-]?\d+)?|^(?:{_PROCESSES_OR_NODES})[._-]?\d+|^\d{{1,5}})"
+    rf"(?i)(?:\.(?:{_ENDINGS})(?:\.(?:rank)?\d+)?|(?:^|[._-])(?:{_WORDS})(?:[._-]?\d+)?"
+    rf"|^(?:{_PROCESSES_OR_NODES}|workerlog)[._-]?\d+|^\d{{1,5}})"
     r"(?:\.(?:gz|zst|xz|bz2))?$"
 )
-# rank_3.log   rank-12.err   task7.out   job-4711-t5.err (Slurm's %j and %t)
+# rank_3.log   rank-12.err   task7.out   worker_3.log (MindSpore)   workerlog.3 (Paddle)
+# job-4711-t5.err (Slurm's %j and %t)   (worker-3.log is as often a machine's)
 _RANK = pattern_of(
-    r"(?i)(?:^|[^a-z])(?:global_?rank|rank|task|proc|process|replica|trainer|learner|(?<=\d[._-])t)[_.-]?(\d{1,5})(?:\D|$)"
+    r"(?i)(?:^|[^a-z])(?:global_?rank|rank|task|proc|process|replica|trainer|learner|workerlog|worker(?=_)|(?<=\d[._-])t)[_.-]?(\d{1,5})(?:\D|$)"
 )
 # attempt_0/3/stderr.log (torchelastic)
 _ELASTIC = pattern_of(r"(?:^|/)attempt_\d+/(\d+)/[^/]+$")

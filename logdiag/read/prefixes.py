@@ -21,10 +21,13 @@ from logdiag.read.forms import Form, Forms, Match, folded, shipped_forms
 
 _MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
-# (Worker_DP0_TP2 pid=13415): the speaker's name holds the rank
+# (Worker_DP1_TP2_EP10 pid=13415): the speaker's name holds the rank; experts are counted over groups of tensors
+_GROUPED_RANK = pattern_of(r"(?:TP\d{1,5}_(?:[DP]CP\d{1,5}_){0,2}EP|TP[_-]?)(\d{1,5})(?=\b|_)")
 _PARALLEL_RANK = pattern_of(
-    r"(?:Worker|TP|worker|rank|Rank|process|Process|EngineCore)[_ -]?(?:DP0_)?(?:TP|DP|PP)?[_-]?(\d{1,5})(?=\b|_)"
+    r"(?:Worker|worker|rank|Rank|process|Process|EngineCore(?:Actor)?)[_ -]?(?:TP|DP|PP)?[_-]?(\d{1,5})(?=\b|_)"
 )
+# pretrain-workers-0-3-x7k2q/trainer: the index of a pod in the only job of a JobSet, before five signs by chance
+_POD_INDEX = pattern_of(r"-(?P<job>\d{1,4})-(?P<pod>\d{1,4})-[b-df-hj-np-tv-xz\d]{5}/")
 _JSON_MESSAGE = pattern_of(r'"(?:message|msg)": ?"')
 # {"level": "critical", "exception": "Traceback (most recent call last):\n  File ...\nKeyError: 'a'\n"}
 _ESCAPED_HEADER = r"Traceback (most recent call last):\n"
@@ -160,9 +163,15 @@ class _HeadSpans:
     def _take_speaker(self, speaker: str, span: _Span) -> None:
         """Adds the name of a speaker, and the rank in it where no rank is known yet."""
         self.speakers.append(span)
-        if self.rank is None and (match := _PARALLEL_RANK.search(speaker)):
+        if self.rank is not None:
+            return
+        if match := _GROUPED_RANK.search(speaker) or _PARALLEL_RANK.search(speaker):
             self.rank = span[0] + match.start(1), span[0] + match.end(1)
             self.varies = True  # another number may be a rank within a group
+        elif match := _POD_INDEX.search(speaker):
+            self.varies = True
+            if not int(match["job"]):
+                self.rank = span[0] + match.start("pod"), span[0] + match.end("pod")
 
     def read(self, text: str) -> _Head:
         """The values that stand in these spans of a line."""

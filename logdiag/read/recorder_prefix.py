@@ -56,6 +56,8 @@ _PROCESS_LABEL = pattern_of(
     r"(?P<number>\d{1,5})(?P<close>[\])]:?|:| \|) "
 )
 _PROCESS_WORD = pattern_of(r"(?i:rank|worker|replica|seat|r|w)\b|(?i:rank|worker|r|w)[-_.#]?$")
+# nnodes=2, num_local_procs=4, node_rank=1
+_OF_A_MACHINE = pattern_of(r"\b(?:node_rank|num_local_procs|nproc_per_node)\b")
 # The numbers behind these words are counters, or those of things that are no processes.
 _NO_PROCESSES = frozenset(f"{word}{join}" for word in _NO_PROCESS_WORDS.split() for join in ("", "-", "_", ".", "#"))
 
@@ -105,9 +107,22 @@ def _label_of(lines: Sequence[bytes]) -> re.Pattern[str] | None:
         often = len(ranks) >= max(_FEWEST_LABELLED, _LABELLED_SHARE * len(lines))
         # q236, q237 and q238 are machines: processes are counted from 0 or 1.
         counted = min(map(int, ranks)) <= 1 or _PROCESS_WORD.match(word)
-        if often and counted and 1 < len(set(ranks)) <= len(ranks) / 2 and runs > len(set(ranks)):
+        repeated = 1 < len(set(ranks)) <= len(ranks) / 2 and runs > len(set(ranks))
+        if often and counted and repeated and not _is_of_machines((before, word, after), heads):
             return re.compile(rf"{re.escape(before)}{re.escape(word)}(?P<rank>\d{{1,5}}){re.escape(after)} *")
     return None
+
+
+def _is_of_machines(label: tuple[str, str, str], heads: Sequence[bytes]) -> bool:
+    """Whether lines with a label, such as `worker-1: [rank9]: `, name a rank of their own that is another number, or
+    tell of the processes on a machine."""
+    pattern = re.compile(rf"{re.escape(label[0])}{re.escape(label[1])}(\d{{1,5}}){re.escape(label[2])}")
+    for head in heads:
+        text = head.decode(errors="replace")
+        match = pattern.match(text)
+        if match and (_OF_A_MACHINE.search(text) or parse_line(text).rank not in (None, int(match[1]))):
+            return True
+    return False
 
 
 @lru_cache(maxsize=1 << 12)  # neighbouring files begin alike

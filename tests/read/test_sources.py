@@ -233,7 +233,12 @@ def test_a_folder_gives_its_logs_in_natural_order(tmp_path: Path) -> None:
         ("rank-12.err", 12),
         ("task7.out", 7),
         ("job-4711-t5.err", 5),
+        ("log/workerlog.3", 3),
+        ("worker_3.log", 3),
+        ("train.log.rank3", 3),
+        ("worker-3.log", None),
         ("slurm-4711.out", None),
+        ("4711.out", None),
         ("train.log", None),
     ],
 )
@@ -248,7 +253,7 @@ def test_the_rank_is_read_from_each_naming(tmp_path: Path, name: str, rank: int 
     [
         "train.log", "slurm-4711.out", "slurm-4711.err", "output.txt", "stdout", "stderr", "job.o4711", "job.e4711",
         "train.log.1", "train.log.gz", "rank0.err.zst", "worker-0a1b2c-01000000-4711.out", "raylet.err", "dmesg",
-        "nohup.out", "console.log.xz",
+        "nohup.out", "console.log.xz", "workerlog.3", "train.log.rank3",
     ],
 )  # fmt: skip
 def test_each_usual_log_name_is_found_in_a_folder(tmp_path: Path, name: str) -> None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import groupby, pairwise, zip_longest
 from typing import NamedTuple
 
-from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, HOST_WORDS, PROCESSES, STEPS
+from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, GROUPS, HOST_WORDS, PROCESSES, STEPS
 from logdiag.judge.ranks.words import HEAD, Row, counted, joined, members, plain, singular
 from logdiag.patterns import pattern_of
 
@@ -138,11 +138,11 @@ def _likelihood(hosts: Hosts) -> tuple[bool, ...]:
 
 
 def may_be_a_host(name: str) -> bool:
-    """Whether a word looks like a host's name: elm-7, tg-lon-08, oil1; but not c3."""
+    """Whether a word looks like a host's name: elm-7, tg-lon-08, oil1; but not c3, nor tp3."""
     if not _HOST.fullmatch(name):
         return False
     stem, number = counted(name)
-    return number < 0 or len(stem) > 1 or number >= _LEAST_OF_ONE_LETTER
+    return stem not in GROUPS and (number < 0 or len(stem) > 1 or number >= _LEAST_OF_ONE_LETTER)
 
 
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:

@@ -26,13 +26,22 @@ if TYPE_CHECKING:
 _NCCL_DEVICE = pattern_of(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
 _LAUNCHER = pattern_of(r"torch[./]distributed[./](?:run|launcher|elastic)")
 # -- Process 1 terminated with the following error:   RayTaskError(KeyError): ray::Worker.step() (..., repr=W[rank=1])
+# [Rank 1 Error Snippet]:   -----Begin global rank 1 STDERR-----   rank[1] failed.
 _SPAWNED = pattern_of(
     r"-- Process (?P<spawned>\d{1,6}) terminated with the following error|"
-    r"\bRayTaskError\b.{1,400}\[rank=(?P<actor>\d{1,6})\]\)"
+    r"\bRayTaskError\b.{1,400}\[rank=(?P<actor>\d{1,6})\]\)|"
+    r"^\[Rank (?P<snippet>\d{1,6}) Error Snippet\]|"
+    r"-Begin global rank (?P<section>\d{1,6}) STDERR-|"
+    r"\b[Rr]ank ?\[?(?P<failed>\d{1,6})\]? (?:failed|crashed|died)\b"
 )
+# [ERROR] 2026-11-04-10:00:00 (PID:4711, Device:3, RankID:3) ERR01100 ...   KeyError: 'a' rank=3   (Rust's tracing)
+_AT_END = pattern_of(r"\(PID:\d{1,9}, Device:\d{1,4}, RankID:(\d{1,6})\) |\S rank=(\d{1,5})$")
+# RayTaskError(KeyError): ray::Worker.step() (pid=4711, ip=10.0.0.4, ...)
+_RAY_TASK = pattern_of(r"\bRayTaskError\b.{1,300}\(pid=(?P<process>\d{1,9}), ip=(?P<node>[\w.:-]{1,100})")
 # ValueError: shard 7 of the loom is torn   (other lines may repeat the text without the class)
 _CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
+_TOLD_TO_END = ("-15", "143")
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
 _PROCESS = pattern_of(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
 _NUMBERS = pattern_of(r"\d{1,9}")
@@ -46,7 +55,7 @@ _MISSED = pattern_of(
 )
 # So many lines at most: of a traceback; that are read for words; first and last ones in which listings are looked for.
 _LONGEST_TRACEBACK, _MOST_LINES, _OPENING, _CLOSING = 200, 4000, 400, 120
-_SHORTEST_QUOTE, _LONGEST_QUOTE = 20, 300
+_SHORTEST_QUOTE, _LONGEST_QUOTE, _LONGEST_RECORD = 20, 300, 40
 # With less chance no rank is named.
 _LEAST_CHANCE = 0.5
 
@@ -94,17 +103,40 @@ def _numbers_in(missed: re.Match[str]) -> list[str]:
     return _NUMBERS.findall(missed["some"] or missed["one"])
 
 
+def counted_over_its_groups(facts: _Facts) -> int | None:
+    """The root's process is number so many in a group of several, and all groups have as many."""
+    return _rank_over_groups(facts.root.line, facts)
+
+
 def named_by_its_line(facts: _Facts) -> int | None:
     """The root's line names its rank, by a prefix or in its words."""
     return facts.root.finding.rank
 
 
+def named_at_the_end_of_its_record(facts: _Facts) -> int | None:
+    """The root's line, or one that goes on with its record, ends with its rank, or names it as errors of NPUs do."""
+    line = facts.root.line
+    record = (kept for kept in facts.lines if kept.stream == line.stream and kept.position >= line.position)
+    for kept in islice(record, _LONGEST_RECORD):
+        if number := _AT_END.search(kept.text):
+            return int(number[1] or number[2])
+        if kept is not line and (kept.clock is not None or kept.rank is not None):
+            break
+    return None
+
+
 def owner_of_its_process(facts: _Facts) -> int | None:
-    """The root's line, or the line below that goes on with it, names a process, and NCCL told on that node which rank
-    the process is."""
+    """The root's line, or the line below that goes on with it, names a process, and NCCL or the launcher told on that
+    node which rank the process is."""
+    if not facts.owners.processes:
+        return None
     line = facts.root.line
     rest = (kept.text for kept in facts.lines if kept.place == (line.stream, line.position + 1))
-    texts = (line.message, *(text for text in rest if text.startswith(" ")))
+    texts = (
+        line.message,
+        *(text for text in rest if text.startswith(" ")),
+        *([line.text] if line.rank is None else []),
+    )
     named = next(filter(None, map(_PROCESS.search, texts)), None)
     return facts.owners.of_process(facts.node, named[1]) if named else None
 
@@ -167,7 +199,10 @@ def reported_as_ended_first(facts: _Facts) -> int | None:
     fact = "local_rank" if any(_LAUNCHER.search(line.text) for line in facts.lines) else "ended"
     if fact == "local_rank" and not facts.one_node:
         return None
-    numbers = (number_in(fault.finding.facts.get(fact, "")) for fault in (facts.root, *facts.faults))
+    reports = [fault.finding.facts for fault in (facts.root, *facts.faults)]
+    # A launcher ends the others by SIGTERM, and may report them in the order of their ranks.
+    reports.sort(key=lambda report: report.get("exitcode") in _TOLD_TO_END)
+    numbers = (number_in(report.get(fact, "")) for report in reports)
     return next((number for number in numbers if number is not None), None)
 
 
@@ -195,7 +230,9 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     absent_from_the_collective,
     owner_of_its_process,
     waited_for,
+    counted_over_its_groups,
     named_by_its_line,
+    named_at_the_end_of_its_record,
     owner_of_its_gpu,
     number_of_its_gpu,
     number_of_nccl_device,
@@ -308,6 +345,18 @@ def root_in(book: Book, root: Fault) -> Root | None:
     return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
 
 
+def _rank_over_groups(line: Line, facts: _Facts) -> int | None:
+    from logdiag.judge.ranks.groups import rank_over_groups
+
+    return rank_over_groups(line, facts.lines)
+
+
+def _rank_of(line: Line, facts: _Facts) -> int | None:
+    """The rank of who printed a line, in the whole job if its numbers in groups tell it."""
+    over_groups = _rank_over_groups(line, facts)
+    return line.rank if over_groups is None else over_groups
+
+
 def _rank_above(facts: _Facts) -> int | None:
     """The rank of an exception by the lines above its traceback: the report of torch.multiprocessing, the traceback's
     own header, or the record of which it is a part. None where they name none."""
@@ -317,7 +366,10 @@ def _rank_above(facts: _Facts) -> int | None:
     above = [line for line in facts.lines if line.stream == root.line.stream and line.position < root.line.position]
     for line in reversed(above[-_LONGEST_TRACEBACK:]):
         if spawned := _SPAWNED.search(line.text):
-            return int(spawned["spawned"] or spawned["actor"])
+            return next(int(number) for number in spawned.groups() if number)
+        if task := _RAY_TASK.search(line.text):
+            return facts.owners.of_process(task["node"], task["process"])
         if line.rank is not None or line.level is not None:
-            return line.rank if line.level in TROUBLE or line.level == "WARNING" or _HEADER in line.text else None
+            trouble = line.level in TROUBLE or line.level == "WARNING" or _HEADER in line.text
+            return _rank_of(line, facts) if trouble else None
     return None

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from logdiag.judge.ranks.directory import Directory, Named, directory_of
-from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, HOST_WORDS, PROCESSES, SOURCES
+from logdiag.judge.ranks.vocabulary import COUNTERS, DEVICES, HOST_WORDS, PROCESSES, SOURCES, STEPS
 from logdiag.judge.ranks.weights import score
 from logdiag.judge.ranks.words import TIGHT, Row, counted, joined, members, singular
 
@@ -290,6 +290,8 @@ def _readings_by_form(row: Row, book: Book, taken: set[int], on_hosts: set[int])
         taken = taken | {index}
         if slot[0] == _STEM and str(slot[1]).rpartition("-")[2] in HOST_WORDS:
             continue  # gpu-node-3 is the third of the hosts.
+        if index and row.lower[index - 1] in STEPS:
+            continue  # step 8/100 is of every process.
         features = book.slot_features(slot)
         mean_index = features["late in lines"] * _FAR
         features |= {
