@@ -30,7 +30,8 @@ _LOOSE_RANGE = pattern_of(
 _RANGE_SIGNS = ("..", " to ", " - ", "through")
 # Gates 0 and 1 are set on weir-a   W00 W01 W02 W03 -> bench-kiel
 _IN_A_ROW = pattern_of(
-    r"(?<![\w.:-])(?:(\d{1,5})(?: and \d{1,5})|([A-Za-z]{1,6})(\d{1,5})(?:,? {1,2}\2\d{1,5}){1,64}(?= ?(?:->|=>|:|@|on |at )))(?![\w.]|-\w)"
+    r"(?<![\w.:-])(?:(\d{1,5}) and \d{1,5}"
+    r"|([A-Za-z]{1,6})(\d{1,5})(?:,? {1,2}\2\d{1,5}){1,64}(?= ?(?:->|=>|:|@|on |at )))(?![\w.]|-\w)"
 )
 _RANGE = pattern_of(r"([A-Za-z]{0,6})(\d{1,6})(?:-|\.\.)([A-Za-z]{0,6})(\d{1,6})")
 _COUNTED = pattern_of(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
