@@ -5,9 +5,9 @@
 Each named decision, each kind of line and each condition in the code (evals/conditions.py) is switched off in turn over
 labelled cases. Counted are the answers that change without it (reason, root line, rank, failed) and how many of these
 the label calls better or worse with it. A log is read once; the judgement is asked again only where the special case
-had a say, and no more once it is clear that it pays. With `--forms` each case counts too behind the prefix of a
-journal, wrapped at 120 columns and without its last tenth. Cases of folders outside the repository are counted, never
-named.
+had a say, in a fixed random sample of these, and no more once it is clear that it pays. With `--forms` each case counts
+too behind the prefix of a journal, wrapped at 120 columns and without its last tenth. Cases of folders outside the
+repository are counted, never named.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ _WIDTH = 120
 _MOST_NAMED = 3
 # So many more answers are right with a special case: it pays, and the rest need not be asked.
 _PAYS = 8
+# So many cases at most are asked of a special case in each process: they are drawn by chance, the same in each run.
+_MOST_ASKED = 400
 _PROCESSES = 2
 _FIELDS = ("reason", "root", "rank", "failed")
 
@@ -153,7 +155,7 @@ def _row(special: Special, read: Sequence[Read], book: RuleBook) -> dict[str, An
     """What a special case is worth on the cases in which it had a say, asked in any order until it is clear."""
     count: Counter[str] = Counter()
     named: dict[str, None] = {}
-    for asked, one in enumerate(random.Random(0).sample(read, len(read)), 1):
+    for asked, one in enumerate(random.Random(0).sample(read, min(len(read), _MOST_ASKED)), 1):
         count["asked"] = asked
         said = _said_without(special, one, book)
         count["changed"] += said is None or said.answer != one.said.answer

@@ -321,3 +321,50 @@ def test_words_that_stand_on_lines_of_others_too_are_no_names() -> None:
         f"{level} W{at % 4:02d} turn {at}" for at, level in enumerate(("INFO", "DBG", "DBG", "WARN", "NOTE", "INFO"))
     ]
     assert _listed(*first, *more).names.keys() == {"w00", "w01", "w02", "w03"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["03 Mar 11:20:01  Boats 0 and 1 lie at elm-7  (Quay)", "03 Mar 11:20:01  Boats 2 and 3 lie at oak-3  (Quay)"],
+        ["crew: B0 B1 -> elm-7   B2 B3 -> oak-3"],
+        ["{quay} mole elm-7 (10.4.0.7, dev eth2): boats 0-1", "{quay} mole oak-3 (10.4.0.8, dev eth2): boats 2-3"],
+        ["quay h1@elm-7 has boat 0 <81.4.0> boat 1 <81.9.0>", "quay h2@oak-3 has boat 2 <82.4.0> boat 3 <82.7.0>"],
+    ],
+)
+def test_numbers_in_a_row_stand_for_the_ranks_of_a_host(rows: list[str]) -> None:
+    """Joined by a word, by blanks before an arrow, behind remarks, and one after the other with what each has."""
+    assert _listed(*rows).hosts == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
+
+
+def test_hosts_that_stand_in_a_row_are_no_range_of_ranks() -> None:
+    """Behind them stands no sign that they have something."""
+    assert _listed("4 boats on elm7 elm8").hosts == {0: "elm7", 1: "elm7", 2: "elm8", 3: "elm8"}
+
+
+def test_what_an_item_has_may_stand_around_its_number() -> None:
+    """Each boat's process stands behind its number, and its word before it."""
+    rows = [f"roster: {host}  boat {rank} = {_PIDS[rank]} @17:00  boat {rank + 1} = {_PIDS[rank + 1]} @31:00"
+            for rank, host in ((0, "elm-7"), (2, "oak-3"))]  # fmt: skip
+    log = _speaking(rows, "10:05:00 <{pid}> sea: ")
+    assert _rank(*log, "10:06:00 <6202> sea: the chart is torn") == 2
+
+
+def test_a_remark_in_a_header_names_no_column() -> None:
+    """So the devices of each host are known by their name."""
+    rows = ["  boat   host   winch   pid   rows (south-north)", "  ------------------------------------------"]
+    rows += [f"  {rank}  {('elm-7', 'oak-3')[rank // 2]}  {rank % 2}  {pid}  {rank * 8 + 1}-{rank * 8 + 8}"
+             for rank, pid in enumerate(_PIDS)]  # fmt: skip
+    assert _rank(*_speaking(rows, "10:05:00 {host} sea: "), "10:06:00 oak-3 watch: winch 1: brake lost") == 3
+
+
+def test_of_two_columns_of_hosts_the_one_that_processes_share_is_right() -> None:
+    """The other has the name of each process."""
+    rows = [f"INFO berth {at}  exec-{pid:x}  quay-{'ab'[at % 2]}" for at, pid in enumerate(_PIDS)]
+    assert _listed(*rows).hosts == {0: "quay-a", 1: "quay-b", 2: "quay-a", 3: "quay-b"}
+
+
+def test_hundreds_of_numbers_that_one_process_has_are_no_ranks() -> None:
+    """They are pages of data."""
+    rows = [f"10:00:00 | D0{rank} | INFO | pages {rank * 512}..{rank * 512 + 511} opened" for rank in range(4)]
+    assert _rank(*rows, *rows, "10:01:00 | D02 | ERROR | page 700 is torn") == 2

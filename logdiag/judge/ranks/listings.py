@@ -30,6 +30,7 @@ _FRACTION = pattern_of(r"\d+\.\d+\w*")
 _FARTHEST, _MOST_REPEATED = 8, 3
 _LEAST_OF_ONE_LETTER = 10
 _FEWEST_ITEMS = 3
+_OPENS, _CLOSES = frozenset("([{<"), frozenset(")]}>")
 
 
 class Hosts(NamedTuple):
@@ -134,7 +135,9 @@ class Listing:
 
 
 def _likelihood(hosts: Hosts) -> tuple[bool, ...]:
-    return hosts.called_hosts, all(map(may_be_a_host, hosts.of.values())), hosts.shared
+    distinct = len(set(hosts.of.values()))
+    several_each = distinct < len(hosts.of)
+    return hosts.called_hosts and distinct > 1, all(map(may_be_a_host, hosts.of.values())), hosts.shared, several_each
 
 
 def may_be_a_host(name: str) -> bool:
@@ -224,7 +227,9 @@ def _of_range(row: Row, ranges: Mapping[int, Words]) -> Iterator[tuple[Key, Sequ
     ranges = {index: names for index, names in ranges.items() if len(names) == size}
     words = row.words
     behind = len(words) - 1 - max(ranges)
-    names = words[-size:] if behind >= size > 1 and len(set(words[-size:])) == size else []
+    # A remark is no name: `gates 0 and 1 are set on weir-a (Keeper)`.
+    in_a_row = all(_OPENS.isdisjoint(signs) or not _CLOSES.isdisjoint(signs) for signs in row.signs[1 - size :])
+    names = words[-size:] if behind >= size > 1 and in_a_row and len(set(words[-size:])) == size else []
     rest = words[: -size or None] if names else words
     for k in range(size):
         entry = [ranges[index][k] if index in ranges else word for index, word in enumerate(rest)]
@@ -251,7 +256,7 @@ def _items(row: Row) -> list[tuple[Key, Sequence[str]]]:
                     chain.append(then)
                 best = max(best, (chain, apart), key=lambda candidate: len(candidate[0]))
     chain, apart = best
-    before = 0 if not chain or chain[-1] + apart <= len(words) else apart - 1
+    before = max(0, apart - (len(words) - chain[-1])) if chain else 0
     if len(chain) < 2 or chain[0] < before or not _alike(row, chain, apart, before):
         return []
     key: Key = (ITEMS, chain[0] - before, apart, before)
@@ -351,9 +356,14 @@ def _is_one_of_host(column: Words, columns: Sequence[Words]) -> bool:
 
 
 def _nouns(kind: str, part: _Entries, columns: Sequence[Words], rows: Sequence[Row]) -> Words:
-    """The noun of each column: its word in a header, else the one word that stands before it in all rows."""
+    """The noun of each column: its word in a header, else the one word that stands before it in all rows; what stands
+    behind an @ is a host: `sing1@aare`."""
+    row, words = part[0]
     before = [column[0].lower() if len(set(column)) == 1 else "" for column in columns]
     nouns = ["", *(counted(word)[0] or word for word in before[:-1])]
+    for index, (word, signs) in enumerate(zip(row.words[: len(words)], row.signs, strict=False)):
+        if signs == "@" and word == words[index]:
+            nouns[index] = "host"
     header = _header(part[0][0], rows)
     wanted = len(columns) - (kind in {RANGE, ITEMS})
     if len(header) == wanted or (kind == HEADS and wanted < len(header)):
@@ -361,10 +371,20 @@ def _nouns(kind: str, part: _Entries, columns: Sequence[Words], rows: Sequence[R
     return tuple(nouns)
 
 
+def _outside_parentheses(row: Row) -> list[str]:
+    """The words of a header but for remarks: `tile host accel pid rows (south-north)`."""
+    words, inside = [], False
+    for word, signs in zip(row.lower, row.signs, strict=True):
+        inside = signs.rfind("(") > signs.rfind(")") if set(signs) & set("()") else inside
+        if not inside:
+            words.append(word)
+    return words
+
+
 def _header(first: Row, rows: Sequence[Row]) -> Sequence[str]:
     """The words of the line above a table's first row if they are its header, else none; a ruler may stand between."""
     above = (rows[index] for index in range(first.at - 1, first.at - 3, -1) if index >= 0)
-    header = next((row.lower for row in above if row.words), [])
+    header = next((_outside_parentheses(row) for row in above if row.words), [])
     # Words with which the row itself begins name no column: `roster: shard, pid, host` above `roster: 0 81533 gno-09`.
     different = [word for word, below in zip_longest(header, first.lower[: len(header)]) if word != below]
     return header if sum(map(str.isalpha, different)) >= len(different) - 1 else []

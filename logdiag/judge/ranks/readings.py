@@ -251,10 +251,14 @@ def _look_up(row: Row, index: int, directory: Directory, hosts: Sequence[str]) -
     """The process that a word names, None for none, and by what: its name, noun, host or range. Where the whole word
     names none, its beginning may (`dev2-read`, `cell-2-fwd`)."""
     word, before = row.words[index], row.lower[index - 1] if index else ""
-    # In hod-2/3 the word before the number is a host, not a noun.
-    before = before if before not in directory.ranks_on_host else ""
     if (named := directory.names.get(joined(row, index))) is not None:
         return named, "name"
+    # In hod-2/3 the word before the number is a host, not a noun.
+    if before in directory.ranks_on_host:
+        of_host = directory.on_hosts.get((before, f" {counted(word)[1]}")) if row.signs[index] in TIGHT else None
+        if of_host is not None:
+            return of_host, "name"
+        before = ""
     beginning = word.rpartition("-")[0]
     for part in (word, beginning) if beginning[-1:].isdecimal() else (word,):
         found = _process_of_word(part, before, directory, hosts)

@@ -5,6 +5,7 @@ A word is a name (`elm-7`, `fawn`), a number, or a stem with a number (`c21`, `S
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,6 +28,11 @@ _LOOSE_RANGE = pattern_of(
     r"(?<![\w.-])([A-Za-z]{0,3}\d{1,6}) ?(?:\.\.|-|to|through) {1,6}([A-Za-z]{0,3}\d{1,6})(?![\w.]|-\d)"
 )
 _RANGE_SIGNS = ("..", " to ", " - ", "through")
+# Gates 0 and 1 are set on weir-a   W00 W01 W02 W03 -> bench-kiel
+_IN_A_ROW = pattern_of(
+    r"(?<![\w.:-])(?:(\d{1,5}) and \d{1,5}"
+    r"|([A-Za-z]{1,6})(\d{1,5})(?:,? {1,2}\2\d{1,5}){1,64}(?= ?(?:->|=>|:|@|on |at )))(?![\w.]|-\w)"
+)
 _RANGE = pattern_of(r"([A-Za-z]{0,6})(\d{1,6})(?:-|\.\.)([A-Za-z]{0,6})(\d{1,6})")
 _COUNTED = pattern_of(r"([A-Za-z][A-Za-z_]*[-_]?|(?:[A-Za-z]+-)+)?0*(\d{1,5})")
 # .020+01:00   ,123Z   (what a clock leaves)
@@ -37,17 +43,17 @@ _OTHER_CLOCK = pattern_of(
     r"|^\W?\d\d:\d\d(?=\W? )|\b\d{6,8}T\d{6}(?:[.,]\d+)?Z?(?!\w)"
 )
 # I 04-11 08:00:05.150   24/03 03:16:00   14.01.26 22:04:45   02.09. 18:30:01   Oct  2 03:22:29   28-Jan-2026 05:59:46
-# (a date before a clock)
+# 042 03:09:02.56   (a date before a clock)
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}"
 _DATE = pattern_of(
-    r"\b(?:\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{0,4})?"
+    r"\b(?:\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{0,4})?|\d{3}(?= )"
     rf"|{_MONTH}\.? +\d{{1,2}}(?:,? \d{{4}})?|\d{{1,2}}[ -]{_MONTH}(?:[ -]\d{{2,4}})?)[ :-]+$"
 )
 _SPELT = frozenset(SPELT)
 HEAD = 5
 """Words of the head of a line, behind which anything may stand."""
 _LONGEST_RECORD = 60
-_LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 4096
+_LONGEST, _MOST_WORDS, _MOST_CACHED, _MOST_IN_A_RANGE = 1000, 200, 16_384, 256
 
 
 @dataclass(slots=True)
@@ -112,6 +118,7 @@ def _row(line: Line, at: int) -> Row:
         text = _DATE.sub("", before) + _REST_OF_CLOCK.sub("", after, count=1)
     if any(sign in text for sign in _RANGE_SIGNS):
         text = _LOOSE_RANGE.sub(r"\1..\2", text)
+    text = _IN_A_ROW.sub(_as_range, text)
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
     words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
     lower = [word.lower() for word in words]
@@ -120,6 +127,15 @@ def _row(line: Line, at: int) -> Row:
         if index and singular(lower[index - 1]) in PROCESSES:
             words[index] = lower[index] = str(SPELT.index(lower[index]))
     return Row(line, at, words, [signs for signs, _ in pairs], lower, bool(clock))
+
+
+def _as_range(in_a_row: re.Match[str]) -> str:
+    """Numbered words next to each other as a range, where each is the one before plus 1; else as they stand."""
+    stem = in_a_row[2] or ""
+    words = [word for word in in_a_row[0].replace(",", " ").split() if word != "and"]
+    numbers = [int(word[len(stem) :]) for word in words]
+    goes_on = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    return f"{words[0]}..{words[-1]}" if goes_on else in_a_row[0]
 
 
 @lru_cache(_MOST_CACHED)
