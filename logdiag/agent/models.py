@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -48,11 +47,9 @@ def is_bounded(name: str) -> bool:
     return name.partition(":")[0] in _TAKE_A_CLIENT | {"ollama"}
 
 
-def load_model(name: str, timeout: float, connection: Connection | None = None) -> BaseChatModel:
-    """The chat model `provider:model`, without retries, over a connection that bounds it (or a new one for `timeout`
-    seconds). Address and key come from the provider's own variables. Raises AgentError when a package, a key or the
-    provider is missing."""
-    connection = connection or Connection(time.monotonic() + timeout)
+def load_model(name: str, connection: Connection) -> BaseChatModel:
+    """The chat model `provider:model`, without retries, over a connection that bounds it. Address and key come from the
+    provider's own variables. Raises AgentError when a package, a key or the provider is missing."""
     provider, colon, model = name.partition(":")
     if not (provider and colon and model):
         raise AgentError(f"--llm {name}: not provider:model; for instance openai:gpt-5 or ollama:llama3.1")
@@ -61,7 +58,7 @@ def load_model(name: str, timeout: float, connection: Connection | None = None) 
     except ImportError as error:
         raise AgentError("a language model needs LangChain: pip install 'logdiag[agent]'") from error
     try:
-        loaded = _initialised(init_chat_model, model, provider, connection)
+        return _initialised(init_chat_model, model, provider, connection)
     except ImportError as error:
         package = f"langchain-{provider.replace('_', '-')}"
         raise AgentError(f"--llm {name}: the provider's package is missing: pip install {package}") from error
@@ -75,7 +72,6 @@ def load_model(name: str, timeout: float, connection: Connection | None = None) 
         raise AgentError(
             f"--llm {name}: cannot be set up ({lines[0][:200]}); check the provider's variables"
         ) from error
-    return loaded
 
 
 def _initialised(init: Callable[..., Any], model: str, provider: str, connection: Connection) -> BaseChatModel:

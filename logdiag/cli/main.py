@@ -293,7 +293,7 @@ def run() -> int:
 
 
 def _complain(message: str) -> int:
-    """Prints an error on standard error, in rows that cannot steer a terminal. Returns the exit status."""
+    """Prints an error in rows that cannot steer a terminal. Returns the exit status."""
     shown = "\n".join(clean(row, _LONGEST_COMPLAINT) for row in f"logdiag: {message}".split("\n"))
     with suppress(OSError):  # standard error may be closed
         click.echo(shown, err=True)

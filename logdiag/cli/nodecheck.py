@@ -89,10 +89,6 @@ def _nodes_to_test(hosts: str | None, hosts_file: str | None) -> tuple[str, ...]
     return with_addresses(nodes, option)
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''}"
-
-
 def _json(result: Check, seconds: float) -> str:
     waves = [
         [{"nodes": outcome.world, "wrong": complaint(outcome, result.usual),
@@ -116,5 +112,5 @@ def _text(result: Check, seconds: float) -> str:
             f"{usual.per_node:g} processes a node"
         )
     rows += [f"Note: {clean(note)}" for note in result.notes]
-    rounds = _counted(1 + (len(result.waves) > 1), "round")
-    return "\n".join([*rows, f"{_counted(worlds, 'world')} in {rounds}, {seconds:.1f} s"])
+    rounds = "2 rounds" if len(result.waves) > 1 else "1 round"
+    return "\n".join([*rows, f"{worlds} world{'s' * (worlds != 1)} in {rounds}, {seconds:.1f} s"])

@@ -28,11 +28,8 @@ _FIELDS = ("id", "signature", "window", "cause", "remedy", "job", "provenance")
 
 
 class Corpus:
-    """Incidents that cannot be changed. `records` are their fields as the cache keeps them, in plain values;
-    `origin` is a fingerprint of the files they came from.
-
-    An `Incident` is made only when it is asked for: of the hundreds that ship, an answer shows three.
-    """
+    """Incidents that cannot be changed: their fields as plain values, and a fingerprint of the files they came from.
+    An `Incident` is made only when it is asked for: of the hundreds that ship, an answer shows three."""
 
     def __init__(self, records: Sequence[dict[str, Any]] = (), origin: bytes = b"") -> None:
         self._records = records

@@ -45,30 +45,25 @@ class Tables:
 
     def __init__(self, prefix: str, embedders: str) -> None:
         self.all = sql.MetaData()
-        texts = ("id", "signature", "fingerprint", "reason", "outcome", "node")
         row = sql.BigInteger().with_variant(Integer(), "sqlite")
+        # Times are compared as text, whatever the server's language.
+        time = Text().with_variant(Text(collation="C"), "postgresql")
+        texts = ("id", "signature", "fingerprint", "reason", "outcome", "node", "changed_at", "document")
         # `document` holds the whole incident, the other columns only what is searched by.
         self.incidents = Table(
             f"{prefix}incidents",
             self.all,
             Column("row", row, sql.Identity(always=True), primary_key=True),
             *(Column(text, Text, nullable=False, unique=text == "id") for text in texts),
-            # Times are compared as text, whatever the server's language.
-            Column("seen_at", Text().with_variant(Text(collation="C"), "postgresql"), nullable=False),
+            Column("seen_at", time, nullable=False),
             Column("confirmed", sql.Boolean, nullable=False),
-            Column("changed_at", Text, nullable=False),
-            Column("document", Text, nullable=False),
             sqlite_autoincrement=True,
         )
         for column in ("fingerprint", "reason", "node"):
             sql.Index(f"{prefix}incidents_{column}", self.incidents.c[column], self.incidents.c.seen_at)
         sql.Index(f"{prefix}incidents_seen", self.incidents.c.seen_at)
-        self.embedders = Table(
-            embedders,
-            self.all,
-            Column("number", Integer, primary_key=True),
-            Column("name", Text, nullable=False, unique=True),
-        )
+        number = Column("number", Integer, primary_key=True)
+        self.embedders = Table(embedders, self.all, number, Column("name", Text, nullable=False, unique=True))
         self.vectors = Table(
             f"{prefix}vectors",
             self.all,

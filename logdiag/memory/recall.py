@@ -70,8 +70,8 @@ def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
 
 
 def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
-    """The past failures most similar to a line, the most useful first: ranked by similarity, age, outcome and
-    confirmation, with half the weight for another reason than `reason`. Raises MemoryStoreError."""
+    """The past failures most similar to a line, the most useful first: by similarity, age, outcome, confirmation, and
+    whether they have its `reason`. Raises MemoryStoreError."""
     signature = masked(line)
     scored = [(1.0, incident) for incident in store.by_fingerprint(fingerprint(signature), _MOST_SIMILAR)]
     seen = {incident.id for _, incident in scored}

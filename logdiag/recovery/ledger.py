@@ -116,7 +116,6 @@ class Ledger:
         policy: Policy,
         failure: Failure,
         node: str,
-        *,
         attempt: int | str,
         saved: int = -1,
         rollback: Callable[[Choice], Rollback] = lambda _: ((), {}),

@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from logdiag.errors import LogdiagError
@@ -63,7 +64,8 @@ class Saver:
         self.wait()
         if self._leads:
             os.makedirs(self._folder, exist_ok=True)
-            _clear(self._folder)
+            for unfinished in Path(self._folder).glob(f"step_*{_PARTIAL}"):
+                shutil.rmtree(unfinished, ignore_errors=True)
         if self._group is not None:
             dist.barrier(self._group)
         final = os.path.join(self._folder, f"step_{step}")
@@ -164,13 +166,6 @@ def _synced(folder: str) -> None:
         os.fsync(number)
     finally:
         os.close(number)
-
-
-def _clear(folder: str) -> None:
-    """Removes what unfinished saves left."""
-    for name in os.listdir(folder):
-        if name.startswith("step_") and name.endswith(_PARTIAL):
-            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
 def _first(error: BaseException) -> str:

@@ -55,8 +55,7 @@ def _without_a_root(failed: bool | None, book: RuleBook) -> Recovery:
 
 
 def _action_for(finding: Finding, progressed: bool | None, book: RuleBook) -> tuple[Action, str]:
-    """Returns the action of the root's rule, or else of its reason in the table, and why. Some have another action for
-    a job that had not `progressed`."""
+    """Returns the action of the root's rule, or else of its reason, and why; some have another before any progress."""
     entry = book.entry_of(finding.reason)
     action, early = finding.action, finding.action_before_progress
     if action is None:
@@ -99,4 +98,4 @@ def _steps(
         first = None  # the rule's own step says more
     elif action is Action.RESTART_EXCLUDING_NODE:
         steps = tuple(step for step in steps if step not in _REPEATED_STEPS)
-    return tuple(([first] if first else []) + [fill(step, facts) for step in steps])
+    return (*filter(None, [first]), *(fill(step, facts) for step in steps))
