@@ -69,9 +69,7 @@ def load_model(name: str, connection: Connection) -> BaseChatModel:
             key = _KEYS.get(provider, f"{provider.upper()}_API_KEY")
             raise AgentError(f"--llm {name}: no key; set {key}") from error
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise AgentError(
-            f"--llm {name}: cannot be set up ({lines[0][:200]}); check the provider's variables"
-        ) from error
+        raise AgentError(f"--llm {name}: cannot be set up ({lines[0][:200]}); check its variables") from error
 
 
 def _initialised(init: Callable[..., Any], model: str, provider: str, connection: Connection) -> BaseChatModel:
@@ -113,8 +111,11 @@ def failure_of(error: BaseException) -> str:
         return TIMED_OUT if isinstance(cause, TimeoutError) else f"could not be asked: {cause}"
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     names = {kind.__name__.lower() for kind in type(error).__mro__}
+    if isinstance(status, int) and status >= 400:
+        says, advice = _STATUS.get(status, ("failed on its server", ""))
+        return f"{says} (HTTP {status}){advice}"
     if isinstance(status, int) and status >= 300:
-        return _status_words(status)
+        return f"sends on to another address (HTTP {status}), which is not followed; set the address that is meant"
     if any("timeout" in name for name in names):
         return TIMED_OUT
     if any("connect" in name or "protocol" in name or "transport" in name for name in names):
@@ -132,10 +133,3 @@ def _of_ours(error: BaseException | None) -> BaseException | None:
             return error
         error = error.__cause__ or error.__context__
     return None
-
-
-def _status_words(status: int) -> str:
-    if status < 400:
-        return f"sends on to another address (HTTP {status}), which is not followed; set the address that is meant"
-    says, advice = _STATUS.get(status, ("failed on its server", ""))
-    return f"{says} (HTTP {status}){advice}"

@@ -70,7 +70,7 @@ class Redactor:
         with self._lock:
             text = _FOREIGN.sub(self._known_or_mark, text)
             text = self._without_known_secrets(text)
-            text = hide_secrets(text, self._secret)
+            text = hide_secrets(text, lambda value: self._sign("secret", self._plain(value)))
             text = hide_identities(text, self._sign)
             text = hide_names(self._without_known_secrets(text), self._names, self._sign)
             return _SIGNS.sub(lambda match: self._shown[ord(match[0]) - _FIRST_SIGN], text)
@@ -97,9 +97,6 @@ class Redactor:
             self._originals[shown] = {"secret": shown, "text": value}.get(kind) or self._plain(value)
             self._learn(kind, value, sign)
         return sign
-
-    def _secret(self, value: str) -> str:
-        return self._sign("secret", self._plain(value))
 
     def _learn(self, kind: str, value: str, sign: str) -> None:
         for member in members_of(value) if kind == "host" else ():

@@ -158,15 +158,12 @@ def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:
     streams: list[Stream | None] = []
     try:
         for source in sources:
-            again = isinstance(source, (bytes, bytearray, os.PathLike, Known)) or (
-                isinstance(source, str) and source != "-"
-            )
-            streams.extend(stream if again else None for stream in open_sources((source,)))
+            again = isinstance(source, (str, bytes, bytearray, os.PathLike, Known)) and source != "-"
+            for stream in open_sources((source,)):
+                stream.index = len(streams)  # it was opened as the only one
+                streams.append(stream if again else None)
     except SourceError:
         return []
-    for index, stream in enumerate(streams):
-        if stream is not None:
-            stream.index = index  # each was opened as the only one
     return streams
 
 

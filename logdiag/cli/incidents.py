@@ -252,9 +252,7 @@ def _incident_of(log: str | None, signature: str | None, reason: Reason | None, 
     from logdiag.pipeline import diagnose
 
     if (log is None) == (signature is None):
-        raise MemoryStoreError(
-            "an incident needs a LOG or a --signature, and not both; see logdiag incidents add --help"
-        )
+        raise MemoryStoreError("an incident needs a LOG or a --signature, and not both; give one of them")
     if log is not None:
         return incident_of(diagnose(log, rules=tuple(folders), memory=default_memory()))
     if reason is None:

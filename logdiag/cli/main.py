@@ -210,9 +210,7 @@ def _check_paths(paths: Sequence[str]) -> None:
         if sys.stdin is None:
             raise SourceError("standard input is closed; name a file or a folder")
         if not paths and sys.stdin.isatty():
-            raise SourceError(
-                "no log was given; name a file or a folder, or pipe the job's output in: job 2>&1 | logdiag"
-            )
+            raise SourceError("no log was given; name a file or a folder, or pipe one in: job 2>&1 | logdiag")
     for index, path in enumerate(paths):
         if os.path.exists(path):
             continue

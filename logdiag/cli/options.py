@@ -176,11 +176,6 @@ def metadata_of(pairs: Iterable[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-def _cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments of `diagnose` that the options, the environment and `logdiag.toml` set."""
     when = [value for value in options["llm"] if value in WHEN]
@@ -197,6 +192,7 @@ def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
             "offline": options["offline"],
         }
     )
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
         "rules": settings.rules,
         "memory": False if options["no_memory"] else memory_in_force(settings),
@@ -206,5 +202,5 @@ def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "job": metadata_of(options["job"]),
         "max_seconds": options["max_seconds"],
         "max_bytes": options["max_bytes"],
-        "workers": min(_cores(), _MOST_WORKERS) if options["workers"] is None else options["workers"],
+        "workers": min(cores, _MOST_WORKERS) if options["workers"] is None else options["workers"],
     }

@@ -138,9 +138,7 @@ def write_file(option: str, path: str, content: str, *, append: bool = False) ->
         with open(path, "a" if append else "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.write(content)
     except OSError as error:
-        raise LogdiagError(
-            f"{option} {path}: cannot be written ({error.strerror}); free some space or name another file"
-        ) from error
+        raise LogdiagError(f"{option} {path}: cannot be written ({error.strerror}); name another file") from error
 
 
 def print_trace(answer: Diagnosis) -> None:

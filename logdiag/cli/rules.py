@@ -67,8 +67,11 @@ def rules() -> None:
 @own_rules
 def list_command(words: tuple[str, ...], reason: Reason | None, folders: tuple[str, ...]) -> None:
     """Print every rule, or those that hold all WORDS: id, role, reason, title. Patterns are searched, too."""
-    book = RuleBook.load(folders)
-    shown = [rule for rule in book.rules if reason in (None, rule.reason) and _holds(rule, words)]
+    shown = []
+    for rule in RuleBook.load(folders).rules:
+        text = " ".join((rule.id, rule.title, rule.why, *rule.match)).lower()
+        if reason in (None, rule.reason) and all(word.lower() in text for word in words):
+            shown.append(rule)
     if not shown:
         raise RuleError(
             f"rules: no rule has {' and '.join([*words, *([reason.value] if reason else [])])}; see logdiag rules list"
@@ -78,13 +81,7 @@ def list_command(words: tuple[str, ...], reason: Reason | None, folders: tuple[s
         say(f"{rule.id:<{width}}  {rule.role:<9}  {rule.reason:<19}  {rule.title}")
 
 
-def _holds(rule: Rule, words: Iterable[str]) -> bool:
-    text = " ".join((rule.id, rule.title, rule.why, *rule.match)).lower()
-    return all(word.lower() in text for word in words)
-
-
 def _rule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Returns the rule ids that complete the word in a shell."""
     book = RuleBook.load(ctx.params.get("folders") or ())
     return [item.id for item in book.entries if item.id.startswith(incomplete)]
 

@@ -91,9 +91,7 @@ def _parsed(files: RuleFiles) -> list[dict[str, Any]]:
         for entry in yaml.load(file.content, Loader=loader) or []:
             incident, problems = read_incident({**entry, "reason": name.rpartition("/")[2]})
             if incident is None:
-                raise MemoryStoreError(
-                    f"{file.path}: {entry.get('id')}: {problems[0]}; see corpus/README.md for the form"
-                )
+                raise MemoryStoreError(f"{file.path}: {entry.get('id')}: {problems[0]}; see corpus/README.md")
             signature, window = masked(incident.signature), tuple(map(masked, incident.window))
             incident = bounded(replace(incident, id=f"{PREFIX}{incident.id}", signature=signature, window=window))
             record = {name: getattr(incident, name) for name in (*_FIELDS, "fingerprint")}

@@ -352,7 +352,7 @@ def _values(incident: Incident) -> dict[str, object]:
 
 
 def _index_folder(address: str) -> str:
-    """A folder of the user's own for the indexes of a database in PostgreSQL."""
+    """A folder of the user's own for a database's indexes."""
     for folder in usable_folders():
         path = os.path.join(folder, f"memory-{hashlib.sha256(address.encode()).hexdigest()[:16]}")
         with suppress(OSError):

@@ -48,8 +48,8 @@ def kept_as_good(memory: StoreOrPlace, name: str, good: GoodRun, answer: Diagnos
 
 
 def _keep(memory: StoreOrPlace, name: str, good: GoodRun) -> None:
-    """Stores a good run over the one before. Raises MemoryStoreError if it cannot be written, or has more kinds of
-    lines than are kept: against a part of a run every other line would seem new."""
+    """Stores a good run. Raises MemoryStoreError if it cannot be written, or has more kinds of lines than are kept:
+    against a part of a run every other line would seem new."""
     if len(good.counts) > _MOST_ROWS:
         raise MemoryStoreError(
             f"{name}: its log has {len(good.counts):,} kinds of lines and at most {_MOST_ROWS:,} are kept; "

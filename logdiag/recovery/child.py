@@ -32,9 +32,7 @@ class Child:
         try:
             self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
-            raise LogdiagError(
-                f"{log}: cannot be written ({error.strerror}); free some space or give --state"
-            ) from error
+            raise LogdiagError(f"{log}: cannot be written ({error.strerror}); give another --state") from error
         self.notes: list[str] = []
         self._routes: dict[int, int] = {}  # from the descriptor we read to the one we write to
         ends = self._make_ends()

@@ -79,7 +79,7 @@ def launcher_of(command: Sequence[str], nodes_file: str | None, checkpoint_dir: 
         raise LogdiagError("COMMAND: {nodes} and {count} stand for the nodes of a file; give --nodes FILE")
     if nodes_file and not named & {"nodes", "exclude"}:
         raise LogdiagError(
-            f"--nodes {nodes_file}: COMMAND says nowhere which nodes to use; write {{nodes}} or {{exclude}} in it"
+            f"--nodes {nodes_file}: COMMAND says nowhere which nodes to use; write {{nodes}} or {{exclude}}"
         )
     if "checkpoint" in named and not checkpoint_dir:
         raise LogdiagError("COMMAND: {checkpoint} stands for a checkpoint of a folder; give --checkpoint-dir DIR")

@@ -85,9 +85,7 @@ class Ledger:
             os.makedirs(self.folder, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
-            raise LogdiagError(
-                f"--state {folder}: cannot be written ({error.strerror}); name another folder"
-            ) from error
+            raise LogdiagError(f"--state {folder}: cannot be written ({error.strerror}); name another") from error
         self._lock()
         self._unwritten = b""
         self.course = Course()
@@ -156,9 +154,7 @@ class Ledger:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise LogdiagError(
-                f"--state {self.folder}: another logdiag watches this job; name another folder"
-            ) from error
+            raise LogdiagError(f"--state {self.folder}: another logdiag watches this job; name another") from error
 
     def _read(self) -> list[dict[str, Any]]:
         """Returns all events. Removes a last line that is incomplete because its writer was killed."""

@@ -67,7 +67,7 @@ class Notifier:
                 self.notes.append("not all notices could be sent in time")
 
     def _serve(self) -> None:
-        while (notice := self._waiting.get()) is not None:
+        for notice in iter(self._waiting.get, None):
             for address in self._addresses:
                 self._deliver(address, notice)
 

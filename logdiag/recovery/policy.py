@@ -195,22 +195,21 @@ def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_
     counted = history if lasting else _since_progress(failure, history)
     times = 1 + sum(earlier.fingerprint == failure.fingerprint for earlier in counted)
     step = row.do[min(times, len(row.do)) - 1]
-    occurrence = f"{row.name}, the {_ORDINALS.get(times, f'{times}th')} time"
-    if step != "stop" and (spent := _spent(policy, failure, history)):
-        return Choice("stop", f"{occurrence}: stopped for a person, since {spent}", row.name, times)
-    if step == "exclude" and not (failure.node and can_exclude):
-        lacking = "it cannot be left out" if failure.node else "the log names no node to leave out"
-        return Choice("restart", f"{occurrence}: restarted where it was, since {lacking}", row.name, times)
-    if step == "wait":
-        seconds = policy.wait.seconds * 2 ** (times - 1)
-        return Choice(step, f"{occurrence}: tried again after {seconds:g} s", row.name, times, seconds=seconds)
+    seconds = policy.wait.seconds * 2 ** (times - 1) if step == "wait" else 0.0
     why = {
         "restart": "restarted from the last complete checkpoint",
         "exclude": f"restarted without {failure.node}",
         "rollback": "restarted from a checkpoint before it, without the batches around it",
+        "wait": f"tried again after {seconds:g} s",
         "stop": "stopped for a person",
     }[step]
-    return Choice(step, f"{occurrence}: {why}", row.name, times, node=failure.node if step == "exclude" else "")
+    if step != "stop" and (spent := _spent(policy, failure, history)):
+        step, seconds, why = "stop", 0.0, f"stopped for a person, since {spent}"
+    elif step == "exclude" and not (failure.node and can_exclude):
+        lacking = "it cannot be left out" if failure.node else "the log names no node to leave out"
+        step, why = "restart", f"restarted where it was, since {lacking}"
+    why = f"{row.name}, the {_ORDINALS.get(times, f'{times}th')} time: {why}"
+    return Choice(step, why, row.name, times, failure.node if step == "exclude" else "", seconds)
 
 
 def _since_progress(failure: Failure, history: Sequence[Failure]) -> Sequence[Failure]:

@@ -26,7 +26,10 @@ def recover(
     if failed is False:
         return _NOTHING
     if judgement.root is None:
-        return _without_a_root(failed, book)
+        steps = tuple(f"Collect {item}." for item in book.entry_of(Reason.OTHERS).collect)
+        if failed is None:
+            return Recovery(Action.NONE, False, (), steps, "The log does not tell whether it failed.")
+        return Recovery(Action.FIX_AND_RESUBMIT, False, (), steps, "The job failed, but its log does not say why.")
     finding = judgement.root.finding
     action, why = _action_for(finding, judgement.progressed, book)
     if action is Action.RESTART and (judgement.node in suspicious or _lost_its_machine(judgement, judgement.root)):
@@ -44,14 +47,6 @@ def recover(
         steps=_steps(judgement, finding, action, nodes, book),
         why=why,
     )
-
-
-def _without_a_root(failed: bool | None, book: RuleBook) -> Recovery:
-    """What to collect where no line is the cause."""
-    steps = tuple(f"Collect {item}." for item in book.entry_of(Reason.OTHERS).collect)
-    if failed is None:
-        return Recovery(Action.NONE, False, (), steps, "The log does not tell whether it failed.")
-    return Recovery(Action.FIX_AND_RESUBMIT, False, (), steps, "The job failed, but its log does not say why.")
 
 
 def _action_for(finding: Finding, progressed: bool | None, book: RuleBook) -> tuple[Action, str]:

@@ -43,7 +43,7 @@ class Launch:
     per_node: int = 0
 
 
-def launch_of(template: str, port: int, megabytes: int, seconds: float, per_node: int = 0) -> Launch:
+def words_of(template: str) -> tuple[str, ...]:
     """Raises LogdiagError for a template that lacks {host} or {member}, or whose command is not installed."""
     option = f"--launcher {template!r}"
     try:
@@ -55,7 +55,7 @@ def launch_of(template: str, port: int, megabytes: int, seconds: float, per_node
         raise LogdiagError(f"{option}: has no {wanted}; write {{host}} for the node and {{member}} for its arguments")
     if shutil.which(words[0]) is None:
         raise LogdiagError(f"{option}: {words[0]}: no such command; install it, or give another launcher")
-    return Launch(words, port, megabytes, seconds, per_node)
+    return words
 
 
 def commands_of(launch: Launch, world: World, index: int) -> list[list[str]]:
