@@ -113,7 +113,6 @@ def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion:
 
 
 def _names_rank(line: Line, rank: int) -> bool:
-    """Whether a line was printed by a rank, or names it."""
     named_ranks = (match[1] or match[2] or match[3] for match in _RANK.finditer(line.text))
     return line.rank == rank or rank in map(int, named_ranks)
 

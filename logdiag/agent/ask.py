@@ -1,8 +1,4 @@
-"""Asking a model with one deadline: a client that hangs holds up neither the answer nor the end of the program.
-
-with Asker("openai:gpt-5", seconds=30) as asker:
-    texts = asker.texts(system, asker.fenced(lines), times=3)
-"""
+"""Asking a model with one deadline: a client that hangs holds up neither the answer nor the end of the program."""
 
 from __future__ import annotations
 

@@ -86,7 +86,6 @@ def _prepared(
     job: Mapping[str, str] | None,
     channel: Channel,
 ) -> tuple[LogView, Prompt]:
-    """The view that the tools will read, and the prompt."""
     view = LogView(diagnosis, tuple(sources), min(_MOST_READ_SECONDS, settings.timeout / 4))
     bundle = evidence_of(diagnosis, view, settings.budget, job)
     learn_names(channel.redactor, diagnosis, view.names, job or {})

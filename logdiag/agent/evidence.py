@@ -101,7 +101,6 @@ def _shape(line: Line) -> str:
 
 
 def _kept_lines(view: LogView, places: Iterable[Place]) -> list[Line]:
-    """The kept lines at these places; those that were not kept are left out."""
     lines = (view.find(item) for item in places)
     return [line for line in lines if line is not None]
 
@@ -199,7 +198,6 @@ def _sources(view: LogView, diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _ranks(diagnosis: Diagnosis) -> Iterator[str]:
-    """The last kept line of each rank."""
     last = {line.rank: line for line in diagnosis.digest.lines if line.rank is not None}
     nodes = {line.rank: line.node for line in diagnosis.digest.lines if line.node}
     for rank in sorted(last)[:_MOST_ROWS]:

@@ -174,6 +174,5 @@ def _reported_tokens(messages: Sequence[Any], name: str) -> int:
 
 
 def _least_tokens(messages: Sequence[Any]) -> int:
-    """A lower bound of the tokens of messages, by their length."""
     texts = ((message.content, getattr(message, "tool_calls", "")) for message in messages if message is not None)
     return sum(len(str(content)) + len(str(calls)) for content, calls in texts) // 8

@@ -1,11 +1,5 @@
-"""The only way out to the model: texts are hidden, fenced and counted here, and every line shown is remembered.
-
-learn_names(redactor, diagnosis, names, job)   # first: all names that the case knows
-channel = Channel(redactor, nonce)
-channel.rows(lines)          # "s1:123 | RuntimeError: ..." as the model sees it
-channel.shown(1, 123)        # that line as the model saw it: a quote must be found in it
-channel.leaving(text)        # any other text: a tool's result, an error, a refusal
-"""
+"""The only way out to the model: texts are hidden, fenced and counted here, and every line shown is remembered. First
+`learn_names` takes in all names that the case knows."""
 
 from __future__ import annotations
 

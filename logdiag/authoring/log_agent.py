@@ -148,7 +148,7 @@ def _proposed(text: str, segment: Sequence[Line]) -> dict[tuple[int, ...], tuple
     import regex
 
     filters: dict[tuple[int, ...], tuple[str, str]] = {}
-    for entry in _listed(text, "filters"):
+    for entry in _listed(text, "filters")[:_MOST_PATTERNS]:
         pattern = entry.get("pattern") if isinstance(entry, dict) else None
         if not isinstance(pattern, str) or not 4 <= len(pattern) <= _LONGEST_PATTERN:
             continue
@@ -177,9 +177,7 @@ def _judged(kinds: list[_Kind], asker: Asker) -> list[_Kind]:
 
 
 def _listed(text: str, key: str) -> list[Any]:
-    """The items of the lists under a key in a model's answer."""
-    lists = [item[key] for item in objects_in(text, key) if isinstance(item[key], list)]
-    return [item for items in lists for item in items[:_MOST_PATTERNS]]
+    return [entry for item in objects_in(text, key) if isinstance(item[key], list) for entry in item[key]]
 
 
 def _proposal(kind: _Kind, bound: Mapping[str, str], redactor: Redactor, provenance: str) -> Proposal:

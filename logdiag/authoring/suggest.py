@@ -79,7 +79,6 @@ def suggest(
 
 
 def _by_wording(incidents: Iterable[Incident]) -> list[_Group]:
-    """A group for each signature that at least two incidents have."""
     wordings: dict[tuple[Reason, str], list[Incident]] = {}
     for incident in incidents:
         wordings.setdefault((incident.reason, incident.signature), []).append(incident)

@@ -88,7 +88,6 @@ def evaluate_command(
 def _measured(
     case_set: CaseSet, *, baselines: bool, folders: tuple[str, ...], memory: str | None, jobs: int | None, **model: Any
 ) -> tuple[dict[str, Any], list[Row]]:
-    """Returns the evaluation of the cases as a document, and the row of each case."""
     llm = None
     # A model set up elsewhere is not used, so that an evaluation never costs by accident.
     if model["llm"] is not None:

@@ -223,7 +223,6 @@ def _check_paths(paths: Sequence[str]) -> None:
 
 
 def _show_prompt(paths: Sequence[str], arguments: Mapping[str, Any], job_status: int | None) -> None:
-    """Prints the text that a model would be sent, and sends nothing."""
     if "-" in paths:
         raise SourceError("--show-prompt needs a file: standard input can be read only once")
     from logdiag.agent.consult import prompt_for

@@ -199,7 +199,6 @@ class Database(ABC):
         return row is not None
 
     def _read(self, query: Select[Any]) -> dict[int, Incident]:
-        """The incidents that a query finds, by their rows, in its order."""
         found: dict[int, Incident] = {}
         with self.transaction() as connection:
             rows = connection.execute(query).all()
@@ -252,7 +251,6 @@ class SqliteFile(Database):
         super().__init__(os.path.join(folder, "incidents.db"), folder, Tables("", "embedders"), engine)
 
     def _connected(self) -> Any:
-        """A connection to the file, which is made where there is none."""
         import sqlite3
 
         try:
@@ -352,7 +350,6 @@ def _values(incident: Incident) -> dict[str, object]:
 
 
 def _index_folder(address: str) -> str:
-    """A folder of the user's own for a database's indexes."""
     for folder in usable_folders():
         path = os.path.join(folder, f"memory-{hashlib.sha256(address.encode()).hexdigest()[:16]}")
         with suppress(OSError):

@@ -144,7 +144,6 @@ class Nearest:
             after = found[-1].row
 
     def _number(self) -> Select[tuple[int]]:
-        """The embedder's number in the database."""
         embedders = self._database.tables.embedders
         return select(embedders.c.number).where(embedders.c.name == self.embedder.name)
 

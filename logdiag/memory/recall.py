@@ -126,7 +126,8 @@ def _matches(survey: Survey, store: Store) -> Iterator[tuple[Line, Incident, Sup
         for line in occurrences if incidents else ():
             frames = frames_before(survey.lines, line) if with_frames else ()
             # The latest incident that can have been raised by the same frames.
-            for match in [item for item in incidents if same_frames(signature, item.frames, frames)][:1]:
+            match = next((item for item in incidents if same_frames(signature, item.frames, frames)), None)
+            if match is not None:
                 yield line, match, Support.SAME if same else Support.NEARLY_SAME
 
 

@@ -64,7 +64,6 @@ def remembered(diagnosis: Diagnosis, memory: StoreOrPlace, job: Mapping[str, str
 
 
 def _masked_around(line: Line, lines: Sequence[Line]) -> tuple[str, ...]:
-    """The lines before and after a line, masked."""
     before = [item for item in lines if 0 < line.number - item.number <= _NEAR][-_AROUND:]
     after = [item for item in lines if 0 < item.number - line.number <= _NEAR][:_AROUND]
     return tuple(filter(None, map(masked, (*before, *after))))

@@ -1,10 +1,4 @@
-"""The store of past incidents: what people and earlier diagnoses put in, above what ships with logdiag.
-
-with open_store("/srv/logdiag") as store:        # or postgresql://...
-    incident = store.add(Incident("", masked(line), Reason.ECC_ERROR, Action.RESTART_EXCLUDING_NODE))
-    store.confirm(incident.id, by="mira", outcome=Helped.WORKED)
-    store.nearest(masked(other_line), 5)         # similar; needs the extra `memory`
-"""
+"""The store of past incidents: what people and earlier diagnoses put in, above what ships with logdiag."""
 
 from __future__ import annotations
 
@@ -329,7 +323,6 @@ def _same_failure(old: Incident, new: Incident) -> bool:
 
 
 def _corrected(old: Incident, by: str, corrections: Mapping[str, Any]) -> Incident:
-    """An incident with a person's corrections; its history lists each change."""
     cleared: dict[str, Any] = {}
     if corrections.get("reason", old.reason) is not old.reason:
         cleared = {"action": Action.NONE, "cause": "", "remedy": "", "outcome": Helped.UNKNOWN}

@@ -1,10 +1,5 @@
-"""What to do about a failure of a job that is watched: a table that people write, and budgets. No model is asked.
-
-    policy = load_policy("policy.yaml")
-    choice = decide(policy, failure, earlier_failures, can_exclude=True)     # the same input gives the same choice
-
-The table is `logdiag/recovery/policy.yaml` or a file of the user's, in the form that docs/recovery.md explains.
-"""
+"""What to do about a failure of a job that is watched: a table that people write, and budgets. No model is asked, and
+the same input gives the same choice. docs/recovery.md explains the table, `policy.yaml` or a file of the user's."""
 
 from __future__ import annotations
 
@@ -220,7 +215,6 @@ def _since_progress(failure: Failure, history: Sequence[Failure]) -> Sequence[Fa
 
 
 def _spent(policy: Policy, failure: Failure, history: Sequence[Failure]) -> str:
-    """Says which budget is spent; empty for none."""
     if len(history) >= policy.budget.restarts:
         return f"the budget of {policy.budget.restarts} restarts is spent"
     earlier = [item for item in _since_progress(failure, history) if not item.progressed]

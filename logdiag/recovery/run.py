@@ -100,7 +100,6 @@ def _take_over(setup: Setup) -> None:
 
 
 def _attempt(setup: Setup, signals: _Signals) -> _Ended:
-    """Runs one attempt from its start to its end, and diagnoses it where it failed."""
     ledger, course = setup.ledger, setup.ledger.course
     number, mark = course.attempt + 1, uuid.uuid4().hex
     checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
@@ -158,7 +157,6 @@ def _look(setup: Setup, watch: Watch, printed: bytes) -> None:
 
 
 def _decide(setup: Setup, ended: _Ended) -> Choice:
-    """Decides by the policy, writes the choice down and sends a notice. Returns the choice."""
     ledger, course = setup.ledger, setup.ledger.course
     checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
     failure = _failure(setup, ended, checkpoints)

@@ -1,17 +1,5 @@
-"""Saves a training job's state while it trains: the loop waits only for a copy in memory, not for the disk.
-
-    from logdiag.recovery.saving import Saver
-
-    saver = Saver("ckpt", model, optimizer, schedule=scheduler)
-    first = saver.restore()  # the step that `logdiag run` goes on from, 0 at a new start
-    for step in range(first + 1, steps + 1):
-        ...
-        if step % 100 == 0:
-            saver.save(step)
-    saver.close()
-
-Lightning: `Trainer(callbacks=[lightning_callback("ckpt", every=100)])`; the Hugging Face Trainer:
-`Trainer(callbacks=[trainer_callback("ckpt", every=100)])`. It needs torch, which is loaded when a Saver is made.
+"""Saves a training job's state while it trains: the loop waits only for a copy in memory, not for the disk. How a
+script uses it is in docs/recovery.md. It needs torch, which is loaded when a Saver is made.
 
 A checkpoint is a folder `step_N` of `torch.distributed.checkpoint`. It is written as `step_N.partial` and gets its name
 when all ranks' files and the list of them are on the disk, so that what has the name is whole.

@@ -40,7 +40,7 @@ _ABILITIES = struct.Struct("BB")  # what a member sends of itself: the index of 
 
 
 class _Doing:
-    """What the member is doing, for the message when time is up; empty while its worker processes report for it."""
+    """What the member is doing, for the message when time is up; empty while its worker processes report."""
 
     now = "starting"
 
