@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import click
 
-from logdiag.cli.options import PATH, REASONS, OneOf, added, metadata_of, own_rules, store_in_force, text_or_json
+from logdiag.cli.options import PATH, REASONS, OneOf, added, metadata_of, own_rules, settings_in_force, text_or_json
 from logdiag.cli.output import print_listed, say
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Helped, Incident, masked
@@ -34,12 +34,11 @@ def _on_store(command: Callable[..., None]) -> Callable[..., None]:
         "--memory",
         "address",
         metavar="PLACE",
-        callback=store_in_force,
         help="The store: a folder, or postgresql://...; LOGDIAG_MEMORY or the user's data folder if left out.",
     )
     @wraps(command)
     def with_store(address: str | None, **arguments: Any) -> None:
-        with open_store(address) as store:
+        with open_store(settings_in_force({"memory": address}).store_or_refusal()) as store:
             command(store, **arguments)
 
     return with_store

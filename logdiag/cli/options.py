@@ -163,11 +163,6 @@ def model_in_force(settings: Settings) -> AgentSettings | None:
     return AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
 
 
-def store_in_force(context: click.Context, option: click.Parameter, address: str | None) -> str | None:
-    """Returns the address of the store that a command works on: the callback of its `--memory` option."""
-    return settings_in_force({"memory": address}).store_or_refusal()
-
-
 def metadata_of(pairs: Iterable[str]) -> dict[str, str]:
     """Returns the job's metadata by key, the last of equal keys. Raises LogdiagError for what is not KEY=VALUE."""
     for pair in pairs:

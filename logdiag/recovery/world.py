@@ -1,6 +1,6 @@
 """One member of a small world of nodes: a collective with the others, measured.
 
-    ssh node-1 python3 - --hosts node-1,node-2 --rank 0 < world.py
+    ssh node-1 python3 - --hosts node-1,node-2 --rank 0 --port 29400 --megabytes 64 --seconds 60 --per-node 0 < world.py
 
 It is sent to nodes where logdiag is not installed, so it needs Python 3.8 and nothing else. Where all members have
 torch it measures an all_reduce: over NCCL by one process for each GPU of each node, where no GPU is over gloo. Else it
@@ -288,12 +288,9 @@ def _measured_in_time(measure: Callable[[_Doing], dict[str, Any] | None], until:
 
 def _main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--hosts", default="")
-    parser.add_argument("--rank", type=int, default=0)
-    parser.add_argument("--port", type=int, default=29400)
-    parser.add_argument("--megabytes", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--per-node", type=int, default=0, help="processes on each node; 0: one for each GPU")
+    numbers = {"rank": int, "port": int, "megabytes": int, "seconds": float, "per-node": int}
+    for name, kind in {"hosts": str, **numbers}.items():
+        parser.add_argument(f"--{name}", type=kind, required=True)
     options = parser.parse_args()
     options.until = time.monotonic() + options.seconds
     return _measured_in_time(lambda doing: _over_ring(options, doing), options.until)
