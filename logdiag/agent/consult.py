@@ -97,8 +97,8 @@ def _trace(talks: Sequence[Conversation], error: str, seconds: float) -> Trace:
     costs = [talk.cost for talk in talks if talk.cost is not None]
     return Trace(
         steps=tuple(step for talk in talks for step in tuple(talk.steps)),
-        tokens_in=sum(talk.tokens_in for talk in talks),
-        tokens_out=sum(talk.tokens_out for talk in talks),
+        tokens_in=sum(talk.tokens["input_tokens"] for talk in talks),
+        tokens_out=sum(talk.tokens["output_tokens"] for talk in talks),
         cost=sum(costs) if costs else None,
         seconds=seconds,
         refusals=tuple(why for talk in talks for why in tuple(talk.refusals)),

@@ -6,6 +6,7 @@ The agent is LangChain's. `_Bounds` limits its turns, tool calls, tokens, time a
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -43,8 +44,7 @@ class Conversation:
     error: str = ""
     steps: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    tokens_in: int = 0
-    tokens_out: int = 0
+    tokens: Counter[str] = field(default_factory=Counter)
     cost: float | None = None
     spent: int = 0
 
@@ -76,10 +76,14 @@ class Conversation:
     def count_turn(self, sent: Sequence[Any], replies: Sequence[Any]) -> None:
         """Counts one turn from LangChain's messages. A server may report its tokens wrongly, so at least as many tokens
         are counted as the texts' lengths imply."""
-        tokens_in, tokens_out = _reported_tokens(replies, "input_tokens"), _reported_tokens(replies, "output_tokens")
-        self.spent += max(tokens_in, _least_tokens(sent)) + max(tokens_out, _least_tokens(replies))
-        self.tokens_in += tokens_in
-        self.tokens_out += tokens_out
+        for name, messages in (("input_tokens", sent), ("output_tokens", replies)):
+            counts = [message.usage_metadata[name] for message in replies if message.usage_metadata]
+            reported = sum(count for count in counts if isinstance(count, int) and 0 <= count <= _MOST_COUNTED)
+            texts = (
+                f"{message.content}{getattr(message, 'tool_calls', '')}" for message in messages if message is not None
+            )
+            self.tokens[name] += reported
+            self.spent += max(reported, sum(map(len, texts)) // 8)
         self.steps.append("model")
         for message in replies:
             cost = (message.response_metadata.get("token_usage") or {}).get("cost")
@@ -165,14 +169,3 @@ def _answer_in(message: Any) -> Answer:
         except AnswerError as refused:
             raise AnswerError(f"the arguments of {call.get('name')} are not valid JSON") from refused
     return read_text(str(message.text))
-
-
-def _reported_tokens(messages: Sequence[Any], name: str) -> int:
-    """The tokens of a turn as the server reports them; impossible numbers count as 0."""
-    counts = [message.usage_metadata[name] for message in messages if message.usage_metadata]
-    return sum(count for count in counts if isinstance(count, int) and 0 <= count <= _MOST_COUNTED)
-
-
-def _least_tokens(messages: Sequence[Any]) -> int:
-    texts = ((message.content, getattr(message, "tool_calls", "")) for message in messages if message is not None)
-    return sum(len(str(content)) + len(str(calls)) for content, calls in texts) // 8

@@ -10,8 +10,8 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from logdiag.errors import SourceError
 from logdiag.model import Diagnosis, Line, LineInFile, Place
@@ -27,8 +27,7 @@ _LINE_SECONDS = 0.2
 _READ_SECONDS = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(NamedTuple):
     """Lines in the order of the log, and a note on what is missing; empty if nothing is."""
 
     lines: tuple[Line, ...]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import IO
+from typing import IO, NamedTuple
 
 from logdiag.errors import LogdiagError
 from logdiag.model.plain import read_plain
@@ -84,8 +84,7 @@ def run_worlds(launch: Launch, worlds: Sequence[World]) -> list[WorldResult]:
             stopped.set()
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(NamedTuple):
     node: str
     process: subprocess.Popen[bytes]
     printed: IO[bytes]
