@@ -119,9 +119,9 @@ class Store:
     def known(self, fingerprints: Iterable[str]) -> Mapping[str, Sequence[Incident]]:
         """The incidents that people confirmed in this store, by those of the fingerprints that have any, the latest
         first."""
-        by_fingerprint: dict[str, list[Incident]] = {}
+        by_fingerprint: dict[str, tuple[Incident, ...]] = {}
         for incident in self._find(fingerprint=tuple(set(fingerprints)), confirmed=True, limit=_MOST_CONFIRMED):
-            by_fingerprint.setdefault(incident.fingerprint, []).append(incident)
+            by_fingerprint[incident.fingerprint] = (*by_fingerprint.get(incident.fingerprint, ()), incident)
         return by_fingerprint
 
     def confirmed(self, most: int | None = None) -> tuple[Incident, ...]:
@@ -361,7 +361,7 @@ def _as_kept(incident: Incident) -> Incident:
 
 def _refuse_shipped(identity: str) -> None:
     if identity.startswith(PREFIX):
-        raise MemoryStoreError(f"{identity}: ships with logdiag and cannot be changed; add one of your own")
+        raise MemoryStoreError(f"{identity}: ships with logdiag and cannot be changed; add an incident of your own")
 
 
 def _new_id() -> str:
