@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from logdiag.agent.ask import objects_in
 from logdiag.agent.forms import data_of
@@ -47,13 +47,7 @@ def _as_rank(value: object) -> object:
     return int(found[1]) if found else None
 
 
-class _Closed(BaseModel):
-    """A model that ignores fields that were not asked for, above all an action."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class Citation(_Closed):
+class Citation(BaseModel):
     """A cited line: its source and number, and words quoted from it."""
 
     source: Annotated[int, BeforeValidator(_as_number)]
@@ -61,8 +55,9 @@ class Citation(_Closed):
     quote: str = Field(min_length=1)
 
 
-class Answer(_Closed):
-    """A model's answer: what broke first, on which rank, the evidence, and the cause in words."""
+class Answer(BaseModel):
+    """A model's answer: what broke first, on which rank, the evidence, and the cause in words. Other fields, above all
+    an action, are ignored."""
 
     reason: Reason
     root_line: Citation | None = None
@@ -118,7 +113,6 @@ def ground(answer: Answer, channel: Channel, *, none_allowed: bool) -> Opinion:
 
 
 def _names_rank(line: Line, rank: int) -> bool:
-    """Whether a line was printed by a rank, or names it."""
     named_ranks = (match[1] or match[2] or match[3] for match in _RANK.finditer(line.text))
     return line.rank == rank or rank in map(int, named_ranks)
 

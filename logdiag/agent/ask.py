@@ -1,8 +1,4 @@
-"""Asking a model with one deadline: a client that hangs holds up neither the answer nor the end of the program.
-
-with Asker("openai:gpt-5", seconds=30) as asker:
-    texts = asker.texts(system, asker.fenced(lines), times=3)
-"""
+"""Asking a model with one deadline: a client that hangs holds up neither the answer nor the end of the program."""
 
 from __future__ import annotations
 
@@ -29,8 +25,7 @@ T = TypeVar("T")
 
 
 def outcomes(tasks: Sequence[Callable[[], T]], ends: float) -> Iterator[T | BaseException]:
-    """What functions that run at once return or raise, as it comes, until `ends` (of `time.monotonic`). Those that are
-    not done by then are left out; their threads end with the program."""
+    """What functions that run at once return or raise, as it comes, until `ends` (of `time.monotonic`)."""
     done: SimpleQueue[T | BaseException] = SimpleQueue()
 
     def run(task: Callable[[], T]) -> None:
@@ -56,7 +51,7 @@ class Asker:
         self.ends = time.monotonic() + seconds
         self.channel = Channel(Redactor())
         self._model = model
-        self._names = [model] if isinstance(model, str) else []
+        self._name = f"model {model}" if isinstance(model, str) else "model"
         self._seconds = seconds
         self._connection = Connection(self.ends)
 
@@ -82,26 +77,22 @@ class Asker:
             with tracing_context(enabled=False):  # whatever the environment says
                 return str(model.invoke([SystemMessage(system), HumanMessage(user)]).text)
 
-        name = " ".join(["model", *self._names])
-        texts: list[str] = []
-        late = f"did not answer within {self._seconds:g} s; check its address, or raise --llm-timeout"
-        failure = AgentError(f"the {name} {late}")
-        for outcome in outcomes([answer] * times, self.ends):
-            if isinstance(outcome, str):
-                texts.append(outcome)
-            elif isinstance(outcome, AgentError):
-                failure = outcome
-            elif (reason := failure_of(outcome)) != TIMED_OUT:
-                failure = AgentError(f"the {name} {reason}")
-        if not texts:
-            raise failure
-        return texts
+        results = list(outcomes([answer] * times, self.ends))
+        texts = [item for item in results if isinstance(item, str)]
+        if texts:
+            return texts
+        why = f"did not answer within {self._seconds:g} s; check its address, or raise --llm-timeout"
+        for error in (item for item in results if isinstance(item, BaseException)):
+            if isinstance(error, AgentError):
+                raise error
+            why = failure_of(error) if failure_of(error) != TIMED_OUT else why
+        raise AgentError(f"the {self._name} {why}")
 
     def model(self) -> BaseChatModel:
         """The model, loaded when it is first asked for. Raises AgentError."""
         with LOADING:
             if isinstance(self._model, str):
-                self._model = load_model(self._model, self._seconds, self._connection)
+                self._model = load_model(self._model, self._connection)
             return self._model
 
 

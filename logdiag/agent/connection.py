@@ -24,8 +24,7 @@ _GZIP_OR_DEFLATE = 47
 
 
 class Connection:
-    """Everything that is connected for one consultation until it `ends` (a time of `time.monotonic`). Several threads
-    may use it; `close` may come from another."""
+    """All that is connected for one consultation until it `ends` (of `time.monotonic`); threads may share it."""
 
     def __init__(self, ends: float) -> None:
         self._ends = ends
@@ -46,9 +45,7 @@ class Connection:
 
     def transport(self) -> httpx.BaseTransport:
         """The same for those that make their own client."""
-        import httpx
-
-        return _bounded(self)(limits=httpx.Limits(max_keepalive_connections=0))
+        return _transport(self)
 
     def close(self) -> None:
         """Ends every connection, also those that another thread waits at."""
@@ -65,8 +62,7 @@ class Connection:
         """Notes a socket, which is ended with the others."""
         with self._lock:
             self._sockets.add(item)
-            closed = self._closed
-        if closed:
+        if self._closed:
             self.close()
 
     def bounded(self, chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
@@ -93,8 +89,8 @@ def _decoder(encoding: str) -> Callable[[bytes, int], bytes]:
     raise AgentError(f"its answer is compressed in a way that was not asked for ({encoding[:20]})")
 
 
-def _bounded(connection: Connection) -> type[httpx.HTTPTransport]:
-    """Transports whose answers keep to the bounds of a connection."""
+def _transport(connection: Connection) -> httpx.BaseTransport:
+    """A transport whose answers keep to the bounds of a connection."""
     import httpx
 
     class Body(httpx.SyncByteStream):
@@ -129,7 +125,7 @@ def _bounded(connection: Connection) -> type[httpx.HTTPTransport]:
             if item is not None:
                 connection.opened(item)
 
-    return Bounded
+    return Bounded(limits=httpx.Limits(max_keepalive_connections=0))
 
 
 # Of the body as it came, not as it is handed on.

@@ -15,7 +15,7 @@ from itertools import chain, zip_longest
 from logdiag.agent.opinion import names_no_cause
 from logdiag.agent.view import LogView
 from logdiag.memory.recall import RULE as MEMORY
-from logdiag.model import TROUBLE, Diagnosis, Line, LineInFile, LinePlace, Place, RootCause, Support
+from logdiag.model import TROUBLE, Diagnosis, Digest, Line, LineInFile, LinePlace, Place, RootCause, Support
 from logdiag.model.plain import rank_ranges
 from logdiag.report.words import TELLING
 
@@ -30,8 +30,6 @@ _FIRST_LINES = 3
 # Lines that differ only in numbers: so many of them are shown, the first one always, and how many there are.
 _ALIKE = 3
 _MOST_ROWS = 16
-# The share of the budget that findings may take; `evidence_of` has the shares of the other kinds of line.
-_SHARE_OF_FINDINGS = 0.4
 # 12   0x7f3a   3f2b8c1e-5a7d: the parts in which otherwise equal lines differ
 _VARYING = re.compile(r"\b(?:0x[0-9a-f]+|[0-9a-f]{8,}(?:-[0-9a-f]{4,})*)\b|\d+")
 
@@ -52,71 +50,45 @@ def evidence_of(diagnosis: Diagnosis, view: LogView, budget: int, job: Mapping[s
     digest = diagnosis.digest
     facts = tuple(_facts(diagnosis, view, job or {}, budget // 4 * _CHARACTERS_A_TOKEN))
     left = budget - sum(map(tokens_of, facts))
-    choice = _Choice(diagnosis, left)
     suspects = _kept_lines(view, diagnosis.suspects)
-    cited = _kept_lines(view, [diagnosis.root_cause] if diagnosis.root_cause else []) + suspects
+    root = _kept_lines(view, [diagnosis.root_cause] if diagnosis.root_cause else [])
     near_suspects = (near for line in suspects for near in view.around(line, _AROUND_A_SUSPECT, _AROUND_A_SUSPECT))
+    # Up to which share of the budget each kind of line is taken.
     groups = (
-        (_SHARE_OF_FINDINGS, _around_findings(diagnosis, view)),
+        (0.4, chain(root, suspects, _around_findings(diagnosis, view))),
         (0.55, near_suspects),
         (0.7, chain(_ends(digest.lines), digest.lines[:_FIRST_LINES])),
         (0.88, _failures(digest.lines)),
         (1.0, (line for line in reversed(digest.lines) if line.in_file not in digest.counts)),
     )
-    choice.take(cited, _SHARE_OF_FINDINGS, all_of_them=True)
-    for share, lines in groups:
-        choice.take(lines, share)
-    return Bundle(choice.lines, choice.counts, facts, choice.spent + budget - left)
+    lines, counts, spent = _chosen(digest, [(share * left, group) for share, group in groups])
+    return Bundle(lines, counts, facts, spent + budget - left)
 
 
-class _Choice:
-    """The lines chosen so far, within `left` tokens. Of lines that differ only in numbers the first few are chosen, and
-    all are counted."""
-
-    def __init__(self, diagnosis: Diagnosis, left: int) -> None:
-        self._left = left
-        self._digest = diagnosis.digest
-        self._taken: dict[LinePlace, Line] = {}
-        self._first: dict[str, Line] = {}
-        self._kept: Counter[str] = Counter()
-        self._shown: Counter[str] = Counter()
-        self.spent = 0
-        for line in self._digest.lines:
-            shape = _shape(line)
-            self._first.setdefault(shape, line)
-            self._kept[shape] += 1
-
-    def take(self, lines: Iterable[Line], share: float, *, all_of_them: bool = False) -> None:
-        """Takes lines, and the first line like each, until a share of the tokens is spent."""
-        for candidate in lines:
-            for line in (self._first.get(_shape(candidate), candidate), candidate):
-                cost = (min(len(line.text), _LONGEST_LINE) + _LONGEST_PREFIX) // _CHARACTERS_A_TOKEN + 1
-                if line.place in self._taken or not line.text.strip():
-                    continue
-                if self._shown[_shape(line)] >= _ALIKE and not all_of_them:
-                    continue
-                if self.spent + cost > share * self._left:
-                    return
-                self._taken[line.place] = line
-                self._shown[_shape(line)] += 1
-                self.spent += cost
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """The lines in the order of the logs."""
-        return tuple(self._taken[place] for place in sorted(self._taken))
-
-    @property
-    def counts(self) -> dict[LineInFile, int]:
-        """For each kind of line that was not shown in full: its first line, and how many there are in all."""
-        counts: dict[LineInFile, int] = {}
-        for shape, shown in self._shown.items():
-            first = self._first.get(shape)
-            if first is not None:
-                many = max(self._digest.counts.get(first.in_file, 0), self._kept[shape])
-                if many > shown:
-                    counts[first.in_file] = many
-        return counts
+def _chosen(
+    digest: Digest, groups: Iterable[tuple[float, Iterable[Line]]]
+) -> tuple[tuple[Line, ...], dict[LineInFile, int], int]:
+    """The lines of the groups, each with the first line like it, until so many tokens as stand with the group are
+    spent: in the order of the logs, with the number of all lines like them, and the tokens. Of lines that differ only
+    in numbers the first few are taken."""
+    kept = Counter(map(_shape, digest.lines))
+    first = {_shape(line): line for line in reversed(digest.lines)}
+    taken: dict[LinePlace, Line] = {}
+    shown: Counter[str] = Counter()
+    spent = 0
+    for most, lines in groups:
+        for line in (line for item in lines for line in (first[_shape(item)], item)):
+            if line.place in taken or not line.text.strip() or shown[_shape(line)] >= _ALIKE:
+                continue
+            cost = (min(len(line.text), _LONGEST_LINE) + _LONGEST_PREFIX) // _CHARACTERS_A_TOKEN + 1
+            if spent + cost > most:
+                break
+            taken[line.place] = line
+            shown[_shape(line)] += 1
+            spent += cost
+    many = {shape: max(digest.counts.get(first[shape].in_file, 0), kept[shape]) for shape in shown}
+    counts = {first[shape].in_file: many[shape] for shape in shown if many[shape] > shown[shape]}
+    return tuple(taken[place] for place in sorted(taken)), counts, spent
 
 
 def tokens_of(text: str) -> int:
@@ -129,7 +101,6 @@ def _shape(line: Line) -> str:
 
 
 def _kept_lines(view: LogView, places: Iterable[Place]) -> list[Line]:
-    """The kept lines at these places; those that were not kept are left out."""
     lines = (view.find(item) for item in places)
     return [line for line in lines if line is not None]
 
@@ -227,7 +198,6 @@ def _sources(view: LogView, diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _ranks(diagnosis: Diagnosis) -> Iterator[str]:
-    """The last kept line of each rank."""
     last = {line.rank: line for line in diagnosis.digest.lines if line.rank is not None}
     nodes = {line.rank: line.node for line in diagnosis.digest.lines if line.node}
     for rank in sorted(last)[:_MOST_ROWS]:

@@ -6,20 +6,22 @@ The agent is LangChain's. `_Bounds` limits its turns, tool calls, tokens, time a
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from logdiag.agent.answer import ANSWER_SCHEMA, Answer, AnswerError, ground, read_answer, read_text
-from logdiag.agent.models import TIMED_OUT
+from logdiag.agent.models import LOADING, TIMED_OUT, failure_of
 from logdiag.agent.opinion import Opinion
 from logdiag.agent.outbound import Channel
 from logdiag.agent.prompts import Prompt
+from logdiag.agent.tools import tools_for
+from logdiag.agent.view import LogView
+from logdiag.rules import RuleBook
 
 if TYPE_CHECKING:
-    from langchain.agents.middleware import AgentMiddleware
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.tools import BaseTool
 
 ROUNDS = 8
 _MOST_CALLS = 24
@@ -33,8 +35,7 @@ _SHORTEST_TURN = 0.05
 
 @dataclass
 class Conversation:
-    """One conversation: its limits and its state, which other threads may read at any time. It ends with an `opinion`,
-    or with an `error` that completes the sentence "the model ..."."""
+    """One conversation, which other threads may read. It ends with an `opinion`, or an `error` ("the model ...")."""
 
     channel: Channel
     ends: float
@@ -43,8 +44,7 @@ class Conversation:
     error: str = ""
     steps: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    tokens_in: int = 0
-    tokens_out: int = 0
+    tokens: Counter[str] = field(default_factory=Counter)
     cost: float | None = None
     spent: int = 0
 
@@ -76,9 +76,14 @@ class Conversation:
     def count_turn(self, sent: Sequence[Any], replies: Sequence[Any]) -> None:
         """Counts one turn from LangChain's messages. A server may report its tokens wrongly, so at least as many tokens
         are counted as the texts' lengths imply."""
-        tokens_in, tokens_out = _reported_tokens(replies, "input_tokens"), _reported_tokens(replies, "output_tokens")
-        self.spent += max(tokens_in, _least_tokens(sent)) + max(tokens_out, _least_tokens(replies))
-        self.tokens_in, self.tokens_out = self.tokens_in + tokens_in, self.tokens_out + tokens_out
+        for name, messages in (("input_tokens", sent), ("output_tokens", replies)):
+            counts = [message.usage_metadata[name] for message in replies if message.usage_metadata]
+            reported = sum(count for count in counts if isinstance(count, int) and 0 <= count <= _MOST_COUNTED)
+            texts = (
+                f"{message.content}{getattr(message, 'tool_calls', '')}" for message in messages if message is not None
+            )
+            self.tokens[name] += reported
+            self.spent += max(reported, sum(map(len, texts)) // 8)
         self.steps.append("model")
         for message in replies:
             cost = (message.response_metadata.get("token_usage") or {}).get("cost")
@@ -87,32 +92,38 @@ class Conversation:
 
 
 def ask(
-    model: BaseChatModel, prompt: Prompt, tools: Sequence[BaseTool], talk: Conversation, callbacks: Sequence[Any] = ()
+    model: BaseChatModel, prompt: Prompt, view: LogView, book: RuleBook, talk: Conversation, callbacks: Sequence[Any]
 ) -> None:
-    """Runs a conversation until it is over. Errors of the model's client are passed on."""
-    from langchain.agents import create_agent
-    from langchain_core.messages import HumanMessage
-    from langchain_core.tools import StructuredTool
+    """Runs a conversation until it is over; whatever a model's client or a callback raises becomes its error."""
+    try:
+        with LOADING:  # conversations that load it at the same time can find it half loaded
+            from langchain.agents import create_agent
+        from langchain_core.messages import HumanMessage
+        from langchain_core.tools import StructuredTool
+        from langsmith import tracing_context
 
-    def answer(**arguments: Any) -> str:
-        return talk.offer(lambda: read_answer(arguments)) or "Taken."
+        def answer(**arguments: Any) -> str:
+            return talk.offer(lambda: read_answer(arguments)) or "Taken."
 
-    final = StructuredTool(
-        name="answer", description="Your answer, once you have it.", args_schema=ANSWER_SCHEMA, func=answer
-    )
-    agent = create_agent(model, [*tools, final], system_prompt=prompt.system, middleware=[_bounds(talk)])
-    agent.invoke(
-        {"messages": [HumanMessage(prompt.user)]},
-        {"callbacks": list(callbacks), "recursion_limit": 20 * ROUNDS, "run_name": "logdiag failure agent"},
-    )
+        words = "Your answer, once you have it."
+        final = StructuredTool(name="answer", description=words, args_schema=ANSWER_SCHEMA, func=answer)
+        tools = [*tools_for(view, talk.channel, book), final]
+        agent = create_agent(model, tools, system_prompt=prompt.system, middleware=[_bounds(talk)])
+        with tracing_context(enabled=False):  # whatever the environment says
+            agent.invoke(
+                {"messages": [HumanMessage(prompt.user)]},
+                {"callbacks": list(callbacks), "recursion_limit": 20 * ROUNDS, "run_name": "logdiag failure agent"},
+            )
+    except Exception as error:
+        talk.error = talk.error or failure_of(error)
     if not talk.over:
         talk.error = "stopped without an answer"
 
 
-def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
+def _bounds(talk: Conversation) -> Any:
     """LangChain's hooks around each turn and each tool call of a conversation."""
     from langchain.agents.middleware import AgentMiddleware, hook_config
-    from langchain_core.messages import HumanMessage
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
     class _Bounds(AgentMiddleware[Any, Any, Any]):
         @hook_config(can_jump_to=["end"])
@@ -120,7 +131,12 @@ def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
             return {"jump_to": "end"} if talk.over else None
 
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return _turn(talk, request, handler)
+            response = handler(request)
+            replies = [message for message in response.result if isinstance(message, AIMessage)]
+            talk.count_turn([*request.messages, request.system_message], replies)
+            for message in replies:
+                message.tool_calls = message.tool_calls[:_MOST_CALLS]
+            return response
 
         @hook_config(can_jump_to=["model", "end"])
         def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -132,36 +148,17 @@ def _bounds(talk: Conversation) -> AgentMiddleware[Any, Any, Any]:
             return {"jump_to": "end"} if talk.over or not message.tool_calls else None
 
         def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-            return _tool_call(talk, request, handler)
+            call = request.tool_call
+            calls = len(talk.steps) - talk.steps.count("model") - talk.steps.count("refused")
+            if call["name"] != "answer" and (calls >= _MOST_CALLS or time.monotonic() > talk.ends):
+                return ToolMessage("No more tool calls: answer now.", tool_call_id=call["id"], name=call["name"])
+            talk.steps.append(call["name"][:40])
+            result = handler(request)
+            # A tool's own result went through the channel already, LangChain's message about a failed call did not.
+            result.content = talk.channel.leaving(str(result.content))
+            return result
 
     return _Bounds()
-
-
-def _turn(talk: Conversation, request: Any, handler: Any) -> Any:
-    """Runs one turn of the model and counts it; drops tool calls beyond the most that are allowed."""
-    from langchain_core.messages import AIMessage
-
-    response = handler(request)
-    replies = [message for message in response.result if isinstance(message, AIMessage)]
-    talk.count_turn([*request.messages, request.system_message], replies)
-    for message in replies:
-        message.tool_calls = message.tool_calls[:_MOST_CALLS]
-    return response
-
-
-def _tool_call(talk: Conversation, request: Any, handler: Any) -> Any:
-    """Runs one tool call, unless there were too many; its result goes through the channel."""
-    from langchain_core.messages import ToolMessage
-
-    call = request.tool_call
-    calls = len(talk.steps) - talk.steps.count("model") - talk.steps.count("refused")
-    if call["name"] != "answer" and (calls >= _MOST_CALLS or time.monotonic() > talk.ends):
-        return ToolMessage("No more tool calls: answer now.", tool_call_id=call["id"], name=call["name"])
-    talk.steps.append(call["name"][:40])
-    result = handler(request)
-    # A tool's own result went through the channel already, LangChain's message about a failed call did not.
-    result.content = talk.channel.leaving(str(result.content))
-    return result
 
 
 def _answer_in(message: Any) -> Answer:
@@ -172,15 +169,3 @@ def _answer_in(message: Any) -> Answer:
         except AnswerError as refused:
             raise AnswerError(f"the arguments of {call.get('name')} are not valid JSON") from refused
     return read_text(str(message.text))
-
-
-def _reported_tokens(messages: Sequence[Any], name: str) -> int:
-    """The tokens of a turn as the server reports them; impossible numbers count as 0."""
-    counts = [message.usage_metadata[name] for message in messages if message.usage_metadata]
-    return sum(count for count in counts if isinstance(count, int) and 0 <= count <= _MOST_COUNTED)
-
-
-def _least_tokens(messages: Sequence[Any]) -> int:
-    """A lower bound of the tokens of messages, by their length."""
-    texts = ((message.content, getattr(message, "tool_calls", "")) for message in messages if message is not None)
-    return sum(len(str(content)) + len(str(calls)) for content, calls in texts) // 8

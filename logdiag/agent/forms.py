@@ -37,8 +37,7 @@ class Forms:
 @cache
 def data_of(file: str) -> dict[str, Any]:
     """The mapping in a YAML file of this package."""
-    text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
-    data: dict[str, Any] = yaml.safe_load(text)
+    data: dict[str, Any] = yaml.safe_load(resources.files(__package__).joinpath(file).read_text(encoding="utf-8"))
     return data
 
 

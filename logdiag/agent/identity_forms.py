@@ -140,7 +140,6 @@ def _without_forms(forms: str, text: str, hide: Hide) -> str:
 
 
 def _hide_groups(match: re.Match[str], kind: str, hide: Hide) -> str:
-    """The text of a match with its groups of one kind hidden."""
     text, end = "", match.start()
     groups = match.groupdict()
     for group in sorted({kind, f"{kind}2"} & groups.keys(), key=match.start):

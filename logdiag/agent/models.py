@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -48,11 +47,9 @@ def is_bounded(name: str) -> bool:
     return name.partition(":")[0] in _TAKE_A_CLIENT | {"ollama"}
 
 
-def load_model(name: str, timeout: float, connection: Connection | None = None) -> BaseChatModel:
-    """The chat model `provider:model`, without retries, over a connection that bounds it (or a new one for `timeout`
-    seconds). Address and key come from the provider's own variables. Raises AgentError when a package, a key or the
-    provider is missing."""
-    connection = connection or Connection(time.monotonic() + timeout)
+def load_model(name: str, connection: Connection) -> BaseChatModel:
+    """The chat model `provider:model`, without retries, over a connection that bounds it. Address and key come from the
+    provider's own variables. Raises AgentError when a package, a key or the provider is missing."""
     provider, colon, model = name.partition(":")
     if not (provider and colon and model):
         raise AgentError(f"--llm {name}: not provider:model; for instance openai:gpt-5 or ollama:llama3.1")
@@ -61,7 +58,7 @@ def load_model(name: str, timeout: float, connection: Connection | None = None) 
     except ImportError as error:
         raise AgentError("a language model needs LangChain: pip install 'logdiag[agent]'") from error
     try:
-        loaded = _initialised(init_chat_model, model, provider, connection)
+        return _initialised(init_chat_model, model, provider, connection)
     except ImportError as error:
         package = f"langchain-{provider.replace('_', '-')}"
         raise AgentError(f"--llm {name}: the provider's package is missing: pip install {package}") from error
@@ -72,10 +69,7 @@ def load_model(name: str, timeout: float, connection: Connection | None = None) 
             key = _KEYS.get(provider, f"{provider.upper()}_API_KEY")
             raise AgentError(f"--llm {name}: no key; set {key}") from error
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise AgentError(
-            f"--llm {name}: cannot be set up ({lines[0][:200]}); check the provider's variables"
-        ) from error
-    return loaded
+        raise AgentError(f"--llm {name}: cannot be set up ({lines[0][:200]}); check its variables") from error
 
 
 def _initialised(init: Callable[..., Any], model: str, provider: str, connection: Connection) -> BaseChatModel:
@@ -117,8 +111,11 @@ def failure_of(error: BaseException) -> str:
         return TIMED_OUT if isinstance(cause, TimeoutError) else f"could not be asked: {cause}"
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     names = {kind.__name__.lower() for kind in type(error).__mro__}
+    if isinstance(status, int) and status >= 400:
+        says, advice = _STATUS.get(status, ("failed on its server", ""))
+        return f"{says} (HTTP {status}){advice}"
     if isinstance(status, int) and status >= 300:
-        return _status_words(status)
+        return f"sends on to another address (HTTP {status}), which is not followed; set the address that is meant"
     if any("timeout" in name for name in names):
         return TIMED_OUT
     if any("connect" in name or "protocol" in name or "transport" in name for name in names):
@@ -136,10 +133,3 @@ def _of_ours(error: BaseException | None) -> BaseException | None:
             return error
         error = error.__cause__ or error.__context__
     return None
-
-
-def _status_words(status: int) -> str:
-    if status < 400:
-        return f"sends on to another address (HTTP {status}), which is not followed; set the address that is meant"
-    says, advice = _STATUS.get(status, ("failed on its server", ""))
-    return f"{says} (HTTP {status}){advice}"

@@ -1,18 +1,12 @@
-"""The only way out to the model: texts are hidden, fenced and counted here, and every line shown is remembered.
-
-learn_names(redactor, diagnosis, names, job)   # first: all names that the case knows
-channel = Channel(redactor, nonce)
-channel.rows(lines)          # "s1:123 | RuntimeError: ..." as the model sees it
-channel.shown(1, 123)        # that line as the model saw it: a quote must be found in it
-channel.leaving(text)        # any other text: a tool's result, an error, a refusal
-"""
+"""The only way out to the model: texts are hidden, fenced and counted here, and every line shown is remembered. First
+`learn_names` takes in all names that the case knows."""
 
 from __future__ import annotations
 
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from logdiag.agent.redaction import Redactor
 from logdiag.model import Diagnosis, Line, LineInFile
@@ -36,14 +30,11 @@ _NONCE_BYTES = 8
 
 
 def learn_names(redactor: Redactor, diagnosis: Diagnosis, sources: Iterable[str], job: Mapping[str, str]) -> None:
-    """Teaches a redactor the hosts, users, projects and secrets of a case. `sources` are the logs' names, `job` is the
-    job's metadata."""
+    """Teaches a redactor the hosts, users, projects and secrets of a case; `sources` are the logs' names."""
     for name in (*sources, diagnosis.source):
         redactor.know_words(name)
-    nodes = {past.node for past in diagnosis.similar} | {*diagnosis.recovery.exclude_nodes}
-    if diagnosis.root_cause is not None:
-        nodes.add(diagnosis.root_cause.node or "")
-    for node in sorted(nodes):
+    root = [diagnosis.root_cause.node] if diagnosis.root_cause else []
+    for node in (*root, *diagnosis.recovery.exclude_nodes, *(past.node for past in diagnosis.similar)):
         redactor.know("host", node)
     learn_words(redactor, job, diagnosis.digest.lines)
 
@@ -54,10 +45,10 @@ def learn_words(redactor: Redactor, job: Mapping[str, str], lines: Sequence[Line
     for key, value in job.items():
         if key != "user":
             redactor.know_words(value)
-    for node in sorted({line.node for line in lines if line.node}):
+    for node in {line.node for line in lines}:
         redactor.know("host", node)
     text = "\n".join([*job.values(), *(line.text[:_LONGEST_READ] for line in lines)])
-    redactor.learn(text if len(text) <= _MOST_LEARNT else f"{text[: _MOST_LEARNT // 2]}\n{text[-_MOST_LEARNT // 2 :]}")
+    redactor.hide(text if len(text) <= _MOST_LEARNT else f"{text[: _MOST_LEARNT // 2]}\n{text[-_MOST_LEARNT // 2 :]}")
 
 
 def neutral(text: str) -> str:
@@ -65,8 +56,7 @@ def neutral(text: str) -> str:
     return _MARKS.sub("(", text)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """A line, and its text as the model saw it."""
 
     line: Line

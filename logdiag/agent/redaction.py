@@ -28,6 +28,7 @@ _COUNTED = {
     "pod": "pods",
     "bucket": "buckets",
     "device": "devices",
+    "secret": "secrets",
 }
 # Values of these kinds are hidden wherever they occur again, all others only where a form matches.
 _LEARNT = ("host", "user", "name", "pod", "bucket")
@@ -39,7 +40,7 @@ class Redactor:
     """Hides the texts of one consultation; several threads may use one.
 
     What was found in one text is hidden in all later ones under the same pseudonym. So teach it everything first
-    (`learn` texts, `know` and `know_words` fields), then hide.
+    (`hide` texts, `know` and `know_words` fields), then hide what leaves.
     """
 
     def __init__(self) -> None:
@@ -63,17 +64,13 @@ class Redactor:
             if not is_common(word):
                 self.know("name", word)
 
-    def learn(self, text: str) -> None:
-        """Takes in the names and secrets of a text that will be shown later, in whole or in part."""
-        self.hide(text)
-
     def hide(self, text: str) -> str:
         """The text with pseudonyms such as `<host-1>`; lines stay lines, and hiding it again changes nothing. Raises
         AgentError without the library that knows secrets."""
         with self._lock:
-            text = _FOREIGN.sub(lambda match: self._known_or_mark(match[0]), text)
+            text = _FOREIGN.sub(self._known_or_mark, text)
             text = self._without_known_secrets(text)
-            text = hide_secrets(text, self._secret)
+            text = hide_secrets(text, lambda value: self._sign("secret", self._plain(value)))
             text = hide_identities(text, self._sign)
             text = hide_names(self._without_known_secrets(text), self._names, self._sign)
             return _SIGNS.sub(lambda match: self._shown[ord(match[0]) - _FIRST_SIGN], text)
@@ -84,11 +81,10 @@ class Redactor:
 
     def manifest(self) -> dict[str, int]:
         """How many different hosts, users, names, addresses, secrets and so on were hidden so far."""
-        kinds = dict.fromkeys((*_COUNTED.values(), "secrets"), 0)
-        for kind, count in self._counts.items():
-            if kind in _COUNTED:
-                kinds[_COUNTED[kind]] += count
-        return kinds | {"secrets": self._counts.get("secret", 0)}
+        kinds = dict.fromkeys(_COUNTED.values(), 0)
+        for kind, name in _COUNTED.items():
+            kinds[name] += self._counts.get(kind, 0)
+        return kinds
 
     def _sign(self, kind: str, value: str) -> str:
         """The sign that stands for a value while its text is worked on."""
@@ -101,9 +97,6 @@ class Redactor:
             self._originals[shown] = {"secret": shown, "text": value}.get(kind) or self._plain(value)
             self._learn(kind, value, sign)
         return sign
-
-    def _secret(self, value: str) -> str:
-        return self._sign("secret", self._plain(value))
 
     def _learn(self, kind: str, value: str, sign: str) -> None:
         for member in members_of(value) if kind == "host" else ():
@@ -120,11 +113,11 @@ class Redactor:
                 text = text.replace(value, sign)
         return text
 
-    def _known_or_mark(self, shown: str) -> str:
+    def _known_or_mark(self, match: re.Match[str]) -> str:
         """The sign of a pseudonym that is ours; other text that looks like ours stands for itself."""
-        if shown in self._originals:
-            return chr(_FIRST_SIGN + self._shown.index(shown))
-        return self._sign("text", shown)
+        if match[0] in self._originals:
+            return chr(_FIRST_SIGN + self._shown.index(match[0]))
+        return self._sign("text", match[0])
 
     def _plain(self, value: str) -> str:
         """A value in which something was hidden already, as it was."""

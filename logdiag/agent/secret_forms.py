@@ -42,7 +42,6 @@ def hide_secrets(text: str, hide: Hide) -> str:
 
 
 def _without(form: str, text: str, hide: Hide) -> str:
-    """The text with the values of one form hidden, if they can be secrets."""
     is_secret = _IS_SECRET.get(form, bool)
     return _FORM[form].sub(lambda match: _hide_group(match, "value", hide) if is_secret(match) else match[0], text)
 
@@ -138,7 +137,6 @@ def _looks_secret(value: str) -> bool:
 
 
 def _is_user_and_password(value: str) -> bool:
-    """Whether a value is base64 for `user:password`."""
     try:
         decoded = base64.b64decode(value, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):

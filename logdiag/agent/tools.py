@@ -29,11 +29,15 @@ def tools_for(view: LogView, channel: Channel, book: RuleBook) -> list[BaseTool]
     """The tools for one conversation; their results go through its channel."""
     from langchain_core.tools import StructuredTool
 
+    def rows(excerpt: Excerpt) -> str:
+        shown = channel.fenced(channel.rows(excerpt.lines)) if excerpt.lines else "no lines"
+        return shown + (f"\n({channel.text(excerpt.note)})" if excerpt.note else "")
+
     def read_lines(source: int, first: int, last: int) -> str:
-        return _rows(view.lines(source, first, last, _MOST_LINES), channel)
+        return rows(view.lines(source, first, last, _MOST_LINES))
 
     def grep_log(pattern: str, source: int | None = None) -> str:
-        return _rows(view.grep(channel.back(pattern), source, _MOST_MATCHES), channel)
+        return rows(view.grep(channel.back(pattern), source, _MOST_MATCHES))
 
     def code(kind: str, code: str) -> str:
         return channel.text(explain_code(kind, code, book))
@@ -51,11 +55,6 @@ def tools_for(view: LogView, channel: Channel, book: RuleBook) -> list[BaseTool]
     return [StructuredTool.from_function(does, name=name, description=words) for does, name, words in described]
 
 
-def _rows(excerpt: Excerpt, channel: Channel) -> str:
-    rows = channel.fenced(channel.rows(excerpt.lines)) if excerpt.lines else "no lines"
-    return rows + (f"\n({channel.text(excerpt.note)})" if excerpt.note else "")
-
-
 def explain_code(kind: str, code: str, book: RuleBook) -> str:
     """What a code means, in one or two sentences, or that it is not known. `kind` is one of `_KINDS`; `code` is the
     number, or the name of an errno, a signal or a result of NCCL."""
@@ -64,16 +63,10 @@ def explain_code(kind: str, code: str, book: RuleBook) -> str:
     name_match, number_match = _NAME.search(code), _NUMBER.search(code)
     name = name_match[0] if name_match else ""
     value = int(number_match[0]) if number_match else None
-    if kind == "errno":
-        meaning = _of_errno(name, value)
-    elif kind == "nccl":
-        meaning = _of_nccl(name, value)
-    elif kind == "exit":
-        meaning = _of_exit(value)
-    elif kind == "signal":
-        meaning = _of_signal(name, value)
-    else:
+    if kind in ("xid", "sxid"):
         meaning = _of_xid(kind, value, book)
+    else:
+        meaning = {"errno": _of_errno, "nccl": _of_nccl, "exit": _of_exit, "signal": _of_signal}[kind](name, value)
     return meaning or f"no meaning of {kind} {code.strip()[:40]} is known"
 
 
@@ -104,7 +97,7 @@ def _of_signal(name: str, value: int | None) -> str:
     return f"signal {number.value} is {number.name}: {meaning or 'see the manual page signal(7)'}."
 
 
-def _of_exit(value: int | None) -> str:
+def _of_exit(_name: str, value: int | None) -> str:
     """An exit code: a shell's 128 + N, a launcher's -N, and 256 - N, which is -N as an unsigned byte."""
     if value is None:
         return ""

@@ -10,8 +10,8 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from logdiag.errors import SourceError
 from logdiag.model import Diagnosis, Line, LineInFile, Place
@@ -27,8 +27,7 @@ _LINE_SECONDS = 0.2
 _READ_SECONDS = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(NamedTuple):
     """Lines in the order of the log, and a note on what is missing; empty if nothing is."""
 
     lines: tuple[Line, ...]
@@ -158,15 +157,12 @@ def _readable_again(sources: tuple[object, ...]) -> list[Stream | None]:
     streams: list[Stream | None] = []
     try:
         for source in sources:
-            again = isinstance(source, (bytes, bytearray, os.PathLike, Known)) or (
-                isinstance(source, str) and source != "-"
-            )
-            streams.extend(stream if again else None for stream in open_sources((source,)))
+            again = isinstance(source, (str, bytes, bytearray, os.PathLike, Known)) and source != "-"
+            for stream in open_sources((source,)):
+                stream.index = len(streams)  # it was opened as the only one
+                streams.append(stream if again else None)
     except SourceError:
         return []
-    for index, stream in enumerate(streams):
-        if stream is not None:
-            stream.index = index  # each was opened as the only one
     return streams
 
 

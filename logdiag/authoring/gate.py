@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from logdiag.authoring.rule_file import Proposal, in_a_folder
+from logdiag.authoring.rule_file import Proposal, example_of, in_a_folder
 from logdiag.errors import RuleError
 from logdiag.memory.corpus import load_corpus
-from logdiag.memory.incident import Incident, masked
-from logdiag.memory.tokenizer import MASK
+from logdiag.memory.incident import Incident
 from logdiag.model import CALM, Line, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.read.sources import open_sources
@@ -32,31 +31,6 @@ _TELLING = re.compile(
 )
 # A filter must drop so many lines of the log it was learnt from.
 _FEWEST = 3
-MASKS = {
-    "<n>": (r"\d{1,20}(?:\.\d{1,20})?", "7", "1204481"),
-    "<hex>": (r"(?:0x)?[0-9a-fA-F]{1,64}", "0x7f3a12c0", "0x55d01e80f2"),
-    "<id>": (r"[0-9a-fA-F-]{36}", "3f2b8c1e-5a7d-4e90-b1c2-9d8e7f6a5b4c", "c81d4e2e-bcf2-11e6-869b-7df92533d2db"),
-    "<pci>": (r"(?:PCI:)?[0-9a-fA-F:.]{7,20}", "0000:3b:00", "0000:c1:00"),
-    "<time>": (r"[0-9TZ:., -]{8,40}", "2026-01-05 09:10:11", "2026-10-25 23:59:01"),
-    "<address>": (r"\d{1,3}(?:\.\d{1,3}){3}", "192.0.2.17", "198.51.100.203"),
-    "<url>": (
-        r"[A-Za-z0-9]{2,6}://[^\s'\"<>)\]]{1,400}", "https://example.org/a/b", "https://example.net/other/place"
-    ),
-    "<path>": (r"[~.]{0,2}/[\w.@+%=:/-]{1,400}", "/data/run/part", "/srv/jobs/other/place"),
-}  # fmt: skip
-"""For each mask a pattern of what it stands for, and two made-up values for examples. The second `<n>` is long, since
-masking keeps a short number after words such as `error`."""
-_VARIANTS = (1, 2)
-
-
-def example_of(signature: str, variant: int = 0) -> str:
-    """A line whose masked form is the signature, with made-up values."""
-    filled = [_filled(signature, index) for index in (*_VARIANTS[variant:], *_VARIANTS[:variant])]
-    return next((text for text in filled if masked(text) == signature), filled[0])
-
-
-def _filled(signature: str, variant: int) -> str:
-    return MASK.sub(lambda match: MASKS[match[0]][variant], signature)
 
 
 def judged_drafts(
@@ -89,7 +63,7 @@ def _against_incidents(book: RuleBook, draft: Proposal, incidents: Mapping[str, 
     index = next(at for at, rule in enumerate(book.rules) if rule.id == draft.id)
 
     def fires(incident: Incident) -> list[bool]:
-        examples = (example_of(incident.signature, variant) for variant in range(len(_VARIANTS)))
+        examples = (example_of(incident.signature, variant) for variant in (0, 1))
         return [book.claims(index, parse_line(example), "") for example in examples]
 
     for name in draft.incidents:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logdiag.agent.ask import Asker, objects_in
 from logdiag.agent.forms import instructions
@@ -71,11 +71,11 @@ def learn_filters(
     incidents: Sequence[Incident] = (),
     samples: int = 3,
 ) -> Iterator[Proposal]:
-    """Filters for lines that no filter in force knows, each as soon as it is found.
+    """Filters for lines that no filter in force knows, each as soon as it is found. More than half of `samples` answers
+    must agree.
 
-    `name` is the model's, for the provenance; `book` is loaded with its proof; `job` is what the filters are bound to;
-    no filter may drop a line of `incidents` or of the shipped ones. More than half of `samples` answers must agree.
-    Raises RuleError for an unknown job, AgentError, and SourceError for the log.
+    `name` is the model's, for the provenance; `job` is what the filters are bound to; no filter may drop a line of
+    `incidents` or of the shipped ones. Raises RuleError for an unknown job, AgentError, and SourceError for the log.
     """
     bound = _binding(job)
     lines = _read(sources)
@@ -99,9 +99,7 @@ def _binding(job: Mapping[str, str]) -> dict[str, str]:
         if job.get(key)
     }
     if not bound:
-        raise RuleError(
-            "--job: nothing is known of the job, and a learnt filter holds only for its job; give --job name=NAME"
-        )
+        raise RuleError("--job: nothing is known of the job that the filters are for; give --job name=NAME")
     return bound
 
 
@@ -150,9 +148,8 @@ def _proposed(text: str, segment: Sequence[Line]) -> dict[tuple[int, ...], tuple
     import regex
 
     filters: dict[tuple[int, ...], tuple[str, str]] = {}
-    lists = [item["filters"] for item in objects_in(text, "filters") if isinstance(item["filters"], list)]
-    for entry in [entry for entries in lists for entry in entries[:_MOST_PATTERNS] if isinstance(entry, dict)]:
-        pattern = entry.get("pattern")
+    for entry in _listed(text, "filters")[:_MOST_PATTERNS]:
+        pattern = entry.get("pattern") if isinstance(entry, dict) else None
         if not isinstance(pattern, str) or not 4 <= len(pattern) <= _LONGEST_PATTERN:
             continue
         pattern = PSEUDONYM.sub(r"\\S{1,120}", pattern.replace("\\-", "-"))
@@ -175,8 +172,12 @@ def _judged(kinds: list[_Kind], asker: Asker) -> list[_Kind]:
         for number, kind in enumerate(kinds, 1)
     ]
     (answer,) = asker.texts(_JUDGE.format(nonce=asker.channel.nonce), "\n".join(parts))
-    lists = [item["accepted"] for item in objects_in(answer, "accepted") if isinstance(item["accepted"], list)]
-    return [kind for number, kind in enumerate(kinds, 1) if any(number in accepted for accepted in lists)]
+    accepted = _listed(answer, "accepted")
+    return [kind for number, kind in enumerate(kinds, 1) if number in accepted]
+
+
+def _listed(text: str, key: str) -> list[Any]:
+    return [entry for item in objects_in(text, key) if isinstance(item[key], list) for entry in item[key]]
 
 
 def _proposal(kind: _Kind, bound: Mapping[str, str], redactor: Redactor, provenance: str) -> Proposal:
@@ -191,13 +192,8 @@ def _proposal(kind: _Kind, bound: Mapping[str, str], redactor: Redactor, provena
     first, last = kind.lines[0], kind.lines[-1]
     where = made_up(f"{os.path.basename(first.source)}:{first.number}-{last.number}")
     learnt = f"Learnt from {where} on {datetime.now(timezone.utc):%Y-%m-%d} by {provenance}."
-    text = as_yaml(
-        {
-            "title": made_up(kind.title),
-            "drop": [kind.pattern],
-            "job": dict(bound),
-            "examples": {"drops": list(dict.fromkeys(made_up(line.text) for line in picked)), "keeps": []},
-        }
-    )
+    examples = {"drops": list(dict.fromkeys(made_up(line.text) for line in picked)), "keeps": []}
+    document = {"title": made_up(kind.title), "drop": [kind.pattern], "job": dict(bound), "examples": examples}
     words = re.findall(r"[a-z0-9]+", kind.title.lower())[:5] or ["output"]
-    return Proposal(f"filters/learnt-{'-'.join(words)}", f"# {printable(learnt)}\n{text}", votes=kind.votes)
+    text = f"# {printable(learnt)}\n{as_yaml(document)}"
+    return Proposal(f"filters/learnt-{'-'.join(words)}", text, votes=kind.votes)

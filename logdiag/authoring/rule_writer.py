@@ -14,8 +14,8 @@ from typing import Any
 
 from logdiag.agent.ask import Asker, objects_in
 from logdiag.agent.forms import instructions
-from logdiag.authoring.gate import example_of, judged_drafts
-from logdiag.authoring.rule_file import Proposal, rule_draft
+from logdiag.authoring.gate import judged_drafts
+from logdiag.authoring.rule_file import MOST_EXAMPLES, Proposal, examples_of, rule_draft
 from logdiag.authoring.suggest import near_wordings
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Incident
@@ -26,11 +26,11 @@ from logdiag.settings.places import StrPath
 
 _ATTEMPTS = 3
 _MOST_CONTEXT = 60
-_MOST_EXAMPLES = 6
 _LONGEST_PATTERN = 400
 _LONGEST_WORDS = 400
 
 _SYSTEM = instructions(Path(__file__).with_name("draft_rule.txt"))
+_ASKED_FOR = "the JSON object asked for, with a title, a why and a pattern"
 _EXPLAINABLE = frozenset(item.value for item in Reason if item is not Reason.NONE)
 
 
@@ -62,7 +62,7 @@ def draft_rule(
         (text,) = asker.texts(system, question + refusal)
         draft = _draft(text, incidents, set(ids))
         if draft is None:
-            refusal = "\n\nYour last answer was not the JSON object asked for, with a title, a why and a pattern."
+            refusal = f"\n\nYour last answer was not {_ASKED_FOR}."
             continue
         try:
             (best,) = judged_drafts([draft], (*incidents, *others), folders, healthy)
@@ -73,9 +73,7 @@ def draft_rule(
             break
         refusal = f"\n\nYour last rule did not pass:\n{asker.fenced(['; '.join(best.problems[:3])])}\nCorrect it."
     if best is None:
-        raise RuleError(
-            "the model drafted no rule: it gave no JSON object with a title, a why and a pattern; try another"
-        )
+        raise RuleError(f"the model drafted no rule: it did not give {_ASKED_FOR}; try another")
     return best
 
 
@@ -88,10 +86,9 @@ def _question(incidents: Sequence[Incident], others: Sequence[Incident], asker: 
         redactor.know("user", item.confirmed_by)
         redactor.know("user", item.job.get("user"))
         redactor.know_words(item.job.get("name", ""))
-    shapes = list(dict.fromkeys(item.signature for item in incidents))
     parts = [
         "Example lines of the failure, with made-up values:",
-        *(example_of(shape) for shape in shapes[:_MOST_EXAMPLES]),
+        *examples_of(incidents)[:MOST_EXAMPLES],
         "What people say of it:",
         *[item.cause for item in incidents if item.cause][:3],
         "Lines around it in a log:",
@@ -108,8 +105,6 @@ def _draft(text: str, incidents: Sequence[Incident], taken: set[str]) -> Proposa
     fields = [answer.get(name) for name in ("title", "why", "pattern")]
     if not all(isinstance(item, str) and item.strip() for item in fields) or len(answer["pattern"]) > _LONGEST_PATTERN:
         return None
-    fires = list(dict.fromkeys(example_of(item.signature) for item in incidents))[:_MOST_EXAMPLES]
-    quiet = list(dict.fromkeys(clean(line) for line in _texts(answer.get("quiet")) if line not in fires))
     reason = incidents[0].reason.value
     return rule_draft(
         incidents,
@@ -118,8 +113,7 @@ def _draft(text: str, incidents: Sequence[Incident], taken: set[str]) -> Proposa
         why=answer["why"][:_LONGEST_WORDS],
         explains=[name for name in _texts(answer.get("explains")) if name in _EXPLAINABLE and name != reason],
         references=["Drafted by a language model"],
-        fires=fires,
-        quiet=quiet[:_MOST_EXAMPLES],
+        quiet=map(clean, _texts(answer.get("quiet"))),
         taken=taken,
     )
 

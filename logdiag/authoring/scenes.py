@@ -59,8 +59,7 @@ class _Answer(NamedTuple):
 
 
 def prove(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
-    """The problems of the fields that no scene proves, for all rules or for the ids in `own`; the book is loaded with
-    its proof."""
+    """The problems of the fields that no scene proves, for all rules or for the ids in `own`."""
     return [
         problem
         for index, rule in enumerate(book.rules)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
-from logdiag.authoring.gate import MASKS, example_of, judged_drafts
-from logdiag.authoring.rule_file import Proposal, as_yaml, free_id, headline, rule_draft
+from logdiag.authoring.gate import judged_drafts
+from logdiag.authoring.rule_file import MASKS, Proposal, as_yaml, example_of, examples_of, free_id, headline, rule_draft
 from logdiag.errors import RuleError
 from logdiag.judge.suspects.line_features import body_of
 from logdiag.judge.suspects.wording import reasons_by_wording
 from logdiag.memory.incident import Helped, Incident, masked
 from logdiag.memory.store import Store
 from logdiag.memory.tokenizer import MASK
-from logdiag.model import Line, Reason, Role
+from logdiag.model import Reason, Role
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import RuleBook
 from logdiag.settings.places import StrPath
@@ -29,7 +29,6 @@ _FEWEST = 2
 # Two lines belong together when they share this much of the longer one's letters, and so many letters at least.
 _SHARED = 0.6
 _SHARED_LETTERS = 12
-_MOST_FIRES = 6
 _MOST_QUIET = 3
 _LONGEST_SIGNATURE = 400
 
@@ -40,17 +39,11 @@ _GAP = ""
 _CLASS = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Interrupt|Exit):?")
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(NamedTuple):
     """Incidents of one reason whose lines share `shape`: words, with `_GAP` where lines differ."""
 
     shape: tuple[str, ...]
     incidents: tuple[Incident, ...]
-
-    @property
-    def examples(self) -> list[str]:
-        """An example line for each wording."""
-        return list(dict.fromkeys(example_of(item.signature) for item in self.incidents))
 
 
 def suggest(
@@ -74,9 +67,8 @@ def suggest(
         taken.difference_update(item.id for item in judged if item.problems)
         return judged
 
-    known_reasons = dict.fromkeys(item.reason for item in confirmed if item.reason is not Reason.NONE)
-    reasons = [item for item in known_reasons if reason in (None, item)]
-    groups = [group for item in reasons for group in _unknown_groups(confirmed, item, book)]
+    wanted = [item for item in confirmed if item.reason is not Reason.NONE and reason in (None, item.reason)]
+    groups = [item for item in _groups(wanted) if len(item.incidents) >= _FEWEST and not _is_known(book, item)]
     judged = proposed(groups)
     # Where the shared words of a group are too general, each of its wordings gets a rule of its own.
     too_wide = [group for group, item in zip(groups, judged, strict=True) if item.problems]
@@ -86,14 +78,7 @@ def suggest(
     return tuple(sorted((*first, *again), key=lambda item: bool(item.problems)))
 
 
-def _unknown_groups(confirmed: Sequence[Incident], reason: Reason, book: RuleBook) -> list[_Group]:
-    """The groups of a reason with at least two incidents that no rule knows."""
-    groups = _groups([item for item in confirmed if item.reason is reason])
-    return [group for group in groups if len(group.incidents) >= _FEWEST and not _is_known(book, group)]
-
-
 def _by_wording(incidents: Iterable[Incident]) -> list[_Group]:
-    """A group for each signature that at least two incidents have."""
     wordings: dict[tuple[Reason, str], list[Incident]] = {}
     for incident in incidents:
         wordings.setdefault((incident.reason, incident.signature), []).append(incident)
@@ -105,13 +90,12 @@ def _by_wording(incidents: Iterable[Incident]) -> list[_Group]:
 
 
 def _groups(incidents: Iterable[Incident]) -> list[_Group]:
-    """The incidents in groups that share a shape; each is in one group."""
+    """The incidents in groups of one reason that share a shape; each is in one group."""
     groups: list[_Group] = []
     for incident in sorted(incidents, key=lambda item: (item.signature, item.id)):
         words = _whole_words(incident.signature)
         for index, group in enumerate(groups):
-            shape = _shared(group.shape, words)
-            if shape:
+            if group.incidents[0].reason is incident.reason and (shape := _shared(group.shape, words)):
                 groups[index] = _Group(shape, (*group.incidents, incident))
                 break
         else:
@@ -160,27 +144,19 @@ def _letters(words: Iterable[str]) -> int:
 
 def _pattern(shape: Sequence[str]) -> str:
     """A pattern for a shape: words as they are, bounded classes for masks, up to 200 characters for a gap."""
-    parts, before = [], _GAP
+    pattern, before = "", _GAP
     for word in shape:
-        if word == _GAP:
-            parts.append(".{0,200}")
-        else:
-            parts.append((r"\s+" if before != _GAP else "") + _word_pattern(word))
+        pattern += ".{0,200}" if word == _GAP else "" if before == _GAP else r"\s+"
+        end = 0
+        for match in MASK.finditer(word):
+            pattern += _escaped_text(word[end : match.start()]) + MASKS[match[0]][0]
+            end = match.end()
+        pattern += _escaped_text(word[end:])
         before = word
-    pattern = "".join(parts)
     # A mask at either end adds nothing to the pattern.
     for mask, *_ in MASKS.values():
         pattern = pattern.removeprefix(mask + r"\s+").removesuffix(r"\s+" + mask)
     return pattern
-
-
-def _word_pattern(word: str) -> str:
-    pieces = []
-    end = 0
-    for match in MASK.finditer(word):
-        pieces += [_escaped_text(word[end : match.start()]), MASKS[match[0]][0]]
-        end = match.end()
-    return "".join([*pieces, _escaped_text(word[end:])])
 
 
 def _escaped_text(text: str) -> str:
@@ -197,7 +173,6 @@ def _draft(group: _Group, known: Iterable[Incident], taken: set[str]) -> Proposa
         _pattern(group.shape),
         title=re.split(r"(?<=[.!?])\s|:\s", cause)[0].rstrip(".") if cause else title,
         why=cause or f"Seen before, and confirmed by {ordered[0].confirmed_by}.",
-        fires=group.examples[:_MOST_FIRES],
         quiet=near_wordings(group.incidents, known),
         taken=taken,
     )
@@ -219,7 +194,7 @@ def near_wordings(incidents: Sequence[Incident], known: Iterable[Incident]) -> l
 def _is_known(book: RuleBook, group: _Group) -> bool:
     """Whether narrow rules give the group's reason on all its examples already."""
     rules = {rule.id: rule for rule in book.rules}
-    for example in group.examples:
+    for example in examples_of(group.incidents):
         finding = book.confirm_all(parse_line(example))
         if finding is None or finding.role is not Role.CAUSE or finding.reason is not group.incidents[0].reason:
             return False
@@ -242,8 +217,13 @@ def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[s
     pattern = _pattern(_whole_words(signature))
     if not re.search(pattern, line.message):
         pattern = re.escape(line.message)
+    if reason is None:
+        finding = book.confirm_all(line)
+        by_words = next((found for found, _ in reasons_by_wording(body_of(line))), Reason.OTHERS)
+        named = finding is not None and not finding.role.is_context and finding.reason is not Reason.OTHERS
+        reason = finding.reason if finding and named else by_words
     document = {
-        "reason": (reason or _guessed(line, book)).value,
+        "reason": reason.value,
         "title": headline(line.message),
         "why": _WHY,
         "match": [pattern],
@@ -251,10 +231,3 @@ def new_rule(text: str, book: RuleBook, reason: Reason | None = None) -> tuple[s
     }
     identity = free_id(re.sub(r"<\w+>|\d+", " ", signature), {rule.id for rule in book.rules})
     return identity, as_yaml(document)
-
-
-def _guessed(line: Line, book: RuleBook) -> Reason:
-    finding = book.confirm_all(line)
-    if finding is not None and not finding.role.is_context and finding.reason is not Reason.OTHERS:
-        return finding.reason
-    return next((found for found, _ in reasons_by_wording(body_of(line))), Reason.OTHERS)

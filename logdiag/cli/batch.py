@@ -64,9 +64,8 @@ def batch(paths: tuple[str, ...], by_category: bool, **options: Any) -> None:
 
 
 def _answers(paths: Sequence[str], arguments: dict[str, Any]) -> Iterator[Diagnosis | SourceError]:
-    """Yields for each path, in order, its answer or the error that kept it from being read. Many paths are diagnosed by
-    several processes, unless a memory learns from each or a model is asked: then one after the other. A path at which a
-    process died is diagnosed here."""
+    """Yields for each path, in order, its answer or the error that kept it from being read. Many are diagnosed by
+    several processes, unless a memory learns from each or a model is asked; one at which a process died, here."""
     book = RuleBook.load(arguments["rules"])
     if len(paths) < FEWEST_JOBS or arguments["workers"] < 2 or arguments["remember"] or arguments["llm"]:
         yield from (_answer(path, book, arguments) for path in paths)
@@ -78,7 +77,6 @@ def _answers(paths: Sequence[str], arguments: dict[str, Any]) -> Iterator[Diagno
 
 
 def _answer(path: str, book: RuleBook, arguments: Mapping[str, Any]) -> Diagnosis | SourceError:
-    """Returns the diagnosis of a path, or the error that says why it cannot be read."""
     try:
         return diagnose(path, **{**arguments, "rules": book})
     except SourceError as error:

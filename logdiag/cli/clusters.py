@@ -108,10 +108,8 @@ def _report(
         return replace(answer, job=dict(gathered.job), notes=(*answer.notes, *gathered.notes))
 
     def run_diagnosis(first: Callable[[Diagnosis], None]) -> Diagnosis:
-        def show_first(answer: Diagnosis) -> None:
-            first(with_facts(answer))
-
-        answer = with_facts(diagnose(*gathered.sources, **arguments, exit_code=gathered.exit_code, first=show_first))
+        arguments["first"] = lambda answer: first(with_facts(answer))
+        answer = with_facts(diagnose(*gathered.sources, **arguments, exit_code=gathered.exit_code))
         return replace(answer, job={**answer.job, **(further(answer) if further else {})})
 
     answer = report_on(run_diagnosis, arguments, style)

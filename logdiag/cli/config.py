@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -32,7 +33,8 @@ _EXTRAS = {
 def config(config_file: str | None) -> None:
     """Show what is in force and where each value came from."""
     settings = settings_in_force({"config": config_file})
-    shown = [*rows(settings, os.environ), *((("file", file.path, file.state)) for file in settings.files), *installed()]
+    files = [("file", file.path, file.state) for file in settings.files]
+    shown = [*rows(settings, os.environ), *files, *installed()]
     names, values = (max(len(row[column]) for row in shown) for column in (0, 1))
     for name, value, origin in shown:
         say(f"{name:<{names}}  {value:<{min(values, _WIDEST)}}  {origin}".rstrip())
@@ -40,8 +42,10 @@ def config(config_file: str | None) -> None:
 
 def rows(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """(name, value, origin) of each setting, then the variables that are set for the model's provider. No secrets."""
-    shown = [(name, _as_text(getattr(settings, name)), settings.origins.get(name, "")) for name in _SHOWN]
-    shown[_SHOWN.index("memory")] = ("memory", _memory(settings), settings.origins.get("memory", ""))
+    values = {name: getattr(settings, name) for name in _SHOWN}
+    with contextlib.suppress(MemoryStoreError):
+        values["memory"] = values["memory"] or default_memory()
+    shown = [(name, _as_text(value), settings.origins.get(name, "")) for name, value in values.items()]
     provider = settings.llm.partition(":")[0].upper()
     variables = sorted(name for name in environ if provider and name.startswith(f"{provider}_"))
     return shown + [(name, "set", "environment") for name in variables]
@@ -51,22 +55,14 @@ def installed() -> list[tuple[str, str, str]]:
     """(name, value, remark) of the version, the cache and each extra: what it is for, and what it lacks."""
     from importlib.util import find_spec
 
-    known = [("version", __version__, f"Python {sys.version.split()[0]}")]
-    known.append(("cache", next(iter(cache_folders()), "-"), "compiled rules; LOGDIAG_CACHE names another"))
+    known = [
+        ("version", __version__, f"Python {sys.version.split()[0]}"),
+        ("cache", next(iter(cache_folders()), "-"), "compiled rules; LOGDIAG_CACHE names another"),
+    ]
     for extra, (modules, use) in _EXTRAS.items():
         lacking = [module for module in modules if find_spec(module) is None]
         known.append((f"extra {extra}", "missing" if lacking else "there", use + "".join(f"; no {m}" for m in lacking)))
     return known
-
-
-def _memory(settings: Settings) -> str:
-    """Where past failures are, also where nothing names it."""
-    if settings.memory:
-        return without_password(settings.memory)
-    try:
-        return without_password(default_memory())
-    except MemoryStoreError:
-        return "-"
 
 
 def _as_text(value: object) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,9 +18,6 @@ from logdiag.evaluation.compare import compare, read_rows
 from logdiag.evaluation.run import Diagnose, answer_case, document_of, evaluate
 from logdiag.evaluation.scoring import Row
 from logdiag.settings import WHEN, load_settings
-
-if TYPE_CHECKING:
-    from logdiag.agent.opinion import AgentSettings
 
 
 @click.command("eval")
@@ -92,8 +88,12 @@ def evaluate_command(
 def _measured(
     case_set: CaseSet, *, baselines: bool, folders: tuple[str, ...], memory: str | None, jobs: int | None, **model: Any
 ) -> tuple[dict[str, Any], list[Row]]:
-    """Returns the evaluation of the cases as a document, and the row of each case."""
-    llm = _model_of(model)
+    llm = None
+    # A model set up elsewhere is not used, so that an evaluation never costs by accident.
+    if model["llm"] is not None:
+        settings = load_settings(model)
+        settings.check_online(f"{settings.llm} may not be asked")
+        llm = model_in_force(settings)
     if memory is not None:
         memory = load_settings({"memory": memory}).store_or_refusal()
     # The same run measures the answers without the model and without the memory, to show what each adds.
@@ -115,13 +115,3 @@ def _measured(
             advance=partial(bar.update, 1),
         )
     return document_of(case_set, results, folders=folders, notes=notes), [result.row for result in results]
-
-
-def _model_of(options: Mapping[str, Any]) -> AgentSettings | None:
-    """Returns the model that the options name, None for none. A model set up elsewhere is not used, so that an
-    evaluation never costs by accident."""
-    if options["llm"] is None:
-        return None
-    settings = load_settings(options)
-    settings.check_online(f"{settings.llm} may not be asked")
-    return model_in_force(settings)

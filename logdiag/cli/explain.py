@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import click
 
@@ -41,12 +41,8 @@ def explained(answer: Diagnosis) -> Iterator[str]:
     for (outcome, name), decisions in about.items():
         yield ""
         yield f"{outcome.upper()}  {name}: {decisions[0].because}"
-        yield from _lines_of(decisions)
-
-
-def _lines_of(decisions: Sequence[Decision]) -> Iterator[str]:
-    lines = [decision.about for decision in decisions if decision.about is not None]
-    for line in lines[:3]:
-        yield f"    {clean(line.source)}:{line.number}  {clean(line.text.strip(), _LONGEST_LINE)}"
-    if len(lines) > 3:
-        yield f"    and {len(lines) - 3} more, to {clean(lines[-1].source)}:{lines[-1].number}"
+        lines = [decision.about for decision in decisions if decision.about is not None]
+        for line in lines[:3]:
+            yield f"    {clean(line.source)}:{line.number}  {clean(line.text.strip(), _LONGEST_LINE)}"
+        if len(lines) > 3:
+            yield f"    and {len(lines) - 3} more, to {clean(lines[-1].source)}:{lines[-1].number}"

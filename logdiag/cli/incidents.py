@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import click
 
-from logdiag.cli.options import PATH, REASONS, OneOf, added, metadata_of, own_rules, store_in_force, text_or_json
+from logdiag.cli.options import PATH, REASONS, OneOf, added, metadata_of, own_rules, settings_in_force, text_or_json
 from logdiag.cli.output import print_listed, say
 from logdiag.errors import MemoryStoreError
 from logdiag.memory.incident import Helped, Incident, masked
@@ -34,12 +34,11 @@ def _on_store(command: Callable[..., None]) -> Callable[..., None]:
         "--memory",
         "address",
         metavar="PLACE",
-        callback=store_in_force,
         help="The store: a folder, or postgresql://...; LOGDIAG_MEMORY or the user's data folder if left out.",
     )
     @wraps(command)
     def with_store(address: str | None, **arguments: Any) -> None:
-        with open_store(address) as store:
+        with open_store(settings_in_force({"memory": address}).store_or_refusal()) as store:
             command(store, **arguments)
 
     return with_store
@@ -130,8 +129,7 @@ def correct_command(
     """
     fields = _fields_of(options)
     if not fields:
-        names = "--reason, --action, --cause, --remedy or --outcome"
-        raise MemoryStoreError(f"{identity}: nothing to correct; give {names}")
+        raise MemoryStoreError(f"{identity}: nothing to correct; give --{', --'.join(_FIELDS[:-1])} or --{_FIELDS[-1]}")
     old = store.get(identity)
     if fields.get("reason", old.reason) is not old.reason and "action" not in fields:
         fields["action"] = _action_of(fields["reason"], folders)
@@ -241,24 +239,19 @@ def nodes_command(store: Store, days: float, size: int | None, form: str) -> Non
     width = max((len(item.node) for item in records), default=0)
     rows = []
     for item in records:
+        node = f"{'*' if item.suspicious else ' '} {item.node:<{width}}"
         reasons = ", ".join(f"{count} {name}" for name, count in item.reasons.items())
         jobs = f"  jobs {', '.join(item.jobs)}" if item.jobs else ""
-        mark = "*" if item.suspicious else " "
-        rows.append(
-            f"{mark} {item.node:<{width}}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}"
-        )
+        rows.append(f"{node}  {item.failures:>3} failures  p {item.corrected:.2g}  {reasons}{jobs}")
     print_listed(form, [{**asdict(item), "suspicious": item.suspicious} for item in records], rows)
 
 
 def _incident_of(log: str | None, signature: str | None, reason: Reason | None, folders: Iterable[str]) -> Incident:
-    """Returns the incident that a log shows, or that a line with its reason tells; exactly one of both is needed."""
     from logdiag.memory.remember import incident_of
     from logdiag.pipeline import diagnose
 
     if (log is None) == (signature is None):
-        raise MemoryStoreError(
-            "an incident needs a LOG or a --signature, and not both; see logdiag incidents add --help"
-        )
+        raise MemoryStoreError("an incident needs a LOG or a --signature, and not both; give one of them")
     if log is not None:
         return incident_of(diagnose(log, rules=tuple(folders), memory=default_memory()))
     if reason is None:
@@ -268,7 +261,6 @@ def _incident_of(log: str | None, signature: str | None, reason: Reason | None, 
 
 
 def _action_of(reason: Reason, folders: Iterable[str]) -> Action:
-    """Returns the action that the table of reasons names for a reason."""
     from logdiag.rules import RuleBook
 
     return RuleBook.load(tuple(folders)).entry_of(reason).action
@@ -280,7 +272,6 @@ def _report_unreadable(store: Store) -> None:
 
 
 def _fields_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of an incident that the options set, by name."""
     return {name: options[name] for name in _FIELDS if options[name] is not None}
 
 

@@ -210,9 +210,7 @@ def _check_paths(paths: Sequence[str]) -> None:
         if sys.stdin is None:
             raise SourceError("standard input is closed; name a file or a folder")
         if not paths and sys.stdin.isatty():
-            raise SourceError(
-                "no log was given; name a file or a folder, or pipe the job's output in: job 2>&1 | logdiag"
-            )
+            raise SourceError("no log was given; name a file or a folder, or pipe one in: job 2>&1 | logdiag")
     for index, path in enumerate(paths):
         if os.path.exists(path):
             continue
@@ -225,7 +223,6 @@ def _check_paths(paths: Sequence[str]) -> None:
 
 
 def _show_prompt(paths: Sequence[str], arguments: Mapping[str, Any], job_status: int | None) -> None:
-    """Prints the text that a model would be sent, and sends nothing."""
     if "-" in paths:
         raise SourceError("--show-prompt needs a file: standard input can be read only once")
     from logdiag.agent.consult import prompt_for
@@ -293,7 +290,7 @@ def run() -> int:
 
 
 def _complain(message: str) -> int:
-    """Prints an error on standard error, in rows that cannot steer a terminal. Returns the exit status."""
+    """Prints an error in rows that cannot steer a terminal. Returns the exit status."""
     shown = "\n".join(clean(row, _LONGEST_COMPLAINT) for row in f"logdiag: {message}".split("\n"))
     with suppress(OSError):  # standard error may be closed
         click.echo(shown, err=True)

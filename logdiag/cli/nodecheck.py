@@ -16,7 +16,7 @@ from logdiag.cli.options import text_or_json
 from logdiag.errors import LogdiagError
 from logdiag.recovery.launch import is_name, nodes_in, with_addresses
 from logdiag.recovery.nodecheck import Check, check, complaint
-from logdiag.recovery.worlds import DEFAULT_LAUNCHER, launch_of, run_worlds
+from logdiag.recovery.worlds import DEFAULT_LAUNCHER, Launch, run_worlds, words_of
 from logdiag.report.words import clean
 
 _EXAMPLES = """\b
@@ -62,7 +62,7 @@ def nodecheck_command(hosts: str | None, hosts_file: str | None, template: str, 
     if os.name != "posix":
         raise LogdiagError("logdiag nodecheck needs Linux or another Unix")
     nodes = _nodes_to_test(hosts, hosts_file)
-    launch = launch_of(template, **limits)
+    launch = Launch(words_of(template), **limits)
     # Exit by an exception, so that the launchers that were started are ended too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.monotonic()
@@ -89,10 +89,6 @@ def _nodes_to_test(hosts: str | None, hosts_file: str | None) -> tuple[str, ...]
     return with_addresses(nodes, option)
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''}"
-
-
 def _json(result: Check, seconds: float) -> str:
     waves = [
         [{"nodes": outcome.world, "wrong": complaint(outcome, result.usual),
@@ -116,5 +112,5 @@ def _text(result: Check, seconds: float) -> str:
             f"{usual.per_node:g} processes a node"
         )
     rows += [f"Note: {clean(note)}" for note in result.notes]
-    rounds = _counted(1 + (len(result.waves) > 1), "round")
-    return "\n".join([*rows, f"{_counted(worlds, 'world')} in {rounds}, {seconds:.1f} s"])
+    rounds = "2 rounds" if len(result.waves) > 1 else "1 round"
+    return "\n".join([*rows, f"{worlds} world{'s' * (worlds != 1)} in {rounds}, {seconds:.1f} s"])

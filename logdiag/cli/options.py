@@ -27,15 +27,14 @@ PATH = click.Path(readable=False)
 
 
 class OneOf(click.Choice[Any]):
-    """The value of one member of an enumeration, other than `none`; converted to that member."""
+    """A member of an enumeration other than `none`, by its value."""
 
     def __init__(self, kind: type[Enum]) -> None:
-        super().__init__([item.value for item in kind if item.value != "none"])
-        self._kind = kind
+        super().__init__([item for item in kind if item.value != "none"])
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Returns the member of the enumeration; a member is returned unchanged."""
-        return value if isinstance(value, self._kind) else self._kind(super().convert(value, param, ctx))
+    def normalize_choice(self, choice: Any, ctx: click.Context | None) -> str:
+        """Returns what stands for a member on the command line."""
+        return str(choice.value if isinstance(choice, Enum) else choice)
 
 
 REASONS = OneOf(Reason)
@@ -56,47 +55,38 @@ def form_option(*forms: str, help: str = "How to print it.") -> Callable[[Comman
 
 form_of_report = form_option(*FORMATS, help="How to print the answer.")
 brief_report = click.option("--brief", is_flag=True, help="The verdict in six lines at most.")
-"""The options of every command that prints one answer."""
 
 text_or_json = form_option("text", "json")
-"""The option of every command that prints a list, for people or for programs."""
 
 own_rules = click.option(
     "--rules", "folders", multiple=True, type=PATH, metavar="DIR",
     help="A folder of your own rules, and of log forms in its forms/; may be repeated.",
 )  # fmt: skip
-"""The option of every command that loads rules."""
 
 job_option = click.option(
     "--job", multiple=True, metavar="KEY=VALUE", help="The job's name, user, framework or image, for filters."
 )
-"""The option of every command that reads the log of a job."""
 
 offline = click.option("--offline", is_flag=True, default=None, help="No model, and no connection at all.")
-"""The option of every command that could reach the network."""
 
 past_failures = click.option(
     "--memory", "memory_address", type=PATH, metavar="PLACE",
     help="Past failures: a folder, or postgresql://...; else LOGDIAG_MEMORY or the user's data folder.",
 )  # fmt: skip
-"""The option of every command that consults past failures beside its main input."""
 
 model_limits = added(
     click.option("--llm-timeout", type=float, metavar="SECONDS", help="How long the model may take altogether."),
     click.option("--votes", type=int, metavar="N", help="How many answers of the model are compared."),
 )
-"""The options of every command that makes diagnoses with a model."""
 
 policy_option = click.option(
     "--policy", "policy_file", metavar="FILE", help="What to do about which failure (docs/recovery.md)."
 )
-"""The option of every command that decides by the policy."""
 
 status_of_job = click.option(
     "--exit-code-of-job", "job_status", type=click.IntRange(-64, 255), metavar="N",
     help="What the job itself ended with, 0 to 255, or minus the signal that ended it.",
 )  # fmt: skip
-"""The option of every command that cannot find out by itself how the job ended."""
 
 shared = added(
     click.option(
@@ -142,7 +132,6 @@ shared = added(
     ),
     offline,
 )  # fmt: skip
-"""The options of every command that makes diagnoses."""
 
 
 def settings_in_force(flags: Mapping[str, object]) -> Settings:
@@ -174,22 +163,12 @@ def model_in_force(settings: Settings) -> AgentSettings | None:
     return AgentSettings(settings.llm, settings.llm_timeout, settings.votes, settings.budget, settings.llm_when)
 
 
-def store_in_force(context: click.Context, option: click.Parameter, address: str | None) -> str | None:
-    """Returns the address of the store that a command works on: the callback of its `--memory` option."""
-    return settings_in_force({"memory": address}).store_or_refusal()
-
-
 def metadata_of(pairs: Iterable[str]) -> dict[str, str]:
     """Returns the job's metadata by key, the last of equal keys. Raises LogdiagError for what is not KEY=VALUE."""
     for pair in pairs:
         if not re.match("[^=]+=", pair):
             raise LogdiagError(f"--job {pair}: not KEY=VALUE; give for instance name=pretrain")
     return dict(pair.split("=", 1) for pair in pairs)
-
-
-def _cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,6 +187,7 @@ def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
             "offline": options["offline"],
         }
     )
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
         "rules": settings.rules,
         "memory": False if options["no_memory"] else memory_in_force(settings),
@@ -217,5 +197,5 @@ def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "job": metadata_of(options["job"]),
         "max_seconds": options["max_seconds"],
         "max_bytes": options["max_bytes"],
-        "workers": min(_cores(), _MOST_WORKERS) if options["workers"] is None else options["workers"],
+        "workers": min(cores, _MOST_WORKERS) if options["workers"] is None else options["workers"],
     }

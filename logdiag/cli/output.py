@@ -104,29 +104,22 @@ def print_answer(answer: Diagnosis, style: Printing) -> None:
 
 
 def printing(options: Mapping[str, Any], *, err: bool = False, many: bool = False) -> Printing:
-    """Returns how to print one answer, or `many`, by the options. Raises click.UsageError for options that exclude each
-    other, and LogdiagError for a file that cannot be written."""
+    """Returns how to print one answer, or `many`, which JSON, HTML and SARIF files cannot hold. Raises click.UsageError
+    for options that exclude each other, and LogdiagError for a file that cannot be written."""
     names = ("form", "digest", "brief", "verbose", "outputs")
     style = Printing(**{name: options[name] for name in names if name in options}, err=err)
     if style.brief and style.form != "text":
         raise click.UsageError(f"--brief shortens the text report; it cannot be used with --format {style.form}")
-    check_outputs(style.outputs, many=many)
+    known = [name for name in _FORM_OF if not (many and name in _OF_ONE)]
+    for path in style.outputs:
+        if os.path.splitext(path)[1].lower() not in known:
+            raise LogdiagError(f"--output {path}: the end of its name tells no format; end it in {', '.join(known)}")
+        check_writable("--output", path)
     return style
 
 
-def check_outputs(paths: Iterable[str], *, many: bool) -> None:
-    """Checks before the work is done that answers can be written to the paths; JSON, HTML and SARIF cannot hold `many`.
-    Raises LogdiagError."""
-    for path in paths:
-        suffix = os.path.splitext(path)[1].lower()
-        known = [name for name in _FORM_OF if not (many and name in _OF_ONE)]
-        if suffix not in known:
-            raise LogdiagError(f"--output {path}: the end of its name tells no format; end it in {', '.join(known)}")
-        check_writable("--output", path)
-
-
 def write_outputs(answer: Diagnosis, paths: Iterable[str], *, append: bool = False) -> None:
-    """Writes the answer to each file, in the format of the file name's suffix."""
+    """Writes the answer to each file, in the format of its suffix."""
     for path in paths:
         form = _FORM_OF[os.path.splitext(path)[1].lower()]
         write_file("--output", path, render(answer, form) + "\n", append=append)
@@ -145,9 +138,7 @@ def write_file(option: str, path: str, content: str, *, append: bool = False) ->
         with open(path, "a" if append else "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.write(content)
     except OSError as error:
-        raise LogdiagError(
-            f"{option} {path}: cannot be written ({error.strerror}); free some space or name another file"
-        ) from error
+        raise LogdiagError(f"{option} {path}: cannot be written ({error.strerror}); name another file") from error
 
 
 def print_trace(answer: Diagnosis) -> None:

@@ -7,7 +7,6 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,8 +66,11 @@ def rules() -> None:
 @own_rules
 def list_command(words: tuple[str, ...], reason: Reason | None, folders: tuple[str, ...]) -> None:
     """Print every rule, or those that hold all WORDS: id, role, reason, title. Patterns are searched, too."""
-    book = RuleBook.load(folders)
-    shown = [rule for rule in book.rules if reason in (None, rule.reason) and _holds(rule, words)]
+    shown = []
+    for rule in RuleBook.load(folders).rules:
+        text = " ".join((rule.id, rule.title, rule.why, *rule.match)).lower()
+        if reason in (None, rule.reason) and all(word.lower() in text for word in words):
+            shown.append(rule)
     if not shown:
         raise RuleError(
             f"rules: no rule has {' and '.join([*words, *([reason.value] if reason else [])])}; see logdiag rules list"
@@ -78,13 +80,7 @@ def list_command(words: tuple[str, ...], reason: Reason | None, folders: tuple[s
         say(f"{rule.id:<{width}}  {rule.role:<9}  {rule.reason:<19}  {rule.title}")
 
 
-def _holds(rule: Rule, words: Iterable[str]) -> bool:
-    text = " ".join((rule.id, rule.title, rule.why, *rule.match)).lower()
-    return all(word.lower() in text for word in words)
-
-
 def _rule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Returns the rule ids that complete the word in a shell."""
     book = RuleBook.load(ctx.params.get("folders") or ())
     return [item.id for item in book.entries if item.id.startswith(incomplete)]
 
@@ -197,9 +193,9 @@ def suggest_command(
     target = _target("--accept", folders) if accepted else None
     with open_store(settings_in_force({"memory": memory_address}).store_or_refusal()) as store:
         suggested = suggest(store, reason=reason, folders=folders, healthy=healthy)
-    if not suggested:
-        click.echo("nothing to suggest: no two confirmed incidents of one reason are alike and unknown", err=True)
-    sys.exit(_print_or_write([(f"{item.id} (from {', '.join(item.incidents)})", item) for item in suggested], target))
+    named = [(f"{item.id} (from {', '.join(item.incidents)})", item) for item in suggested]
+    nothing = "nothing to suggest: no two confirmed incidents of one reason are alike and unknown"
+    sys.exit(_print_or_write(named, target, nothing))
 
 
 @rules.command("learn-filters")
@@ -237,13 +233,10 @@ def learn_command(
     proposals = learn_filters(
         logs, asker, settings.llm, book=book, job=metadata_of(job), incidents=incidents, samples=samples
     )
-    first = next(proposals, None)
-    if first is None:
-        click.echo("nothing was learnt: too few samples agree on lines that no filter in force knows", err=True)
-        return
     # Proposals come one by one, so that those made before the model fails are kept.
-    learnt = ((f"{item.id} ({item.votes} of {samples} samples)", item) for item in chain([first], proposals))
-    sys.exit(_print_or_write(learnt, target))
+    learnt = ((f"{item.id} ({item.votes} of {samples} samples)", item) for item in proposals)
+    nothing = "nothing was learnt: too few samples agree on lines that no filter in force knows"
+    sys.exit(_print_or_write(learnt, target, nothing))
 
 
 @rules.command("draft")
@@ -283,22 +276,24 @@ def _print_file(text: str) -> None:
     click.echo("\n".join(clean(row, _LONGEST) for row in text.split("\n")) if terminal else text, nl=False)
 
 
-def _print_or_write(named_proposals: Iterable[tuple[str, Proposal]], target: str | None) -> int:
-    """Prints the proposals that passed, or writes them below `target`; the others go to standard error, with their
-    problems. Returns the exit status."""
+def _print_or_write(proposals: Iterable[tuple[str, Proposal]], target: str | None, nothing: str = "") -> int:
+    """Prints the proposals that passed, or writes them below `target`; the others go to standard error with their
+    problems, or `nothing` where there are none. Returns the exit status."""
     from logdiag.authoring.rule_file import accept
 
     status = 0
-    for name, item in named_proposals:
+    for name, item in proposals:
+        nothing = ""
         if item.problems:
-            rows = [f"{name} did not pass:", *(f"  {problem}" for problem in item.problems)]
-            for row in rows:
+            for row in (f"{name} did not pass:", *(f"  {problem}" for problem in item.problems)):
                 say(row, err=True)
             status = 1
         elif target is not None:
             click.echo(str(accept(item, target)))
         else:
             _print_file(f"# {item.id}.yaml\n{item.text}\n")
+    if nothing:
+        say(nothing, err=True)
     return status
 
 

@@ -43,25 +43,28 @@ class StandardInput:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._give_signals_back()
+        signal.set_wakeup_fd(self._wake_before)
+        for number, handler in self._handlers.items() if not self._interrupted_by else ():
+            signal.signal(number, handler)
+        os.close(self._wake)
+        os.close(self._woken)
         ended_by_signal = kind is not None and issubclass(kind, KeyboardInterrupt)
-        if (self._copy or self._interrupted_by) and not ended_by_signal:
-            self._pass_on_the_rest()
+        reads_on = (self._copy or self._interrupted_by) and not ended_by_signal
+        while reads_on and not self._ended:
+            self._next_piece(_PIECE_BYTES)
 
     def read(self, size: int = -1) -> bytes:
         """What is there, at most `size` bytes; waits for it. Raises InterruptedError once a signal came."""
         self.poll()
         # Read what the job had printed when the signal came, before the read ends.
-        if self._interrupted_by and (self._last_read or not _ready(_INPUT)):
+        if self._interrupted_by and (self._last_read or not _waiting_at(_INPUT).poll(0)):
             raise InterruptedError(f"interrupted by {self._interrupted_by}")
         self._last_read = bool(self._interrupted_by)
         return self._next_piece(size if size >= 0 else _PIECE_BYTES)
 
     def poll(self, milliseconds: float | None = None) -> bool:
         """Waits, at most so long; True when there is something to read, or a signal has come."""
-        waiting = select.poll()
-        waiting.register(_INPUT, select.POLLIN)
-        waiting.register(self._woken, select.POLLIN)
+        waiting = _waiting_at(_INPUT, self._woken)
         while not self._interrupted_by:
             ready = [descriptor for descriptor, _ in waiting.poll(milliseconds)]
             if _INPUT in ready or not ready:
@@ -80,14 +83,6 @@ class StandardInput:
         for handled in self._handlers:
             signal.signal(handled, signal.default_int_handler if handled is signal.SIGINT else signal.SIG_DFL)
 
-    def _give_signals_back(self) -> None:
-        signal.set_wakeup_fd(self._wake_before)
-        if not self._interrupted_by:
-            for number, handler in self._handlers.items():
-                signal.signal(number, handler)
-        os.close(self._wake)
-        os.close(self._woken)
-
     def _pass_on(self, chunk: bytes) -> None:
         """Writes all of a piece to standard output, unless an earlier one could not be written."""
         while chunk and self._copy:
@@ -101,12 +96,9 @@ class StandardInput:
                     f"the copy to standard output broke off ({error.strerror}); the log itself was read on"
                 )
 
-    def _pass_on_the_rest(self) -> None:
-        while not self._ended:
-            self._next_piece(_PIECE_BYTES)
 
-
-def _ready(descriptor: int) -> bool:
+def _waiting_at(*descriptors: int) -> select.poll:
     waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
-    return bool(waiting.poll(0))
+    for descriptor in descriptors:
+        waiting.register(descriptor, select.POLLIN)
+    return waiting

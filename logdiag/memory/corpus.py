@@ -28,11 +28,8 @@ _FIELDS = ("id", "signature", "window", "cause", "remedy", "job", "provenance")
 
 
 class Corpus:
-    """Incidents that cannot be changed. `records` are their fields as the cache keeps them, in plain values;
-    `origin` is a fingerprint of the files they came from.
-
-    An `Incident` is made only when it is asked for: of the hundreds that ship, an answer shows three.
-    """
+    """Incidents that cannot be changed: their fields as plain values, and a fingerprint of the files they came from.
+    An `Incident` is made only when it is asked for: of the hundreds that ship, an answer shows three."""
 
     def __init__(self, records: Sequence[dict[str, Any]] = (), origin: bytes = b"") -> None:
         self._records = records
@@ -94,9 +91,7 @@ def _parsed(files: RuleFiles) -> list[dict[str, Any]]:
         for entry in yaml.load(file.content, Loader=loader) or []:
             incident, problems = read_incident({**entry, "reason": name.rpartition("/")[2]})
             if incident is None:
-                raise MemoryStoreError(
-                    f"{file.path}: {entry.get('id')}: {problems[0]}; see corpus/README.md for the form"
-                )
+                raise MemoryStoreError(f"{file.path}: {entry.get('id')}: {problems[0]}; see corpus/README.md")
             signature, window = masked(incident.signature), tuple(map(masked, incident.window))
             incident = bounded(replace(incident, id=f"{PREFIX}{incident.id}", signature=signature, window=window))
             record = {name: getattr(incident, name) for name in (*_FIELDS, "fingerprint")}

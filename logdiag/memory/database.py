@@ -45,30 +45,25 @@ class Tables:
 
     def __init__(self, prefix: str, embedders: str) -> None:
         self.all = sql.MetaData()
-        texts = ("id", "signature", "fingerprint", "reason", "outcome", "node")
         row = sql.BigInteger().with_variant(Integer(), "sqlite")
+        # Times are compared as text, whatever the server's language.
+        time = Text().with_variant(Text(collation="C"), "postgresql")
+        texts = ("id", "signature", "fingerprint", "reason", "outcome", "node", "changed_at", "document")
         # `document` holds the whole incident, the other columns only what is searched by.
         self.incidents = Table(
             f"{prefix}incidents",
             self.all,
             Column("row", row, sql.Identity(always=True), primary_key=True),
             *(Column(text, Text, nullable=False, unique=text == "id") for text in texts),
-            # Times are compared as text, whatever the server's language.
-            Column("seen_at", Text().with_variant(Text(collation="C"), "postgresql"), nullable=False),
+            Column("seen_at", time, nullable=False),
             Column("confirmed", sql.Boolean, nullable=False),
-            Column("changed_at", Text, nullable=False),
-            Column("document", Text, nullable=False),
             sqlite_autoincrement=True,
         )
         for column in ("fingerprint", "reason", "node"):
             sql.Index(f"{prefix}incidents_{column}", self.incidents.c[column], self.incidents.c.seen_at)
         sql.Index(f"{prefix}incidents_seen", self.incidents.c.seen_at)
-        self.embedders = Table(
-            embedders,
-            self.all,
-            Column("number", Integer, primary_key=True),
-            Column("name", Text, nullable=False, unique=True),
-        )
+        number = Column("number", Integer, primary_key=True)
+        self.embedders = Table(embedders, self.all, number, Column("name", Text, nullable=False, unique=True))
         self.vectors = Table(
             f"{prefix}vectors",
             self.all,
@@ -204,7 +199,6 @@ class Database(ABC):
         return row is not None
 
     def _read(self, query: Select[Any]) -> dict[int, Incident]:
-        """The incidents that a query finds, by their rows, in its order."""
         found: dict[int, Incident] = {}
         with self.transaction() as connection:
             rows = connection.execute(query).all()
@@ -257,7 +251,6 @@ class SqliteFile(Database):
         super().__init__(os.path.join(folder, "incidents.db"), folder, Tables("", "embedders"), engine)
 
     def _connected(self) -> Any:
-        """A connection to the file, which is made where there is none."""
         import sqlite3
 
         try:
@@ -357,7 +350,6 @@ def _values(incident: Incident) -> dict[str, object]:
 
 
 def _index_folder(address: str) -> str:
-    """A folder of the user's own for the indexes of a database in PostgreSQL."""
     for folder in usable_folders():
         path = os.path.join(folder, f"memory-{hashlib.sha256(address.encode()).hexdigest()[:16]}")
         with suppress(OSError):

@@ -28,8 +28,7 @@ _SHOWN_PROBLEMS = 20
 
 
 class Merged(NamedTuple):
-    """What an import did: `kept` counts incidents that the store already had, in the same, a newer or a confirmed
-    form."""
+    """What an import did; `kept` stayed in the form that the store had."""
 
     added: int = 0
     replaced: int = 0
@@ -99,9 +98,8 @@ def _bounded(value: Any) -> Any:
 def imported(
     file: Iterable[str], name: str, checked: Callable[[Incident], Incident], *, own: bool = False
 ) -> list[Incident]:
-    """The incidents of an export, each passed through `checked`. They are marked as imported and count as not
-    confirmed, unless `own` says that the export is the user's own. `name` is the file's name in messages. Raises
-    MemoryStoreError with all problems."""
+    """The incidents of an export, each passed through `checked`. They count as not confirmed, unless the export is the
+    user's `own`. `name` is the file's in messages. Raises MemoryStoreError with all problems."""
     incidents: list[Incident] = []
     problems: list[str] = []
     file_name = name or str(getattr(file, "name", "import"))
@@ -121,8 +119,7 @@ def imported(
 
 
 def better(old: Incident, new: Incident) -> bool:
-    """Whether the imported form of an incident replaces the stored one: if it alone is confirmed, or, with both or none
-    confirmed, if it was changed later."""
+    """Whether the imported form of an incident replaces the stored one: confirmed before not, then the later one."""
     return (bool(new.confirmed_by), new.changed_at) > (bool(old.confirmed_by), old.changed_at)
 
 
@@ -156,7 +153,7 @@ def printable(text: str) -> str:
 
 
 def now() -> str:
-    """This moment, in UTC, to the millisecond."""
+    """Now, in UTC, to the millisecond."""
     return _written(datetime.now(timezone.utc), "milliseconds")
 
 

@@ -40,16 +40,17 @@ def kept_good_run(memory: StoreOrPlace, name: str) -> tuple[GoodRun, str] | None
 
 def kept_as_good(memory: StoreOrPlace, name: str, good: GoodRun, answer: Diagnosis) -> Diagnosis:
     """Stores the good run of the job `name`; returns the answer with a note that it is kept, or why not."""
+    note = f"kept as the latest good run of {name}"
     try:
         _keep(memory, name, good)
     except MemoryStoreError as error:
-        return replace(answer, notes=(*answer.notes, f"not kept as a good run: {error}"))
-    return replace(answer, notes=(*answer.notes, f"kept as the latest good run of {name}"))
+        note = f"not kept as a good run: {error}"
+    return replace(answer, notes=(*answer.notes, note))
 
 
 def _keep(memory: StoreOrPlace, name: str, good: GoodRun) -> None:
-    """Stores a good run over the one before. Raises MemoryStoreError if it cannot be written, or has more kinds of
-    lines than are kept: against a part of a run every other line would seem new."""
+    """Stores a good run. Raises MemoryStoreError if it cannot be written, or has more kinds of lines than are kept:
+    against a part of a run every other line would seem new."""
     if len(good.counts) > _MOST_ROWS:
         raise MemoryStoreError(
             f"{name}: its log has {len(good.counts):,} kinds of lines and at most {_MOST_ROWS:,} are kept; "

@@ -154,8 +154,7 @@ _VARIES = (
 
 
 def skeleton(signature: str) -> str:
-    """A signature in lower case without possible names: words with digits, hosts, paths; codes that tell failures apart
-    stay. It finds other wordings of confirmed failures; too loose for telling incidents apart."""
+    """A signature in lower case without possible names (words with digits, hosts, paths), but with telling codes."""
     codes = " ".join(re.sub(r"\W+", " ", code) for code in _CODE.findall(signature))
     text = _CODE.sub(" ", signature)
     for pattern, name in _VARIES:
@@ -175,12 +174,12 @@ _EXCEPTION = pattern_of(r"^(?:[\w.]*\.)?\w*(?:Error|Exception|Interrupt|Exit|Fau
 def frames_before(lines: Sequence[Line], line: Line) -> tuple[Frame, ...]:
     """Up to three frames of the traceback that ends with `line`, the innermost first. `lines` are the kept lines of the
     log; only those of the same process count."""
+    process = (line.source, line.rank, line.speaker)
     above = [
         candidate
         for candidate in lines
-        if candidate.source == line.source
-        and line.number - _LONGEST_TRACEBACK <= candidate.number < line.number
-        and (candidate.rank, candidate.speaker) == (line.rank, line.speaker)
+        if line.number - _LONGEST_TRACEBACK <= candidate.number < line.number
+        and (candidate.source, candidate.rank, candidate.speaker) == process
     ]
     frames: list[Frame] = []
     code = ""
@@ -199,13 +198,11 @@ def frames_before(lines: Sequence[Line], line: Line) -> tuple[Frame, ...]:
 
 
 def same_frames(signature: str, frames: Sequence[Frame], other_frames: Sequence[Frame]) -> bool:
-    """Whether two exceptions of one signature can be the same failure, by the frames that raised them. True without
-    looking at frames if the message has many words, or if the frames of either are not known."""
+    """Whether two exceptions of one signature can be the same failure: its message has many words, or the frames that
+    raised them are equal or not known."""
     words = re.findall(r"[^\W\d_]{3,}", _EXCEPTION.sub("", signature))
     if not frames or not other_frames or len(words) > _FEW_WORDS or not _EXCEPTION.match(signature):
         return True
     first, second = frames[0], other_frames[0]
     equal = (first.file == second.file, first.function == second.function)
-    if first.code and second.code:
-        return first.code == second.code and any(equal)
-    return all(equal)
+    return first.code == second.code and any(equal) if first.code and second.code else all(equal)

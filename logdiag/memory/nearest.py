@@ -68,7 +68,7 @@ class Nearest:
         self._vectors = np.empty((0, embedder.dimensions), np.float32)
 
     def incidents(self, query: array[float], k: int) -> list[tuple[float, Incident]]:
-        """The `k` incidents most like a vector, with their cosine, best first, as of the last `catch_up`."""
+        """The `k` incidents most like a vector, with their cosine, best first; as of the last `catch_up`."""
         asked = k + _FORGOTTEN
         while True:
             scored = self.search(query, asked)
@@ -144,7 +144,6 @@ class Nearest:
             after = found[-1].row
 
     def _number(self) -> Select[tuple[int]]:
-        """The embedder's number in the database."""
         embedders = self._database.tables.embedders
         return select(embedders.c.number).where(embedders.c.name == self.embedder.name)
 
@@ -206,14 +205,9 @@ class Nearest:
         replace_file(os.path.join(self._folder, name), faiss.serialize_index(index).data)
         self._index = self._opened(name)
         self._ids, self._vectors = self._ids[:0], self._vectors[:0]
-        self._sweep(name)
-
-    def _sweep(self, current: str) -> None:
-        """Removes old index files, but none so recent that another process may still need it."""
-        for name in os.listdir(self._folder):
-            path = os.path.join(self._folder, name)
-            ours = name.startswith(("index-", UNFINISHED)) and name != current
-            if ours and time.time() - os.path.getmtime(path) > _KEEP_SECONDS:
+        for old in set(os.listdir(self._folder)) - {name}:
+            path = os.path.join(self._folder, old)
+            if old.startswith(("index-", UNFINISHED)) and time.time() - os.path.getmtime(path) > _KEEP_SECONDS:
                 os.unlink(path)
 
 

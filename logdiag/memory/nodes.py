@@ -64,7 +64,12 @@ def node_records(
 ) -> tuple[NodeRecord, ...]:
     """Every node that failed in the `days` before `until` (ISO 8601, now if left out), the most suspicious first;
     `nodes` is the cluster's size. Raises MemoryStoreError."""
-    by_node = _failed_on(store, days, until)
+    end = utc(until or "") or now()
+    by_node: dict[str, list[Incident]] = {}
+    for incident in store.list(since=utc((moment(end) - timedelta(days=days)).isoformat())):
+        foreign = incident.imported and not incident.confirmed_by
+        if incident.node and not foreign and (incident.seen_at <= end or not until):
+            by_node.setdefault(incident.node, []).append(incident)
     failures = {node: len(_independent(found)) for node, found in by_node.items()}
     chances = _chances(failures, max(nodes or 0, len(by_node)))
     records = [
@@ -82,18 +87,6 @@ def node_records(
         for node, found in by_node.items()
     ]
     return tuple(sorted(records, key=lambda item: (item.corrected, item.probability, -item.failures, item.node)))
-
-
-def _failed_on(store: Store, days: float, until: str | None) -> dict[str, list[Incident]]:
-    """The incidents of each node in the `days` before `until`; imported ones only if they were confirmed here."""
-    end = utc(until or "") or now()
-    since = utc((moment(end) - timedelta(days=days)).isoformat())
-    by_node: dict[str, list[Incident]] = {}
-    for incident in store.list(since=since):
-        foreign = incident.imported and not incident.confirmed_by
-        if incident.node and not foreign and (incident.seen_at <= end or not until):
-            by_node.setdefault(incident.node, []).append(incident)
-    return by_node
 
 
 def _chances(failures: Mapping[str, int], size: int) -> dict[str, tuple[float, float]]:

@@ -58,7 +58,12 @@ def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
     by_rules = {finding.line.place: finding for finding in survey.findings}
     findings = []
     for line, incident, support in _matches(survey, store):
-        finding = _with_remedy(_finding(line, incident, (support,)), incident, book)
+        finding = _finding(line, incident, (support,))
+        if incident.outcome is not Helped.DID_NOT:
+            # The action of the reason's table stays the table's, which also knows what to do before the first step.
+            tabled = incident.action in (Action.NONE, book.entry_of(incident.reason).action)
+            steps = (incident.remedy,) if incident.remedy else ()
+            finding = finding._replace(action=None if tabled else incident.action, steps=steps)
         if (rule := by_rules.get(line.place)) and rule.role.is_failure:
             action = rule.action or book.entry_of(rule.reason).action
             if rule.reason is incident.reason and incident.action in (action, Action.NONE):
@@ -70,8 +75,8 @@ def known(survey: Survey, store: Store, book: RuleBook) -> tuple[Finding, ...]:
 
 
 def similar_to(line: Line, reason: Reason, store: Store) -> tuple[Similar, ...]:
-    """The past failures most similar to a line, the most useful first: ranked by similarity, age, outcome and
-    confirmation, with half the weight for another reason than `reason`. Raises MemoryStoreError."""
+    """The past failures most similar to a line, the most useful first: by similarity, age, outcome, confirmation, and
+    whether they have its `reason`. Raises MemoryStoreError."""
     signature = masked(line)
     scored = [(1.0, incident) for incident in store.by_fingerprint(fingerprint(signature), _MOST_SIMILAR)]
     seen = {incident.id for _, incident in scored}
@@ -119,8 +124,8 @@ def _matches(survey: Survey, store: Store) -> Iterator[tuple[Line, Incident, Sup
         incidents = same or nearly
         with_frames = any(item.frames for item in incidents)
         for line in occurrences if incidents else ():
-            # The latest incident that can have been raised by the same frames.
             frames = frames_before(survey.lines, line) if with_frames else ()
+            # The latest incident that can have been raised by the same frames.
             match = next((item for item in incidents if same_frames(signature, item.frames, frames)), None)
             if match is not None:
                 yield line, match, Support.SAME if same else Support.NEARLY_SAME
@@ -128,15 +133,10 @@ def _matches(survey: Survey, store: Store) -> Iterator[tuple[Line, Incident, Sup
 
 def _longest_words(confirmed: Sequence[Incident]) -> frozenset[str]:
     """The longest word of each incident, which every matching line has; empty if any incident has no word."""
-    longest = set()
-    for incident in confirmed:
-        # The last word may be cut short.
-        whole = skeleton(incident.signature).rpartition(" ")[0] or skeleton(incident.signature)
-        words = _WORD.findall(whole.replace("<n>", " "))
-        if not words:
-            return frozenset()
-        longest.add(max(words, key=len))
-    return frozenset(longest)
+    skeletons = (skeleton(incident.signature) for incident in confirmed)
+    # The last word may be cut short.
+    whole = [_WORD.findall((text.rpartition(" ")[0] or text).replace("<n>", " ")) for text in skeletons]
+    return frozenset(max(words, key=len) for words in whole) if all(whole) else frozenset()
 
 
 def _lines_by_signature(survey: Survey, words: frozenset[str]) -> Mapping[str, list[Line]]:
@@ -179,16 +179,6 @@ def alike(line: Line, least: float, store: Store) -> Finding | None:
     divided = votes[reason] < _UNITED * sum(votes.values())
     # A similar failure gives its reason, but not its remedy, which may not help here.
     return _finding(line, nearest, (similarity, Support.DIVIDED) if divided else (similarity,))._replace(generality=1)
-
-
-def _with_remedy(finding: Finding, incident: Incident, book: RuleBook) -> Finding:
-    """A finding with what was done about its incident, unless that did not help."""
-    if incident.outcome is Helped.DID_NOT:
-        return finding
-    # The action of the reason's table stays the table's, which also knows what to do before the first step.
-    tabled = incident.action in (Action.NONE, book.entry_of(incident.reason).action)
-    steps = (incident.remedy,) if incident.remedy else ()
-    return finding._replace(action=None if tabled else incident.action, steps=steps)
 
 
 def _finding(line: Line, incident: Incident, supports: tuple[Support, ...]) -> Finding:

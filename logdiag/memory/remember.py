@@ -26,29 +26,31 @@ _WHERE = pattern_of(r" on (?:rank \d|node \S).*|; \d+ other ranks?\b.*", re.DOTA
 def incident_of(diagnosis: Diagnosis, job: Mapping[str, str] | None = None) -> Incident:
     """The incident of a diagnosis: its root line, else its most suspicious line, with two lines on either side, all
     masked; else how the job ended. Raises MemoryStoreError if the log shows no failure."""
-    lines = diagnosis.digest.lines
-    if root_line := _root_line(diagnosis):
-        incident = _incident_at(root_line, [line for line in lines if line.source == root_line.source])
-    elif diagnosis.failed:
-        incident = Incident("", masked(diagnosis.summary), Reason.OTHERS, Action.FIX_AND_RESUBMIT)
-        content = _content(lines[-_CONTENT:])
-        incident = replace(incident, provenance=os.path.basename(diagnosis.source), content=content)
-    else:
+    line, root = _root_line(diagnosis), diagnosis.root_cause
+    if line is None and not diagnosis.failed:
         raise MemoryStoreError(f"{diagnosis.source}: no line was found that names what broke; give it with --signature")
-    incident = replace(incident, job=dict(job or {}))
-    if diagnosis.reason is not Reason.NONE:
-        incident = replace(incident, reason=diagnosis.reason, action=diagnosis.recovery.action)
-    if root := diagnosis.root_cause:
-        # The cause in general: a title that names this job's node or numbers is not kept.
-        title = _WHERE.sub("", diagnosis.summary).rstrip(".")
-        of_this_job = (root.node and root.node in title) or masked(title) != " ".join(title.split())
-        incident = replace(incident, cause="" if of_this_job else title, node=root.node or "")
-    return incident
+    known = diagnosis.reason is not Reason.NONE
+    node = root.node if root else line.node if line else None
+    lines = [item for item in diagnosis.digest.lines if line is None or item.source == line.source]
+    before = [item for item in lines if line and line.number - _CONTENT <= item.number < line.number]
+    return Incident(
+        id="",
+        signature=masked(line or diagnosis.summary),
+        reason=diagnosis.reason if known else Reason.OTHERS,
+        action=diagnosis.recovery.action if known else Action.FIX_AND_RESUBMIT,
+        window=_masked_around(line, lines) if line else (),
+        cause=_cause_in_general(diagnosis),
+        job=dict(job or {}),
+        node=node or "",
+        provenance=os.path.basename(line.source if line else diagnosis.source),
+        frames=frames_before(lines, line) if line else (),
+        content=_content([*before, line] if line else lines[-_CONTENT:]),
+    )
 
 
 def remembered(diagnosis: Diagnosis, memory: StoreOrPlace, job: Mapping[str, str] | None) -> Diagnosis:
-    """Stores the failure and returns the diagnosis with the incident's id, or with a note that says why it was not
-    stored. Nothing is stored of a healthy job. The incident counts for later answers once a person confirms it."""
+    """Stores the failure, if there is one, and returns the diagnosis with the incident's id, or with a note that says
+    why it was not stored."""
     if diagnosis.failed is False:
         return diagnosis
     try:
@@ -61,34 +63,27 @@ def remembered(diagnosis: Diagnosis, memory: StoreOrPlace, job: Mapping[str, str
     return replace(diagnosis, incident=stored.id, notes=(*diagnosis.notes, *notes))
 
 
-def _incident_at(root_line: Line, lines: Sequence[Line]) -> Incident:
-    """An incident of unknown reason (`others`) for a line; `lines` are the kept lines of its log."""
-    near = [line for line in lines if 0 < abs(line.number - root_line.number) <= _NEAR]
-    before = [line for line in near if line.number < root_line.number][-_AROUND:]
-    after = [line for line in near if line.number > root_line.number][:_AROUND]
-    until = [line for line in lines if root_line.number - _CONTENT <= line.number < root_line.number]
-    return Incident(
-        id="",
-        signature=masked(root_line),
-        reason=Reason.OTHERS,
-        action=Action.FIX_AND_RESUBMIT,
-        window=tuple(text for line in (*before, *after) if (text := masked(line))),
-        node=root_line.node or "",
-        provenance=os.path.basename(root_line.source),
-        frames=frames_before(lines, root_line),
-        content=_content([*until, root_line]),
-    )
+def _masked_around(line: Line, lines: Sequence[Line]) -> tuple[str, ...]:
+    before = [item for item in lines if 0 < line.number - item.number <= _NEAR][-_AROUND:]
+    after = [item for item in lines if 0 < item.number - line.number <= _NEAR][:_AROUND]
+    return tuple(filter(None, map(masked, (*before, *after))))
+
+
+def _cause_in_general(diagnosis: Diagnosis) -> str:
+    """The title of the answer; empty where it names this job's node or numbers."""
+    title = _WHERE.sub("", diagnosis.summary).rstrip(".") if diagnosis.root_cause else ""
+    node = diagnosis.root_cause.node if diagnosis.root_cause else None
+    of_this_job = (node and node in title) or masked(title) != " ".join(title.split())
+    return "" if of_this_job else title
 
 
 def _root_line(diagnosis: Diagnosis) -> Line | None:
-    """The root line, or else the most suspicious one, with all that its kept line holds; None if there is none, or if
-    masking leaves nothing of it."""
+    """The root line, or else the most suspicious one; None if there is none, or if masking leaves nothing of it."""
     cited = diagnosis.root_cause or next(iter(diagnosis.suspects), None)
     if cited is None:
         return None
-    kept = (line for line in diagnosis.digest.lines if line.in_file == cited.in_file)
-    root_line = next((line for line in kept if line.text == cited.text), None)
-    root_line = root_line or parse_line(cited.text, cited.source, cited.line)
+    kept = (line for line in diagnosis.digest.lines if (line.in_file, line.text) == (cited.in_file, cited.text))
+    root_line = next(kept, None) or parse_line(cited.text, cited.source, cited.line)
     return root_line if masked(root_line) else None
 
 

@@ -1,10 +1,4 @@
-"""The store of past incidents: what people and earlier diagnoses put in, above what ships with logdiag.
-
-with open_store("/srv/logdiag") as store:        # or postgresql://...
-    incident = store.add(Incident("", masked(line), Reason.ECC_ERROR, Action.RESTART_EXCLUDING_NODE))
-    store.confirm(incident.id, by="mira", outcome=Helped.WORKED)
-    store.nearest(masked(other_line), 5)         # similar; needs the extra `memory`
-"""
+"""The store of past incidents: what people and earlier diagnoses put in, above what ships with logdiag."""
 
 from __future__ import annotations
 
@@ -88,8 +82,8 @@ class Store:
         return added
 
     def remember(self, incident: Incident) -> tuple[Incident, bool]:
-        """Adds an incident, or counts it once more if the store has it: same line and same job, or same piece of a log.
-        Returns the stored incident, and True if the store had it already."""
+        """Adds an incident, or counts it once more if the store has it (same line and job, or same piece of a log).
+        Returns it as stored, and whether the store had it."""
         new = replace(self._checked(incident), id=_new_id())
         with self._database.transaction(write=True):
             for old in self._database.find(fingerprint=new.fingerprint, limit=_MOST_OCCURRENCES):
@@ -123,8 +117,8 @@ class Store:
         return incidents[:limit]
 
     def known(self, fingerprints: Iterable[str]) -> Mapping[str, Sequence[Incident]]:
-        """The incidents that people confirmed in this store, by fingerprint, the latest first. Fingerprints without any
-        are left out, and so are the incidents that ship with logdiag."""
+        """The incidents that people confirmed in this store, by those of the fingerprints that have any, the latest
+        first."""
         by_fingerprint: dict[str, tuple[Incident, ...]] = {}
         for incident in self._find(fingerprint=tuple(set(fingerprints)), confirmed=True, limit=_MOST_CONFIRMED):
             by_fingerprint[incident.fingerprint] = (*by_fingerprint.get(incident.fingerprint, ()), incident)
@@ -139,12 +133,8 @@ class Store:
         return (*self._find(fingerprint=wanted, limit=limit), *self._corpus.by_fingerprint(wanted))[:limit]
 
     def nearest(self, text: str, k: int = 5, *, own: bool = False) -> tuple[tuple[float, Incident], ...]:
-        """The `k` incidents most similar to a masked line, with their cosine, best first. `own` leaves out the shipped
-        ones.
-
-        New incidents get their vectors here, so the first search after a large import takes longer (see
-        `searched_all`).
-        """
+        """The `k` incidents most similar to a masked line, with their cosine, best first; `own` leaves out the shipped
+        ones. New incidents get their vectors here, so the first search after a large import takes longer."""
         (query,) = self._vectors_by.embed([text])
         scored: list[tuple[float, Incident]] = []
         if self._is_there():
@@ -214,7 +204,7 @@ class Store:
         }
 
     def export(self, file: TextIO) -> int:
-        """Writes each incident but the shipped ones as a line of JSON, and returns how many there were."""
+        """Writes each incident but the shipped ones as a line of JSON; returns how many there were."""
         count = 0
         for page in self._database.pages() if self._is_there() else ():
             file.writelines(to_text(incident, schema=SCHEMA) + "\n" for incident in page)
@@ -279,9 +269,7 @@ class Store:
         _refuse_shipped(incident.id)
         signature, window = masked(incident.signature), tuple(map(masked, incident.window))
         if not signature:
-            raise MemoryStoreError(
-                f"{self.place}: an incident without a signature; give the line that named the failure"
-            )
+            raise MemoryStoreError(f"{self.place}: an incident without a signature; give the line of the failure")
         new = replace(incident, id=incident.id or _new_id(), seen_at=utc(incident.seen_at) or now())
         return _as_kept(replace(new, signature=signature, window=window))
 
@@ -335,7 +323,6 @@ def _same_failure(old: Incident, new: Incident) -> bool:
 
 
 def _corrected(old: Incident, by: str, corrections: Mapping[str, Any]) -> Incident:
-    """An incident with a person's corrections; its history lists each change."""
     cleared: dict[str, Any] = {}
     if corrections.get("reason", old.reason) is not old.reason:
         cleared = {"action": Action.NONE, "cause": "", "remedy": "", "outcome": Helped.UNKNOWN}
@@ -374,9 +361,7 @@ def _as_kept(incident: Incident) -> Incident:
 
 def _refuse_shipped(identity: str) -> None:
     if identity.startswith(PREFIX):
-        raise MemoryStoreError(
-            f"{identity}: ships with logdiag and cannot be changed; add an incident of your own with the same signature"
-        )
+        raise MemoryStoreError(f"{identity}: ships with logdiag and cannot be changed; add an incident of your own")
 
 
 def _new_id() -> str:

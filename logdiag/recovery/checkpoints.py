@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import IO, Any
 
 from logdiag.errors import LogdiagError
 
@@ -61,9 +61,8 @@ def checkpoints_in(folder: str) -> list[SavedCheckpoint]:
         is_folder = os.path.isdir(path) and not os.path.islink(path)
         if name.startswith(".") or _UNFINISHED.search(name) or not (is_folder or name.endswith(_FILES)):
             continue
-        files = [path]
-        if is_folder:
-            files = [os.path.join(parent, file) for parent, _, names in os.walk(path) for file in sorted(names)]
+        walked = os.walk(path) if is_folder else [("", [], [path])]
+        files = [os.path.join(parent, file) for parent, _, names in walked for file in sorted(names)]
         try:
             saved_at = max((os.stat(file).st_mtime for file in files), default=os.stat(path).st_mtime)
             torn = _torn_folder(path, files) if is_folder else _torn_file(path)
@@ -81,7 +80,7 @@ def newest(checkpoints: Sequence[SavedCheckpoint], distrusted: Mapping[str, floa
 
 
 def _torn_folder(folder: str, files: list[str]) -> str:
-    """Says why a folder is no whole checkpoint; empty where it is."""
+    """Says why a folder is no whole checkpoint, as all functions here do; empty where it is."""
     if not files:
         return f"{folder} is empty"
     problems = (
@@ -109,7 +108,7 @@ def _torn_layout(folder: str, names: set[str]) -> str:
 
 
 def _missing_parts(files: Iterable[str]) -> str:
-    """Says which parts are missing of files numbered like `2-of-4`; empty for none."""
+    """Says which parts are missing of files numbered like `2-of-4`."""
     parts = Counter((match[1], match[3], match[4]) for match in map(_PART.fullmatch, files) if match)
     for (before, count, after), present in parts.items():
         if present < int(count):
@@ -118,7 +117,6 @@ def _missing_parts(files: Iterable[str]) -> str:
 
 
 def _torn_file(path: str) -> str:
-    """Says why a file is not whole; empty where it is, or where its format does not show it."""
     name = os.path.basename(path)
     size = os.path.getsize(path)
     if _UNFINISHED.search(name):
@@ -151,8 +149,8 @@ def _torn_safetensors(path: str, size: int) -> str:
 
 
 def _torn_zip(path: str) -> str:
-    """A zip's list of contents stands at its end, so that a cut one has none; each entry must begin where it says.
-    The checksums are not computed: torch may leave them out, and gigabytes would be read."""
+    """A zip's list of contents stands at its end; each entry must begin where it says. Checksums are not computed:
+    torch may leave them out, and gigabytes would be read."""
     with open(path, "rb") as file:
         if file.read(2) == b"\x80\x02":
             return f"{path} is of torch's old format, which does not show whether it is whole; save it as zip"
@@ -166,17 +164,12 @@ def _torn_zip(path: str) -> str:
 
 
 def _torn_distributed(folder: str) -> str:
-    """Says why the files do not hold what `.metadata` lists; empty where they do. It lists each piece's file, offset
-    and length."""
-    pieces: list[tuple[str, int]] = []
+    """`.metadata` lists the file, offset and length of each piece."""
     try:
         with open(os.path.join(folder, ".metadata"), "rb") as file:
-            _Pieces(file, pieces).load()
+            ends = _ends_of_files(file)
     except Exception as error:  # a cut pickle raises whatever its last byte leads to
         return f"{folder}/.metadata is cut off or damaged ({error or type(error).__name__})"
-    ends: dict[str, int] = {}
-    for name, end in pieces:
-        ends[name] = max(end, ends.get(name, 0))
     for name, end in ends.items():
         file_of = os.path.join(folder, name)
         size = os.path.getsize(file_of) if os.path.exists(file_of) else -1
@@ -185,32 +178,32 @@ def _torn_distributed(folder: str) -> str:
     return "" if ends else f"{folder}/.metadata names no file"
 
 
-class _Pieces(pickle.Unpickler):
-    """Reads (file, end) of each piece out of a pickle. Each class or function that the pickle names is replaced by an
+def _ends_of_files(pickled: IO[bytes]) -> dict[str, int]:
+    """Returns where the last piece of each file ends. Each class or function that the pickle names is replaced by an
     empty stand-in, so nothing is imported or called."""
+    ends: dict[str, int] = {}
 
-    def __init__(self, file: Any, pieces: list[tuple[str, int]]) -> None:
-        super().__init__(file)
+    class Nothing(dict[Any, Any]):
+        __hash__ = object.__hash__  # type: ignore[assignment]
 
-        class Nothing(dict[Any, Any]):
-            def __init__(self, *_: Any) -> None:
-                super().__init__()
+        def __init__(self, *_: Any) -> None:
+            super().__init__()
 
-            __hash__ = object.__hash__  # type: ignore[assignment]
+        def append(self, _: Any) -> None: ...
 
-            def append(self, _: Any) -> None: ...
+        extend = append
 
-            def extend(self, _: Any) -> None: ...
+        def __setstate__(self, state: Any) -> None:
+            for part in state if isinstance(state, tuple) else (state,):
+                if isinstance(part, dict) and {"relative_path", "offset", "length"} <= part.keys():
+                    name, end = str(part["relative_path"]), int(part["offset"]) + int(part["length"])
+                    ends[name] = max(end, ends.get(name, 0))
 
-            def __setstate__(self, state: Any) -> None:
-                for part in state if isinstance(state, tuple) else (state,):
-                    if isinstance(part, dict) and {"relative_path", "offset", "length"} <= part.keys():
-                        pieces.append((str(part["relative_path"]), int(part["offset"]) + int(part["length"])))
+    class Unpickler(pickle.Unpickler):
+        def find_class(self, _module: str, _name: str) -> Any:
+            return Nothing
 
-        self._nothing = Nothing
+        def persistent_load(self, _: Any) -> None: ...
 
-    def find_class(self, _module: str, _name: str) -> Any:
-        return self._nothing
-
-    def persistent_load(self, _: Any) -> Any:
-        return None
+    Unpickler(pickled).load()
+    return ends

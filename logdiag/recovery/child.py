@@ -32,9 +32,7 @@ class Child:
         try:
             self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
-            raise LogdiagError(
-                f"{log}: cannot be written ({error.strerror}); free some space or give --state"
-            ) from error
+            raise LogdiagError(f"{log}: cannot be written ({error.strerror}); give another --state") from error
         self.notes: list[str] = []
         self._routes: dict[int, int] = {}  # from the descriptor we read to the one we write to
         ends = self._make_ends()
@@ -68,11 +66,11 @@ class Child:
             piece = b""
             with contextlib.suppress(OSError):  # a terminal whose other side is closed
                 piece = os.read(end, _PIECE)
-            if not piece:
+            if piece:
+                self._pass_on(piece, self._routes[end])
+            else:
                 self._routes.pop(end)
                 os.close(end)
-                continue
-            self._pass_on(end, piece)
             pieces.append(piece)
         return b"".join(pieces)
 
@@ -118,25 +116,20 @@ class Child:
         self.resize()
         return ends
 
-    def _pass_on(self, end: int, piece: bytes) -> None:
-        try:
-            _write(self._log, piece)
-        except OSError as error:
-            self._note(f"the log could not be written ({error.strerror}); a part of it is missing")
-        out = self._routes[end]
-        try:
-            _write(out, piece)
-        except OSError as error:
-            # Nobody reads any more: the job works on, and the log has it all.
-            self._note(f"the copy to standard output broke off ({error.strerror}); the log has all of it")
-
-    def _note(self, note: str) -> None:
-        if note not in self.notes:
-            self.notes.append(note)
+    def _pass_on(self, piece: bytes, out: int) -> None:
+        """Writes a piece into the log and to our output. If nobody reads that any more, the job works on."""
+        lost = "the log could not be written ({}); a part of it is missing"
+        unread = "the copy to standard output broke off ({}); the log has all of it"
+        for to, note in ((self._log, lost), (out, unread)):
+            try:
+                _write(to, piece)
+            except OSError as error:
+                if (said := note.format(error.strerror)) not in self.notes:
+                    self.notes.append(said)
 
 
 def _input() -> int | None:
-    """Returns None, so that the job inherits standard input, or DEVNULL where another program owns that terminal."""
+    """Standard input for the job: ours (None), or DEVNULL where another program owns that terminal."""
     with contextlib.suppress(OSError):  # no terminal, or not ours
         if os.tcgetpgrp(_INPUT) != os.getpgrp():
             return subprocess.DEVNULL
@@ -187,9 +180,7 @@ def end_all(mark: str, child: Child | None = None, grace: float = _GRACE) -> int
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, sent)
         until = time.monotonic() + grace
-        while marked(mark) or (child is not None and child.status is None):
-            if time.monotonic() > until:
-                break
+        while time.monotonic() < until and (marked(mark) or (child is not None and child.status is None)):
             if child is not None:
                 child.read(0.05)
             else:

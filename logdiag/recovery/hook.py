@@ -1,12 +1,5 @@
-"""What a training script asks to go on where `logdiag run` wants it to: which checkpoint, and which batches to skip.
-
-    from logdiag.recovery.hook import resume
-
-    plan = resume()
-    first = load(plan.checkpoint) if plan.checkpoint else 0
-    for number, batch in enumerate(batches):
-        if number < first or plan.skips(number):
-            continue
+"""What a training script asks to go on where `logdiag run` wants it to: which checkpoint, and which batches to skip
+(docs/recovery.md).
 
 It reads environment variables only, so that a script without logdiag can read them too: `LOGDIAG_RUN_ATTEMPT` (from 1),
 `LOGDIAG_RUN_CHECKPOINT` (a path, empty for a new start), `LOGDIAG_RUN_SKIP` (`120-131,200-204`, both ends included) and

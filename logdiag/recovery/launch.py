@@ -79,7 +79,7 @@ def launcher_of(command: Sequence[str], nodes_file: str | None, checkpoint_dir: 
         raise LogdiagError("COMMAND: {nodes} and {count} stand for the nodes of a file; give --nodes FILE")
     if nodes_file and not named & {"nodes", "exclude"}:
         raise LogdiagError(
-            f"--nodes {nodes_file}: COMMAND says nowhere which nodes to use; write {{nodes}} or {{exclude}} in it"
+            f"--nodes {nodes_file}: COMMAND says nowhere which nodes to use; write {{nodes}} or {{exclude}}"
         )
     if "checkpoint" in named and not checkpoint_dir:
         raise LogdiagError("COMMAND: {checkpoint} stands for a checkpoint of a folder; give --checkpoint-dir DIR")
@@ -88,13 +88,12 @@ def launcher_of(command: Sequence[str], nodes_file: str | None, checkpoint_dir: 
 
 
 def is_name(node: str) -> bool:
-    """Whether it can be a host's name or address, and is harmless to a shell."""
+    """Whether it can be a host's name or address; such are harmless to a shell."""
     return _NAME.fullmatch(node) is not None
 
 
 def nodes_in(path: str, option: str) -> list[str]:
-    """Returns the first word of each line of a hostfile, without comments. Raises LogdiagError, naming the `option` the
-    file came from."""
+    """Returns the first word of each line of the hostfile of an option. Raises LogdiagError."""
     try:
         with open(path, encoding="utf-8") as file:
             rows = [row.split("#")[0].split() for row in file]
@@ -106,18 +105,13 @@ def nodes_in(path: str, option: str) -> list[str]:
 
 
 def with_addresses(nodes: tuple[str, ...], option: str) -> tuple[str, ...]:
-    """Returns the nodes unchanged. Raises LogdiagError, naming the `option` they came from, where one has no
-    address."""
-    if unknown := [node for node in nodes if not _has_address(node)]:
-        raise LogdiagError(f"{option}: {', '.join(unknown[:5])}: no such host; correct the name or take it out")
+    """Returns the nodes. Raises LogdiagError, naming the `option` they came from, where one has no address."""
+    for node in nodes:
+        try:
+            socket.getaddrinfo(node, None)
+        except (OSError, UnicodeError) as error:
+            raise LogdiagError(f"{option}: {node}: no such host; correct the name or take it out") from error
     return nodes
-
-
-def _has_address(node: str) -> bool:
-    try:
-        return bool(socket.getaddrinfo(node, None))
-    except (OSError, UnicodeError):
-        return False
 
 
 def same_node(node: str, nodes: Sequence[str]) -> str:

@@ -57,21 +57,18 @@ class Course:
             self.slowest_start = max(self.slowest_start, event["at"] - self.began)
         elif kind == "end":
             self.running = ""
-        elif kind == "choice":
-            self._choose(event)
         elif kind == "over":
             self.over = True
-
-    def _choose(self, event: Mapping[str, Any]) -> None:
-        self.decided = event
-        self.furthest, self.saved = event["furthest"], event["saved"]
-        if event["step"] != "stop":
-            failure = event["failure"]
-            reason, advice = Reason(failure["reason"]), Action(failure["advice"])
-            self.failures.append(Failure(**{**failure, "reason": reason, "advice": advice}))
-            self.excluded += [event["node"]] if event["node"] else []
-            self.skipped += [(first, last) for first, last in event["skip"]]
-            self.distrusted.update(event["distrusted"])
+        elif kind == "choice":
+            self.decided = event
+            self.furthest, self.saved = event["furthest"], event["saved"]
+            if event["step"] != "stop":
+                failure = event["failure"]
+                reason, advice = Reason(failure["reason"]), Action(failure["advice"])
+                self.failures.append(Failure(**{**failure, "reason": reason, "advice": advice}))
+                self.excluded += [event["node"]] if event["node"] else []
+                self.skipped += [(first, last) for first, last in event["skip"]]
+                self.distrusted.update(event["distrusted"])
 
 
 class Ledger:
@@ -79,16 +76,19 @@ class Ledger:
 
     def __init__(self, folder: str) -> None:
         """Raises LogdiagError where the folder cannot be used, or another process watches the job."""
+        import fcntl
+
         self.folder = os.path.abspath(folder)
         self.path = os.path.join(self.folder, _NAME)
         try:
             os.makedirs(self.folder, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
-            raise LogdiagError(
-                f"--state {folder}: cannot be written ({error.strerror}); name another folder"
-            ) from error
-        self._lock()
+            raise LogdiagError(f"--state {folder}: cannot be written ({error.strerror}); name another") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise LogdiagError(f"--state {self.folder}: another logdiag watches this job; name another") from error
         self._unwritten = b""
         self.course = Course()
         for event in self._read():
@@ -116,7 +116,6 @@ class Ledger:
         policy: Policy,
         failure: Failure,
         node: str,
-        *,
         attempt: int | str,
         saved: int = -1,
         rollback: Callable[[Choice], Rollback] = lambda _: ((), {}),
@@ -150,16 +149,6 @@ class Ledger:
     def close(self) -> None:
         """Closes the file, so that another process may watch the job."""
         os.close(self._file)
-
-    def _lock(self) -> None:
-        import fcntl
-
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise LogdiagError(
-                f"--state {self.folder}: another logdiag watches this job; name another folder"
-            ) from error
 
     def _read(self) -> list[dict[str, Any]]:
         """Returns all events. Removes a last line that is incomplete because its writer was killed."""

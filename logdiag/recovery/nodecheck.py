@@ -69,11 +69,8 @@ def check(nodes: Sequence[str], run: Callable[[Sequence[World]], Sequence[WorldR
     usual = usual_of(first)
     good = [node for outcome in first if not complaint(outcome, usual) for node in outcome.world]
     if not good:
-        why = next((outcome.why for outcome in first), "")
-        note = (
-            f"no world passed, so it is not known which nodes are bad; check the launcher and the ports first ({why})"
-        )
-        return Check((), {}, tuple(nodes), (note,), usual, (first,))
+        what = "no world passed, so it is not known which nodes are bad; check the launcher and the ports first"
+        return Check((), {}, tuple(nodes), (f"{what} ({first[0].why})",), usual, (first,))
     waves = tuple(tuple(run(wave)) for wave in second_round([node for node in nodes if node not in good], good))
     # The suspect is the last of its world.
     complaints = {outcome.world[-1]: complaint(outcome, usual) for wave in waves for outcome in wave}
@@ -124,10 +121,7 @@ def complaint(outcome: WorldResult, usual: Usual | None) -> str:
 
 
 def second_round(suspects: Sequence[str], good: Sequence[str]) -> list[list[World]]:
-    """Pairs each suspect with a node that passed. A node is in one world at a time, so this takes several waves where
-    suspects outnumber good nodes; empty where no node passed."""
-    if not good:
-        return []
+    """Pairs each suspect with one of the nodes that passed, in several waves where suspects outnumber those."""
     return [
         list(zip(good, suspects[start : start + len(good)], strict=False))  # the good node comes first, as rank 0
         for start in range(0, len(suspects), len(good))

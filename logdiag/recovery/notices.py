@@ -67,7 +67,7 @@ class Notifier:
                 self.notes.append("not all notices could be sent in time")
 
     def _serve(self) -> None:
-        while (notice := self._waiting.get()) is not None:
+        for notice in iter(self._waiting.get, None):
             for address in self._addresses:
                 self._deliver(address, notice)
 
@@ -81,13 +81,12 @@ class Notifier:
             address.removeprefix(_SLACK), json.dumps(document).encode(), {"Content-Type": "application/json"}
         )
         for attempt in range(_TRIES):
+            time.sleep(self._pause * 2 ** (attempt - 1) if attempt else 0)
             try:
                 with urllib.request.urlopen(request, timeout=_SECONDS):
                     return
-            except (urllib.error.URLError, OSError, ValueError) as error:
+            except (OSError, ValueError) as error:
                 why = str(getattr(error, "reason", None) or error)
                 if isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code != 429:
                     break
-            if attempt + 1 < _TRIES:
-                time.sleep(self._pause * 2**attempt)
         self.notes.append(f"a notice could not be sent ({why})")

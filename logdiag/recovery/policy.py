@@ -1,10 +1,5 @@
-"""What to do about a failure of a job that is watched: a table that people write, and budgets. No model is asked.
-
-    policy = load_policy("policy.yaml")
-    choice = decide(policy, failure, earlier_failures, can_exclude=True)     # the same input gives the same choice
-
-The table is `logdiag/recovery/policy.yaml` or a file of the user's, in the form that docs/recovery.md explains.
-"""
+"""What to do about a failure of a job that is watched: a table that people write, and budgets. No model is asked, and
+the same input gives the same choice. docs/recovery.md explains the table, `policy.yaml` or a file of the user's."""
 
 from __future__ import annotations
 
@@ -12,7 +7,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -169,24 +165,18 @@ class Policy(Strict):
 def load_policy(path: str | None = None, restarts: int | None = None) -> Policy:
     """The default policy, with what a file replaces; `restarts` is the budget of the whole job. Raises LogdiagError
     with all problems: file, line, key and remedy."""
-    file = _file(_DEFAULT)
-    document = load_yaml(file)
-    if path is not None:
-        file = _file(path)
+    document: dict[str, Any] = {}
+    for name in (_DEFAULT, path) if path is not None else (_DEFAULT,):
+        try:
+            file = RuleFile(name, Path(name).read_bytes())
+        except OSError as error:
+            raise LogdiagError(f"--policy {name}: cannot be read ({error.strerror}); name a policy file") from error
         for key, value in load_yaml(file).items():
             both = isinstance(value, dict) and isinstance(document.get(key), dict)
             document[key] = {**document[key], **value} if both else value
     if restarts is not None:
         document["budget"] = {**document["budget"], "restarts": restarts}
     return validated(Policy, file, document, guide="docs/recovery.md")
-
-
-def _file(path: str) -> RuleFile:
-    try:
-        with open(path, "rb") as file:
-            return RuleFile(path, file.read())
-    except OSError as error:
-        raise LogdiagError(f"--policy {path}: cannot be read ({error.strerror}); name a policy file") from error
 
 
 def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_exclude: bool) -> Choice:
@@ -197,45 +187,37 @@ def decide(policy: Policy, failure: Failure, history: Sequence[Failure], *, can_
     row = next(row for row in policy.rows if row.fits(failure, same_step))
     # A machine's failures count over the whole job; those of any other kind only since the job last progressed.
     lasting = not row.renewed or ("exclude" in row.do and bool(failure.node) and can_exclude)
-    times = 1 + sum(earlier.fingerprint == failure.fingerprint for earlier in _counted(failure, history, lasting))
+    counted = history if lasting else _since_progress(failure, history)
+    times = 1 + sum(earlier.fingerprint == failure.fingerprint for earlier in counted)
     step = row.do[min(times, len(row.do)) - 1]
-    occurrence = f"{row.name}, the {_ORDINALS.get(times, f'{times}th')} time"
-    if step != "stop" and (spent := _spent(policy, failure, history)):
-        return Choice("stop", f"{occurrence}: stopped for a person, since {spent}", row.name, times)
-    if step == "exclude" and not (failure.node and can_exclude):
-        lacking = "it cannot be left out" if failure.node else "the log names no node to leave out"
-        return Choice("restart", f"{occurrence}: restarted where it was, since {lacking}", row.name, times)
-    if step == "wait":
-        seconds = policy.wait.seconds * 2 ** (times - 1)
-        return Choice(step, f"{occurrence}: tried again after {seconds:g} s", row.name, times, seconds=seconds)
+    seconds = policy.wait.seconds * 2 ** (times - 1) if step == "wait" else 0.0
     why = {
         "restart": "restarted from the last complete checkpoint",
         "exclude": f"restarted without {failure.node}",
         "rollback": "restarted from a checkpoint before it, without the batches around it",
+        "wait": f"tried again after {seconds:g} s",
         "stop": "stopped for a person",
     }[step]
-    return Choice(step, f"{occurrence}: {why}", row.name, times, node=failure.node if step == "exclude" else "")
+    if step != "stop" and (spent := _spent(policy, failure, history)):
+        step, seconds, why = "stop", 0.0, f"stopped for a person, since {spent}"
+    elif step == "exclude" and not (failure.node and can_exclude):
+        lacking = "it cannot be left out" if failure.node else "the log names no node to leave out"
+        step, why = "restart", f"restarted where it was, since {lacking}"
+    why = f"{row.name}, the {_ORDINALS.get(times, f'{times}th')} time: {why}"
+    return Choice(step, why, row.name, times, failure.node if step == "exclude" else "", seconds)
 
 
-def _counted(failure: Failure, history: Sequence[Failure], lasting: bool) -> Sequence[Failure]:
-    """Returns the earlier failures that count against this one: all, or those since the job last progressed."""
-    if lasting:
-        return history
+def _since_progress(failure: Failure, history: Sequence[Failure]) -> Sequence[Failure]:
+    """Returns the earlier failures from the last one before which the job progressed; none if it progressed since."""
     if failure.progressed:
         return ()
-    last = max((index for index, earlier in enumerate(history) if earlier.progressed), default=0)
-    return history[last:]
+    return history[max((index for index, earlier in enumerate(history) if earlier.progressed), default=0) :]
 
 
 def _spent(policy: Policy, failure: Failure, history: Sequence[Failure]) -> str:
-    """Says which budget is spent; empty for none."""
     if len(history) >= policy.budget.restarts:
         return f"the budget of {policy.budget.restarts} restarts is spent"
-    in_vain = 0 if failure.progressed else 1
-    for earlier in reversed(history) if in_vain else ():
-        if earlier.progressed:
-            break
-        in_vain += 1
-    if in_vain > policy.budget.without_progress:
+    earlier = [item for item in _since_progress(failure, history) if not item.progressed]
+    if not failure.progressed and 1 + len(earlier) > policy.budget.without_progress:
         return f"{policy.budget.without_progress} restarts in a row brought it no further"
     return ""

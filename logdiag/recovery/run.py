@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -71,7 +72,8 @@ def run_job(setup: Setup) -> int:
             if status == 0 and ended.alarm is None:
                 attempts = setup.ledger.course.attempt
                 done = f"the job is done{f', after {attempts} attempts' if attempts > 1 else ''}"
-                _over(setup, Notice("done", done, attempts))
+                setup.ledger.add("over", how="done", why=done)
+                _tell(setup, Notice("done", done, attempts))
                 return 0
             status = status or 1
             choice = _decide(setup, ended)
@@ -98,7 +100,6 @@ def _take_over(setup: Setup) -> None:
 
 
 def _attempt(setup: Setup, signals: _Signals) -> _Ended:
-    """Runs one attempt from its start to its end, and diagnoses it where it failed."""
     ledger, course = setup.ledger, setup.ledger.course
     number, mark = course.attempt + 1, uuid.uuid4().hex
     checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
@@ -119,7 +120,12 @@ def _attempt(setup: Setup, signals: _Signals) -> _Ended:
     if alarm or status:
         ledger.add("detected", attempt=number, seen=alarm.kind if alarm else "exit", why=alarm.why if alarm else "",
                    status=status, step=watch.step)  # fmt: skip
-        answer = _diagnosis_of(setup, log, status, alarm)
+        # Of an attempt that we ended the exit status proves nothing: it failed after a fault, else that is not known.
+        proved = status if alarm is None else 1 if alarm.kind == "fault" else None
+        try:
+            answer = setup.diagnosed(log, proved)
+        except LogdiagError as error:
+            setup.say(f"no diagnosis: {error}")
         end_all(mark, child)
     signals.child = None
     child.close()
@@ -132,11 +138,10 @@ def _attempt(setup: Setup, signals: _Signals) -> _Ended:
 
 def _follow(setup: Setup, child: Child, watch: Watch, number: int) -> Alarm | None:
     """Follows an attempt to its end; returns None then, or earlier the alarm for which it is to be ended."""
-    stepped = False
     while child.status is None:
+        before = watch.steps
         _look(setup, watch, child.read(_TICK))
-        if watch.steps and not stepped:
-            stepped = True
+        if watch.steps and not before:
             setup.ledger.add("progress", attempt=number, step=watch.step)
         if alarm := watch.alarm(time.monotonic()):
             setup.say(alarm.why)
@@ -151,44 +156,23 @@ def _look(setup: Setup, watch: Watch, printed: bytes) -> None:
         setup.say(f"seen: {finding.title} ({finding.rule})")
 
 
-def _diagnosis_of(setup: Setup, log: str, status: int | None, alarm: Alarm | None) -> Diagnosis | None:
-    """Returns the diagnosis of an attempt, None where it failed. Of an attempt that we ended the exit status proves
-    nothing: it counts as failed after a fault, else as not known."""
-    if alarm:
-        status = 1 if alarm.kind == "fault" else None
-    try:
-        return setup.diagnosed(log, status)
-    except LogdiagError as error:
-        setup.say(f"no diagnosis: {error}")
-        return None
-
-
 def _decide(setup: Setup, ended: _Ended) -> Choice:
-    """Decides by the policy, writes the choice down and sends a notice. Returns the choice."""
     ledger, course = setup.ledger, setup.ledger.course
     checkpoints = checkpoints_in(setup.checkpoint_dir) if setup.checkpoint_dir else []
     failure = _failure(setup, ended, checkpoints)
     node = setup.launcher.can_exclude(failure.node, course.excluded) if failure.node else ""
     saved = max((item.step for item in checkpoints if item.step is not None and not item.torn), default=-1)
-    choice, failure = ledger.decide(
-        setup.policy,
-        failure,
-        node,
-        attempt=course.attempt,
-        saved=saved,
-        rollback=lambda choice: _rollback(setup.policy, ended, choice, checkpoints),
-    )
+    rollback = partial(_rollback, setup.policy, ended, checkpoints)
+    choice, failure = ledger.decide(setup.policy, failure, node, course.attempt, saved, rollback)
     where = f" at step {failure.step}" if failure.step is not None else ""
     text = f"attempt {course.attempt} failed{where}: {_reason_words(failure, ended)}; {choice.why}"
     event = "stopped" if choice.step == "stop" else "restarted"
     notice = Notice(event, text, course.attempt, failure.reason.value, failure.node, failure.step)
-    if event == "restarted":
-        setup.say(text)
-        setup.notifier.send(notice)
-        return choice
-    if ended.answer is not None:
-        setup.show(ended.answer)
-    _over(setup, notice)
+    if event == "stopped":
+        if ended.answer is not None:
+            setup.show(ended.answer)
+        ledger.add("over", how=event, why=text)
+    _tell(setup, notice)
     return choice
 
 
@@ -211,7 +195,7 @@ def _failure(setup: Setup, ended: _Ended, checkpoints: Sequence[SavedCheckpoint]
     return in_log or Failure("log", Reason.OTHERS, Action.NONE, False, step=step, progressed=progressed)
 
 
-def _rollback(policy: Policy, ended: _Ended, choice: Choice, checkpoints: Sequence[SavedCheckpoint]) -> Rollback:
+def _rollback(policy: Policy, ended: _Ended, checkpoints: Sequence[SavedCheckpoint], choice: Choice) -> Rollback:
     """Returns the batches to skip, and the checkpoints that may be damaged by them: those after the last good loss, and
     each further time one more before them."""
     watch = ended.watch
@@ -219,15 +203,15 @@ def _rollback(policy: Policy, ended: _Ended, choice: Choice, checkpoints: Sequen
         return [], {}
     first = watch.bad[0] if watch.bad else watch.step + 1
     good = watch.good if watch.bad and watch.good is not None else first - 1
-    bad_at = time.time() if not watch.bad else watch.bad_at
-    healthy = [item for item in checkpoints if not item.torn and _before(item, good, bad_at)]
+    bad_at = watch.bad_at if watch.bad else time.time()
+
+    def is_healthy(item: SavedCheckpoint) -> bool:
+        return not item.torn and (item.saved_at < bad_at if item.step is None else item.step <= good)
+
+    healthy = [item for item in checkpoints if is_healthy(item)]
     kept = healthy[: len(healthy) - (choice.times - 1)]
     skip = (max(0, first - policy.skip.before), max(first, watch.step) + policy.skip.after)
     return [skip], {item.path: item.saved_at for item in checkpoints if item not in kept}
-
-
-def _before(item: SavedCheckpoint, good: int, bad_at: float) -> bool:
-    return item.step <= good if item.step is not None else item.saved_at < bad_at
 
 
 def _reason_words(failure: Failure, ended: _Ended) -> str:
@@ -238,9 +222,7 @@ def _reason_words(failure: Failure, ended: _Ended) -> str:
     return f"{failure.reason}{f' on {failure.node}' if failure.node else ''} ({failure.rule})"
 
 
-def _over(setup: Setup, notice: Notice) -> None:
-    """Ends the watch of a job that is done or left to a person: writes it down and sends the notice."""
-    setup.ledger.add("over", how=notice.event, why=notice.text)
+def _tell(setup: Setup, notice: Notice) -> None:
     setup.say(notice.text)
     setup.notifier.send(notice)
 

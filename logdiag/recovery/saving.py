@@ -1,17 +1,5 @@
-"""Saves a training job's state while it trains: the loop waits only for a copy in memory, not for the disk.
-
-    from logdiag.recovery.saving import Saver
-
-    saver = Saver("ckpt", model, optimizer, schedule=scheduler)
-    first = saver.restore()  # the step that `logdiag run` goes on from, 0 at a new start
-    for step in range(first + 1, steps + 1):
-        ...
-        if step % 100 == 0:
-            saver.save(step)
-    saver.close()
-
-Lightning: `Trainer(callbacks=[lightning_callback("ckpt", every=100)])`; the Hugging Face Trainer:
-`Trainer(callbacks=[trainer_callback("ckpt", every=100)])`. It needs torch, which is loaded when a Saver is made.
+"""Saves a training job's state while it trains: the loop waits only for a copy in memory, not for the disk. How a
+script uses it is in docs/recovery.md. It needs torch, which is loaded when a Saver is made.
 
 A checkpoint is a folder `step_N` of `torch.distributed.checkpoint`. It is written as `step_N.partial` and gets its name
 when all ranks' files and the list of them are on the disk, so that what has the name is whole.
@@ -22,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from logdiag.errors import LogdiagError
@@ -63,7 +52,8 @@ class Saver:
         self.wait()
         if self._leads:
             os.makedirs(self._folder, exist_ok=True)
-            _clear(self._folder)
+            for unfinished in Path(self._folder).glob(f"step_*{_PARTIAL}"):
+                shutil.rmtree(unfinished, ignore_errors=True)
         if self._group is not None:
             dist.barrier(self._group)
         final = os.path.join(self._folder, f"step_{step}")
@@ -164,13 +154,6 @@ def _synced(folder: str) -> None:
         os.fsync(number)
     finally:
         os.close(number)
-
-
-def _clear(folder: str) -> None:
-    """Removes what unfinished saves left."""
-    for name in os.listdir(folder):
-        if name.startswith("step_") and name.endswith(_PARTIAL):
-            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
 def _first(error: BaseException) -> str:

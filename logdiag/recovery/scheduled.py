@@ -40,6 +40,6 @@ def _decide(answer: Diagnosis, policy: Policy, ledger: Ledger, run: str) -> None
     # A user can write anything into a log: leave out only nodes of this very job, and not too many.
     node = same_node(failure.node, job.get("nodes", "").split(","))
     failure = replace(failure, node=node or failure.node)
-    choice, _ = ledger.decide(policy, failure, "" if node in course.excluded else node, attempt=run)
+    choice, _ = ledger.decide(policy, failure, "" if node in course.excluded else node, run)
     if choice.step == "stop":
         ledger.add("over", how="stopped", why=choice.why)

@@ -26,7 +26,10 @@ def recover(
     if failed is False:
         return _NOTHING
     if judgement.root is None:
-        return _without_a_root(failed, book)
+        steps = tuple(f"Collect {item}." for item in book.entry_of(Reason.OTHERS).collect)
+        if failed is None:
+            return Recovery(Action.NONE, False, (), steps, "The log does not tell whether it failed.")
+        return Recovery(Action.FIX_AND_RESUBMIT, False, (), steps, "The job failed, but its log does not say why.")
     finding = judgement.root.finding
     action, why = _action_for(finding, judgement.progressed, book)
     if action is Action.RESTART and (judgement.node in suspicious or _lost_its_machine(judgement, judgement.root)):
@@ -46,17 +49,8 @@ def recover(
     )
 
 
-def _without_a_root(failed: bool | None, book: RuleBook) -> Recovery:
-    """What to collect where no line is the cause."""
-    steps = tuple(f"Collect {item}." for item in book.entry_of(Reason.OTHERS).collect)
-    if failed is None:
-        return Recovery(Action.NONE, False, (), steps, "The log does not tell whether it failed.")
-    return Recovery(Action.FIX_AND_RESUBMIT, False, (), steps, "The job failed, but its log does not say why.")
-
-
 def _action_for(finding: Finding, progressed: bool | None, book: RuleBook) -> tuple[Action, str]:
-    """Returns the action of the root's rule, or else of its reason in the table, and why. Some have another action for
-    a job that had not `progressed`."""
+    """Returns the action of the root's rule, or else of its reason, and why; some have another before any progress."""
     entry = book.entry_of(finding.reason)
     action, early = finding.action, finding.action_before_progress
     if action is None:
@@ -99,4 +93,4 @@ def _steps(
         first = None  # the rule's own step says more
     elif action is Action.RESTART_EXCLUDING_NODE:
         steps = tuple(step for step in steps if step not in _REPEATED_STEPS)
-    return tuple(([first] if first else []) + [fill(step, facts) for step in steps])
+    return (*filter(None, [first]), *(fill(step, facts) for step in steps))

@@ -129,10 +129,7 @@ class Watch:
         known = self._losses if len(self._losses) >= _FEW_LOSSES else ()
         usual = median(known) if known else 0.0
         # NaN is not below anything.
-        spiked = not loss < float("inf") or (
-            usual > 0 and loss > self._policy.spike.times * usual and loss > max(known)
-        )
-        if not spiked:
+        if loss < float("inf") and (usual <= 0 or loss <= max(self._policy.spike.times * usual, *known)):
             self.bad.clear()
             self.good = step
             self._losses.append(loss)

@@ -1,6 +1,6 @@
 """One member of a small world of nodes: a collective with the others, measured.
 
-    ssh node-1 python3 - --hosts node-1,node-2 --rank 0 < world.py
+    ssh node-1 python3 - --hosts node-1,node-2 --rank 0 --port 29400 --megabytes 64 --seconds 60 --per-node 0 < world.py
 
 It is sent to nodes where logdiag is not installed, so it needs Python 3.8 and nothing else. Where all members have
 torch it measures an all_reduce: over NCCL by one process for each GPU of each node, where no GPU is over gloo. Else it
@@ -39,6 +39,12 @@ _KINDS = ("tcp", "gloo", "nccl")  # from the least to the best; all members use 
 _ABILITIES = struct.Struct("BB")  # what a member sends of itself: the index of its best kind, and its GPUs
 
 
+class _Doing:
+    """What the member is doing, for the message when time is up; empty while its worker processes report."""
+
+    now = "starting"
+
+
 class _Ring:
     """Connections to the next member and from the one before, each at its port."""
 
@@ -58,7 +64,7 @@ class _Ring:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def exchange(self, message: bytes) -> bytes:
-        """Sends a message to the next member, and returns one of the same length from the member before."""
+        """Sends a message to the next member, and returns as long a one from the member before."""
         self._next.sendall(message)
         return self._received(len(message))
 
@@ -71,8 +77,7 @@ class _Ring:
         return [messages[(self._rank - rank) % self._size] for rank in range(self._size)]
 
     def latency(self, first: bool) -> float:
-        """Returns the seconds from one member to the next. Only the first member measures it, by sending a byte around
-        the ring; the others return 0."""
+        """Returns the seconds from one member to the next, which only the first measures, by a byte around the ring."""
         self._doing.now = f"waiting for an echo from {self._before}"
         trips: list[float] = []
         until = time.monotonic() + _LONGEST
@@ -132,12 +137,6 @@ def _steady(times: Sequence[float]) -> float:
     return sorted(times)[len(times) // 4]
 
 
-class _Doing:
-    """What the member is doing, for the message when time is up; empty while its worker processes report for it."""
-
-    now = "starting"
-
-
 def _connected(host: str, port: int, doing: _Doing) -> socket.socket:
     """Connects to a host, trying again until it answers: the other members may start later."""
     while True:
@@ -190,8 +189,6 @@ def _best_kind() -> tuple[int, int]:
 def _torch_here() -> tuple[int, int]:
     import torch
 
-    if not torch.distributed.is_available():
-        return 0, 0
     if torch.cuda.is_available() and torch.distributed.is_nccl_available():
         return 2, torch.cuda.device_count()
     return int(torch.distributed.is_gloo_available()), 0
@@ -291,12 +288,9 @@ def _measured_in_time(measure: Callable[[_Doing], dict[str, Any] | None], until:
 
 def _main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--hosts", default="")
-    parser.add_argument("--rank", type=int, default=0)
-    parser.add_argument("--port", type=int, default=29400)
-    parser.add_argument("--megabytes", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--per-node", type=int, default=0, help="processes on each node; 0: one for each GPU")
+    numbers = {"rank": int, "port": int, "megabytes": int, "seconds": float, "per-node": int}
+    for name, kind in {"hosts": str, **numbers}.items():
+        parser.add_argument(f"--{name}", type=kind, required=True)
     options = parser.parse_args()
     options.until = time.monotonic() + options.seconds
     return _measured_in_time(lambda doing: _over_ring(options, doing), options.until)

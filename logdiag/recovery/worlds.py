@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import IO
+from typing import IO, NamedTuple
 
 from logdiag.errors import LogdiagError
 from logdiag.model.plain import read_plain
@@ -43,7 +43,7 @@ class Launch:
     per_node: int = 0
 
 
-def launch_of(template: str, port: int, megabytes: int, seconds: float, per_node: int = 0) -> Launch:
+def words_of(template: str) -> tuple[str, ...]:
     """Raises LogdiagError for a template that lacks {host} or {member}, or whose command is not installed."""
     option = f"--launcher {template!r}"
     try:
@@ -55,18 +55,16 @@ def launch_of(template: str, port: int, megabytes: int, seconds: float, per_node
         raise LogdiagError(f"{option}: has no {wanted}; write {{host}} for the node and {{member}} for its arguments")
     if shutil.which(words[0]) is None:
         raise LogdiagError(f"{option}: {words[0]}: no such command; install it, or give another launcher")
-    return Launch(words, port, megabytes, seconds, per_node)
+    return words
 
 
 def commands_of(launch: Launch, world: World, index: int) -> list[list[str]]:
-    """Returns the command of each member of a world. Worlds that run at the same time have different indexes, and so
-    different ports."""
+    """Returns the command of each member of a world. Worlds of one time have different indexes, and so ports."""
     port = launch.port + _PORTS * (index % _SETS)
+    limits = f"--megabytes {launch.megabytes} --seconds {launch.seconds:g} --per-node {launch.per_node}".split()
     commands = []
     for rank, node in enumerate(world):
-        arguments = ["--hosts", ",".join(world), "--rank", str(rank), "--port", str(port)]
-        arguments += ["--megabytes", str(launch.megabytes), "--seconds", f"{launch.seconds:g}"]
-        arguments += ["--per-node", str(launch.per_node)]
+        arguments = ["--hosts", ",".join(world), "--rank", str(rank), "--port", str(port), *limits]
         words: list[str] = []
         for word in launch.words:
             filled = word.replace("{host}", node).replace("{member}", shlex.join(arguments))
@@ -86,8 +84,7 @@ def run_worlds(launch: Launch, worlds: Sequence[World]) -> list[WorldResult]:
             stopped.set()
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(NamedTuple):
     node: str
     process: subprocess.Popen[bytes]
     printed: IO[bytes]
@@ -130,7 +127,7 @@ def _put_together(world: World, members: Sequence[_Member]) -> WorldResult:
     """Returns the outcome of a world from its members' figures: of each figure the worst."""
     figures = [row for item in members for row in _figures_in(_text(item.printed))]
     # Launchers that were ended from here come last: they do not say what went wrong.
-    failed = sorted((item for item in members if item.process.returncode), key=_was_ended)
+    failed = sorted((item for item in members if item.process.returncode), key=lambda item: item.process.returncode < 0)
     why = next(filter(None, map(_last_words, failed)), "not done in time" if failed else "no figures were printed")
     if failed or len(figures) < len(members):
         return WorldResult(world, None, why)
@@ -144,14 +141,10 @@ def _put_together(world: World, members: Sequence[_Member]) -> WorldResult:
     return WorldResult(world, worst)
 
 
-def _was_ended(failed: _Member) -> bool:
-    return failed.process.returncode < 0
-
-
 def _last_words(failed: _Member) -> str:
     """Returns the last line that a failed member printed; empty where it was ended from here and printed nothing."""
     words = _text(failed.printed).split("\n")[-1][:_LONGEST]
-    if not words and not _was_ended(failed):
+    if not words and failed.process.returncode > 0:
         words = f"its command ended with status {failed.process.returncode}"
     return f"{failed.node}: {words}" if words else ""
 

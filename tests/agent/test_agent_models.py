@@ -11,6 +11,7 @@ import pytest
 
 from logdiag import __version__
 from logdiag.agent.ask import Asker
+from logdiag.agent.connection import Connection
 from logdiag.agent.models import failure_of, load_model
 from logdiag.cli.config import rows
 from logdiag.errors import AgentError
@@ -39,13 +40,18 @@ def config(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> sub
     )
 
 
+def connection() -> Connection:
+    """One for ten seconds."""
+    return Connection(time.monotonic() + 10)
+
+
 @pytest.mark.parametrize("provider", ["openai", "ollama"])
 def test_a_model_is_found_by_the_providers_own_variables(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
     """The address and the key are not ours to ask for."""
     with ChatServer([says("yes")]) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        assert load_model(f"{provider}:scripted", 10).invoke("hello").text == "yes"
+        assert load_model(f"{provider}:scripted", connection()).invoke("hello").text == "yes"
     assert all(request.body["model"] == "scripted" for request in server.requests)
 
 
@@ -54,7 +60,7 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> N
     with ChatServer([says("yes")]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-        assert load_model(NAME, 10).invoke("hello").text == "yes"
+        assert load_model(NAME, connection()).invoke("hello").text == "yes"
 
 
 def test_without_a_key_the_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +68,7 @@ def test_without_a_key_the_variable_is_named(monkeypatch: pytest.MonkeyPatch) ->
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(AgentError, match=f"--llm {NAME}: no key; set OPENAI_API_KEY"):
-        load_model(NAME, 10)
+        load_model(NAME, connection())
 
 
 @pytest.mark.parametrize(
@@ -77,7 +83,7 @@ def test_without_a_key_the_variable_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_wrong_name_says_what_to_do(name: str, said: str) -> None:
     """One sentence with the remedy."""
     with pytest.raises(AgentError) as caught:
-        load_model(name, 10)
+        load_model(name, connection())
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -88,9 +94,10 @@ def test_without_langchain_the_install_line_is_named(tmp_path: Path) -> None:
     (tmp_path / "langchain" / "__init__.py").write_text("raise ImportError('not installed')\n")
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from logdiag.agent.connection import Connection\n"
         "from logdiag.agent.models import load_model\n"
         "from logdiag.errors import AgentError\n"
-        "try: load_model('openai:x', 1)\n"
+        "try: load_model('openai:x', Connection(0.0))\n"
         "except AgentError as error: print(error)\n"
     )
     done = subprocess.run(

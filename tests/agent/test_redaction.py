@@ -214,7 +214,7 @@ def test_a_host_is_hidden_everywhere_once_it_is_known() -> None:
 def test_the_members_of_a_list_of_hosts_are_known_each() -> None:
     """Written out or as a range; those between the ends of a range too."""
     redactor = Redactor()
-    redactor.learn("SLURM_NODELIST=gx-[003-005,12] MASTER_ADDR=tesla,curie,feynman")
+    redactor.hide("SLURM_NODELIST=gx-[003-005,12] MASTER_ADDR=tesla,curie,feynman")
     assert redactor.hide("gx-004 and curie left, gx-006 stays") == "<host-3> and <host-4> left, gx-006 stays"
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logdiag.authoring.gate import example_of
-from logdiag.authoring.rule_file import accept
+from logdiag.authoring.rule_file import accept, example_of
 from logdiag.authoring.suggest import suggest
 from logdiag.errors import RuleError
 from logdiag.memory.incident import Helped, masked
