@@ -86,22 +86,14 @@ def recognise(head: list[bytes], forms: Forms | None = None) -> Envelope | None:
     if all(_CRI.match(line) for line in sample):
         return Envelope(_unwrap_cri, partial(_is_flagged, flag=b"P"), partial(_is_flagged, flag=b"F"))
     if sample[0].startswith(b"__CURSOR="):
-        return Envelope(_unwrap_journal_export, _never, _always, entries=True)
+        return Envelope(_unwrap_journal_export, lambda _record: False, lambda _record: True, entries=True)
     if _is_torchelastic_error(sample):
-        return Envelope(_unwrap_torchelastic_error, _never)
+        return Envelope(_unwrap_torchelastic_error, lambda _record: False)
     if learnt_forms := _forms_of_records(head, forms):
         alike, levels = partial(_becomes_alike, forms=learnt_forms), _numbered_levels(learnt_forms.keys)
         return Envelope(partial(_unwrap_json, forms=learnt_forms), _may_be_part_of_docker, alike, levels)
     width = width_of(head)
     return None if width is None else Envelope(partial(joined, width=width), partial(_fills, width=width))
-
-
-def _always(_record: bytes) -> bool:
-    return True
-
-
-def _never(_record: bytes) -> bool:
-    return False
 
 
 def _forms_of_records(head: Sequence[bytes], forms: Forms) -> Forms | None:

@@ -194,7 +194,7 @@ def rivals(forms: Forms, form: Form, sample: Sample) -> tuple[int, tuple[str, ..
         if offset in tried:
             continue
         tried.add(offset)
-        fitting = forms.every(sample.line, offset)
+        fitting = list(forms.fitting(sample.line, offset))
         if any(rival.id == form.id for rival, _ in fitting):
             return offset, tuple(rival.id for rival, _ in fitting)
         reached += [match.end() for _, match in fitting]

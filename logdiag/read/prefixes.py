@@ -283,7 +283,7 @@ def _heads_at(
         match: Match | None = label.match(text, begin) if label else None
         if match:
             label = None
-        elif fitting := forms.next(text, begin):
+        elif fitting := next(forms.fitting(text, begin), None):
             form, match = fitting
         elif not text.startswith('{"', offset):  # a record in JSON is read as one
             match, recorded = recorded, None

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Container, Generator, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, cast
 
 from logdiag.errors import SourceError
@@ -91,7 +92,8 @@ class Stream:
         if reached := self.limits.reached():
             self.complete = False
             if not self.limits.noted:
-                self._reach(f"{self.name}: was not read, nor any log after it: the {reached} was reached")
+                self.limits.noted = True
+                self._miss(f"{self.name}: was not read, nor any log after it: the {reached} was reached")
             return
         yield from blocks_of(self.index, self._chunks(), self.forms, settled)
 
@@ -140,7 +142,8 @@ class Stream:
             self.limits.bytes_read += len(taken)
             yield taken
             if (reached := self.limits.reached()) and (taken is not chunk or next(chunks, b"")):
-                self._reach(
+                self.limits.noted = True
+                self._miss(
                     f"{self.name}: the {reached} was reached after {self.bytes_read:,} bytes of it; what follows, and "
                     "every log after it, was not read"
                 )
@@ -148,11 +151,9 @@ class Stream:
 
     def _note_truncation(self, raw: Any, size: int | None) -> None:
         """Notes when the file is shorter now than it was, or than what was read of it."""
-        if size is None:
-            return
         left = _size_of(raw)
-        if left is not None and left < max(size, raw.tell()):
-            self.note_cut(max(size, raw.tell()), left)
+        if size is not None and left is not None and left < (before := max(size, raw.tell())):
+            self.note_cut(before, left)
 
     def note_cut(self, before: int, left: int) -> None:
         """Notes that the file had more bytes before."""
@@ -164,10 +165,6 @@ class Stream:
     def _miss(self, note: str) -> None:
         self.complete = False
         self.notes.append(note)
-
-    def _reach(self, note: str) -> None:
-        self.limits.noted = True
-        self._miss(note)
 
     def _give_up(self, sentence: str, error: Exception) -> None:
         """Notes that nothing could be read. Raises SourceError where there is no other log."""
@@ -258,13 +255,12 @@ def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 def _whole(name: str, head: bytes, chunks: Iterator[bytes]) -> bytes:
     """All of a dump at once. Raises SourceError for one that is too large."""
-    parts, size = [head], len(head)
+    whole = bytearray(head)
     for chunk in chunks:
-        size += len(chunk)
-        if size > LARGEST_DUMP:
+        whole += chunk
+        if len(whole) > LARGEST_DUMP:
             raise SourceError(f"{name}: a dump of more than {LARGEST_DUMP:,} bytes; record fewer entries, or cut it")
-        parts.append(chunk)
-    return b"".join(parts)
+    return bytes(whole)
 
 
 def _checked(name: str, head: bytes) -> bytes:
@@ -279,13 +275,9 @@ def _checked(name: str, head: bytes) -> bytes:
 def _decoded(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """UTF-16 with a byte order mark as UTF-8; everything else as it is, less UTF-8's own mark."""
     first = next(chunks, b"")
-    for mark, name in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
-        if first.startswith(mark):
-            decoder = codecs.getincrementaldecoder(name)(errors="replace")
-            yield decoder.decode(first[2:]).encode(errors="replace")
-            for chunk in chunks:
-                yield decoder.decode(chunk).encode(errors="replace")
-            yield decoder.decode(b"", final=True).encode(errors="replace")
-            return
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        texts = codecs.iterdecode(chain([first], chunks), "utf-16", errors="replace")
+        yield from (text.encode(errors="replace") for text in texts)
+        return
     yield first.removeprefix(codecs.BOM_UTF8)
     yield from chunks

@@ -16,7 +16,7 @@ from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms
 from logdiag.rules.matcher import MARSHAL, Hit, Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
-from logdiag.rules.searching import TOO_SLOW, Match, Searcher
+from logdiag.rules.searching import Match, Searcher
 
 if TYPE_CHECKING:
     from logdiag.rules.digitless import Fireable
@@ -296,13 +296,8 @@ class RuleBook:
     @property
     def notes(self) -> tuple[str, ...]:
         """Which rules and forms were passed over where a pattern of theirs took too long."""
-        rules = self.rules if self._searcher.was_slow else ()
-        slow = {rule.id: self._searcher.slow_lines((*rule.match, *rule.unless, *rule.within)) for rule in rules}
-        return (self.forms.notes if self.forms else ()) + tuple(
-            f"rule {name}: {TOO_SLOW} {lines}; logdiag rules test shows it"
-            for name, lines in sorted(slow.items())
-            if lines
-        )
+        named = ((rule.id, (*rule.match, *rule.unless, *rule.within)) for rule in self.rules)
+        return (*(self.forms.notes if self.forms else ()), *self._searcher.notes("rule", named))
 
     def _narrowest(self, matched: dict[int, Match]) -> int:
         narrowest = [index for index in matched if self.narrower.get(index, frozenset()).isdisjoint(matched)]

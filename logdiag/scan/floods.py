@@ -71,10 +71,10 @@ class Floods:
             self._counts[rule] += count
             latest[kind] = at
 
-    def remember(self, kind: Kind, position: int, number: int, text: bytes) -> None:
-        """Remembers the latest line of a kind; `number` is its own in the file."""
+    def remember(self, kind: Kind, line: KeptLine) -> None:
+        """Remembers the latest line of a kind."""
         self._latest.pop(kind, None)
-        self._latest[kind] = (position, number, text)
+        self._latest[kind] = line
         if len(self._latest) > _MOST_LATEST:
             self._latest.popitem(last=False)
 
