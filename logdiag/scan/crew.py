@@ -235,14 +235,13 @@ class Crew:
         self._next = None
 
 
-def crew_for(streams: Sequence[Stream], book: RuleBook, count: int, least: int) -> Crew | None:
-    """A crew of `count` workers; None where the files that workers can read have fewer than `least` bytes together,
-    where something demands that one process reads alone, or where no process can be started."""
-    size = sum(stream.size or 0 for stream in streams if stream.path)
+def crew_for(streams: Sequence[Stream], book: RuleBook, count: int) -> Crew | None:
+    """A crew of `count` workers; None where something demands that one process reads alone, or where no process can be
+    started."""
     limited = any(stream.limits.limited for stream in streams)
     possible = os.name == "posix" and sys.executable and not getattr(sys, "frozen", False)
     # A user's own form may be slow, and the note on that counts the lines of all logs.
-    if count < 2 or size < least or limited or not possible or book.forms or not book.matcher.dumped:
+    if limited or not possible or book.forms or not book.matcher.dumped:
         return None
     try:
         return Crew(streams, book, count)

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="workers are processe
 @contextmanager
 def crew_of(streams: list[Stream], count: int) -> Iterator[Crew | None]:
     """A crew whose workers are all up."""
-    crew = crew_for(streams, BOOK, count, least=0)
+    crew = crew_for(streams, BOOK, count) if count else None
     if crew is None:
         yield None
         return
