@@ -125,9 +125,10 @@ def _grouped(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> dict[Any, l
     return groups
 
 
-def _by_fault(rows: Iterable[Row]) -> list[list[Row]]:
+def _by_fault(rows: Sequence[Row]) -> list[list[Row]]:
     """The rows of each fault; a row that names none is alone."""
-    return list(_grouped(rows, lambda row: (row.id, None) if row.fault is None else row.fault).values())
+    alone = [[row] for row in rows if row.fault is None]
+    return [*alone, *_grouped([row for row in rows if row.fault is not None], lambda row: row.fault).values()]
 
 
 def _share_interval(judged: Sequence[Sequence[bool]]) -> list[float]:

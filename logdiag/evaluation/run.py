@@ -111,7 +111,7 @@ def document_of(
         "logdiag": __version__,
         "python": platform.python_version(),
         "rules": read_folders(folders).fingerprint().hex(),
-        "files": list(map(asdict, case_set.files)),
+        "files": list(case_set.files),
         "cases": len(rows),
     }
     document["cases"] = list(map(asdict, rows))

@@ -159,16 +159,13 @@ def _recalled(
 ) -> tuple[Judgement, Recalled]:
     """Returns the judgement with what the memory knows. The memory's libraries are loaded only where they are of use:
     shipped incidents are only compared with a root."""
-    if memory is False or (judgement.root is None and not _is_kept(memory)):
+    is_folder = isinstance(memory, (str, os.PathLike)) and "://" not in os.fspath(memory)
+    nothing_kept = is_folder and not os.path.exists(str(memory))
+    if memory is False or (judgement.root is None and nothing_kept):
         return judgement, Recalled()
     from logdiag.pipeline.opinions import recall
 
     return recall(seen.survey, judgement, book, memory, failed=failed, suspects=seen.suspects)
-
-
-def _is_kept(memory: StoreOrPlace) -> bool:
-    """Whether somebody may have kept a past failure in a store."""
-    return not isinstance(memory, (str, os.PathLike)) or "://" in os.fspath(memory) or os.path.exists(memory)
 
 
 def _kept_in(

@@ -87,7 +87,8 @@ def recognise(head: list[bytes], forms: Forms | None = None) -> Envelope | None:
         return Envelope(_unwrap_cri, partial(_is_flagged, flag=b"P"), partial(_is_flagged, flag=b"F"))
     if sample[0].startswith(b"__CURSOR="):
         return Envelope(_unwrap_journal_export, lambda _record: False, lambda _record: True, entries=True)
-    if _is_torchelastic_error(sample):
+    # {"message": {"message": "...", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "..."}}}
+    if sample[0].lstrip().startswith(b'{"message": {') or b'"py_callstack"' in sample[0]:
         return Envelope(_unwrap_torchelastic_error, lambda _record: False)
     if learnt_forms := _forms_of_records(head, forms):
         alike, levels = partial(_becomes_alike, forms=learnt_forms), _numbered_levels(learnt_forms.keys)
@@ -237,13 +238,8 @@ def _unwrap_journal_export(entries: Iterable[Numbered]) -> Iterator[Numbered]:
         yield number, (f"{head} ".encode() if head else b"") + fields[b"MESSAGE"]
 
 
-def _is_torchelastic_error(sample: list[bytes]) -> bool:
-    """`error.json`: {"message": {"message": "...", "extraInfo": {"py_callstack": "Traceback ...", "timestamp":
-    "..."}}}"""
-    return sample[0].lstrip().startswith(b'{"message": {') or b'"py_callstack"' in sample[0]
-
-
 def _unwrap_torchelastic_error(lines: Iterable[Numbered]) -> Iterator[Numbered]:
+    """`error.json`, which a process that failed leaves."""
     import json
 
     for at, line in lines:

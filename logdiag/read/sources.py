@@ -106,7 +106,10 @@ def _streams_of(source: object, limits: Limits, problems: list[str]) -> Iterator
                 own, size = os.path.relpath(name, path), os.path.getsize(name)
                 yield _stream(name, partial(_open_file, name, limits), own, size, name)
             return
-        _check_readable(path)
+        if not os.path.exists(path):
+            raise SourceError(f"{path}: no such file or folder; check the path")
+        if not os.access(path, os.R_OK):
+            raise SourceError(f"{path}: permission denied; make it readable for this user")
         own = "/".join(os.path.normpath(path).split(os.sep)[-2:])
         stream = _stream(path, partial(_open_file, path, limits), own, os.path.getsize(path), path)
         is_file = os.path.isfile(path)
@@ -155,13 +158,6 @@ def _open_file(path: str, limits: Limits) -> BinaryIO:
         raise SourceError(f"{path}: cannot be opened ({error.strerror}); check the path and its permissions") from error
     unbuffered: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115 (the caller closes it)
     return cast(BinaryIO, unbuffered)
-
-
-def _check_readable(path: str) -> None:
-    if not os.path.exists(path):
-        raise SourceError(f"{path}: no such file or folder; check the path")
-    if not os.access(path, os.R_OK):
-        raise SourceError(f"{path}: permission denied; make it readable for this user")
 
 
 def _logs_below(folder: str, problems: list[str]) -> list[str]:

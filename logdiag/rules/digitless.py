@@ -93,7 +93,7 @@ def _relaxed_sequence(sequence: Any, left_out: str, state: Any) -> Any:
     relaxed = parser.SubPattern(state, [])
     word: list[int] = []
     for operation, argument in [*sequence, (None, None)]:
-        if operation is constants.LITERAL and _is_of_a_word(argument):
+        if operation is constants.LITERAL and (chr(argument).isalnum() or chr(argument) == "_"):
             word.append(argument)
             if argument != _X:
                 continue
@@ -103,10 +103,6 @@ def _relaxed_sequence(sequence: Any, left_out: str, state: Any) -> Any:
         if operation is not None:
             relaxed.data.extend(_relaxed_node(str(operation), operation, argument, left_out, state))
     return relaxed
-
-
-def _is_of_a_word(character: int) -> bool:
-    return chr(character).isalnum() or character == ord("_")
 
 
 def _relaxed_word(word: list[int], left_out: str, state: Any) -> list[tuple[Any, Any]]:

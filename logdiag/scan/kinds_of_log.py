@@ -53,7 +53,8 @@ def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
     shapes = [text.translate(ALL_NINES) for text in texts]
     text_of = dict(zip(shapes, texts, strict=True))
     kinds_of = dict(zip(text_of, book.kinds_of([_line_of(text) for text in text_of.values()]), strict=True))
-    whose = {name: _whose(rule.id) for name, rule in book.kinds_of_log.items()}
+    # context/logs/machine/kernel
+    whose = {name: rule.id.split("/")[2] for name, rule in book.kinds_of_log.items()}
     tally = _tally(shapes, kinds_of, whose)
     name = _most_common_kind(tally, whose)
     if not name and _JOURNAL in whose and tally.in_form >= max(1, _MOSTLY_A_MACHINES * tally.heads):
@@ -97,11 +98,6 @@ def _most_common_kind(tally: _Tally, whose: Mapping[str, str]) -> str:
 
 def _line_of(text: bytes) -> Line:
     return Line("", 0, text.decode(errors="replace"))
-
-
-def _whose(rule: str) -> str:
-    """The owner by a rule's name: `machine` of `context/logs/machine/kernel`."""
-    return rule.split("/")[2]
 
 
 def _is_of_many_programs(lines: Sequence[Line], unknown: Sequence[bool], book: RuleBook) -> bool:
