@@ -87,7 +87,10 @@ def measure(rows: Sequence[Row]) -> dict[str, float | None]:
     """Every metric by name; None where the rows hold nothing to measure it by."""
     values: dict[str, float | None] = {name: _mean(of(row) for row in rows) for name, of in _SHARES.items()}
     values["macro_f1"] = _mean(score["f1"] for score in _scores(rows).values())
-    values["ece"] = _calibration_error(rows)
+    # How far the mean confidence of a bin is from the share that is right in it, on average over cases.
+    bins = _by_confidence(rows).values()
+    off = [abs(sum((row.confidence or 0.0) - row.reason_right for row in group)) for group in bins]
+    values["ece"] = sum(off) / sum(map(len, bins)) if off else None
     seconds = [row.seconds for row in rows]
     lines = sum(row.lines or 0 for row in rows)
     values["kept_share"] = sum(row.kept_lines or 0 for row in rows) / lines if lines else None
@@ -166,13 +169,6 @@ def _scores(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         }
         for name, count in truths.items()
     }
-
-
-def _calibration_error(rows: Sequence[Row]) -> float | None:
-    """How far the mean confidence of a bin is from the share that is right in it, on average over cases."""
-    groups = _by_confidence(rows).values()
-    off = [abs(sum((row.confidence or 0.0) - row.reason_right for row in group)) for group in groups]
-    return sum(off) / sum(map(len, groups)) if off else None
 
 
 def _by_confidence(rows: Sequence[Row]) -> dict[int, list[Row]]:

@@ -113,7 +113,11 @@ class _Record:
         entry = self._entry
         sizes = f"{_sizes(entry.get('input_sizes'))}->{_sizes(entry.get('output_sizes'))}"
         kinds = ",".join(_word(kind) for kind in _list(entry.get("input_dtypes"))[:_MOST_SIZES])
-        described = (_frame(item) for item in _list(entry.get("frames")) if isinstance(item, dict))
+        described = (
+            _frame(_word(item.get("filename")), _word(item.get("name")), _number(item.get("line")) or 0)
+            for item in _list(entry.get("frames"))
+            if isinstance(item, dict)
+        )
         frames = list(islice(filter(None, described), _MOST_FRAMES))
         stack = f", at {' < '.join(frames)}" if frames else ""
         scope = "between two" if self.between_two else "collective"
@@ -163,13 +167,9 @@ def _rank(name: str, dump: Mapping[Any, Any]) -> int | None:
     return shared.pop() if len(shared) == 1 else None
 
 
-def _frame(frame: Mapping[Any, Any]) -> str:
-    """A frame as `step (job.py:9)`; empty for one of torch's own."""
-    return _frame_words(_word(frame.get("filename")), _word(frame.get("name")), _number(frame.get("line")) or 0)
-
-
 @lru_cache(maxsize=1 << 12)
-def _frame_words(path: str, name: str, line: int) -> str:
+def _frame(path: str, name: str, line: int) -> str:
+    """A frame as `step (job.py:9)`; empty for one of torch's own."""
     return "" if _OF_TORCH.search(path) else f"{name} ({os.path.basename(path)}:{line})"
 
 

@@ -149,20 +149,17 @@ class _HeadSpans:
         self.node = match.span("node") if groups.get("node") else self.node
         level = levels.get((groups.get("level") or "").upper(), self.level)
         self.level = None if (form and form.relays) or (relays and relays == level) else level
-        if groups.get("speaker"):
-            self._take_speaker(groups["speaker"], match.span("speaker"))
+        if speaker := groups.get("speaker"):
+            start, _ = span = match.span("speaker")
+            self.speakers.append(span)
+            if self.rank is None and (named := _PARALLEL_RANK.search(speaker)):
+                self.rank = start + named.start(1), start + named.end(1)
+                self.varies = True  # another number may be a rank within a group
         if groups.get("clock") and not self.is_time:
             self.time_parts = {name: match.span(name) for name in _PARTS_OF_TIME if groups.get(name)}
             self.clock = min(self.time_parts.values())[0], match.end("clock")
             self.is_time = _seconds(groups) is not None
             self.varies |= not self.is_time and not _DAYS.isdisjoint(self.time_parts)
-
-    def _take_speaker(self, speaker: str, span: _Span) -> None:
-        """Adds the name of a speaker, and the rank in it where no rank is known yet."""
-        self.speakers.append(span)
-        if self.rank is None and (match := _PARALLEL_RANK.search(speaker)):
-            self.rank = span[0] + match.start(1), span[0] + match.end(1)
-            self.varies = True  # another number may be a rank within a group
 
     def read(self, text: str) -> _Head:
         """The values that stand in these spans of a line."""
@@ -299,18 +296,12 @@ def _seconds(parts: Mapping[str, str | None]) -> float | None:
     1972 if torch's C++ printed it, and 1976 if syslog did: their clocks may be of different time zones. None for a time
     of day alone, and for what is no time."""
     try:
-        return _seconds_of_parts(parts)
+        day = _seconds_to_day(*map(parts.get, _PARTS_OF_DAY))
+        hours, minutes, seconds = (parts.get("clock") or "0:0:0").split(":")
+        moment = int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(parts.get("fraction") or 0)
     except ValueError:
         return None
-
-
-def _seconds_of_parts(parts: Mapping[str, str | None]) -> float | None:
-    """The same. Raises ValueError for what is no time."""
-    day = _seconds_to_day(*map(parts.get, _PARTS_OF_DAY))
-    if day is None:
-        return None
-    hours, minutes, seconds = (parts.get("clock") or "0:0:0").split(":")
-    return day + int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(parts.get("fraction") or 0)
+    return None if day is None else day + moment
 
 
 @lru_cache(maxsize=256)

@@ -118,7 +118,9 @@ class Stream:
             with self.open() as raw:
                 size = _size_of(raw)
                 yield from self._within_limits(_decoded(_text_of(self.name, decompressed(_Patient(raw, self.limits)))))
-                self._note_truncation(raw, size)
+                left = _size_of(raw)
+                if size is not None and left is not None and left < (before := max(size, raw.tell())):
+                    self.note_cut(before, left)
         except SourceError as error:
             self._give_up(str(error), error)
         except Exception as error:  # whose types are known only once a decompressor was loaded
@@ -148,12 +150,6 @@ class Stream:
                     "every log after it, was not read"
                 )
                 return
-
-    def _note_truncation(self, raw: Any, size: int | None) -> None:
-        """Notes when the file is shorter now than it was, or than what was read of it."""
-        left = _size_of(raw)
-        if size is not None and left is not None and left < (before := max(size, raw.tell())):
-            self.note_cut(before, left)
 
     def note_cut(self, before: int, left: int) -> None:
         """Notes that the file had more bytes before."""
@@ -219,19 +215,14 @@ def _poll_of(raw: Any) -> Callable[[float], Any] | None:
     waiting.register(descriptor, select.POLLIN)
     if not hasattr(raw, "peek"):
         return waiting.poll
-    held = _held_back(raw, descriptor)
-    return lambda milliseconds: held.pop() if held else waiting.poll(milliseconds)
-
-
-def _held_back(raw: Any, descriptor: int) -> list[bytes]:
-    """What a buffered file took from its pipe before it was passed on: a list of one item, empty for nothing."""
     blocking = os.get_blocking(descriptor)
     os.set_blocking(descriptor, False)
     try:
-        held: bytes | None = raw.peek(1)
+        # What a buffered file took from its pipe before it was passed on.
+        held = [raw.peek(1)]
     finally:
         os.set_blocking(descriptor, blocking)
-    return [held] if held else []
+    return lambda milliseconds: (held and held.pop()) or waiting.poll(milliseconds)
 
 
 def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:

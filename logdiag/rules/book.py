@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
@@ -307,7 +307,9 @@ class RuleBook:
     def _finding(self, index: int, line: Line, match: Match) -> Finding:
         rule = self.rules[index]
         facts = {name: value.strip() for name, value in match.groupdict().items() if value}
-        row = _row_of(rule, facts)
+        # Of its table of codes the row of the code on the line, however many zeros stand before it.
+        code = facts.get(rule.code_group or "", "")
+        row = rule.rows.get(code.lstrip("0") or "0") or rule.rows.get(code, {})
         action, early = row.get("action", rule.action), row.get("action_before_progress", rule.action_before_progress)
         if "action" in row and "action_before_progress" not in row:
             early = None
@@ -330,13 +332,6 @@ class RuleBook:
             failure_kind=rule.failure_kind,
             trial=rule.trial,
         )
-
-
-def _row_of(rule: Rule, facts: Mapping[str, str]) -> Mapping[str, Any]:
-    """The fields that a rule's table of codes has for the code on a line, however many zeros stand before it; empty
-    where it has none."""
-    code = facts.get(rule.code_group or "", "")
-    return rule.rows.get(code.lstrip("0") or "0") or rule.rows.get(code, {})
 
 
 @cache

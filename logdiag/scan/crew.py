@@ -191,21 +191,18 @@ class Crew:
                 self._sent.popleft()[1].take()
             while self._next and self._next.stream < stream.index:
                 self._next = next(self._tasks, None)
-            self._give_out()
+            up = [worker for worker in self._workers if worker.is_up]
+            while self._next and up:
+                worker = min(up, key=lambda worker: worker.pending)
+                if worker.pending >= _TASKS_AHEAD:
+                    break
+                worker.give(self._next)
+                self._sent.append((self._next, worker))
+                self._next = next(self._tasks, None)
         except _GONE:
             self._lose(stream)
         task = self._sent[0][0] if self._sent else self._next
         return task if task and task.stream == stream.index else None
-
-    def _give_out(self) -> None:
-        up = [worker for worker in self._workers if worker.is_up]
-        while self._next and up:
-            worker = min(up, key=lambda worker: worker.pending)
-            if worker.pending >= _TASKS_AHEAD:
-                return
-            worker.give(self._next)
-            self._sent.append((self._next, worker))
-            self._next = next(self._tasks, None)
 
     def _result_of(self, task: _Task, stream: Stream) -> _Done | None:
         """The result of a task. If no worker has it, this process does it. None where it cannot be done as a task."""
