@@ -160,8 +160,7 @@ def _case_files(path: str, problems: list[str]) -> list[str]:
 
 
 def _cases_in(path: str, data: bytes, places: dict[str, str], problems: list[str]) -> Iterator[Case]:
-    """Yields the valid cases of one file. Adds to `problems` what is wrong with the others, and to `places` where each
-    id stands."""
+    """The valid cases of a file; `problems` gets what is wrong with others, `places` where each id stands."""
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not line.strip():
             continue

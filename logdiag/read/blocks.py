@@ -143,8 +143,7 @@ def pieces_between(raw: BinaryIO, start: int, end: int | None, envelope: Envelop
 
 
 def _parts_of(piece: bytes, envelope: Envelope) -> Iterator[bytes]:
-    """The first piece of a log in smaller ones: the sooner it is known which lines are settled, the fewer records are
-    taken apart."""
+    """The first piece of a log in smaller ones: the sooner lines are settled, the fewer records are taken apart."""
     start = 0
     while cut := end_of_whole(piece[start : start + _LEARNT_BYTES], envelope):
         yield piece[start : start + cut]

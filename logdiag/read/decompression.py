@@ -19,8 +19,7 @@ _BINARY_SHARE = 0.02
 
 
 def decompressed(raw: Any) -> Iterator[bytes]:
-    """The bytes of an open file without their compression, each piece as soon as it is there: if the file breaks off,
-    what came before is not lost."""
+    """The bytes of an open file without their compression, each piece at once: a torn file loses only its end."""
     reader = decompressing(raw)
     while chunk := _read_some(reader, CHUNK_BYTES):
         yield chunk

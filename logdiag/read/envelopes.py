@@ -172,8 +172,7 @@ def _numbered_levels(keys: Keys) -> re.Pattern[bytes]:
 
 
 def _becomes_alike(line: bytes, forms: Forms) -> bool:
-    """Whether the text of a record stays the same but for its digits, whatever these are: no field appears or is left
-    out by its number."""
+    """Whether the text of a record stays the same but for its digits, whatever these are."""
     if line.find(b"{", 0, _LONGEST_LABEL) < 0:
         return True
     labelled = _record_in(line, forms.keys)

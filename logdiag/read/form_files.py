@@ -158,8 +158,7 @@ def _form(identity: str, entry: _Form, pieces: dict[str, str], file: RuleFile) -
 
 
 def _beginnings(declared: str, compiled: Any) -> str:
-    """The characters that a pattern may begin with: those that match `declared`, or without it all that may start a
-    match."""
+    """The characters that a pattern may begin with: those that match `declared`, else all that may start a match."""
     import regex
 
     extra = "".join(sorted({sign for sign in compiled.pattern if not sign.isascii()}))

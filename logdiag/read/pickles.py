@@ -33,8 +33,7 @@ _RUNNING = {
 
 
 def plain_pickle(data: bytes, name: str) -> Any:
-    """The value of a pickle. Raises SourceError for one that would load or call anything, and for one that breaks off
-    or is none."""
+    """The value of a pickle. Raises SourceError for one that would run anything, that breaks off, or is none."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     argument: Any

@@ -246,8 +246,7 @@ def _value(pairs: dict[str, re.Match[str]], keys: tuple[str, ...]) -> str:
 
 
 def _starts_in_record(text: str, start: int, level: str | None) -> Iterator[int]:
-    """The offsets in a line at which the message of a logger's JSON record begins, and the exception of a traceback in
-    it. The record itself begins at `start`."""
+    """The offsets of the message in a logger's JSON record that begins at `start`, and of a traceback's exception."""
     # Torch's error files have such a field too, with a whole traceback, and no level.
     if level and text.startswith("{", start) and (message := _JSON_MESSAGE.search(text, start)):
         yield message.end()
@@ -313,8 +312,7 @@ def _seconds_to_day(
     month_name: str | None,
     day_of_month: str | None,
 ) -> int | None:
-    """Seconds from the epoch to the start of a day; None without a day, and before 1970. Raises ValueError for what is
-    no day."""
+    """Seconds from the epoch to a day's start; None without a day, and before 1970. Raises ValueError for no day."""
     if date:
         year, month, day = (int(part) for part in date.replace("/", "-").split("-"))
     elif us_date:

@@ -189,8 +189,7 @@ def _texts(record: Record, names: Iterable[tuple[str, bool]], keys: Keys, depth:
 
 
 def head_of(record: Record, forms: Forms) -> str:
-    """Host, time, level, and rank or else the name of the process, written as the head of a plain line; empty where the
-    record has none."""
+    """Host, time, level, and rank or the process's name, written as the head of a plain line; empty for none."""
     plan = plan_of(tuple(record), forms.keys)
     stamp = _time_of(record, plan.times)
     host = _first_text(record, plan.nodes) or _name_in(record, plan.nodes)

@@ -161,8 +161,7 @@ def _open_file(path: str, limits: Limits) -> BinaryIO:
 
 
 def _logs_below(folder: str, problems: list[str]) -> list[str]:
-    """The files of a job's folder that are logs, in natural order; a sentence on each that cannot be
-    read is added to `problems`."""
+    """The logs of a job's folder in natural order; a sentence on each that cannot be read goes to `problems`."""
     if not os.access(folder, os.R_OK | os.X_OK):
         raise SourceError(f"{folder}: permission denied; make the folder readable for this user")
     before = len(problems)

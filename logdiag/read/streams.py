@@ -63,7 +63,8 @@ class Stream:
     While reading, `notes` fills with what a reader of the answer should know, and `complete` becomes False where
     something was not read; `bytes_read` counts uncompressed bytes. The only stream of a job is `alone`. `forms` are
     the user's own with the shipped ones, None for the shipped ones alone. `path` is that of a file that another process
-    may open too, empty where there is none. `sections` fills with the ranks and nodes that headings name for the lines
+    may open too, empty where there is none. `prefix` is what stands before every line, known from the first block
+    on. `sections` fills with the ranks and nodes that headings name for the lines
     below them.
     """
 
@@ -80,6 +81,7 @@ class Stream:
     alone: bool = False
     forms: Forms | None = None
     path: str = ""
+    prefix: CommonPrefix | None = None
     sections: list[Section] = field(default_factory=list)
 
     def blocks(self, settled: Container[bytes] = ()) -> Generator[Block, int | None, None]:
@@ -97,10 +99,10 @@ class Stream:
             return
         yield from blocks_of(self.index, self._chunks(), self.forms, settled)
 
-    def line(self, position: int, number: int, text: str, prefix: CommonPrefix | None) -> Line:
-        """A line of the stream. If it does not name its rank or node itself, the heading above it or the file's name
-        does."""
-        line = parse_line(text, self.name, number, stream=self.index, position=position, prefix=prefix)
+    def line(self, position: int, number: int, text: bytes) -> Line:
+        """A line of the stream. A rank or node that it does not name has the heading above it or the file's name."""
+        decoded = text.decode(errors="replace")
+        line = parse_line(decoded, self.name, number, stream=self.index, position=position, prefix=self.prefix)
         section = section_at(self.sections, position) if self.sections else None
         for source in (section, self):
             if source and ((line.rank is None and source.rank is not None) or (line.node is None and source.node)):
@@ -226,8 +228,7 @@ def _poll_of(raw: Any) -> Callable[[float], Any] | None:
 
 
 def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The chunks as they are; for a flight recorder's dump the lines made of it. Raises SourceError if the first chunks
-    show that this is no log."""
+    """The chunks, or the lines of a flight recorder's dump. Raises SourceError if the first chunks are of no log."""
     held = b""
     try:
         for chunk in chunks:

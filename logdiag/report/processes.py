@@ -93,8 +93,7 @@ def _last_steps(lines: Sequence[Line], marks: Sequence[Mark]) -> Iterator[tuple[
 
 
 def _times(lines: Sequence[Line], marks: Sequence[Mark]) -> Callable[[Line], float | None]:
-    """Returns a function that gives the time of a line, in seconds from the root or else from the first line with a
-    clock; None where no clock is near."""
+    """The function for a line's time in seconds from the root or the first clock; None where no clock is near."""
     every = [*lines, *(mark.line for mark in marks)]
     clocks = Clocks(every)
 

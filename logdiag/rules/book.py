@@ -211,8 +211,7 @@ class RuleBook:
         return retried
 
     def kinds_of(self, lines: Sequence[Line]) -> list[frozenset[str]]:
-        """The kinds of each line: names of the rules in `context/kinds/`, and of those that announce another try; in
-        one scan over all lines."""
+        """The kinds of each line, in one scan: names of rules in `context/kinds/` and of those that announce a try."""
         texts = [line.text.encode(errors="replace") for line in lines]
         starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         kinds: list[frozenset[str]] = [frozenset()] * len(lines)
@@ -348,8 +347,7 @@ def _own_patterns(entries: Iterable[Rule | Filter]) -> Iterable[str]:
 
 
 def example_line(example: str, forms: Forms | None = None) -> tuple[Line, str]:
-    """The line that an example is about, and the traceback above it: the last line of several. `forms` are the user's
-    own."""
+    """The line that an example is about (the last one of several), and the traceback above it."""
     from logdiag.read.prefixes import parse_line
 
     frames, _, last = example.rstrip("\n").rpartition("\n")

@@ -71,8 +71,7 @@ class Fireable:
 
 
 def words_for(pattern: str) -> tuple[str, ...] | None:
-    """Lower-case words of which a line without its digits holds at least one wherever the pattern matches on the line;
-    None where there are none."""
+    """Lower-case words of which each line that a pattern matches holds one without its digits; None for none."""
     tree = _relaxed(pattern, _DIGITS)
     words = None if tree is None else best_literals(tree)
     return tuple(dict.fromkeys(word.lower() for word in words)) if words else None

@@ -233,8 +233,7 @@ class Crew:
 
 
 def crew_for(streams: Sequence[Stream], book: RuleBook, count: int) -> Crew | None:
-    """A crew of `count` workers; None where something demands that one process reads alone, or where no process can be
-    started."""
+    """A crew of `count` workers; None where one process must read alone, or where no other can be started."""
     limited = any(stream.limits.limited for stream in streams)
     possible = os.name == "posix" and sys.executable and not getattr(sys, "frozen", False)
     # A user's own form may be slow, and the note on that counts the lines of all logs.

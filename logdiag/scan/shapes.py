@@ -265,8 +265,7 @@ def words_of(text: str) -> bytes:
 
 
 def is_told(value: str) -> bool:
-    """Whether a quoted text of a record belongs to its message, and is no name that varies: several words, or one of
-    letters only."""
+    """Whether a quoted text is of a record's message, and no name that varies: several words, or letters only."""
     return value.isalpha() or " " in value
 
 

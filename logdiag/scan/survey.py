@@ -9,13 +9,13 @@ from bisect import bisect
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.errors import SourceError
-from logdiag.model import CommonPrefix, Finding, Line, Role
+from logdiag.model import Finding, Line, Role
 from logdiag.read.sections import may_be_heading, sections_in
 from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
@@ -64,16 +64,14 @@ _OPENING, _MOST_OPENINGS, _LONGEST_OPENING = 400, 64, 1000
 
 
 class Opening(NamedTuple):
-    """The first lines of a stream, all of them: (position, number, text)."""
+    """The first lines of a stream, all of them."""
 
     stream: Stream
-    prefix: CommonPrefix | None
     texts: tuple[KeptLine, ...]
 
     def lines(self) -> Iterator[Line]:
         """The lines, read now."""
-        for position, number, text in self.texts:
-            yield self.stream.line(position, number, text.decode(errors="replace"), self.prefix)
+        return (self.stream.line(*text) for text in self.texts)
 
 
 @dataclass
@@ -154,25 +152,6 @@ class _FoundInBlock:
     windows: list[tuple[int, int]] = field(default_factory=list)
 
 
-class _Lines:
-    """The lines of a stream. Each is parsed once, though several parts of the reader need it. `prefix` is what stands
-    before every line."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._read: dict[tuple[int, bytes], Line] = {}
-        self.prefix: CommonPrefix | None = None
-
-    def __call__(self, position: int, number: int, text: bytes) -> Line:
-        key = position, text[:LONGEST_TEXT]
-        line = self._read.get(key)
-        if line is None:
-            if len(self._read) >= _MOST_REMEMBERED:
-                self._read.clear()
-            line = self._read[key] = self._stream.line(position, number, key[1].decode(errors="replace"), self.prefix)
-        return line
-
-
 class _Reader:
     """Reads one stream into a survey. It holds the latest blocks, and must be freed with the last reference to it: none
     of its parts may refer to it."""
@@ -190,7 +169,8 @@ class _Reader:
         self.floods = Floods(survey.uncounted_in[stream.index])
         self.frames = Frames()
         self.unknown: deque[KeptLine] = deque(maxlen=_LATEST_UNKNOWN)
-        self.line = _Lines(stream)
+        # Several parts of the reader need the same line.
+        self.line = lru_cache(_MOST_REMEMBERED)(stream.line)
         self.calls = Calls(self.book.calls_on, self.line)
         self.series = _Series()
         self.findings_of: Counter[str] = Counter()
@@ -215,11 +195,18 @@ class _Reader:
             self.kept.keep(*kept)
         for line, patterns in self.floods.latest_lines(self.line):
             self._confirm(line, patterns)
-        self.survey.findings.extend(self.latest_of.values())
+        found = self.survey
+        found.findings.extend(self.latest_of.values())
+        found.lines.extend(self.line(*kept) for kept in self.kept.lines())
+        found.series.extend(self.line(*step) for step in self.series.steps)
+        found.calls.extend(self.calls)
+        found.openings.append(Opening(self.stream, tuple(self.opening)))
+        found.total_lines, found.total_bytes = self.position, self.stream.bytes_read
+        found.complete = self.stream.complete
 
     def _begin(self, looked: Looked) -> None:
         """Learns the kind of the log from its first block."""
-        self.line.prefix = looked.block.prefix
+        self.stream.prefix = looked.block.prefix
         self.survey.kind = looked.kind or kind_of_block(looked.block, self.book)
         if self.survey.kind.is_a_jobs:
             self.survey.heads[self.stream.index] = Heads()
@@ -373,15 +360,6 @@ class _Reader:
     def _lines_at(self, indices: set[int], lines: BlockLines) -> Iterator[Line]:
         return (self.line(*lines.kept(at, _LONGEST_STEP)) for at in sorted(indices))
 
-    def finish(self) -> None:
-        """Hands the kept lines to the survey."""
-        self.survey.lines.extend(self.line(position, number, text) for position, number, text in self.kept.lines())
-        self.survey.series.extend(self.line(*step) for step in self.series.steps)
-        self.survey.calls.extend(self.calls)
-        self.survey.openings.append(Opening(self.stream, self.line.prefix, tuple(self.opening)))
-        self.survey.total_lines += self.position
-        self.survey.total_bytes += self.stream.bytes_read
-
 
 def survey(
     streams: Sequence[Stream], book: RuleBook, shapes: Shapes, advance: Callable[[Stream, int], None] | None = None
@@ -412,8 +390,6 @@ def surveys(
         settled = shapes.settled
         looked = crew.looked(stream, settled) if crew else looked_through(stream.blocks(settled))
         reader.read(looked, partial(advance, stream) if advance else lambda _count: None)
-        reader.finish()
-        reader.survey.complete = stream.complete
         parts.append(reader.survey)
         all_kept = all_kept and reader.kept.complete
         kept += len(reader.survey.lines)

@@ -41,8 +41,7 @@ def named_file(path: StrPath) -> ConfigFile:
 
 
 def look_for(folder: StrPath) -> tuple[ConfigFile, ...]:
-    """Returns the user's own file, then those in a folder and above it, each with its state; later values win. Raises
-    LogdiagError for one that cannot be read."""
+    """The user's own file, then those in a folder and above it; later values win. Raises LogdiagError."""
     users_path = config_file()
     files = [_users_file(users_path)] if users_path else []
     chain = _with_those_above(os.path.abspath(folder))
@@ -108,8 +107,7 @@ def _with_those_above(folder: str) -> list[str]:
 
 
 def _allowed_folders(chain: Sequence[str]) -> set[str]:
-    """Returns the first folders of the chain, up to the repository's root or the home folder; the first alone where
-    neither is among them."""
+    """The first folders up to the repository's root or the home folder; without either the first alone."""
     home = os.path.expanduser("~")
     for index, parent in enumerate(chain):
         if parent == home or any(os.path.lexists(os.path.join(parent, name)) for name in _ROOT_OF_A_REPOSITORY):

@@ -60,7 +60,7 @@ def found_in(path: Path, workers: int, advance: Callable[[Crew], None] | None = 
 
 
 def _told(survey: Survey) -> list[object]:
-    openings = [(opening.prefix, opening.texts) for opening in survey.openings]
+    openings = [(opening.stream.prefix, opening.texts) for opening in survey.openings]
     return [openings, *(getattr(survey, item.name) for item in fields(survey) if item.name not in _OF_THE_READ)]
 
 
