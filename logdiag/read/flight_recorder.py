@@ -16,6 +16,7 @@ from logdiag.model import number_in
 from logdiag.model.plain import rank_ranges
 from logdiag.patterns import pattern_of
 from logdiag.read.decompression import broken_stream_errors, decompressed
+from logdiag.read.records import from_micros
 
 LARGEST_DUMP = 1 << 26
 """Bytes; a larger one is not read. 2,000 records take up to 2 MB."""
@@ -104,7 +105,8 @@ class _Record:
         self.state = _word(entry.get("state")) or "unknown"
         # Gloo records no end of a call: what it has retired is over.
         self.pending = self.state != "completed" and not (entry.get("retired") is True and backend == "gloo")
-        self.at = _clock(_number(entry.get("time_created_ns")))
+        created = (_number(entry.get("time_created_ns")) or 0) // 1000
+        self.at = from_micros(created if 0 < created < 4e15 else 0)
         self.short = f"earlier {self.operation} SeqNum={self.sequence} of {self.group_words} {self.state}"
         self._entry = entry
 
@@ -176,13 +178,6 @@ def _frame(path: str, name: str, line: int) -> str:
 def _sizes(value: object) -> str:
     shapes = [[_number(size) or 0 for size in _list(shape)[:_MOST_SIZES]] for shape in _list(value)[:_MOST_SIZES]]
     return str(shapes).replace(" ", "")
-
-
-def _clock(nanoseconds: int | None) -> str:
-    from datetime import datetime, timezone
-
-    seconds = (nanoseconds or 0) / 1e9
-    return datetime.fromtimestamp(seconds if 0 < seconds < 4e9 else 0, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _number(value: object) -> int | None:

@@ -82,20 +82,16 @@ def timeline(processes: Sequence[Process], anchor_of: _AnchorOf) -> dict[str, ob
 
 
 def _rows(processes: Sequence[Process]) -> list[_Row]:
-    if len(processes) <= _MOST_ROWS:
-        return [
-            _Row(process.name, process.node or "", (process,), index == 0 and _is_root(process))
-            for index, process in enumerate(processes)
-        ]
-    first = processes[:1] if _is_root(processes[0]) else []
-    others = processes[len(first) :]
-    size = -(-len(others) // _MOST_ROWS)
-    rows = [_Row(process.name, process.node or "", (process,), True) for process in first]
+    first = processes[0]
+    rows = [_Row(first.name, first.node or "", (first,), of_root=True)] if _is_root(first) else []
+    others = processes[len(rows) :]
+    size = -(-len(others) // _MOST_ROWS) or 1
     for start in range(0, len(others), size):
         part = tuple(others[start : start + size])
         ranks = [process.rank for process in part if process.rank is not None]
-        label = f"ranks {rank_ranges(ranks)}" if len(ranks) == len(part) > 1 else f"{part[0].name} ..."
+        several = f"ranks {rank_ranges(ranks)}" if len(ranks) == len(part) else f"{part[0].name} ..."
         nodes = {process.node for process in part if process.node}
+        label = several if len(part) > 1 else part[0].name
         rows.append(_Row(label, nodes.pop() if len(nodes) == 1 else "", part))
     return rows
 
