@@ -154,10 +154,6 @@ class Forms:
             if match and match.end() > offset:
                 yield form, match
 
-    def tried(self, form: Form, text: str, offset: int) -> Match | None:
-        """The match of one form at an offset; None for none."""
-        return self._matcher(form)(text, offset)
-
     def fresh(self) -> Forms:
         """The same forms for a new diagnosis, of which none has been passed over for being slow."""
         return self if self.all_shipped else Forms(self.forms, self.levels, self.keys)
@@ -172,14 +168,14 @@ class Forms:
         """The forms that may begin with a character."""
         if first not in self._beginning:
             # Characters that no form begins with are not remembered: there are too many of them.
-            forms = tuple((form, self._matcher(form)) for form in self.forms if first and first in form.begins)
+            forms = tuple((form, self.matcher(form)) for form in self.forms if first and first in form.begins)
             if not forms:
                 return ()
             self._beginning[first] = forms
         return self._beginning[first]
 
-    def _matcher(self, form: Form) -> _Matcher:
-        """The function that matches a form at an offset; only a user's own pattern needs a time limit."""
+    def matcher(self, form: Form) -> _Matcher:
+        """The function that matches a form at an offset of a text; only a user's own pattern needs a time limit."""
         if form.id not in self._compiled:
             shipped = pattern_of(form.pattern).match if form.shipped else None
             self._compiled[form.id] = shipped or partial(self._own_patterns.at, form.pattern)

@@ -98,7 +98,7 @@ def _streams_of(source: object, limits: Limits, problems: list[str]) -> Iterator
         content = bytes(source)
         yield from _streams_in_file(_stream("<bytes>", lambda: io.BytesIO(content)), limits, problems)
     elif isinstance(source, str) and source == "-":
-        yield _stream("<stdin>", _stdin)
+        yield _stream("<stdin>", partial(open, 0, "rb", buffering=0, closefd=False))
     elif isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         if os.path.isdir(path):
@@ -144,11 +144,6 @@ def _streams_in_file(stream: Stream, limits: Limits, problems: list[str]) -> Ite
         yield _stream(f"{stream.name}/{member.name}", partial(archive.open, member), member.name, member.size)
 
 
-def _stdin() -> BinaryIO:
-    unbuffered: Any = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115 (the caller closes it)
-    return cast(BinaryIO, unbuffered)
-
-
 def _open_file(path: str, limits: Limits) -> BinaryIO:
     # Without a writer, a named pipe would hold up the opening itself.
     waits = os.O_NONBLOCK if limits.max_seconds != float("inf") and hasattr(os, "O_NONBLOCK") else 0
@@ -156,8 +151,7 @@ def _open_file(path: str, limits: Limits) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | waits | getattr(os, "O_BINARY", 0))
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror}); check the path and its permissions") from error
-    unbuffered: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115 (the caller closes it)
-    return cast(BinaryIO, unbuffered)
+    return cast(BinaryIO, open(descriptor, "rb", buffering=0))
 
 
 def _logs_below(folder: str, problems: list[str]) -> list[str]:

@@ -133,8 +133,7 @@ class Shapes:
         return Shapes(self.book, self.filters, **shared)
 
     def add(self, looked: Looked, lines: BlockLines) -> list[int]:
-        """The indices of those of a block's lines that are the first of their shapes and not left out by a filter of
-        this very job."""
+        """The indices of a block's lines that are the first of their shapes, unless a filter of the job drops them."""
         counts = looked.counts
         wanted: set[bytes] = set()
         met = counts.keys() & self.known.keys()
@@ -252,12 +251,6 @@ class Shapes:
         for shape in self.shapes:
             yield _parsed(shape.sample, shape.prefix), shape.count, shape.first
 
-    def kind_of(self, shape: _Shape) -> str:
-        """The name of a shape's left-out lines in the receipt: the filter that knows them, `progress` or `repeats`."""
-        dropping = self.book.filters_of(_parsed(shape.sample, shape.prefix))
-        known = next((item.id for item in self.filters if item.id in dropping), None)
-        return known or ("progress" if shape.progress else "repeats")
-
 
 def words_of(text: str) -> bytes:
     """A line without numbers, names and paths: the words that two runs of a program have in common."""
@@ -306,7 +299,10 @@ def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes:
         line = by_position.get(shape.first)
         if line is not None:
             counts[line.in_file] = shape.count
-        dropped[shapes.kind_of(shape)] += shape.count - shape.kept
+        # It is told by the filter that knows it, if any.
+        dropping = shapes.book.filters_of(_parsed(shape.sample, shape.prefix))
+        known = next((item.id for item in shapes.filters if item.id in dropping), None)
+        dropped[known or ("progress" if shape.progress else "repeats")] += shape.count - shape.kept
     if shapes.unshaped:
         dropped["too many shapes"] += shapes.unshaped
     # Windows around findings keep lines that their shapes would drop: they are counted as kept.

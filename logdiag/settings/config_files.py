@@ -44,7 +44,9 @@ def look_for(folder: StrPath) -> tuple[ConfigFile, ...]:
     """The user's own file, then those in a folder and above it; later values win. Raises LogdiagError."""
     users_path = config_file()
     files = [_users_file(users_path)] if users_path else []
-    chain = _with_those_above(os.path.abspath(folder))
+    chain = [os.path.abspath(folder)]
+    while (above := os.path.dirname(chain[-1])) != chain[-1]:
+        chain.append(above)
     allowed = _allowed_folders(chain)
     nearest: ConfigFile | None = None
     for parent in chain:
@@ -96,14 +98,6 @@ def _of_repository(path: str, *, allowed: bool) -> ConfigFile:
 def _ignored(path: str, why: str) -> ConfigFile:
     note = f"{path}: ignored, for {why}; name it with --config if you trust it"
     return ConfigFile(path, f"ignored: {why}", {}, (note,))
-
-
-def _with_those_above(folder: str) -> list[str]:
-    """Returns a folder and all above it, up to the root."""
-    chain = [folder]
-    while (parent := os.path.dirname(chain[-1])) != chain[-1]:
-        chain.append(parent)
-    return chain
 
 
 def _allowed_folders(chain: Sequence[str]) -> set[str]:
