@@ -97,7 +97,7 @@ IMPORTERS = {
     "httpx": {"agent/connection.py"},
     "langchain": {"agent/failure_agent.py", "agent/models.py"},
     "pydantic": {
-        "agent/answer.py", "evaluation/cases.py", "evaluation/compare.py", "model/plain.py", "read/form_files.py",
+        "agent/answer.py", "evaluation/cases.py", "model/plain.py", "read/form_files.py",
         "recovery/policy.py", "rules/files.py", "rules/tables.py",
     },
     "hyperscan": {"rules/matcher.py"},

@@ -118,12 +118,12 @@ class LogView:
         ends = time.monotonic() + self._seconds
         position = 0
         for block in stream.blocks():
+            stream.prefix = block.prefix
             count = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
             if block.number_of(count - 1) >= first:
                 for at, data in enumerate(block.data.split(b"\n")[:count]):
-                    text = data[:_LONGEST_LINE].decode(errors="replace")
-                    number = block.number_of(at)
-                    yield number, text, partial(stream.line, position + at, number, text, block.prefix)
+                    cut, number = data[:_LONGEST_LINE], block.number_of(at)
+                    yield number, cut.decode(errors="replace"), partial(stream.line, position + at, number, cut)
             position += count
             if time.monotonic() > ends:
                 return

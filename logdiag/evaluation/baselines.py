@@ -10,7 +10,6 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import yaml
 
@@ -38,10 +37,8 @@ _GREP = re.compile(
 # gpualert classifies the last 50 lines of standard output and of standard error; a case holds both as one.
 _GPUALERT_LINES = 100
 
-
-class _Guess(NamedTuple):
-    reason: Reason
-    line: RawLine | None = None
+_Guess = tuple[Reason, RawLine | None]
+_NO_FAILURE: _Guess = (Reason.NONE, None)
 
 
 def available() -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -54,13 +51,13 @@ def available() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def guess(name: str, case: Case, book: RuleBook) -> Answer:
     """Returns the answer of one baseline for a case."""
-    answer = BASELINES[name](case)
+    reason, line = BASELINES[name](case)
     return Answer(
-        reason=answer.reason,
-        action=Action.NONE if answer.reason is Reason.NONE else book.entry_of(answer.reason).action,
+        reason=reason,
+        action=Action.NONE if reason is Reason.NONE else book.entry_of(reason).action,
         confidence=None,
         decided_by=name,
-        root=answer.line if answer.reason is not Reason.NONE else None,
+        root=line if reason is not Reason.NONE else None,
         names_lines=name != "gpualert",
         names_ranks=False,
     )
@@ -78,20 +75,20 @@ def _exit_code_or_last_line(case: Case) -> _Guess:
     if code is not None:
         known = _EXIT_CODES.get(128 - code if code < 0 else code)
         if known is not None:
-            return _Guess(known, last)
+            return known, last
     named = _EXCEPTION.search(last[2]) if last else None
     if named:
-        return _Guess(reason_of_class(named[1]), last)
-    return _Guess(Reason.OTHERS, last) if code else _Guess(Reason.NONE)
+        return reason_of_class(named[1]), last
+    return (Reason.OTHERS, last) if code else _NO_FAILURE
 
 
 def _last_exception(case: Case) -> _Guess:
     """The class of the last exception that the log prints."""
-    last = None
+    last = _NO_FAILURE
     for line in case.lines():
         if named := _EXCEPTION.search(line[2][:2000]):
-            last = _Guess(reason_of_class(named[1]), line)
-    return last or _Guess(Reason.NONE)
+            last = reason_of_class(named[1]), line
+    return last
 
 
 def _keyword_grep(case: Case) -> _Guess:
@@ -102,18 +99,18 @@ def _keyword_grep(case: Case) -> _Guess:
             named = _EXCEPTION.search(text[:2000])
             by_class = reason_of_class(named[1]) if named else Reason.OTHERS
             by_word = next((reason for pattern, reason in _KEYWORDS if pattern.search(text)), by_class)
-            return _Guess(by_word, line)
-    return _Guess(Reason.NONE)
+            return by_word, line
+    return _NO_FAILURE
 
 
 def _gpualert(case: Case) -> _Guess:
     """The gpualert package's classifier, on what that package shows it. It names no line."""
     if case.exit_code == 0:
-        return _Guess(Reason.NONE)  # it looks only at jobs that failed
+        return _NO_FAILURE  # it looks only at jobs that failed
     tail = "\n".join(text for _, _, text in last_lines(case.lines(), _GPUALERT_LINES))
     classify = import_module("gpualert.parse_errors").parse_errors
     label = classify("", tail, case.exit_code or 0).split("\n", 1)[0]
-    return _Guess(_GPUALERT.get(label, Reason.OTHERS) if label else Reason.NONE)
+    return (_GPUALERT.get(label, Reason.OTHERS) if label else Reason.NONE), None
 
 
 BASELINES: dict[str, Callable[[Case], _Guess]] = {

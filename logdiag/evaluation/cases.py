@@ -88,7 +88,10 @@ class Case(BaseModel, frozen=True):
     def lines(self) -> Iterator[RawLine]:
         """The lines of the log as they stand in its file, or in all files of the job one after the other. Raises
         CaseError for what cannot be unpacked, SourceError where there is nothing to read."""
-        logs = [("<bytes>", self.source)] if isinstance(self.source, bytes) else _unpacked_files(self.source)
+        if isinstance(self.source, bytes):
+            logs = iter([("<bytes>", self.source)])
+        else:
+            logs = ((stream.name, _unpacked(stream.name)) for stream in open_sources((self.source,)))
         for name, data in logs:
             for number, line in enumerate(data.decode("utf-8", "replace").removesuffix("\n").split("\n"), 1):
                 yield name, number, line
@@ -97,11 +100,6 @@ class Case(BaseModel, frozen=True):
 def last_lines(lines: Iterable[RawLine], count: int) -> list[RawLine]:
     """The last lines that are not blank."""
     return list(deque((line for line in lines if line[2].strip()), maxlen=count))
-
-
-def _unpacked_files(path: str) -> Iterator[tuple[str, bytes]]:
-    """The files that a diagnosis of `path` reads."""
-    return ((stream.name, _unpacked(stream.name)) for stream in open_sources((path,)))
 
 
 def _unpacked(path: str) -> bytes:
@@ -116,19 +114,11 @@ def _unpacked(path: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseFile:
-    """A file that cases were read from, and what its bytes were."""
-
-    name: str
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
 class CaseSet:
-    """Cases in the order of their files, and those files."""
+    """Cases in the order of their files, and those files, each with its `name` and its bytes' `sha256`."""
 
     cases: tuple[Case, ...]
-    files: tuple[CaseFile, ...]
+    files: tuple[dict[str, str], ...]
 
 
 def load_cases(paths: Iterable[StrPath], split: str | None = None) -> CaseSet:
@@ -137,7 +127,7 @@ def load_cases(paths: Iterable[StrPath], split: str | None = None) -> CaseSet:
     names = [os.fspath(path) for path in paths]
     problems: list[str] = []
     cases: list[Case] = []
-    files: list[CaseFile] = []
+    files: list[dict[str, str]] = []
     places: dict[str, str] = {}
     for path in (file for name in names for file in _case_files(name, problems)):
         try:
@@ -145,7 +135,8 @@ def load_cases(paths: Iterable[StrPath], split: str | None = None) -> CaseSet:
         except CaseError as error:
             problems.append(str(error))
             continue
-        files.append(CaseFile(os.path.basename(path), hashlib.sha256(Path(path).read_bytes()).hexdigest()))
+        sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        files.append({"name": os.path.basename(path), "sha256": sha256})
         cases.extend(_cases_in(path, data, places, problems))
     if not problems and not cases:
         problems.append(f"{', '.join(names)}: holds no case; {_FORM}")
@@ -169,8 +160,7 @@ def _case_files(path: str, problems: list[str]) -> list[str]:
 
 
 def _cases_in(path: str, data: bytes, places: dict[str, str], problems: list[str]) -> Iterator[Case]:
-    """Yields the valid cases of one file. Adds to `problems` what is wrong with the others, and to `places` where each
-    id stands."""
+    """The valid cases of a file; `problems` gets what is wrong with others, `places` where each id stands."""
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not line.strip():
             continue

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from logdiag.errors import CaseError
 from logdiag.evaluation.metrics import METRICS, measure
 from logdiag.evaluation.scoring import Row
+from logdiag.model.plain import read_plain
 from logdiag.settings.places import StrPath
 
 SCHEMA = "logdiag.evaluation/1"
@@ -71,12 +70,10 @@ def read_rows(path: StrPath) -> list[Row]:
         raise CaseError(f"{path}: is not JSON; {remedy}") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise CaseError(f"{path}: is no evaluation of the schema {SCHEMA}; {remedy}")
-    try:
-        return TypeAdapter(list[Row]).validate_python(document.get("cases"))
-    except ValidationError as error:
-        first = error.errors()[0]
-        path_in_file = ".".join(str(part) for part in first["loc"]) or "cases"
-        raise CaseError(f"{path}: {path_in_file}: {first['msg'].lower()}; {remedy}") from error
+    rows, problems = read_plain(list[Row], document.get("cases"))
+    if rows is None:
+        raise CaseError(f"{path}: cases: {problems[0]}; {remedy}")
+    return rows
 
 
 def compare(old: Sequence[Row], new: Sequence[Row]) -> Comparison:

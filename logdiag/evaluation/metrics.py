@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist, fmean, quantiles
@@ -87,7 +87,10 @@ def measure(rows: Sequence[Row]) -> dict[str, float | None]:
     """Every metric by name; None where the rows hold nothing to measure it by."""
     values: dict[str, float | None] = {name: _mean(of(row) for row in rows) for name, of in _SHARES.items()}
     values["macro_f1"] = _mean(score["f1"] for score in _scores(rows).values())
-    values["ece"] = _calibration_error(rows)
+    # How far the mean confidence of a bin is from the share that is right in it, on average over cases.
+    bins = _by_confidence(rows).values()
+    off = [abs(sum((row.confidence or 0.0) - row.reason_right for row in group)) for group in bins]
+    values["ece"] = sum(off) / sum(map(len, bins)) if off else None
     seconds = [row.seconds for row in rows]
     lines = sum(row.lines or 0 for row in rows)
     values["kept_share"] = sum(row.kept_lines or 0 for row in rows) / lines if lines else None
@@ -118,12 +121,17 @@ def wilson(hits: float, count: float) -> tuple[float, float]:
     return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
-def _by_fault(rows: Iterable[Row]) -> list[list[Row]]:
+def _grouped(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> dict[Any, list[Row]]:
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def _by_fault(rows: Sequence[Row]) -> list[list[Row]]:
     """The rows of each fault; a row that names none is alone."""
-    groups: dict[str | int, list[Row]] = {}
-    for at, row in enumerate(rows):
-        groups.setdefault(at if row.fault is None else row.fault, []).append(row)
-    return list(groups.values())
+    alone = [[row] for row in rows if row.fault is None]
+    return [*alone, *_grouped([row for row in rows if row.fault is not None], lambda row: row.fault).values()]
 
 
 def _share_interval(judged: Sequence[Sequence[bool]]) -> list[float]:
@@ -163,20 +171,10 @@ def _scores(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     }
 
 
-def _calibration_error(rows: Sequence[Row]) -> float | None:
-    """How far the mean confidence of a bin is from the share that is right in it, on average over cases."""
-    groups = _by_confidence(rows).values()
-    off = [abs(sum((row.confidence or 0.0) - row.reason_right for row in group)) for group in groups]
-    return sum(off) / sum(map(len, groups)) if off else None
-
-
 def _by_confidence(rows: Sequence[Row]) -> dict[int, list[Row]]:
     """The rows of each tenth of confidence that occurs, from below."""
-    groups: dict[int, list[Row]] = {}
-    for row in rows:
-        if row.confidence is not None:
-            groups.setdefault(min(int(row.confidence * _BINS + 1e-9), _BINS - 1), []).append(row)
-    return dict(sorted(groups.items()))
+    sure = [row for row in rows if row.confidence is not None]
+    return dict(sorted(_grouped(sure, lambda row: min(int((row.confidence or 0) * _BINS + 1e-9), _BINS - 1)).items()))
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -199,12 +197,12 @@ def by_reason(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
     of right root lines and actions."""
     scores = _scores(rows)
     groups = _grouped(rows, lambda row: row.true_reason)
-    return {name: _table_row(groups[name], scores.get(name)) for name in map(str, Reason) if name in groups}
+    return {name: _table_row(groups[name], scores.get(name, {})) for name in map(str, Reason) if name in groups}
 
 
 def by_split(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
     """Every metric for each split, with the number of cases `n`; empty where no case has a split."""
-    groups = _grouped([row for row in rows if row.split is not None], lambda row: row.split or "")
+    groups = _grouped([row for row in rows if row.split is not None], lambda row: row.split)
     return {name: {"n": len(group), **measure(group)} for name, group in sorted(groups.items())}
 
 
@@ -223,19 +221,11 @@ def reliability(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def _grouped(rows: Sequence[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return groups
-
-
-def _table_row(group: Sequence[Row], scores: dict[str, float] | None) -> dict[str, float | None]:
-    empty: dict[str, float | None] = {"precision": None, "recall": None, "f1": None}
+def _table_row(group: Sequence[Row], scores: dict[str, float]) -> dict[str, float | None]:
     return {
         "n": len(group),
         "right": sum(row.reason_right for row in group),
-        **({name: round(value, 6) for name, value in scores.items()} if scores else empty),
+        **{name: None if name not in scores else round(scores[name], 6) for name in ("precision", "recall", "f1")},
         "root_line_hit": _mean(row.root_right for row in group),
         "action_accuracy": _mean(row.action_right for row in group),
     }

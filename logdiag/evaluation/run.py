@@ -38,8 +38,7 @@ class Result:
 
 
 def answer_case(case: Case, book: RuleBook, *, memory: Memory = False, llm: AgentSettings | None = None) -> Answer:
-    """Returns logdiag's answer for a case's log, by the rules alone or with a memory and a language model. The job's
-    exit code is not passed on."""
+    """Logdiag's answer for a case's log, whose job's exit code is not passed on."""
     return answer_of(diagnose(case.source, rules=book, memory=memory, llm=llm))
 
 
@@ -111,7 +110,7 @@ def document_of(
         "logdiag": __version__,
         "python": platform.python_version(),
         "rules": read_folders(folders).fingerprint().hex(),
-        "files": list(map(asdict, case_set.files)),
+        "files": list(case_set.files),
         "cases": len(rows),
     }
     document["cases"] = list(map(asdict, rows))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from logdiag.errors import SourceError
@@ -79,14 +80,14 @@ def diagnose(
         check_model(getattr(llm, "model", llm))
     if memory is None:
         memory = os.environ.get("LOGDIAG_MEMORY") or _NO_STORE
-    clock, failed = _Clock(), None if exit_code is None else exit_code != 0
+    ends, failed = {"": time.perf_counter()}, None if exit_code is None else exit_code != 0
     book = (rules if isinstance(rules, RuleBook) else RuleBook.load(rules or ())).fresh()
     streams = open_sources(sources, limits_of(max_seconds, max_bytes), book.forms)
-    clock.ended("load")
+    ends["load"] = time.perf_counter()
     shapes = Shapes(book, filters_for(book.filters, job or {}))
     with _crew(streams, book, workers) as crew:
         case = case_of(surveys(streams, book, shapes, advance, crew), book)
-    clock.ended("read")
+    ends["read"] = time.perf_counter()
     notes = [*(note for stream in streams for note in stream.notes), *case.notes]
     seen = one_job(one_run(seen_in(case.survey, case.digest, notes), book, run, notes), book, notes)
     if (good := _good_run(baseline, memory, job, exit_code, book, notes)) is not None:
@@ -94,9 +95,9 @@ def diagnose(
 
         seen = in_the_light_of(good, seen, case.shapes, failed=bool(failed))
     judgement = judge(seen.survey, book, failed=failed, suspects=seen.suspects)
-    clock.ended("judgement")
+    ends["judgement"] = time.perf_counter()
     judgement, recalled = _recalled(seen, judgement, book, memory, failed)
-    clock.ended("memory")
+    ends["memory"] = time.perf_counter()
     notes += book.notes
     decided = partial(
         decide,
@@ -107,7 +108,7 @@ def diagnose(
         recalled=recalled,
         logs=case.logs,
         notes=notes,
-        stats=_stats(case, book, clock),
+        stats=_stats(case, book, ends),
     )
     answer = decided(judgement)
     if llm:
@@ -121,11 +122,11 @@ def diagnose(
 
 def _crew(streams: Sequence[Stream], book: RuleBook, workers: int) -> AbstractContextManager[Crew | None]:
     """Returns processes that help to read; none where they are not asked for or would not save time."""
-    if workers < 2 or sum(stream.size or 0 for stream in streams) < _WORTH_A_CREW:
+    if workers < 2 or sum(stream.size or 0 for stream in streams if stream.path) < _WORTH_A_CREW:
         return nullcontext()
     from logdiag.scan.crew import crew_for
 
-    return crew_for(streams, book, workers, _WORTH_A_CREW) or nullcontext()
+    return crew_for(streams, book, workers) or nullcontext()
 
 
 def _good_run(
@@ -158,16 +159,13 @@ def _recalled(
 ) -> tuple[Judgement, Recalled]:
     """Returns the judgement with what the memory knows. The memory's libraries are loaded only where they are of use:
     shipped incidents are only compared with a root."""
-    if memory is False or (judgement.root is None and not _is_kept(memory)):
+    is_folder = isinstance(memory, (str, os.PathLike)) and "://" not in os.fspath(memory)
+    nothing_kept = is_folder and not os.path.exists(str(memory))
+    if memory is False or (judgement.root is None and nothing_kept):
         return judgement, Recalled()
     from logdiag.pipeline.opinions import recall
 
     return recall(seen.survey, judgement, book, memory, failed=failed, suspects=seen.suspects)
-
-
-def _is_kept(memory: StoreOrPlace) -> bool:
-    """Whether somebody may have kept a past failure in a store."""
-    return not isinstance(memory, (str, os.PathLike)) or "://" in os.fspath(memory) or os.path.exists(memory)
 
 
 def _kept_in(
@@ -191,33 +189,17 @@ def _kept_in(
     return remembered(answer, memory, job)
 
 
-def _stats(case: Case, book: RuleBook, clock: _Clock) -> dict[str, Any]:
-    """How much was read, how much of it is kept, and how long it took."""
+def _stats(case: Case, book: RuleBook, ends: Mapping[str, float]) -> dict[str, Any]:
+    """How much was read, how much of it is kept, and how long it took by when each stage ended."""
+    stages = {name: round(ended - began, 6) for (_, began), (name, ended) in pairwise(ends.items())}
     return {
         "bytes": sum(stream.bytes_read for stream in case.survey.streams),
         "lines": sum(log.lines for log in case.logs),
         "kept_lines": len(case.digest.lines),
-        "seconds": clock.seconds,
-        "stages": clock.stages,
+        "seconds": round(sum(stages.values()), 6),
+        "stages": stages,
         "matcher": book.matcher.name,
     }
-
-
-class _Clock:
-    """How long each stage took, in seconds."""
-
-    def __init__(self) -> None:
-        self.stages: dict[str, float] = {}
-        self._began = self._last = time.perf_counter()
-
-    def ended(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.stages[stage] = round(now - self._last, 6)
-        self._last = now
-
-    @property
-    def seconds(self) -> float:
-        return round(self._last - self._began, 6)
 
 
 def _name(source: object) -> str:

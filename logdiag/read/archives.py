@@ -9,19 +9,19 @@ from __future__ import annotations
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
+from logdiag.errors import SourceError
 from logdiag.read.decompression import broken_stream_errors, decompressing
 from logdiag.read.names import in_order, is_log
 
-_BLOCK = 512
-_PIECE_BYTES = 1 << 20
 _MOST_MEMBERS = 20_000
 _MOST_LOGS = 5_000
-# Bytes of a tar that are skipped between its logs: they must be decompressed too.
+# Bytes of a tar that are passed for the list of its logs: they must be decompressed too.
 _MOST_PASSED_BYTES = 16 << 30
+_TAR_BYTES = 1 << 16
 _LONGEST_NAME = 64 << 10
 _LONGEST_SHOWN_NAME = 400
 
@@ -35,16 +35,6 @@ class Member:
     size: int
 
 
-class _Pass(Protocol):
-    """An archive that is open for reading; `members` gives each log, or a sentence on what cannot be read."""
-
-    def members(self) -> Iterator[Member | str]: ...
-
-    def open(self, member: Member) -> Any: ...
-
-    def close(self) -> None: ...
-
-
 @dataclass
 class Archive:
     """The logs of an archive; `problems` are sentences on what of it cannot be read."""
@@ -54,17 +44,15 @@ class Archive:
     until: float
     members: list[Member] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    _pass: _Pass | None = None
+    _opened: _Tar | _Zip | None = None
 
     @contextmanager
     def open(self, member: Member) -> Iterator[Any]:
         """An open file over one log. Raises OSError, EOFError or what else a torn archive makes its readers raise."""
-        self._pass = self._pass or _open_pass(self.kind, self.open_file(), self.until)
-        reader = self._pass.open(member)
-        if reader is None:  # the pass is behind it already
-            self.close()
-            self._pass = _open_pass(self.kind, self.open_file(), self.until)
-            reader = self._pass.open(member)
+        if isinstance(self._opened, _Tar) and self._opened.index >= member.index:
+            self.close()  # a tar is not read backwards
+        self._opened = self._opened or _opened(self.kind, self.open_file(), self.until)
+        reader = self._opened.open(member)
         try:
             yield reader
         finally:
@@ -74,38 +62,31 @@ class Archive:
 
     def close(self) -> None:
         """Lets go of the file; it is opened again when needed."""
-        if self._pass is not None:
-            self._pass.close()
-            self._pass = None
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
 
 def archive_of(kind: str, open_file: Callable[[], BinaryIO], until: float) -> Archive:
     """A file as an archive of this `kind` (`tar` or `zip`), with the list of its logs. Reading ends at `until` (seconds
     of the monotonic clock), and half of the time until then may go into the list."""
     archive = Archive(open_file, kind, until)
-    count = 0
-    listed = None
+    now = time.monotonic()
     try:
-        now = time.monotonic()
-        listed = _open_pass(kind, open_file(), now + (until - now) / 2)
-        for member in listed.members():
-            count += 1
-            if count > _MOST_MEMBERS or len(archive.members) >= _MOST_LOGS:
-                archive.problems.append(
-                    f"more than {_MOST_LOGS:,} logs, or {_MOST_MEMBERS:,} files; the rest was not read"
-                )
-                break
-            if isinstance(member, str):
-                archive.problems.append(member)
-            elif is_log(member.name):
-                archive.members.append(member)
-    except Exception as error:
-        if not isinstance(error, (*broken_stream_errors(), ValueError, NotImplementedError)):
-            raise
+        with closing(_opened(kind, open_file(), now + (until - now) / 2, _MOST_PASSED_BYTES)) as listed:
+            for count, member in enumerate(listed.members()):
+                if count >= _MOST_MEMBERS or len(archive.members) >= _MOST_LOGS:
+                    most = f"more than {_MOST_LOGS:,} logs, or {_MOST_MEMBERS:,} files"
+                    archive.problems.append(f"{most}; the rest was not read")
+                    break
+                if isinstance(member, str):
+                    archive.problems.append(member)
+                elif is_log(member.name):
+                    archive.members.append(member)
+    except SourceError:
+        raise
+    except Exception as error:  # whatever a broken archive leads its reader to
         archive.problems.append(f"breaks off ({error})")
-    finally:
-        if listed is not None:
-            listed.close()
     if kind == "zip":
         archive.members.sort(key=lambda member: in_order(member.name))
     return archive
@@ -118,9 +99,9 @@ def _at_end(reader: Any) -> bool:
         return False
 
 
-def _open_pass(kind: str, raw: BinaryIO, until: float) -> _Pass:
+def _opened(kind: str, raw: BinaryIO, until: float, most: float = float("inf")) -> _Tar | _Zip:
     try:
-        return _Zip(raw) if kind == "zip" else _Tar(raw, until)
+        return _Zip(raw) if kind == "zip" else _Tar(raw, until, most)
     except Exception:
         raw.close()
         raise
@@ -133,109 +114,76 @@ def _cleaned(name: str) -> str:
     return "/".join(parts)[-_LONGEST_SHOWN_NAME:]
 
 
-class _Tar:
-    """A tar that is read from front to back. It is itself the open file over its current member."""
+class _Bounded:
+    """A file of which no more than so many bytes are read, and nothing once it is late."""
 
-    def __init__(self, raw: BinaryIO, until: float) -> None:
-        self._raw, self._until = raw, until
-        self._reader = decompressing(raw)
-        self._index = -1
-        self._left = self._padding = self._passed = 0
+    def __init__(self, reader: Any, until: float, most: float) -> None:
+        self._reader, self._until, self._left = reader, until, most
 
-    def members(self) -> Iterator[Member | str]:
-        while (header := self._next()) is not None:
-            name, size, kind = header
-            if kind == b"S":
-                yield f"{_cleaned(name)} is stored as a sparse file; it and what follows was not read"
-                return
-            if kind in (b"0", b"\0", b"7"):
-                yield Member(self._index, _cleaned(name), size)
-
-    def open(self, member: Member) -> _Tar | None:
-        if self._index >= member.index:
-            return None
-        while self._index < member.index:
-            if self._next() is None:
-                raise EOFError("the archive has changed")
-        return self
-
-    def close(self) -> None:
-        self._raw.close()
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._left:
-            return b""
-        chunk: bytes = self._reader.read(min(self._left, size) if size >= 0 else self._left)
-        if not chunk:
-            raise EOFError("the archive ends within this file")
-        self._left -= len(chunk)
-        return chunk
-
-    def _next(self) -> tuple[str, int, bytes] | None:
-        """Name, size and kind of the next member; None at the end."""
-        from tarfile import TarInfo
-
-        long_name, long_size = "", -1
-        while True:
-            self._skip()
-            header = self._exactly(_BLOCK)
-            if not header:
-                raise EOFError("the archive ends between two files")
-            if not header.strip(b"\0"):
-                return None
-            info = TarInfo.frombuf(header, "utf-8", "replace")
-            # Links, devices and folders may name a size and hold nothing.
-            holds = info.type not in (b"1", b"2", b"3", b"4", b"5", b"6")
-            self._left = (long_size if long_size >= 0 else info.size) if holds else 0
-            if self._left < 0:
-                raise EOFError("a file of negative size")
-            self._padding = -self._left % _BLOCK
-            if info.type not in (b"L", b"x", b"g", b"K"):
-                self._index += 1
-                return long_name or info.name, self._left, info.type
-            if info.type == b"g" or self._left > _LONGEST_NAME:
-                continue
-            data = self._exactly(self._left)
-            self._left = 0
-            if info.type == b"L":
-                long_name = data.rstrip(b"\0").decode(errors="replace")
-            elif info.type == b"x":
-                long_name, long_size = _extended(data, long_name)
-
-    def _skip(self) -> None:
-        """Skips the rest of a member and the padding of its last block."""
-        rest, self._left, self._padding = self._left + self._padding, 0, 0
-        while rest:
-            chunk = self._reader.read(min(rest, _PIECE_BYTES))
-            if not chunk:
-                raise EOFError("the archive ends within a file")
-            rest -= len(chunk)
-            self._passed += len(chunk)
-            if self._passed > _MOST_PASSED_BYTES:
-                raise OSError(f"more than {_MOST_PASSED_BYTES >> 30} GiB")
-            if time.monotonic() > self._until:
-                raise TimeoutError("the time limit was reached")
-
-    def _exactly(self, size: int) -> bytes:
-        """The next `size` bytes; empty at the end. Raises EOFError for fewer."""
-        data = b""
-        while len(data) < size and (chunk := self._reader.read(size - len(data))):
-            data += chunk
-        if 0 < len(data) < size:
-            raise EOFError("the archive ends within a file's head")
+    def read(self, size: int) -> bytes:
+        if self._left <= 0:
+            raise OSError(f"more than {_MOST_PASSED_BYTES >> 30} GiB")
+        if time.monotonic() > self._until:
+            raise TimeoutError("the time limit was reached")
+        self._left -= size
+        data: bytes = self._reader.read(size)
         return data
 
 
-def _extended(records: bytes, name: str) -> tuple[str, int]:
-    """Name and size by records such as `27 path=logs/rank_0.log`; the name as it was, and -1, where they have none."""
-    size = -1
-    for record in records.split(b"\n"):
-        key, equals, value = record.partition(b" ")[2].partition(b"=")
-        if equals and key == b"path":
-            name = value.decode(errors="replace")
-        elif equals and key == b"size" and value.isdigit():
-            size = int(value[:18])
-    return name, size
+class _Tar:
+    """A tar that is read from front to back; `index` is that of its current member."""
+
+    def __init__(self, raw: BinaryIO, until: float, most: float) -> None:
+        import tarfile
+
+        class Head(tarfile.TarInfo):
+            """Raises EOFError for what is neither a whole head nor the end, and for one that would fill the memory."""
+
+            @classmethod
+            def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Head:
+                try:
+                    head = super().frombuf(buf, encoding, errors)
+                except tarfile.HeaderError as error:
+                    if len(buf) == tarfile.BLOCKSIZE and not any(buf):
+                        raise
+                    raise EOFError("the archive ends between two files") from error
+                if head.size < 0 or (head.size > _LONGEST_NAME and head.type in b"LKxgX"):
+                    raise EOFError(f"a head of {head.size:,} bytes")
+                return head
+
+        self._raw, self.index = raw, -1
+        file: Any = _Bounded(decompressing(raw), until, most)
+        # What it reads is closed with `_raw`.
+        self._tar: Any = tarfile.open(  # noqa: SIM115
+            fileobj=file, mode="r|", bufsize=_TAR_BYTES, encoding="utf-8", tarinfo=Head
+        )
+
+    def _next(self) -> Any:
+        """The next member; None at the end. What the library keeps of those before is not needed."""
+        self._tar.members.clear()
+        self._tar.pax_headers.clear()
+        self.index += 1
+        return self._tar.next()
+
+    def members(self) -> Iterator[Member | str]:
+        """Each log, or a sentence on what cannot be read."""
+        while (info := self._next()) is not None:
+            if info.issparse():
+                yield f"{_cleaned(info.name)} is stored as a sparse file and was not read"
+            elif info.isreg():
+                yield Member(self.index, _cleaned(info.name), info.size)
+
+    def open(self, member: Member) -> Any:
+        info = None
+        while self.index < member.index and (info := self._next()):
+            pass
+        if info is None:
+            raise EOFError("the archive has changed")
+        reader: Any = self._tar.extractfile(info)
+        return reader.raw
+
+    def close(self) -> None:
+        self._raw.close()
 
 
 class _Zip:
@@ -248,6 +196,7 @@ class _Zip:
         self._zip = ZipFile(raw)
 
     def members(self) -> Iterator[Member | str]:
+        """As those of a tar."""
         for index, info in enumerate(self._zip.infolist()):
             name = _cleaned(info.filename)
             if info.flag_bits & 1:

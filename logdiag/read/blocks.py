@@ -93,7 +93,13 @@ class Written:
 
     def _clean(self, block: Block) -> Block:
         if not self._learnt:
-            self._learn(block.data)
+            # To look for colours without their escape in every block would take as long as all other cleaning.
+            # The search from behind takes half as long where there are many brackets.
+            colours = block.data.rfind(b"[0m", 0, _LEARNT_BYTES) >= 0
+            self._colours = _PRINTED_COLOUR if colours else None
+            plain = _without_colours(block.data[:_LEARNT_BYTES], self._colours)
+            self._prefix = common_prefix(plain.split(b"\n"), self._forms)
+            self._learnt = True
         data, numbers = _without_colours(block.data, self._colours), block.line_numbers
         if b"\x00" in data:
             data = data.replace(b"\x00", b"")
@@ -102,15 +108,6 @@ class Written:
             if b"\r" in data:
                 data, numbers = _split_carriage_returns(data, block.first_line, numbers)
         return block._replace(data=data, line_numbers=numbers, prefix=self._prefix)
-
-    def _learn(self, first: bytes) -> None:
-        """Learns from the first block the colours and the prefix of all blocks."""
-        # To look for colours without their escape in every block would take as long as all other cleaning.
-        # The search from behind takes half as long where there are many brackets.
-        self._colours = _PRINTED_COLOUR if first.rfind(b"[0m", 0, _LEARNT_BYTES) >= 0 else None
-        plain = _without_colours(first[:_LEARNT_BYTES], self._colours)
-        self._prefix = common_prefix(plain.split(b"\n"), self._forms)
-        self._learnt = True
 
 
 def written_as_it_stands(chunks: Iterator[bytes], raw: BinaryIO, settled: Container[bytes]) -> Written | None:
@@ -146,8 +143,7 @@ def pieces_between(raw: BinaryIO, start: int, end: int | None, envelope: Envelop
 
 
 def _parts_of(piece: bytes, envelope: Envelope) -> Iterator[bytes]:
-    """The first piece of a log in smaller ones: the sooner it is known which lines are settled, the fewer records are
-    taken apart."""
+    """The first piece of a log in smaller ones: the sooner lines are settled, the fewer records are taken apart."""
     start = 0
     while cut := end_of_whole(piece[start : start + _LEARNT_BYTES], envelope):
         yield piece[start : start + cut]

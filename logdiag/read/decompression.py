@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any, BinaryIO
 
 CHUNK_BYTES = 1 << 20
@@ -12,6 +13,9 @@ CHUNK_BYTES = 1 << 20
 _SHORTEST_HEAD = 6
 _HEAD_OF_AN_ARCHIVE = 512
 _MOST_LAYERS = 4
+_ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+# What opens a file that begins so.
+_LIBRARIES = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma", b"\x28\xb5\x2f\xfd": _ZSTD}
 # Control bytes that text does not hold; NUL (holes of a truncated log), backspace, escape and white space are left out.
 _CONTROL = bytes([*range(1, 7), *range(14, 27), *range(28, 32), 127])
 _FEWEST_KINDS_OF_CONTROL = 8
@@ -19,8 +23,7 @@ _BINARY_SHARE = 0.02
 
 
 def decompressed(raw: Any) -> Iterator[bytes]:
-    """The bytes of an open file without their compression, each piece as soon as it is there: if the file breaks off,
-    what came before is not lost."""
+    """The bytes of an open file without their compression, each piece at once: a torn file loses only its end."""
     reader = decompressing(raw)
     while chunk := _read_some(reader, CHUNK_BYTES):
         yield chunk
@@ -32,10 +35,10 @@ def decompressing(raw: Any) -> Any:
     for _ in range(_MOST_LAYERS):
         head = _head(reader)
         reader = _Rewound(head, reader)
-        unpacked = _unpacking(head, reader)
-        if unpacked is None:
+        library = next((name for begins, name in _LIBRARIES.items() if head.startswith(begins)), None)
+        if library is None:
             return reader
-        reader = unpacked
+        reader = import_module(library).open(reader)
     raise OSError(f"compressed {_MOST_LAYERS} times over or more; unpack it first")
 
 
@@ -71,35 +74,11 @@ def looks_binary(data: bytes) -> bool:
 def broken_stream_errors() -> tuple[type[BaseException], ...]:
     """The exceptions that reading a broken stream raises."""
     errors: list[type[BaseException]] = [OSError, EOFError]
-    zstd = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-    known = (("zlib", "error"), ("lzma", "LZMAError"), (zstd, "ZstdError"), ("tarfile", "TarError"))
+    known = (("zlib", "error"), ("lzma", "LZMAError"), (_ZSTD, "ZstdError"), ("tarfile", "TarError"))
     for module, name in (*known, ("zipfile", "BadZipFile")):
         if module in sys.modules:
             errors.append(getattr(sys.modules[module], name))
     return tuple(errors)
-
-
-def _unpacking(head: bytes, reader: Any) -> Any:
-    """An open file that takes off one layer, or None where there is none."""
-    if head.startswith(b"\x1f\x8b"):
-        import gzip
-
-        return gzip.GzipFile(fileobj=reader)
-    if head.startswith(b"BZh"):
-        import bz2
-
-        return bz2.BZ2File(reader)
-    if head.startswith(b"\xfd7zXZ\x00"):
-        import lzma
-
-        return lzma.LZMAFile(reader)
-    if head.startswith(b"\x28\xb5\x2f\xfd"):
-        if sys.version_info >= (3, 14):
-            from compression import zstd
-        else:
-            from backports import zstd
-        return zstd.ZstdFile(reader)
-    return None
 
 
 def _head(reader: Any) -> bytes:

@@ -86,22 +86,15 @@ def recognise(head: list[bytes], forms: Forms | None = None) -> Envelope | None:
     if all(_CRI.match(line) for line in sample):
         return Envelope(_unwrap_cri, partial(_is_flagged, flag=b"P"), partial(_is_flagged, flag=b"F"))
     if sample[0].startswith(b"__CURSOR="):
-        return Envelope(_unwrap_journal_export, _never, _always, entries=True)
-    if _is_torchelastic_error(sample):
-        return Envelope(_unwrap_torchelastic_error, _never)
+        return Envelope(_unwrap_journal_export, lambda _record: False, lambda _record: True, entries=True)
+    # {"message": {"message": "...", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "..."}}}
+    if sample[0].lstrip().startswith(b'{"message": {') or b'"py_callstack"' in sample[0]:
+        return Envelope(_unwrap_torchelastic_error, lambda _record: False)
     if learnt_forms := _forms_of_records(head, forms):
         alike, levels = partial(_becomes_alike, forms=learnt_forms), _numbered_levels(learnt_forms.keys)
         return Envelope(partial(_unwrap_json, forms=learnt_forms), _may_be_part_of_docker, alike, levels)
     width = width_of(head)
     return None if width is None else Envelope(partial(joined, width=width), partial(_fills, width=width))
-
-
-def _always(_record: bytes) -> bool:
-    return True
-
-
-def _never(_record: bytes) -> bool:
-    return False
 
 
 def _forms_of_records(head: Sequence[bytes], forms: Forms) -> Forms | None:
@@ -179,8 +172,7 @@ def _numbered_levels(keys: Keys) -> re.Pattern[bytes]:
 
 
 def _becomes_alike(line: bytes, forms: Forms) -> bool:
-    """Whether the text of a record stays the same but for its digits, whatever these are: no field appears or is left
-    out by its number."""
+    """Whether the text of a record stays the same but for its digits, whatever these are."""
     if line.find(b"{", 0, _LONGEST_LABEL) < 0:
         return True
     labelled = _record_in(line, forms.keys)
@@ -245,13 +237,8 @@ def _unwrap_journal_export(entries: Iterable[Numbered]) -> Iterator[Numbered]:
         yield number, (f"{head} ".encode() if head else b"") + fields[b"MESSAGE"]
 
 
-def _is_torchelastic_error(sample: list[bytes]) -> bool:
-    """`error.json`: {"message": {"message": "...", "extraInfo": {"py_callstack": "Traceback ...", "timestamp":
-    "..."}}}"""
-    return sample[0].lstrip().startswith(b'{"message": {') or b'"py_callstack"' in sample[0]
-
-
 def _unwrap_torchelastic_error(lines: Iterable[Numbered]) -> Iterator[Numbered]:
+    """`error.json`, which a process that failed leaves."""
     import json
 
     for at, line in lines:

@@ -16,6 +16,7 @@ from logdiag.model import number_in
 from logdiag.model.plain import rank_ranges
 from logdiag.patterns import pattern_of
 from logdiag.read.decompression import broken_stream_errors, decompressed
+from logdiag.read.records import from_micros
 
 LARGEST_DUMP = 1 << 26
 """Bytes; a larger one is not read. 2,000 records take up to 2 MB."""
@@ -104,7 +105,8 @@ class _Record:
         self.state = _word(entry.get("state")) or "unknown"
         # Gloo records no end of a call: what it has retired is over.
         self.pending = self.state != "completed" and not (entry.get("retired") is True and backend == "gloo")
-        self.at = _clock(_number(entry.get("time_created_ns")))
+        created = (_number(entry.get("time_created_ns")) or 0) // 1000
+        self.at = from_micros(created if 0 < created < 4e15 else 0)
         self.short = f"earlier {self.operation} SeqNum={self.sequence} of {self.group_words} {self.state}"
         self._entry = entry
 
@@ -113,7 +115,11 @@ class _Record:
         entry = self._entry
         sizes = f"{_sizes(entry.get('input_sizes'))}->{_sizes(entry.get('output_sizes'))}"
         kinds = ",".join(_word(kind) for kind in _list(entry.get("input_dtypes"))[:_MOST_SIZES])
-        described = (_frame(item) for item in _list(entry.get("frames")) if isinstance(item, dict))
+        described = (
+            _frame(_word(item.get("filename")), _word(item.get("name")), _number(item.get("line")) or 0)
+            for item in _list(entry.get("frames"))
+            if isinstance(item, dict)
+        )
         frames = list(islice(filter(None, described), _MOST_FRAMES))
         stack = f", at {' < '.join(frames)}" if frames else ""
         scope = "between two" if self.between_two else "collective"
@@ -163,26 +169,15 @@ def _rank(name: str, dump: Mapping[Any, Any]) -> int | None:
     return shared.pop() if len(shared) == 1 else None
 
 
-def _frame(frame: Mapping[Any, Any]) -> str:
-    """A frame as `step (job.py:9)`; empty for one of torch's own."""
-    return _frame_words(_word(frame.get("filename")), _word(frame.get("name")), _number(frame.get("line")) or 0)
-
-
 @lru_cache(maxsize=1 << 12)
-def _frame_words(path: str, name: str, line: int) -> str:
+def _frame(path: str, name: str, line: int) -> str:
+    """A frame as `step (job.py:9)`; empty for one of torch's own."""
     return "" if _OF_TORCH.search(path) else f"{name} ({os.path.basename(path)}:{line})"
 
 
 def _sizes(value: object) -> str:
     shapes = [[_number(size) or 0 for size in _list(shape)[:_MOST_SIZES]] for shape in _list(value)[:_MOST_SIZES]]
     return str(shapes).replace(" ", "")
-
-
-def _clock(nanoseconds: int | None) -> str:
-    from datetime import datetime, timezone
-
-    seconds = (nanoseconds or 0) / 1e9
-    return datetime.fromtimestamp(seconds if 0 < seconds < 4e9 else 0, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _number(value: object) -> int | None:

@@ -73,9 +73,9 @@ def _difference(line: Line, sample: Sample) -> str:
 def _slow_on(forms: Forms, form: Form, sample: Sample, offset: int) -> str:
     """The beginning of a long line on which a form is slow each time; empty where there is none. The lines tried are
     the sample as far as the form fits it, with its last one to three characters repeated many times."""
-    match = forms.tried(form, sample.line, offset)
+    match = forms.matcher(form)(sample.line, offset)
     for end, width in product(range(offset + 1, (match.end() if match else offset) + 1), (1, 2, 3)):
         text = sample.line[:end] + sample.line[max(end - width, 0) : end] * (_LONG // width)
-        if takes_too_long(partial(forms.tried, form, text, offset)):
+        if takes_too_long(partial(forms.matcher(form), text, offset)):
             return text[: end + 10]
     return ""

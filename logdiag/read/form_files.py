@@ -30,16 +30,6 @@ _PROBE_SECONDS = 0.2
 _BLANK = pattern_of(r"[ \t]+")
 
 
-class _Sample(Strict):
-    line: str = Field(min_length=1)
-    message: str
-    rank: int | None = None
-    node: str | None = None
-    time: str | None = None
-    level: _Level | None = None
-    speaker: str = ""
-
-
 class _Form(Strict):
     title: str
     pattern: str = Field(min_length=1)
@@ -47,7 +37,7 @@ class _Form(Strict):
     begins: str = ""
     rank_of: Literal["job", "group", "worker", ""] = ""
     relays: bool = False
-    samples: list[_Sample] = Field(min_length=1)
+    samples: list[Sample] = Field(min_length=1)
 
 
 _Pieces = RootModel[dict[str, str]]
@@ -56,7 +46,7 @@ _Levels = RootModel[dict[_Level, list[str]]]
 
 class _Keys(Strict):
     keys: dict[str, list[str]]
-    samples: list[_Sample]
+    samples: list[Sample]
 
 
 @dataclass(slots=True)
@@ -115,7 +105,7 @@ def _take_keys(tables: _Tables, file: RuleFile, document: dict[str, Any]) -> Non
         if name not in tables.keys:
             raise _error_at(file, f"{name}:", f"{name}: is no list of keys; use one of {', '.join(_KEYS)}")
         tables.keys[name] = tuple(dict.fromkeys((*tables.keys[name], *added)))
-    tables.samples += tuple(_sample(sample, file.path) for sample in table.samples)
+    tables.samples += tuple(sample._replace(file=file.path) for sample in table.samples)
 
 
 _TAKE = {"pieces": _take_pieces, "levels": _take_levels, "keys": _take_keys}
@@ -162,18 +152,13 @@ def _form(identity: str, entry: _Form, pieces: dict[str, str], file: RuleFile) -
         rank_of=entry.rank_of,
         relays=entry.relays,
         shipped=file.ships,
-        samples=tuple(_sample(sample, file.path) for sample in entry.samples),
+        samples=tuple(sample._replace(file=file.path) for sample in entry.samples),
         file=file.path,
     )
 
 
-def _sample(entry: _Sample, path: str) -> Sample:
-    return Sample(**entry.model_dump(), file=path)
-
-
 def _beginnings(declared: str, compiled: Any) -> str:
-    """The characters that a pattern may begin with: those that match `declared`, or without it all that may start a
-    match."""
+    """The characters that a pattern may begin with: those that match `declared`, else all that may start a match."""
     import regex
 
     extra = "".join(sorted({sign for sign in compiled.pattern if not sign.isascii()}))
@@ -194,7 +179,7 @@ def rivals(forms: Forms, form: Form, sample: Sample) -> tuple[int, tuple[str, ..
         if offset in tried:
             continue
         tried.add(offset)
-        fitting = forms.every(sample.line, offset)
+        fitting = list(forms.fitting(sample.line, offset))
         if any(rival.id == form.id for rival, _ in fitting):
             return offset, tuple(rival.id for rival, _ in fitting)
         reached += [match.end() for _, match in fitting]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -146,24 +146,13 @@ class Forms:
         self._compiled: dict[str, _Matcher] = {}
         self._beginning: dict[str, tuple[tuple[Form, _Matcher], ...]] = {}
 
-    def next(self, text: str, offset: int) -> tuple[Form, Match] | None:
-        """The first form that fits a text at an offset, with its match; None for none."""
+    def fitting(self, text: str, offset: int) -> Iterator[tuple[Form, Match]]:
+        """The forms that fit a text at an offset, in their order, each with its match."""
         first = text[offset : offset + 1]
         for form, match_at in self._beginning.get(first) or self._with(first):
             match = match_at(text, offset)
             if match and match.end() > offset:
-                return form, match
-        return None
-
-    def every(self, text: str, offset: int) -> list[tuple[Form, Match]]:
-        """All forms that fit a text at an offset, in their order."""
-        first = text[offset : offset + 1]
-        matches = ((form, match_at(text, offset)) for form, match_at in self._with(first))
-        return [(form, match) for form, match in matches if match and match.end() > offset]
-
-    def tried(self, form: Form, text: str, offset: int) -> Match | None:
-        """The match of one form at an offset; None for none."""
-        return self._matcher(form)(text, offset)
+                yield form, match
 
     def fresh(self) -> Forms:
         """The same forms for a new diagnosis, of which none has been passed over for being slow."""
@@ -172,27 +161,21 @@ class Forms:
     @property
     def notes(self) -> tuple[str, ...]:
         """A note for each form that was passed over because its pattern took too long."""
-        if self.all_shipped:
-            return ()
-        from logdiag.rules.searching import TOO_SLOW
-
-        slow = {form.id: self._own_patterns.slow_lines([form.pattern]) for form in self.forms}
-        return tuple(
-            f"form {name}: {TOO_SLOW} {lines}; logdiag forms test shows it" for name, lines in slow.items() if lines
-        )
+        named = ((form.id, (form.pattern,)) for form in self.forms)
+        return () if self.all_shipped else tuple(self._own_patterns.notes("form", named))
 
     def _with(self, first: str) -> tuple[tuple[Form, _Matcher], ...]:
         """The forms that may begin with a character."""
         if first not in self._beginning:
             # Characters that no form begins with are not remembered: there are too many of them.
-            forms = tuple((form, self._matcher(form)) for form in self.forms if first and first in form.begins)
+            forms = tuple((form, self.matcher(form)) for form in self.forms if first and first in form.begins)
             if not forms:
                 return ()
             self._beginning[first] = forms
         return self._beginning[first]
 
-    def _matcher(self, form: Form) -> _Matcher:
-        """The function that matches a form at an offset; only a user's own pattern needs a time limit."""
+    def matcher(self, form: Form) -> _Matcher:
+        """The function that matches a form at an offset of a text; only a user's own pattern needs a time limit."""
         if form.id not in self._compiled:
             shipped = pattern_of(form.pattern).match if form.shipped else None
             self._compiled[form.id] = shipped or partial(self._own_patterns.at, form.pattern)

@@ -136,6 +136,5 @@ def _has_head(line: str) -> bool:
 
 
 def _in_a_word(last: str, first: str) -> bool:
-    """Whether the last character of a line and the first of the next may be of one word or number: both are lower case,
-    or both are digits."""
+    """Whether two characters may be of one word or number: both are lower case, or both are digits."""
     return (last.islower() and first.islower()) or (last.isdigit() and first.isdigit())

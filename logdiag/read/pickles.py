@@ -7,138 +7,78 @@ take gigabytes.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
+from pickletools import genops
 from typing import Any
 
 from logdiag.errors import SourceError
 
 _MARK = object()
-_BINGET, _LONG_BINGET, _BININT1, _MEMOIZE, _STOP = b"hjK\x94."
-# What loads, makes or calls something, by its opcode.
-_RUNS = {
-    b"c": "GLOBAL", b"\x93": "STACK_GLOBAL", b"R": "REDUCE", b"i": "INST", b"o": "OBJ", b"\x81": "NEWOBJ",
-    b"\x92": "NEWOBJ_EX", b"b": "BUILD", b"\x82": "EXT1", b"\x83": "EXT2", b"\x84": "EXT4", b"P": "PERSID",
-    b"Q": "BINPERSID",
+# The opcodes whose argument is a value.
+_VALUES = {
+    "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES",
+    "BINBYTES8", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT",
 }  # fmt: skip
-_CONSTANTS: dict[bytes, Callable[[], Any]] = {
-    b"N": lambda: None, b"\x88": lambda: True, b"\x89": lambda: False, b"}": dict, b"]": list, b")": tuple,
-    b"(": lambda: _MARK,
+_CONSTANTS: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False, "MARK": lambda: _MARK,
+    "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple,
 }  # fmt: skip
-# Numbers of a fixed size.
-_NUMBERS = {b"M": "<H", b"J": "<i", b"G": ">d"}
-# Texts and bytes behind their length.
-_COUNTED = {b"X": "<I", b"\x8c": "<B", b"\x8d": "<Q", b"U": "<B", b"T": "<I", b"C": "<B", b"B": "<I"}
-_TEXTS = frozenset({b"X", b"\x8c", b"\x8d"})
-_TUPLES = {b"\x85": 1, b"\x86": 2, b"\x87": 3}
-
-
-class _Reader:
-    """A stack machine for the opcodes that make plain values."""
-
-    def __init__(self, data: bytes, name: str) -> None:
-        self.data, self.name, self.at = data, name, 0
-        self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
-
-    def load(self) -> Any:
-        """The value. The commonest opcodes are told apart here: a dump holds 100,000 and more of them."""
-        data, stack, memo, at = self.data, self.stack, self.memo, self.at
-        while at < len(data):
-            code = data[at]
-            if code == _BINGET:
-                stack.append(memo[data[at + 1]])
-                at += 2
-            elif code == _LONG_BINGET:
-                stack.append(memo[int.from_bytes(data[at + 1 : at + 5], "little")])
-                at += 5
-            elif code == _BININT1:
-                stack.append(data[at + 1])
-                at += 2
-            elif code == _MEMOIZE:
-                memo[len(memo)] = stack[-1]
-                at += 1
-            elif code == _STOP:
-                return stack.pop()
-            else:
-                self.at = at + 1
-                self.obey(data[at : at + 1])
-                at = self.at
-        raise EOFError
-
-    def obey(self, code: bytes) -> None:
-        if code in _CONSTANTS:
-            self.stack.append(_CONSTANTS[code]())
-        elif code in _NUMBERS:
-            self.stack.append(self.number(_NUMBERS[code]))
-        elif code in _COUNTED:
-            value = self.take(int(self.number(_COUNTED[code])))
-            self.stack.append(value.decode("utf-8", "replace") if code in _TEXTS else value)
-        elif code == b"\x8a":
-            self.stack.append(int.from_bytes(self.take(self.take(1)[0]), "little", signed=True))
-        elif code in (b"q", b"r"):
-            self.memo[int(self.number("<B" if code == b"q" else "<I"))] = self.stack[-1]
-        elif code in (b"\x80", b"\x95"):  # the protocol, a frame's length
-            self.take(1 if code == b"\x80" else 8)
-        else:
-            self.gather(code)
-
-    def gather(self, code: bytes) -> None:
-        """Puts what is on the stack into a tuple, a list or a mapping."""
-        if code in _TUPLES:
-            items = [self.stack.pop() for _ in range(_TUPLES[code])]
-            self.stack.append(tuple(reversed(items)))
-        elif code == b"t":
-            self.stack.append(tuple(self.marked()))
-        elif code in (b"a", b"e"):
-            items = [self.stack.pop()] if code == b"a" else self.marked()
-            self.stack[-1].extend(items)
-        elif code in (b"s", b"u"):
-            items = [self.stack.pop() for _ in range(2)][::-1] if code == b"s" else self.marked()
-            self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
-        else:
-            opcode = _RUNS.get(code)
-            problem = (
-                f"a pickle that would run code ({opcode}{self.refused_name(code)})"
-                if opcode
-                else f"a pickle with {code!r}"
-            )
-            at = self.at - 1
-            raise SourceError(
-                f"{self.name}: {problem} at byte {at:,}; refused, for a flight recorder's dump holds plain values"
-            )
-
-    def refused_name(self, code: bytes) -> str:
-        """The dotted name that a refused opcode would load, with a space before it; empty where none is found."""
-        in_opcode = self.data[self.at : self.at + 200].split(b"\n")[:2]
-        parts: list[Any] = in_opcode if code in (b"c", b"i") else self.stack[-2:]
-        names = [item.decode("ascii", "replace") if isinstance(item, bytes) else item for item in parts]
-        dotted = ".".join(item[:80] for item in names if isinstance(item, str) and item.isprintable())
-        return f" {dotted}" if dotted else ""
-
-    def marked(self) -> list[Any]:
-        at = next(at for at in range(len(self.stack) - 1, -1, -1) if self.stack[at] is _MARK)
-        items = self.stack[at + 1 :]
-        del self.stack[at:]
-        return items
-
-    def number(self, form: str) -> Any:
-        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
-
-    def take(self, size: int) -> bytes:
-        taken = self.data[self.at : self.at + size]
-        if len(taken) < size:
-            raise EOFError
-        self.at += size
-        return taken
+# Those that put what is on the stack into a container: how many items, 0 for all behind a mark.
+_GATHERED = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "APPEND": 1, "SETITEM": 2, "TUPLE": 0, "APPENDS": 0, "SETITEMS": 0}
+# Those that load, make or call something.
+_RUNNING = {
+    "GLOBAL", "STACK_GLOBAL", "REDUCE", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BUILD", "EXT1", "EXT2", "EXT4", "PERSID",
+    "BINPERSID",
+}  # fmt: skip
 
 
 def plain_pickle(data: bytes, name: str) -> Any:
-    """The value of a pickle. Raises SourceError for one that would load or call anything, and for one that breaks off
-    or is none."""
-    reader = _Reader(data, name)
+    """The value of a pickle. Raises SourceError for one that would run anything, that breaks off, or is none."""
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
+    argument: Any
+    at: int | None = 0
     try:
-        return reader.load()
-    except (EOFError, LookupError, AttributeError, TypeError, ValueError, StopIteration, struct.error) as error:
-        where = f"at byte {reader.at:,} of {len(data):,}"
+        # The commonest are told apart first: a dump holds 100,000 and more of them.
+        for opcode, argument, at in genops(data):
+            if opcode.name in ("BINGET", "LONG_BINGET"):
+                stack.append(memo[argument])
+            elif opcode.name in _VALUES:
+                stack.append(argument)
+            elif opcode.name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+                memo[len(memo) if argument is None else argument] = stack[-1]
+            elif opcode.name in _CONSTANTS:
+                stack.append(_CONSTANTS[opcode.name]())
+            elif opcode.name in _GATHERED:
+                _gather(opcode.name, stack)
+            elif opcode.name == "STOP":
+                return stack.pop()
+            elif opcode.name not in ("PROTO", "FRAME"):
+                problem = "a pickle that would run code" if opcode.name in _RUNNING else "a pickle of other values"
+                where = f"({opcode.name}{_refused_name(argument, stack)}) at byte {at:,}"
+                raise SourceError(f"{name}: {problem} {where}; refused, for a dump holds plain values")
+    except (LookupError, AttributeError, TypeError, ValueError, StopIteration) as error:
+        where = f"at byte {at or 0:,} of {len(data):,}"
         raise SourceError(f"{name}: a pickle that is broken or breaks off ({where}); copy the whole file") from error
+
+
+def _gather(opcode: str, stack: list[Any]) -> None:
+    if count := _GATHERED[opcode]:
+        items = [stack.pop() for _ in range(count)][::-1]
+    else:
+        mark = next(at for at in range(len(stack) - 1, -1, -1) if stack[at] is _MARK)
+        items = stack[mark + 1 :]
+        del stack[mark:]
+    if opcode.startswith("TUPLE"):
+        stack.append(tuple(items))
+    elif opcode.startswith("APPEND"):
+        stack[-1].extend(items)
+    else:
+        stack[-1].update(zip(items[::2], items[1::2], strict=True))
+
+
+def _refused_name(argument: Any, stack: list[Any]) -> str:
+    """The dotted name that a refused opcode would load, with a space before it; empty where none is found."""
+    parts = argument.split() if isinstance(argument, str) else stack[-2:]
+    dotted = ".".join(item[:80] for item in parts if isinstance(item, str) and item.isprintable())
+    return f" {dotted}" if dotted else ""

@@ -258,8 +258,7 @@ def _value(pairs: dict[str, re.Match[str]], keys: tuple[str, ...]) -> str:
 
 
 def _starts_in_record(text: str, start: int, level: str | None) -> Iterator[int]:
-    """The offsets in a line at which the message of a logger's JSON record begins, and the exception of a traceback in
-    it. The record itself begins at `start`."""
+    """The offsets of the message in a logger's JSON record that begins at `start`, and of a traceback's exception."""
     # Torch's error files have such a field too, with a whole traceback, and no level.
     if level and text.startswith("{", start) and (message := _JSON_MESSAGE.search(text, start)):
         yield message.end()
@@ -292,7 +291,7 @@ def _heads_at(
         match: Match | None = label.match(text, begin) if label else None
         if match:
             label = None
-        elif fitting := forms.next(text, begin):
+        elif fitting := next(forms.fitting(text, begin), None):
             form, match = fitting
         elif not text.startswith('{"', offset):  # a record in JSON is read as one
             match, recorded = recorded, None
@@ -308,18 +307,12 @@ def _seconds(parts: Mapping[str, str | None]) -> float | None:
     1972 if torch's C++ printed it, and 1976 if syslog did: their clocks may be of different time zones. None for a time
     of day alone, and for what is no time."""
     try:
-        return _seconds_of_parts(parts)
+        day = _seconds_to_day(*map(parts.get, _PARTS_OF_DAY))
+        hours, minutes, seconds = (parts.get("clock") or "0:0:0").split(":")
+        moment = int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(parts.get("fraction") or 0)
     except ValueError:
         return None
-
-
-def _seconds_of_parts(parts: Mapping[str, str | None]) -> float | None:
-    """The same. Raises ValueError for what is no time."""
-    day = _seconds_to_day(*map(parts.get, _PARTS_OF_DAY))
-    if day is None:
-        return None
-    hours, minutes, seconds = (parts.get("clock") or "0:0:0").split(":")
-    return day + int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(parts.get("fraction") or 0)
+    return None if day is None else day + moment
 
 
 @lru_cache(maxsize=256)
@@ -331,8 +324,7 @@ def _seconds_to_day(
     month_name: str | None,
     day_of_month: str | None,
 ) -> int | None:
-    """Seconds from the epoch to the start of a day; None without a day, and before 1970. Raises ValueError for what is
-    no day."""
+    """Seconds from the epoch to a day's start; None without a day, and before 1970. Raises ValueError for no day."""
     if date:
         year, month, day = (int(part) for part in date.replace("/", "-").split("-"))
     elif us_date:

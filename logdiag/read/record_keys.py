@@ -133,8 +133,7 @@ def _are_times(values: Sequence[object]) -> bool:
 
 
 def _level_key(columns: _Columns, records: Sequence[Record], forms: Forms) -> tuple[str, ...]:
-    """The first key whose values are levels, as texts or as numbers in tens as in Python and bunyan; none where a known
-    key has them."""
+    """The first key whose values are levels, as texts or in tens (Python, bunyan); none where a known key has them."""
     plans = ((record, plan_of(tuple(record), forms.keys).levels) for record in records)
     if any(isinstance(record[key], str) or type(record[key]) is int for record, levels in plans for key in levels):
         return ()

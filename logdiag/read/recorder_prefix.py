@@ -92,8 +92,7 @@ def _shared_prefix(lines: Sequence[str]) -> CommonPrefix | None:
 
 
 def _label_of(lines: Sequence[bytes]) -> re.Pattern[str] | None:
-    """The pattern by which the lines name the rank that printed them: a word with a number that goes to and fro between
-    several values; None for none."""
+    """The pattern by which lines name their rank: a word with a number that goes to and fro; None for none."""
     heads = [line[:_LONGEST_PREFIX] for line in lines]
     shapes = b"\n".join(heads).translate(ALL_NINES).split(b"\n")
     labelled = set(filter(_may_be_labelled, set(shapes)))
@@ -156,8 +155,7 @@ def _shared_parts(lines: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=256)  # neighbouring files begin alike
 def _shared_patterns(rows: frozenset[tuple[tuple[str, ...], int]]) -> tuple[str, ...]:
-    """The patterns of the pieces that nearly all lines begin with. A row has the patterns of some lines, and how many
-    lines these are."""
+    """The same of rows of patterns, each with how many lines have it."""
     total = sum(times for _, times in rows)
     left = list(rows)
     parts: list[str] = []

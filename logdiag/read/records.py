@@ -189,13 +189,12 @@ def _texts(record: Record, names: Iterable[tuple[str, bool]], keys: Keys, depth:
 
 
 def head_of(record: Record, forms: Forms) -> str:
-    """Host, time, level, and rank or else the name of the process, written as the head of a plain line; empty where the
-    record has none."""
+    """Host, time, level, and rank or the process's name, written as the head of a plain line; empty for none."""
     plan = plan_of(tuple(record), forms.keys)
     stamp = _time_of(record, plan.times)
     host = _first_text(record, plan.nodes) or _name_in(record, plan.nodes)
     level = level_of(record, plan.levels, forms.levels)
-    rank = _rank_in(record[plan.ranks[0]]) if plan.ranks else ""
+    rank = _RANK.fullmatch(str(record[plan.ranks[0]])[:30]) if plan.ranks else None
     # A plain name before a colon could be any word.
     host_label = f"{host}:" if _DIGIT.search(host) else f"[host={host}]:" if host and host != "localhost" else ""
     names = ((key, value) for key in plan.speakers if isinstance(value := record[key], str))
@@ -204,7 +203,7 @@ def head_of(record: Record, forms: Forms) -> str:
         host_label,
         stamp,
         f"{level}:" if level else "",
-        f"[rank{rank}]:" if rank else speaker,
+        f"[rank{rank[1]}]:" if rank else speaker,
     )
     return " ".join(filter(None, parts))
 
@@ -213,11 +212,6 @@ def _name_in(record: Record, keys: tuple[str, ...]) -> str:
     """The name in an object of one of these keys: {"host": {"name": "node-7", "os": {...}}} (Elastic)"""
     objects = (value for key in keys if isinstance(value := record[key], dict))
     return next((name for value in objects if isinstance(name := value.get("name"), str)), "")
-
-
-def _rank_in(value: object) -> str:
-    match = _RANK.fullmatch(str(value)[:30])
-    return match[1] if match else ""
 
 
 def level_of(record: Record, keys: tuple[str, ...], levels: Mapping[str, str]) -> str:

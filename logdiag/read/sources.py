@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -52,19 +52,6 @@ def limits_of(max_seconds: float | None, max_bytes: int | None) -> Limits:
     return Limits(endless if max_bytes is None else max_bytes, endless if max_seconds is None else max_seconds)
 
 
-@dataclass
-class _Log:
-    """A log in a source; `own` is the part of its path that may name its rank and node, if the caller did not."""
-
-    name: str
-    open: Callable[[], AbstractContextManager[Any]]
-    own: str = ""
-    size: int | None = None
-    rank: int | None = None
-    node: str | None = None
-    path: str = ""
-
-
 def open_sources(sources: tuple[object, ...], limits: Limits | None = None, forms: Forms | None = None) -> list[Stream]:
     """The streams of one job, in order; the notes of the first name what of a folder or an archive cannot be read.
     `forms` are the user's own with the shipped ones.
@@ -73,23 +60,13 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None, form
     """
     limits = limits or Limits()
     problems: list[str] = []
-    logs = _each_once(log for source in sources for log in _logs_of(source, limits, problems))
-    streams = [
-        Stream(
-            index,
-            log.name,
-            log.open,
-            log.rank if log.rank is not None or not log.own else rank_in(log.name, log.own),
-            log.node or node_in(log.own),
-            log.size,
-            limits,
-            forms=forms,
-            path=log.path,
-        )
-        for index, log in enumerate(logs)
-    ]
-    if len(streams) == 1:
-        streams[0].alone = True
+    by_path: dict[object, Stream] = {}
+    for stream in (stream for source in sources for stream in _streams_of(source, limits, problems)):
+        # A file that two sources name, or a link to it, is one log.
+        by_path.setdefault(os.path.realpath(stream.path) if stream.path else len(by_path), stream)
+    streams = list(by_path.values())
+    for index, stream in enumerate(streams):
+        stream.index, stream.limits, stream.forms, stream.alone = index, limits, forms, len(streams) == 1
     if problems and streams:
         streams[0].complete = False
         streams[0].notes.extend(problems[:_MOST_NAMED])
@@ -98,71 +75,73 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None, form
     return streams
 
 
-def _each_once(logs: Iterable[_Log]) -> list[_Log]:
-    """The logs without repetitions: a file that two sources name, or a link to it, is one log."""
-    by_path: dict[object, _Log] = {}
-    for log in logs:
-        is_file = bool(log.own) and os.path.exists(log.name)
-        by_path.setdefault(os.path.realpath(log.name) if is_file else len(by_path), log)
-    return list(by_path.values())
+def _stream(
+    name: str,
+    open: Callable[[], AbstractContextManager[Any]],
+    own: str = "",
+    size: int | None = None,
+    path: str = "",
+) -> Stream:
+    """The stream of a log; `own` is the part of its path that may name its rank and node."""
+    return Stream(0, name, open, rank_in(name, own) if own else None, node_in(own), size, path=path)
 
 
-def _logs_of(source: object, limits: Limits, problems: list[str]) -> Iterator[_Log]:
+def _streams_of(source: object, limits: Limits, problems: list[str]) -> Iterator[Stream]:
     """The logs in a source; a sentence on each part of it that cannot be read is added to `problems`."""
     import io
 
     if isinstance(source, Known):
-        for log in _logs_of(source.source, limits, problems):
-            yield replace(log, name=source.name or log.name, node=source.node, rank=source.rank)
+        for stream in _streams_of(source.source, limits, problems):
+            rank = stream.rank if source.rank is None else source.rank
+            yield replace(stream, name=source.name or stream.name, node=source.node or stream.node, rank=rank)
     elif isinstance(source, (bytes, bytearray)):
         content = bytes(source)
-        yield from _logs_in_file(_Log("<bytes>", lambda: io.BytesIO(content)), limits, problems)
+        yield from _streams_in_file(_stream("<bytes>", lambda: io.BytesIO(content)), limits, problems)
     elif isinstance(source, str) and source == "-":
-        yield _Log("<stdin>", _stdin)
+        yield _stream("<stdin>", partial(open, 0, "rb", buffering=0, closefd=False))
     elif isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         if os.path.isdir(path):
             for name in _logs_below(path, problems):
                 own, size = os.path.relpath(name, path), os.path.getsize(name)
-                yield _Log(name, partial(_open_file, name, limits), own, size, path=name)
+                yield _stream(name, partial(_open_file, name, limits), own, size, name)
             return
-        _check_readable(path)
+        if not os.path.exists(path):
+            raise SourceError(f"{path}: no such file or folder; check the path")
+        if not os.access(path, os.R_OK):
+            raise SourceError(f"{path}: permission denied; make it readable for this user")
         own = "/".join(os.path.normpath(path).split(os.sep)[-2:])
-        log = _Log(path, partial(_open_file, path, limits), own, os.path.getsize(path))
-        yield from _logs_in_file(replace(log, path=path), limits, problems) if os.path.isfile(path) else (log,)
+        stream = _stream(path, partial(_open_file, path, limits), own, os.path.getsize(path), path)
+        is_file = os.path.isfile(path)
+        yield from _streams_in_file(stream, limits, problems) if is_file else (replace(stream, path=""),)
     elif isinstance(source, io.TextIOBase) and not hasattr(source, "buffer"):
         raise SourceError(f"{source!r}: text, not a log; open it in binary mode, or give bytes")
     elif hasattr(source, "read"):
         # What the caller opened stays the caller's to close.
         name = str(getattr(source, "name", "<stream>"))
-        yield _Log(name, partial(nullcontext, getattr(source, "buffer", source)))
+        yield _stream(name, partial(nullcontext, getattr(source, "buffer", source)))
     else:
         raise SourceError(f"{source!r}: not a log; give a path, '-', an open file or bytes")
 
 
-def _logs_in_file(log: _Log, limits: Limits, problems: list[str]) -> Iterator[_Log]:
+def _streams_in_file(stream: Stream, limits: Limits, problems: list[str]) -> Iterator[Stream]:
     """The logs in a file: those of an archive, or else the file itself."""
-    open_file = cast("Callable[[], BinaryIO]", log.open)
+    open_file = cast("Callable[[], BinaryIO]", stream.open)
     kind = archive_kind_of_file(open_file)
     if kind is None:
-        yield log
+        yield stream
         return
     from logdiag.read.archives import archive_of
 
     archive = archive_of(kind, open_file, limits.until)
-    sentences = [f"{log.name}: {problem}" for problem in archive.problems]
+    sentences = [f"{stream.name}: {problem}" for problem in archive.problems]
     if not archive.members:
         raise SourceError(
-            sentences[0] if sentences else f"{log.name}: holds no logs (*.log, *.out, stderr ...); unpack it first"
+            sentences[0] if sentences else f"{stream.name}: holds no logs (*.log, *.out, stderr ...); unpack it first"
         )
     problems.extend(sentences)
     for member in archive.members:
-        yield _Log(f"{log.name}/{member.name}", partial(archive.open, member), member.name, member.size)
-
-
-def _stdin() -> BinaryIO:
-    unbuffered: Any = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115 (the caller closes it)
-    return cast(BinaryIO, unbuffered)
+        yield _stream(f"{stream.name}/{member.name}", partial(archive.open, member), member.name, member.size)
 
 
 def _open_file(path: str, limits: Limits) -> BinaryIO:
@@ -172,20 +151,11 @@ def _open_file(path: str, limits: Limits) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | waits | getattr(os, "O_BINARY", 0))
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror}); check the path and its permissions") from error
-    unbuffered: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115 (the caller closes it)
-    return cast(BinaryIO, unbuffered)
-
-
-def _check_readable(path: str) -> None:
-    if not os.path.exists(path):
-        raise SourceError(f"{path}: no such file or folder; check the path")
-    if not os.access(path, os.R_OK):
-        raise SourceError(f"{path}: permission denied; make it readable for this user")
+    return cast(BinaryIO, open(descriptor, "rb", buffering=0))
 
 
 def _logs_below(folder: str, problems: list[str]) -> list[str]:
-    """The files of a job's folder that are logs, in natural order; a sentence on each that cannot be
-    read is added to `problems`."""
+    """The logs of a job's folder in natural order; a sentence on each that cannot be read goes to `problems`."""
     if not os.access(folder, os.R_OK | os.X_OK):
         raise SourceError(f"{folder}: permission denied; make the folder readable for this user")
     before = len(problems)

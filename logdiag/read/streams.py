@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Container, Generator, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, cast
 
 from logdiag.errors import SourceError
@@ -62,7 +63,8 @@ class Stream:
     While reading, `notes` fills with what a reader of the answer should know, and `complete` becomes False where
     something was not read; `bytes_read` counts uncompressed bytes. The only stream of a job is `alone`. `forms` are
     the user's own with the shipped ones, None for the shipped ones alone. `path` is that of a file that another process
-    may open too, empty where there is none. `sections` fills with the ranks and nodes that headings name for the lines
+    may open too, empty where there is none. `prefix` is what stands before every line, known from the first block
+    on. `sections` fills with the ranks and nodes that headings name for the lines
     below them.
     """
 
@@ -79,6 +81,7 @@ class Stream:
     alone: bool = False
     forms: Forms | None = None
     path: str = ""
+    prefix: CommonPrefix | None = None
     sections: list[Section] = field(default_factory=list)
 
     def blocks(self, settled: Container[bytes] = ()) -> Generator[Block, int | None, None]:
@@ -91,14 +94,15 @@ class Stream:
         if reached := self.limits.reached():
             self.complete = False
             if not self.limits.noted:
-                self._reach(f"{self.name}: was not read, nor any log after it: the {reached} was reached")
+                self.limits.noted = True
+                self._miss(f"{self.name}: was not read, nor any log after it: the {reached} was reached")
             return
         yield from blocks_of(self.index, self._chunks(), self.forms, settled)
 
-    def line(self, position: int, number: int, text: str, prefix: CommonPrefix | None) -> Line:
-        """A line of the stream. If it does not name its rank or node itself, the heading above it or the file's name
-        does."""
-        line = parse_line(text, self.name, number, stream=self.index, position=position, prefix=prefix)
+    def line(self, position: int, number: int, text: bytes) -> Line:
+        """A line of the stream. A rank or node that it does not name has the heading above it or the file's name."""
+        decoded = text.decode(errors="replace")
+        line = parse_line(decoded, self.name, number, stream=self.index, position=position, prefix=self.prefix)
         section = section_at(self.sections, position) if self.sections else None
         for source in (section, self):
             if source and ((line.rank is None and source.rank is not None) or (line.node is None and source.node)):
@@ -116,7 +120,9 @@ class Stream:
             with self.open() as raw:
                 size = _size_of(raw)
                 yield from self._within_limits(_decoded(_text_of(self.name, decompressed(_Patient(raw, self.limits)))))
-                self._note_truncation(raw, size)
+                left = _size_of(raw)
+                if size is not None and left is not None and left < (before := max(size, raw.tell())):
+                    self.note_cut(before, left)
         except SourceError as error:
             self._give_up(str(error), error)
         except Exception as error:  # whose types are known only once a decompressor was loaded
@@ -140,19 +146,12 @@ class Stream:
             self.limits.bytes_read += len(taken)
             yield taken
             if (reached := self.limits.reached()) and (taken is not chunk or next(chunks, b"")):
-                self._reach(
+                self.limits.noted = True
+                self._miss(
                     f"{self.name}: the {reached} was reached after {self.bytes_read:,} bytes of it; what follows, and "
                     "every log after it, was not read"
                 )
                 return
-
-    def _note_truncation(self, raw: Any, size: int | None) -> None:
-        """Notes when the file is shorter now than it was, or than what was read of it."""
-        if size is None:
-            return
-        left = _size_of(raw)
-        if left is not None and left < max(size, raw.tell()):
-            self.note_cut(max(size, raw.tell()), left)
 
     def note_cut(self, before: int, left: int) -> None:
         """Notes that the file had more bytes before."""
@@ -164,10 +163,6 @@ class Stream:
     def _miss(self, note: str) -> None:
         self.complete = False
         self.notes.append(note)
-
-    def _reach(self, note: str) -> None:
-        self.limits.noted = True
-        self._miss(note)
 
     def _give_up(self, sentence: str, error: Exception) -> None:
         """Notes that nothing could be read. Raises SourceError where there is no other log."""
@@ -222,24 +217,18 @@ def _poll_of(raw: Any) -> Callable[[float], Any] | None:
     waiting.register(descriptor, select.POLLIN)
     if not hasattr(raw, "peek"):
         return waiting.poll
-    held = _held_back(raw, descriptor)
-    return lambda milliseconds: held.pop() if held else waiting.poll(milliseconds)
-
-
-def _held_back(raw: Any, descriptor: int) -> list[bytes]:
-    """What a buffered file took from its pipe before it was passed on: a list of one item, empty for nothing."""
     blocking = os.get_blocking(descriptor)
     os.set_blocking(descriptor, False)
     try:
-        held: bytes | None = raw.peek(1)
+        # What a buffered file took from its pipe before it was passed on.
+        held = [raw.peek(1)]
     finally:
         os.set_blocking(descriptor, blocking)
-    return [held] if held else []
+    return lambda milliseconds: (held and held.pop()) or waiting.poll(milliseconds)
 
 
 def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The chunks as they are; for a flight recorder's dump the lines made of it. Raises SourceError if the first chunks
-    show that this is no log."""
+    """The chunks, or the lines of a flight recorder's dump. Raises SourceError if the first chunks are of no log."""
     held = b""
     try:
         for chunk in chunks:
@@ -258,13 +247,12 @@ def _text_of(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 def _whole(name: str, head: bytes, chunks: Iterator[bytes]) -> bytes:
     """All of a dump at once. Raises SourceError for one that is too large."""
-    parts, size = [head], len(head)
+    whole = bytearray(head)
     for chunk in chunks:
-        size += len(chunk)
-        if size > LARGEST_DUMP:
+        whole += chunk
+        if len(whole) > LARGEST_DUMP:
             raise SourceError(f"{name}: a dump of more than {LARGEST_DUMP:,} bytes; record fewer entries, or cut it")
-        parts.append(chunk)
-    return b"".join(parts)
+    return bytes(whole)
 
 
 def _checked(name: str, head: bytes) -> bytes:
@@ -279,13 +267,9 @@ def _checked(name: str, head: bytes) -> bytes:
 def _decoded(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """UTF-16 with a byte order mark as UTF-8; everything else as it is, less UTF-8's own mark."""
     first = next(chunks, b"")
-    for mark, name in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
-        if first.startswith(mark):
-            decoder = codecs.getincrementaldecoder(name)(errors="replace")
-            yield decoder.decode(first[2:]).encode(errors="replace")
-            for chunk in chunks:
-                yield decoder.decode(chunk).encode(errors="replace")
-            yield decoder.decode(b"", final=True).encode(errors="replace")
-            return
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        texts = codecs.iterdecode(chain([first], chunks), "utf-16", errors="replace")
+        yield from (text.encode(errors="replace") for text in texts)
+        return
     yield first.removeprefix(codecs.BOM_UTF8)
     yield from chunks

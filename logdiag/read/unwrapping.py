@@ -100,18 +100,15 @@ def _split(data: bytes, envelope: Envelope) -> list[bytes]:
 def _numbers_of_messages(entries: Sequence[bytes], number: int) -> list[int]:
     """The line numbers on which the messages of a journal's entries begin; the first entry begins on line `number`."""
     numbers: list[int] = []
-    lines_around = {entry: _lines_around_message(entry) for entry in set(entries)}
+    lines_around: dict[bytes, tuple[int, int]] = {}
+    for entry in set(entries):
+        start = max(entry.find(b"\nMESSAGE="), entry.find(b"\nMESSAGE\n")) + 1
+        lines_around[entry] = entry.count(b"\n", 0, start), entry.count(b"\n") + 2
     for entry in entries:
         before, height = lines_around[entry]
         numbers.append(number + before)
         number += height
     return numbers
-
-
-def _lines_around_message(entry: bytes) -> tuple[int, int]:
-    """How many lines of an entry stand before its message, and how many lines later the next entry begins."""
-    start = max(entry.find(b"\nMESSAGE="), entry.find(b"\nMESSAGE\n")) + 1
-    return entry.count(b"\n", 0, start), entry.count(b"\n") + 2
 
 
 class Seals:

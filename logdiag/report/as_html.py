@@ -89,8 +89,7 @@ def _linked_lines(diagnosis: Diagnosis) -> set[LineInFile]:
 
 
 def _shown_lines(diagnosis: Diagnosis) -> dict[str, Sequence[Line]]:
-    """Returns the lines of each log that the page shows, the root's log first: its last lines, and those around a
-    linked line."""
+    """The lines of each log on the page, the root's log first: its last ones, and those around a linked line."""
     by_source: dict[str, list[Line]] = {}
     for line in diagnosis.digest.lines:
         by_source.setdefault(line.source, []).append(line)

@@ -19,17 +19,26 @@ _SUSPICIOUS = "suspicious-line"
 
 def to_sarif(diagnosis: Diagnosis) -> str:
     """One run with one result for a root line, else one for each suspicious line; none for a healthy log."""
-    results = [*_root_results(diagnosis), *_suspect_results(diagnosis)]
+    results = _results(diagnosis)
     rules = dict.fromkeys(result["ruleId"] for result in results)
     driver = {"name": "logdiag", "version": __version__, "rules": [{"id": name} for name in rules]}
     run = {"tool": {"driver": driver}, "results": results, "invocations": [{"executionSuccessful": True}]}
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _root_results(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+def _results(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     root = diagnosis.root_cause
     if root is None:
-        return []
+        return [
+            {
+                "ruleId": _SUSPICIOUS,
+                "level": "warning",
+                "message": {"text": item.text},
+                "locations": [_location(item)],
+                "properties": {"score": item.score},
+            }
+            for item in suspects_of(diagnosis)
+        ]
     consequences = [item for item in diagnosis.evidence if item.role == "consequence"]
     message = f"{diagnosis.reason.value}: {diagnosis.summary} What to do: {action_words(diagnosis.recovery)}."
     return [
@@ -41,21 +50,6 @@ def _root_results(diagnosis: Diagnosis) -> list[dict[str, Any]]:
             "relatedLocations": [{"id": number, **_location(item)} for number, item in enumerate(consequences, 1)],
             "properties": {"confidence": diagnosis.confidence, "rank": root.rank, "node": root.node},
         }
-    ]
-
-
-def _suspect_results(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    if diagnosis.root_cause is not None:
-        return []
-    return [
-        {
-            "ruleId": _SUSPICIOUS,
-            "level": "warning",
-            "message": {"text": item.text},
-            "locations": [_location(item)],
-            "properties": {"score": item.score},
-        }
-        for item in suspects_of(diagnosis)
     ]
 
 

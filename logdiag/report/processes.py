@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from logdiag.judge.merge.clocks import Clocks, apart
 from logdiag.judge.ranks.readings import book_of
@@ -17,34 +18,27 @@ _KINDS_IN_TABLE = ("root", "consequence", "apart", "recovered", "end")  # of mar
 _ANY = sys.maxsize
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """A mark at its time, in seconds from the first failure (or from the first line); None where no clock is known."""
-
-    mark: Mark
-    at: float | None
-
-
 @dataclass(slots=True)
 class Process:
-    """A rank, or a log that names none: its `name`, number, node, what happened in it, and the times (as above) of its
-    first and last line, of those that are worth reading; `clock` is the text of the last."""
+    """A rank, or a log that names none: its `name`, number, node, the marks of it, and the times of its first and last
+    line, of those that are worth reading; `clock` is the text of the last. Times, also those of `marks`, are in seconds
+    from the first failure (or from the first line), None where no clock is known."""
 
     name: str
     rank: int | None
     node: str | None = None
-    happenings: list[Happening] = field(default_factory=list)
+    marks: list[tuple[Mark, float | None]] = field(default_factory=list)
     first: float | None = None
     last: float | None = None
     clock: str | None = None
     last_step: int | None = None
 
     @property
-    def main_happening(self) -> Happening | None:
-        """The first happening of the weightiest kind; None for a process that only worked."""
+    def main_mark(self) -> Mark | None:
+        """The first mark of the weightiest kind; None for a process that only worked."""
         kinds = _KINDS_IN_TABLE
-        weighty = [item for item in self.happenings if item.mark.kind in kinds]
-        return min(weighty, key=lambda item: (kinds.index(item.mark.kind), item.at or 0.0), default=None)
+        weighty = [(kinds.index(mark.kind), at or 0.0, mark) for mark, at in self.marks if mark.kind in kinds]
+        return min(weighty, key=itemgetter(0, 1))[2] if weighty else None
 
     def saw(self, line: Line, at: float | None) -> None:
         """Updates the node and the times by a line of this process."""
@@ -73,7 +67,7 @@ def processes_of(diagnosis: Diagnosis) -> list[Process]:
 
     for mark in marks:
         process, seconds = process_of(mark.line, mark.rank, mark.node), at_time(mark.line)
-        process.happenings.append(Happening(mark, seconds))
+        process.marks.append((mark, seconds))
         process.saw(mark.line, seconds)
     for line in lines:
         process_of(line, None, None).saw(line, at_time(line))
@@ -99,8 +93,7 @@ def _last_steps(lines: Sequence[Line], marks: Sequence[Mark]) -> Iterator[tuple[
 
 
 def _times(lines: Sequence[Line], marks: Sequence[Mark]) -> Callable[[Line], float | None]:
-    """Returns a function that gives the time of a line, in seconds from the root or else from the first line with a
-    clock; None where no clock is near."""
+    """The function for a line's time in seconds from the root or the first clock; None where no clock is near."""
     every = [*lines, *(mark.line for mark in marks)]
     clocks = Clocks(every)
 

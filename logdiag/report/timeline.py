@@ -63,13 +63,16 @@ def timeline(processes: Sequence[Process], anchor_of: _AnchorOf) -> dict[str, ob
     if not times or max(times) <= min(times):
         return {}
     whole = _Span(min(times), max(times))
-    root = next((item.mark for process in processes for item in process.happenings if item.mark.kind == "root"), None)
-    near = _around_the_failure(whole) if _is_root(processes[0]) else whole
+    marks = [mark for process in processes for mark, _ in process.marks]
+    root = next((mark for mark in marks if mark.kind == "root"), None)
+    before = max(whole.end * _BEFORE, _FEWEST_SECONDS)
+    around = _Span(max(whole.start, -before), max(whole.end, min(1.0, before)))
+    near = around if _is_root(processes[0]) else whole
     drawings = [_drawing(_rows(processes), near, anchor_of)]
     if near.end - near.start < _SMALL_PART * (whole.end - whole.start):
         every = _Row("whole run", "", tuple(processes))
         drawings.insert(0, _drawing([every], whole, anchor_of) | {"window": whole.part(near.start, near.end)})
-    kinds = {item.mark.kind for process in processes for item in process.happenings}
+    kinds = {mark.kind for mark in marks}
     clock = f", {root.line.clock}" if root and root.line.clock else ""
     return {
         "key": [(kind, name) for kind, name in _NAMES.items() if kind in kinds],
@@ -78,33 +81,23 @@ def timeline(processes: Sequence[Process], anchor_of: _AnchorOf) -> dict[str, ob
     }
 
 
-def _around_the_failure(whole: _Span) -> _Span:
-    after = max(whole.end, 0.0)
-    before = max(after * _BEFORE, _FEWEST_SECONDS)
-    return _Span(max(whole.start, -before), max(whole.end, min(1.0, before)))
-
-
 def _rows(processes: Sequence[Process]) -> list[_Row]:
-    if len(processes) <= _MOST_ROWS:
-        return [
-            _Row(process.name, process.node or "", (process,), index == 0 and _is_root(process))
-            for index, process in enumerate(processes)
-        ]
-    first = processes[:1] if _is_root(processes[0]) else []
-    others = processes[len(first) :]
-    size = -(-len(others) // _MOST_ROWS)
-    rows = [_Row(process.name, process.node or "", (process,), True) for process in first]
+    first = processes[0]
+    rows = [_Row(first.name, first.node or "", (first,), of_root=True)] if _is_root(first) else []
+    others = processes[len(rows) :]
+    size = -(-len(others) // _MOST_ROWS) or 1
     for start in range(0, len(others), size):
         part = tuple(others[start : start + size])
         ranks = [process.rank for process in part if process.rank is not None]
-        label = f"ranks {rank_ranges(ranks)}" if len(ranks) == len(part) > 1 else f"{part[0].name} ..."
+        several = f"ranks {rank_ranges(ranks)}" if len(ranks) == len(part) else f"{part[0].name} ..."
         nodes = {process.node for process in part if process.node}
+        label = several if len(part) > 1 else part[0].name
         rows.append(_Row(label, nodes.pop() if len(nodes) == 1 else "", part))
     return rows
 
 
 def _is_root(process: Process) -> bool:
-    return any(item.mark.kind == "root" for item in process.happenings)
+    return any(mark.kind == "root" for mark, _ in process.marks)
 
 
 def _drawing(rows: Sequence[_Row], span: _Span, anchor_of: _AnchorOf) -> dict[str, object]:
@@ -159,10 +152,10 @@ def _alive(row: _Row, span: _Span) -> tuple[str, str] | None:
 def _marks(kind: str, row: _Row, middle: float, span: _Span, anchor_of: _AnchorOf) -> Iterator[dict[str, str]]:
     """Yields the marks of one kind, those near each other as one, with their text."""
     here = [
-        (span.share(item.at), item.mark)
+        (span.share(at), mark)
         for process in row.processes
-        for item in process.happenings
-        if item.mark.kind == kind and item.at is not None and span.start <= item.at <= span.end
+        for mark, at in process.marks
+        if mark.kind == kind and at is not None and span.start <= at <= span.end
     ]
     groups: list[tuple[float, list[Mark]]] = []
     near = _NEAR_STEPS if kind == "step" else _NEAR

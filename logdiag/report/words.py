@@ -48,8 +48,7 @@ def _visible(character: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Cuts cleaned log text to `width` characters around an exit status or a word of trouble, or else around the start
-    of the message."""
+    """Cuts cleaned log text to `width` characters around a status or a word of trouble, else the message's start."""
     if len(text) <= width or width < 3:
         return text[: max(width, 1)]
     trouble = _STATUS.search(text) or TELLING.search(text)

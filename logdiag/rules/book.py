@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
@@ -16,7 +16,7 @@ from logdiag.patterns import pattern_of
 from logdiag.read.forms import Forms
 from logdiag.rules.matcher import MARSHAL, Hit, Matcher
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
-from logdiag.rules.searching import TOO_SLOW, Match, Searcher
+from logdiag.rules.searching import Match, Searcher
 
 if TYPE_CHECKING:
     from logdiag.rules.digitless import Fireable
@@ -211,8 +211,7 @@ class RuleBook:
         return retried
 
     def kinds_of(self, lines: Sequence[Line]) -> list[frozenset[str]]:
-        """The kinds of each line: names of the rules in `context/kinds/`, and of those that announce another try; in
-        one scan over all lines."""
+        """The kinds of each line, in one scan: names of rules in `context/kinds/` and of those that announce a try."""
         texts = [line.text.encode(errors="replace") for line in lines]
         starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         kinds: list[frozenset[str]] = [frozenset()] * len(lines)
@@ -296,13 +295,8 @@ class RuleBook:
     @property
     def notes(self) -> tuple[str, ...]:
         """Which rules and forms were passed over where a pattern of theirs took too long."""
-        rules = self.rules if self._searcher.was_slow else ()
-        slow = {rule.id: self._searcher.slow_lines((*rule.match, *rule.unless, *rule.within)) for rule in rules}
-        return (self.forms.notes if self.forms else ()) + tuple(
-            f"rule {name}: {TOO_SLOW} {lines}; logdiag rules test shows it"
-            for name, lines in sorted(slow.items())
-            if lines
-        )
+        named = ((rule.id, (*rule.match, *rule.unless, *rule.within)) for rule in self.rules)
+        return (*(self.forms.notes if self.forms else ()), *self._searcher.notes("rule", named))
 
     def _narrowest(self, matched: dict[int, Match]) -> int:
         narrowest = [index for index in matched if self.narrower.get(index, frozenset()).isdisjoint(matched)]
@@ -312,7 +306,9 @@ class RuleBook:
     def _finding(self, index: int, line: Line, match: Match) -> Finding:
         rule = self.rules[index]
         facts = {name: value.strip() for name, value in match.groupdict().items() if value}
-        row = _row_of(rule, facts)
+        # Of its table of codes the row of the code on the line, however many zeros stand before it.
+        code = facts.get(rule.code_group or "", "")
+        row = rule.rows.get(code.lstrip("0") or "0") or rule.rows.get(code, {})
         action, early = row.get("action", rule.action), row.get("action_before_progress", rule.action_before_progress)
         if "action" in row and "action_before_progress" not in row:
             early = None
@@ -337,13 +333,6 @@ class RuleBook:
         )
 
 
-def _row_of(rule: Rule, facts: Mapping[str, str]) -> Mapping[str, Any]:
-    """The fields that a rule's table of codes has for the code on a line, however many zeros stand before it; empty
-    where it has none."""
-    code = facts.get(rule.code_group or "", "")
-    return rule.rows.get(code.lstrip("0") or "0") or rule.rows.get(code, {})
-
-
 @cache
 def asks_for_a_digit(pattern: str) -> bool:
     """Whether a pattern may match on a line and not on one that differs from it in digits only."""
@@ -358,8 +347,7 @@ def _own_patterns(entries: Iterable[Rule | Filter]) -> Iterable[str]:
 
 
 def example_line(example: str, forms: Forms | None = None) -> tuple[Line, str]:
-    """The line that an example is about, and the traceback above it: the last line of several. `forms` are the user's
-    own."""
+    """The line that an example is about (the last one of several), and the traceback above it."""
     from logdiag.read.prefixes import parse_line
 
     frames, _, last = example.rstrip("\n").rpartition("\n")

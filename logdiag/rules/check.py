@@ -28,8 +28,7 @@ _HARD_LINES = (
 
 
 def check(book: RuleBook, own: Container[str] | None = None) -> list[Problem]:
-    """All problems of the rules and filters of a book. With `own`, only those of these ids, and the examples of other
-    rules that they win."""
+    """All problems of a book; with `own` those of these ids, and the examples of other rules that they win."""
     problems = [
         problem
         for index, rule in enumerate(book.rules)
@@ -95,8 +94,7 @@ def _check_rule(book: RuleBook, index: int) -> Iterator[Problem]:
 
 
 def _only_for(book: RuleBook, rule: Rule, unless: str, example: str) -> bool:
-    """Whether a quiet example proves an entry of `unless`: the rule would match it, and no other entry prevents
-    that."""
+    """Whether a quiet example proves an `unless`: the rule would match it, and no other entry prevents that."""
     line, _ = example_line(example, book.forms)
     matching = [pattern for pattern in rule.unless if book.search(pattern, line)]
     return matching == [unless] and any(book.search(pattern, line) for pattern in rule.match)

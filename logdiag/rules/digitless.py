@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from logdiag.rules.literals import CASELESS, best_literals, without_names
@@ -24,8 +25,7 @@ else:
     import sre_constants as constants
     import sre_parse as parser
 
-_DIGITS, _OF_HEX = b"0123456789", b"0123456789abcdef-"
-_LETTERS = b"abcdefABCDEF"
+_DIGITS, _OF_HEX = "0123456789", "0123456789abcdef-"
 _X = ord("x")  # 0x1f: what follows is a number of its own
 # Parts of a lower-case word that may be a hexadecimal number without its digits.
 _MAYBE_NUMBERS = re.compile(r"(?:\b|(?<=x))[a-f-]+\b|-+")
@@ -36,13 +36,6 @@ _REPEATS = {"MAX_REPEAT", "MIN_REPEAT"}
 _AROUND = {"AT", "ASSERT", "ASSERT_NOT"}
 _ENDS = {"AT_BEGINNING", "AT_BEGINNING_STRING", "AT_END", "AT_END_STRING"}
 _ONE_CHARACTER = {"LITERAL", "NOT_LITERAL", "ANY", "IN"}
-_CLASSES = {
-    "CATEGORY_DIGIT": _DIGITS,
-    "CATEGORY_WORD": _DIGITS + _LETTERS,
-    "CATEGORY_NOT_DIGIT": _LETTERS + b"-",
-    "CATEGORY_NOT_WORD": b"-",
-    "CATEGORY_NOT_SPACE": _DIGITS + _LETTERS + b"-",
-}
 
 
 class Fireable:
@@ -78,14 +71,13 @@ class Fireable:
 
 
 def words_for(pattern: str) -> tuple[str, ...] | None:
-    """Lower-case words of which a line without its digits holds at least one wherever the pattern matches on the line;
-    None where there are none."""
+    """Lower-case words of which each line that a pattern matches holds one without its digits; None for none."""
     tree = _relaxed(pattern, _DIGITS)
     words = None if tree is None else best_literals(tree)
     return tuple(dict.fromkeys(word.lower() for word in words)) if words else None
 
 
-def _relaxed(pattern: str, left_out: bytes) -> Any | None:
+def _relaxed(pattern: str, left_out: str) -> Any | None:
     """The parsed pattern, relaxed to match lines without the characters `left_out`; None if it has syntax that is not
     known here, so that it may match on any line."""
     try:
@@ -96,11 +88,11 @@ def _relaxed(pattern: str, left_out: bytes) -> Any | None:
         return None
 
 
-def _relaxed_sequence(sequence: Any, left_out: bytes, state: Any) -> Any:
+def _relaxed_sequence(sequence: Any, left_out: str, state: Any) -> Any:
     relaxed = parser.SubPattern(state, [])
     word: list[int] = []
     for operation, argument in [*sequence, (None, None)]:
-        if operation is constants.LITERAL and _is_of_a_word(argument):
+        if operation is constants.LITERAL and (chr(argument).isalnum() or chr(argument) == "_"):
             word.append(argument)
             if argument != _X:
                 continue
@@ -112,20 +104,16 @@ def _relaxed_sequence(sequence: Any, left_out: bytes, state: Any) -> Any:
     return relaxed
 
 
-def _is_of_a_word(character: int) -> bool:
-    return chr(character).isalnum() or character == ord("_")
-
-
-def _relaxed_word(word: list[int], left_out: bytes, state: Any) -> list[tuple[Any, Any]]:
+def _relaxed_word(word: list[int], left_out: str, state: Any) -> list[tuple[Any, Any]]:
     """The elements for a whole word, or for its part up to an x. A number that is left out begins and ends where a word
     does, so the word is left out as a whole or not at all."""
-    letters = [(constants.LITERAL, letter) for letter in word if chr(letter) not in "0123456789"]
-    if any(letter not in [*left_out] for letter in word):
+    letters = [(constants.LITERAL, letter) for letter in word if chr(letter) not in _DIGITS]
+    if any(chr(letter) not in left_out for letter in word):
         return letters
     return [_at_most(1, letter, state) for letter in letters]
 
 
-def _relaxed_node(name: str, operation: Any, argument: Any, left_out: bytes, state: Any) -> list[tuple[Any, Any]]:
+def _relaxed_node(name: str, operation: Any, argument: Any, left_out: str, state: Any) -> list[tuple[Any, Any]]:
     """The elements for one element. Raises NotImplementedError for one that no shipped pattern has."""
     if name in _AROUND:
         return [(operation, argument)] if str(argument) in _ENDS else []
@@ -154,21 +142,17 @@ def _at_most(most: Any, node: tuple[Any, Any], state: Any) -> tuple[Any, Any]:
     return constants.MAX_REPEAT, (0, most, parser.SubPattern(state, [node]))
 
 
-def _takes_one_of(characters: bytes, name: str, argument: Any) -> bool:
+def _takes_one_of(characters: str, name: str, argument: Any) -> bool:
     """Whether an element that matches one character matches any of these."""
     if name == "LITERAL":
-        return argument in [*characters]
+        return chr(argument) in characters
     if name != "IN":
         return True  # any character, or any but one
-    negated = str(argument[0][0]) == "NEGATE"
-    return any(_holds(argument, character) != negated for character in characters)
+    return _matches_in(tuple(argument), characters)
 
 
-def _holds(members: Any, character: int) -> bool:
-    """Whether a set, its negation aside, holds a character."""
-    return any(
-        (str(kind) == "LITERAL" and value == character)
-        or (str(kind) == "RANGE" and value[0] <= character <= value[1])
-        or (str(kind) == "CATEGORY" and character in _CLASSES.get(str(value), b""))
-        for kind, value in members
-    )
+@cache
+def _matches_in(members: tuple[Any, ...], characters: str) -> bool:
+    """Whether a set of characters, as the parser gives it, has any of these."""
+    one = parser.SubPattern(parser.State(), [(constants.IN, list(members))])
+    return compiler.compile(one).search(characters) is not None

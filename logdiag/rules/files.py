@@ -210,18 +210,7 @@ class _ConfidenceFile(Strict):
 _ExceptionsFile = RootModel[dict[Reason, list[str]]]
 
 
-class _ReasonFile(Strict):
-    meaning: str = ""
-    for_models: str = ""
-    traits: tuple[Literal["service", "peer", "between-nodes"], ...] = ()
-    action: Action
-    action_before_progress: Action | None = None
-    explains: tuple[Reason, ...] = ()
-    steps: tuple[str, ...] = ()
-    collect: tuple[str, ...] = ()
-
-
-class _ReasonsFile(RootModel[dict[Reason, _ReasonFile]]):
+class _ReasonsFile(RootModel[dict[Reason, ReasonEntry]]):
     @model_validator(mode="after")
     def _is_whole(self) -> _ReasonsFile:
         missing = [reason.value for reason in Reason if reason is not Reason.NONE and reason not in self.root]
@@ -292,8 +281,7 @@ def _read(file: RuleFile) -> Any:
     """The content of one file: a list of rules or filters, or a table."""
     document = load_yaml(file)
     if file.id == "reasons":
-        table = validated(_ReasonsFile, file, document).root
-        return {reason: ReasonEntry(**entry.model_dump()) for reason, entry in table.items()}
+        return validated(_ReasonsFile, file, document).root
     if file.id == "confidence":
         return _weights(file, document)
     if "/" not in file.id:

@@ -48,11 +48,6 @@ def without_names(pattern: str) -> str:
     return _NAME_AGAIN.sub(".*", _NAME.sub("(?:", unanchored(pattern)))
 
 
-def best_literals(sequence: Any) -> Literals | None:
-    """The rarest set of words of which every match of a parsed pattern holds at least one; None without such words."""
-    return _best(sequence, "")
-
-
 def scan_form(pattern: str, healthy: str) -> tuple[str, ...]:
     """Expressions for Hyperscan: wherever `pattern` matches on a line, at least one of them does; perhaps elsewhere
     too.
@@ -62,7 +57,7 @@ def scan_form(pattern: str, healthy: str) -> tuple[str, ...]:
     plain = without_names(pattern)
     caseless = "(?i)" if CASELESS.search(plain) else ""
     try:
-        literals = _best(parser.parse(plain), healthy)
+        literals = best_literals(parser.parse(plain), healthy)
     except (re.error, RecursionError, OverflowError):
         literals = None
     long = literals and len(plain) >= _LONG_PATTERN and min(map(len, literals)) >= _LONG_LITERAL
@@ -83,8 +78,9 @@ def _worth(literals: Literals, healthy: str) -> int:
     return min(len(text) - (_COMMON_PENALTY if text.lower() in healthy else 0) for text in literals)
 
 
-def _best(sequence: Any, healthy: str) -> Literals | None:
-    """The set of literals of highest worth of which every match of a parsed pattern holds at least one, or None."""
+def best_literals(sequence: Any, healthy: str = "") -> Literals | None:
+    """The set of words of highest worth of which every match of a parsed pattern holds at least one; None without such
+    words. Those that are in `healthy` are worth less."""
     choices: list[Literals] = []
     run = ""
     for operation, argument in [*sequence, (None, None)]:
@@ -95,12 +91,12 @@ def _best(sequence: Any, healthy: str) -> Literals | None:
             choices.append([run])
             run = ""
         if operation is constants.SUBPATTERN:
-            inner = _best(argument[3], healthy)
+            inner = best_literals(argument[3], healthy)
         elif operation is constants.BRANCH:
-            branches = [_best(branch, healthy) for branch in argument[1]]
+            branches = [best_literals(branch, healthy) for branch in argument[1]]
             inner = [text for branch in branches if branch for text in branch] if all(branches) else None
         elif operation in (constants.MAX_REPEAT, constants.MIN_REPEAT) and argument[0] >= 1:
-            inner = _best(argument[2], healthy)
+            inner = best_literals(argument[2], healthy)
         else:
             inner = None
         if inner and len(inner) <= _MOST_LITERALS:

@@ -11,7 +11,7 @@ import os
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -51,16 +51,15 @@ class Matcher:
         self.parts = tuple(parts)
         self.name = name
         self._owners = [owners for part in self.parts for owners in part.owners]
-        # Caches the patterns of each combination of expressions on a line: the same combinations come again and again.
-        self._combinations: dict[tuple[int, ...], tuple[int, ...]] = {}
+        # The same combinations of expressions on a line come again and again.
+        self._patterns_of = lru_cache(_MOST_TOGETHER)(self._new_patterns_of)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickles the matcher for another process on the same machine."""
         return Matcher.restore, (self.dumped,)
 
     def _ends(self, data: bytes) -> list[tuple[int, int]]:
-        """(end offset, number of the expression) of each match, in order; expressions are numbered through all
-        parts."""
+        """(end offset, number of the expression) of each match in order; the numbers go on through all parts."""
         if len(self.parts) == 1:
             return self.parts[0].scan(data)
         firsts = accumulate((len(part.owners) for part in self.parts), initial=0)
@@ -89,14 +88,8 @@ class Matcher:
             hits.append((line, self._patterns_of(tuple(expressions))))
         return [hit for hit in hits if hit[1]]
 
-    def _patterns_of(self, expressions: tuple[int, ...]) -> tuple[int, ...]:
-        patterns = self._combinations.get(expressions)
-        if patterns is None:
-            if len(self._combinations) >= _MOST_TOGETHER:
-                self._combinations.clear()
-            patterns = tuple(sorted({pattern for expression in expressions for pattern in self._owners[expression]}))
-            self._combinations[expressions] = patterns
-        return patterns
+    def _new_patterns_of(self, expressions: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted({pattern for expression in expressions for pattern in self._owners[expression]}))
 
     def on(self, text: str) -> set[int]:
         """The patterns that may match somewhere in a text."""

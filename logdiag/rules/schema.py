@@ -5,7 +5,7 @@ They are tuples with names, since a thousand of them are made at every start.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from logdiag.model import Action, Reason
 
@@ -72,4 +72,4 @@ class ReasonEntry(NamedTuple):
     collect: tuple[str, ...] = ()
     meaning: str = ""
     for_models: str = ""
-    traits: tuple[str, ...] = ()
+    traits: tuple[Literal["service", "peer", "between-nodes"], ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from functools import partial
 from typing import Any
@@ -25,7 +25,6 @@ _SECONDS = 0.2
 _MOST_SLOW = 10
 # CPU seconds that a pattern may take on one line when rules are tested.
 _TO_PROVE = 0.05
-TOO_SLOW = f"a pattern took longer than {_SECONDS} s on"
 
 
 class Searcher:
@@ -74,16 +73,13 @@ class Searcher:
             self._slow[pattern] += 1
             return None
 
-    @property
-    def was_slow(self) -> bool:
-        """Whether any pattern was too slow on a line."""
-        return bool(self._slow)
-
-    def slow_lines(self, patterns: Iterable[str]) -> str:
-        """On how many lines these patterns were too slow, in words; empty where they never were."""
-        count = sum(self._slow[pattern] for pattern in patterns)
-        more = ", and on the lines after these" if count >= _MOST_SLOW else ""
-        return f"{count} lines and counts there as not found{more}" if count else ""
+    def notes(self, kind: str, named: Iterable[tuple[str, Iterable[str]]]) -> Iterator[str]:
+        """A note for each rule or form (its `kind`) of which a pattern was too slow on a line."""
+        for name, patterns in named if self._slow else ():
+            if count := sum(self._slow[pattern] for pattern in patterns):
+                slow = f"a pattern took longer than {_SECONDS} s on {count} lines and counts there as not found"
+                more = ", and on the lines after these" if count >= _MOST_SLOW else ""
+                yield f"{kind} {name}: {slow}{more}; logdiag {kind}s test shows it"
 
     def _compile(self, pattern: str) -> tuple[Any, _Search, _Search]:
         """Compiles a pattern: whether it is anchored, its search, and its match."""

@@ -191,21 +191,18 @@ class Crew:
                 self._sent.popleft()[1].take()
             while self._next and self._next.stream < stream.index:
                 self._next = next(self._tasks, None)
-            self._give_out()
+            up = [worker for worker in self._workers if worker.is_up]
+            while self._next and up:
+                worker = min(up, key=lambda worker: worker.pending)
+                if worker.pending >= _TASKS_AHEAD:
+                    break
+                worker.give(self._next)
+                self._sent.append((self._next, worker))
+                self._next = next(self._tasks, None)
         except _GONE:
             self._lose(stream)
         task = self._sent[0][0] if self._sent else self._next
         return task if task and task.stream == stream.index else None
-
-    def _give_out(self) -> None:
-        up = [worker for worker in self._workers if worker.is_up]
-        while self._next and up:
-            worker = min(up, key=lambda worker: worker.pending)
-            if worker.pending >= _TASKS_AHEAD:
-                return
-            worker.give(self._next)
-            self._sent.append((self._next, worker))
-            self._next = next(self._tasks, None)
 
     def _result_of(self, task: _Task, stream: Stream) -> _Done | None:
         """The result of a task. If no worker has it, this process does it. None where it cannot be done as a task."""
@@ -235,14 +232,12 @@ class Crew:
         self._next = None
 
 
-def crew_for(streams: Sequence[Stream], book: RuleBook, count: int, least: int) -> Crew | None:
-    """A crew of `count` workers; None where the files that workers can read have fewer than `least` bytes together,
-    where something demands that one process reads alone, or where no process can be started."""
-    size = sum(stream.size or 0 for stream in streams if stream.path)
+def crew_for(streams: Sequence[Stream], book: RuleBook, count: int) -> Crew | None:
+    """A crew of `count` workers; None where one process must read alone, or where no other can be started."""
     limited = any(stream.limits.limited for stream in streams)
     possible = os.name == "posix" and sys.executable and not getattr(sys, "frozen", False)
     # A user's own form may be slow, and the note on that counts the lines of all logs.
-    if count < 2 or size < least or limited or not possible or book.forms or not book.matcher.dumped:
+    if limited or not possible or book.forms or not book.matcher.dumped:
         return None
     try:
         return Crew(streams, book, count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from operator import itemgetter
 
 from logdiag.model import ALL_NINES, Finding, Line
@@ -39,8 +40,6 @@ class Floods:
         self._hits: Counter[Patterns] = Counter()
         self._rules: dict[Kind, str] = {}
         self._latest: OrderedDict[Kind, KeptLine] = OrderedDict()
-        # For lines that differ in digits only: the function that cuts their short numbers out.
-        self._short_numbers: dict[bytes, Callable[[bytes], object]] = {}
 
     def count(
         self, patterns: Patterns, indices: list[int], texts: Sequence[bytes], latest: dict[Kind, int]
@@ -49,7 +48,7 @@ class Floods:
         before, the lines of known kinds are only counted, and the index of each kind's latest is put into `latest`."""
         if self._hits[patterns] < _VERY_MANY_HITS:
             return indices
-        numbers = [self._numbers_in(text) for text in texts]
+        numbers = list(map(_short_numbers_in, texts))
         last = dict(zip(numbers, indices, strict=True))
         new = {kind for kind in last if (patterns, kind) not in self._rules}
         for kind, count in Counter(numbers).items():
@@ -71,10 +70,10 @@ class Floods:
             self._counts[rule] += count
             latest[kind] = at
 
-    def remember(self, kind: Kind, position: int, number: int, text: bytes) -> None:
-        """Remembers the latest line of a kind; `number` is its own in the file."""
+    def remember(self, kind: Kind, line: KeptLine) -> None:
+        """Remembers the latest line of a kind."""
         self._latest.pop(kind, None)
-        self._latest[kind] = (position, number, text)
+        self._latest[kind] = line
         if len(self._latest) > _MOST_LATEST:
             self._latest.popitem(last=False)
 
@@ -86,20 +85,21 @@ class Floods:
     def _kind(self, patterns: Patterns, text: bytes) -> Kind:
         if self._hits[patterns] <= _VERY_MANY_HITS:
             return patterns, (_LONG_NUMBER.sub(b"", text),)
-        return patterns, self._numbers_in(text)
-
-    def _numbers_in(self, text: bytes) -> object:
-        """The short numbers of a line, as bytes or a tuple of them."""
-        nines = text.translate(ALL_NINES)
-        numbers = self._short_numbers.get(nines)
-        if numbers is None:
-            if len(self._short_numbers) >= _MOST_TEXTS:
-                self._short_numbers.clear()
-            spans = [slice(*match.span()) for match in _SHORT_NUMBER.finditer(nines)]
-            numbers = self._short_numbers[nines] = itemgetter(*spans or [slice(0)])
-        return numbers(text)
+        return patterns, _short_numbers_in(text)
 
     def latest_lines(self, line_of: Callable[[int, int, bytes], Line]) -> Iterator[tuple[Line, Patterns]]:
         """The last line of each kind that was only counted: what failed in the end may be the last of many."""
         for (patterns, _), kept in self._latest.items():
             yield line_of(*kept), patterns
+
+
+def _short_numbers_in(text: bytes) -> object:
+    """The short numbers of a line, as bytes or a tuple of them."""
+    return _short_numbers(text.translate(ALL_NINES))(text)
+
+
+@lru_cache(maxsize=_MOST_TEXTS)
+def _short_numbers(nines: bytes) -> Callable[[bytes], object]:
+    """For lines that differ in digits only, of which this is one with nines: what cuts their short numbers out."""
+    spans = [slice(*match.span()) for match in _SHORT_NUMBER.finditer(nines)]
+    return itemgetter(*spans or [slice(0)])

@@ -28,17 +28,13 @@ class Frames:
         counts = Counter(texts)
         if len(self._seen) > _MOST_TEXTS:
             self._seen.clear()
-        left = {text: _MOST_ALIKE - seen for text in counts if (seen := self._seen[text]) < _MOST_ALIKE}
+        left = {text: _MOST_ALIKE - self._seen[text] for text in counts}
         self._seen.update(counts)
         first: list[int] = []
-        for index, text in zip(indices, texts, strict=True) if left else ():
-            if text in left:
+        for index, text in zip(indices, texts, strict=True) if any(count > 0 for count in left.values()) else ():
+            if left[text] > 0:
                 first.append(index)
                 left[text] -= 1
-                if not left[text]:
-                    del left[text]
-                    if not left:
-                        break
         return first
 
     def remember(self, key: object, around: list[KeptLine]) -> None:

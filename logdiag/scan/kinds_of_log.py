@@ -53,55 +53,35 @@ def kind_of_block(block: Block, book: RuleBook) -> KindOfLog:
     shapes = [text.translate(ALL_NINES) for text in texts]
     text_of = dict(zip(shapes, texts, strict=True))
     kinds_of = dict(zip(text_of, book.kinds_of([_line_of(text) for text in text_of.values()]), strict=True))
-    whose = {name: _whose(rule.id) for name, rule in book.kinds_of_log.items()}
-    tally = _tally(shapes, kinds_of, whose)
-    name = _most_common_kind(tally, whose)
-    if not name and _JOURNAL in whose and tally.in_form >= max(1, _MOSTLY_A_MACHINES * tally.heads):
+    # context/logs/machine/kernel
+    whose = {name: rule.id.split("/")[2] for name, rule in book.kinds_of_log.items()}
+    named = [(shape, kinds_of[shape] & whose.keys(), times) for shape, times in Counter(shapes).items()]
+    # An indented line continues the record above it.
+    heads = sum(times for shape, names, times in named if names or not shape.startswith((b" ", b"\t")))
+    name = _most_common_kind([(names, times) for _, names, times in named], whose, heads)
+    in_form = sum("syslog-form" in kinds_of[shape] for shape in shapes)
+    if not name and _JOURNAL in whose and in_form >= max(1, _MOSTLY_A_MACHINES * heads):
         unknown = [kinds_of[shape].isdisjoint(whose) for shape in shapes]
         name = _JOURNAL if _is_of_many_programs([_line_of(text) for text in texts], unknown, book) else ""
     return KindOfLog(name, book.kinds_of_log[name].title, whose[name], bool(block.wrapped)) if name else JOB_OUTPUT
 
 
-class _Tally(NamedTuple):
-    """How many lines are of each kind of log (`of_kind`), and of each owner (`of_whom`); how many begin a record
-    (`heads`), and how many name the program that printed them (`in_form`)."""
-
-    of_kind: Counter[str]
-    of_whom: Counter[str]
-    heads: int
-    in_form: int
-
-
-def _tally(shapes: Sequence[bytes], kinds_of: Mapping[bytes, AbstractSet[str]], whose: Mapping[str, str]) -> _Tally:
-    """Counts lines by the kinds of their shapes; `whose` has the owner of each kind of log."""
+def _most_common_kind(named: Sequence[tuple[AbstractSet[str], int]], whose: Mapping[str, str], heads: int) -> str:
+    """The kind of log that enough lines are of, empty for none. Of each shape there are the kinds of log that have such
+    lines, and how many lines these are; `heads` is how many lines begin a record."""
     of_kind, of_whom = Counter[str](), Counter[str]()
-    heads = in_form = 0
-    for shape, times in Counter(shapes).items():
-        names = kinds_of[shape] & whose.keys()
+    for names, times in named:
         of_kind.update(dict.fromkeys(names, times))
         of_whom.update(dict.fromkeys({whose[name] for name in names}, times))
-        # An indented line continues the record above it.
-        heads += times if names or not shape.startswith((b" ", b"\t")) else 0
-        in_form += times if "syslog-form" in kinds_of[shape] else 0
-    return _Tally(of_kind, of_whom, heads, in_form)
-
-
-def _most_common_kind(tally: _Tally, whose: Mapping[str, str]) -> str:
-    """The kind of log that enough lines are of, empty for none."""
-    for owner, count in tally.of_whom.most_common():
+    for owner, count in of_whom.most_common():
         least = _MOSTLY_A_MACHINES if owner == "machine" else _MOSTLY
-        if count >= max(1, least * tally.heads):
-            return max((name for name in tally.of_kind if whose[name] == owner), key=tally.of_kind.__getitem__)
+        if count >= max(1, least * heads):
+            return max((name for name in of_kind if whose[name] == owner), key=of_kind.__getitem__)
     return ""
 
 
 def _line_of(text: bytes) -> Line:
     return Line("", 0, text.decode(errors="replace"))
-
-
-def _whose(rule: str) -> str:
-    """The owner by a rule's name: `machine` of `context/logs/machine/kernel`."""
-    return rule.split("/")[2]
 
 
 def _is_of_many_programs(lines: Sequence[Line], unknown: Sequence[bool], book: RuleBook) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from logdiag.model import Block, Sealed
 
@@ -22,19 +23,18 @@ KeptLine = tuple[int, int, bytes]
 class BlockLines:
     """The lines of a block by index. They are split only when one is asked for that is not near an end of the block.
 
-    `count` is the number of lines, where it is known.
+    `position` is that of the first line in its stream, `count` how many lines there are, where it is known.
     """
 
-    def __init__(self, block: Block | bytes) -> None:
-        self.count = 0
-        self._data = block.data if isinstance(block, Block) else block
-        self._sealed = block.sealed if isinstance(block, Block) else Sealed()
+    def __init__(self, block: Block, position: int = 0, count: int = 0) -> None:
+        self.block, self.position, self.count = block, position, count
+        self._data = block.data
         self._lines: list[bytes] | None = None
         self._first = [0]
 
     def __getitem__(self, index: int) -> bytes:
-        if self._sealed.holds(index):
-            return self._sealed.line(index)
+        if self.block.sealed.holds(index):
+            return self.block.sealed.line(index)
         if self._lines is None and len(self._data) > _SMALL:
             if index < _NEAR:
                 return self._from_start(index)
@@ -57,10 +57,14 @@ class BlockLines:
 
     def several(self, indices: Sequence[int], most: int | None = None) -> list[bytes]:
         """Some of the lines, of each all or at most so many bytes."""
-        if self._sealed.places or not indices:
+        if self.block.sealed.places or not indices:
             return [self[index][:most] for index in indices]
         self._lines = every = self._lines or self._data.split(b"\n")
         return [every[index][:most] for index in indices]
+
+    def kept(self, index: int, most: int = LONGEST_TEXT) -> KeptLine:
+        """A line as it is kept, with so many bytes of its text."""
+        return self.position + index, self.block.number_of(index), self[index][:most]
 
 
 class Tail:
@@ -68,30 +72,25 @@ class Tail:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._blocks: list[tuple[Block, int, BlockLines]] = []
+        self._blocks: list[BlockLines] = []
 
-    def add(self, block: Block, position: int, lines: BlockLines) -> None:
+    def add(self, lines: BlockLines) -> None:
         """Remembers a block, and as many before it as are needed for the last lines."""
-        if len(block.data) > LONGEST_TEXT * lines.count:
+        if len(lines.block.data) > LONGEST_TEXT * lines.count:
             # A block of a few endless lines holds megabytes of which nothing more will be looked at.
-            cut = b"\n".join(lines[at][:LONGEST_TEXT] for at in range(lines.count))
-            numbers = tuple(block.number_of(at) for at in range(lines.count))
-            block, count = block._replace(data=cut, line_numbers=numbers, sealed=Sealed()), lines.count
-            lines = BlockLines(cut)
-            lines.count = count
-        self._blocks.append((block, position, lines))
-        while sum(lines.count for _, _, lines in self._blocks[1:]) >= self.most:
+            indices = range(lines.count)
+            cut = b"\n".join(lines.several(indices, LONGEST_TEXT))
+            numbers = tuple(lines.block.numbers_of(indices))
+            block = lines.block._replace(data=cut, line_numbers=numbers, sealed=Sealed())
+            lines = BlockLines(block, lines.position, lines.count)
+        self._blocks.append(lines)
+        while sum(lines.count for lines in self._blocks[1:]) >= self.most:
             del self._blocks[0]
 
     def lines(self, most: int) -> list[KeptLine]:
-        """(position, number, text) of the last lines, in order."""
-        found: list[KeptLine] = []
-        for block, position, lines in reversed(self._blocks):
-            for at in range(lines.count - 1, -1, -1):
-                if len(found) >= most:
-                    return found[::-1]
-                found.append((position + at, block.number_of(at), lines[at][:LONGEST_TEXT]))
-        return found[::-1]
+        """The last lines, in order."""
+        latest = (lines.kept(at) for lines in reversed(self._blocks) for at in range(lines.count - 1, -1, -1))
+        return [*islice(latest, most)][::-1]
 
 
 @dataclass
@@ -118,5 +117,5 @@ class KeptLines:
             self.complete = False
 
     def lines(self) -> list[KeptLine]:
-        """(position, number, text) in order."""
+        """The lines in order."""
         return sorted((position, *line) for position, line in (self.early | self.late).items())

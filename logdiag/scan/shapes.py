@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 
-from logdiag.model import ALL_NINES, HEX, Block, CommonPrefix, Digest, Line, LineInFile, LinePlace
+from logdiag.model import ALL_NINES, HEX, CommonPrefix, Digest, Line, LineInFile, LinePlace
 from logdiag.patterns import pattern_of
 from logdiag.read.prefixes import parse_line
 from logdiag.rules import Filter, RuleBook
@@ -132,12 +132,8 @@ class Shapes:
         shared = {name: getattr(self, name) for name in _OF_RULES}
         return Shapes(self.book, self.filters, **shared)
 
-    def add(self, looked: Looked, originals: BlockLines, position: int) -> list[int]:
-        """The indices of those of a block's lines that are the first of their shapes and not left out by a filter of
-        this very job.
-
-        `position` is that of the block's first line in its stream.
-        """
+    def add(self, looked: Looked, lines: BlockLines) -> list[int]:
+        """The indices of a block's lines that are the first of their shapes, unless a filter of the job drops them."""
         counts = looked.counts
         wanted: set[bytes] = set()
         met = counts.keys() & self.known.keys()
@@ -151,7 +147,7 @@ class Shapes:
         else:
             wanted.update(counts.keys() - met)
         self.settle(looked)
-        return self._look_at(wanted, looked, originals, position) if wanted else []
+        return self._look_at(wanted, looked, lines) if wanted else []
 
     def settle(self, looked: Looked) -> None:
         """Asks once, of each shape that is frequent in a block of a long log, whether a rule can fire on its lines."""
@@ -199,18 +195,17 @@ class Shapes:
             self.steady.clear()
         return patterns
 
-    def _look_at(self, wanted: set[bytes], looked: Looked, originals: BlockLines, position: int) -> list[int]:
+    def _look_at(self, wanted: set[bytes], looked: Looked, lines: BlockLines) -> list[int]:
         """The indices of the lines of the wanted shapes that are to be kept; new shapes are added."""
-        block = looked.block
         kept: list[int] = []
         for index, key in enumerate(looked.shapes):
             if key not in wanted:
                 continue
             shape = self.known.get(key)
             if shape is None:
-                shape = self._new(key, looked.counts[key], originals[index], block, position + index)
+                shape = self._new(key, looked.counts[key], lines, index)
             if shape is not None and shape.open:
-                line = _parsed(originals[index][:_LONGEST_SAMPLE], block.prefix)
+                line = _parsed(lines[index][:_LONGEST_SAMPLE], looked.block.prefix)
                 shape.look_at(line.rank)
                 # Lines of one shape differ in numbers, and those may be what a filter asks for.
                 if not (shape.regular and self._is_regular(line)):
@@ -222,17 +217,19 @@ class Shapes:
                     break
         return kept
 
-    def _new(self, key: bytes, count: int, original: bytes, block: Block, position: int) -> _Shape | None:
+    def _new(self, key: bytes, count: int, lines: BlockLines, index: int) -> _Shape | None:
         """Adds a shape by its first line; None where there are too many, or it is too long."""
         if self.is_full or len(key) > _LONGEST_SHAPE:
             self.unshaped += count
             return None
-        finer = _finer(original[:_LONGEST_SHAPE])
+        position, _, original = lines.kept(index, _LONGEST_SHAPE)
+        finer = _finer(original)
         shape = self.finer.get(finer)
         if shape is None:
+            block = lines.block
             shape = self.finer[finer] = _Shape(first=(block.stream, position), prefix=block.prefix)
             self.shapes.append(shape)
-            line = _parsed(original[:_LONGEST_SHAPE], block.prefix)
+            line = _parsed(original, block.prefix)
             shape.progress = self.book.is_progress(line)
             shape.checkpoint = not self.book.kinds_of([line])[0].isdisjoint(CHECKPOINT_KINDS)
             shape.regular = self._is_regular(line)
@@ -254,12 +251,6 @@ class Shapes:
         for shape in self.shapes:
             yield _parsed(shape.sample, shape.prefix), shape.count, shape.first
 
-    def kind_of(self, shape: _Shape) -> str:
-        """The name of a shape's left-out lines in the receipt: the filter that knows them, `progress` or `repeats`."""
-        dropping = self.book.filters_of(_parsed(shape.sample, shape.prefix))
-        known = next((item.id for item in self.filters if item.id in dropping), None)
-        return known or ("progress" if shape.progress else "repeats")
-
 
 def words_of(text: str) -> bytes:
     """A line without numbers, names and paths: the words that two runs of a program have in common."""
@@ -267,8 +258,7 @@ def words_of(text: str) -> bytes:
 
 
 def is_told(value: str) -> bool:
-    """Whether a quoted text of a record belongs to its message, and is no name that varies: several words, or one of
-    letters only."""
+    """Whether a quoted text is of a record's message, and no name that varies: several words, or letters only."""
     return value.isalpha() or " " in value
 
 
@@ -309,7 +299,10 @@ def digest(lines: Iterable[Line], shapes: Shapes, total_lines: int, total_bytes:
         line = by_position.get(shape.first)
         if line is not None:
             counts[line.in_file] = shape.count
-        dropped[shapes.kind_of(shape)] += shape.count - shape.kept
+        # It is told by the filter that knows it, if any.
+        dropping = shapes.book.filters_of(_parsed(shape.sample, shape.prefix))
+        known = next((item.id for item in shapes.filters if item.id in dropping), None)
+        dropped[known or ("progress" if shape.progress else "repeats")] += shape.count - shape.kept
     if shapes.unshaped:
         dropped["too many shapes"] += shapes.unshaped
     # Windows around findings keep lines that their shapes would drop: they are counted as kept.

@@ -9,13 +9,13 @@ from bisect import bisect
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice, repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdiag.errors import SourceError
-from logdiag.model import Block, CommonPrefix, Finding, Line, Role
+from logdiag.model import Finding, Line, Role
 from logdiag.read.sections import may_be_heading, sections_in
 from logdiag.read.streams import Stream
 from logdiag.rules import RuleBook
@@ -39,6 +39,8 @@ _AROUND_HINT = (0, 1)
 _WINDOWS = ((40, _AROUND_FINDING), (400, (2, 4)), (_MOST_FINDINGS_A_RULE := 4000, (0, 1)))
 # Of many logs fewer each, so that all together are not more than can be judged in time.
 _LAST_LINES, _FEWEST_LAST_LINES, _MOST_LAST_LINES = 60, 16, 6000
+# The lists of a survey that hold lines, and what was found on lines.
+_LINES, _ON_LINES = ("progress", "series", "checkpoints", "lines"), ("findings", "calls")
 # To judge a line takes up to 60 microseconds: so many lines of all logs together, and no fewer of each.
 _MOST_LINES = 24_000
 _FEWEST_LINES = 200
@@ -62,16 +64,14 @@ _OPENING, _MOST_OPENINGS, _LONGEST_OPENING = 400, 64, 1000
 
 
 class Opening(NamedTuple):
-    """The first lines of a stream, all of them: (position, number, text)."""
+    """The first lines of a stream, all of them."""
 
     stream: Stream
-    prefix: CommonPrefix | None
     texts: tuple[KeptLine, ...]
 
     def lines(self) -> Iterator[Line]:
         """The lines, read now."""
-        for position, number, text in self.texts:
-            yield self.stream.line(position, number, text.decode(errors="replace"), self.prefix)
+        return (self.stream.line(*text) for text in self.texts)
 
 
 @dataclass
@@ -110,45 +110,30 @@ class Survey:
 
     def only(self, keeps: Callable[[Line], bool]) -> Survey:
         """What was found on the lines for which `keeps` is true; what belongs to no line stays."""
-        return replace(
-            self,
-            findings=[finding for finding in self.findings if keeps(finding.line)],
-            calls=[call for call in self.calls if keeps(call.line)],
-            progress=list(filter(keeps, self.progress)),
-            series=list(filter(keeps, self.series)),
-            checkpoints=list(filter(keeps, self.checkpoints)),
-            lines=list(filter(keeps, self.lines)),
-        )
+        changed: dict[str, Any] = {name: list(filter(keeps, getattr(self, name))) for name in _LINES}
+        changed |= {name: [item for item in getattr(self, name) if keeps(item.line)] for name in _ON_LINES}
+        return replace(self, **changed)
 
     def each_line(self, as_changed: Callable[[Line], Line]) -> Survey:
         """The same survey with every line as the function returns it."""
-        return replace(
-            self,
-            findings=[finding._replace(line=as_changed(finding.line)) for finding in self.findings],
-            calls=[call._replace(line=as_changed(call.line)) for call in self.calls],
-            progress=list(map(as_changed, self.progress)),
-            series=list(map(as_changed, self.series)),
-            checkpoints=list(map(as_changed, self.checkpoints)),
-            lines=list(map(as_changed, self.lines)),
-        )
+        changed: dict[str, Any] = {name: list(map(as_changed, getattr(self, name))) for name in _LINES}
+        for name in _ON_LINES:
+            changed[name] = [item._replace(line=as_changed(item.line)) for item in getattr(self, name)]
+        return replace(self, **changed)
 
 
 class _Series:
-    """Every so many steps of a log, by position, number and text; the longer the log, the fewer of them."""
+    """Every so many steps of a log; the longer the log, the fewer of them."""
 
     def __init__(self) -> None:
         self.steps: list[KeptLine] = []
         self._every, self._seen = 1, 0
 
-    def next_of(self, indices: Sequence[int]) -> Sequence[int]:
-        """The indices of those of the next steps that are to be added."""
+    def add(self, indices: Sequence[int], lines: BlockLines) -> None:
+        """Adds some of the next steps."""
         chosen = indices[-self._seen % self._every :: self._every]
         self._seen += len(indices)
-        return chosen
-
-    def add(self, steps: Iterable[KeptLine]) -> None:
-        """Adds what `next_of` chose."""
-        self.steps.extend(steps)
+        self.steps += [lines.kept(at, _LONGEST_STEP) for at in chosen]
         while len(self.steps) > _LONGEST_SERIES:
             del self.steps[1::2]
             self._every *= 2
@@ -165,25 +150,6 @@ class _FoundInBlock:
     marks: list[int] = field(default_factory=list)
     latest: dict[Kind, int] = field(default_factory=dict)
     windows: list[tuple[int, int]] = field(default_factory=list)
-
-
-class _Lines:
-    """The lines of a stream. Each is parsed once, though several parts of the reader need it. `prefix` is what stands
-    before every line."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._read: dict[tuple[int, bytes], Line] = {}
-        self.prefix: CommonPrefix | None = None
-
-    def __call__(self, position: int, number: int, text: bytes) -> Line:
-        key = position, text[:LONGEST_TEXT]
-        line = self._read.get(key)
-        if line is None:
-            if len(self._read) >= _MOST_REMEMBERED:
-                self._read.clear()
-            line = self._read[key] = self._stream.line(position, number, key[1].decode(errors="replace"), self.prefix)
-        return line
 
 
 class _Reader:
@@ -203,7 +169,8 @@ class _Reader:
         self.floods = Floods(survey.uncounted_in[stream.index])
         self.frames = Frames()
         self.unknown: deque[KeptLine] = deque(maxlen=_LATEST_UNKNOWN)
-        self.line = _Lines(stream)
+        # Several parts of the reader need the same line.
+        self.line = lru_cache(_MOST_REMEMBERED)(stream.line)
         self.calls = Calls(self.book.calls_on, self.line)
         self.series = _Series()
         self.findings_of: Counter[str] = Counter()
@@ -212,32 +179,34 @@ class _Reader:
 
     def read(self, pieces: Iterable[Looked], advance: Callable[[int], None]) -> None:
         for looked in pieces:
-            block, shapes = looked.block, looked.shapes
             if any(map(may_be_heading, looked.counts)):
-                self.stream.sections.extend(sections_in(block.data, self.position))
+                self.stream.sections.extend(sections_in(looked.block.data, self.position))
             if not self.position:
                 self._begin(looked)
-            lines = BlockLines(block)
-            lines.count = len(shapes)
-            firsts = self.shapes.add(looked, lines, self.position)
-            hits = self.shapes.hits_in(looked, lines)
-            self._keep(looked, lines, firsts, hits)
+            lines = BlockLines(looked.block, self.position, len(looked.shapes))
+            firsts = self.shapes.add(looked, lines)
+            self._keep(looked, lines, firsts, self.shapes.hits_in(looked, lines))
             wanted = _OPENING if self.stream.index < _MOST_OPENINGS else 0
-            for at in range(min(len(shapes), wanted - len(self.opening))):
-                self.opening.append((self.position + at, block.number_of(at), lines[at][:_LONGEST_OPENING]))
-            self.position += len(shapes)
+            first = range(min(lines.count, wanted - len(self.opening)))
+            self.opening += [lines.kept(at, _LONGEST_OPENING) for at in first]
+            self.position += lines.count
             advance(self.stream.bytes_read)
-        for position, number, text in self.tail.lines(self.tail.most):
-            self.kept.keep(position, number, text)
-        for kept in (*self.unknown, *self.frames.latest()):
+        for kept in (*self.tail.lines(self.tail.most), *self.unknown, *self.frames.latest()):
             self.kept.keep(*kept)
         for line, patterns in self.floods.latest_lines(self.line):
             self._confirm(line, patterns)
-        self.survey.findings.extend(self.latest_of.values())
+        found = self.survey
+        found.findings.extend(self.latest_of.values())
+        found.lines.extend(self.line(*kept) for kept in self.kept.lines())
+        found.series.extend(self.line(*step) for step in self.series.steps)
+        found.calls.extend(self.calls)
+        found.openings.append(Opening(self.stream, tuple(self.opening)))
+        found.total_lines, found.total_bytes = self.position, self.stream.bytes_read
+        found.complete = self.stream.complete
 
     def _begin(self, looked: Looked) -> None:
         """Learns the kind of the log from its first block."""
-        self.line.prefix = looked.block.prefix
+        self.stream.prefix = looked.block.prefix
         self.survey.kind = looked.kind or kind_of_block(looked.block, self.book)
         if self.survey.kind.is_a_jobs:
             self.survey.heads[self.stream.index] = Heads()
@@ -248,25 +217,23 @@ class _Reader:
     def _keep(self, looked: Looked, lines: BlockLines, firsts: list[int], hits: dict[Patterns, list[int]]) -> None:
         """Keeps the lines of a block that are worth it. `firsts` are the indices of the first lines of their shapes,
         `hits` those of lines on which patterns may match."""
-        block, shapes, count = looked.block, looked.shapes, len(looked.shapes)
-        found = self._looked_through(looked, lines, hits)
-        windows = [(0, self.after), *found.windows, *self._around_frames(block, lines, found)]
+        found = self._looked_through(lines, hits)
+        windows = [(0, self.after), *found.windows, *self._around_frames(lines, found)]
         if (before := min(start for start, _ in windows)) < 0:
-            for position, number, line in self.tail.lines(-before):
-                self.kept.keep(position, number, line)
-        self.after = max(max(end for _, end in windows) - count, 0)
+            for kept in self.tail.lines(-before):
+                self.kept.keep(*kept)
+        self.after = max(max(end for _, end in windows) - lines.count, 0)
         wanted = set(firsts)
         for start, end in windows:
-            wanted.update(range(max(start, 0), min(end, count)))
+            wanted.update(range(max(start, 0), min(end, lines.count)))
         restarts, saved = self._mark_heads(looked, lines), self._mark_checkpoints(looked, lines)
-        self._mark_progress(block, lines, shapes, sorted([*found.marks, *restarts, *saved]))
+        self._mark_progress(looked.shapes, lines, sorted([*found.marks, *restarts, *saved]))
         for at in sorted(wanted):
-            self.kept.keep(*self._kept(block, lines, at))
-        unknown = self.shapes.latest_unknown(looked, _LATEST_UNKNOWN)
-        self.unknown.extend([self._kept(block, lines, at) for at in unknown])
-        self.tail.add(block, self.position, lines)
+            self.kept.keep(*lines.kept(at))
+        self.unknown.extend(map(lines.kept, self.shapes.latest_unknown(looked, _LATEST_UNKNOWN)))
+        self.tail.add(lines)
 
-    def _looked_through(self, looked: Looked, lines: BlockLines, hits: dict[Patterns, list[int]]) -> _FoundInBlock:
+    def _looked_through(self, lines: BlockLines, hits: dict[Patterns, list[int]]) -> _FoundInBlock:
         """Looks at the lines of a block on which a rule may fire; those of floods are only counted."""
         found = _FoundInBlock()
         calls, asked = list[tuple[int, Patterns]](), list[tuple[int, Patterns]]()
@@ -281,28 +248,27 @@ class _Reader:
             elif frame:
                 found.frames += indices
         for index, patterns in sorted(asked):
-            self._look_at(looked.block, index, lines[index][:LONGEST_TEXT], patterns, found)
-        self._keep_calls(looked.block, lines, sorted(calls))
+            self._look_at(lines.kept(index), index, patterns, found)
+        self._keep_calls(lines, sorted(calls))
         for kind, index in sorted(found.latest.items(), key=itemgetter(1)):
-            self.floods.remember(kind, *self._kept(looked.block, lines, index))
+            self.floods.remember(kind, lines.kept(index))
         return found
 
-    def _keep_calls(self, block: Block, lines: BlockLines, calls: list[tuple[int, Patterns]]) -> None:
+    def _keep_calls(self, lines: BlockLines, calls: list[tuple[int, Patterns]]) -> None:
         """Keeps the lines of a block about collectives: each has its index and the patterns of its call."""
         indices = [at for at, _ in calls]
-        positions, numbers = map(self.position.__add__, indices), block.numbers_of(indices)
+        positions, numbers = map(self.position.__add__, indices), lines.block.numbers_of(indices)
         texts, patterns = lines.several(indices, LONGEST_TEXT), map(itemgetter(1), calls)
         self.calls.add(zip(positions, numbers, texts, patterns, strict=True))
 
-    def _look_at(self, block: Block, index: int, text: bytes, patterns: Patterns, found: _FoundInBlock) -> None:
+    def _look_at(self, kept: KeptLine, index: int, patterns: Patterns, found: _FoundInBlock) -> None:
         """Asks the rules about one line, unless it is one of a flood."""
         is_frame = self.book.marks_of(patterns).frame
-        if not is_frame and self.floods.count_one(patterns, index, text, found.latest):
+        if not is_frame and self.floods.count_one(patterns, index, kept[2], found.latest):
             return
-        line = self.line(self.position + index, block.number_of(index), text)
-        finding, (before, after) = self._confirm(line, patterns)
+        finding, (before, after) = self._confirm(self.line(*kept), patterns)
         if not is_frame:
-            self.floods.learn(patterns, text, finding)
+            self.floods.learn(patterns, kept[2], finding)
         if finding is not None:
             found.ends.append(index)
             if finding.role is not Role.HINT:
@@ -310,7 +276,7 @@ class _Reader:
         if after:
             found.windows.append((index - before, index + after + 1))
 
-    def _around_frames(self, block: Block, lines: BlockLines, found: _FoundInBlock) -> list[tuple[int, int]]:
+    def _around_frames(self, lines: BlockLines, found: _FoundInBlock) -> list[tuple[int, int]]:
         """The windows of a block's lines to keep around frames of tracebacks: frames in new words, and those above a
         finding. Lines around the latest other frames, and above the latest lines of floods, are only remembered."""
         frames = sorted(found.frames)
@@ -326,11 +292,8 @@ class _Reader:
         for key, traceback in latest:
             if not chosen.issuperset(traceback):
                 around = range(max(min(traceback) - before, 0), min(max(traceback) + after + 1, lines.count))
-                self.frames.remember(key, [self._kept(block, lines, near) for near in around])
+                self.frames.remember(key, list(map(lines.kept, around)))
         return [(at - before, at + after + 1) for at in chosen]
-
-    def _kept(self, block: Block, lines: BlockLines, at: int) -> KeptLine:
-        return self.position + at, block.number_of(at), lines[at][:LONGEST_TEXT]
 
     def _confirm(self, line: Line, patterns: Patterns) -> tuple[Finding | None, tuple[int, int]]:
         """The finding on a line or None, and how many lines (before, after) are worth keeping around it."""
@@ -353,7 +316,7 @@ class _Reader:
             return finding, max(around, _AROUND_HINT)
         return finding, max(around, next(window for most, window in _WINDOWS if seen <= most))
 
-    def _mark_progress(self, block: Block, lines: BlockLines, shapes: list[bytes], marks: list[int]) -> None:
+    def _mark_progress(self, shapes: list[bytes], lines: BlockLines, marks: list[int]) -> None:
         """Keeps steps of a block: its first and last ones, and those next to a mark (finding, checkpoint, restart)."""
         keys = self.shapes.progress_keys
         first = next((at for at, shape in enumerate(shapes) if shape in keys), None) if keys else None
@@ -364,32 +327,27 @@ class _Reader:
         indices = {first, second, *islice(backwards, _LAST_STEPS)}
         if marks:
             indices.update(_nearest([at for at, shape in enumerate(shapes) if shape in keys], marks))
-        self.survey.progress += self._lines_at(indices, block, lines)
+        self.survey.progress += self._lines_at(indices, lines)
         if self.stream.index < _LOGS_WITH_SERIES:
-            chosen = self.series.next_of([at for at in _sampled_evenly(len(shapes)) if shapes[at] in keys])
-            self.series.add((self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP]) for at in chosen)
+            self.series.add([at for at in _sampled_evenly(len(shapes)) if shapes[at] in keys], lines)
 
     def _mark_checkpoints(self, looked: Looked, lines: BlockLines) -> set[int]:
         """Keeps a block's first and last lines about checkpoints; their indices."""
         keys = self.shapes.checkpoint_keys
-        if not keys or keys.isdisjoint(looked.counts):
+        if keys.isdisjoint(looked.counts):
             return set()
         all_of_them = [at for at, shape in enumerate(looked.shapes) if shape in keys]
         indices = {*all_of_them[:_LAST_STEPS], *all_of_them[-_LAST_STEPS:]}
-        self.survey.checkpoints += self._lines_at(indices, looked.block, lines)
+        self.survey.checkpoints += self._lines_at(indices, lines)
         return indices
 
     def _mark_heads(self, looked: Looked, lines: BlockLines) -> list[int]:
         """The indices at which the stream's first lines come again, where the next of several runs may begin."""
-        block = looked.block
         heads = self.survey.heads.get(self.stream.index)
         if heads is None:
             return []
         if not heads.first:
-            first = (
-                (shape, lines[at], self.line(self.position + at, block.number_of(at), lines[at]))
-                for at, shape in enumerate(looked.shapes)
-            )
+            first = ((shape, lines[at], self.line(*lines.kept(at))) for at, shape in enumerate(looked.shapes))
             heads.choose(first, self.shapes.progress_keys)
         known = heads.shapes(looked.before)
         if known.isdisjoint(looked.counts):
@@ -397,20 +355,10 @@ class _Reader:
         indices = {at for at, shape in enumerate(looked.shapes) if shape in known}
         if not heads.expect(len(indices)):
             return []
-        return [line.position - self.position for line in self._lines_at(indices, block, lines) if heads.met(line)]
+        return [line.position - self.position for line in self._lines_at(indices, lines) if heads.met(line)]
 
-    def _lines_at(self, indices: set[int], block: Block, lines: BlockLines) -> Iterator[Line]:
-        for at in sorted(indices):
-            yield self.line(self.position + at, block.number_of(at), lines[at][:_LONGEST_STEP])
-
-    def finish(self) -> None:
-        """Hands the kept lines to the survey."""
-        self.survey.lines.extend(self.line(position, number, text) for position, number, text in self.kept.lines())
-        self.survey.series.extend(self.line(*step) for step in self.series.steps)
-        self.survey.calls.extend(self.calls)
-        self.survey.openings.append(Opening(self.stream, self.line.prefix, tuple(self.opening)))
-        self.survey.total_lines += self.position
-        self.survey.total_bytes += self.stream.bytes_read
+    def _lines_at(self, indices: set[int], lines: BlockLines) -> Iterator[Line]:
+        return (self.line(*lines.kept(at, _LONGEST_STEP)) for at in sorted(indices))
 
 
 def survey(
@@ -442,8 +390,6 @@ def surveys(
         settled = shapes.settled
         looked = crew.looked(stream, settled) if crew else looked_through(stream.blocks(settled))
         reader.read(looked, partial(advance, stream) if advance else lambda _count: None)
-        reader.finish()
-        reader.survey.complete = stream.complete
         parts.append(reader.survey)
         all_kept = all_kept and reader.kept.complete
         kept += len(reader.survey.lines)
@@ -461,14 +407,9 @@ def joined(parts: Sequence[Survey]) -> Survey:
     """Several surveys as one, in their order."""
     result = Survey([stream for part in parts for stream in part.streams])
     for part in parts:
-        result.findings += part.findings
+        for name in (*_LINES, *_ON_LINES, "places"):
+            getattr(result, name).extend(getattr(part, name))
         result.uncounted_in.update(part.uncounted_in)
-        result.progress += part.progress
-        result.series += part.series
-        result.checkpoints += part.checkpoints
-        result.places += part.places
-        result.calls += part.calls
-        result.lines += part.lines
         result.heads.update(part.heads)
         result.openings += part.openings[: _MOST_OPENINGS - len(result.openings)]
         result.total_lines += part.total_lines

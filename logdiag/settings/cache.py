@@ -61,8 +61,7 @@ def write(name: str, origin: bytes, value: Any) -> None:
 
 
 def usable_folders(*, make: bool = True) -> Iterator[str]:
-    """The user's own folders for it: the first that can be written, before it such as can only be read. With `make`
-    one that is missing is made."""
+    """The user's own folders, up to the first that can be written; with `make` a missing one is made."""
     for folder in cache_folders():
         try:
             if make:

@@ -41,11 +41,12 @@ def named_file(path: StrPath) -> ConfigFile:
 
 
 def look_for(folder: StrPath) -> tuple[ConfigFile, ...]:
-    """Returns the user's own file, then those in a folder and above it, each with its state; later values win. Raises
-    LogdiagError for one that cannot be read."""
+    """The user's own file, then those in a folder and above it; later values win. Raises LogdiagError."""
     users_path = config_file()
     files = [_users_file(users_path)] if users_path else []
-    chain = _with_those_above(os.path.abspath(folder))
+    chain = [os.path.abspath(folder)]
+    while (above := os.path.dirname(chain[-1])) != chain[-1]:
+        chain.append(above)
     allowed = _allowed_folders(chain)
     nearest: ConfigFile | None = None
     for parent in chain:
@@ -99,17 +100,8 @@ def _ignored(path: str, why: str) -> ConfigFile:
     return ConfigFile(path, f"ignored: {why}", {}, (note,))
 
 
-def _with_those_above(folder: str) -> list[str]:
-    """Returns a folder and all above it, up to the root."""
-    chain = [folder]
-    while (parent := os.path.dirname(chain[-1])) != chain[-1]:
-        chain.append(parent)
-    return chain
-
-
 def _allowed_folders(chain: Sequence[str]) -> set[str]:
-    """Returns the first folders of the chain, up to the repository's root or the home folder; the first alone where
-    neither is among them."""
+    """The first folders up to the repository's root or the home folder; without either the first alone."""
     home = os.path.expanduser("~")
     for index, parent in enumerate(chain):
         if parent == home or any(os.path.lexists(os.path.join(parent, name)) for name in _ROOT_OF_A_REPOSITORY):

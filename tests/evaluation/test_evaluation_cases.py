@@ -78,7 +78,7 @@ def test_case_files_may_be_compressed(tmp_path: Path, name: str, pack: Callable[
     path.write_bytes(pack(json.dumps(labelled()).encode() + b"\n"))
     case_set = load_cases([path])
     assert [case.id for case in case_set.cases] == ["key"]
-    assert [file.name for file in case_set.files] == [name]
+    assert [file["name"] for file in case_set.files] == [name]
 
 
 def test_a_folder_stands_for_its_case_files(tmp_path: Path) -> None:

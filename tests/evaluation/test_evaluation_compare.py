@@ -78,7 +78,7 @@ def test_cases_of_one_side_are_named_and_not_counted(work: Path, tmp_path: Path)
         ("[]", "is no evaluation"),
         ('{"schema": "logdiag.diagnosis/1"}', "is no evaluation"),
         ('{"schema": "logdiag.evaluation/1", "metrics": {}, "intervals": {}}', "cases: "),
-        ('{"schema": "logdiag.evaluation/1", "metrics": {}, "intervals": {}, "cases": [{"id": "a"}]}', "0.split: "),
+        ('{"schema": "logdiag.evaluation/1", "metrics": {}, "intervals": {}, "cases": [{"id": "a"}]}', "[0].split: "),
     ],
 )
 def test_a_file_that_is_no_evaluation_is_one_sentence(

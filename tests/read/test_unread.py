@@ -147,6 +147,23 @@ def test_a_torn_archive_is_read_as_far_as_it_goes_and_says_so(share: float) -> N
     assert any("<bytes>" in note for note in notes)
 
 
+@pytest.mark.parametrize("left", [1024, 1100], ids=["between two files", "within a head"])
+def test_a_tar_that_ends_too_soon_says_so(left: int) -> None:
+    """Without the two empty blocks at its end it is not whole, wherever it was cut."""
+    found, notes = surveyed(tar_of({"rank_0.log": b"step 1\n", "rank_1.log": b"step 1\n"}, "w:")[:left])
+    assert found.total_bytes > 0
+    assert not found.complete
+    assert "breaks off" in notes[0]
+
+
+def test_a_chain_of_long_names_is_no_archive() -> None:
+    """Heads that only announce other heads end in one sentence."""
+    head = tarfile.TarInfo("x")
+    head.type = tarfile.GNUTYPE_LONGNAME
+    with pytest.raises(SourceError, match="breaks off"):
+        surveyed(head.tobuf() * 3000)
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="workers are processe
 @contextmanager
 def crew_of(streams: list[Stream], count: int) -> Iterator[Crew | None]:
     """A crew whose workers are all up."""
-    crew = crew_for(streams, BOOK, count, least=0)
+    crew = crew_for(streams, BOOK, count) if count else None
     if crew is None:
         yield None
         return
@@ -60,7 +60,7 @@ def found_in(path: Path, workers: int, advance: Callable[[Crew], None] | None = 
 
 
 def _told(survey: Survey) -> list[object]:
-    openings = [(opening.prefix, opening.texts) for opening in survey.openings]
+    openings = [(opening.stream.prefix, opening.texts) for opening in survey.openings]
     return [openings, *(getattr(survey, item.name) for item in fields(survey) if item.name not in _OF_THE_READ)]
 
 

@@ -109,8 +109,7 @@ def logs_of_batch_job(fields: Mapping[str, str], notes: list[str]) -> list[str]:
 
 
 def _attempt(job_id: str) -> _Attempt:
-    """The job's last run, by the records of the controller and of the accounting. Only the accounting keeps a run
-    that was requeued."""
+    """The job's last run, by controller and accounting; only the latter keeps a run that was requeued."""
     if not any(map(shutil.which, ("scontrol", "sacct"))):
         raise SourceError(
             f"slurm job {job_id}: there is no scontrol and no sacct here; run it where Slurm's commands are, or give "
@@ -219,8 +218,7 @@ def _from_to(fields: Mapping[str, str]) -> tuple[datetime, datetime]:
 
 
 def _kernel_logs(attempt: _Attempt, pattern: str | None, notes: list[str]) -> Iterator[Known]:
-    """The kernel logs of a run's nodes: the files that fit `pattern` (`%N` is the node), or without one only this
-    machine's own log."""
+    """The kernel logs of a run's nodes that fit `pattern` (`%N` is the node), or without one this machine's own."""
     if pattern is None:
         this_host = socket.gethostname().split(".")[0]
         here = [node for node, host in attempt.nodes.items() if host.split(".")[0] == this_host]
