@@ -23,11 +23,11 @@ class Owners(NamedTuple):
     @property
     def nodes(self) -> frozenset[str]:
         """The nodes with a known process."""
-        return frozenset(node for node, _ in self.processes)
+        return frozenset(node for node, _ in self.processes if node)
 
     def nodes_of(self, ranks: Collection[int]) -> set[str]:
         """The nodes on which any of some ranks runs."""
-        return {node for (node, _), rank in self.processes.items() if rank in ranks}
+        return {node for (node, _), rank in self.processes.items() if node and rank in ranks}
 
     def of_gpu(self, node: str | None, address: str) -> int | None:
         """The rank that has the GPU at a PCI address of a node; None where it is not known."""
@@ -35,8 +35,14 @@ class Owners(NamedTuple):
         return None if node is None or number is None else self.gpus.get((node, number))
 
     def of_process(self, node: str | None, process: str) -> int | None:
-        """The rank of a process of a node; None where it is not known."""
-        return None if node is None else self.processes.get((node, process))
+        """The rank of a process of a node, called by its short name or in full; None where it is not known."""
+        short = node.partition(".")[0] if node else None
+        ranks = {
+            rank
+            for (of, number), rank in self.processes.items()
+            if number == process and (not of or short is None or of.partition(".")[0] == short)
+        }
+        return ranks.pop() if len(ranks) == 1 else None
 
 
 def owners_in(findings: Iterable[Finding]) -> Owners:
@@ -46,11 +52,11 @@ def owners_in(findings: Iterable[Finding]) -> Owners:
     for finding in sorted(findings, key=lambda finding: number_in(finding.facts.get("ranks", "")) or 0):
         facts = finding.facts
         rank, node = number_in(facts.get("rank", "")), facts.get("node") or finding.line.node
-        if rank is None or not node:
+        if rank is None:
             continue
         if facts.get("pid"):
-            processes[node, facts["pid"]] = rank
-        if (address := _address_number(facts.get("pci", ""))) is not None:
+            processes[node or "", facts["pid"]] = rank
+        if node and (address := _address_number(facts.get("pci", ""))) is not None:
             gpus[node, address] = rank
     return Owners(gpus, processes)
 
