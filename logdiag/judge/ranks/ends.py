@@ -36,6 +36,8 @@ _ENDS = _forms(
     r"\b(?:process|job) rank <RANK> with PID <PID> on(?: node <HOST>\b)?(?:.{0,20}exited on signal <HOW>)?",
     # The first process to do so was:   Process name: [[48111,1],3]
     r"^\s*Process name: <NAME>",
+    # task 3: endrun called with an error level of 1   rank 3 aborted   Process 3 has crashed
+    r"(?i:^<NOUN>[ :#=]{1,3}<RANK>:? (?:has |is |was )?(?:endrun called|aborted|aborting|crashed|died|<HOW>(?<=killed))\b)",
     # MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD
     r"\bMPI_ABORT was invoked on rank <RANK>\b",
     # application called MPI_Abort(MPI_COMM_WORLD, 1) - process 3   internal ABORT - process 3
@@ -119,8 +121,8 @@ _SPEAKERS = _forms(
     r"\((?:proc|rank|process|PE|task)[ :=#]{1,2}<RANK>[,) ]",
     # from {-1,-1}, pnum=3, Contxt=-1
     r"\bpnum=<RANK>,",
-    # amrex::Abort::3::Lost particles !!!   3::Assertion `lo < hi' failed   p=3: *** Caught   task 3: endrun called
-    r"^(?:amrex::\w+::)?<RANK>::|^p=(?P<rank_of_p>\d{1,6}): |^(?i:Image|Process|PE|Task|Rank) (?P<rank_of_head>\d{1,6}): ",
+    # amrex::Abort::3::Lost particles !!!   3::Assertion `lo < hi' failed   p=3: *** Caught
+    r"^(?:amrex::\w+::)?<RANK>::|^p=(?P<rank_of_p>\d{1,6}): |^Image (?P<rank_of_image>\d{1,6}): ",
     # ------------- Processor 3 Exiting: Called CmiAbort ------------
     r"^-+ (?:Partition \d+ )?Processor <RANK> Exiting\b",
     # HDF5-DIAG: Error detected in HDF5 (1.12.0) MPI-process 3:   ERRORL2 in fft_tools:fft3d processor   3  err=-300

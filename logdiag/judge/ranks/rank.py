@@ -311,9 +311,9 @@ def _ends_in(lines: Sequence[Line]) -> Sequence[Ended]:
 
 
 def _nodes_reported(facts: _Facts, ranks: Collection[int]) -> set[str]:
-    """The nodes of ranks, by the block of the root or by a launcher's reports; without a rank, of the process that a
-    launcher reports first."""
-    from logdiag.judge.ranks.ends import speaker_beside
+    """The nodes of ranks, by the block of the root or by a launcher's reports; where no report names these ranks with a
+    node, of the process that a launcher reports first without its rank."""
+    from logdiag.judge.ranks.ends import first_to_end, speaker_beside
 
     speaker = speaker_beside(facts.root.line, facts.lines)
     if speaker.node and (not ranks or speaker.rank is None or speaker.rank in ranks):
@@ -321,8 +321,9 @@ def _nodes_reported(facts: _Facts, ranks: Collection[int]) -> set[str]:
     # A task that is a launcher is no rank.
     if _has_launchers(facts):
         return set()
-    first = _first_to_end(facts) if not ranks else None
-    return {end.node for end in facts.ends() if end.rank in ranks or end is first} - {""}
+    own = {end.node for end in facts.ends() if end.rank in ranks} - {""}
+    first = first_to_end([end for end in facts.ends() if end.node and (end.rank is None or not ranks)])
+    return own or ({first.node} if first else set())
 
 
 def node_from_words(facts: _Facts, rank: int | None) -> str | None:
