@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +13,7 @@ from logdiag.errors import SourceError
 from logdiag.read.decompression import archive_kind_of_file
 from logdiag.read.flight_recorder import holds_dump
 from logdiag.read.forms import Forms
-from logdiag.read.names import in_order, is_log, node_in, rank_in
+from logdiag.read.names import in_order, is_log, node_in, rank_in, ranks_of_siblings
 from logdiag.read.streams import Limits, Stream
 
 
@@ -74,12 +74,13 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None, form
     limits = limits or Limits()
     problems: list[str] = []
     logs = _each_once(log for source in sources for log in _logs_of(source, limits, problems))
+    siblings = ranks_of_siblings(log.own for log in logs)
     streams = [
         Stream(
             index,
             log.name,
             log.open,
-            log.rank if log.rank is not None or not log.own else rank_in(log.name, log.own),
+            _rank_of(log, siblings),
             log.node or node_in(log.own),
             log.size,
             limits,
@@ -96,6 +97,14 @@ def open_sources(sources: tuple[object, ...], limits: Limits | None = None, form
         if len(problems) > _MOST_NAMED:
             streams[0].notes.append(f"{len(problems) - _MOST_NAMED:,} further files or folders were not read")
     return streams
+
+
+def _rank_of(log: _Log, siblings: Mapping[str, int]) -> int | None:
+    """The rank of a log: as the caller knows it, else by its path, else by its place among its siblings."""
+    if log.rank is not None or not log.own:
+        return log.rank
+    named = rank_in(log.name, log.own)
+    return siblings.get(log.own) if named is None else named
 
 
 def _each_once(logs: Iterable[_Log]) -> list[_Log]:

@@ -58,6 +58,8 @@ _ENDS = _forms(
     r"\(first noticed rank <RANK>\)",
     # [WARN] PLE 0610 plexec The process terminated with the signal.(rank=3)(nid=0x03010006)(sig=6)
     r"\bplexec .{1,80}\(rank=<RANK>\)(?:.{0,60}\(sig=<HOW>\))?",
+    # rank 3 in job 1  gpu-07_34565   caused collective abort of all ranks   (MPICH's mpd)
+    r"^rank <RANK> in job \d+ +<HOST>_\d+ +caused collective abort",
     # srun: error: gpu-07: task 3: Exited with exit code 1
     r"\bsrun: error: <HOST>: task <RANK>: <HOW>",
     # mpiexec: Warning: task 3 died with signal 11 (Segmentation fault).
@@ -80,6 +82,8 @@ _ENDS = _forms(
     r"^Worker <RANK> terminated\.$",
     # RichSOCKnode #3 (PID 812 on 'gpu-07')   (R)
     r"\b\w+node #<RANK> \(PID <PID> on \W?<HOST>\W?\)",
+    # Lost executor 7 on gpu-07: Container killed by YARN for exceeding memory limits.   (Spark)
+    r"\bLost executor <RANK> on <HOST>: ",
     # Charmrun> error on request socket to node 3 'gpu-07'--
     r"\bCharmrun> error on request socket to node <RANK> '<HOST>'",
     # while attempting to start process rank 3.   3; it may have occurred for other processes as well.
@@ -90,13 +94,15 @@ _ENDS = _forms(
     r"\*\*\* reported by process <NAME>",
     # [cli_3]: aborting job:
     r"^\[cli_<RANK>\]: aborting job",
-    # Remote daemon: [[48111,0],2] on node gpu-07   Task failure due to loss of manager b'0a1b' on host gpu-07
-    r"^\s*Remote daemon: \[\S{1,60}\] on node <HOST>|\bloss of manager \S{1,60} on host (?P<node_of_it>\w[\w.-]{0,118}\w)",
+    # Remote daemon: [[48111,0],2] on node gpu-07   A daemon on node gpu-07 failed to start as expected.
+    r"^\s*Remote daemon: \[\S{1,60}\] on node <HOST>|\bA daemon on node (?P<node_of_it>\S{1,120}) failed to start",
+    # Task failure due to loss of manager b'0a1b' on host gpu-07   (Parsl)
+    r"\bloss of manager \S{1,60} on host <HOST>",
 )
 # What the next lines of such a report add:
 _GOES_ON = _forms(
     # node gpu-07 exiting improperly. There are two reasons this could occur:
-    r"^node <HOST> (?:exiting|calling) ",
+    r"^(?:node )?<HOST> (?:exiting improperly|calling )",
     #    Node:         gpu-07
     r"^\s+Node: +<HOST>\s*$",
     # =   KILLED BY SIGNAL: 9 (Killed)   =   EXIT CODE: 9
@@ -129,6 +135,10 @@ _SPEAKERS = _forms(
     r"\bMPI-process <RANK>:|\bprocessor +(?P<rank_of_processor>\d{1,6})  err=",
     # [3] --> FOAM FATAL ERROR:   [3] #0  Foam::error::printStack   [3] Stack Traceback:
     r"^\[<RANK>\] (?:-->|#\d|Stack Traceback|Received an Error)",
+    # 007 (4711.003.000) 2026-11-04 10:00:09 Shadow exception!   (HTCondor)
+    r"^\d{3} \(\d+\.<RANK>\.\d+\) .{5,40}(?:Shadow exception!|Job was held|Job was aborted)",
+    # [[31705,1],77][btl_openib_component.c:2951:handle_wc] from   (a mail broke the line)
+    r"^(?:\[[\w.-]{1,120}\])?\[\[\d+,\d+\],<RANK>\]\[[^\]\s]{1,120}\] from\s*$",
     # Error on node 3, will try to stop all the nodes
     r"^Error on node <RANK>, will try to stop",
     # ./solve on a arch-linux named gpu-07 by ada Wed Nov  4 10:00:08 2026   {hostname}: [ (tcp:10.0.0.3:7910) ]
