@@ -18,7 +18,8 @@ _PIECES = {
     "<RANK>": r"(?P<rank>\d{1,6})",
     "<PID>": r"0*(?P<process>\d{1,9})",
     "<HOW>": r"(?P<how>\w+)",
-    "<NOUN>": r"(?:(?:mpi|world|global)[ _-]?)?(?:rank|task(?:id)?|proc(?:ess(?:or)?)?|pe|pet|image|lab|worker|locality-id)",
+    "<NOUN>": r"(?:(?:mpi|world|global)[ _-]?)?"
+    r"(?:rank|task(?:id)?|proc(?:ess(?:or)?)?|pe|pet|image|lab|worker|locality-id)",
     # [[48111,1],3] of Open MPI, [prterun-node-1-3121@1,3] of PRRTE, [3135438849,3]
     "<NAME>": r"\[(?:\[\d+,\d+\]|[\w.-]{1,120}@\d+|\d+),(?P<rank>\d{1,6})\]",
 }
@@ -37,7 +38,8 @@ _ENDS = _forms(
     # The first process to do so was:   Process name: [[48111,1],3]
     r"^\s*Process name: <NAME>",
     # task 3: endrun called with an error level of 1   rank 3 aborted   Process 3 has crashed
-    r"(?i:^<NOUN>[ :#=]{1,3}<RANK>:? (?:has |is |was )?(?:endrun called|aborted|aborting|crashed|died|<HOW>(?<=killed))\b)",
+    r"(?i:^<NOUN>[ :#=]{1,3}<RANK>:? (?:has |is |was )?"
+    r"(?:endrun called|aborted|aborting|crashed|died|<HOW>(?<=killed))\b)",
     # MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD
     r"\bMPI_ABORT was invoked on rank <RANK>\b",
     # application called MPI_Abort(MPI_COMM_WORLD, 1) - process 3   internal ABORT - process 3
@@ -47,12 +49,13 @@ _ENDS = _forms(
     # =   RANK 3 PID 812 RUNNING AT gpu-07   =   PID 812 RUNNING AT gpu-07   (Intel MPI, MPICH)
     r"^=\s+(?:RANK <RANK> )?PID <PID> RUNNING AT <HOST>",
     # [gpu-07:mpispawn_1][child_handler] MPI process (rank: 3, pid: 812) terminated with signal 11 -> abort job
-    r"^\[<HOST>:mpispawn_\d+\]\[child_handler\] MPI process \(rank: <RANK>, pid: <PID>\) \w+ with (?:status|signal <HOW>)",
+    r"^\[<HOST>:mpispawn_\d+\]\[child_handler\] MPI process \(rank: <RANK>, pid: <PID>\) "
+    r"\w+ with (?:status|signal <HOW>)",
     # MPI process (rank: 3) terminated unexpectedly on gpu-07
     r"^MPI process \(rank: <RANK>\) terminated unexpectedly on <HOST>",
     # x1000c0s0b0n0.hsn.cm.example.org: rank 3 died from signal 11 and dumped core
     r"^<HOST>: rank <RANK> (?:exited with code|died from signal <HOW>)",
-    # _pmiu_daemon(SIGCHLD): [NID 01234] [c0-0c1s2n0] [Wed Nov  4 10:00:09 2026] PE RANK 3 exit signal Segmentation fault
+    # [NID 01234] [c0-0c1s2n0] [Wed Nov  4 10:00:09 2026] PE RANK 3 exit signal Segmentation fault
     r"\[NID \d+\] \[<HOST>\] \[[^\]]{10,40}\] PE RANK <RANK> exit signal <HOW>",
     # ERROR:  One or more process (first noticed rank 3) terminated with signal 11
     r"\(first noticed rank <RANK>\)",
@@ -86,8 +89,10 @@ _ENDS = _forms(
     r"\bLost executor <RANK> on <HOST>: ",
     # Charmrun> error on request socket to node 3 'gpu-07'--
     r"\bCharmrun> error on request socket to node <RANK> '<HOST>'",
-    # while attempting to start process rank 3.   3; it may have occurred for other processes as well.
-    r"\b(?:when|while) attempting to start process rank <RANK>\.|^(?P<rank_of_first>\d{1,6}); it may have occurred for other processes",
+    # while attempting to start process rank 3.
+    r"\b(?:when|while) attempting to start process rank <RANK>\.",
+    # 3; it may have occurred for other processes as well.
+    r"^<RANK>; it may have occurred for other processes",
     # Process 1 ([[48111,1],3]) is on host: gpu-07
     r"^\s*Process \d \(<NAME>\) is on host: <HOST>",
     # [gpu-07:00812] *** reported by process [3135438849,3]
@@ -112,7 +117,7 @@ _GOES_ON = _forms(
 )
 _LINES_OF_A_REPORT = 4
 # Whoever is ended so did not fail first, as long as another ended otherwise.
-_TOLD_TO_END = frozenset("9 15 137 143 Killed Terminated killed terminated TERM KILL Hangup".split())
+_TOLD_TO_END = frozenset({"9", "15", "137", "143", "Killed", "Terminated", "killed", "terminated", "Hangup"})
 
 _SPEAKERS = _forms(
     # MPI rank:    3 (out of 8)   task #   3   mpi_rank: 3   {locality-id}: 3   In coarray image 3

@@ -51,10 +51,11 @@ _FORMS = tuple(
         r"\bon (?:the )?(?:node|host|machine):? HOST(?![\w/])",
     )
 )
-# root@gpu-07:~#   [ada@gpu-07 run]$   [ada@gpu-07] (41)$   (base) ada@gpu-07:~$   nid00094 ~/run$   (tried last: whoever
-# looked at the log may have been elsewhere)
+# root@gpu-07:~#   [ada@gpu-07 run]$   [ada@gpu-07] (41)$   (base) ada@gpu-07:~$   nid00094 ~/run$   (tried last:
+# whoever looked at the log may have been elsewhere)
 _PROMPT = pattern_of(
-    r"^(?:\(\S{1,40}\) )?(?:\[?[a-z_][\w.-]{0,31}@(?P<node>[A-Za-z][\w.-]{0,80})(?::|\]| [^\]\n]{1,80}\])[^#$\n]{0,80}[#$]"
+    r"^(?:\(\S{1,40}\) )?(?:\[?[a-z_][\w.-]{0,31}@(?P<node>[A-Za-z][\w.-]{0,80})"
+    r"(?::|(?: [^\]\n]{1,80})?\])[^#$\n]{0,80}[#$]"
     r"|(?P<bare>[a-z][\w.-]*\d) [~/][^ ]{0,80}[#$])(?: |$)"
 )
 
