@@ -210,8 +210,10 @@ def _speakers_in(lines: Sequence[Line]) -> tuple[set[int], set[str]]:
     for line in _matching(lines, _SPEAKERS):
         for match in filter(None, (form.search(line.text) for form in _SPEAKERS)):
             named = _ended(match, line)
-            ranks |= {named.rank} - {None}
-            nodes |= {named.node} - {""}
+            if named.rank is not None:
+                ranks.add(named.rank)
+            if named.node:
+                nodes.add(named.node)
     return ranks, nodes
 
 

@@ -35,8 +35,9 @@ _SPAWNED = pattern_of(
 _CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
+_PROCESS = pattern_of(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
 # [gpu-07:00812] *** Process received signal ***   [gpu-07:812:0:812] Caught signal 11
-_PROCESS = pattern_of(r"\bpid[=: ]{1,2}'?(\d{1,9})\b|^\[[\w.-]{1,120}:0*(?P<at_host>\d{3,9})(?::\d{1,9}){0,2}\]")
+_PROCESS_AT_HOST = pattern_of(r"\[[\w.-]{1,120}:0*(\d{3,9})(?::\d{1,9}){0,2}\]")
 _NUMBERS = pattern_of(r"\d{1,9}")
 _WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
 _ONE = "|".join(sorted(word for word in PROCESSES if len(word) > 1))
@@ -108,8 +109,8 @@ def owner_of_its_process(facts: _Facts) -> int | None:
     line = facts.root.line
     rest = (kept.text for kept in facts.lines if kept.place == (line.stream, line.position + 1))
     texts = (line.message, *(text for text in rest if text.startswith(" ")))
-    named = next(filter(None, map(_PROCESS.search, texts)), None)
-    return facts.owners.of_process(facts.node, named[1] or named["at_host"]) if named else None
+    named = next(filter(None, map(_PROCESS.search, texts)), None) or _PROCESS_AT_HOST.match(line.text)
+    return facts.owners.of_process(facts.node, named[1]) if named else None
 
 
 def owner_of_its_gpu(facts: _Facts) -> int | None:
