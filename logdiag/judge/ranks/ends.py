@@ -19,7 +19,7 @@ _PIECES = {
     "<PID>": r"0*(?P<process>\d{1,9})",
     "<HOW>": r"(?P<how>\w+)",
     "<NOUN>": r"(?:(?:mpi|world|global)[ _-]?)?"
-    r"(?:rank|task(?:id)?|proc(?:ess(?:or)?)?|pe|pet|image|lab|worker|locality-id)",
+    r"(?:rank|task(?:id)?|proc(?:ess(?:or)?)?|pe|pet|image|locality-id)",
     # [[48111,1],3] of Open MPI, [prterun-node-1-3121@1,3] of PRRTE, [3135438849,3]
     "<NAME>": r"\[(?:\[\d+,\d+\]|[\w.-]{1,120}@\d+|\d+),(?P<rank>\d{1,6})\]",
 }
@@ -124,8 +124,10 @@ _SPEAKERS = _forms(
     r"(?i)^[\s{(*#>|-]{0,20}(?:in coarray )?<NOUN>\W{1,12}<RANK>(?: \(out of \d+\)| of \d+)?\W{0,12}$",
     # taskid: 3 hostname: gpu-07   on process 3 (gpu-07)
     r"(?i)^\s*(?:on )?<NOUN>[ :=#]{1,12}<RANK>,?(?: hostname: | \()<HOST>\)?\s*$",
-    # ERROR on proc 3: lost atoms   DRIVER_ABORT: called by PE   3   On worker 3:   terminated on task=3, function
+    # ERROR on proc 3: lost atoms   DRIVER_ABORT: called by PE   3   terminated on task=3, function
     r"(?i)(?<!waiting )(?<!wait )(?<!arrived )(?<!running )\b(?:on|by) <NOUN>[ :=#]{1,12}<RANK>(?![\w.]| of\b|/)",
+    # On worker 3:   Error detected on worker 3.   (Julia, MATLAB)
+    r"\bOn worker <RANK>:|\bError detected on (?:worker|lab)\S{0,3} (?P<rank_of_lab>\d{1,6})\b",
     # HPL ERROR from process # 3, on line 172   Stopping Program from Node:    3
     r"\bfrom (?:process #|Node:) *<RANK>\b",
     # *** Caught a fatal signal (proc 3): SIGSEGV(11)   (rank 3, host gpu-07)
