@@ -116,6 +116,11 @@ _GOES_ON = _forms(
     r"^signal <HOW> \(",
 )
 _LINES_OF_A_REPORT = 4
+# Each of these forms has one of these words; to look for them first spares most lines the forms.
+_WORDS_OF_REPORTS = (
+    *("rank", "process", "abort", "pid", "task", "exit", "kill", "fail", "terminated", "charmrun", "daemon", "manager"),
+    *("executor", "died", "crash", "endrun", "calling", "node:", "signal"),
+)
 # Whoever is ended so did not fail first, as long as another ended otherwise.
 _TOLD_TO_END = frozenset({"9", "15", "137", "143", "Killed", "Terminated", "killed", "terminated", "Hangup"})
 
@@ -168,7 +173,8 @@ class Ended(NamedTuple):
 def ends_in(lines: Sequence[Line]) -> list[Ended]:
     """The reports of ended processes, in their order."""
     found: list[Ended] = []
-    for line in _matching(lines, (*_ENDS, *_GOES_ON)):
+    worded = [line for line in lines if _holds_a_word_of_reports(line.text.lower())]
+    for line in _matching(worded, (*_ENDS, *_GOES_ON)):
         last = found[-1] if found else None
         if match := _first(_ENDS, line.text):
             found.append(_ended(match, line))
@@ -177,6 +183,10 @@ def ends_in(lines: Sequence[Line]) -> list[Ended]:
             part = _ended(more, line) if more else last
             found[-1] = last._replace(node=last.node or part.node, told_to_end=last.told_to_end or part.told_to_end)
     return found
+
+
+def _holds_a_word_of_reports(text: str) -> bool:
+    return any(word in text for word in _WORDS_OF_REPORTS)
 
 
 def first_to_end(ends: Sequence[Ended]) -> Ended | None:
