@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 from logdiag.model import number_in
 from logdiag.patterns import pattern_of
 
 _ENDINGS = r"log|out|err|txt|stdout|stderr|jsonl?|o\d+|e\d+"
-_WORDS = r"log|stdout|stderr|dmesg|syslog|messages|console|output|nohup"
+_WORDS = r"log|logfile|stdout|stderr|dmesg|syslog|messages|console|output|nohup"
 _PROCESSES_OR_NODES = r"(?:global_?)?rank|worker|task|proc|process|node|host|pod|replica"
 # train.log   job.o4711   train.log.1   train.log.rank3   stderr   rank-0   worker3   workerlog.3 (Paddle)   0
+# rsl.error.0003   out.3   PET3.ESMF_LogFile
 _LOG_NAME = pattern_of(
     rf"(?i)(?:\.(?:{_ENDINGS})(?:\.(?:rank)?\d+)?|(?:^|[._-])(?:{_WORDS})(?:[._-]?\d+)?"
-    rf"|^(?:{_PROCESSES_OR_NODES}|workerlog)[._-]?\d+|^\d{{1,5}})"
+    rf"|(?:^|\.)(?:out|err|error)\.\d+|^(?:{_PROCESSES_OR_NODES}|workerlog)[._-]?\d+|^\d{{1,5}})"
     r"(?:\.(?:gz|zst|xz|bz2))?$"
 )
 # rank_3.log   rank-12.err   task7.out   worker_3.log (MindSpore)   workerlog.3 (Paddle)
@@ -24,6 +27,17 @@ _RANK = pattern_of(
 )
 # attempt_0/3/stderr.log (torchelastic)
 _ELASTIC = pattern_of(r"(?:^|/)attempt_\d+/(\d+)/[^/]+$")
+# What stands before the number of a process: rsl.error.0003   out.3   stderr-3   mpi_3.log   PET3.ESMF_LogFile
+# prterun-node-1-3121@1/3/stderr   run.prterun-node-1-3121@1.3.out   slurm-4711-node3-3.out   job.4711.0.3.err
+# (but train.log.3 is an older train.log)
+_BEFORE_RANK = pattern_of(
+    r"(?i)(?:(?:^|/)(?:rsl\.)?(?:out|output|err|error|log|stdout|stderr)[._-]?|(?:^|[/._-])(?:mpi|pet?|image|r|p)[._-]?"
+    r"|@\d+[/.]|(?:^|/)(?:slurm|job)-\d+-[a-z][\w.]*-|(?:^|/)(?:slurm|job|\w+)\.\d+\.\d+\.)$"
+)
+_LAST_NUMBER = pattern_of(r"\d+(?=[^\d/]*$)|\d+(?=/[^\d/]+$)")
+_FEWEST_SIBLINGS, _LONGEST_RANK = 3, 6
+# slurm-4711-gpu07-3.out (Slurm's %j, %N and %t)
+_NODE_OF_TASK = pattern_of(r"(?i)(?:^|/)(?:slurm|job)-\d+-([a-z][\w.]*)-\d+\.")
 # node-004.log   gpu-node12.out   host-3/stdout
 _NODE = pattern_of(r"(?i)(?:^|[/_.-])((?:[a-z]+-)*(?:node|host|gpu-?node|worker|ip)-?\d[\w-]*?)(?=\.|/|_rank|$)")
 # dmesg-node3.txt   node-logs/kern_gpu-node12.log
@@ -48,9 +62,25 @@ def rank_in(path: str, own: str) -> int | None:
     return next((number_in(match[1]) for match in matches if match), None)
 
 
+def ranks_of_siblings(names: Iterable[str]) -> Mapping[str, int]:
+    """The rank of each of a folder's files that differ in a number only which counts them all from 0, behind a word for
+    what a process prints: `rsl.error.0000`, `out.3`, `PET3.ESMF_LogFile`. Empty for others."""
+    siblings: dict[str, dict[str, int]] = defaultdict(dict)
+    for name in names:
+        number = _LAST_NUMBER.search(name)
+        if number and len(number[0]) <= _LONGEST_RANK and _BEFORE_RANK.search(name[: number.start()]):
+            siblings[re.sub(r"\d+", "0", name)][name] = int(number[0])
+    return {
+        name: rank
+        for ranks in siblings.values()
+        if len(ranks) >= _FEWEST_SIBLINGS and sorted(ranks.values()) == list(range(len(ranks)))
+        for name, rank in ranks.items()
+    }
+
+
 def node_in(path: str) -> str | None:
     """The node that a path names, without the words before it for a kind of log; None for none."""
-    match = _NODE.search(_KIND_BEFORE.sub(r"\1", path))
+    match = _NODE.search(_KIND_BEFORE.sub(r"\1", path)) or _NODE_OF_TASK.search(path)
     return match[1] if match else None
 
 

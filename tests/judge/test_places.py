@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+import yaml
+
+from logdiag import diagnose
 from logdiag.rules import RuleBook
 from tests.helpers import diagnosed, steps, traceback_of, watchdog
 from tests.judge.test_causes import API, LAUNCHER, rank_of
@@ -83,6 +87,47 @@ TOLD = {
     "nobody": ([], [], None),
     "a step above": (["[rank5]: step 21 loss 2.0"], [], None),
 }
+
+
+ENDED = yaml.safe_load((Path(__file__).parents[1] / "data" / "ended.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("told", ENDED)
+def test_a_report_below_a_plain_traceback_tells_rank_and_node(told: str, book: RuleBook) -> None:
+    """As launchers, schedulers and programs word it; who was told to end, or is waited for, is not taken."""
+    answer = diagnosed(book, *steps(1, 20), *BOOM, *ENDED[told]["log"].splitlines())
+    assert answer.root_cause is not None
+    assert "a caption of the loom" in answer.root_cause.text
+    assert (answer.root_cause.rank, answer.root_cause.node) == (ENDED[told].get("rank"), ENDED[told].get("node"))
+
+
+def test_the_process_that_a_signal_hit_has_the_rank_that_it_said_at_its_start(book: RuleBook) -> None:
+    """Process ids count whatever zeros stand before them."""
+    table = [f"rank {at}: pid {4700 + at} host gpu-0{at // 2}" for at in range(4)]
+    hit = [f"[gpu-01:04703] {text}" for text in ("*** Process received signal ***", "Signal: Segmentation fault (11)")]
+    answer = diagnosed(book, *table, *steps(1, 20), *hit)
+    assert (rank_of(answer), answer.root_cause and answer.root_cause.node) == (3, "gpu-01")
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("rsl.error.{:04}", 2),
+        ("PET{}.ESMF_LogFile", 2),
+        ("job-4711/prterun-gpu-01-3121@1/{}/stderr", 2),
+        ("train.log.{}", None),
+        ("attempt-{}.log", None),
+    ],
+)
+def test_files_that_number_all_processes_from_0_have_their_ranks(
+    name: str, rank: int | None, book: RuleBook, tmp_path: Path
+) -> None:
+    """Not so older logs of one process, and attempts."""
+    for number in range(4):
+        path = tmp_path / name.format(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([*steps(1, 20), *(BOOM if number == 2 else [])]) + "\n", encoding="utf-8")
+    assert rank_of(diagnose(tmp_path, rules=book)) == rank
 
 
 @pytest.mark.parametrize("told", TOLD)

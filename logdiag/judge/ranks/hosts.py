@@ -24,6 +24,14 @@ _FORMS = tuple(
         r"\] \[(?P<node>[\w.-]{1,120})\] - Abort\(",
         # [1726132598.976312] gpu-07:rank0.train: Failed to modify UD QP   (PSM3)   gpu-07:rank3: (PSM2)
         r"(?:^|\] )HOST:rank\d{1,6}(?:\.\S{1,80})?: ",
+        # gpu-07 to: gpu-09 error polling LP CQ with status   (of the two the first speaks)
+        r"(?:^|\bfrom )HOST to: \S{1,120}(?: |$)",
+        # _pmiu_daemon(SIGCHLD): [NID 03834] [c7-1c2s14n2] [Sat Aug 18 03:48:09 2018]
+        r"\[NID \d{1,9}\] \[HOST\] \[",
+        # Job was executed on host(s) <16*gpu-07>, in queue <gpu>   (LSF)
+        r"^Job was executed on host\(s\) <(?:\d{1,6}\*)?(?P<node>[\w.-]{1,120})>",
+        # Error from slot1_2@gpu-07: Failed to execute ...   Error from starter on gpu-07.example.org:   (HTCondor)
+        r"^\s*Error from (?:slot\w{1,20}@|starter on )(?P<node>[\w.-]{1,120}): ",
         # unable to run job, send to MOM 'gpu-07' failed
         r"\bto MOM '(?P<node>[\w.-]{1,120})'",
         # Message from syslogd@gpu-07 at Apr 22 16:14:35 ...
@@ -43,10 +51,11 @@ _FORMS = tuple(
         r"\bon (?:the )?(?:node|host|machine):? HOST(?![\w/])",
     )
 )
-# root@gpu-07:~#   [ada@gpu-07 run]$   (base) ada@gpu-07:~$   nid00094 ~/run$   (tried last: whoever
-# looked at the log may have been elsewhere)
+# root@gpu-07:~#   [ada@gpu-07 run]$   [ada@gpu-07] (41)$   (base) ada@gpu-07:~$   nid00094 ~/run$   (tried last:
+# whoever looked at the log may have been elsewhere)
 _PROMPT = pattern_of(
-    r"^(?:\(\S{1,40}\) )?(?:\[?[a-z_][\w.-]{0,31}@(?P<node>[A-Za-z][\w.-]{0,80})(?::| [^\]\n]{1,80}\])[^#$\n]{0,80}[#$]"
+    r"^(?:\(\S{1,40}\) )?(?:\[?[a-z_][\w.-]{0,31}@(?P<node>[A-Za-z][\w.-]{0,80})"
+    r"(?::|(?: [^\]\n]{1,80})?\])[^#$\n]{0,80}[#$]"
     r"|(?P<bare>[a-z][\w.-]*\d) [~/][^ ]{0,80}[#$])(?: |$)"
 )
 

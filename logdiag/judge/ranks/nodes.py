@@ -114,10 +114,10 @@ def _words_of(rows: Sequence[Row], listed: AbstractSet[str]) -> dict[str, _Seen]
 
 
 def _in_path(row: Row, index: int) -> bool:
-    """Whether a word is a part of a path or of a dotted name: `/opt/conda/lib/python3/site`, `libnccl.so`."""
+    """Whether a word is a part of a path or a longer name: `/opt/conda/lib/python3/site`, `libnccl.so`, `c10::X`."""
     after = row.signs[index + 1] if index + 1 < len(row.signs) else ""
     name_goes_on = after == "." and not row.words[index + 1].isdecimal()
-    return row.signs[index].endswith(_JOINTS) or after in {"/", "_"} or name_goes_on
+    return row.signs[index].endswith(_JOINTS) or after in {"/", "_"} or after.startswith("::") or name_goes_on
 
 
 def _ranks_named(row: Row, book: Book) -> AbstractSet[int]:

@@ -35,9 +35,15 @@ class Owners(NamedTuple):
         return None if node is None or number is None else self.gpus.get((node, number))
 
     def of_process(self, node: str | None, process: str) -> int | None:
-        """The rank of a process of a node, or of the only known process with this id; None where it is not known."""
-        same_id = {rank for (known, pid), rank in self.processes.items() if pid == process and node in (None, known)}
-        return same_id.pop() if len(same_id) == 1 else None
+        """The rank of a process of a node, called by its short name or in full; or of the only known
+        process with this id; None where it is not known."""
+        short = node.partition(".")[0] if node else None
+        ranks = {
+            rank
+            for (of, number), rank in self.processes.items()
+            if number == process and (not of or short is None or of.partition(".")[0] == short)
+        }
+        return ranks.pop() if len(ranks) == 1 else None
 
 
 def owners_in(findings: Iterable[Finding]) -> Owners:

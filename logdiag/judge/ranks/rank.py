@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +19,7 @@ from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Opening
 
 if TYPE_CHECKING:
+    from logdiag.judge.ranks.ends import Ended
     from logdiag.judge.ranks.readings import Book
     from logdiag.judge.ranks.witnesses import Root
 
@@ -44,6 +45,8 @@ _HEADER = "Traceback (most recent call last)"
 _TOLD_TO_END = ("-15", "143")
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
 _PROCESS = pattern_of(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
+# [gpu-07:00812] *** Process received signal ***   [gpu-07:812:0:812] Caught signal 11
+_PROCESS_AT_HOST = pattern_of(r"\[[\w.-]{1,120}:0*(\d{3,9})(?::\d{1,9}){0,2}\]")
 _NUMBERS = pattern_of(r"\d{1,9}")
 _WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
 _ONE = "|".join(sorted(word for word in PROCESSES if len(word) > 1))
@@ -69,6 +72,7 @@ class _Facts(NamedTuple):
     workers: Sequence[Worker]
     owners: Owners
     book: Callable[[], Book]
+    ends: Callable[[], Sequence[Ended]]
     collectives: Collectives | None
     openings: Sequence[Opening]
 
@@ -137,7 +141,7 @@ def owner_of_its_process(facts: _Facts) -> int | None:
         *(text for text in rest if text.startswith(" ")),
         *([line.text] if line.rank is None else []),
     )
-    named = next(filter(None, map(_PROCESS.search, texts)), None)
+    named = next(filter(None, map(_PROCESS.search, texts)), None) or _PROCESS_AT_HOST.match(line.text)
     return facts.owners.of_process(facts.node, named[1]) if named else None
 
 
@@ -193,17 +197,39 @@ def repeats_its_words(facts: _Facts) -> int | None:
     return ranks.pop() if len(ranks) == 1 else None
 
 
+def speaker_of_its_block(facts: _Facts) -> int | None:
+    """The root's line, or one other of its block, says which process speaks."""
+    from logdiag.judge.ranks.ends import speaker_beside
+
+    return None if facts.root.reason in _WAITED else speaker_beside(facts.root.line, facts.lines).rank
+
+
 def reported_as_ended_first(facts: _Facts) -> int | None:
-    """The rank of which a launcher first reports that its process ended."""
+    """The rank of which a launcher first reports that its process ended, unless it was told to."""
     # A task that is a launcher is no rank.
-    fact = "local_rank" if any(_LAUNCHER.search(line.text) for line in facts.lines) else "ended"
-    if fact == "local_rank" and not facts.one_node:
+    of_launchers = _has_launchers(facts)
+    if of_launchers and not facts.one_node:
         return None
+    if not of_launchers and (first := _first_to_end(facts)) is not None:
+        rank = facts.owners.of_process(first.node or None, first.process) if first.rank is None else first.rank
+        if rank is not None:
+            return rank
+    fact = "local_rank" if of_launchers else "ended"
     reports = [fault.finding.facts for fault in (facts.root, *facts.faults)]
     # A launcher ends the others by SIGTERM, and may report them in the order of their ranks.
     reports.sort(key=lambda report: report.get("exitcode") in _TOLD_TO_END)
     numbers = (number_in(report.get(fact, "")) for report in reports)
     return next((number for number in numbers if number is not None), None)
+
+
+def _has_launchers(facts: _Facts) -> bool:
+    return any(_LAUNCHER.search(line.text) for line in facts.lines)
+
+
+def _first_to_end(facts: _Facts) -> Ended | None:
+    from logdiag.judge.ranks.ends import first_to_end
+
+    return first_to_end(facts.ends())
 
 
 def number_of_its_device(facts: _Facts) -> int | None:
@@ -241,6 +267,7 @@ RANK: tuple[Callable[[_Facts], int | None], ...] = (
     first_in_the_launchers_summary,
     record_above_the_traceback,
     repeats_its_words,
+    speaker_of_its_block,
     reported_as_ended_first,
     weighed_from_its_words,
     number_of_its_device,
@@ -281,7 +308,8 @@ def rank_and_node(
     broke the job, `lines` the kept ones, `owner_lines` the findings with the GPU and process of ranks, `collectives`
     where each rank stood when the job hung, `openings` the logs' first lines, where a launcher may list its ranks."""
     book = cache(lambda: words_of(lines, openings))
-    facts = _Facts(root, faults, lines, timeline.workers, owners_in(owner_lines), book, collectives, openings)
+    ends = cache(lambda: _ends_in(lines))
+    facts = _Facts(root, faults, lines, timeline.workers, owners_in(owner_lines), book, ends, collectives, openings)
     made = first_that_applies(RANK, facts, without=without)
     rank = made[1] if made is not None and made[1] >= 0 else None
     decisions = [decision(made[0], root.line, "no rank" if rank is None else f"rank {rank}")] if made else []
@@ -305,13 +333,35 @@ def _node_in_lines(facts: _Facts, rank: int | None) -> str | None:
     ranks = absent or ({rank} if rank is not None else set())
     named = {line.node for line in facts.lines if line.node and line.rank in ranks}
     named |= {worker.host for worker in facts.workers if worker.rank in ranks}
-    named = named or facts.owners.nodes_of(ranks)
+    named = named or facts.owners.nodes_of(ranks) or _nodes_reported(facts, ranks)
     if len(named) != 1:
         # Of lines alike only the first few are kept, so nodes of a listing are taken from the logs' first lines too.
         first = chain.from_iterable(opening.lines() for opening in facts.openings)
         every = {line.node for line in chain(facts.lines, first) if line.node}
         named = {node for node in every if node in root.line.text.split()} or every
     return named.pop() if len(named) == 1 else None
+
+
+def _ends_in(lines: Sequence[Line]) -> Sequence[Ended]:
+    from logdiag.judge.ranks.ends import ends_in
+
+    return ends_in(lines)
+
+
+def _nodes_reported(facts: _Facts, ranks: Collection[int]) -> set[str]:
+    """The nodes of ranks, by the block of the root or by a launcher's reports; where no report names these ranks with a
+    node, of the process that a launcher reports first without its rank."""
+    from logdiag.judge.ranks.ends import first_to_end, speaker_beside
+
+    speaker = speaker_beside(facts.root.line, facts.lines)
+    if speaker.node and (not ranks or speaker.rank is None or speaker.rank in ranks):
+        return {speaker.node}
+    # A task that is a launcher is no rank.
+    if _has_launchers(facts):
+        return set()
+    own = {end.node for end in facts.ends() if end.rank in ranks} - {""}
+    first = first_to_end([end for end in facts.ends() if end.node and (end.rank is None or not ranks)])
+    return own or ({first.node} if first else set())
 
 
 def node_from_words(facts: _Facts, rank: int | None) -> str | None:
