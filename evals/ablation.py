@@ -38,7 +38,7 @@ from logdiag.scan.survey import Survey, survey
 
 RESULTS = Path("evals/results/ablation.json")
 SCENES = Path("tests/data/scenes.yaml")
-FOLDERS = ("evals/cases", "evals/inhouse", "../shared/reallogs", "../shared/inhouse")
+FOLDERS = ("evals/cases", "evals/inhouse", "evals/machines", "../shared/reallogs", "../shared/inhouse")
 _LISTS = {"recovered": "RECOVERED", "root": "ROOT", "ranks.rank": "RANK", "outcome": "OUTCOME"}
 _SINGLE = {
     "judgement": ("all_was_survived",),

@@ -1,6 +1,7 @@
-"""Trains the ranking of suspects on the committed development cases, the rules switched off, and measures it.
+"""Trains the ranking of suspects on labelled development cases, the rules switched off, and measures it.
 
-    python -m evals.suspects                    # trains and writes the weights
+    python -m evals.suspects                    # trains on the committed cases and writes the weights
+    python -m evals.suspects --also CASES...    # learns from these too, which count as those of machines
     python -m evals.suspects --words            # only what words and a log's end tell; the ranking of lines stays
     python -m evals.suspects --measure CASES... # measures the weights in force on labelled cases
 
@@ -44,9 +45,12 @@ from logdiag.rules import RuleBook
 from logdiag.scan.shapes import Shapes, digest
 from logdiag.scan.survey import Survey, survey
 
-# What is learnt from, how many copies in other dress of each case, and how often each counts: structure shows best
-# where no word is known.
-CASES = ((Path("evals/cases/dev.jsonl.zst"), 2, 1), (Path("evals/inhouse/dev.jsonl.zst"), 2, 2))
+# What is learnt from, and how often each case counts: structure shows best where no word is known, and logs of machines
+# are few.
+CASES = {"evals/cases/dev.jsonl.zst": 1, "evals/inhouse/dev.jsonl.zst": 2, "evals/machines/dev.jsonl.zst": 3}
+_COUNT_OF_OTHERS = 3
+# So many copies of each case in other dress.
+_COPIES = 2
 # So many invented logs teach what goes without saying.
 _SCENES = 600
 # Longer logs are left out: few, slow, and alike but for their regular output.
@@ -629,6 +633,7 @@ def main() -> int:
     """Trains and writes the weights, or measures."""
     parser = argparse.ArgumentParser(prog="evals.suspects", description="Trains and measures the ranking of suspects.")
     parser.add_argument("--measure", nargs="+", metavar="CASES")
+    parser.add_argument("--also", nargs="+", default=[], metavar="CASES")
     parser.add_argument("--words", action="store_true")
     given = parser.parse_args()
     try:
@@ -640,8 +645,9 @@ def main() -> int:
                 )
             )
             return 0
-        sets = [(load_cases([path], "dev").cases, copies, times) for path, copies, times in CASES]
-        sampled = [(sample, times) for cases, copies, times in sets for sample in samples(cases, copies)]
+        sets = [(load_cases([path], "dev").cases, times) for path, times in CASES.items()]
+        sets += [(load_cases([path]).cases, _COUNT_OF_OTHERS) for path in given.also]
+        sampled = [(sample, times) for cases, times in sets for sample in samples(cases, _COPIES)]
         sampled += [(sample, 1) for sample in samples_of(invented_logs())]
         taught = with_words([sample for sample, _ in sampled])
         many = [sample for sample, (_, times) in zip(taught, sampled, strict=True) for _ in range(times)]
@@ -655,8 +661,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     (Path(WEIGHTS) / CARD).write_text(json.dumps(card, separators=(",", ":")) + "\n", encoding="utf-8")
-    write(reasons_fitted([_root(case) for cases, _, _ in sets for case in cases if not case.healthy]), Path(WEIGHTS))
-    print(f"{sum(len(cases) for cases, _, _ in sets)} cases; the weights in {WEIGHTS} are written")
+    write(reasons_fitted([_root(case) for cases, _ in sets for case in cases if not case.healthy]), Path(WEIGHTS))
+    print(f"{sum(len(cases) for cases, _ in sets)} cases; the weights in {WEIGHTS} are written")
     return 0
 
 

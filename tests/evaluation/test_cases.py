@@ -27,7 +27,7 @@ def cases() -> CaseSet:
 
 def test_all_committed_cases_can_be_measured_together() -> None:
     """As `logdiag eval evals/cases evals/inhouse` and `make ablation` read them: no two cases have one id."""
-    found = load_cases([str(CASES), str(ROOT / "evals" / "inhouse")]).cases
+    found = load_cases([str(ROOT / "evals" / folder) for folder in ("cases", "inhouse", "machines")]).cases
     assert {case.split for case in found} == {"dev", "heldback"}
     assert len(found) > len(load_cases([str(CASES)]).cases)
 
