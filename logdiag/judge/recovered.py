@@ -14,6 +14,7 @@ from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, fault_habit
 from logdiag.model import Category, Decision, Line, LinePlace, Reason, Role
+from logdiag.patterns import pattern_of
 
 # So many ordinary log lines after an error that was only logged show that its process went on ...
 _LINES_OF_CALM = 8
@@ -21,6 +22,13 @@ _LINES_OF_CALM = 8
 _FEW_LINES_OF_CALM = 2
 # Seconds; a fault of a machine shows in its processes sooner, time-outs included.
 _LONG = 3600.0
+# What a process keeps working through, if it comes back: no GPU, whose memory is lost by then.
+_COMES_BACK = (Reason.OS_ERROR, Reason.NETWORK_ERROR, Reason.NODE_FAILURE, Reason.CONNECTION_ERROR)
+# md4   sdh   0000:a1:00.0   8:112   10.0.0.9   (what a machine calls its parts and peers)
+_NAME = pattern_of(
+    r"(?<![\w:.-])(?:[A-Za-z][\w-]*\d|sd[a-z]{1,2}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|\d{1,3}:\d{1,3}"
+    r"|\d{1,3}(?:\.\d{1,3}){3})(?![\w-]|[:.]\w)"
+)
 _NEVER = sys.maxsize
 
 
@@ -128,6 +136,18 @@ def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bo
     return timeline.calm_after(line) >= (_FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
 
 
+def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A machine or a daemon reports that the link, the path or the node is back, or its storage is whole again, and
+    nothing else broke."""
+    line = fault.line
+    if fault.died or fault.reason not in _COMES_BACK or later.broke_after(line):
+        return None
+    back = [report for report in timeline.back.get(line.stream, ()) if report.position > line.position]
+    whole = fault.reason is Reason.OS_ERROR and any(timeline.kinds.is_a("whole-again", report) for report in back)
+    names = set(_NAME.findall(line.message))
+    return whole or any(not names.isdisjoint(_NAME.findall(report.message)) for report in back) or None
+
+
 def clean_end_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
     """The job ends cleanly after a fault of which no process died."""
     return (not fault.died and _ended_cleanly(fault, timeline, later)) or None
@@ -168,6 +188,7 @@ RECOVERED: tuple[_Check, ...] = (
     launchers_report_is_the_end,
     comes_back_with_steps_between,
     ordinary_work_follows,
+    machine_has_it_back,
     clean_end_follows,
     rank_crashed_next,
     too_few_steps_follow,
