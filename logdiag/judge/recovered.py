@@ -144,8 +144,7 @@ def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool
         return None
     back = [report for report in timeline.back.get(line.stream, ()) if report.position > line.position]
     whole = fault.reason is Reason.OS_ERROR and any(timeline.kinds.is_a("whole-again", report) for report in back)
-    names = set(_NAME.findall(line.message))
-    return whole or any(not names.isdisjoint(_NAME.findall(report.message)) for report in back) or None
+    return whole or any(not _names(line).isdisjoint(_names(report)) for report in back) or None
 
 
 def clean_end_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -303,6 +302,11 @@ def _is_stop(fault: Fault, timeline: Timeline) -> bool:
         return False
     closing = fault.finding.closes and fault.finding.role is Role.SYMPTOM
     return closing or timeline.kinds.is_a("stop-from-outside", fault.line)
+
+
+def _names(line: Line) -> set[str]:
+    """What a line names behind its program: a driver's prefix may be such a name, the host is none."""
+    return {*_NAME.findall(line.message), *_NAME.findall(line.text.partition(": ")[2])}
 
 
 def _is_minor(fault: Fault) -> bool:
