@@ -6,6 +6,7 @@ something that broke later only if it was itself not recovered from.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -24,6 +25,8 @@ _FEW_LINES_OF_CALM = 2
 _LONG = 3600.0
 # What a process keeps working through, if it comes back: no GPU, whose memory is lost by then.
 _COMES_BACK = (Reason.OS_ERROR, Reason.NETWORK_ERROR, Reason.NODE_FAILURE, Reason.CONNECTION_ERROR)
+# [  193.378949]
+_UPTIME = pattern_of(r"\[ *(\d{1,9}\.\d{3,9})\]")
 # md4   sdh   0000:a1:00.0   8:112   10.0.0.9   (what a machine calls its parts and peers)
 _NAME = pattern_of(
     r"(?<![\w:.-])(?:[A-Za-z][\w-]*\d|sd[a-z]{1,2}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|\d{1,3}:\d{1,3}"
@@ -142,7 +145,9 @@ def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool
     line = fault.line
     if fault.died or fault.reason not in _COMES_BACK or later.broke_after(line):
         return None
-    back = [report for report in timeline.back.get(line.stream, ()) if report.position > line.position]
+    later_reports = (report for report in timeline.back.get(line.stream, ()) if report.position > line.position)
+    # Whatever broke, after the machine's next start its links are up.
+    back = [report for report in later_reports if _uptime(line, 0.0) <= _uptime(report, math.inf)]
     whole = fault.reason is Reason.OS_ERROR and any(timeline.kinds.is_a("whole-again", report) for report in back)
     return whole or any(not _names(line).isdisjoint(_names(report)) for report in back) or None
 
@@ -302,6 +307,12 @@ def _is_stop(fault: Fault, timeline: Timeline) -> bool:
         return False
     closing = fault.finding.closes and fault.finding.role is Role.SYMPTOM
     return closing or timeline.kinds.is_a("stop-from-outside", fault.line)
+
+
+def _uptime(line: Line, otherwise: float) -> float:
+    """The seconds since the machine's start, by its kernel's clock."""
+    clock = _UPTIME.search(line.text)
+    return float(clock[1]) if clock else otherwise
 
 
 def _names(line: Line) -> set[str]:
