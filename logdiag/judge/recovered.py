@@ -117,7 +117,8 @@ def launchers_report_is_the_end(fault: Fault, timeline: Timeline, later: _Later)
     """What a launcher reports of the end is the end, unless a clean end follows; its workers' buffers may print on."""
     if fault.finding.role is not Role.SYMPTOM or fault.reason is not Reason.OTHERS:
         return None
-    return _ended_cleanly(fault, timeline, later)
+    end = timeline.ended_after(fault.line)
+    return end is not None and not later.broke_after(fault.line, end)
 
 
 def comes_back_with_steps_between(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -150,11 +151,6 @@ def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool
     back = [report for report in later_reports if _uptime(line, 0.0) <= _uptime(report, math.inf)]
     whole = fault.reason is Reason.OS_ERROR and any(timeline.kinds.is_a("whole-again", report) for report in back)
     return whole or any(not _names(line).isdisjoint(_names(report)) for report in back) or None
-
-
-def clean_end_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """The job ends cleanly after a fault of which no process died."""
-    return (not fault.died and _ended_cleanly(fault, timeline, later)) or None
 
 
 def rank_crashed_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -193,7 +189,6 @@ RECOVERED: tuple[_Check, ...] = (
     comes_back_with_steps_between,
     ordinary_work_follows,
     machine_has_it_back,
-    clean_end_follows,
     rank_crashed_next,
     too_few_steps_follow,
     steps_follow,
@@ -293,12 +288,6 @@ def _steps_after(fault: Fault, timeline: Timeline) -> list[int]:
     printed a cause, the steps of every rank count; after a death or a symptom only those of its own."""
     printed = not fault.died and fault.finding.role is Role.CAUSE
     return timeline.steps_after(fault.line, any_rank=printed)
-
-
-def _ended_cleanly(fault: Fault, timeline: Timeline, later: _Later) -> bool:
-    """Whether a clean end follows with nothing broken after it."""
-    end = timeline.ended_after(fault.line)
-    return end is not None and not later.broke_after(fault.line, end)
 
 
 def _is_stop(fault: Fault, timeline: Timeline) -> bool:
