@@ -27,7 +27,7 @@ _LONG = 3600.0
 _COMES_BACK = (Reason.OS_ERROR, Reason.NETWORK_ERROR, Reason.NODE_FAILURE, Reason.CONNECTION_ERROR)
 # [  193.378949]
 _UPTIME = pattern_of(r"\[ *(\d{1,9}\.\d{3,9})\]")
-# md4   sdh   0000:a1:00.0   8:112   10.0.0.9   (what a machine calls its parts and peers)
+# md127   sdk   0000:41:00.0   66:208   10.0.0.9   (what a machine calls its parts and peers)
 _NAME = pattern_of(
     r"(?<![\w:.-])(?:[A-Za-z][\w-]*\d|sd[a-z]{1,2}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|\d{1,3}:\d{1,3}"
     r"|\d{1,3}(?:\.\d{1,3}){3})(?![\w-]|[:.]\w)"
