@@ -6,6 +6,7 @@ something that broke later only if it was itself not recovered from.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
 from logdiag.judge.timeline import STEPS_OF_RECOVERY, Timeline, fault_habit
 from logdiag.model import Category, Decision, Line, LinePlace, Reason, Role
+from logdiag.patterns import pattern_of
 
 # So many ordinary log lines after an error that was only logged show that its process went on ...
 _LINES_OF_CALM = 8
@@ -21,6 +23,15 @@ _LINES_OF_CALM = 8
 _FEW_LINES_OF_CALM = 2
 # Seconds; a fault of a machine shows in its processes sooner, time-outs included.
 _LONG = 3600.0
+# What a process keeps working through, if it comes back: no GPU, whose memory is lost by then.
+_COMES_BACK = (Reason.OS_ERROR, Reason.NETWORK_ERROR, Reason.NODE_FAILURE, Reason.CONNECTION_ERROR)
+# [  193.378949]
+_UPTIME = pattern_of(r"\[ *(\d{1,9}\.\d{3,9})\]")
+# md127   sdk   0000:41:00.0   66:208   10.0.0.9   (what a machine calls its parts and peers)
+_NAME = pattern_of(
+    r"(?<![\w:.-])(?:[A-Za-z][\w-]*\d|sd[a-z]{1,2}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|\d{1,3}:\d{1,3}"
+    r"|\d{1,3}(?:\.\d{1,3}){3})(?![\w-]|[:.]\w)"
+)
 _NEVER = sys.maxsize
 
 
@@ -106,7 +117,8 @@ def launchers_report_is_the_end(fault: Fault, timeline: Timeline, later: _Later)
     """What a launcher reports of the end is the end, unless a clean end follows; its workers' buffers may print on."""
     if fault.finding.role is not Role.SYMPTOM or fault.reason is not Reason.OTHERS:
         return None
-    return _ended_cleanly(fault, timeline, later)
+    end = timeline.ended_after(fault.line)
+    return end is not None and not later.broke_after(fault.line, end)
 
 
 def comes_back_with_steps_between(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -128,9 +140,17 @@ def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bo
     return timeline.calm_after(line) >= (_FEW_LINES_OF_CALM if fault.finding.goes_on else _LINES_OF_CALM) or None
 
 
-def clean_end_follows(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """The job ends cleanly after a fault of which no process died."""
-    return (not fault.died and _ended_cleanly(fault, timeline, later)) or None
+def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
+    """A machine or a daemon reports that the link, the path or the node is back, or its storage is whole again, and
+    nothing else broke."""
+    line = fault.line
+    if fault.died or fault.reason not in _COMES_BACK or later.broke_after(line):
+        return None
+    later_reports = (report for report in timeline.back.get(line.stream, ()) if report.position > line.position)
+    # Whatever broke, after the machine's next start its links are up.
+    back = [report for report in later_reports if _uptime(line, 0.0) <= _uptime(report, math.inf)]
+    whole = fault.reason is Reason.OS_ERROR and any(timeline.kinds.is_a("whole-again", report) for report in back)
+    return whole or any(not _names(line).isdisjoint(_names(report)) for report in back) or None
 
 
 def rank_crashed_next(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
@@ -168,7 +188,7 @@ RECOVERED: tuple[_Check, ...] = (
     launchers_report_is_the_end,
     comes_back_with_steps_between,
     ordinary_work_follows,
-    clean_end_follows,
+    machine_has_it_back,
     rank_crashed_next,
     too_few_steps_follow,
     steps_follow,
@@ -270,18 +290,23 @@ def _steps_after(fault: Fault, timeline: Timeline) -> list[int]:
     return timeline.steps_after(fault.line, any_rank=printed)
 
 
-def _ended_cleanly(fault: Fault, timeline: Timeline, later: _Later) -> bool:
-    """Whether a clean end follows with nothing broken after it."""
-    end = timeline.ended_after(fault.line)
-    return end is not None and not later.broke_after(fault.line, end)
-
-
 def _is_stop(fault: Fault, timeline: Timeline) -> bool:
     """Whether a fault is a stop from outside, or only a launcher's report that its workers ended."""
     if fault.reason is not Reason.OTHERS:
         return False
     closing = fault.finding.closes and fault.finding.role is Role.SYMPTOM
     return closing or timeline.kinds.is_a("stop-from-outside", fault.line)
+
+
+def _uptime(line: Line, otherwise: float) -> float:
+    """The seconds since the machine's start, by its kernel's clock."""
+    clock = _UPTIME.search(line.text)
+    return float(clock[1]) if clock else otherwise
+
+
+def _names(line: Line) -> set[str]:
+    """What a line names behind its program: a driver's prefix may be such a name, the host is none."""
+    return {*_NAME.findall(line.message), *_NAME.findall(line.text.partition(": ")[2])}
 
 
 def _is_minor(fault: Fault) -> bool:

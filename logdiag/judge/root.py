@@ -216,6 +216,7 @@ def said_right_before(root: Fault, among: _Candidates, timeline: Timeline) -> Fa
         and not fault.died
         and 0 < line.position - fault.line.position <= _RIGHT_BEFORE
         and fault.line.process == line.process
+        and timeline.kinds.is_a("machines-own", fault.line) is timeline.kinds.is_a("machines-own", line)
         and _is_reported_as_an_error(fault, timeline)
     ]
     return root._replace(finding=root.finding._replace(line=min(before, key=_place).line)) if before else None

@@ -33,6 +33,7 @@ _MUCH = 20
 _STEP_OF_ALL = pattern_of(r"(?i)\b(?:steps?|it|iters?|iterations?|global_step)[ :=]{1,10}(\d{1,9}) ?/ *(\d{1,9})\b")
 _ORDINARY = ("INFO", "DEBUG")
 _NO_RANK = -1
+_BACK = {"back-again", "whole-again"}
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -49,7 +50,7 @@ class Timeline(NamedTuple):
     `steps` are by (stream, rank): rank None holds all steps of the stream, -1 those that name none. `calm` are
     ordinary log lines, `ends` clean ends, `proven_ends` those that do not rest on words which a script prints whatever
     happened. `habits` are faults that come back with steps in between, with the position up to which they were
-    recovered from. `ending` is how it ends, whatever its words.
+    recovered from. `back` are reports that a machine's part works again. `ending` is how it ends, whatever its words.
     """
 
     kinds: Kinds
@@ -65,6 +66,7 @@ class Timeline(NamedTuple):
     nobody_died: bool
     workers: tuple[Worker, ...]
     habits: Mapping[Habit, int]
+    back: Mapping[int, Sequence[Line]]
     ending: Ending
 
     @property
@@ -169,6 +171,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         nobody_died=not any(fault.died and not fault.of_a_child and not fault.handled for fault in faults),
         workers=tuple(summary_of(survey.lines)),
         habits=_habits(faults, steps),
+        back=_grouped((line.stream, line) for line in survey.lines if kinds.of_line.get(line.place, set()) & _BACK),
         ending=ending_of(printed.values(), kinds),
     )
 

@@ -68,3 +68,36 @@ def test_kubelet_that_does_not_start_is_named() -> None:
     said = 'E1122 06:33:08.123456 811 run.go:74] "command failed" err="failed to run Kubelet: swap is on"'
     answer = diagnosed(BOOK, "I1122 06:33:08.000001 811 server.go:408] Kubelet version v1.30", said)
     assert (answer.reason, answer.root_cause and answer.root_cause.line) == (Reason.ARGUMENT_ERROR, 2)
+
+
+DOWN = "[1000.000000] mlx5_core 0000:41:00.1 ib1: Port: 1 Link DOWN"
+DISK = "kernel: blk_update_request: I/O error, dev sdc, sector 2210384"
+
+
+@pytest.mark.parametrize(
+    ("fault", "report"),
+    [
+        pytest.param(DOWN, "[1009.000000] mlx5_core 0000:41:00.1 ib1: Port: 1 Link ACTIVE", id="the same link"),
+        pytest.param(DISK, "multipathd[812]: sdc - tur checker reports path is up", id="the same disk"),
+        pytest.param(DISK, "kernel: md: md3: recovery done.", id="an array has all its copies again"),
+    ],
+)
+def test_what_is_back_broke_nothing(book: RuleBook, fault: str, report: str) -> None:
+    """The machine's own report that its part works again is proof, where nothing else broke."""
+    assert diagnosed(book, fault).root_cause
+    assert diagnosed(book, fault, report).root_cause is None
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param("[1009.000000] mlx5_core 0000:41:00.0 ib0: Port: 1 Link ACTIVE", id="another link"),
+        pytest.param("[  30.000000] mlx5_core 0000:41:00.1 ib1: Port: 1 Link ACTIVE", id="after the next start"),
+        pytest.param("[1009.000000] md: md3: recovery done.", id="something else"),
+    ],
+)
+def test_what_else_is_up_proves_nothing(book: RuleBook, report: str) -> None:
+    """Another part, or the same part after the machine was started anew, does not mend what broke."""
+    told = diagnosed(book, DOWN, report)
+    assert told.root_cause
+    assert told.root_cause.text == DOWN
