@@ -18,7 +18,7 @@ from logdiag.model import TROUBLE, Decision, Ended, Line
 _SUSPICIOUS = 0.35
 # ... and a suspect alone above these: in software that no rule knows, in a log too short to know its software, and in
 # software that rules know, whose failures they would have found.
-_IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.82, 0.93, 0.95
+_IN_UNKNOWN, _IN_SHORT, _IN_KNOWN = 0.82, 0.95, 0.95
 # From the first chance of a failure on, steps are no proof of a healthy job; from the second on, neither is a status 0.
 _DOUBTFUL, _VERY_DOUBTFUL = 0.5, 0.95
 # So many lines above a fault belong to it.

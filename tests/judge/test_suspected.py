@@ -138,7 +138,7 @@ def test_a_call_in_a_stack_is_no_cause(book: RuleBook) -> None:
 )
 def test_the_words_of_another_suspect_name_the_reason(raised: list[str], book: RuleBook) -> None:
     """No rule knows the class, and its own words say little; the line before it says what was read."""
-    told = "WARN  feed: chunk 7: checksum 9f3a does not match footer 5d20"
+    told = "INFO  feed: chunk 7: checksum 9f3a differs from footer 5d20"
     answer = diagnosed(book, *steps(1, 40), told, *raised)
     assert (answer.failed, answer.reason.value) == (True, "DatasetLoadingError")
     assert answer.recovery.why.endswith("the reason is what the most suspicious lines tell.")
@@ -155,12 +155,12 @@ def test_the_words_of_what_was_survived_name_no_reason(book: RuleBook) -> None:
 
 def test_the_root_is_the_suspect_whose_words_tell_what_all_tell(book: RuleBook) -> None:
     """The loudest of them says what followed, in words that mean little."""
-    followed = "a rig without one of its hands is not gone on with (rule whole=yes)"
+    followed = "ERROR a rig without one of its hands is not gone on with (rule whole=yes)"
     lines = [
         "rig 3.1 of the harbour yard",
         "4 hands at the ropes",
         *(f"hand {at % 4}: rope {at} made fast" for at in range(12)),
-        "conf: mast.conf line 12: '}' closes nothing",
+        "conf: mast.conf 12: '}' closes nothing",
         followed,
         "yard: 4 hands down, all with 21",
     ]

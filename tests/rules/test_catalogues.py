@@ -286,7 +286,7 @@ def test_the_page_has_the_counts_of_the_results() -> None:
 
 def test_the_gain_of_a_catalogue_is_what_is_right_with_it_alone(tmp_path: Path, book: RuleBook) -> None:
     """A log whose cause only the catalogue of MPICH knows is right with it and wrong without it."""
-    line = "internal_Send(105)............: Invalid rank has value 9 but must be nonnegative and less than 8"
+    line = "PMPI_Win_lock(112)..........: Wrong synchronization of RMA calls"
     case = {
         "id": "mpich/0", "source": "test", "category": "framework", "reason": "RuntimeError", "also_ok": [],
         "root_line": line, "action": "fix_and_resubmit", "log": f"step 100 loss 2.1\nstep 200 loss 2.0\n{line}\n",

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from logdiag.model import Line, LinePlace
 
-# Of 1,586 failed in-house jobs 7 had a smaller chance, of 436 good ones 326, by what other authors' logs had taught.
-_READS_WELL = 0.03
+# Of 857 failed logs that taught nothing 1 had a smaller chance, of 172 good ones 143.
+_READS_WELL = 0.1
 
 
 class RankedLine(NamedTuple):
