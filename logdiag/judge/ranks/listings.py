@@ -83,6 +83,12 @@ class Listing:
         return self.size == max(self.numbers) - min(self.numbers) + 1
 
     @cached_property
+    def counts_hosts(self) -> bool:
+        """Whether it numbers hosts, and processes stand beside them: `node-2: [rank4]: ready`."""
+        stems = {counted(column[0])[0] for column in self.columns}
+        return self.noun in HOST_WORDS and not stems.isdisjoint(PROCESSES)
+
+    @cached_property
     def beside_another(self) -> bool:
         """Whether an earlier column has the same numbers in another order, as a column of neighbours does."""
         before = (tuple(counted(word)[1] for word in column) for column in self.columns[: self.number_column])
@@ -324,8 +330,8 @@ def _counting(kind: str, part: _Entries, rows: Sequence[Row]) -> list[Listing]:
         nouns = nouns or _nouns(kind, part, columns, rows)
         listing = Listing(kind, index, numbers, columns, nouns, part[0][0].at, _addresses(kind, part, index, numbers))
         of_devices = listing.hosts is not None and listing.ranges > len(set(listing.hosts.of.values()))
-        if of_devices or listing.noun in STEPS:
-            continue  # These are devices that each process of a host got, or steps.
+        if of_devices or listing.noun in STEPS or listing.counts_hosts:
+            continue  # These are devices that each process of a host got, steps, or hosts.
         if (
             listing.whole
             or listing.noun in PROCESSES
