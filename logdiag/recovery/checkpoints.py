@@ -184,6 +184,7 @@ def _ends_of_files(pickled: IO[bytes]) -> dict[str, int]:
     ends: dict[str, int] = {}
 
     class Nothing(dict[Any, Any]):
+        # Some stand for keys of the index, and no dict has a hash.
         __hash__ = object.__hash__  # type: ignore[assignment]
 
         def __init__(self, *_: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logdiag.judge.ranks.directory import Directory, directory_of
-from logdiag.judge.ranks.readings import book_of
+from logdiag.judge.ranks.readings import book_of, readings_of
 from logdiag.judge.ranks.witnesses import Root, first_to_fail
 from logdiag.judge.ranks.words import rows_of
 from logdiag.model import Line
@@ -328,7 +328,7 @@ def test_words_that_stand_on_lines_of_others_too_are_no_names() -> None:
     [
         ["03 Mar 11:20:01  Boats 0 and 1 lie at elm-7  (Quay)", "03 Mar 11:20:01  Boats 2 and 3 lie at oak-3  (Quay)"],
         ["crew: B0 B1 -> elm-7   B2 B3 -> oak-3"],
-        ["{quay} mole elm-7 (10.4.0.7, dev eth2): boats 0-1", "{quay} mole oak-3 (10.4.0.8, dev eth2): boats 2-3"],
+        ["{host} mole elm-7 (10.4.0.7, dev eth2): boats 0-1", "{host} mole oak-3 (10.4.0.8, dev eth2): boats 2-3"],
         ["quay h1@elm-7 has boat 0 <81.4.0> boat 1 <81.9.0>", "quay h2@oak-3 has boat 2 <82.4.0> boat 3 <82.7.0>"],
     ],
 )
@@ -367,4 +367,13 @@ def test_of_two_columns_of_hosts_the_one_that_processes_share_is_right() -> None
 def test_hundreds_of_numbers_that_one_process_has_are_no_ranks() -> None:
     """They are pages of data."""
     rows = [f"10:00:00 | D0{rank} | INFO | pages {rank * 512}..{rank * 512 + 511} opened" for rank in range(4)]
-    assert _rank(*rows, *rows, "10:01:00 | D02 | ERROR | page 700 is torn") == 2
+    assert {listing.noun for listing in _listed(*rows).listings} == {"d"}
+
+
+@pytest.mark.parametrize(("line", "a_name"), [("oak-3/1 sail torn", True), ("oak-3 lost slot 1 of its sail", False)])
+def test_a_number_joined_to_its_host_is_a_name_of_the_process(line: str, a_name: bool) -> None:
+    """Elsewhere in the line it may be that of another thing there."""
+    crew = [f"boat {boat} host {('elm-7', 'oak-3')[boat // 2]} slot {boat % 2}" for boat in range(4)]
+    rows = rows_of(_lines(*crew, line))
+    listed = [reading for reading in readings_of(rows[-1], book_of(rows, rows)) if reading.means == "listed"]
+    assert [(reading.rank, not reading.features["named on its host"]) for reading in listed] == [(3, a_name)]

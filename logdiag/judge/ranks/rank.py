@@ -42,7 +42,8 @@ _RAY_TASK = pattern_of(r"\bRayTaskError\b.{1,300}\(pid=(?P<process>\d{1,9}), ip=
 # ValueError: shard 7 of the loom is torn   (other lines may repeat the text without the class)
 _CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
-_TOLD_TO_END = ("-15", "143")
+# As launchers print the exit code of a process that SIGTERM ended.
+_BY_SIGTERM = ("-15", "143")
 # NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
 _PROCESS = pattern_of(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
 # [gpu-07:00812] *** Process received signal ***   [gpu-07:812:0:812] Caught signal 11
@@ -217,7 +218,7 @@ def reported_as_ended_first(facts: _Facts) -> int | None:
     fact = "local_rank" if of_launchers else "ended"
     reports = [fault.finding.facts for fault in (facts.root, *facts.faults)]
     # A launcher ends the others by SIGTERM, and may report them in the order of their ranks.
-    reports.sort(key=lambda report: report.get("exitcode") in _TOLD_TO_END)
+    reports.sort(key=lambda report: report.get("exitcode") in _BY_SIGTERM)
     numbers = (number_in(report.get(fact, "")) for report in reports)
     return next((number for number in numbers if number is not None), None)
 
