@@ -48,6 +48,7 @@ _SINGLE = {
         "most_suspicious_though_survived",
         "most_suspicious_line",
         "named_by_its_words",
+        "stands_alone_before_the_root",
     ),
 }
 _WIDTH = 120

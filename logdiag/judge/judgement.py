@@ -21,6 +21,7 @@ from logdiag.judge.suspects.stand_in import (
     most_suspicious_line,
     most_suspicious_though_survived,
     named_by_its_words,
+    stands_alone_before_the_root,
 )
 from logdiag.judge.timeline import Timeline, timeline_of
 from logdiag.judge.unexplained import unexplained
@@ -144,7 +145,12 @@ def all_was_survived(facts: Facts) -> Standing | None:
 def _or_better(facts: Facts, outcome: Outcome, without: frozenset[str]) -> tuple[Fault | None, tuple[Decision, ...]]:
     """The root, or a suspect in its place where rules name no cause, with the decisions that chose it."""
     decisions = []
-    of_a_failure = (hint_among_the_suspects, most_suspicious_though_survived, most_suspicious_line)
+    of_a_failure = (
+        hint_among_the_suspects,
+        most_suspicious_though_survived,
+        most_suspicious_line,
+        stands_alone_before_the_root,
+    )
     for better in (*(of_a_failure if outcome is Outcome.FAILED else ()), named_by_its_words):
         better_root = better(facts) if better.__name__ not in without else None
         if better_root is not None:

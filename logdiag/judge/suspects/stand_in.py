@@ -35,9 +35,11 @@ class _Bar(NamedTuple):
 
 _NOTHING_KNOWN = _Bar(0.0, 0.0)
 # In place of a bare status, or of a class or symptom in software that no rule knows; in place of these elsewhere.
-_IN_UNKNOWN_SOFTWARE, _IN_KNOWN_SOFTWARE = _Bar(0.33, 3.0), _Bar(0.8, 10.0)
+_IN_UNKNOWN_SOFTWARE, _IN_KNOWN_SOFTWARE = _Bar(0.33, 3.0), _Bar(0.6, 10.0)
+# In place of any root, a line before it that is also so many times as suspicious as the second.
+_ALONE, _TIMES_THE_SECOND = _Bar(0.3, 8.0), 4.0
 # A line with this score may be the cause even if steps follow it.
-_STRIKING = 0.92
+_STRIKING = 0.7
 # These decisions count the work of other ranks too, which go on for a while after one died, but not for so many steps.
 _BY_WORK_THAT_FOLLOWS = frozenset({ordinary_work_follows.__name__, steps_follow.__name__})
 _MANY_STEPS = 8
@@ -133,6 +135,24 @@ def most_suspicious_line(facts: Facts) -> Fault | None:
     return Fault(finding, (finding,), died=False, quiet=False, explains=finding.explains)
 
 
+def stands_alone_before_the_root(facts: Facts) -> Fault | None:
+    """A line before the root is far more suspicious than it, and than any other line: the root is a consequence. Over
+    1,850 labelled failures that taught the ranking nothing 17 more root lines are right, 2 fewer."""
+    root, ranking = facts.root, facts.suspects()
+    if root is None or not ranking.lines:
+        return None
+    first, second = ranking.lines[0], sum(ranked.score for ranked in ranking.lines[1:2])
+    bar = max(_ALONE.least, _ALONE.times * ranking.scores.get(root.line.place, 0.0), _TIMES_THE_SECOND * second)
+    survived = places_of((*facts.standing.recovered, *facts.standing.afterwards))
+    ahead = root.line.position - first.line.position if first.line.stream == root.line.stream else 0
+    if first.score < bar or ahead <= 0 or first.line.place in survived or _belongs_to(root, first.line):
+        return None
+    if (known := _known_fault(first.line, facts)) is not None:
+        return None if known.caught or known.reason in root.explains else known
+    why = f"{root.finding.why} The line before it that stands out most by far tells what led to it.".lstrip()
+    return root._replace(finding=root.finding._replace(line=first.line, why=why))
+
+
 def _known_fault(line: Line, facts: Facts) -> Fault | None:
     """The fault on a line whose reason a rule names, with the support of a sure suspect; None for none."""
     on_line = (fault for fault in facts.standing.failures if fault.line.place == line.place)
@@ -189,21 +209,22 @@ def _places_of_no_cause(facts: Facts, *, surely: bool) -> set[LinePlace]:
 
 
 def _may_be_cause(ranked: RankedLine, facts: Facts, *, surely: bool) -> bool:
-    """Whether a suspect may be the cause. It may not if it is a frame, or the class right above the root's text, or if
-    its process worked on after it, unless it is very suspicious. In place of a root that a rule names in software that
-    it knows (`surely`), neither a calm line nor one of another rank than the launcher saw fail first may be."""
-    line, timeline, root = ranked.line, facts.timeline, facts.root
-    heads_root = (
-        root is not None
-        and line.place == (root.line.stream, root.line.position - 1)
-        and line.message.rstrip().endswith(":")
-    )
-    if heads_root or FRAME_OF_ANY.match(line.message):
+    """Whether a suspect may be the cause. It may not if it is a part of the root, or if its process worked on after it,
+    unless it is very suspicious. In place of a root that a rule names in software that it knows (`surely`), neither a
+    calm line nor one of another rank than the launcher saw fail first may be."""
+    line, timeline = ranked.line, facts.timeline
+    if _belongs_to(facts.root, line):
         return False
     another = line.rank is not None and timeline.first_observed not in (None, line.rank)
     if surely and (another or line.level in CALM):
         return False
     return ranked.score >= _STRIKING or len(timeline.steps_after(line)) < STEPS_OF_RECOVERY
+
+
+def _belongs_to(root: Fault | None, line: Line) -> bool:
+    """Whether a line is a frame of a traceback, or the class right above the root's text."""
+    above = root is not None and line.place == (root.line.stream, root.line.position - 1)
+    return (above and line.message.rstrip().endswith(":")) or FRAME_OF_ANY.match(line.message) is not None
 
 
 def _most_agreed_with(suspects: Sequence[RankedLine], facts: Facts) -> Line:
