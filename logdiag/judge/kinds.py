@@ -48,12 +48,11 @@ class Kinds(NamedTuple):
         """Whether any line is of a kind."""
         return any(kind in kinds for kinds in self.of_line.values())
 
-    def told(self, topic: str) -> list[Told]:
-        """All that lines tell of processes by the rules of a topic, a folder or rule in `rules/context/processes/`, in
-        the order of the log."""
-        if self.book is None:
-            return []
-        found = ((line, self.book.told_by(number, line)) for line, number in self.telling.get(topic, ()))
+    def told(self, topic: str, by: Line | None = None) -> list[Told]:
+        """All that lines tell of processes, or that one line does, the one `by` which it is told; in the order of the
+        log. A `topic` is a folder or a rule in `rules/context/processes/`."""
+        asked = (told for told in self.telling.get(topic, ()) if by is None or told[0].place == by.place)
+        found = ((line, self.book.told_by(number, line) if self.book else None) for line, number in asked)
         return [Told(line, facts) for line, facts in found if facts is not None]
 
 

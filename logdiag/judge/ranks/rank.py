@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
-from logdiag.judge.kinds import Told
+from logdiag.judge.kinds import Kinds
 from logdiag.judge.ranks.processes import (
     Owners,
     ends_in,
     first_to_end,
     host_in_lines,
     owners_in,
+    rank_over_groups,
     speaker_beside,
     the_only,
 )
@@ -43,7 +44,7 @@ _LEAST_CHANCE = 0.5
 
 
 class _Facts(NamedTuple):
-    """What the decisions look at: the root, all that broke, all kept lines and what they tell of processes."""
+    """What the decisions look at: the root, all that broke, all kept lines."""
 
     root: Fault
     faults: Sequence[Fault]
@@ -51,14 +52,13 @@ class _Facts(NamedTuple):
     timeline: Timeline
     owners: Owners
     book: Callable[[], Book]
-    ends: Callable[[], Sequence[Told]]
     collectives: Collectives | None
     openings: Sequence[Opening]
 
-    def told(self, topic: str, line: Line | None = None) -> list[Told]:
-        """What lines tell of processes by the rules of a topic; with `line` only what this one tells."""
-        every = self.timeline.kinds.told(topic)
-        return every if line is None else [told for told in every if told.line.place == line.place]
+    @property
+    def kinds(self) -> Kinds:
+        """What the kept lines are, and tell of processes."""
+        return self.timeline.kinds
 
     @property
     def node(self) -> str | None:
@@ -83,13 +83,14 @@ def waited_for(facts: _Facts) -> int | None:
     """The root's process waited for others in vain, and by its words and those of all lines for this one."""
     if facts.root.reason not in _WAITED:
         return None
-    missed = {rank for told in facts.told("missed", facts.root.line) for rank in _numbers_in(told.facts["missed"])}
+    told = facts.kinds.told("missed", facts.root.line)
+    missed = _numbers_in(" ".join(missed.facts["missed"] for missed in told))
     return next(iter(missed)) if len(missed) == 1 else _likeliest_rank(facts)
 
 
 def counted_over_its_groups(facts: _Facts) -> int | None:
     """The root's process is number so many in a group of several, and all groups have as many."""
-    return _rank_over_groups(facts.root.line, facts)
+    return rank_over_groups(facts.root.line, facts.lines)
 
 
 def named_by_its_line(facts: _Facts) -> int | None:
@@ -99,7 +100,7 @@ def named_by_its_line(facts: _Facts) -> int | None:
 
 def named_at_the_end_of_its_record(facts: _Facts) -> int | None:
     """The root's line, or one that goes on with its record, ends with its rank, or names it as errors of NPUs do."""
-    line, at_end = facts.root.line, {told.line.place: told.rank for told in facts.told("record-end")}
+    line, at_end = facts.root.line, {told.line.place: told.rank for told in facts.kinds.told("record-end")}
     record = (kept for kept in facts.lines if kept.stream == line.stream and kept.position >= line.position)
     for kept in islice(record, _LONGEST_RECORD) if at_end else ():
         if kept.place in at_end:
@@ -114,10 +115,9 @@ def owner_of_its_process(facts: _Facts) -> int | None:
     node which rank the process is."""
     if not facts.owners.processes:
         return None
-    line = facts.root.line
-    below = line._replace(position=line.position + 1)
-    rest = [told for told in facts.told("process-id", below) if told.line.text.startswith(" ")]
-    named = [*facts.told("process-id", line), *rest]
+    line, kinds = facts.root.line, facts.kinds
+    below = kinds.told("process-id", line._replace(position=line.position + 1))
+    named = [*kinds.told("process-id", line), *(told for told in below if told.line.text.startswith(" "))]
     return facts.owners.of_process(facts.node, named[0].pid) if named else None
 
 
@@ -133,7 +133,7 @@ def number_of_its_gpu(facts: _Facts) -> int | None:
 
 def number_of_nccl_device(facts: _Facts) -> int | None:
     """On the only node, NCCL's number of the device."""
-    devices = facts.told("nccl-device", facts.root.line)
+    devices = facts.kinds.told("nccl-device", facts.root.line)
     named = devices and any(line.node for line in facts.lines) and facts.one_node
     # Lines of another node may be missing: a local index is no rank of the job then.
     return int(devices[0].facts["device"]) if named and "between-nodes" not in facts.root.traits else None
@@ -173,16 +173,16 @@ def repeats_its_words(facts: _Facts) -> int | None:
 
 def speaker_of_its_block(facts: _Facts) -> int | None:
     """The root's line, or one other of its block, says which process speaks."""
-    return None if facts.root.reason in _WAITED else speaker_beside(facts.root.line, facts.timeline.kinds)[0]
+    return None if facts.root.reason in _WAITED else speaker_beside(facts.root.line, facts.kinds)[0]
 
 
 def reported_as_ended_first(facts: _Facts) -> int | None:
     """The rank of which a launcher first reports that its process ended, unless it was told to."""
     # A task that is a launcher is no rank.
-    of_launchers = _has_launchers(facts)
+    of_launchers = facts.kinds.has("launches-ranks")
     if of_launchers and not facts.one_node:
         return None
-    if not of_launchers and (first := first_to_end(facts.ends())) is not None:
+    if not of_launchers and (first := first_to_end(ends_in(facts.kinds))) is not None:
         rank = facts.owners.of_process(first.node or None, first.pid) if first.rank is None else first.rank
         if rank is not None:
             return rank
@@ -192,10 +192,6 @@ def reported_as_ended_first(facts: _Facts) -> int | None:
     reports.sort(key=lambda report: report.get("exitcode") in _BY_SIGTERM)
     numbers = (number_in(report.get(fact, "")) for report in reports)
     return next((number for number in numbers if number is not None), None)
-
-
-def _has_launchers(facts: _Facts) -> bool:
-    return facts.timeline.kinds.has("launches-ranks")
 
 
 def number_of_its_device(facts: _Facts) -> int | None:
@@ -274,8 +270,7 @@ def rank_and_node(
     broke the job, `lines` the kept ones, `owner_lines` the findings with the GPU and process of ranks, `collectives`
     where each rank stood when the job hung, `openings` the logs' first lines, where a launcher may list its ranks."""
     book = cache(lambda: words_of(lines, openings))
-    ends = cache(lambda: ends_in(timeline.kinds))
-    facts = _Facts(root, faults, lines, timeline, owners_in(owner_lines), book, ends, collectives, openings)
+    facts = _Facts(root, faults, lines, timeline, owners_in(owner_lines), book, collectives, openings)
     made = first_that_applies(RANK, facts, without=without)
     rank = made[1] if made is not None and made[1] >= 0 else None
     decisions = [decision(made[0], root.line, "no rank" if rank is None else f"rank {rank}")] if made else []
@@ -311,14 +306,15 @@ def _numbers_in(text: str) -> set[int]:
 def _nodes_reported(facts: _Facts, ranks: Collection[int]) -> set[str]:
     """The nodes of ranks, by the block of the root or by a launcher's reports; where no report names these ranks with a
     node, of the process that a launcher reports first without its rank."""
-    speaker, node = speaker_beside(facts.root.line, facts.timeline.kinds)
+    speaker, node = speaker_beside(facts.root.line, facts.kinds)
     if node and (not ranks or speaker is None or speaker in ranks):
         return {node}
     # A task that is a launcher is no rank.
-    if _has_launchers(facts):
+    if facts.kinds.has("launches-ranks"):
         return set()
-    own = {end.node for end in facts.ends() if end.rank in ranks} - {""}
-    first = first_to_end([end for end in facts.ends() if end.node and (end.rank is None or not ranks)])
+    ends = [end for end in ends_in(facts.kinds) if end.node]
+    own = {end.node for end in ends if end.rank in ranks}
+    first = first_to_end([end for end in ends if end.rank is None or not ranks])
     return own or ({first.node} if first else set())
 
 
@@ -353,18 +349,6 @@ def root_in(book: Book, root: Fault) -> Root | None:
     return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
 
 
-def _rank_over_groups(line: Line, facts: _Facts) -> int | None:
-    from logdiag.judge.ranks.groups import rank_over_groups
-
-    return rank_over_groups(line, facts.lines)
-
-
-def _rank_of(line: Line, facts: _Facts) -> int | None:
-    """The rank of who printed a line, in the whole job if its numbers in groups tell it."""
-    over_groups = _rank_over_groups(line, facts)
-    return line.rank if over_groups is None else over_groups
-
-
 def _rank_above(facts: _Facts) -> int | None:
     """The rank of an exception by the lines above its traceback: the report of torch.multiprocessing, the traceback's
     own header, or the record of which it is a part. None where they name none."""
@@ -372,11 +356,12 @@ def _rank_above(facts: _Facts) -> int | None:
     if not (root.died or root.caught):
         return None
     above = [line for line in facts.lines if line.stream == root.line.stream and line.position < root.line.position]
-    raised_below = {told.line.place: told for told in reversed(facts.told("raised-below"))}
+    raised_below = {told.line.place: told for told in reversed(facts.kinds.told("raised-below"))}
     for line in reversed(above[-_LONGEST_TRACEBACK:]):
         if told := raised_below.get(line.place):
             return facts.owners.of_process(told.node, told.pid) if told.rank is None else told.rank
         if line.rank is not None or line.level is not None:
             trouble = line.level in TROUBLE or line.level == "WARNING" or _HEADER in line.text
-            return _rank_of(line, facts) if trouble else None
+            over_groups = rank_over_groups(line, facts.lines) if trouble else None
+            return over_groups if over_groups is not None else line.rank if trouble else None
     return None
