@@ -10,6 +10,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     RootModel,
     ValidationInfo,
@@ -32,7 +33,7 @@ _PIECE = pattern_of(r"\{([a-z_]+)\}")
 
 def _usable(pattern: str, info: ValidationInfo) -> str:
     """Checks a pattern of the user's own; those that ship are proved by the tests. Raises ValueError."""
-    problem = "" if info.context is None or info.context.ships else limits.wrong_with(pattern)
+    problem = "" if info.context is None or info.context.ships else limits.wrong_with(_whole(pattern))
     if problem:
         raise ValueError(
             f"{pattern if len(pattern) <= _LONGEST_SHOWN else f'{pattern[:_LONGEST_SHOWN]}...'}: {problem}"
@@ -84,10 +85,15 @@ class _Scene(Strict):
     answer: _Answer
 
 
+_Fact = Annotated[str, BeforeValidator(_as_text), WithJsonSchema({"type": ["string", "number"]})]
+
+
 class _Examples(Strict):
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["fires"]}, {"required": ["reads"]}]})
+
     fires: list[str] = Field(default=[])
     """Whole lines as they are printed, which the rule is for; of several lines the last."""
-    reads: dict[str, dict[str, Annotated[str, BeforeValidator(_as_text)]]] = Field(default={})
+    reads: dict[str, dict[str, _Fact]] = Field(default={})
     """The same, each with all that the named groups find on it."""
     quiet: tuple[str, ...] = ()
     """Near misses: what looks alike and must not match."""
@@ -359,11 +365,15 @@ def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _with_pieces(file: RuleFile, identity: str, pattern: str) -> str:
     """A pattern with what its pieces stand for. Raises RuleError for one that is not in the table."""
-    whole = _PIECE.sub(lambda piece: _pieces().get(piece[1], piece[0]), pattern)
+    whole = _whole(pattern)
     if unknown := _PIECE.search(whole):
         position = f"{file.path}:{line_with(file.content, pattern, below(identity))}: {identity}"
         raise RuleError(f"{position}: {unknown[0]} is no piece; use one of {', '.join(_pieces())}, or write it out")
     return whole
+
+
+def _whole(pattern: str) -> str:
+    return _PIECE.sub(lambda piece: _pieces().get(piece[1], piece[0]), pattern)
 
 
 @cache
