@@ -335,9 +335,10 @@ def _catalogue(file: RuleFile, read: _CatalogueFile) -> list[Rule]:
 
 
 def _rule(file: RuleFile, identity: str, read: _RuleFile) -> Rule:
+    folder = "context/processes/" if read.role is Role.PROCESS else "context/"
     context = read.role.is_context
-    if context != identity.startswith("context/"):
-        where = "in context/" if context else "in a topic's folder, not in context/"
+    if context != identity.startswith(folder):
+        where = f"in {folder}" if context else "in a topic's folder, not in context/"
         position = f"{file.path}:{line_of(file.content, [*below(identity), 'role'])}: role"
         what = f"{identity} is a {read.role.value} rule, which stands {where}"
         raise RuleError(f"{position}: {what}; move it or change its role")

@@ -73,6 +73,7 @@ BROKEN = {
     "no why": (rule_text(why="''"), r"a\.yaml:\d+: .*why is missing"),
     "a number as pattern": (rule_text().replace("'widget jammed'", "17", 1), r"a\.yaml:\d+: match\.0: "),
     "a context role here": (rule_text(reason=None, role="progress"), r"a\.yaml:3: role: "),
+    "a process rule here": (rule_text(reason=None, role="process"), r"a\.yaml:3: role: .* in context/processes/"),
     "an unknown explained reason": (rule_text(explains="[Gremlins]"), r"a\.yaml:\d+: explains\.0: "),
     "an unknown key in a row": (
         rule_text(codes="{group: x, rows: {1: {colour: red}}}"),
