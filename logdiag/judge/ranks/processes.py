@@ -122,8 +122,8 @@ def ends_in(kinds: Kinds) -> list[Told]:
 
 
 def first_to_end(ends: Sequence[Told]) -> Told | None:
-    """The first process that ended, before those that were told to; None where none is named."""
-    return next((end for end in ends if "told" not in end.facts), ends[0] if ends else None)
+    """The first process that ended of itself, else the first that was stopped; None where none is named."""
+    return next((end for end in ends if "stopped" not in end.facts), ends[0] if ends else None)
 
 
 def speaker_beside(root: Line, kinds: Kinds) -> tuple[int | None, str | None]:

@@ -177,7 +177,7 @@ def speaker_of_its_block(facts: _Facts) -> int | None:
 
 
 def reported_as_ended_first(facts: _Facts) -> int | None:
-    """The rank of which a launcher first reports that its process ended, unless it was told to."""
+    """The rank of which a launcher first reports that its process ended, unless it was stopped."""
     # A task that is a launcher is no rank.
     of_launchers = facts.kinds.has("launches-ranks")
     if of_launchers and not facts.one_node:
@@ -350,8 +350,8 @@ def root_in(book: Book, root: Fault) -> Root | None:
 
 
 def _rank_above(facts: _Facts) -> int | None:
-    """The rank of an exception by the lines above its traceback: the report of torch.multiprocessing, the traceback's
-    own header, or the record of which it is a part. None where they name none."""
+    """The rank of an exception by the lines above its traceback: one that says whose it is, the traceback's own header,
+    or the record of which it is a part. None where they name none."""
     root = facts.root
     if not (root.died or root.caught):
         return None
@@ -363,5 +363,5 @@ def _rank_above(facts: _Facts) -> int | None:
         if line.rank is not None or line.level is not None:
             trouble = line.level in TROUBLE or line.level == "WARNING" or _HEADER in line.text
             over_groups = rank_over_groups(line, facts.lines) if trouble else None
-            return over_groups if over_groups is not None else line.rank if trouble else None
+            return (line.rank if over_groups is None else over_groups) if trouble else None
     return None
