@@ -140,6 +140,7 @@ def _read(case: Case, name: str | None, book: RuleBook, names: Mapping[str, str]
     made = _judged(found, suspects, book, frozenset())
     specials = {Special("decision", made_by.name) for made_by in made.decisions if made_by.name in names}
     specials |= {Special("kind", kind) for kinds in made.timeline.kinds.of_line.values() for kind in kinds}
+    specials |= {Special("kind", topic) for topic in made.timeline.kinds.telling}
     for number, was in conditions.seen:
         place, text, values = conditions.CONDITIONS[number]
         if (not was) in values:

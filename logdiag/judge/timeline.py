@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeVar
 
 from logdiag.judge.ending import Ending, ending_of
 from logdiag.judge.faults import Fault
-from logdiag.judge.kinds import Kinds
-from logdiag.judge.ranks.launchers import Worker, first_observed, summary_of
+from logdiag.judge.kinds import Kinds, Told
+from logdiag.judge.ranks.processes import first_observed, summary_of
 from logdiag.model import CALM, Line, Role
 from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Survey
@@ -64,7 +64,7 @@ class Timeline(NamedTuple):
     proven_ends: Positions
     ranks_at_end: Mapping[int, frozenset[int | None]]
     nobody_died: bool
-    workers: tuple[Worker, ...]
+    summary: tuple[Told, ...]
     habits: Mapping[Habit, int]
     back: Mapping[int, Sequence[Line]]
     ending: Ending
@@ -72,7 +72,7 @@ class Timeline(NamedTuple):
     @property
     def first_observed(self) -> int | None:
         """The rank that the launcher saw fail first."""
-        return first_observed(self.workers)
+        return first_observed(self.summary)
 
     @property
     def at_work(self) -> frozenset[int]:
@@ -169,7 +169,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         proven_ends=_positions([*proven, *_last_planned_steps(survey)]),
         ranks_at_end={stream: frozenset(ranks) for stream, ranks in ended.items()},
         nobody_died=not any(fault.died and not fault.of_a_child and not fault.handled for fault in faults),
-        workers=tuple(summary_of(survey.lines)),
+        summary=summary_of(kinds),
         habits=_habits(faults, steps),
         back=_grouped((line.stream, line) for line in survey.lines if kinds.of_line.get(line.place, set()) & _BACK),
         ending=ending_of(printed.values(), kinds),

@@ -174,6 +174,7 @@ class Role(_Word):
     PLACE = "place"
     CALL = "call"
     KIND = "kind"
+    PROCESS = "process"
 
     @property
     def is_failure(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
@@ -27,7 +27,7 @@ _ANY_DIGITS, _CERTAIN_DIGIT = pattern_of(r"\{\d*,?\d*\}|0-9"), pattern_of(r"\d|\
 _MOST_CACHED = 8192
 _SOFTENING = (Role.HARMLESS, Role.RETRY)
 # Roles that are tried only on kept lines, and never scanned for.
-_ONLY_KEPT_LINES = (*_SOFTENING, Role.KIND)
+_ONLY_KEPT_LINES = (*_SOFTENING, Role.KIND, Role.PROCESS)
 _NOT_IN_THE_TABLE = ReasonEntry(Action.FIX_AND_RESUBMIT)
 HARMLESS = "harmless"
 """The kind of a line that a rule of the role `harmless` matches."""
@@ -78,6 +78,10 @@ class RuleBook:
             group = self.softening if role in _ONLY_KEPT_LINES else self.scanned
             group = self.progress if role is Role.PROGRESS else group
             group += [(index, pattern) for pattern in rule.match]
+        # What the patterns that read what a line tells of a process are for: ended, host, ...
+        numbered = enumerate(index for index, _ in self.softening)
+        processes = ((number, self.rules[index]) for number, index in numbered if self.roles[index] is Role.PROCESS)
+        self.topics = {number: rule.id.split("/")[2] for number, rule in processes}
         self.drops = tuple((item.id, pattern) for item in self.filters for pattern in item.drop)
         self._searcher = Searcher(_own_patterns(self.entries))
         self.search = self._searcher.on
@@ -203,7 +207,7 @@ class RuleBook:
         retried = None
         for number in sorted(self.softening_matcher.on(line.text)):
             index, pattern = self.softening[number]
-            match = self.search(pattern, line) if self.roles[index] is not Role.KIND else None
+            match = self.search(pattern, line) if self.roles[index] in _SOFTENING else None
             if match and self._stands(self.rules[index], line, ""):
                 if self.roles[index] is Role.HARMLESS:
                     return index, match
@@ -212,19 +216,37 @@ class RuleBook:
 
     def kinds_of(self, lines: Sequence[Line]) -> list[frozenset[str]]:
         """The kinds of each line, in one scan: names of rules in `context/kinds/` and of those that announce a try."""
-        texts = [line.text.encode(errors="replace") for line in lines]
-        starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         kinds: list[frozenset[str]] = [frozenset()] * len(lines)
-        for index, patterns in self.softening_matcher.on_lines(b"\n".join(texts), starts):
-            kinds[index] = frozenset(self._kinds_by(lines[index], patterns))
+        for index, patterns in self.softened_by(lines):
+            kinds[index] = self.kinds_by(patterns, lines[index])
         return kinds
 
-    def _kinds_by(self, line: Line, numbers: tuple[int, ...]) -> Iterator[str]:
-        """The kinds that these patterns give a line, after each is confirmed on it."""
-        for index, pattern in map(self.softening.__getitem__, numbers):
+    def softened_by(self, lines: Sequence[Line]) -> list[tuple[int, tuple[int, ...]]]:
+        """Of each line on which a pattern may match that is tried only on kept lines: its index and those patterns."""
+        texts = [line.text.encode(errors="replace") for line in lines]
+        starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
+        return self.softening_matcher.on_lines(b"\n".join(texts), starts)
+
+    def kinds_by(self, patterns: Iterable[int], line: Line) -> frozenset[str]:
+        """The kinds that those of these patterns give a line that really match on it."""
+        kinds = set()
+        for index, pattern in (self.softening[number] for number in patterns if number not in self.topics):
             rule = self.rules[index]
             if self.search(pattern, line) and self._stands(rule, line, ""):
-                yield HARMLESS if self.roles[index] is Role.HARMLESS else rule.id.rpartition("/")[2]
+                kinds.add(HARMLESS if self.roles[index] is Role.HARMLESS else rule.id.rpartition("/")[2])
+        return frozenset(kinds)
+
+    def told_by(self, number: int, line: Line) -> dict[str, str] | None:
+        """What a line tells of a process by one of the patterns in `topics`, by the names of its groups; None where the
+        pattern does not match."""
+        index, pattern = self.softening[number]
+        match = self.search(pattern, line)
+        return _facts_in(match) if match and self._stands(self.rules[index], line, "") else None
+
+    def facts_on(self, rule: Rule, line: Line) -> dict[str, str]:
+        """All that the named groups of a rule find on a line; of patterns that find the same the first counts."""
+        matches = (self.search(pattern, line) for pattern in reversed(rule.match))
+        return {name: value for match in matches if match for name, value in _facts_in(match).items()}
 
     def confirm_all(self, line: Line, frames: str = "") -> Finding | None:
         """As `confirm`, for a line that no scan has seen."""
@@ -305,7 +327,7 @@ class RuleBook:
 
     def _finding(self, index: int, line: Line, match: Match) -> Finding:
         rule = self.rules[index]
-        facts = {name: value.strip() for name, value in match.groupdict().items() if value}
+        facts = _facts_in(match)
         # Of its table of codes the row of the code on the line, however many zeros stand before it.
         code = facts.get(rule.code_group or "", "")
         row = rule.rows.get(code.lstrip("0") or "0") or rule.rows.get(code, {})
@@ -337,6 +359,10 @@ class RuleBook:
 def asks_for_a_digit(pattern: str) -> bool:
     """Whether a pattern may match on a line and not on one that differs from it in digits only."""
     return _CERTAIN_DIGIT.search(_ANY_DIGITS.sub("", pattern)) is not None
+
+
+def _facts_in(match: Match) -> dict[str, str]:
+    return {name: value.strip() for name, value in match.groupdict().items() if value}
 
 
 def _own_patterns(entries: Iterable[Rule | Filter]) -> Iterable[str]:

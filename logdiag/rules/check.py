@@ -85,12 +85,21 @@ def _check_rule(book: RuleBook, index: int) -> Iterator[Problem]:
             yield problem(example, f"does not fire on {line.text!r}", "mend the pattern, or move the example to quiet")
         elif wrong := _misjudged(book, index, line, frames):
             yield problem(example, *wrong)
+    yield from _misread(book, rule)
     for example in rule.quiet:
         line, frames = example_line(example, book.forms)
         if book.claims(index, line, frames) and not _called_harmless(book, line, frames):
             yield problem(
                 example, f"fires on the quiet line {line.text!r}", "make the pattern narrower or add an unless"
             )
+
+
+def _misread(book: RuleBook, rule: Rule) -> Iterator[Problem]:
+    """The examples from which a rule reads something else than stands beside them."""
+    for example, wanted in rule.reads.items():
+        if (read := book.facts_on(rule, example_line(example, book.forms)[0])) != wanted:
+            what = f"reads {read} from {example!r} instead of {wanted}"
+            yield problem_at(rule.file, rule.id, example, what, "mend the pattern or the example")
 
 
 def _only_for(book: RuleBook, rule: Rule, unless: str, example: str) -> bool:
@@ -109,7 +118,7 @@ def _called_harmless(book: RuleBook, line: Line, frames: str) -> bool:
 def _misjudged(book: RuleBook, index: int, line: Line, frames: str) -> tuple[str, str] | None:
     """What is wrong and the remedy, if all rules together judge an example otherwise than its own rule; else None."""
     role, winner = book.roles[index], book.confirm_all(line, frames)
-    if role in (Role.STRUCTURE, Role.RETRY, Role.CALL, Role.KIND):
+    if role in (Role.STRUCTURE, Role.RETRY, Role.CALL, Role.KIND, Role.PROCESS):
         return None
     if role.is_calm or role is Role.FINISHED:
         if winner is not None and winner.role.is_failure:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from logdiag.rules.files import Parsed
 
 # Rules of these roles describe a line beside other rules, so they are not compared with them.
-_BESIDE_THE_RULES = (Role.KIND, Role.CALL)
+_BESIDE_THE_RULES = (Role.KIND, Role.CALL, Role.PROCESS)
 
 Narrower = dict[int, frozenset[int]]
 """For each rule the narrower ones: the rule matches their examples, and they match none of the rule's."""

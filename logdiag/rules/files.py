@@ -10,6 +10,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     RootModel,
     ValidationInfo,
@@ -19,17 +20,20 @@ from pydantic import (
 
 from logdiag.errors import RuleError
 from logdiag.model import Action, Reason, Role, Support
+from logdiag.patterns import pattern_of
 from logdiag.rules import limits
 from logdiag.rules.folders import RuleFile, RuleFiles, shipped_folder
 from logdiag.rules.schema import Filter, ReasonEntry, Rule
-from logdiag.rules.tables import Strict, all_of, below, line_of, load_yaml, validated
+from logdiag.rules.tables import Strict, all_of, below, line_of, line_with, load_yaml, validated
 
 _LONGEST_SHOWN = 200
+# {rank}   (no repeat: \d{1,6}, and no brace that is printed: \{rank\})
+_PIECE = pattern_of(r"\{([a-z_]+)\}")
 
 
 def _usable(pattern: str, info: ValidationInfo) -> str:
     """Checks a pattern of the user's own; those that ship are proved by the tests. Raises ValueError."""
-    problem = "" if info.context is None or info.context.ships else limits.wrong_with(pattern)
+    problem = "" if info.context is None or info.context.ships else limits.wrong_with(_whole(pattern))
     if problem:
         raise ValueError(
             f"{pattern if len(pattern) <= _LONGEST_SHOWN else f'{pattern[:_LONGEST_SHOWN]}...'}: {problem}"
@@ -81,13 +85,26 @@ class _Scene(Strict):
     answer: _Answer
 
 
+_Fact = Annotated[str, BeforeValidator(_as_text), WithJsonSchema({"type": ["string", "number"]})]
+
+
 class _Examples(Strict):
-    fires: list[str] = Field(min_length=1)
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["fires"]}, {"required": ["reads"]}]})
+
+    fires: list[str] = Field(default=[])
     """Whole lines as they are printed, which the rule is for; of several lines the last."""
+    reads: dict[str, dict[str, _Fact]] = Field(default={})
+    """The same, each with all that the named groups find on it."""
     quiet: tuple[str, ...] = ()
     """Near misses: what looks alike and must not match."""
     scenes: tuple[_Scene, ...] = ()
     """Short logs with their answer, for what the examples cannot show."""
+
+    @model_validator(mode="after")
+    def _has_some(self) -> _Examples:
+        if not self.fires and not self.reads:
+            raise ValueError("there is no line that the rule is for; write one below fires")
+        return self
 
 
 class _RuleFile(Strict):
@@ -207,6 +224,7 @@ class _ConfidenceFile(Strict):
     weights: dict[Support, float]
 
 
+_PiecesFile = RootModel[dict[str, str]]
 _ExceptionsFile = RootModel[dict[Reason, list[str]]]
 
 
@@ -245,8 +263,9 @@ def parse(files: RuleFiles) -> Parsed:
 
     Raises RuleError with a line for each problem of each file: the file, the line, the reason and the remedy.
     """
-    # The forms of lines are read by logdiag.read.form_files, the exceptions where a rule asks for them.
-    wanted = [file for name, file in files.contents.items() if not name.startswith("forms/") and name != "exceptions"]
+    # The forms of lines are read by logdiag.read.form_files, these tables where a rule asks for them.
+    elsewhere = ("exceptions", "pieces")
+    wanted = [file for name, file in files.contents.items() if not name.startswith("forms/") and name not in elsewhere]
     contents = dict(zip([file.id for file in wanted], all_of(_read, wanted), strict=True))
     reasons, confidence = contents.pop("reasons", {}), contents.pop("confidence", {})
     filters = [item for items in contents.values() for item in items if isinstance(item, Filter)]
@@ -316,9 +335,10 @@ def _catalogue(file: RuleFile, read: _CatalogueFile) -> list[Rule]:
 
 
 def _rule(file: RuleFile, identity: str, read: _RuleFile) -> Rule:
+    folder = "context/processes/" if read.role is Role.PROCESS else "context/"
     context = read.role.is_context
-    if context != identity.startswith("context/"):
-        where = "in context/" if context else "in a topic's folder, not in context/"
+    if context != identity.startswith(folder):
+        where = f"in {folder}" if context else "in a topic's folder, not in context/"
         position = f"{file.path}:{line_of(file.content, [*below(identity), 'role'])}: role"
         what = f"{identity} is a {read.role.value} rule, which stands {where}"
         raise RuleError(f"{position}: {what}; move it or change its role")
@@ -328,10 +348,13 @@ def _rule(file: RuleFile, identity: str, read: _RuleFile) -> Rule:
 def _made(file: RuleFile, identity: str, read: _RuleFile) -> Rule:
     fields = read.model_dump(mode="json", exclude={"codes", "examples"})
     examples = read.examples.model_dump(mode="json")
+    examples["fires"] += examples["reads"]
     rows: dict[str, dict[str, Any]] = {}
     if read.codes:
         rows = dict(_rows_of_exceptions()) if read.codes.exceptions else {}
         rows |= {key: row.model_dump(mode="json", exclude_none=True) for key, row in read.codes.rows.items()}
+    if read.role is Role.PROCESS:
+        fields["match"] = [_with_pieces(file, identity, pattern) for pattern in read.match]
     reason, group = (read.reason or Reason.NONE).value, read.codes and read.codes.group
     fields |= {"reason": reason, "code_group": group, "rows": rows}
     return Rule(id=identity, shipped=file.ships, file=file.path, **_with_tuples(fields), **_with_tuples(examples))
@@ -339,6 +362,25 @@ def _made(file: RuleFile, identity: str, read: _RuleFile) -> Rule:
 
 def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def _with_pieces(file: RuleFile, identity: str, pattern: str) -> str:
+    """A pattern with what its pieces stand for. Raises RuleError for one that is not in the table."""
+    whole = _whole(pattern)
+    if unknown := _PIECE.search(whole):
+        position = f"{file.path}:{line_with(file.content, pattern, below(identity))}: {identity}"
+        raise RuleError(f"{position}: {unknown[0]} is no piece; use one of {', '.join(_pieces())}, or write it out")
+    return whole
+
+
+def _whole(pattern: str) -> str:
+    return _PIECE.sub(lambda piece: _pieces().get(piece[1], piece[0]), pattern)
+
+
+@cache
+def _pieces() -> dict[str, str]:
+    file = _shipped_table("pieces.yaml")
+    return validated(_PiecesFile, file, load_yaml(file)).root
 
 
 @cache

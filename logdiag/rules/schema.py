@@ -18,7 +18,8 @@ class Rule(NamedTuple):
 
     `trial` says that no person has accepted it yet, `shipped` that it comes with logdiag; `id` is its folder and its
     name, `file` where it was read. `rows` maps the value of the group `code_group` to the fields that replace the
-    rule's own. Those from `references` on are its proof.
+    rule's own. Those from `references` on are its proof; `reads` has, for examples that are in `fires` too, what the
+    named groups find there.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Rule(NamedTuple):
     rows: dict[str, dict[str, Any]] = _NOTHING
     references: tuple[str, ...] = ()
     fires: tuple[str, ...] = ()
+    reads: dict[str, dict[str, str]] = _NOTHING
     quiet: tuple[str, ...] = ()
     scenes: tuple[dict[str, Any], ...] = ()
     file: str = ""

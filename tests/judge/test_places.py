@@ -9,7 +9,7 @@ import yaml
 
 from logdiag import diagnose
 from logdiag.rules import RuleBook
-from tests.helpers import diagnosed, steps, traceback_of, watchdog
+from tests.helpers import diagnosed, rule_text, steps, traceback_of, watchdog, write_rule
 from tests.judge.test_causes import API, LAUNCHER, rank_of
 
 
@@ -99,6 +99,17 @@ def test_a_report_below_a_plain_traceback_tells_rank_and_node(told: str, book: R
     assert answer.root_cause is not None
     assert "a caption of the loom" in answer.root_cause.text
     assert (answer.root_cause.rank, answer.root_cause.node) == (ENDED[told].get("rank"), ENDED[told].get("node"))
+
+
+def test_a_launcher_of_ones_own_is_known_by_a_rule(tmp_path: Path) -> None:
+    """Which rank and node it names, and that it ended others itself, the rule says; no code does."""
+    seat = rule_text(
+        None, ["^mill: seat {rank} of {host} fell, {how}"], ["mill: seat 3 of b-7 fell, 11"], role="process"
+    )
+    write_rule(tmp_path, "context/processes/ended/mill", seat)
+    told = ["mill: seat 5 of b-9 fell, killed", "mill: seat 3 of b-7 fell, 11"]
+    answer = diagnosed(RuleBook.load([tmp_path]), *steps(1, 20), *BOOM, *told)
+    assert (rank_of(answer), answer.root_cause and answer.root_cause.node) == (3, "b-7")
 
 
 def test_the_process_that_a_signal_hit_has_the_rank_that_it_said_at_its_start(book: RuleBook) -> None:

@@ -63,12 +63,17 @@ BROKEN = {
     "an unknown role": (rule_text(role="villain"), r"a\.yaml:\d+: role: "),
     "an unknown key": (rule_text(priority="5"), r"a\.yaml:\d+: priority: "),
     "no match": ("reason: RuntimeError\ntitle: t\nwhy: w\nexamples: {fires: [a]}\n", r"a\.yaml:1: match: "),
+    "examples without a line that it is for": (
+        rule_text().partition("examples:")[0] + "examples: {quiet: [a widget]}",
+        r"a\.yaml:\d+: examples: there is no line that the rule is for",
+    ),
     "no examples": ("reason: RuntimeError\ntitle: t\nwhy: w\nmatch: [abcd]\n", r"a\.yaml:1: examples: "),
     "an empty match": (rule_text(match=()).replace("match:", "match: []"), r"a\.yaml:\d+: match: "),
     "no reason": (rule_text(reason=None), r"a\.yaml:\d+: .*reason is missing"),
     "no why": (rule_text(why="''"), r"a\.yaml:\d+: .*why is missing"),
     "a number as pattern": (rule_text().replace("'widget jammed'", "17", 1), r"a\.yaml:\d+: match\.0: "),
     "a context role here": (rule_text(reason=None, role="progress"), r"a\.yaml:3: role: "),
+    "a process rule here": (rule_text(reason=None, role="process"), r"a\.yaml:3: role: .* in context/processes/"),
     "an unknown explained reason": (rule_text(explains="[Gremlins]"), r"a\.yaml:\d+: explains\.0: "),
     "an unknown key in a row": (
         rule_text(codes="{group: x, rows: {1: {colour: red}}}"),
@@ -85,6 +90,18 @@ def test_a_broken_file_is_refused_with_its_place_and_a_remedy(tmp_path: Path, te
         parse(RuleFiles([tmp_path]))
     assert "; " in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_piece_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path) -> None:
+    """Only in rules of the role process; elsewhere braces are what they are."""
+    write_rule(tmp_path, "framework/a", rule_text(match=["widget jammed|{bench}"]))
+    assert check(book_of(tmp_path)) == []
+    ended = rule_text(None, ["^seat {bench} jammed"], ["seat 3 jammed"], role="process")
+    write_rule(tmp_path, "context/processes/ended/a", ended)
+    with pytest.raises(
+        RuleError, match=r"a\.yaml:5: .*\{bench\} is no piece; use one of rank, pid, .* or write it out"
+    ):
+        book_of(tmp_path)
 
 
 def test_the_line_of_a_problem_is_the_fields_own(tmp_path: Path) -> None:
@@ -157,6 +174,7 @@ def test_a_missing_rule_folder_is_an_error(tmp_path: Path) -> None:
 
 # --- what the check finds ---
 
+READ_WRONG = "  reads:\n    'widget 3 jammed now': {rank: 4}\n"
 UNPROVEN = {
     "an example that does not fire": (
         rule_text(fires=["error: widget jammed", "gear broke"]),
@@ -174,6 +192,10 @@ UNPROVEN = {
     "an unless that another stands in for": (
         rule_text(unless="['widget jammed: 0', 'jammed: 0']", quiet="['widget jammed: 0']"),
         "no quiet example needs unless 'widget jammed: 0'",
+    ),
+    "an example of which it reads something else": (
+        rule_text(match=["widget (?P<rank>\\d+) jammed"], fires=["widget 3 jammed"]) + READ_WRONG,
+        "reads {'rank': '3'} from 'widget 3 jammed now' instead of {'rank': '4'}",
     ),
     "a pattern that runs away": (rule_text(match=["(?:a|aa)+[b-z]$|widget jammed"]), "takes too long"),
     "a class that is not ASCII": (rule_text(match=["widget jammed|z[äö]h"]), "is not ASCII"),

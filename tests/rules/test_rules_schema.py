@@ -44,6 +44,7 @@ def test_every_shipped_file_is_of_its_schema() -> None:
         (rule_text(goes_on="sometimes"), "sometimes"),
         (rule_text(match=[]), "None is not of type 'array'"),
         ("title: t\n", "'match' is a required property"),
+        (rule_text().partition("examples:")[0] + "examples: {quiet: [a widget]}", "not valid under any of the given"),
     ],
 )
 def test_a_slip_is_found(text: str, said: str) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from logdiag import Action, Reason, diagnose
 from logdiag.model import Role
@@ -263,10 +264,19 @@ def test_no_line_of_a_real_log_is_copied_into_the_tests() -> None:
     assert sorted(line for line in real_lines() if line in ours) == []
 
 
+def test_every_piece_is_part_of_a_pattern() -> None:
+    """The table of pieces holds nothing that no rule asks for."""
+    folder = Path(shipped_folder())
+    patterns = "".join(path.read_text(encoding="utf-8") for path in folder.glob("context/processes/**/*.yaml"))
+    pieces = yaml.safe_load((folder / "pieces.yaml").read_text(encoding="utf-8"))
+    assert [name for name in pieces if f"{{{name}}}" not in patterns] == []
+
+
 def test_every_rule_file_is_loaded(book: RuleBook) -> None:
     """Nothing in the folder is left aside; the forms of a line's head are proved on their own."""
     folder = Path(shipped_folder())
     found = {str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.y*ml")}
-    files = {name for name in found if not name.startswith("forms/")} - {"confidence", "exceptions", "reasons"}
+    tables = {"confidence", "exceptions", "pieces", "reasons"}
+    files = {name for name in found if not name.startswith("forms/")} - tables
     loaded = {rule.file for rule in book.rules} | {item.file for item in book.filters}
     assert files == {str(Path(file).relative_to(folder).with_suffix("")) for file in loaded}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from logdiag.judge.merge.clocks import moment
-from logdiag.judge.ranks.owners import owners_in
+from logdiag.judge.ranks.processes import owners_in
 from logdiag.model import number_in
 from logdiag.scan.calls import Call
 from logdiag.scan.survey import Survey

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logdiag.judge.ranks.directory import in_full
-from logdiag.judge.ranks.hosts import is_prompt
 from logdiag.judge.ranks.listings import may_be_a_host
 from logdiag.judge.ranks.readings import Book
 from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, COUNTERS, DEVICES, HOST_WORDS, PROCESSES
@@ -72,7 +71,7 @@ def candidates(book: Book, root: Root, rank: int | None) -> list[Candidate]:
     near = range(max(0, root_index - _AROUND), min(len(rows), root_index + _AROUND))
     indices = {*range(min(_FIRST, len(rows))), *near, *range(max(0, len(rows) - _LAST), len(rows))}
     listed = {host.partition(".")[0] for host in book.directory.hosts.values()}
-    words = _words_of([rows[index] for index in sorted(indices) if not is_prompt(rows[index].line)], listed)
+    words = _words_of([rows[index] for index in sorted(indices)], listed)
     named = {index: _ranks_named(rows[index], book) for index in indices}
     families = _families(words, named)
     shapes = Counter(map(_form, words))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from itertools import chain, islice
@@ -10,53 +9,33 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logdiag.judge.decisions import decision, first_that_applies
 from logdiag.judge.faults import Fault
-from logdiag.judge.ranks.launchers import Worker, first_observed
-from logdiag.judge.ranks.owners import Owners, owners_in
-from logdiag.judge.ranks.vocabulary import PROCESSES
+from logdiag.judge.kinds import Kinds
+from logdiag.judge.ranks.processes import (
+    Owners,
+    ends_in,
+    first_to_end,
+    host_in_lines,
+    owners_in,
+    rank_over_groups,
+    speaker_beside,
+    the_only,
+)
 from logdiag.judge.timeline import Timeline
 from logdiag.model import TROUBLE, Collectives, Decision, Finding, Line, Reason, Role, number_in
 from logdiag.patterns import pattern_of
 from logdiag.scan.survey import Opening
 
 if TYPE_CHECKING:
-    from logdiag.judge.ranks.ends import Ended
     from logdiag.judge.ranks.readings import Book
     from logdiag.judge.ranks.witnesses import Root
 
-# node-2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN
-_NCCL_DEVICE = pattern_of(r"[\w.-]+:\d+:\d+ \[(\d{1,4})\] ")
-_LAUNCHER = pattern_of(r"torch[./]distributed[./](?:run|launcher|elastic)")
-# -- Process 1 terminated with the following error:   RayTaskError(KeyError): ray::Worker.step() (..., repr=W[rank=1])
-# [Rank 1 Error Snippet]:   -----Begin global rank 1 STDERR-----   rank[1] failed.
-_SPAWNED = pattern_of(
-    r"-- Process (?P<spawned>\d{1,6}) terminated with the following error|"
-    r"\bRayTaskError\b.{1,400}\[rank=(?P<actor>\d{1,6})\]\)|"
-    r"^\[Rank (?P<snippet>\d{1,6}) Error Snippet\]|"
-    r"-Begin global rank (?P<section>\d{1,6}) STDERR-|"
-    r"\b[Rr]ank ?\[?(?P<failed>\d{1,6})\]? (?:failed|crashed|died)\b"
-)
-# [ERROR] 2026-11-04-10:00:00 (PID:4711, Device:3, RankID:3) ERR01100 ...   KeyError: 'a' rank=3   (Rust's tracing)
-_AT_END = pattern_of(r"\(PID:\d{1,9}, Device:\d{1,4}, RankID:(\d{1,6})\) |\S rank=(\d{1,5})$")
-# RayTaskError(KeyError): ray::Worker.step() (pid=4711, ip=10.0.0.4, ...)
-_RAY_TASK = pattern_of(r"\bRayTaskError\b.{1,300}\(pid=(?P<process>\d{1,9}), ip=(?P<node>[\w.:-]{1,100})")
 # ValueError: shard 7 of the loom is torn   (other lines may repeat the text without the class)
 _CLASS = pattern_of(r"^[\w.]{1,120}(?:Error|Exception): ")
 _HEADER = "Traceback (most recent call last)"
 # As launchers print the exit code of a process that SIGTERM ended.
 _BY_SIGTERM = ("-15", "143")
-# NVRM: Xid (PCI:0000:3b:00): 48, pid=3121, name=python, ...   DataLoader worker (pid 4711) is killed
-_PROCESS = pattern_of(r"\bpid[=: ]{1,2}'?(\d{1,9})\b")
-# [gpu-07:00812] *** Process received signal ***   [gpu-07:812:0:812] Caught signal 11
-_PROCESS_AT_HOST = pattern_of(r"\[[\w.-]{1,120}:0*(\d{3,9})(?::\d{1,9}){0,2}\]")
 _NUMBERS = pattern_of(r"\d{1,9}")
 _WAITED = frozenset({Reason.NCCL_TIMEOUT_ERROR, Reason.NCCL_REMOTE_ERROR})
-_ONE = "|".join(sorted(word for word in PROCESSES if len(word) > 1))
-# absent: 10   missing ordinals: 0,3   no part from 1   rank 3 never posted   seat 13 not among them
-_MISSED = pattern_of(
-    r"(?i)\b(?:missing|lacking|absent|mute|unheard|silent|without|no part from|wait(?:s|ed|ing)? (?:for|on))\b\W{0,4}"
-    rf"(?:(?:{_ONE})s?\W{{0,3}})?(?P<some>\d{{1,5}}(?:, ?\d{{1,5}})*)(?![\w./]| ?(?:m?s|sec\w*|of)\b)"
-    rf"|\b(?:{_ONE})[ =:#._-]{{0,3}}(?P<one>\d{{1,5}}) (?:did not|never|is gone|gone|not|has not|left|lost|absent)\b"
-)
 # So many lines at most: of a traceback; that are read for words; first and last ones in which listings are looked for.
 _LONGEST_TRACEBACK, _MOST_LINES, _OPENING, _CLOSING = 200, 4000, 400, 120
 _SHORTEST_QUOTE, _LONGEST_QUOTE, _LONGEST_RECORD = 20, 300, 40
@@ -65,22 +44,26 @@ _LEAST_CHANCE = 0.5
 
 
 class _Facts(NamedTuple):
-    """What the decisions look at: the root, all that broke, all kept lines, the launcher's summary."""
+    """What the decisions look at: the root, all that broke, all kept lines."""
 
     root: Fault
     faults: Sequence[Fault]
     lines: Sequence[Line]
-    workers: Sequence[Worker]
+    timeline: Timeline
     owners: Owners
     book: Callable[[], Book]
-    ends: Callable[[], Sequence[Ended]]
     collectives: Collectives | None
     openings: Sequence[Opening]
 
     @property
+    def kinds(self) -> Kinds:
+        """What the kept lines are, and tell of processes."""
+        return self.timeline.kinds
+
+    @property
     def node(self) -> str | None:
         """The node that the root's line names or was printed on; else the only one that NCCL named; None for none."""
-        return self.root.finding.node or (next(iter(self.owners.nodes)) if len(self.owners.nodes) == 1 else None)
+        return self.root.finding.node or the_only(self.owners.nodes)
 
     @property
     def one_node(self) -> bool:
@@ -100,17 +83,14 @@ def waited_for(facts: _Facts) -> int | None:
     """The root's process waited for others in vain, and by its words and those of all lines for this one."""
     if facts.root.reason not in _WAITED:
         return None
-    missed = {int(number) for match in _MISSED.finditer(facts.root.line.text) for number in _numbers_in(match)}
-    return missed.pop() if len(missed) == 1 else _likeliest_rank(facts)
-
-
-def _numbers_in(missed: re.Match[str]) -> list[str]:
-    return _NUMBERS.findall(missed["some"] or missed["one"])
+    told = facts.kinds.told("missed", facts.root.line)
+    missed = _numbers_in(" ".join(missed.facts["missed"] for missed in told))
+    return next(iter(missed)) if len(missed) == 1 else _likeliest_rank(facts)
 
 
 def counted_over_its_groups(facts: _Facts) -> int | None:
     """The root's process is number so many in a group of several, and all groups have as many."""
-    return _rank_over_groups(facts.root.line, facts)
+    return rank_over_groups(facts.root.line, facts.lines)
 
 
 def named_by_its_line(facts: _Facts) -> int | None:
@@ -120,11 +100,11 @@ def named_by_its_line(facts: _Facts) -> int | None:
 
 def named_at_the_end_of_its_record(facts: _Facts) -> int | None:
     """The root's line, or one that goes on with its record, ends with its rank, or names it as errors of NPUs do."""
-    line = facts.root.line
+    line, at_end = facts.root.line, {told.line.place: told.rank for told in facts.kinds.told("record-end")}
     record = (kept for kept in facts.lines if kept.stream == line.stream and kept.position >= line.position)
-    for kept in islice(record, _LONGEST_RECORD):
-        if number := _AT_END.search(kept.text):
-            return int(number[1] or number[2])
+    for kept in islice(record, _LONGEST_RECORD) if at_end else ():
+        if kept.place in at_end:
+            return at_end[kept.place]
         if kept is not line and (kept.clock is not None or kept.rank is not None):
             break
     return None
@@ -135,15 +115,10 @@ def owner_of_its_process(facts: _Facts) -> int | None:
     node which rank the process is."""
     if not facts.owners.processes:
         return None
-    line = facts.root.line
-    rest = (kept.text for kept in facts.lines if kept.place == (line.stream, line.position + 1))
-    texts = (
-        line.message,
-        *(text for text in rest if text.startswith(" ")),
-        *([line.text] if line.rank is None else []),
-    )
-    named = next(filter(None, map(_PROCESS.search, texts)), None) or _PROCESS_AT_HOST.match(line.text)
-    return facts.owners.of_process(facts.node, named[1]) if named else None
+    line, kinds = facts.root.line, facts.kinds
+    below = kinds.told("process-id", line._replace(position=line.position + 1))
+    named = [*kinds.told("process-id", line), *(told for told in below if told.line.text.startswith(" "))]
+    return facts.owners.of_process(facts.node, named[0].pid) if named else None
 
 
 def owner_of_its_gpu(facts: _Facts) -> int | None:
@@ -158,10 +133,10 @@ def number_of_its_gpu(facts: _Facts) -> int | None:
 
 def number_of_nccl_device(facts: _Facts) -> int | None:
     """On the only node, NCCL's number of the device."""
-    device = _NCCL_DEVICE.search(facts.root.line.text)
-    named = device is not None and any(line.node for line in facts.lines) and facts.one_node
+    devices = facts.kinds.told("nccl-device", facts.root.line)
+    named = devices and any(line.node for line in facts.lines) and facts.one_node
     # Lines of another node may be missing: a local index is no rank of the job then.
-    return int(device[1]) if device and named and "between-nodes" not in facts.root.traits else None
+    return int(devices[0].facts["device"]) if named and "between-nodes" not in facts.root.traits else None
 
 
 def record_above_a_caught_exception(facts: _Facts) -> int | None:
@@ -175,13 +150,12 @@ def died_of_the_same(facts: _Facts) -> int | None:
     same = [fault for fault in died if fault.reason is root.reason]
     causes = [fault for fault in same if fault.finding.role is root.finding.role]
     explained = [fault for fault in died if fault.reason in root.explains and fault.finding.role is Role.CAUSE]
-    ranks = {fault.finding.rank for fault in causes or explained or same} - {None}
-    return ranks.pop() if len(ranks) == 1 else None
+    return the_only({fault.finding.rank for fault in causes or explained or same} - {None})
 
 
 def first_in_the_launchers_summary(facts: _Facts) -> int | None:
     """The launcher's summary calls this rank the first that it saw fail."""
-    return first_observed(facts.workers)
+    return facts.timeline.first_observed
 
 
 def record_above_the_traceback(facts: _Facts) -> int | None:
@@ -194,25 +168,22 @@ def repeats_its_words(facts: _Facts) -> int | None:
     words = _CLASS.sub("", facts.root.line.message.strip())[:_LONGEST_QUOTE]
     if len(words) < _SHORTEST_QUOTE:
         return None
-    ranks = {line.rank for line in facts.lines if line.rank is not None and words in line.text}
-    return ranks.pop() if len(ranks) == 1 else None
+    return the_only({line.rank for line in facts.lines if line.rank is not None and words in line.text})
 
 
 def speaker_of_its_block(facts: _Facts) -> int | None:
     """The root's line, or one other of its block, says which process speaks."""
-    from logdiag.judge.ranks.ends import speaker_beside
-
-    return None if facts.root.reason in _WAITED else speaker_beside(facts.root.line, facts.lines).rank
+    return None if facts.root.reason in _WAITED else speaker_beside(facts.root.line, facts.kinds)[0]
 
 
 def reported_as_ended_first(facts: _Facts) -> int | None:
-    """The rank of which a launcher first reports that its process ended, unless it was told to."""
+    """The rank of which a launcher first reports that its process ended, unless it was stopped."""
     # A task that is a launcher is no rank.
-    of_launchers = _has_launchers(facts)
+    of_launchers = facts.kinds.has("launches-ranks")
     if of_launchers and not facts.one_node:
         return None
-    if not of_launchers and (first := _first_to_end(facts)) is not None:
-        rank = facts.owners.of_process(first.node or None, first.process) if first.rank is None else first.rank
+    if not of_launchers and (first := first_to_end(ends_in(facts.kinds))) is not None:
+        rank = facts.owners.of_process(first.node or None, first.pid) if first.rank is None else first.rank
         if rank is not None:
             return rank
     fact = "local_rank" if of_launchers else "ended"
@@ -221,16 +192,6 @@ def reported_as_ended_first(facts: _Facts) -> int | None:
     reports.sort(key=lambda report: report.get("exitcode") in _BY_SIGTERM)
     numbers = (number_in(report.get(fact, "")) for report in reports)
     return next((number for number in numbers if number is not None), None)
-
-
-def _has_launchers(facts: _Facts) -> bool:
-    return any(_LAUNCHER.search(line.text) for line in facts.lines)
-
-
-def _first_to_end(facts: _Facts) -> Ended | None:
-    from logdiag.judge.ranks.ends import first_to_end
-
-    return first_to_end(facts.ends())
 
 
 def number_of_its_device(facts: _Facts) -> int | None:
@@ -309,59 +270,51 @@ def rank_and_node(
     broke the job, `lines` the kept ones, `owner_lines` the findings with the GPU and process of ranks, `collectives`
     where each rank stood when the job hung, `openings` the logs' first lines, where a launcher may list its ranks."""
     book = cache(lambda: words_of(lines, openings))
-    ends = cache(lambda: _ends_in(lines))
-    facts = _Facts(root, faults, lines, timeline.workers, owners_in(owner_lines), book, ends, collectives, openings)
+    facts = _Facts(root, faults, lines, timeline, owners_in(owner_lines), book, collectives, openings)
     made = first_that_applies(RANK, facts, without=without)
     rank = made[1] if made is not None and made[1] >= 0 else None
     decisions = [decision(made[0], root.line, "no rank" if rank is None else f"rank {rank}")] if made else []
     node = _node_in_lines(facts, rank)
     if node is None and (node := node_from_words(facts, rank)) is not None:
         decisions.append(decision(node_from_words, root.line, f"node {node}"))
-    if node is None:
-        from logdiag.judge.ranks.hosts import host_in_lines
-
-        node = host_in_lines(root.line, lines)
-    return rank, node, tuple(decisions)
+    return rank, node or host_in_lines(root.line, timeline.kinds), tuple(decisions)
 
 
 def _node_in_lines(facts: _Facts, rank: int | None) -> str | None:
     """The node of the root: by its line, other lines of its rank, the launcher's summary, or NCCL's first lines."""
     root = facts.root
     # A watchdog's line is printed by a rank that waited, on the node of that rank.
-    absent = set(map(int, _NUMBERS.findall(root.finding.facts.get("absent", "")))) - {root.line.rank}
+    absent = _numbers_in(root.finding.facts.get("absent", "")) - {root.line.rank}
     if root.finding.node and not absent:
         return root.finding.node
     ranks = absent or ({rank} if rank is not None else set())
     named = {line.node for line in facts.lines if line.node and line.rank in ranks}
-    named |= {worker.host for worker in facts.workers if worker.rank in ranks}
+    named |= {entry.node for entry in facts.timeline.summary if entry.rank in ranks}
     named = named or facts.owners.nodes_of(ranks) or _nodes_reported(facts, ranks)
     if len(named) != 1:
         # Of lines alike only the first few are kept, so nodes of a listing are taken from the logs' first lines too.
         first = chain.from_iterable(opening.lines() for opening in facts.openings)
         every = {line.node for line in chain(facts.lines, first) if line.node}
         named = {node for node in every if node in root.line.text.split()} or every
-    return named.pop() if len(named) == 1 else None
+    return the_only(named)
 
 
-def _ends_in(lines: Sequence[Line]) -> Sequence[Ended]:
-    from logdiag.judge.ranks.ends import ends_in
-
-    return ends_in(lines)
+def _numbers_in(text: str) -> set[int]:
+    return set(map(int, _NUMBERS.findall(text)))
 
 
 def _nodes_reported(facts: _Facts, ranks: Collection[int]) -> set[str]:
     """The nodes of ranks, by the block of the root or by a launcher's reports; where no report names these ranks with a
     node, of the process that a launcher reports first without its rank."""
-    from logdiag.judge.ranks.ends import first_to_end, speaker_beside
-
-    speaker = speaker_beside(facts.root.line, facts.lines)
-    if speaker.node and (not ranks or speaker.rank is None or speaker.rank in ranks):
-        return {speaker.node}
+    speaker, node = speaker_beside(facts.root.line, facts.kinds)
+    if node and (not ranks or speaker is None or speaker in ranks):
+        return {node}
     # A task that is a launcher is no rank.
-    if _has_launchers(facts):
+    if facts.kinds.has("launches-ranks"):
         return set()
-    own = {end.node for end in facts.ends() if end.rank in ranks} - {""}
-    first = first_to_end([end for end in facts.ends() if end.node and (end.rank is None or not ranks)])
+    ends = [end for end in ends_in(facts.kinds) if end.node]
+    own = {end.node for end in ends if end.rank in ranks}
+    first = first_to_end([end for end in ends if end.rank is None or not ranks])
     return own or ({first.node} if first else set())
 
 
@@ -396,31 +349,19 @@ def root_in(book: Book, root: Fault) -> Root | None:
     return Root(row, root.reason in _WAITED, root.reason is Reason.NODE_FAILURE) if row else None
 
 
-def _rank_over_groups(line: Line, facts: _Facts) -> int | None:
-    from logdiag.judge.ranks.groups import rank_over_groups
-
-    return rank_over_groups(line, facts.lines)
-
-
-def _rank_of(line: Line, facts: _Facts) -> int | None:
-    """The rank of who printed a line, in the whole job if its numbers in groups tell it."""
-    over_groups = _rank_over_groups(line, facts)
-    return line.rank if over_groups is None else over_groups
-
-
 def _rank_above(facts: _Facts) -> int | None:
-    """The rank of an exception by the lines above its traceback: the report of torch.multiprocessing, the traceback's
-    own header, or the record of which it is a part. None where they name none."""
+    """The rank of an exception by the lines above its traceback: one that says whose it is, the traceback's own header,
+    or the record of which it is a part. None where they name none."""
     root = facts.root
     if not (root.died or root.caught):
         return None
     above = [line for line in facts.lines if line.stream == root.line.stream and line.position < root.line.position]
+    raised_below = {told.line.place: told for told in reversed(facts.kinds.told("raised-below"))}
     for line in reversed(above[-_LONGEST_TRACEBACK:]):
-        if spawned := _SPAWNED.search(line.text):
-            return next(int(number) for number in spawned.groups() if number)
-        if task := _RAY_TASK.search(line.text):
-            return facts.owners.of_process(task["node"], task["process"])
+        if told := raised_below.get(line.place):
+            return facts.owners.of_process(told.node, told.pid) if told.rank is None else told.rank
         if line.rank is not None or line.level is not None:
             trouble = line.level in TROUBLE or line.level == "WARNING" or _HEADER in line.text
-            return _rank_of(line, facts) if trouble else None
+            over_groups = rank_over_groups(line, facts.lines) if trouble else None
+            return (line.rank if over_groups is None else over_groups) if trouble else None
     return None
