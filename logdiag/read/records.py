@@ -3,7 +3,7 @@ what other fields hold of an exception."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -26,6 +26,7 @@ _DIGIT = pattern_of(r"\d")
 _WORDS = pattern_of(r"[^\W\d_]{2,}[^\w]+[^\W\d_]{2,}")
 _DEEPEST = 3
 _MOST_TEXTS, _MOST_NUMBERS = 12, 64
+_MOST_PLACES, _LONGEST_PLACEMENT = 64, 900
 _LONGEST_NAME = 23
 _LONGEST_TEXT = 16_000
 # journald gives what a unit prints the priority 6, whatever it is; so 5 to 7 mean nothing here.
@@ -180,12 +181,31 @@ def _texts(record: Record, names: Iterable[tuple[str, bool]], keys: Keys, depth:
     for key, one_word in names:
         value = record[key]
         if isinstance(value, list):
+            placement = _placement(value, keys)
+            if placement:
+                yield key, placement
             value = ", ".join(item for item in value[:_MOST_TEXTS] if isinstance(item, str))
         if isinstance(value, str):
             if _WORDS.search(value[:_LONGEST_TEXT]) or (value and one_word):
                 yield key, value[:_LONGEST_TEXT].strip("\n")
         elif isinstance(value, dict) and depth < _DEEPEST:
             yield from _texts(value, _texts_among(value, keys), keys, depth + 1)
+
+
+def _placement(items: Sequence[object], keys: Keys) -> str:
+    """What runs where, of a list of objects that each name a host: [{"host": "elm-1", "ranks": [0, 1]}, ...] becomes
+    `host=elm-1 ranks=0,1 host=...`. Empty for any other list."""
+    objects = [item for item in items[:_MOST_PLACES] if isinstance(item, dict)]
+    hosts = set(map(folded, keys.nodes))
+    if not objects or not all(any(folded(key) in hosts for key in item) for item in objects):
+        return ""
+    words = (f"{key}={_in_a_word(value)}" for item in objects for key, value in item.items())
+    return " ".join(words)[:_LONGEST_PLACEMENT]
+
+
+def _in_a_word(value: object) -> str:
+    numbers = isinstance(value, list) and all(type(number) is int for number in value)
+    return ",".join(map(str, value)) if isinstance(value, list) and numbers else str(value).partition(" ")[0]
 
 
 def head_of(record: Record, forms: Forms) -> str:

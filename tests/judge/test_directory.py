@@ -116,6 +116,10 @@ def test_one_line_may_list_all() -> None:
         ["10:00:00 four of them (elm-7=0-1, oak-3=2-3)"],
         ["seen a-0 (elm-7, peers 0-1), a-1 (oak-3, peers 2-3)"],
         ["INFO c.s.Sluice - lanes 0-1 on elm-7, lanes 2-3 on oak-3"],
+        ["quay: boats 0 to 1 are made fast at elm-7 and boats 2 to 3 at oak-3 by noon"],
+        ["boats:", "  elm-7: {first: 0, last: 1}", "  oak-3: {first: 2, last: 3}"],
+        ["crew: host=elm-7 boats=0,1 pids=4311,5127 host=oak-3 boats=2,3 pids=6202,7419"],
+        ['crew: [{"host": "elm-7", "boats": [0, 1]}, {"host": "oak-3", "boats": [2, 3]}]'],
     ],
 )
 def test_a_range_of_ranks_names_their_host(rows: list[str]) -> None:
@@ -377,3 +381,36 @@ def test_a_number_joined_to_its_host_is_a_name_of_the_process(line: str, a_name:
     rows = rows_of(_lines(*crew, line))
     listed = [reading for reading in readings_of(rows[-1], book_of(rows, rows)) if reading.means == "listed"]
     assert [(reading.rank, not reading.features["named on its host"]) for reading in listed] == [(3, a_name)]
+
+
+def test_a_remark_behind_ranges_of_ranks_may_hold_another_range() -> None:
+    """It tells of what each host has."""
+    listed = _listed("boats 0-1 on elm-7, 2-3 on oak-3, 4-5 on fir-2; winches are numbered 0-1 on each")
+    assert listed.hosts == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3", 4: "fir-2", 5: "fir-2"}
+
+
+def test_a_table_may_be_announced_with_its_header() -> None:
+    """A column of machines holds machines, also those that plain words name."""
+    rows = [f"   {at + 1}  {'ABCD'[at]}  <0.{pid}.0>  {('garnet', 'opal')[at // 2]}" for at, pid in enumerate(_PIDS)]
+    listed = _listed("10:00:00 quay: the crew (number, boat, process, machine)", *rows)
+    assert listed.hosts == {1: "garnet", 2: "garnet", 3: "opal", 4: "opal"}
+
+
+def test_a_record_of_another_speaker_is_no_header() -> None:
+    """`tide` is not what the boats are called."""
+    rows = ["10:00:00 INFO sea::crew harbour tide", *(f"10:00:0{at} INFO quay::boat boat {at}" for at in range(4))]
+    assert {listing.noun for listing in _listed(*rows).listings} == {"boat"}
+
+
+def test_two_columns_of_numbers_in_a_table_are_no_items() -> None:
+    """In each row the second is by one greater than the first."""
+    rows = [f"  {at}  {('elm-7', 'oak-3')[at // 2]}  {pid}  {at % 2}  {at % 2 + 1}" for at, pid in enumerate(_PIDS)]
+    listed = _listed("boat host pid winch sail", *rows)
+    assert listed.hosts == {0: "elm-7", 1: "elm-7", 2: "oak-3", 3: "oak-3"}
+
+
+@pytest.mark.parametrize("beside", ["nvme{at}n1", "rank{at}"])
+def test_devices_and_ranks_are_no_hosts(beside: str) -> None:
+    """Though their names look like those of hosts."""
+    rows = [f"boat {at} has {beside.format(at=at)} for its chart, pid {pid}" for at, pid in enumerate(_PIDS)]
+    assert _listed(*rows, *(f"{beside.format(at=at)}: read" for at in (0, 1, 2, 3) * 2)).hosts == {}

@@ -150,3 +150,10 @@ def test_a_job_in_unknown_keys_that_ended_well_is_healthy(book: RuleBook) -> Non
     answer = diagnosed(book, *map(json.dumps, (*well, loom(43, "KeyError: 'weft'", "error"))))
     assert answer.root_cause is not None
     assert (answer.reason.value, answer.root_cause.rank, answer.root_cause.node) == ("KeyError", 3, "mill-b4")
+
+
+def test_a_list_of_what_runs_where_is_kept() -> None:
+    """Of a list of objects each names a host; lists of other objects are left out."""
+    crew = [{"host": "elm-7", "ranks": [0, 1], "pids": [4311, 5127]}, {"host": "oak-3", "ranks": [2, 3]}]
+    record = {"ts": "2026-11-04T10:00:00Z", "level": "info", "msg": "crew is set", "crew": crew, "sails": [{"torn": 1}]}
+    assert shown(record)[-1].endswith("crew is set; crew: host=elm-7 ranks=0,1 pids=4311,5127 host=oak-3 ranks=2,3")

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import groupby, pairwise, zip_longest
 from typing import NamedTuple
 
-from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, GROUPS, HOST_WORDS, PROCESSES, STEPS
+from logdiag.judge.ranks.vocabulary import BEFORE_HOSTS, DEVICES, HOST_WORDS, NO_HOSTS, PROCESSES, STEPS
 from logdiag.judge.ranks.words import HEAD, Row, counted, joined, members, plain, singular
 from logdiag.patterns import pattern_of
 
@@ -24,6 +24,7 @@ _Entries = Sequence[tuple[Row, Sequence[str]]]
 
 RANGE, ITEMS, ROWS, HEADS = "range", "items", "rows", "heads"
 _HOST = pattern_of(r"(?=.*[\d-])[A-Za-z][A-Za-z\d]*(?:-[A-Za-z\d]+)*")
+_LETTERS = pattern_of(r"[A-Za-z]*")
 # 0.77315   082002.640   1.35s   (a measure or a clock, no name)
 _FRACTION = pattern_of(r"\d+\.\d+\w*")
 # At most so many words from one item of a line to the next; so many rows of a listing for each of its numbers.
@@ -151,7 +152,8 @@ def may_be_a_host(name: str) -> bool:
     if not _HOST.fullmatch(name):
         return False
     stem, number = counted(name)
-    return stem not in GROUPS and (number < 0 or len(stem) > 1 or number >= _LEAST_OF_ONE_LETTER)
+    letters = stem or _LETTERS.findall(name)[0]
+    return letters.lower() not in NO_HOSTS and (number < 0 or len(stem) > 1 or number >= _LEAST_OF_ONE_LETTER)
 
 
 def listings_in(opening: Sequence[Row], rows: Sequence[Row]) -> list[Listing]:
@@ -192,10 +194,12 @@ def _entries(row: Row) -> Iterator[tuple[Key, Sequence[str]]]:
         if ranges:
             yield from _continued(row, ranges) or _of_range(row, ranges)
             yield (ROWS, row.shape), row.words
-        elif items := _items(row):
-            yield from items
         else:
-            yield (ROWS, row.shape), row.words
+            items = _items(row)
+            yield from items
+            # 3 elm-1 9310 0 1   (two columns of numbers look like two items)
+            if not items or (len(items) == 2 and items[0][0][2] == 1):
+                yield (ROWS, row.shape), row.words
 
 
 def _members(row: Row, index: int) -> Words:
@@ -206,24 +210,55 @@ def _members(row: Row, index: int) -> Words:
 
 def _continued(row: Row, ranges: Mapping[int, Words]) -> list[tuple[Key, Sequence[str]]]:
     """The entries of a line whose ranges each go on where the one before ended: `gy-01 has 0-7, gy-02 has 8-15`, `lanes
-    0-3 on qs-1, lanes 4-7 on qs-2`. An entry has as many words after its range as follow the last range of the line;
-    the other words between two ranges stand before it. Empty for any other line."""
-    indices = sorted(ranges)
+    0-3 on qs-1, lanes 4-7 on qs-2`. Empty for any other line."""
+    indices = _chain(ranges)
     apart = {after - before for before, after in pairwise(indices)}
-    goes_on = all(
-        counted(ranges[after][0])[1] == counted(ranges[before][-1])[1] + 1 for before, after in pairwise(indices)
-    )
-    if len(apart) != 1 or not goes_on:
-        return []
-    width = apart.pop()
-    before = max(width - (len(row.words) - indices[-1]), 0)
-    shift = -before if before <= indices[0] else 0
+    parts = _by_their_hosts(row, indices) or (_evenly(row, indices, apart.pop()) if len(apart) == 1 else [])
     entries: list[tuple[Key, Sequence[str]]] = []
-    for index in indices:
-        words = row.words[index + shift : index + shift + width]
-        for member_index, member in enumerate(ranges[index] if len(words) == width else ()):
-            entries.append(((RANGE, row.at), [*words[:-shift], member, *words[1 - shift :], str(member_index)]))
+    for index, (words, place) in zip(indices, parts, strict=False):
+        size = len(ranges[index])
+        alike = {k: names for k in range(len(words)) if len(names := ranges.get(index - place + k, ())) == size}
+        for member in range(size):
+            entry = [alike[k][member] if k in alike else word for k, word in enumerate(words)]
+            entries.append(((RANGE, row.at), [*entry, str(member)]))
     return entries
+
+
+def _chain(ranges: Mapping[int, Words]) -> list[int]:
+    """The indices of the ranges that go on from the first, each where the one before ended. Where there are others too,
+    of as many each, as in `host=a ranks=0,1 pids=41,47 host=b ranks=2,3 pids=43,44`, or of more than two; else none."""
+    indices = sorted(ranges)
+    places = [0]
+    for place, index in enumerate(indices):
+        if counted(ranges[index][0])[1] == counted(ranges[indices[places[-1]]][-1])[1] + 1:
+            places.append(place)
+    apart = {after - before for before, after in pairwise(places)}
+    evenly = len(apart) == 1 and places[-1] + min(apart) == len(indices)
+    return [indices[place] for place in places] if len(places) > 2 or evenly else []
+
+
+def _evenly(row: Row, indices: Sequence[int], width: int) -> list[tuple[list[str], int]]:
+    """The `width` words around each range, and its place among them. As many stand after a range as follow the last
+    one of the line; the other words between two ranges stand before it."""
+    before = max(width - (len(row.words) - indices[-1]), 0)
+    before = before if before <= indices[0] else 0
+    parts = [(row.words[index - before : index - before + width], before) for index in indices]
+    return [part for part in parts if len(part[0]) == width]
+
+
+def _by_their_hosts(row: Row, indices: Sequence[int]) -> list[tuple[list[str], int]]:
+    """Of each range the word before it, itself, and the words behind it that tell of its host: of `berths 1-4 are made
+    fast on quay-1, berths 5-8 on quay-2` [berths, 1-4, on, quay-1] and [berths, 5-8, on, quay-2]. Empty where any has
+    none, or each as many words from its range as all others."""
+    parts, apart = [], set()
+    for index, end in pairwise([*indices, len(row.words)] if len(indices) > 1 else []):
+        behind = range(index + 1, end - 1)
+        on = next((k for k in behind if row.lower[k] in BEFORE_HOSTS and may_be_a_host(row.words[k + 1])), None)
+        if on is None or index == 0:
+            return []
+        apart.add(on - index)
+        parts.append(([*row.words[index - 1 : index + 1], *row.words[on : on + 2]], 1))
+    return parts if len(apart) > 1 else []
 
 
 def _of_range(row: Row, ranges: Mapping[int, Words]) -> Iterator[tuple[Key, Sequence[str]]]:
@@ -370,27 +405,48 @@ def _nouns(kind: str, part: _Entries, columns: Sequence[Words], rows: Sequence[R
     for index, (word, signs) in enumerate(zip(row.words[: len(words)], row.signs, strict=False)):
         if signs == "@" and word == words[index]:
             nouns[index] = "host"
-    header = _header(part[0][0], rows)
     wanted = len(columns) - (kind in {RANGE, ITEMS})
-    if len(header) == wanted or (kind == HEADS and wanted < len(header)):
-        nouns[:wanted] = header[:wanted]
+    for header in _headers(row, rows, columns):
+        if len(header) == wanted or (kind == HEADS and wanted < len(header)):
+            nouns[:wanted] = header[:wanted]
+            break
     return tuple(nouns)
 
 
-def _outside_parentheses(row: Row) -> list[str]:
-    """The words of a header but for remarks: `tile host accel pid rows (south-north)`."""
-    words, inside = [], False
-    for word, signs in zip(row.lower, row.signs, strict=True):
-        inside = signs.rfind("(") > signs.rfind(")") if set(signs) & set("()") else inside
-        if not inside:
-            words.append(word)
-    return words
-
-
-def _header(first: Row, rows: Sequence[Row]) -> Sequence[str]:
-    """The words of the line above a table's first row if they are its header, else none; a ruler may stand between."""
+def _headers(first: Row, rows: Sequence[Row], columns: Sequence[Words]) -> Iterator[Sequence[str]]:
+    """The words of the line above a table's first row if they are its header: all, and those of its last parentheses; a
+    ruler may stand between. Of what is the same in all records of a table, their header says half or more."""
     above = (rows[index] for index in range(first.at - 1, first.at - 3, -1) if index >= 0)
-    header = next((_outside_parentheses(row) for row in above if row.words), [])
+    header = next((row for row in above if row.words), None)
+    varying = [index for index, column in enumerate(columns) if len(set(column)) > 1]
+    same = [index for index in range(min(max(varying, default=0), len(first.lower))) if index not in varying]
+    if header is None or (header.clocked and 2 * _agreeing(header, first, same) < len(same)):
+        return
+    outside, inside = _by_parentheses(header)
     # Words with which the row itself begins name no column: `roster: shard, pid, host` above `roster: 0 81533 gno-09`.
-    different = [word for word, below in zip_longest(header, first.lower[: len(header)]) if word != below]
-    return header if sum(map(str.isalpha, different)) >= len(different) - 1 else []
+    different = [word for word, below in zip_longest(outside, first.lower[: len(outside)]) if word != below]
+    if sum(map(str.isalpha, different)) >= len(different) - 1:
+        yield outside
+    if all(map(str.isalpha, inside)):
+        yield inside
+
+
+def _agreeing(row: Row, other: Row, indices: Sequence[int]) -> int:
+    """At how many indices two rows have the same word."""
+    shared = min(len(row.lower), len(other.lower))
+    return sum(row.lower[index] == other.lower[index] for index in indices if index < shared)
+
+
+def _by_parentheses(row: Row) -> tuple[list[str], list[str]]:
+    """The words of a header but for remarks, `tile host accel pid rows (south-north)`, and those of its last remark:
+    `order of the seats (number, seat, pid, machine)`."""
+    outside: list[str] = []
+    inside: list[str] = []
+    is_inside = False
+    for word, signs in zip(row.lower, row.signs, strict=True):
+        was_inside, opens = is_inside, signs.rfind("(")
+        is_inside = opens > signs.rfind(")") if set(signs) & set("()") else is_inside
+        if is_inside and (not was_inside or opens >= 0):
+            inside.clear()
+        (inside if is_inside else outside).append(word)
+    return outside, inside

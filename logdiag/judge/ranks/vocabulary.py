@@ -10,7 +10,7 @@ _COUNTERS = (
 _SOURCES = "c cc cpp cu ex erl go h hpp hs java jl js kt py rs scala ts zig"
 _HOST_WORDS = "host node machine hostname nodename"
 _BEFORE_HOSTS = "on at to"
-_GROUPS = "default dp tp pp ep cp"
+_NO_HOSTS = "default dp tp pp ep cp nvme eth ib mlx bond cuda"
 _SPELT = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 PROCESSES = frozenset(_PROCESSES.split())
 """What processes of a job are called."""
@@ -26,7 +26,7 @@ HOST_WORDS = frozenset(_HOST_WORDS.split())
 """Words before a host's name, whatever it looks like."""
 BEFORE_HOSTS = frozenset(_BEFORE_HOSTS.split())
 """Words before which a word that looks like a host's name may be one."""
-GROUPS = frozenset(_GROUPS.split())
-"""Stems of the names of processes within a group, as in `default3` and `TP3`: never hosts."""
+NO_HOSTS = frozenset(_NO_HOSTS.split())
+"""Stems of the names of processes within a group, and of devices: `default3`, `TP3`, `nvme0n1`."""
 SPELT = tuple(_SPELT.split())
 """Numbers as words: each word's index is its number."""

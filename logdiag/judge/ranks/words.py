@@ -27,10 +27,15 @@ _WORDS = pattern_of(
 _LOOSE_RANGE = pattern_of(
     r"(?<![\w.-])([A-Za-z]{0,3}\d{1,6}) ?(?:\.\.|-|to|through) {1,6}([A-Za-z]{0,3}\d{1,6})(?![\w.]|-\d)"
 )
+# quay-1: {first: 1, last: 4}   from=0 to=7   start 8, end 15
+_SPELT_RANGE = pattern_of(
+    r"\b(?:first|from|start|begin|lo|low)[:= ]{1,3}(\d{1,6}),? {1,2}"
+    r"(?:last|to|end|until|hi|high)[:= ]{1,3}(\d{1,6})(?![\w.])"
+)
 _RANGE_SIGNS = ("..", " to ", " - ", "through")
-# Gates 0 and 1 are set on weir-a   W00 W01 W02 W03 -> bench-kiel
+# Gates 0 and 1 are set on weir-a   W00 W01 W02 W03 -> bench-kiel   {"host": "weir-a", "ranks": [0, 1, 2, 3]}
 _IN_A_ROW = pattern_of(
-    r"(?<![\w.:-])(?:(\d{1,5}) and \d{1,5}"
+    r"(?<![\w.:-])(?:(\d{1,5}) and \d{1,5}|(?<=\[)\d{1,5}(?:, ?\d{1,5}){1,512}(?=\])"
     r"|([A-Za-z]{1,6})(\d{1,5})(?:,? {1,2}\2\d{1,5}){1,64}(?= ?(?:->|=>|:|@|on |at )))(?![\w.]|-\w)"
 )
 _RANGE = pattern_of(r"([A-Za-z]{0,6})(\d{1,6})(?:-|\.\.)([A-Za-z]{0,6})(\d{1,6})")
@@ -118,7 +123,7 @@ def _row(line: Line, at: int) -> Row:
         text = _DATE.sub("", before) + _REST_OF_CLOCK.sub("", after, count=1)
     if any(sign in text for sign in _RANGE_SIGNS):
         text = _LOOSE_RANGE.sub(r"\1..\2", text)
-    text = _IN_A_ROW.sub(_as_range, text)
+    text = _IN_A_ROW.sub(_as_range, _SPELT_RANGE.sub(r"\1..\2", text))
     pairs = _WORDS.findall(text)[:_MOST_WORDS]
     words = [word.partition(".")[0] if ":" in word else word for _, word in pairs]
     lower = [word.lower() for word in words]
