@@ -149,7 +149,8 @@ def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool
     later_reports = (report for report in timeline.back.get(line.stream, ()) if report.position > line.position)
     # Whatever broke, after the machine's next start its links are up.
     back = [report for report in later_reports if _uptime(line, 0.0) <= _uptime(report, math.inf)]
-    whole = fault.reason is Reason.OS_ERROR and any(timeline.kinds.is_a("whole-again", report) for report in back)
+    waits = fault.reason is Reason.OS_ERROR or fault.finding.role is Role.SYMPTOM
+    whole = waits and any(timeline.kinds.is_a("whole-again", report) for report in back)
     return whole or any(not _names(line).isdisjoint(_names(report)) for report in back) or None
 
 

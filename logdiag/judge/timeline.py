@@ -157,6 +157,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
     steps, ends = _steps(survey), _positions(end.line for end in finished)
     printed = _grouped((line.stream, line) for line in survey.lines if line.text.strip())
     ended = _grouped((end.line.stream, end.line.rank) for end in finished)
+    failing = {finding.line.place for finding in survey.findings if finding.role.is_failure}
     return Timeline(
         kinds=kinds,
         failed=failed,
@@ -164,7 +165,7 @@ def timeline_of(survey: Survey, faults: Sequence[Fault], kinds: Kinds, *, failed
         finished=bool(finished),
         printed=printed,
         steps=steps,
-        calm=_positions(line for line in survey.lines if line.level in _ORDINARY),
+        calm=_positions(line for line in survey.lines if line.level in _ORDINARY and line.place not in failing),
         ends=ends,
         proven_ends=_positions([*proven, *_last_planned_steps(survey)]),
         ranks_at_end={stream: frozenset(ranks) for stream, ranks in ended.items()},
