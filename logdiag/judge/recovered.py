@@ -144,12 +144,13 @@ def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool
     """A machine or a daemon reports that the link, the path or the node is back, or its storage is whole again, and
     nothing else broke."""
     line = fault.line
-    if fault.died or fault.reason not in _COMES_BACK or later.broke_after(line):
+    waits = timeline.kinds.is_a("before-start", line)
+    if fault.died or not (waits or fault.reason in _COMES_BACK) or later.broke_after(line):
         return None
     later_reports = (report for report in timeline.back.get(line.stream, ()) if report.position > line.position)
     # Whatever broke, after the machine's next start its links are up.
     back = [report for report in later_reports if _uptime(line, 0.0) <= _uptime(report, math.inf)]
-    waits = fault.reason is Reason.OS_ERROR or fault.finding.role is Role.SYMPTOM
+    waits = waits or fault.reason is Reason.OS_ERROR or fault.finding.role is Role.SYMPTOM
     whole = waits and any(timeline.kinds.is_a("whole-again", report) for report in back)
     return whole or any(not _names(line).isdisjoint(_names(report)) for report in back) or None
 
