@@ -139,17 +139,16 @@ def ordinary_work_follows(fault: Fault, timeline: Timeline, later: _Later) -> bo
 
 
 def machine_has_it_back(fault: Fault, timeline: Timeline, later: _Later) -> bool | None:
-    """A machine or a daemon reports that the link, the path or the node is back, its storage is whole again or the pod
-    that waited runs, and nothing else broke."""
-    line, comes_back = fault.line, fault.reason in _COMES_BACK
-    of_storage = fault.reason is Reason.OS_ERROR or (comes_back and fault.finding.role is Role.SYMPTOM)
-    waits = of_storage or timeline.kinds.is_a("before-start", line)
-    if fault.died or not (waits or comes_back) or later.broke_after(line):
+    """A machine or a daemon reports that the link, the path or the node is back, its storage is whole again, and nothing
+    else broke; or a pod runs that waited, whatever breaks then."""
+    line, waits = fault.line, timeline.kinds.is_a("before-start", fault.line)
+    if fault.died or not (waits or (fault.reason in _COMES_BACK and not later.broke_after(line))):
         return None
     later_reports = (report for report in timeline.back.get(line.stream, ()) if report.position > line.position)
     # Whatever broke, after the machine's next start its links are up.
     back = [report for report in later_reports if _uptime(line, 0.0) <= _uptime(report, math.inf)]
-    whole = waits and any(timeline.kinds.is_a("whole-again", report) for report in back)
+    of_storage = fault.reason is Reason.OS_ERROR or fault.finding.role is Role.SYMPTOM
+    whole = (waits or of_storage) and any(timeline.kinds.is_a("whole-again", report) for report in back)
     return whole or any(not _names(line).isdisjoint(_names(report)) for report in back) or None
 
 
